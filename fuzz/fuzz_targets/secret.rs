@@ -2,6 +2,8 @@
 
 #![no_main]
 
+use std::sync::LazyLock;
+
 use atoll_egress::secret::{Coding, Decoder, Masks, Placeholders, Secret, placeholder};
 use libfuzzer_sys::fuzz_target;
 
@@ -11,18 +13,36 @@ const REALS: [&str; 3] = [
     "Qw7%aZ~Tn4Lk9Vb2Xc5m",
 ];
 
+/// What is searched by. Making it takes far longer than searching through one input.
+static TABLES: LazyLock<Tables> = LazyLock::new(|| {
+    let pairs = REALS.map(|real| {
+        let stands_for = placeholder(real.as_bytes(), &[1; 32]).unwrap();
+        (Secret::new(real.into()).unwrap(), stands_for)
+    });
+    let placeholders = pairs.iter().map(|(_, stands)| stands.clone()).collect();
+    Tables {
+        placeholders: Placeholders::new(placeholders).unwrap(),
+        masks: Masks::new(pairs.into()).unwrap(),
+        reals: Placeholders::new(REALS.map(|real| real.into()).into()).unwrap(),
+    }
+});
+
+struct Tables {
+    placeholders: Placeholders,
+    masks: Masks,
+    reals: Placeholders,
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, stream)) = bytes.split_first() else {
         return;
     };
     decompressed(*first, stream);
-    let pairs = REALS.map(|real| {
-        let stands_for = placeholder(real.as_bytes(), &[1; 32]).unwrap();
-        (Secret::new(real.into()).unwrap(), stands_for)
-    });
-    let placeholders = Placeholders::new(pairs.iter().map(|(_, stands)| stands.clone()).collect());
-    let masks = Masks::new(pairs.into()).unwrap();
-    let reals = Placeholders::new(REALS.map(|real| real.into()).into()).unwrap();
+    let Tables {
+        placeholders,
+        masks,
+        reals,
+    } = &*TABLES;
     let whole = masks.whole(stream).unwrap_or_else(|| stream.to_vec());
     // Nothing is left, nothing else is changed, and lengths stay.
     assert_eq!(reals.find(&whole), None);
@@ -31,7 +51,6 @@ fuzz_target!(|bytes: &[u8]| {
     // Cutting it changes nothing.
     let length = usize::from(*first % 37) + 1;
     let (mut mask, mut masked) = (masks.stream(), Vec::new());
-    let placeholders = placeholders.unwrap();
     let (mut finder, mut is_found) = (placeholders.stream(), false);
     for piece in stream.chunks(length) {
         mask.feed(piece, &mut masked);

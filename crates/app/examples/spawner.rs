@@ -25,7 +25,7 @@ use atoll_policy::{
     Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, SourceFile,
     Sources, TrustList, compile,
 };
-use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream};
+use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream, Widening};
 use atoll_store::{Ledger, StateDir};
 use rustix::pipe::PipeFlags;
 use serde_json::{Value, json};
@@ -162,9 +162,12 @@ impl Many {
             terminal: None,
             handover: None,
             signing: None,
+            tokens: None,
             fate: Fate::Scratch,
             unattended: false,
+            widening: &Widening::OnePerson,
             resume: None,
+            reread: &|rules| Ok(rules.clone()),
             now,
         };
         let nothing = File::options().read(true).write(true).open("/dev/null")?;

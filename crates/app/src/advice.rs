@@ -277,6 +277,10 @@ pub fn ledger(error: &LedgerError) -> String {
         LedgerError::TooLarge { .. } => "give the data in a file or on standard input".to_owned(),
         LedgerError::Damaged { .. } => "atoll ledger verify shows where it is damaged".to_owned(),
         LedgerError::Busy { path, .. } => format!("fuser {} names it", path.display()),
+        LedgerError::Seal(_) => {
+            "the directory seals of Atoll's state holds the keys: it has to be yours alone"
+                .to_owned()
+        }
         LedgerError::RunExists(_) => "start the run again".to_owned(),
         LedgerError::Broken(_) => {
             "df and dmesg tell about the disk; then start the run again".to_owned()
@@ -355,6 +359,9 @@ pub fn profile(error: &ProfileError) -> &'static str {
 fn file(fault: &FileFault) -> String {
     if fault.is_out_of_space() {
         return GC.to_owned();
+    }
+    if fault.is_of_the_disk() {
+        return "df and dmesg tell about the disk; then start the run again".to_owned();
     }
     let path = fault.path().display();
     format!("ls -ld {path} shows whose it is; {STATE_ELSEWHERE}")

@@ -1,27 +1,40 @@
 //! `atoll approvals`: a person answers runs that go on.
 
+mod rows;
+mod second;
+
 use std::fmt::Write as _;
-use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atoll_model::network::{AskedCall, Breadth, CallDigest, LEASE_SECONDS_MAX, Scope};
 use atoll_model::{RunId, parse_duration};
-use atoll_sandbox::{Answer, ControlError, Decision, Lease, Pending, Question, ask, spoken_to};
+use atoll_sandbox::{
+    Answer, ControlError, Decision, Lease, Pending, PortAgreed, Question, Runs, ask, ask_until,
+    spoken_to,
+};
 use serde_json::json;
 
 use crate::arguments::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
     ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments,
 };
+use crate::console::terminal_size;
+use crate::desk::wrapped;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::ports::{directory, meant, none_goes_on, refused, unanswered};
+use crate::ports::{meant, none_goes_on, refused, runs_of, unanswered};
 use crate::render::counted;
+pub(crate) use rows::{facts, words};
+pub(crate) use second::{persons, same_port, told as told_of_two};
+use second::{same, waiting_port};
 
 /// How long is waited for a run that has only just begun, before it is said to be gone.
 pub(crate) const BEGINNING: Duration = Duration::from_secs(2);
 pub(crate) const BEGINNING_PAUSE: Duration = Duration::from_millis(20);
+/// How long one run is waited for where all are asked, and how long all of them.
+const LISTED_PATIENCE: Duration = Duration::from_secs(5);
+const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 /// How much of a text is shown in a list, characters.
 const LISTED_CHARACTERS_MAX: usize = 100;
 
@@ -32,6 +45,8 @@ struct Asking {
     leases: Vec<Lease>,
     /// How many leases there are besides.
     further: u32,
+    /// The port that waits for a second person.
+    port: Option<PortAgreed>,
 }
 
 /// Answers runs.
@@ -49,10 +64,13 @@ pub fn approvals(arguments: ApprovalsArguments, output: &Output) -> Result<u8, F
 }
 
 fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failure> {
-    let all = match directory()? {
+    let (all, deaf) = match runs_of(arguments.of.as_deref())? {
         Some(directory) => asking(&directory)?,
-        None => Vec::new(),
+        None => Default::default(),
     };
+    for run in deaf {
+        output.warn(&format!("run {run} does not answer, and is left out"));
+    }
     if arguments.json {
         let told = all.iter().map(|one| {
             let Asking {
@@ -60,8 +78,15 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
                 pending,
                 leases,
                 further,
+                port,
             } = one;
-            json!({ "run": run, "pending": pending, "leases": leases, "further_leases": further })
+            let mut told = json!({
+                "run": run, "pending": pending, "leases": leases, "further_leases": further
+            });
+            if let (Some(port), Some(told)) = (port, told.as_object_mut()) {
+                told.insert("port".to_owned(), json!(port));
+            }
+            told
         });
         output.json(&told.collect());
         return Ok(0);
@@ -72,8 +97,14 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
             let call = line(&pending.call);
             let _ = writeln!(
                 text,
-                "{}.{}  waits ({} s left): {call}",
-                one.run, pending.approval, pending.left_seconds
+                "{}.{}  waits{} ({} s left): {call}",
+                one.run,
+                pending.approval,
+                match pending.agreed {
+                    Some(_) => " for a second person",
+                    None => "",
+                },
+                pending.left_seconds
             );
         }
         for lease in &one.leases {
@@ -87,6 +118,7 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
                 covered(lease)
             );
         }
+        text.extend(one.port.iter().map(|port| waiting_port(&one.run, port)));
         if one.further > 0 {
             let _ = writeln!(text, "{}  and {} older leases", one.run, one.further);
         }
@@ -99,12 +131,12 @@ fn list(arguments: &ListApprovalsArguments, output: &Output) -> Result<u8, Failu
 }
 
 fn show(arguments: &ShowApprovalArguments, output: &Output) -> Result<u8, Failure> {
-    let directory = directory()?.ok_or_else(none_goes_on)?;
+    let directory = runs_of(arguments.of.as_deref())?.ok_or_else(none_goes_on)?;
     let (run, number) = question(&directory, &arguments.question)?;
     let pending = shown(&directory, &run, number)?;
     match arguments.json {
         true => output.json(&json!({ "run": run, "pending": pending })),
-        false => output.result(&whole(&run, &pending)),
+        false => output.result(&whole(&run, &pending, columns(output))),
     }
     Ok(0)
 }
@@ -120,7 +152,7 @@ fn grant(arguments: &GrantApprovalArguments, output: &Output) -> Result<u8, Fail
             .because("once is exactly what was shown")
             .advise("atoll approvals grant QUESTION --run --whole-rule"));
     }
-    let directory = directory()?.ok_or_else(none_goes_on)?;
+    let directory = runs_of(arguments.of.as_deref())?.ok_or_else(none_goes_on)?;
     let (run, approval) = question(&directory, &arguments.question)?;
     let pending = shown(&directory, &run, approval)?;
     let digest: CallDigest = match &arguments.digest {
@@ -130,21 +162,32 @@ fn grant(arguments: &GrantApprovalArguments, output: &Output) -> Result<u8, Fail
         }
         None => pending.digest,
     };
-    decide(
-        &directory,
-        &run,
-        Question::Decide {
-            approval,
-            digest,
-            decision: Decision::Grant { scope, breadth },
-        },
-    )?;
-    output.say(&format!("Granted: {}\n", line(&pending.call)));
+    let decision = Decision::Grant { scope, breadth };
+    let question = Question::Decide {
+        approval,
+        digest,
+        decision,
+    };
+    match ask(&directory, &run, &question) {
+        Ok(Answer::Agreed(second)) => {
+            output.say(&format!(
+                "Agreed: {}\nIt takes two persons, and goes out once {} says the same within {} s:\n  {}\n",
+                line(&pending.call),
+                persons(&second),
+                pending.left_seconds,
+                same(&run, approval, (scope, breadth), second.owner)
+            ));
+        }
+        answer => {
+            done(&run, answer)?;
+            output.say(&format!("Granted: {}\n", line(&pending.call)));
+        }
+    }
     Ok(0)
 }
 
 fn deny(arguments: &DenyApprovalArguments, output: &Output) -> Result<u8, Failure> {
-    let directory = directory()?.ok_or_else(none_goes_on)?;
+    let directory = runs_of(arguments.of.as_deref())?.ok_or_else(none_goes_on)?;
     let (run, approval) = question(&directory, &arguments.question)?;
     let pending = shown(&directory, &run, approval)?;
     let decision = match arguments.stop {
@@ -169,40 +212,47 @@ fn deny(arguments: &DenyApprovalArguments, output: &Output) -> Result<u8, Failur
 }
 
 fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Failure> {
-    let directory = directory()?.ok_or_else(none_goes_on)?;
+    let directory = runs_of(None)?.ok_or_else(none_goes_on)?;
     let (run, approval) = question(&directory, &arguments.lease)?;
     decide(&directory, &run, Question::Revoke { approval })?;
     output.say(&format!("Lease {run}.{approval} has ended.\n"));
     Ok(0)
 }
 
-/// What all runs have open.
-fn asking(directory: &OwnedFd) -> Result<Vec<Asking>, Failure> {
+/// What all runs have open, and those that have not answered in time.
+fn asking(directory: &Runs) -> Result<(Vec<Asking>, Vec<RunId>), Failure> {
     let runs = spoken_to(directory).doing("the runs cannot be listed")?;
-    let mut all = Vec::new();
+    let (mut all, mut deaf) = (Vec::new(), Vec::new());
+    let until = Instant::now() + LISTING_PATIENCE;
     for run in runs {
-        match ask(directory, &run, &Question::Approvals {}) {
+        let until = until.min(Instant::now() + LISTED_PATIENCE);
+        match ask_until(directory, &run, &Question::Approvals {}, until) {
             Ok(Answer::Approvals {
                 pending,
                 leases,
                 further,
+                port,
             }) => all.push(Asking {
                 run,
                 pending,
                 leases,
                 further,
+                port,
             }),
             // It has ended meanwhile.
             Err(ControlError::Gone) => {}
+            Err(ControlError::Silent(_) | ControlError::Strange) => deaf.push(run),
             other => done(&run, other)?,
         }
     }
-    all.retain(|one| !one.pending.is_empty() || !one.leases.is_empty());
-    Ok(all)
+    let has_some =
+        |one: &Asking| !one.pending.is_empty() || !one.leases.is_empty() || one.port.is_some();
+    all.retain(has_some);
+    Ok((all, deaf))
 }
 
 /// The run and the number that are meant by `RUN.NUMBER`, or by a number alone.
-fn question(directory: &OwnedFd, text: &str) -> Result<(RunId, u32), Failure> {
+fn question(directory: &Runs, text: &str) -> Result<(RunId, u32), Failure> {
     let none = || {
         Failure::new(format!(
             "there is no question {:?}",
@@ -223,7 +273,7 @@ fn question(directory: &OwnedFd, text: &str) -> Result<(RunId, u32), Failure> {
         one.pending.iter().any(|it| it.approval == number)
             || one.leases.iter().any(|it| it.approval == number)
     };
-    let mut all = asking(directory)?;
+    let (mut all, _) = asking(directory)?;
     all.retain(is_it);
     match <[Asking; 1]>::try_from(all) {
         Ok([one]) => Ok((one.run, number)),
@@ -237,7 +287,7 @@ fn question(directory: &OwnedFd, text: &str) -> Result<(RunId, u32), Failure> {
 }
 
 /// A number that no run has open: where one run alone goes on, it tells what became of it.
-fn closed(directory: &OwnedFd, number: u32) -> Result<(RunId, u32), Failure> {
+fn closed(directory: &Runs, number: u32) -> Result<(RunId, u32), Failure> {
     let runs = spoken_to(directory).doing("the runs cannot be listed")?;
     match <[RunId; 1]>::try_from(runs) {
         Ok([run]) => Ok((run, number)),
@@ -249,7 +299,7 @@ fn closed(directory: &OwnedFd, number: u32) -> Result<(RunId, u32), Failure> {
     }
 }
 
-fn shown(directory: &OwnedFd, run: &RunId, approval: u32) -> Result<Pending, Failure> {
+fn shown(directory: &Runs, run: &RunId, approval: u32) -> Result<Pending, Failure> {
     match ask(directory, run, &Question::Approval { approval }) {
         Ok(Answer::Approval(pending)) => Ok(*pending),
         other => match done(run, other) {
@@ -259,7 +309,7 @@ fn shown(directory: &OwnedFd, run: &RunId, approval: u32) -> Result<Pending, Fai
     }
 }
 
-fn decide(directory: &OwnedFd, run: &RunId, question: Question) -> Result<(), Failure> {
+fn decide(directory: &Runs, run: &RunId, question: Question) -> Result<(), Failure> {
     done(run, ask(directory, run, &question))
 }
 
@@ -272,7 +322,11 @@ pub(crate) fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<
             Answer::Ports { .. }
             | Answer::Published(_)
             | Answer::Approvals { .. }
-            | Answer::Approval(_),
+            | Answer::Approval(_)
+            | Answer::GivenUp { .. }
+            | Answer::Compared { .. }
+            | Answer::Reloaded(_)
+            | Answer::Agreed(_),
         ) => Err(unanswered(run, &ControlError::Strange)),
         Err(error) => Err(unanswered(run, &error)),
     }
@@ -328,7 +382,7 @@ pub(crate) fn line(call: &AskedCall) -> String {
         return format!("{place}: a connection that nobody looks into");
     };
     let body = match &request.body {
-        Some(body) => format!(" with {} bytes", body.bytes),
+        Some(body) => format!(" with {}", counted(body.bytes, "byte", "bytes")),
         None => String::new(),
     };
     format!(
@@ -343,8 +397,9 @@ pub(crate) fn line(call: &AskedCall) -> String {
 pub(crate) fn told(run: &RunId, question: &Pending) -> String {
     let number = question.approval;
     let call = line(&question.call);
+    let why = printable(question.call.rule.as_bytes());
     format!(
-        "atoll: waits for a person: {call}; `atoll approvals show {run}.{number}` and `grant` or \
+        "atoll: waits for a person: {call} (why: {why}); `atoll approvals show {run}.{number}` and `grant` or \
          `deny` in another terminal"
     )
 }
@@ -368,88 +423,24 @@ fn lasting(lease: &Lease) -> String {
 }
 
 /// All that is known of a question: what Atoll has read of the call first, the program's own
-/// words last and marked as such.
-pub(crate) fn whole(run: &RunId, pending: &Pending) -> String {
+/// words last and marked as such. Where it is for a terminal of so many columns a row that is
+/// longer goes on with a mark, so that no text of a program begins a line there.
+fn whole(run: &RunId, pending: &Pending, columns: Option<usize>) -> String {
     let rows = [facts(run, pending), words(&pending.call)].concat();
-    rows.iter().fold(String::new(), |mut text, (name, value)| {
-        let _ = writeln!(text, "{name}: {value}");
-        text
-    })
-}
-
-/// What Atoll has read of what a question is about, a name and a text each.
-pub(crate) fn facts(run: &RunId, pending: &Pending) -> Vec<(&'static str, String)> {
-    let call = &pending.call;
-    let mut rows: Vec<(&str, String)> = vec![
-        ("question", format!("{run}.{}", pending.approval)),
-        ("host", printable(call.host.as_bytes())),
-        ("port", call.port.to_string()),
-    ];
-    match &call.request {
-        None => rows.push((
-            "what",
-            "a connection: nobody looks into what it carries, both ways".to_owned(),
-        )),
-        Some(request) => {
-            let what = match request.is_web_socket {
-                true => "a request that opens a WebSocket: its messages are not asked about",
-                false => "a request",
-            };
-            rows.push(("what", format!("{what} by {}", request.scheme)));
-            rows.push(("method", printable(request.method.as_bytes())));
-            rows.push(("path", printable(request.path.as_bytes())));
-            if let Some(body) = &request.body {
-                rows.push((
-                    "body",
-                    format!("{} bytes, SHA-256 {}", body.bytes, body.digest),
-                ));
-            }
+    let lines = rows.iter().flat_map(|(name, value)| {
+        let row = format!("{name}: {value}");
+        match columns {
+            Some(columns) => wrapped(&row, columns),
+            None => vec![row],
         }
-    }
-    if let Some(login) = &call.login {
-        rows.push(("user", printable(login.user.as_bytes())));
-        rows.push(("database", printable(login.database.as_bytes())));
-    }
-    if !call.credentials.is_empty() {
-        let names: Vec<&str> = call.credentials.iter().map(|one| one.as_str()).collect();
-        rows.push(("credentials", names.join(", ")));
-    }
-    rows.push(("rule", printable(call.rule.as_bytes())));
-    rows.push(("waiting", waiting(pending)));
-    rows.push(("digest", pending.digest.to_string()));
-    rows
+    });
+    lines.fold(String::new(), |text, line| text + &line + "\n")
 }
 
-/// The program's own words in it.
-pub(crate) fn words(call: &AskedCall) -> Vec<(&'static str, String)> {
-    let mut rows = Vec::new();
-    let request = call.request.as_ref();
-    let query = request.and_then(|one| one.query.as_deref());
-    let body = request.and_then(|one| one.body.as_ref());
-    let quoted = |text: &str| format!("\"{}\"", printable(text.as_bytes()));
-    rows.extend(query.map(|query| ("the program's own words, query", quoted(query))));
-    for header in request.map_or(&[][..], |one| &one.telling_headers) {
-        let name = printable(header.name.as_bytes());
-        let header = format!("{name}: {}", quoted(&header.value));
-        rows.push(("the program's own words, header", header));
-    }
-    if let Some(request) = request.filter(|one| one.further_headers > 0) {
-        let further = format!("{}, with a digest alone", request.further_headers);
-        rows.push(("the program's own words, further headers", further));
-    }
-    rows.extend(body.map(|body| {
-        let words = "the program's own words, body begins";
-        (words, quoted(&body.beginning))
-    }));
-    rows
-}
-
-fn waiting(pending: &Pending) -> String {
-    let equal = match pending.waiting {
-        1 => String::new(),
-        equal => format!("{equal} equal calls, "),
-    };
-    format!("{equal}{} s left", pending.left_seconds)
+/// How wide the terminal is that results are shown on.
+fn columns(output: &Output) -> Option<usize> {
+    let size = terminal_size().filter(|_| output.is_terminal)?;
+    (size.columns > 0).then_some(size.columns.into())
 }
 
 #[cfg(test)]

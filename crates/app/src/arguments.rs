@@ -9,12 +9,16 @@ mod approvals;
 mod authority;
 mod kept;
 mod ledger;
+mod login;
+mod organisation;
 mod policy;
 mod ports;
+mod restrict;
 mod review;
 mod run;
 mod secret;
 mod sessions;
+mod token;
 mod upkeep;
 
 #[cfg(test)]
@@ -37,16 +41,23 @@ pub use kept::{
     ListKeptArguments, UndoKeptArguments,
 };
 pub use ledger::{
-    CheckProofArguments, ExportFormat, ExportLedgerArguments, KeyAction, KeyLedgerArguments,
-    LedgerAction, LedgerArguments, ProveAction, ProveConsistencyArguments, ProveInclusionArguments,
-    ProveLedgerArguments, QueryLedgerArguments, ShowLedgerArguments, TailLedgerArguments,
-    VerifyLedgerArguments, WitnessLedgerArguments,
+    CheckProofArguments, ExportFormat, ExportLedgerArguments, HoldLedgerArguments, KeyAction,
+    KeyLedgerArguments, LedgerAction, LedgerArguments, ProveAction, ProveConsistencyArguments,
+    ProveInclusionArguments, ProveLedgerArguments, QueryLedgerArguments, ShowLedgerArguments,
+    ShredLedgerArguments, TailLedgerArguments, VerifyLedgerArguments, WitnessLedgerArguments,
+};
+pub use login::LoginArguments;
+pub use organisation::{
+    OrganisationAction, OrganisationArguments, OrganisationKeyArguments, SignOrganisationArguments,
+    StatusOrganisationArguments, TrustOrganisationArguments, VerifyOrganisationArguments,
 };
 pub use policy::{
-    AskPolicyArguments, CheckPolicyArguments, PolicyAction, PolicyArguments, ShowPolicyArguments,
-    TestPolicyArguments,
+    AskPolicyArguments, CheckPolicyArguments, DiffPolicyArguments, ExplainPolicyArguments,
+    LearnPolicyArguments, PolicyAction, PolicyArguments, ProvePolicyArguments,
+    ReloadPolicyArguments, ReplayPolicyArguments, ShowPolicyArguments, TestPolicyArguments,
 };
 pub use ports::{PortsArguments, PublishArguments};
+pub use restrict::RestrictArguments;
 pub use review::{
     ApplyArguments, DiffArguments, DiscardArguments, RunsArguments, UndoArguments, WhyArguments,
 };
@@ -56,10 +67,14 @@ pub use secret::{
     SetSecretArguments, UnlockArguments, VaultKeyArguments,
 };
 pub use sessions::SessionsArguments;
+pub use token::{
+    AttenuateTokenArguments, IssueTokenArguments, KeyTokenArguments, ListTokensArguments,
+    RevokeTokenArguments, ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
+};
 pub use upkeep::{
     CheckProfileArguments, CompletionsArguments, DoctorArguments, GcArguments,
     ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction, ProfileArguments,
-    Requirement, ShowProfileArguments, TrustArguments,
+    ReputationArguments, Requirement, ShowProfileArguments, TrustArguments,
 };
 
 /// The status of every error of Atoll's own, wrong usage included.
@@ -99,6 +114,7 @@ struct CommandLine {
 #[allow(missing_docs)]
 pub enum Command {
     Run(Box<RunArguments>),
+    Login(LoginArguments),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),
     #[command(alias = "session")]
@@ -107,6 +123,7 @@ pub enum Command {
     Approvals(ApprovalsArguments),
     #[command(alias = "kill")]
     Stop(StopArguments),
+    Restrict(RestrictArguments),
     Ports(PortsArguments),
     Publish(PublishArguments),
     Diff(DiffArguments),
@@ -125,6 +142,8 @@ pub enum Command {
     Authority(AuthorityArguments),
     #[command(alias = "secrets")]
     Secret(SecretArguments),
+    #[command(alias = "tokens")]
+    Token(TokenArguments),
     #[command(alias = "log")]
     Ledger(LedgerArguments),
     Doctor(DoctorArguments),

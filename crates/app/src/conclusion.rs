@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::answered;
 use crate::arguments::{RunArguments, STATUS_OWN_ERROR};
-use crate::changes::{self, LayerChanges};
+use crate::changes;
 use crate::console::Console;
 use crate::decision::{self, Decision, Work};
 use crate::denied::{cut_output, denied};
@@ -31,13 +31,15 @@ use crate::planted::{planted, planted_warning};
 use crate::question;
 use crate::reached::{alert, network_json, signed, traffic, unreached};
 use crate::render::{self, Afterwards, Denied};
+use crate::renewed;
 use crate::used;
 
 /// Whether nothing of the run is kept, and nobody asks what it changed. In a fence
 /// there is a checkpoint to go back to.
 pub fn is_scratch(arguments: &RunArguments, mode: Mode) -> bool {
     let is_layer = mode == Mode::Full && !arguments.live;
-    arguments.discard && arguments.json.is_none() && is_layer
+    let is_looked_at = arguments.json.is_some() || arguments.login.is_some();
+    arguments.discard && !is_looked_at && is_layer
 }
 
 /// What concluding a run works with.
@@ -150,7 +152,9 @@ impl Conclusion<'_> {
         } else {
             self.decided()
         };
-        let afterwards = self.carry_out(decision, &mut record, &all, &went)?;
+        let afterwards = self
+            .work()
+            .carry_out(decision, &mut record, &all, &went.groups)?;
         let told = if asks {
             decision::said(self.output, &record, afterwards)
         } else {
@@ -179,7 +183,10 @@ impl Conclusion<'_> {
         let is_of_it = |event: &Event| event.kind.starts_with("approval.");
         let events = Ledger::show(self.state, &record.run).doing(UNREAD)?;
         let events = events.filter(|event| event.as_ref().map_or(true, is_of_it));
-        events.collect::<Result<_, _>>().doing(UNREAD)
+        // Where the keys cannot be read, what is sealed is told as that.
+        let seals = atoll_store::Seals::read(self.state).unwrap_or_default();
+        let opened = events.map(|event| event.map(|event| seals.open(event)));
+        opened.collect::<Result<_, _>>().doing(UNREAD)
     }
 
     /// The rules that would allow what was let pass to learn of it.
@@ -190,6 +197,9 @@ impl Conclusion<'_> {
         let events: Vec<Event> = Ledger::show(self.state, &record.run)
             .and_then(|events| events.collect())
             .doing("what was learnt cannot be read from the ledger")?;
+        // Where the keys cannot be read, what is sealed is told as that.
+        let seals = atoll_store::Seals::read(self.state).unwrap_or_default();
+        let events: Vec<Event> = events.into_iter().map(|event| seals.open(event)).collect();
         Ok(Some(learnt::rules(events.iter())))
     }
 
@@ -217,21 +227,13 @@ impl Conclusion<'_> {
         }
     }
 
-    fn carry_out(
-        &self,
-        decision: Decision,
-        record: &mut RunRecord,
-        all: &[LayerChanges],
-        went: &Went,
-    ) -> Result<Afterwards, Failure> {
-        self.work().carry_out(decision, record, all, &went.groups)
-    }
-
     fn work(&self) -> Work<'_> {
         Work {
             state: self.state,
             ledger: self.ledger,
             output: self.output,
+            is_unseen: self.arguments.apply,
+            is_unattended: self.arguments.no_ask,
         }
     }
 
@@ -261,7 +263,8 @@ impl Conclusion<'_> {
         let used = used::lines(&flows.used, &flows.unauthorised);
         let missed = used::missed(&self.absent, &flows.used, &flows.unauthorised);
         let taken_back = used::taken_back(&flows.taken_back);
-        [used, missed, signed(&flows.signed), taken_back].concat()
+        let further = [used::masked(&flows.masked), renewed::told(flows)].concat();
+        [used, missed, further, signed(&flows.signed), taken_back].concat()
     }
 
     fn tell_alert(&self, went: &Went) {

@@ -1,29 +1,27 @@
 //! Where Atoll finds its configuration and keeps its state, and what this host
 //! and its caller are like.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::Principal;
 use atoll_policy::{
-    HostFacts, NoProfiles, PolicySources, ProfileSource, SourceFile, Sources, TrustList,
+    HostFacts, NoProfiles, PolicySources, ProfileError, ProfileSource, Requested, Rules, SignedBy,
+    SourceFile, Sources, TrustList, compile,
 };
 use atoll_store::{StateDir, StateError};
 use rustix::fs::OFlags;
 
 use crate::advice;
 use crate::failure::{Doing, Failure};
+use crate::organisation;
 
-/// What an organisation says for everybody on this machine.
-const ORGANISATION: &str = "/etc/atoll/organisation.toml";
 /// A project's own wishes, at the top of its workspace.
 pub const PROJECT_FILE: &str = "atoll.toml";
 /// A project's own policies, beside that.
 pub const PROJECT_POLICIES: &str = "atoll.cedar";
-/// What an organisation's policies lie in.
-const ORGANISATION_DIRECTORY: &str = "/etc/atoll";
 /// The most files of policies in one directory.
 const POLICY_FILES_MAX: usize = 64;
 /// The largest configuration file, bytes.
@@ -102,6 +100,12 @@ impl Places {
         Ok(state)
     }
 
+    /// What signs the organisation's layer, as the person has pinned it.
+    #[must_use]
+    pub fn organisation_key(&self) -> PathBuf {
+        self.config.join(organisation::KEY)
+    }
+
     /// Where the digests of trusted project files are kept.
     #[must_use]
     pub fn trust_file(&self) -> PathBuf {
@@ -127,13 +131,12 @@ fn settled(path: &Path) -> PathBuf {
 /// Everything that policy is compiled from, read once.
 #[derive(Debug)]
 pub struct PolicyFiles {
-    organisation: Option<SourceFile<'static>>,
+    organisation: organisation::Layer,
     user_config: Option<SourceFile<'static>>,
     profiles: UserProfiles,
     project: Option<SourceFile<'static>>,
     /// Which project files the person has trusted.
     pub trust: TrustList,
-    organisation_policies: Vec<SourceFile<'static>>,
     user_policies: Vec<SourceFile<'static>>,
     project_policies: Option<SourceFile<'static>>,
 }
@@ -142,7 +145,8 @@ impl PolicyFiles {
     /// Reads the files of all layers; `workspace` is where a project's is looked for.
     ///
     /// # Errors
-    /// When one is there and cannot be read.
+    /// When one is there and cannot be read, and where the organisation's layer is not what it
+    /// has signed.
     pub fn read(places: &Places, workspace: Option<&Path>) -> Result<Self, Failure> {
         let of_project = |name| match workspace {
             Some(workspace) => read_optional(&workspace.join(name)),
@@ -150,9 +154,10 @@ impl PolicyFiles {
         };
         let project = of_project(PROJECT_FILE)?;
         let project_policies = of_project(PROJECT_POLICIES)?;
+        let user_config = read_optional(&places.config.join("config.toml"))?;
         Ok(Self {
-            organisation: read_optional(Path::new(ORGANISATION))?,
-            user_config: read_optional(&places.config.join("config.toml"))?,
+            organisation: organisation::read(places, user_config.as_ref())?,
+            user_config,
             profiles: UserProfiles {
                 directory: places.config.join("profiles"),
             },
@@ -163,7 +168,6 @@ impl PolicyFiles {
                 TrustList::default()
             },
             project,
-            organisation_policies: read_policies(Path::new(ORGANISATION_DIRECTORY))?,
             user_policies: read_policies(&places.config)?,
             project_policies,
         })
@@ -171,8 +175,30 @@ impl PolicyFiles {
 
     /// Every file of policies, with that of a project that nobody has trusted.
     pub fn policies(&self) -> impl Iterator<Item = &SourceFile<'static>> {
-        let above = self.organisation_policies.iter().chain(&self.user_policies);
+        let above = self.organisation.policies.iter().chain(&self.user_policies);
         above.chain(&self.project_policies)
+    }
+
+    /// The rules that these files make of what is asked for, with who has signed the
+    /// organisation's.
+    ///
+    /// # Errors
+    /// [`ProfileError`].
+    pub fn compile(
+        &self,
+        requested: &Requested,
+        program: &OsStr,
+        host: &HostFacts,
+    ) -> Result<Rules, ProfileError> {
+        let mut rules = compile(&self.sources(), requested, program, host)?;
+        rules.take_signed(self.organisation.signed.clone());
+        Ok(rules)
+    }
+
+    /// Who has signed the organisation's; none where no key for it is pinned.
+    #[must_use]
+    pub fn signed(&self) -> Option<&SignedBy> {
+        self.organisation.signed.as_ref()
     }
 
     /// The files as policy takes them.
@@ -184,23 +210,17 @@ impl PolicyFiles {
             &NoProfiles
         };
         Sources {
-            organisation: self.organisation.as_ref(),
+            organisation: self.organisation.bounds.as_ref(),
             user_config: self.user_config.as_ref(),
             user_profiles,
             project: self.project.as_ref(),
             trust: &self.trust,
             policies: PolicySources {
-                organisation: &self.organisation_policies,
+                organisation: &self.organisation.policies,
                 user: &self.user_policies,
                 project: self.project_policies.as_ref(),
             },
         }
-    }
-
-    /// The user's own profiles.
-    #[must_use]
-    pub fn profiles(&self) -> &dyn ProfileSource {
-        &self.profiles
     }
 }
 
@@ -212,6 +232,13 @@ pub fn read_trust(places: &Places) -> Result<TrustList, Failure> {
     match read_optional(&places.trust_file())? {
         None => Ok(TrustList::default()),
         Some(file) => TrustList::parse(&file).doing("the list of trusted files cannot be read"),
+    }
+}
+
+/// The user's own profiles, whatever else can be read.
+pub(crate) fn own_profiles(places: &Places) -> impl ProfileSource {
+    UserProfiles {
+        directory: places.config.join("profiles"),
     }
 }
 
@@ -252,7 +279,7 @@ impl ProfileSource for UserProfiles {
 ///
 /// # Errors
 /// When the directory or one of them is there and cannot be read, or there are too many.
-fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> {
+pub(crate) fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> {
     let what = || format!("the policies in {} cannot be read", directory.display());
     let entries = match std::fs::read_dir(directory) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -347,6 +374,17 @@ pub fn host_facts(places: &Places) -> Result<HostFacts, Failure> {
     })
 }
 
+/// Where a path leads once links are followed. Of what is not there, or cannot be looked at, its
+/// parent is followed.
+#[must_use]
+pub fn real_path(path: &Path) -> PathBuf {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Ok(real), _, _) => real,
+        (Err(_), Some(parent), Some(name)) => real_path(parent).join(name),
+        (Err(_), _, _) => path.to_owned(),
+    }
+}
+
 /// The host's memory, bytes (sysinfo(2)).
 fn host_memory() -> Result<u64, Failure> {
     let facts = rustix::system::sysinfo();
@@ -366,15 +404,26 @@ pub fn principal() -> Principal {
 
 /// The user's name in the host's user database, or the number.
 pub(crate) fn user_name(uid: u32) -> String {
-    let named = || -> Option<String> {
-        let users = std::fs::read_to_string("/etc/passwd").ok()?;
-        users.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            let name = fields.next()?;
-            (fields.nth(1)?.parse::<u32>().ok()? == uid).then(|| name.to_owned())
-        })
+    let mut users = users().into_iter();
+    let named = users.find_map(|(name, number)| (number == uid).then_some(name));
+    named.unwrap_or_else(|| uid.to_string())
+}
+
+/// The number of a user.
+pub(crate) fn user_number(name: &str) -> Option<u32> {
+    let mut users = users().into_iter();
+    users.find_map(|(user, number)| (user == name).then_some(number))
+}
+
+/// All users, by passwd(5).
+fn users() -> Vec<(String, u32)> {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let user = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?.to_owned();
+        Some((name, fields.nth(1)?.parse().ok()?))
     };
-    named().unwrap_or_else(|| uid.to_string())
+    users.lines().filter_map(user).collect()
 }
 
 /// The complete environment.

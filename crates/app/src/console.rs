@@ -8,9 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use atoll_model::network::Listener;
+use atoll_model::network::{Listener, Published, PublishedPort};
 use atoll_model::{RunId, TerminalRights};
-use atoll_sandbox::{Attachment, Pending, Reaction, SIGWINCH, Signals, Size, Stream, Turn};
+use atoll_sandbox::{
+    Attachment, Declined, OfTwo, Pending, Reaction, SIGWINCH, Signals, Size, Stream, Turn,
+};
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{
     OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
@@ -129,7 +131,7 @@ impl Console {
         let mut last = [Vec::new(), Vec::new()];
         if let Some(desk) = &mut self.desk {
             // What has the terminal still gives it back before all else.
-            desk.asked(Vec::new());
+            desk.over();
             let looked = self.look(true);
             last[0].extend(looked.into_iter().flat_map(|looked| looked.shown));
         }
@@ -164,10 +166,10 @@ impl Console {
         Some(desk.turn(filter, size.unwrap_or(SIZE), is_shown, Instant::now()))
     }
 
-    /// A question in a line.
-    fn told_of(&mut self, question: &Pending) -> (Stream, Vec<u8>) {
-        let told = approvals::told(&self.run, question);
+    /// Something in a line of its own.
+    fn in_a_line(&mut self, told: &str) -> (Stream, Vec<u8>) {
         let (stream, end) = match self.raw {
+            // The program's own terminal is shown on the output, and all of it is in step there.
             Some(_) => (Stream::Output, "\r\n"),
             None => (Stream::Error, "\n"),
         };
@@ -219,22 +221,33 @@ impl Attachment for Console {
 
     /// A line at a person's terminal, but not in the midst of a screen that is drawn.
     fn begun(&mut self, listener: &Listener) -> Option<(Stream, Vec<u8>)> {
-        let draws = |filter: &Option<EscapeFilter>| {
-            filter.as_ref().is_some_and(EscapeFilter::has_whole_screen)
-        };
-        if !self.stderr.is_terminal() || self.filters.iter().any(draws) {
+        if !self.stderr.is_terminal() || !self.takes_lines() {
             return None;
         }
         self.listeners_left = self.listeners_left.checked_sub(1)?;
-        let told = ports::told(&self.run, listener);
-        let (stream, end) = match self.raw {
-            // The program's own terminal is shown on the output, and all of it is in step there.
-            Some(_) => (Stream::Output, "\r\n"),
-            None => (Stream::Error, "\n"),
+        let key = self.desk.as_mut().and_then(|desk| desk.listens(listener));
+        Some(self.in_a_line(&ports::told(&self.run, listener, key)))
+    }
+
+    fn published(
+        &mut self,
+        port: PublishedPort,
+        done: &Result<Option<Published>, Declined>,
+    ) -> Option<(Stream, Vec<u8>)> {
+        let told = ports::done(port, done)?;
+        Some(self.in_a_line(&told))
+    }
+
+    fn takes_lines(&self) -> bool {
+        let draws = |filter: &Option<EscapeFilter>| {
+            filter.as_ref().is_some_and(EscapeFilter::has_whole_screen)
         };
-        let before = if self.begins_line { "" } else { end };
-        self.begins_line = true;
-        Some((stream, format!("{before}{told}{end}").into_bytes()))
+        !self.filters.iter().any(draws)
+    }
+
+    fn of_two(&mut self, told: &OfTwo) -> Option<(Stream, Vec<u8>)> {
+        let told = approvals::told_of_two(&self.run, told)?;
+        Some(self.in_a_line(&told))
     }
 
     fn asked(&mut self, open: Vec<Pending>) {
@@ -245,6 +258,10 @@ impl Attachment for Console {
         let new = open.into_iter().filter(|one| one.approval > self.told);
         self.untold.extend(new);
         self.told = self.untold.last().map_or(self.told, |one| one.approval);
+    }
+
+    fn over(&mut self) {
+        self.desk.iter_mut().for_each(Desk::over);
     }
 
     fn has_terminal(&self) -> bool {
@@ -268,11 +285,14 @@ impl Attachment for Console {
             return Turn {
                 shown: shown.into_iter().collect(),
                 answered: looked.answered,
+                publishes: looked.publishes,
                 resized: looked.resized,
             };
         }
         let untold = std::mem::take(&mut self.untold);
-        let shown = untold.iter().map(|one| self.told_of(one));
+        let shown = untold
+            .iter()
+            .map(|one| self.in_a_line(&approvals::told(&self.run, one)));
         Turn {
             shown: shown.collect(),
             ..Turn::default()

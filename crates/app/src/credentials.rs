@@ -8,9 +8,11 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use atoll_model::SecretName;
 use atoll_model::network::{CredentialName, Part, Shape};
 use atoll_policy::{
-    CommandProgram, CommandSource, Credential, CredentialSource, KEY_PARTS, KeySource, Rules,
+    CommandProgram, CommandSource, Credential, CredentialSource, IssuedTo, KEY_PARTS, KeySource,
+    Login, Rules,
 };
 use atoll_sandbox::{
     CredentialCommand, Handover, SourceError, Writers, WrittenInside, argument_inside,
@@ -23,14 +25,16 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::secret;
+pub use login::OWN as RENEWALS;
 use tokens::Variables;
 
 /// Reads them; none where the rules name none. To be called before anybody takes a copy of
-/// the environment: they are not in it any more afterwards.
+/// the environment: they are not in it any more afterwards. With the login that is issued in
+/// the run, whose file is not read.
 pub fn read(
     rules: &Rules,
     places: &Places,
-    workspace: &Path,
+    (workspace, issued): (&Path, Option<&CredentialName>),
     output: &Output,
 ) -> Result<Option<Handover>, Failure> {
     if rules.credentials().next().is_none() && rules.logins().next().is_none() {
@@ -62,7 +66,11 @@ pub fn read(
                 read_file(&mut handover, credential, path, output)
             }
             CredentialSource::Vault(wanted) => {
-                let value = secret::open(places, wanted)?;
+                let value = secret::open(places, wanted);
+                let value = value.map_err(|failure| match login_of(rules, wanted) {
+                    Some(login) => failure.advise(format!("atoll login {login} puts it there")),
+                    None => failure,
+                })?;
                 let name = &credential.binding.name;
                 handover.take_value(name, &value, &atoll_egress::disguise)
             }
@@ -84,7 +92,7 @@ pub fn read(
         read.or_else(|error| left_out(rules, credential, error, output))?;
     }
     refuse_halves(&handover, rules)?;
-    login::read(&mut handover, rules, (places, workspace), output)?;
+    login::read(&mut handover, rules, (places, workspace, issued), output)?;
     Ok((!handover.is_empty()).then_some(handover))
 }
 
@@ -178,6 +186,15 @@ fn left_out(
             Err(unread(name.as_str(), &from, &error))
         }
     }
+}
+
+/// The login whose tokens are kept as this secret.
+fn login_of<'a>(rules: &'a Rules, wanted: &SecretName) -> Option<&'a CredentialName> {
+    let keeps = |login: &&Login| {
+        let issue = login.issue.as_ref().map(|issue| &issue.keeps);
+        matches!(issue, Some(IssuedTo::Vault(names)) if names.values().any(|name| name == wanted))
+    };
+    rules.logins().find(keeps).map(|login| &login.name)
 }
 
 /// What stands inside for a value that nobody knows yet.

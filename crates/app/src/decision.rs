@@ -5,20 +5,23 @@ use std::time::SystemTime;
 
 use atoll_layer::{
     ApplyError, ChangeKind, ChangeSet, Conflict, JournalState, Plan, RelativePath, Selection,
-    apply, finish, journal_state, plan_apply, take_back, undo, undo_conflicts,
+    apply, finish, journal_state, take_back, undo, undo_conflicts,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
-    Durability, LayerHow, LayerKind, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text,
-    lock_run, remove_run, update_run,
+    Durability, LayerHow, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text, lock_run,
+    remove_run, update_run,
 };
 use serde_json::json;
 
+use crate::answered;
 use crate::changes::{self, LayerChanges};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::promotion;
+use crate::promotion::{self, Allowed, Meant, Planned, Taking};
 use crate::render::{self, Afterwards, Style};
+
+const UNRECORDED: &str = "the decision could not be recorded";
 
 /// What to do with the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,10 @@ pub struct Work<'a> {
     pub ledger: &'a Ledger,
     /// Where people are told.
     pub output: &'a Output,
+    /// Whether nobody has seen what is applied: an option said so before there was any.
+    pub is_unseen: bool,
+    /// Whether an option says that nobody is asked anything.
+    pub is_unattended: bool,
 }
 
 impl Work<'_> {
@@ -107,21 +114,10 @@ impl Work<'_> {
     ) -> Result<bool, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.refuse_interrupted(record)?;
-        let policies = promotion::allowed(
-            Some(&record.workspace),
-            &record.profile,
-            all,
-            selection,
-            self.output,
-        )?;
-        let mut steps = 0;
-        let mut held = false;
-        for one in all
-            .iter()
-            .filter(|one| selection.caches || one.layer.kind != LayerKind::Cache)
-        {
-            let plan = plan_apply(&one.paths, &one.set, selection)
-                .doing("the changes cannot be applied")?;
+        let plans = promotion::plans(all, selection)?;
+        let allowed = self.allowed(record, all, selection, &plans)?;
+        let (mut steps, mut held) = (0, false);
+        for Planned { changes: one, plan } in plans {
             self.tell_refused(&plan);
             self.tell_unwhole(&plan, &one.set);
             held |= !plan.held_control.is_empty();
@@ -129,7 +125,7 @@ impl Work<'_> {
             if plan.is_empty() {
                 continue;
             }
-            steps += self.apply_layer(record, one, plan, policies.as_deref())?;
+            steps += self.apply_layer(record, one, plan, &allowed)?;
         }
         held |= all.iter().any(|one| is_partly(one, selection));
         if steps == 0 {
@@ -144,6 +140,34 @@ impl Work<'_> {
             .map(|()| true)
     }
 
+    /// By what the changes may be taken over.
+    fn allowed(
+        &self,
+        record: &RunRecord,
+        all: &[LayerChanges],
+        selection: &Selection,
+        plans: &[Planned<'_>],
+    ) -> Result<Allowed, Failure> {
+        let taking = Taking {
+            output: self.output,
+            can_ask: self.output.can_ask && !self.is_unattended,
+            command: &format!("atoll apply {}", record.run),
+            number: &|| answered::next(self.state, &record.run).map(Some),
+            record: &|step, body| {
+                let recorded = self.ledger.record_question(Some(&record.run), step, &body);
+                recorded.map(drop).doing(UNRECORDED)
+            },
+        };
+        let meant = Meant {
+            workspace: Some(&record.workspace),
+            profile: &record.profile,
+            all,
+            plans,
+            anew: &|| promotion::digests(&promotion::plans(all, selection)?),
+        };
+        promotion::allowed(&meant, &taking)
+    }
+
     /// Carries a plan out with a journal of its own.
     ///
     /// # Errors
@@ -153,8 +177,9 @@ impl Work<'_> {
         record: &RunRecord,
         one: &LayerChanges,
         plan: Plan,
-        policies: Option<&str>,
+        allowed: &Allowed,
     ) -> Result<u64, Failure> {
+        allowed.refuse_other(&plan)?;
         let journal = changes::next_journal(self.state, record, &one.layer)?;
         let mut what = json!({
             "layer": one.layer.name,
@@ -162,13 +187,14 @@ impl Work<'_> {
             "steps": plan.steps.len(),
             "bytes": plan.bytes(),
         });
-        if let (Some(what), Some(policies)) = (what.as_object_mut(), policies) {
-            what.insert("policy".to_owned(), json!(policies));
-        }
+        allowed.note(&journal, &mut what);
         self.record(record, "apply.started", what)?;
         match apply(plan, &journal, &mut |_| {}) {
             Ok(applied) => {
-                let what = json!({ "layer": one.layer.name, "entries": applied.entries });
+                let mut what = json!({ "layer": one.layer.name, "entries": applied.entries });
+                if let (Some(what), true) = (what.as_object_mut(), self.is_unseen) {
+                    what.insert("unseen".to_owned(), json!(true));
+                }
                 self.record(record, "apply.finished", what)?;
                 Ok(applied.steps)
             }
@@ -375,7 +401,7 @@ impl Work<'_> {
         self.ledger
             .record(Some(&record.run), kind, body, Durability::Durable)
             .map(drop)
-            .doing("the decision could not be recorded")
+            .doing(UNRECORDED)
     }
 
     fn update(

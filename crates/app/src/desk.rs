@@ -5,34 +5,38 @@
 //! read answers nothing: only after a second in which nothing was typed a letter and Enter count.
 //! What comes with an escape sequence, as what a terminal says by itself does, counts for nothing,
 //! and neither does anything between the marks of what is pasted, however long that takes. Any
-//! doubt leaves a question open, and its time denies it.
+//! doubt leaves a question open, and its time denies it. A port that has begun to listen is
+//! published in the same way, but only a person's key brings that up.
 //!
 //! This module must never do I/O. Start reading at [`Desk::turn`], then `page.rs`.
 
 mod key;
 mod page;
 mod paste;
+mod said;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
-use atoll_model::network::{Breadth, Scope};
+use atoll_model::network::{Listener, ListensAt, PublishedPort};
 use atoll_sandbox::{Answered, Decision, Pending, Size};
 
 use crate::escape::EscapeFilter;
 pub use key::AskKey;
+pub(crate) use page::wrapped;
 use page::{Page, Pages, Prompt};
 use paste::Paste;
+use said::{Said, Subject};
 
 /// How long nothing may be typed before an answer counts.
 const SETTLING: Duration = Duration::from_secs(1);
 /// How long a program is told another size, so that it draws its screen anew.
 const REPAINTING: Duration = Duration::from_millis(150);
-/// For how long `t` grants, seconds.
-const LEASE_SECONDS: u32 = 15 * 60;
 /// How much of a line is taken, characters: an answer is one.
 const LINE_CHARACTERS_MAX: usize = 8;
+/// How many ports that could be published are remembered.
+const PORTS_MAX: usize = 8;
 
 const CONTROL_C: u8 = 0x03;
 const CONTROL_Z: u8 = 0x1a;
@@ -50,16 +54,26 @@ pub struct Desk {
     aside: BTreeSet<u32>,
     /// A person wants to see questions though the program has the whole screen.
     is_summoned: bool,
+    /// What has begun to listen inside and could be published, the last first: nothing that a
+    /// person has put off.
+    ports: Vec<Listener>,
+    /// The program has the whole screen, as far as is known.
+    has_whole_screen: bool,
+    /// A person wants to see the first of them.
+    is_offered: bool,
+    /// The program has ended.
+    is_over: bool,
     drawn: Option<Drawn>,
     paste: Paste,
     answered: Option<Answered>,
+    publishes: Option<PublishedPort>,
     repaint_at: Option<Instant>,
 }
 
-/// A question that has the terminal.
+/// What has the terminal.
 #[derive(Debug)]
 struct Drawn {
-    question: Pending,
+    subject: Subject,
     page: usize,
     /// The last page was on the screen, and each before it.
     is_read: bool,
@@ -87,36 +101,6 @@ enum Wants {
     All,
 }
 
-/// What a line says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Said {
-    Decided(Decision),
-    Later,
-    Next,
-    /// None of the letters, but this.
-    Unknown(String),
-}
-
-impl Said {
-    fn of(line: &str) -> Self {
-        let grant = |scope| {
-            let breadth = Breadth::Same;
-            Self::Decided(Decision::Grant { scope, breadth })
-        };
-        let seconds = LEASE_SECONDS;
-        match line.trim().to_ascii_lowercase().as_str() {
-            "o" => grant(Scope::Once),
-            "r" => grant(Scope::Run),
-            "t" => grant(Scope::Seconds { seconds }),
-            "d" => Self::Decided(Decision::Deny {}),
-            "s" => Self::Decided(Decision::Stop {}),
-            "l" => Self::Later,
-            "n" => Self::Next,
-            _ => Self::Unknown(line.trim().to_owned()),
-        }
-    }
-}
-
 /// What comes of a look at all this.
 #[derive(Debug, Default)]
 pub struct Looked {
@@ -124,6 +108,8 @@ pub struct Looked {
     pub shown: Vec<u8>,
     /// What a person has answered.
     pub answered: Option<Answered>,
+    /// What a person wants to have published.
+    pub publishes: Option<PublishedPort>,
     /// The size that the program is told its terminal has.
     pub resized: Option<Size>,
 }
@@ -138,9 +124,14 @@ impl Desk {
             rung: 0,
             aside: BTreeSet::new(),
             is_summoned: false,
+            ports: Vec::new(),
+            has_whole_screen: false,
+            is_offered: false,
+            is_over: false,
             drawn: None,
             paste: Paste::default(),
             answered: None,
+            publishes: None,
             repaint_at: None,
         }
     }
@@ -151,6 +142,28 @@ impl Desk {
         self.aside.retain(is_open);
         self.is_summoned &= !open.is_empty();
         self.open = open;
+    }
+
+    /// The program has ended: nothing is asked any more, nor can anything be published.
+    pub fn over(&mut self) {
+        self.asked(Vec::new());
+        self.ports.clear();
+        self.is_over = true;
+    }
+
+    /// A program inside has begun to listen. The key by which a person gets to publish it, where
+    /// anything leads there.
+    pub fn listens(&mut self, listener: &Listener) -> Option<AskKey> {
+        match listener.at {
+            _ if self.is_over => None,
+            ListensAt::Loopback | ListensAt::Everywhere => {
+                self.ports.retain(|one| one.port != listener.port);
+                self.ports.insert(0, listener.clone());
+                self.ports.truncate(PORTS_MAX);
+                Some(self.key)
+            }
+            ListensAt::Elsewhere => None,
+        }
     }
 
     /// Whether a question has the terminal.
@@ -171,7 +184,7 @@ impl Desk {
     /// The window has another size.
     pub fn resized(&mut self) {
         if let Some(drawn) = &mut self.drawn {
-            *drawn = Drawn::of(drawn.question.clone());
+            *drawn = Drawn::of(drawn.subject.clone());
         }
     }
 
@@ -180,10 +193,13 @@ impl Desk {
         // A paste may have begun before the question was drawn.
         let is_pasted = self.paste.is_in(typed);
         let Some(drawn) = &mut self.drawn else {
-            let at = self.key.found_in(typed).filter(|_| !self.open.is_empty());
-            if let Some(at) = at {
+            // A program with the whole screen keeps the key but for what it waits for itself.
+            let has_port = !self.ports.is_empty() && !self.has_whole_screen;
+            let has_any = !self.open.is_empty() || has_port;
+            if let Some(at) = self.key.found_in(typed).filter(|_| has_any) {
                 typed.truncate(at);
-                self.is_summoned = true;
+                self.is_summoned = !self.open.is_empty();
+                self.is_offered = self.open.is_empty();
                 self.aside.clear();
             }
             return;
@@ -193,25 +209,68 @@ impl Desk {
             false => drawn.typed(typed, now),
         };
         typed.clear();
-        let (question, is_read) = (drawn.question.clone(), drawn.is_read);
+        let (is_read, subject) = (drawn.is_read, drawn.subject.clone());
         match said {
             None => {}
-            Some(Said::Decided(Decision::Grant { .. })) if !is_read => drawn.next(Prompt::Unread),
-            Some(Said::Decided(decision)) => {
+            Some(Said::Decided(Decision::Grant { .. }) | Said::Publish) if !is_read => {
+                drawn.next(Prompt::Unread);
+            }
+            Some(Said::Next) if !is_read => drawn.next(Prompt::Answer),
+            Some(Said::Unknown(word)) => {
+                (drawn.prompt, drawn.wants) = (Prompt::Unknown(word), Wants::Line);
+            }
+            Some(said) => match subject {
+                Subject::Call(question) => self.said_of_call(&question, said),
+                Subject::Port(listener) => self.said_of_port(&listener, said),
+            },
+        }
+    }
+
+    fn said_of_call(&mut self, question: &Pending, said: Said) {
+        match said {
+            Said::Decided(decision) => {
                 self.open.retain(|one| one.approval != question.approval);
+                // Where it takes another person too it stays open, and the terminal is free.
+                self.aside.insert(question.approval);
                 self.answered = Some(Answered {
                     approval: question.approval,
                     digest: question.digest,
                     decision,
                 });
             }
-            Some(Said::Later) => {
+            Said::Later => {
                 self.aside.insert(question.approval);
                 self.is_summoned = false;
             }
-            Some(Said::Next) => drawn.next(Prompt::Answer),
-            Some(Said::Unknown(word)) => {
-                (drawn.prompt, drawn.wants) = (Prompt::Unknown(word), Wants::Line);
+            Said::Next => {
+                if let Some(drawn) = &mut self.drawn {
+                    drawn.next(Prompt::Answer);
+                }
+            }
+            Said::Publish | Said::Unknown(_) => {}
+        }
+    }
+
+    fn said_of_port(&mut self, listener: &Listener, said: Said) {
+        match said {
+            Said::Publish => {
+                self.ports.retain(|one| one.port != listener.port);
+                self.is_offered = false;
+                self.publishes = Some(PublishedPort {
+                    outside: listener.port,
+                    inside: listener.port,
+                });
+            }
+            // Another port, where there is one.
+            Said::Next => {
+                if !self.ports.is_empty() {
+                    self.ports.rotate_left(1);
+                }
+            }
+            // Ctrl-C too: nobody has to publish anything.
+            Said::Later | Said::Decided(_) | Said::Unknown(_) => {
+                self.ports.retain(|one| one.port != listener.port);
+                self.is_offered = false;
             }
         }
     }
@@ -226,6 +285,7 @@ impl Desk {
     ) -> Looked {
         let mut looked = Looked {
             answered: self.answered.take(),
+            publishes: self.publishes.take(),
             ..Looked::default()
         };
         if self.repaint_at.is_some_and(|at| at <= now) {
@@ -236,11 +296,9 @@ impl Desk {
         let newest = self.open.iter().map(|one| one.approval).max();
         let is_new = newest.is_some_and(|newest| newest > self.rung);
         self.rung = self.rung.max(newest.unwrap_or(0));
-        let next = self.next(filter.has_whole_screen()).cloned();
+        self.has_whole_screen = filter.has_whole_screen();
+        let next = self.next();
         let had = self.has_terminal();
-        let is_same = |drawn: &Drawn, next: &Pending| {
-            drawn.question.digest == next.digest && drawn.question.approval == next.approval
-        };
         match next {
             None if self.drawn.take().is_some() => {
                 shown.extend_from_slice(b"\x1b[0m\x1b[2J\x1b[H");
@@ -258,7 +316,7 @@ impl Desk {
                 if self
                     .drawn
                     .as_ref()
-                    .is_some_and(|drawn| is_same(drawn, &next)) => {}
+                    .is_some_and(|drawn| drawn.subject.is(&next)) => {}
             Some(next) => {
                 if !had {
                     filter.set_aside(shown);
@@ -273,18 +331,26 @@ impl Desk {
         looked
     }
 
-    /// The question that is to have the terminal.
-    fn next(&self, has_whole_screen: bool) -> Option<&Pending> {
-        if has_whole_screen && !self.is_summoned {
-            return None;
-        }
+    /// What is to have the terminal: what the program waits for before what nobody does.
+    fn next(&self) -> Option<Subject> {
         let is_aside = |one: &&Pending| self.aside.contains(&one.approval);
-        self.open.iter().find(|one| !is_aside(one))
+        let mut open = self.open.iter().filter(|one| !is_aside(one));
+        let call = open
+            .next()
+            .filter(|_| !self.has_whole_screen || self.is_summoned);
+        let port = self.ports.first().filter(|_| self.is_offered);
+        let port = port.map(|listener| Subject::Port(listener.clone()));
+        call.map(|call| Subject::Call(Box::new(call.clone())))
+            .or(port)
     }
 
     fn draw(&mut self, size: Size, is_shown: bool, now: Instant, shown: &mut Vec<u8>) {
-        let further = self.open.len().saturating_sub(1);
         let Some(drawn) = &mut self.drawn else { return };
+        let all = match drawn.subject {
+            Subject::Call(_) => self.open.len(),
+            Subject::Port(_) => self.ports.len(),
+        };
+        let further = all.saturating_sub(1);
         match drawn.counts {
             Counts::Unshown if is_shown && drawn.wants == Wants::Nothing => {
                 drawn.counts = Counts::After(now);
@@ -298,7 +364,7 @@ impl Desk {
         if drawn.wants == Wants::Nothing {
             return;
         }
-        let pages = Pages::of(&self.run, &drawn.question, (further, self.key), size);
+        let pages = Pages::of(&self.run, &drawn.subject, (further, self.key), size);
         drawn.page = drawn.page.min(pages.last());
         drawn.is_read |= drawn.page == pages.last();
         let prompt = match drawn.counts {
@@ -320,9 +386,9 @@ impl Desk {
 }
 
 impl Drawn {
-    fn of(question: Pending) -> Self {
+    fn of(subject: Subject) -> Self {
         Self {
-            question,
+            subject,
             page: 0,
             is_read: false,
             prompt: Prompt::Answer,
@@ -363,7 +429,7 @@ impl Drawn {
             match byte {
                 b'\r' | b'\n' => {
                     let line = std::mem::take(&mut self.line);
-                    return Some(Said::of(&line));
+                    return Some(Said::of(&line, &self.subject));
                 }
                 &CONTROL_C => return Some(Said::Decided(Decision::Deny {})),
                 &CONTROL_Z => return Some(Said::Later),

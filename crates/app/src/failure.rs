@@ -20,7 +20,13 @@ pub struct Failure {
     pub reasons: Vec<Reason>,
     /// The run that it is about, with the profile, where one had been named.
     pub about: Option<Box<(RunId, String)>>,
+    /// What should be known besides: it is told after all else.
+    pub notices: Box<Notices>,
 }
+
+/// Sentences behind a failure: apart from it, since failures are handed on by value.
+#[derive(Debug, Default)]
+pub struct Notices(pub Vec<String>);
 
 /// The status of a denial.
 pub const STATUS_DENIED: u8 = 126;
@@ -35,6 +41,7 @@ impl Failure {
             status: STATUS_OWN_ERROR,
             reasons: Vec::new(),
             about: None,
+            notices: Box::default(),
         }
     }
 
@@ -49,6 +56,14 @@ impl Failure {
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice.push(advice.into());
+        self
+    }
+
+    /// The same with what should be known besides.
+    #[must_use]
+    pub fn noting<Line: Display>(mut self, notices: impl IntoIterator<Item = Line>) -> Self {
+        let notices = notices.into_iter().map(|notice| notice.to_string());
+        self.notices.0.extend(notices);
         self
     }
 

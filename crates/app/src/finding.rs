@@ -5,11 +5,14 @@ use atoll_model::RunId;
 use atoll_store::{Event, Ledger, RunError, RunRecord, RunState, StateDir, find_run, list_runs};
 
 use crate::arguments::RUN_LAST;
+use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 
 /// How many events at the ledger's end are looked through, one after the other until what is
 /// wanted is among them: a single run can have written any number.
-const EVENTS: [usize; 3] = [2_000, 100_000, usize::MAX];
+const EVENTS: [usize; 4] = [100, 2_000, 100_000, usize::MAX];
+/// How many runs an error names.
+const NAMED_MAX: usize = 5;
 
 /// Finds a run of which something is kept.
 ///
@@ -61,7 +64,63 @@ pub fn find_in_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
         let contains = |run: &RunId| !text.is_empty() && run.as_str().contains(text);
         newest(state, |event| event.run.as_ref().is_some_and(contains))?
     };
-    found.map_or_else(|| find(state, text), Ok)
+    if let Some(run) = found {
+        return Ok(run);
+    }
+    find(state, text).map_err(|failure| match newest_begun(state).as_slice() {
+        [] => failure,
+        newest => {
+            let named: Vec<&str> = newest.iter().map(RunId::as_str).collect();
+            let shown = printable(text.as_bytes());
+            failure.because(format!(
+                "no run of the ledger is called {shown}; the newest are {}",
+                named.join(", ")
+            ))
+        }
+    })
+}
+
+/// The runs that began last, by the ledger, the newest first: kept, denied or thrown away.
+fn newest_begun(state: &StateDir) -> Vec<RunId> {
+    let mut begun = Vec::new();
+    for count in EVENTS {
+        let Ok(events) = Ledger::tail(state, count) else {
+            break;
+        };
+        let opened = events.filter_map(Result::ok);
+        let opened = opened.filter(|event| event.kind == "run.opened");
+        begun = opened.filter_map(|event| event.run).collect();
+        if begun.len() >= NAMED_MAX {
+            break;
+        }
+    }
+    begun.into_iter().rev().take(NAMED_MAX).collect()
+}
+
+/// Finds a run by its whole id, or the last one, where what is done with it cannot be taken back:
+/// one that the ledger knows the beginning of.
+///
+/// # Errors
+/// When there is none.
+pub fn find_begun(state: &StateDir, text: &str) -> Result<RunId, Failure> {
+    let run = match is_last(text) {
+        true => last(state)?,
+        false => RunId::parse(text.trim()).ok(),
+    };
+    let unknown = |why: &str| {
+        let shown = printable(text.as_bytes());
+        Failure::new(format!("there is no session and no run {shown}"))
+            .because(why)
+            .advise("atoll runs and atoll sessions list them")
+    };
+    let run = run.ok_or_else(|| unknown("a run is named by its whole id here, or by last"))?;
+    for event in Ledger::show(state, &run).doing("the ledger cannot be read")? {
+        let event = event.doing("the ledger is damaged there; atoll ledger verify tells more")?;
+        if event.kind == "run.opened" {
+            return Ok(run);
+        }
+    }
+    Err(unknown("the ledger knows no beginning of it"))
 }
 
 fn is_last(text: &str) -> bool {

@@ -153,6 +153,7 @@ mod tests {
                     request: None,
                     limit: None,
                     login: None,
+                    policies: 0,
                     credentials: Vec::new(),
                 },
                 why: why.to_owned(),

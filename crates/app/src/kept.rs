@@ -3,34 +3,34 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::{
-    AfterTree, DiffOptions, IdShift, JournalState, LayerPaths, Plan, RelativePath, Selection,
-    apply, journal_state, plan_apply, set_aside, take_back, undo, undo_conflicts, write_diff,
+    AfterTree, DiffOptions, IdShift, JournalState, LayerPaths, RelativePath, journal_state,
+    set_aside, take_back, undo, undo_conflicts, write_diff,
 };
 use atoll_sandbox::IDS;
 use atoll_store::{
-    Durability, KeptError, KeptLayer, KeptName, KeptRecord, LayerHow, LayerKind, LayerRecord,
-    Ledger, StateDir, host_text, list_kept,
+    Asked, Durability, KeptError, KeptLayer, KeptName, KeptRecord, LayerHow, LayerKind,
+    LayerRecord, Ledger, StateDir, host_text, list_kept,
 };
 use serde_json::{Value, json};
 
-use crate::arguments::{
-    ApplyKeptArguments, DiffKeptArguments, KeptAction, KeptArguments, UndoKeptArguments,
-};
+use crate::arguments::{DiffKeptArguments, KeptAction, KeptArguments, UndoKeptArguments};
 use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
-use crate::decision::refuse_any;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::promotion;
 use crate::review;
 
+mod applying;
 mod listed;
 
+use applying::apply_kept;
 use listed::{known, list};
+
+const UNRECORDED: &str = "the decision could not be recorded";
 
 /// Carries one of the commands out.
 pub fn kept(arguments: &KeptArguments, output: &Output) -> Result<u8, Failure> {
@@ -136,29 +136,43 @@ impl Opened {
         Ok(directory.join(journals(&self.layer).len().to_string()))
     }
 
-    /// What differs from now on outside is somebody else's change.
-    fn forget_conflicts(&mut self) -> Result<(), Failure> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now = now.unwrap_or_default();
-        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        self.record.since = (seconds, now.subsec_nanos());
+    /// What differs outside from this time on is somebody else's change.
+    fn forget_conflicts(&mut self, now: SystemTime) -> Result<(), Failure> {
+        self.record.since = since(now);
         self.layer
             .write(&self.record)
             .doing("what is kept cannot be noted")
     }
 
     /// Records a decision, on disk before it returns.
-    fn tell(&self, ledger: &Ledger, kind: &str, mut body: Value) -> Result<(), Failure> {
+    fn tell(&self, ledger: &Ledger, kind: &str, body: Value) -> Result<(), Failure> {
+        let recorded = ledger.record(None, kind, self.named(body), Durability::Durable);
+        recorded.map(drop).doing(UNRECORDED)
+    }
+
+    /// The same of what a person was asked.
+    fn tell_question(&self, ledger: &Ledger, step: Asked, body: Value) -> Result<(), Failure> {
+        let recorded = ledger.record_question(None, step, &self.named(body));
+        recorded.map(drop).doing(UNRECORDED)
+    }
+
+    /// With what it is about.
+    fn named(&self, mut body: Value) -> Value {
         if let Some(members) = body.as_object_mut() {
             members.insert("layer".to_owned(), json!(self.layer.name().as_str()));
             members.insert("profile".to_owned(), json!(self.record.profile));
             members.insert("directory".to_owned(), host_text(&self.record.host));
         }
-        let recorded = ledger.record(None, kind, body, Durability::Durable);
-        recorded
-            .map(drop)
-            .doing("the decision could not be recorded")
+        body
     }
+}
+
+/// A time as a record holds it.
+fn since(time: SystemTime) -> (i64, u32) {
+    let time = time.duration_since(SystemTime::UNIX_EPOCH);
+    let time = time.unwrap_or_default();
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    (seconds, time.subsec_nanos())
 }
 
 /// The journals of a layer's applies, oldest first.
@@ -259,121 +273,6 @@ fn writable() -> Result<StateDir, Failure> {
     places.open_state()
 }
 
-fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Result<u8, Failure> {
-    let state = writable()?;
-    let ledger = crate::run::open_ledger(&state)?;
-    let selection = Selection {
-        control: arguments.control,
-        caches: true,
-        ignored: true,
-        force: arguments.force,
-        ..Selection::default()
-    };
-    let opened = open_all(&state, &arguments.name, output)?;
-    let mut allowed = Vec::new();
-    // All of it is looked at before anything is written.
-    for one in &opened {
-        refuse_interrupted(one)?;
-        let all = one.changes()?;
-        for part in &all {
-            refuse_conflicts(&plan(part, &selection)?, &arguments.name)?;
-        }
-        let profile = &one.record.profile;
-        allowed.push(promotion::allowed(None, profile, &all, &selection, output)?);
-    }
-    let mut steps = 0;
-    for (mut one, policies) in opened.into_iter().zip(allowed) {
-        let (mut applied, mut is_whole) = (0, true);
-        for part in Part::ALL {
-            // What the first has made is there for the second.
-            let plan = plan(&one.read(part)?, &selection)?;
-            refuse_conflicts(&plan, &arguments.name)?;
-            tell_held(&plan, &one.record.inside, output);
-            is_whole &= plan.held_control.is_empty() && plan.refused.is_empty();
-            if !plan.is_empty() {
-                applied += carry_out(&one, &ledger, plan, policies.as_deref())?;
-            }
-        }
-        if is_whole && applied > 0 {
-            one.forget_conflicts()?;
-        }
-        steps += applied;
-    }
-    match steps {
-        0 => output.say("There was nothing to apply.\n"),
-        _ => output.say(&format!(
-            "Applied. `atoll kept undo {}` takes it back.\n",
-            arguments.name
-        )),
-    }
-    Ok(0)
-}
-
-fn plan(part: &LayerChanges, selection: &Selection) -> Result<Plan, Failure> {
-    plan_apply(&part.paths, &part.set, selection).doing("what is kept cannot be applied")
-}
-
-fn tell_held(plan: &Plan, inside: &Path, output: &Output) {
-    for refusal in &plan.refused {
-        output.warn(&format!("not applied: {}: {}", refusal.path, refusal.why));
-    }
-    if !plan.held_control.is_empty() {
-        let names: Vec<String> = plan.held_control.iter().map(ToString::to_string).collect();
-        output.warn(&format!(
-            "in {} not applied without --control, because the agent runs or believes them: {}",
-            inside.display(),
-            names.join(", ")
-        ));
-    }
-}
-
-fn refuse_conflicts(plan: &Plan, name: &str) -> Result<(), Failure> {
-    let failure = Failure::new("the directory changed meanwhile; nothing was written")
-        .advise(format!("atoll kept diff {name} shows what is kept"))
-        .advise(format!(
-            "atoll kept apply {name} --force overwrites; what is overwritten is kept for undo"
-        ));
-    refuse_any(plan, failure)
-}
-
-fn carry_out(
-    one: &Opened,
-    ledger: &Ledger,
-    plan: Plan,
-    policies: Option<&str>,
-) -> Result<u64, Failure> {
-    let journal = one.next_journal()?;
-    let mut what = json!({ "steps": plan.steps.len(), "bytes": plan.bytes() });
-    if let (Some(what), Some(policies)) = (what.as_object_mut(), policies) {
-        what.insert("policy".to_owned(), json!(policies));
-    }
-    one.tell(ledger, "apply.started", what)?;
-    match apply(plan, &journal, &mut |_| {}) {
-        Ok(applied) => {
-            let what = json!({ "entries": applied.entries });
-            one.tell(ledger, "apply.finished", what)?;
-            Ok(applied.steps)
-        }
-        Err(error) => {
-            one.tell(ledger, "apply.failed", json!({ "why": error.to_string() }))?;
-            Err(Failure::new("what is kept could not be applied").because(error))
-        }
-    }
-}
-
-/// Another apply waits until one that was cut short is taken back.
-fn refuse_interrupted(one: &Opened) -> Result<(), Failure> {
-    for journal in journals(&one.layer) {
-        let state = journal_state(&journal).doing("the journal cannot be read")?;
-        if state == JournalState::Interrupted {
-            let name = one.layer.name();
-            return Err(Failure::new(format!("an apply of {name} was cut short"))
-                .advise(format!("atoll kept undo {name} takes it back")));
-        }
-    }
-    Ok(())
-}
-
 fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failure> {
     let state = writable()?;
     let ledger = crate::run::open_ledger(&state)?;
@@ -424,7 +323,7 @@ fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failu
     }
     for (at, mut one) in opened.into_iter().enumerate() {
         if done.iter().any(|(of, ..)| *of == at) {
-            one.forget_conflicts()?;
+            one.forget_conflicts(SystemTime::now())?;
         }
     }
     output.say("Taken back.\n");
@@ -448,7 +347,7 @@ fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
         let body = json!({ "layer": name.as_str() });
         ledger
             .record(None, "kept.discarded", body, Durability::Durable)
-            .doing("the decision could not be recorded")?;
+            .doing(UNRECORDED)?;
         layer
             .remove(&state)
             .doing("what is kept cannot be discarded")?;

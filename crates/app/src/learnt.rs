@@ -33,13 +33,58 @@ struct Asked {
 /// The rules for what the events of a run say was let pass to learn of it.
 pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
     let learning = NetworkRule::learning().told();
+    let is_learnt =
+        |event: &Event| event.body.get("rule").and_then(Value::as_str) == Some(learning.as_str());
+    let rules = places(events, is_learnt).into_iter();
+    rules
+        .filter_map(|(place, asked)| rule(place, asked))
+        .take(RULES_MAX)
+        .collect()
+}
+
+/// The rules for all that was reached by runs, whatever has let it pass, and what of each was
+/// widened, in words.
+pub(crate) fn used<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<(Meant, Option<String>)> {
+    let is_reached = |event: &Event| {
+        let kind = event.body.get("kind").and_then(Value::as_str);
+        matches!(
+            kind,
+            Some("request" | "tunnel" | "postgres" | "fetch" | "revocation")
+        )
+    };
+    let all = places(events, is_reached).into_iter();
+    all.filter_map(|(place, asked)| {
+        if place.2.is_some() {
+            let widened = asked.widened();
+            return Some((rule(place, asked)?, widened));
+        }
+        let mut meant = rule(place, asked)?;
+        meant.way = Way::Tunnel;
+        Some((
+            meant,
+            Some("carried unseen: whatever is sent there".to_owned()),
+        ))
+    })
+    .take(RULES_MAX)
+    .collect()
+}
+
+/// What was asked of each place, by those events of opened flows that are meant.
+fn places<'a>(
+    events: impl Iterator<Item = &'a Event>,
+    is_meant: impl Fn(&Event) -> bool,
+) -> BTreeMap<Place, Asked> {
     let mut places: BTreeMap<Place, Asked> = BTreeMap::new();
-    let number = |event: &Event| event.body.get("flow").and_then(Value::as_u64);
+    // The numbers of flows are of their run.
+    let number = |event: &Event| {
+        let flow = event.body.get("flow").and_then(Value::as_u64);
+        flow.map(|flow| (event.run.clone(), flow))
+    };
     let is_unreached = |event: &&&Event| {
         event.kind == "flow.closed" && event.body.get("unreached") == Some(&Value::Bool(true))
     };
     let events: Vec<&Event> = events.collect();
-    let unreached: BTreeSet<u64> = events
+    let unreached: BTreeSet<_> = events
         .iter()
         .filter(is_unreached)
         .filter_map(|event| number(event))
@@ -48,11 +93,8 @@ pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
         let is_reached = number(event).is_none_or(|flow| !unreached.contains(&flow));
         event.kind == "flow.opened" && is_reached
     });
-    for event in opened {
+    for event in opened.filter(|event| is_meant(event)) {
         let said = |member: &str| event.body.get(member).and_then(Value::as_str);
-        if said("rule") != Some(&learning) {
-            continue;
-        }
         let port = event.body.get("port").and_then(Value::as_u64);
         let (Some(host), Some(port)) = (said("host"), port.and_then(|port| port.try_into().ok()))
         else {
@@ -61,25 +103,43 @@ pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
         let scheme = event.body.get("scheme").cloned();
         let scheme = scheme.and_then(|scheme| serde_json::from_value(scheme).ok());
         let asked = places.entry((host.to_owned(), port, scheme)).or_default();
-        let method = said("method").unwrap_or_default();
+        asked.add(said("method"), said("path"));
+    }
+    places
+}
+
+impl Asked {
+    fn add(&mut self, method: Option<&str>, path: Option<&str>) {
+        let method = method.unwrap_or_default();
         if parse_method(method).as_deref() == Ok(method) {
-            asked.methods.insert(method.to_owned());
+            self.methods.insert(method.to_owned());
         } else {
-            asked.any_method = true;
+            self.any_method = true;
         }
-        let path = said("path").unwrap_or_default();
+        let path = path.unwrap_or_default();
         let is_named = Target::parse(path).is_ok_and(|target| target.unclear().is_none());
         if is_named && !path.contains('*') {
-            asked.paths.insert(path.to_owned());
+            self.paths.insert(path.to_owned());
         } else {
-            asked.unnamed = true;
+            self.unnamed = true;
         }
     }
-    let rules = places.into_iter();
-    rules
-        .filter_map(|(place, asked)| rule(place, asked))
-        .take(RULES_MAX)
-        .collect()
+
+    /// What its rule opens that nobody has asked for.
+    fn widened(&self) -> Option<String> {
+        if self.unnamed {
+            return Some("widened to every path: one of them is no rule's".to_owned());
+        }
+        let count = self.paths.len();
+        if count > PATHS_MAX {
+            return Some(match paths(self).is_empty() {
+                true => format!("widened to every path: {count} share nothing"),
+                false => format!("widened to what {count} paths share"),
+            });
+        }
+        let is_any = self.any_method;
+        is_any.then(|| "widened to every method: one of them is no rule's".to_owned())
+    }
 }
 
 fn rule((host, port, scheme): Place, asked: Asked) -> Option<Meant> {

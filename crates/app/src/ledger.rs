@@ -5,13 +5,18 @@ mod ocsf;
 mod otlp;
 mod proofs;
 mod query;
+pub(crate) mod shredding;
 mod telemetry;
 mod times;
 mod witness;
 
+pub(crate) use query::begins_a_time;
+pub(crate) use times::{beginning, seconds};
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use atoll_model::RunId;
 use atoll_store::{
     Against, Damage, Event, Filter, Ledger, Severity, SigningError, StateDir, Verified,
     VerifierKey, VerifyError, VerifyReport, WitnessFile, export_tiles,
@@ -28,6 +33,18 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
 use witness::When;
+
+/// All events of a run, with what is sealed in the clear where its key is here.
+///
+/// # Errors
+/// When the ledger or the keys cannot be read.
+pub(crate) fn events_of(state: &StateDir, run: &RunId) -> Result<Vec<Event>, Failure> {
+    let seals = shredding::seals(state)?;
+    let all = Ledger::show(state, run).doing("the ledger cannot be read")?;
+    let damaged = "the ledger is damaged there; atoll ledger verify tells more";
+    all.map(|event| Ok(seals.open(event.doing(damaged)?)))
+        .collect()
+}
 
 /// How often `ledger tail --follow` looks for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -69,6 +86,9 @@ pub fn ledger(arguments: LedgerArguments, output: &Output) -> Result<u8, Failure
         },
         // Without the ledger: wherever the proof was sent to.
         LedgerAction::CheckProof(arguments) => proofs::check(&arguments, output),
+        LedgerAction::Shred(arguments) => shredding::shred(&state()?, &arguments, output),
+        LedgerAction::Hold(arguments) => shredding::hold(&state()?, &arguments, true, output),
+        LedgerAction::Release(arguments) => shredding::hold(&state()?, &arguments, false, output),
         LedgerAction::Export(arguments) => export(&state()?, &arguments, output),
     }
 }
@@ -202,8 +222,11 @@ fn tail(state: &StateDir, arguments: &TailLedgerArguments, output: &Output) -> R
     let count = usize::try_from(arguments.number).unwrap_or(usize::MAX);
     let mut events = Ledger::tail(state, count).doing("the ledger cannot be read")?;
     loop {
+        let mut seals = shredding::followed(state)?;
         for event in events.by_ref() {
-            write_event(&event.doing("the ledger is damaged there")?, output);
+            let event = event.doing("the ledger is damaged there")?;
+            let event = seals.open(state, event).map_err(shredding::unreadable)?;
+            write_event(&event, output);
         }
         if !arguments.follow {
             return Ok(0);
@@ -221,9 +244,11 @@ fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> R
         run,
         ..Filter::default()
     };
+    let seals = shredding::seals(state)?;
     let events = Ledger::events(state, filter).doing("the ledger cannot be read")?;
     for event in events {
-        write_event(&event.doing("the ledger is damaged there")?, output);
+        let event = event.doing("the ledger is damaged there")?;
+        write_event(&seals.open(event), output);
     }
     Ok(0)
 }
@@ -279,16 +304,32 @@ fn export(
     match (&arguments.tiles, &arguments.otlp, arguments.format) {
         (Some(directory), _, _) => tiles(state, directory, output),
         (None, Some(to), _) => telemetry::send(state, to, arguments, output),
-        (None, None, format) => lines(state, format.unwrap_or(ExportFormat::Jsonl), output),
+        (None, None, format) => {
+            let format = format.unwrap_or(ExportFormat::Jsonl);
+            lines(state, format, arguments.unsealed, output)
+        }
     }
 }
 
 /// Every event on a line.
-fn lines(state: &StateDir, format: ExportFormat, output: &Output) -> Result<u8, Failure> {
+fn lines(
+    state: &StateDir,
+    format: ExportFormat,
+    unsealed: bool,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let seals = unsealed.then(|| shredding::seals(state)).transpose()?;
     let names = rustix::system::uname();
     let host = names.nodename().to_string_lossy();
     for event in Ledger::events(state, Filter::default()).doing("the ledger cannot be read")? {
         let event = event.doing("the ledger is damaged there")?;
+        let event = match &seals {
+            Some(seals) => match format {
+                ExportFormat::Jsonl => seals.open_with_proof(event),
+                ExportFormat::Ocsf => seals.open(event),
+            },
+            None => event,
+        };
         match format {
             ExportFormat::Jsonl => write_event(&event, output),
             ExportFormat::Ocsf => {

@@ -21,14 +21,17 @@ mod denied;
 mod desk;
 mod errands;
 pub mod escape;
+mod explain;
 mod failure;
 mod finding;
 mod hints;
 mod kept;
+mod learn;
 mod learnt;
 mod ledger;
 mod live;
 mod not_started;
+mod organisation;
 mod output;
 mod planted;
 mod policy;
@@ -37,13 +40,19 @@ mod promotion;
 mod question;
 mod reached;
 pub mod render;
+mod renewed;
+mod replay;
+mod reputation;
+mod restrict;
 mod resuming;
 mod review;
 mod run;
 mod secret;
 mod sessions;
+mod signin;
 mod ssh;
 mod stop;
+mod token;
 mod upkeep;
 mod used;
 mod why;
@@ -108,10 +117,12 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
 fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
     match command {
         Command::Run(arguments) => run::run(*arguments, output),
+        Command::Login(arguments) => signin::login(&arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
         Command::Sessions(arguments) => sessions::sessions(&arguments, output),
         Command::Approvals(arguments) => approvals::approvals(arguments, output),
         Command::Stop(arguments) => stop::stop(&arguments, output),
+        Command::Restrict(arguments) => restrict::restrict(&arguments, output),
         Command::Ports(arguments) => ports::ports(&arguments, output),
         Command::Publish(arguments) => ports::publish(&arguments, output),
         Command::Diff(arguments) => review::diff(&arguments, output),
@@ -126,6 +137,7 @@ fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Trust(arguments) => upkeep::trust(&arguments, output),
         Command::Authority(arguments) => authority::authority(arguments, output),
         Command::Secret(arguments) => secret::secret(arguments, output),
+        Command::Token(arguments) => token::token(&arguments, output),
         Command::Ledger(arguments) => ledger::ledger(arguments, output),
         Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
         Command::Completions(arguments) => Ok(upkeep::completions(&arguments, output)),

@@ -17,6 +17,7 @@ use crate::changes::{self, LayerChanges};
 use crate::decision::{Work, refuse_any};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
+use crate::promotion::Allowed;
 
 /// The note of what a live run left in a layer, below the run's directory.
 fn note_path(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> PathBuf {
@@ -164,7 +165,7 @@ impl Work<'_> {
         }
         let refused = plan.refused.clone();
         if !plan.is_empty() {
-            self.apply_layer(record, one, plan, None)?;
+            self.apply_layer(record, one, plan, &Allowed::default())?;
         }
         Ok(refused)
     }

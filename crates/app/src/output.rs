@@ -65,6 +65,9 @@ impl Output {
         let whys: Vec<&str> = failure.why.as_deref().into_iter().collect();
         let tries: Vec<&str> = failure.advice.iter().map(String::as_str).collect();
         self.say(&problem(self.error_paint, &failure.what, &whys, &tries));
+        for notice in &failure.notices.0 {
+            self.warn(notice);
+        }
     }
 }
 

@@ -1,6 +1,15 @@
 //! `atoll policy`: policies in Cedar shown, checked, asked and tested. Nothing here decides on a
 //! run.
 
+mod changed;
+mod organisation;
+mod proof;
+mod prover;
+mod reload;
+mod widening;
+
+pub(crate) use reload::rereading;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,18 +18,20 @@ use atoll_cedar::{
     Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, Standing, carried, cases,
     remarks,
 };
-use atoll_policy::{Requested, Rules, SourceFile, compile};
+use atoll_policy::{Requested, Rules, SourceFile};
 
 use crate::advice;
 use crate::arguments::{
-    AskPolicyArguments, CheckPolicyArguments, PolicyAction, PolicyArguments, ShowPolicyArguments,
-    TestPolicyArguments,
+    AskPolicyArguments, CheckPolicyArguments, PolicyAction, PolicyArguments, ProvePolicyArguments,
+    ShowPolicyArguments, TestPolicyArguments,
 };
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::escape::printable;
+use crate::explain::facts::METHODS;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::render;
+use crate::reputation;
 use crate::upkeep::requested_profile;
 
 /// Shows, checks, asks or tests policies.
@@ -32,22 +43,31 @@ pub fn policy(arguments: PolicyArguments, output: &Output) -> Result<u8, Failure
         PolicyAction::Show(arguments) => show(&arguments, output),
         PolicyAction::Check(arguments) => check(&arguments, output),
         PolicyAction::Ask(arguments) => ask(&arguments, output),
+        PolicyAction::Explain(arguments) => crate::explain::explain(&arguments, output),
+        PolicyAction::Learn(arguments) => crate::learn::learn(&arguments, output),
+        PolicyAction::Replay(arguments) => crate::replay::replay(&arguments, output),
         PolicyAction::Test(arguments) => test(&arguments, output),
+        PolicyAction::Prove(arguments) => proof::prove(&arguments, output),
+        PolicyAction::Diff(arguments) => proof::diff(&arguments, output),
+        PolicyAction::Organisation(arguments) => {
+            organisation::organisation(arguments.action, output)
+        }
+        PolicyAction::Reload(arguments) => reload::reload(&arguments, output),
     }
 }
 
 /// The rules of a profile in the present directory, with all policies that count there.
-fn rules_here(name: Option<&std::ffi::OsStr>, stated: Requested) -> Result<Rules, Failure> {
+fn rules_here(requested: Requested) -> Result<Rules, Failure> {
     let places = Places::read()?;
     let files = files_here(&places)?;
-    let profile = name.map(requested_profile).transpose()?;
-    let requested = Requested { profile, ..stated };
     let host = configuration::host_facts(&places)?;
-    compile(&files.sources(), &requested, "".as_ref(), &host).map_err(|error| {
-        Failure::new("the rules cannot be made")
-            .because(&error)
-            .advise(advice::profile(&error))
-    })
+    files
+        .compile(&requested, "".as_ref(), &host)
+        .map_err(|error| {
+            Failure::new("the rules cannot be made")
+                .because(&error)
+                .advise(advice::profile(&error))
+        })
 }
 
 fn files_here(places: &Places) -> Result<PolicyFiles, Failure> {
@@ -56,12 +76,14 @@ fn files_here(places: &Places) -> Result<PolicyFiles, Failure> {
 }
 
 fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure> {
-    let stated = Requested {
+    let name = arguments.profile.as_ref().unwrap_or(&arguments.name);
+    let rules = rules_here(Requested {
+        profile: Some(requested_profile(name)?),
+        presets: arguments.preset.clone(),
         trust: arguments.trust.clone(),
         mode: arguments.mode.clone(),
         ..Requested::default()
-    };
-    let rules = rules_here(Some(&arguments.name), stated)?;
+    })?;
     if arguments.cedar {
         let here = std::env::current_dir().doing("the current directory cannot be used")?;
         let text = rules.show_cedar(Some(&here));
@@ -73,6 +95,10 @@ fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure>
         .policies()
         .into_iter()
         .flat_map(|layers| layers.each());
+    if let Some(signed) = rules.signed() {
+        let line = format!("organisation  signed by {signed}");
+        output.result(&format!("{}\n", printable(line.as_bytes())));
+    }
     let mut count = 0;
     for (layer, policies) in each {
         for (told, says) in policies.list() {
@@ -94,6 +120,8 @@ fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure>
         output
             .say("No policies count here: profiles alone decide. --cedar shows one as policies.\n");
     }
+    let version = render::short_version(rules.digest());
+    output.say(&format!("{version} of profile {}\n", rules.profile()));
     Ok(0)
 }
 
@@ -101,9 +129,16 @@ fn check(arguments: &CheckPolicyArguments, output: &Output) -> Result<u8, Failur
     let mut bad = false;
     if arguments.files.is_empty() {
         let files = files_here(&Places::read()?)?;
+        if let Some(signed) = files.signed() {
+            output.say(&format!("The organisation's are signed by {signed}.\n"));
+        }
         let all: Vec<PolicyFile> = files.policies().map(policy_file).collect();
         if all.is_empty() {
-            output.say("There are no policies here.\n");
+            output.say(match arguments.prove {
+                true => "There are no policies here: there is nothing to prove.\n",
+                false => "There are no policies here.\n",
+            });
+            return Ok(0);
         }
         for file in all {
             bad |= check_one(file, output);
@@ -117,7 +152,29 @@ fn check(arguments: &CheckPolicyArguments, output: &Output) -> Result<u8, Failur
         }
         bad |= check_one(read(path)?, output);
     }
-    Ok(u8::from(bad))
+    if !arguments.prove || bad {
+        return Ok(u8::from(bad));
+    }
+    if arguments.files.is_empty() && !counts_any()? {
+        output.say("None of them counts here: there is nothing to prove.\n");
+        return Ok(0);
+    }
+    proof::prove(&ProvePolicyArguments::of(&arguments.files), output)
+}
+
+/// Whether policies that people have written decide here.
+fn counts_any() -> Result<bool, Failure> {
+    let rules = rules_here(Requested::default())?;
+    let mut files = rules.policy_files().iter();
+    Ok(files.any(|(_, files)| !files.is_empty()))
+}
+
+/// What properties of policies are proven with, in words.
+///
+/// # Errors
+/// That something is not there, with how it is got.
+pub(crate) fn provers() -> Result<String, String> {
+    prover::Programs::find().map(|found| found.told())
 }
 
 /// Tells of one file. Whether it has mistakes.
@@ -165,37 +222,26 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
     bad
 }
 
-fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let mut case = Case {
-        action: arguments.what.clone(),
-        resource: arguments.resource.clone(),
-        person: Some(configuration::principal().uid),
-        port: arguments.port,
-        look: arguments.look.clone(),
-        scheme: arguments.scheme.clone(),
-        method: arguments.method.clone(),
-        path: arguments.path.clone(),
-        control: arguments.control,
-        body: arguments.body,
+/// What a run that is asked about would be asked for with.
+pub(crate) fn stated(arguments: &AskPolicyArguments) -> Result<Requested, Failure> {
+    let profile = arguments.profile.as_deref().map(AsRef::as_ref);
+    Ok(Requested {
+        profile: profile.map(requested_profile).transpose()?,
+        presets: arguments.preset.clone(),
         trust: arguments.trust.clone(),
+        mode: arguments.mode.clone(),
         task: arguments.task.clone(),
         purpose: arguments.purpose.clone(),
-        profile: arguments.profile.clone(),
-        time: now.map_or(0, |time| time.as_secs()),
-        ..Case::default()
-    };
+        ..Requested::default()
+    })
+}
+
+fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
+    let mut case = case(arguments)?;
     let found = if arguments.file.is_empty() {
-        let profile = arguments.profile.as_deref().map(AsRef::as_ref);
-        let stated = Requested {
-            trust: arguments.trust.clone(),
-            mode: arguments.mode.clone(),
-            task: arguments.task.clone(),
-            purpose: arguments.purpose.clone(),
-            ..Requested::default()
-        };
-        let rules = rules_here(profile, stated)?;
+        let rules = rules_here(stated(arguments)?)?;
         rules.state(&mut case);
+        reputation::state(&mut case, &rules);
         match rules.policies() {
             Some(layers) => case.ask(|question| layers.authorize(question)),
             None => case.ask(|question| Layers::default().authorize(question)),
@@ -219,6 +265,50 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
         Effect::Allow => 0,
         Effect::Ask | Effect::Deny => STATUS_DENIED,
     })
+}
+
+/// What of a question nobody has to say: it is now, and the person asks.
+fn usual() -> Case {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Case {
+        person: Some(configuration::principal().uid),
+        time: now.map_or(0, |time| time.as_secs()),
+        ..Case::default()
+    }
+}
+
+/// The question as it is typed.
+pub(crate) fn case(arguments: &AskPolicyArguments) -> Result<Case, Failure> {
+    let with = usual().with(&arguments.with);
+    let with = with.map_err(|why| Failure::new("--with cannot be used").because(why))?;
+    Ok(Case {
+        action: arguments.what.clone().unwrap_or_default(),
+        resource: arguments.resource.clone().unwrap_or_default(),
+        port: arguments.port.or(with.port),
+        look: arguments.look.clone().or(with.look),
+        scheme: arguments.scheme.clone().or(with.scheme),
+        method: arguments.method.as_deref().map(meant).or(with.method),
+        path: arguments.path.clone().or(with.path),
+        control: arguments.control || with.control,
+        body: arguments.body || with.body,
+        trust: arguments.trust.clone().or(with.trust),
+        task: arguments.task.clone().or(with.task),
+        purpose: arguments.purpose.clone().or(with.purpose),
+        profile: arguments.profile.clone().or(with.profile),
+        labels: match arguments.label.is_empty() {
+            true => with.labels,
+            false => Some(arguments.label.iter().cloned().collect()),
+        },
+        confidence: arguments.confidence.or(with.confidence),
+        reputation: arguments.reputation.or(with.reputation),
+        ..with
+    })
+}
+
+/// The method that is meant: those that everybody knows are typed in small letters too.
+fn meant(method: &str) -> String {
+    let known = METHODS.iter().find(|one| one.eq_ignore_ascii_case(method));
+    known.map_or_else(|| method.to_owned(), |one| (*one).to_owned())
 }
 
 fn tell(found: &Decision, output: &Output) {
@@ -289,14 +379,15 @@ fn broken(faults: Vec<atoll_cedar::Fault>) -> Failure {
         .advise("atoll policy check FILE tells all of them")
 }
 
-fn read(path: &Path) -> Result<PolicyFile, Failure> {
+/// A file of policies that was named.
+pub(crate) fn read(path: &Path) -> Result<PolicyFile, Failure> {
     let absolute = std::path::absolute(path).doing("the path is not usable")?;
     let file = configuration::read_optional(&absolute)?;
     let file = file.ok_or_else(|| Failure::new(format!("there is no {}", path.display())))?;
     Ok(policy_file(&file))
 }
 
-fn policy_file(file: &SourceFile<'static>) -> PolicyFile {
+fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
     PolicyFile {
         name: file.name.to_string(),
         content: file.content.to_vec(),

@@ -1,15 +1,19 @@
 //! `atoll ports` and `atoll publish`: what runs that go on are asked.
 
-use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
 use atoll_model::network::{Listener, ListensAt, Network, Published, PublishedPort};
-use atoll_sandbox::{Answer, ControlError, Declined, Flows, Question, ask, spoken_to};
-use atoll_store::{Ledger, StateDir, control_directory};
+use atoll_sandbox::{
+    Answer, ControlError, Declined, Flows, Question, Runs, ask, ask_until, spoken_to,
+};
+use atoll_store::{Ledger, Seals, StateDir, control_directory};
 use serde_json::{Value, json};
 
+use crate::approvals::{persons, same_port};
 use crate::arguments::{PortsArguments, PublishArguments, RUN_LAST};
-use crate::configuration::Places;
+use crate::configuration::{Places, user_name, user_number};
+use crate::desk::AskKey;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::finding::find_in_ledger;
@@ -20,6 +24,8 @@ use crate::render::shortened;
 const SHOWN_MAX: usize = 5;
 /// From this port on the kernel hands out those that nobody has asked for (ip(7)).
 const HANDED_OUT: u16 = 32_768;
+/// How long a run may take to say what listens in it.
+const ANSWERING: Duration = Duration::from_secs(5);
 /// How much of a command is shown beside a run's id, characters.
 const COMMAND_CHARACTERS_MAX: usize = 40;
 /// The events that end a run.
@@ -39,7 +45,8 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
     };
     let mut told = Vec::new();
     for run in runs {
-        match ask(&directory, &run, &Question::Ports {}) {
+        let until = Instant::now() + ANSWERING;
+        match ask_until(&directory, &run, &Question::Ports {}, until) {
             Ok(Answer::Ports {
                 listening,
                 published,
@@ -49,12 +56,19 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
                 Answer::Published(_)
                 | Answer::Approvals { .. }
                 | Answer::Approval(_)
-                | Answer::Done {},
+                | Answer::GivenUp { .. }
+                | Answer::Compared { .. }
+                | Answer::Reloaded(_)
+                | Answer::Done {}
+                | Answer::Agreed(_),
             ) => {
                 return Err(unanswered(&run, &ControlError::Strange));
             }
             // One of several has ended meanwhile.
             Err(ControlError::Gone) if arguments.run.is_none() => {}
+            Err(ControlError::Silent(_)) if arguments.run.is_none() => output.warn(&format!(
+                "run {run} does not answer, and is left out; atoll stop {run} ends it"
+            )),
             Err(error) => return Err(unanswered(&run, &error)),
         }
     }
@@ -84,16 +98,32 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
         outside: arguments.to.unwrap_or(arguments.port),
         inside: arguments.port,
     };
-    let directory = directory()?.ok_or_else(none_goes_on)?;
+    let directory = runs_of(arguments.of.as_deref())?.ok_or_else(none_goes_on)?;
     let run = meant(&directory, &arguments.run)?;
     match ask(&directory, &run, &Question::Publish(port)) {
+        Ok(Answer::Agreed(_)) if arguments.json => {
+            output.json(&json!({ "inside": port.inside, "agreed": true }));
+        }
+        Ok(Answer::Agreed(second)) => output.say(&format!(
+            "Agreed. It takes two persons: port {} is published once {} says the same within two \
+             minutes:\n  {}\n",
+            port.inside,
+            persons(&second),
+            same_port(&run, port, second.owner)
+        )),
         Ok(Answer::Published(published)) if arguments.json => {
             output.json(&published_json(&published));
         }
         Ok(Answer::Published(published)) => output.result(&door(published.port)),
         Ok(Answer::Refused(declined)) => return Err(refused(&run, declined)),
         Ok(
-            Answer::Ports { .. } | Answer::Approvals { .. } | Answer::Approval(_) | Answer::Done {},
+            Answer::Ports { .. }
+            | Answer::Approvals { .. }
+            | Answer::Approval(_)
+            | Answer::GivenUp { .. }
+            | Answer::Compared { .. }
+            | Answer::Reloaded(_)
+            | Answer::Done {},
         ) => {
             return Err(unanswered(&run, &ControlError::Strange));
         }
@@ -109,12 +139,13 @@ pub(crate) fn door(port: PublishedPort) -> String {
 }
 
 /// What a person at the run's terminal is told of a program that listens.
-pub(crate) fn told(run: &RunId, listener: &Listener) -> String {
+pub(crate) fn told(run: &RunId, listener: &Listener, key: Option<AskKey>) -> String {
     let named = named(listener);
     let port = listener.port;
+    let by_key = key.map_or(String::new(), |key| format!("{key} here, or "));
     match listener.at {
         ListensAt::Loopback | ListensAt::Everywhere => format!(
-            "atoll: listening inside: {named}; not reachable from here until \
+            "atoll: listening inside: {named}; not reachable from here until {by_key}\
              `atoll publish {run} {port}` in another terminal"
         ),
         ListensAt::Elsewhere => format!(
@@ -122,6 +153,26 @@ pub(crate) fn told(run: &RunId, listener: &Listener) -> String {
              at 127.0.0.1"
         ),
     }
+}
+
+/// What a person at the run's terminal is told of a port that they wanted to have published.
+/// Nothing where that takes another person, which is told with who they are.
+pub(crate) fn done(
+    port: PublishedPort,
+    done: &Result<Option<Published>, Declined>,
+) -> Option<String> {
+    let told = match done {
+        Ok(None) => return None,
+        Ok(Some(published)) => door(published.port).trim_end().to_owned(),
+        Err(Declined { why, advice }) => {
+            let why = printable(why.as_bytes());
+            format!(
+                "atoll: port {} is not published: {why}; {advice}",
+                port.inside
+            )
+        }
+    };
+    Some(told)
 }
 
 /// At a run's end, what has listened inside and was not reachable; nothing where there is none.
@@ -207,13 +258,32 @@ fn nothing(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure> {
 }
 
 /// Where runs are spoken to, if any was.
-pub(crate) fn directory() -> Result<Option<OwnedFd>, Failure> {
+pub(crate) fn directory() -> Result<Option<Runs>, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
         return Ok(None);
     }
     let state = places.read_state()?;
-    control_directory(&state, false).doing("runs cannot be spoken to")
+    let directory = control_directory(&state, false).doing("runs cannot be spoken to")?;
+    Ok(directory.map(Runs::Own))
+}
+
+/// Where runs of another user are spoken to by who is named for it; one's own where no other
+/// user is meant.
+pub(crate) fn runs_of(user: Option<&str>) -> Result<Option<Runs>, Failure> {
+    let own = rustix::process::getuid().as_raw();
+    match user {
+        None => directory(),
+        Some(user) => match user.parse().ok().or_else(|| user_number(user)) {
+            Some(uid) if uid == own => directory(),
+            Some(uid) => Ok(Some(Runs::Of(uid))),
+            None => Err(
+                Failure::new(format!("there is no user {}", printable(user.as_bytes())))
+                    .because("/etc/passwd has none of that name")
+                    .advise("--of takes a user's number as well"),
+            ),
+        },
+    }
 }
 
 /// A run as somebody named it, with `last` settled: while it is looked for again another one
@@ -241,25 +311,53 @@ impl Named {
 }
 
 /// The run that is meant, of those that go on.
-pub(crate) fn meant(directory: &OwnedFd, text: &str) -> Result<RunId, Failure> {
+pub(crate) fn meant(directory: &Runs, text: &str) -> Result<RunId, Failure> {
+    // Their ledger is theirs: of those that hear one it is the newest.
+    if let Runs::Of(_) = directory
+        && text.trim().eq_ignore_ascii_case(RUN_LAST)
+    {
+        let runs = spoken_to(directory).doing("the runs cannot be listed")?;
+        let absent = || {
+            let wanted = RUN_LAST.to_owned();
+            let is_last = true;
+            absent(directory, &Named { wanted, is_last }, &[])
+        };
+        return runs.into_iter().next().ok_or_else(absent);
+    }
     going_on(directory, &Named::read(text)?)
 }
 
 /// The same of one that was read already. `last` is the run started last, as everywhere, and
 /// never an older one that still goes on: what is done to a run is not taken back.
-pub(crate) fn going_on(directory: &OwnedFd, named: &Named) -> Result<RunId, Failure> {
-    let wanted = &named.wanted;
+pub(crate) fn going_on(directory: &Runs, named: &Named) -> Result<RunId, Failure> {
+    let run = named_there(directory, named)?;
+    // What a run that was killed has left is removed by asking it.
+    match named.is_last && !is_there(directory, &run) {
+        true => Err(is_gone(directory, named)),
+        false => Ok(run),
+    }
+}
+
+/// The same, without asking whether it is still there.
+pub(crate) fn named_there(directory: &Runs, named: &Named) -> Result<RunId, Failure> {
     let all = spoken_to(directory).doing("the runs cannot be listed")?;
+    named_of(&all, named)?.ok_or_else(|| absent(directory, named, &all))
+}
+
+/// The one of these runs that was named.
+///
+/// # Errors
+/// When it can be any of several.
+pub(crate) fn named_of(all: &[RunId], named: &Named) -> Result<Option<RunId>, Failure> {
+    let wanted = &named.wanted;
     let is_meant = |run: &&RunId| {
         let name = run.as_str();
         !wanted.is_empty() && (name.starts_with(wanted) || name.ends_with(wanted))
     };
     let runs: Vec<RunId> = all.iter().filter(is_meant).cloned().collect();
     match <[RunId; 1]>::try_from(runs) {
-        // What a run that was killed has left is removed by asking it.
-        Ok([run]) if !named.is_last || is_there(directory, &run) => Ok(run),
-        Ok(_) => Err(absent(directory, named, &all)),
-        Err(runs) if runs.is_empty() => Err(absent(directory, named, &all)),
+        Ok([run]) => Ok(Some(run)),
+        Err(runs) if runs.is_empty() => Ok(None),
         Err(runs) => {
             let names: Vec<&str> = runs.iter().map(RunId::as_str).collect();
             Err(
@@ -271,7 +369,15 @@ pub(crate) fn going_on(directory: &OwnedFd, named: &Named) -> Result<RunId, Fail
     }
 }
 
-fn is_there(directory: &OwnedFd, run: &RunId) -> bool {
+/// Why a run that has left a socket cannot be asked.
+pub(crate) fn is_gone(directory: &Runs, named: &Named) -> Failure {
+    match spoken_to(directory).doing("the runs cannot be listed") {
+        Ok(all) => absent(directory, named, &all),
+        Err(failure) => failure,
+    }
+}
+
+fn is_there(directory: &Runs, run: &RunId) -> bool {
     !matches!(
         ask(directory, run, &Question::Ports {}),
         Err(ControlError::Gone)
@@ -279,8 +385,14 @@ fn is_there(directory: &OwnedFd, run: &RunId) -> bool {
 }
 
 /// Why a run that is named cannot be asked, with those that can.
-fn absent(directory: &OwnedFd, named: &Named, all: &[RunId]) -> Failure {
+pub(crate) fn absent(directory: &Runs, named: &Named, all: &[RunId]) -> Failure {
     let shown = printable(named.wanted.as_bytes());
+    if let Runs::Of(uid) = directory {
+        let user = user_name(*uid);
+        return Failure::new(format!("no run {shown} of {user} hears you"))
+            .because("no run goes on there that names you among its `approvers`")
+            .advise(format!("atoll approvals list --of {user}"));
+    }
     let state = || Places::read().ok()?.read_state().ok();
     let (Ok(run), Some(state)) = (RunId::parse(&named.wanted), state()) else {
         return Failure::new(format!("no run {shown} goes on"))
@@ -328,6 +440,9 @@ fn with_command(state: &StateDir, run: &RunId) -> String {
         .flatten()
         .filter_map(Result::ok)
         .find(|event| event.kind == "run.opened");
+    // Where the keys cannot be read, what is sealed is told as that.
+    let seals = Seals::read(state).unwrap_or_default();
+    let opened = opened.map(|event| seals.open(event));
     let Some(command) = opened.and_then(|event| event.body.get("command").cloned()) else {
         return run.to_string();
     };

@@ -1,84 +1,187 @@
 //! Whether policies let a run's changes be taken over.
 
+mod asking;
+
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use atoll_layer::{Class, Selection, plan_apply};
+use atoll_layer::{Class, Plan, PlanDigest, Selection, Write, Writing, plan_apply};
 use atoll_policy::{Promoted, Promoter, PromotionError, promote};
-use atoll_store::LayerKind;
+use atoll_store::{LayerKind, host_text};
+use serde_json::{Value, json};
 
 use crate::advice;
 use crate::changes::LayerChanges;
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure, STATUS_DENIED};
-use crate::output::Output;
+use asking::Agreed;
+pub use asking::Taking;
 
-/// Refuses what policies refuse, before anything is written. The version of the policies that
-/// have allowed it; none where there are none.
+/// By what changes are taken over.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed {
+    /// The version of the policies; none where there are none.
+    policies: Option<String>,
+    /// Whether they ask for a state to return to.
+    has_checkpoint: bool,
+    /// What a person has agreed to, where they ask for one.
+    agreed: Option<Agreed>,
+}
+
+impl Allowed {
+    /// Notes it in what is recorded before anything is written. The journal keeps what is
+    /// written over, and is what the changes are taken back by: where it cannot be made, nothing
+    /// is written.
+    pub fn note(&self, journal: &Path, to: &mut Value) {
+        let Some(to) = to.as_object_mut() else {
+            return;
+        };
+        if let Some(approval) = self.agreed.as_ref().and_then(|agreed| agreed.approval) {
+            to.insert("approval".to_owned(), json!(approval));
+        }
+        if let (true, Some(name)) = (self.has_checkpoint, journal.file_name()) {
+            to.insert("checkpoint".to_owned(), host_text(name));
+        }
+        if let Some(policies) = &self.policies {
+            to.insert("policy".to_owned(), json!(policies));
+        }
+    }
+
+    /// Refuses a plan that is none of those that a person has agreed to, where one was asked.
+    ///
+    /// # Errors
+    /// Where it is another one, or what it would write cannot be read.
+    pub fn refuse_other(&self, plan: &Plan) -> Result<(), Failure> {
+        let Some(agreed) = &self.agreed else {
+            return Ok(());
+        };
+        let digest = plan.digest().doing(UNREAD)?;
+        match agreed.plans.contains(&digest) {
+            true => Ok(()),
+            false => Err(
+                Failure::new("these changes are other ones than you have agreed to")
+                    .because("something of them changed meanwhile")
+                    .advise("do it again: you are asked about them as they are now")
+                    .with_status(STATUS_DENIED),
+            ),
+        }
+    }
+}
+
+const UNREAD: &str = "what would be taken over cannot be read";
+
+/// The changes of one directory, with what would be done.
+#[derive(Debug)]
+pub struct Planned<'a> {
+    /// What differs.
+    pub changes: &'a LayerChanges,
+    /// What of it would be written, and how.
+    pub plan: Plan,
+}
+
+/// What is to be taken over. The same plans are judged, shown, agreed to and carried out.
+pub struct Meant<'a> {
+    /// The workspace whose policies count too.
+    pub workspace: Option<&'a Path>,
+    /// The profile of the run.
+    pub profile: &'a str,
+    /// What a diff shows.
+    pub all: &'a [LayerChanges],
+    /// What would be written, in the order in which it is.
+    pub plans: &'a [Planned<'a>],
+    /// What would be if it were planned now.
+    pub anew: &'a dyn Fn() -> Result<Vec<PlanDigest>, Failure>,
+}
+
+/// Refuses what policies refuse, before anything is written, and asks the person where they say
+/// so. By what it is allowed.
 ///
 /// # Errors
-/// With every reason; also where a file of policies has mistakes.
-pub fn allowed(
-    workspace: Option<&Path>,
-    profile: &str,
-    all: &[LayerChanges],
-    selection: &Selection,
-    output: &Output,
-) -> Result<Option<String>, Failure> {
-    let files = PolicyFiles::read(&Places::read()?, workspace)?;
+/// With every reason; also where a file of policies has mistakes, and where the person says no
+/// or is not there.
+pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failure> {
+    let files = PolicyFiles::read(&Places::read()?, meant.workspace)?;
     if files.policies().next().is_none() {
-        return Ok(None);
+        return Ok(Allowed::default());
     }
-    let written = written(all, selection)?;
+    let written = written(meant.plans);
     let changes: Vec<Promoted<'_>> = written
         .iter()
-        .map(|(path, (control, is_moved))| Promoted {
+        .map(|(path, (control, write))| Promoted {
             path,
             control: *control,
-            is_moved: *is_moved,
+            is_moved: write.how == Writing::Moved,
         })
         .collect();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let promoter = Promoter {
         user: configuration::principal().uid,
         time: now.map_or(0, |time| time.as_secs()),
-        profile,
+        profile: meant.profile,
     };
     let promotion = promote(&files.sources(), &promoter, &changes).map_err(refused)?;
     for notice in promotion.notices {
-        output.warn(&notice.to_string());
+        taking.output.warn(&notice.to_string());
     }
-    Ok(promotion.policy_digest)
+    let agreed = match promotion.asked.as_slice() {
+        [] => None,
+        asked => Some(asking::agreed(asked, written, meant, taking)?),
+    };
+    Ok(Allowed {
+        policies: promotion.policy_digest,
+        has_checkpoint: promotion.has_checkpoint,
+        agreed,
+    })
 }
 
-/// Every path that would be written, with whether other programs run it, and whether it is a
-/// directory that moves.
-fn written(
-    all: &[LayerChanges],
+/// What would be done to each directory.
+///
+/// # Errors
+/// When it cannot be planned.
+pub fn plans<'a>(
+    all: &'a [LayerChanges],
     selection: &Selection,
-) -> Result<BTreeMap<PathBuf, (bool, bool)>, Failure> {
-    let mut written = BTreeMap::new();
+) -> Result<Vec<Planned<'a>>, Failure> {
     let meant = |one: &&LayerChanges| selection.caches || one.layer.kind != LayerKind::Cache;
-    for one in all.iter().filter(meant) {
-        let plan =
-            plan_apply(&one.paths, &one.set, selection).doing("the changes cannot be applied")?;
-        for (path, is_moved) in plan.writes() {
+    let planned = all.iter().filter(meant).map(|changes| {
+        let plan = plan_apply(&changes.paths, &changes.set, selection);
+        let plan = plan.doing("the changes cannot be applied")?;
+        Ok(Planned { changes, plan })
+    });
+    planned.collect()
+}
+
+/// What they are, in the same order.
+///
+/// # Errors
+/// When what they would write cannot be read.
+pub fn digests(plans: &[Planned<'_>]) -> Result<Vec<PlanDigest>, Failure> {
+    let digests = plans.iter().map(|one| one.plan.digest().doing(UNREAD));
+    digests.collect()
+}
+
+/// Every path that would be written, with whether other programs run it, and what happens to it.
+type Written = BTreeMap<PathBuf, (bool, Write)>;
+
+fn written(plans: &[Planned<'_>]) -> Written {
+    let mut written = Written::new();
+    for Planned { changes: one, plan } in plans {
+        for write in plan.writes() {
             let changes = one.set.changes.iter();
             let is_control = changes
                 .filter(|change| change.class == Class::Control)
-                .any(|change| change.path == path);
-            let place = one
-                .layer
-                .host
-                .join(std::ffi::OsStr::from_bytes(path.as_bytes()));
-            let entry = written.entry(place).or_insert((false, false));
+                .any(|change| change.path == write.path);
+            let place = one.layer.host.join(write.path.as_os_str());
+            let is_moved = write.how == Writing::Moved;
+            let entry = written.entry(place).or_insert((false, write.clone()));
             entry.0 |= is_control;
-            entry.1 |= is_moved;
+            if is_moved {
+                entry.1 = write;
+            }
         }
     }
-    Ok(written)
+    written
 }
 
 fn refused(error: PromotionError) -> Failure {

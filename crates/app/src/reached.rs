@@ -11,6 +11,7 @@ use crate::escape::printable;
 use crate::learnt::as_profile;
 use crate::ports::{door, listened_json, published_json};
 use crate::render::{self, Denied};
+use crate::renewed;
 
 /// How much of a path a line shows, characters: a program writes paths as it likes.
 const PATH_SHOWN_MAX: usize = 120;
@@ -208,6 +209,9 @@ pub(crate) fn network_json(
         "listened": listened_json(flows),
         "published": network.publish.iter().chain(&flows.published_later).map(published_json).collect::<Vec<_>>(),
         "visits": flows.published,
+        "masked": flows.masked.iter().map(masked).collect::<Vec<_>>(),
+        "renewed": renewed::json(&flows.renewed),
+        "rotated": renewed::rotated_json(&flows.rotated),
         "signed": flows.signed.iter().map(signature).collect::<Vec<_>>(),
         "up-bytes": flows.up_bytes,
         "down-bytes": flows.down_bytes,
@@ -216,6 +220,10 @@ pub(crate) fn network_json(
         "failure": flows.failure,
         "learnt": learnt,
     })
+}
+
+fn masked(((name, host), times): (&(String, String), &u64)) -> serde_json::Value {
+    json!({ "credential": name, "host": host, "requests": times })
 }
 
 fn signature((kind, whom, times): &(FlowKind, String, u64)) -> serde_json::Value {

@@ -27,6 +27,19 @@ pub use summary::{
 };
 pub use table::{RunRow, runs_table};
 
+/// How many digits of a version people are shown.
+const VERSION_DIGITS: usize = 12;
+
+/// The beginning of a version of policies: enough to tell two of them apart.
+pub(crate) fn short_version(version: &str) -> String {
+    let digits = version.strip_prefix("sha256:").unwrap_or(version);
+    let digits = printable(digits.as_bytes());
+    format!(
+        "version {}",
+        digits.chars().take(VERSION_DIGITS).collect::<String>()
+    )
+}
+
 /// Colours, or none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {

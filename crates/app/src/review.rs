@@ -420,6 +420,8 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
         state: &state,
         ledger: &ledger,
         output,
+        is_unseen: false,
+        is_unattended: false,
     };
     if arguments.finish || arguments.take_back {
         work.settle(&mut record, arguments.take_back)?;
@@ -466,6 +468,8 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
         state: &state,
         ledger: &ledger,
         output,
+        is_unseen: false,
+        is_unattended: false,
     };
     live::refuse_discard(&record)?;
     let was = record.state;
@@ -484,6 +488,8 @@ pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
         state: &state,
         ledger: &ledger,
         output,
+        is_unseen: false,
+        is_unattended: false,
     }
     .undo(&mut record, arguments.force)?;
     output.say(&format!("Run {}: taken back.\n", record.run));

@@ -1,5 +1,9 @@
 //! `atoll run`: from what was typed to a run and the decision about its changes.
 
+mod asking;
+mod beginning;
+mod refused;
+
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::File;
@@ -8,92 +12,95 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_gateway::{CallError, Fate, Request, call};
+use atoll_gateway::{CallError, Called, Fate, Request, Tokens, call};
 use atoll_model::{
-    Call, InvalidLimit, LimitKey, Mode, Reason, RunId, SessionId, parse_duration, parse_limit,
+    Call, InvalidLimit, LimitKey, Mode, RunId, SessionId, parse_duration, parse_limit,
 };
-use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, compile, nearest};
-use atoll_sandbox::{Handover, Host, RunGroup, SandboxError, Signals, Starting, run_groups};
-use atoll_store::{Ledger, Refused, RunRecord, StateDir};
+use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, nearest};
+use atoll_sandbox::{Handover, Host, RunGroup, Signals, Starting, run_groups};
+use atoll_store::{Ledger, RunRecord, StateDir};
+
+use beginning::{given_tokens, handed, recall, session};
 
 use crate::LAUNCHER;
-use crate::advice::{self, About};
+use crate::advice;
 use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::console::{Console, ConsoleSettings, terminal_size};
-use crate::credentials;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
+use crate::policy::rereading;
 use crate::reached;
 use crate::resuming::resumed;
-use crate::ssh;
 use crate::upkeep::requested_profile;
+use refused::explain;
 
 /// Runs a command in a boundary; returns its exit status.
 pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
     // Before anything can fail: a run that never began is told about there too.
     let json = open_json(&arguments)?;
-    let ended = carry_out(&arguments, json.as_ref(), output);
+    let ended = carry_out(&arguments, (json.as_ref(), output), &mut |_, _| {});
     if let Err(failure) = &ended {
         tell_failure(&arguments, json.as_ref(), failure, output);
     }
     ended
 }
 
-fn carry_out(
+/// What looks at a run that has ended, while what it has written is there yet.
+pub type Look<'a> = &'a mut dyn FnMut(&Request<'_>, &RunRecord);
+
+/// The same without a word to machines about a run that never began.
+pub fn carry_out(
     arguments: &RunArguments,
-    json: Option<&File>,
-    output: &Output,
+    (json, output): (Option<&File>, &Output),
+    look: Look<'_>,
 ) -> Result<u8, Failure> {
-    refuse_nesting()?;
-    let starting = Starting::begin(LAUNCHER);
+    let starting = begin()?;
     let (places, state) = own_state()?;
     let resume = resumed(arguments, &state)?;
     let (workspace, directory) = workspace_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
-    let rules = compiled(arguments, (&places, &workspace), &host)?;
-    tell(rules.notices(), output);
-    let handover = credentials::read(&rules, &places, &workspace, output)?;
-    let signing = ssh::read(&rules, &places, &host.home, &workspace, output)?;
+    let mut rules = compiled(arguments, (&places, &workspace), &host)?;
+    let widening = refused::widening(&rules)?;
+    let (handover, signing) = handed(arguments, &rules, (&places, &host), &workspace, output)?;
     let terminal = wants_terminal(arguments)?;
     let ledger = own_ledger(&state, output)?;
     let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
     let session = session(arguments, &state, &ledger, now)?;
+    recall(&mut rules, (&state, now), (&session, &resume), output)?;
     let asked = asked(arguments, session, (workspace, directory), terminal, now);
     let environment = configuration::environment();
+    let tokens = given_tokens(arguments, &state, &asked, (&rules, output))?;
+    let facts = facts((&host, mode, now), &environment, handover.as_ref());
+    asking::ask(&mut rules, (&asked, &facts), arguments, output)?;
     let request = Request {
         call: &asked,
         host: &machine,
         rules: &rules,
-        facts: Facts {
-            host: &host,
-            mode,
-            environment: &environment,
-            now,
-            placeholders: handover.as_ref().map_or(&[], Handover::placeholders),
-        },
+        facts,
         state: &state,
         ledger: &ledger,
         handover: handover.as_ref(),
         signing: signing.as_ref(),
         terminal: if terminal { terminal_size() } else { None },
+        tokens: tokens.as_ref().map(|tokens| tokens as &dyn Tokens),
         fate: fate(arguments, mode),
         unattended: arguments.no_ask,
+        widening: &widening,
         resume: resume.as_ref(),
+        reread: &rereading(&places, &asked.workspace),
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let attach = |grant: &Grant| {
-        tell_granted(grant, &ledger, &rules, &environment, output);
+        tell_granted(grant, &ledger, &environment, output);
         console(grant, &state, &asked, arguments, signals)
     };
-    let ended = match call(&request, starting, attach) {
-        Err(error) => {
-            tell_losses(&ledger, output);
-            Err(explain(error, &rules, &asked))
-        }
+    let ended = match looked(&request, call(&request, starting, attach), look) {
+        // What was left out is told behind what it came to.
+        Err(error) => Err(failed(error, (&rules, &asked), &ledger, output).noting(rules.notices())),
         Ok(called) => Conclusion {
             arguments,
             mode,
@@ -112,6 +119,41 @@ fn carry_out(
     ended
 }
 
+/// What a decision is made on besides the rules.
+fn facts<'a>(
+    (host, mode, now): (&'a HostFacts, Mode, SystemTime),
+    environment: &'a [(OsString, OsString)],
+    handover: Option<&'a Handover>,
+) -> Facts<'a> {
+    Facts {
+        host,
+        mode,
+        environment,
+        now,
+        placeholders: handover.map_or(&[], Handover::placeholders),
+    }
+}
+
+/// Why there is no run, once what is lost of the record is told.
+fn failed(
+    error: CallError,
+    (rules, asked): (&Rules, &Call),
+    ledger: &Ledger,
+    output: &Output,
+) -> Failure {
+    tell_losses(ledger, output);
+    explain(error, rules, asked)
+}
+
+/// Has somebody look at a run that has come to its end.
+fn looked(
+    request: &Request<'_>,
+    called: Result<Called<Console>, CallError>,
+    look: Look<'_>,
+) -> Result<Called<Console>, CallError> {
+    called.inspect(|called| look(request, &called.record))
+}
+
 /// Where things are, and the state directory there.
 fn own_state() -> Result<(Places, StateDir), Failure> {
     let places = Places::read()?;
@@ -119,17 +161,10 @@ fn own_state() -> Result<(Places, StateDir), Failure> {
     Ok((places, state))
 }
 
-/// The session that it is a part of, which begins with its first run.
-fn session(
-    arguments: &RunArguments,
-    state: &StateDir,
-    ledger: &Ledger,
-    now: SystemTime,
-) -> Result<Option<SessionId>, Failure> {
-    let named = arguments.session.as_deref();
-    named
-        .map(|name| crate::sessions::begin(name, (state, ledger), now))
-        .transpose()
+/// The launcher, begun as early as it can be.
+fn begin() -> Result<Starting, Failure> {
+    refuse_nesting()?;
+    Ok(Starting::begin(LAUNCHER))
 }
 
 /// What is to become of what the run changes, as far as that is known before it.
@@ -165,13 +200,11 @@ fn asked(
 fn tell_granted(
     grant: &Grant,
     ledger: &Ledger,
-    rules: &Rules,
     environment: &[(OsString, OsString)],
     output: &Output,
 ) {
     tell_losses(ledger, output);
-    // The rules' own have been told.
-    tell(grant.notices().iter().skip(rules.notices().len()), output);
+    tell(grant.notices(), output);
     let network = &grant.boundary().network;
     tell(reached::unused_proxy(network, environment), output);
     output.say(&reached::doors(network));
@@ -186,8 +219,9 @@ fn compiled(
     let files = PolicyFiles::read(places, Some(workspace))?;
     let requested = requested(arguments)?;
     let program = arguments.command.first().cloned().unwrap_or_default();
-    let rules = compile(&files.sources(), &requested, &program, host);
-    let rules = rules.map_err(|error| no_rules(&error))?;
+    let rules = files.compile(&requested, &program, host);
+    let mut rules = rules.map_err(|error| no_rules(&error))?;
+    rules.take_real_paths(workspace, configuration::real_path);
     refuse_unseen(arguments, &rules)?;
     Ok(rules)
 }
@@ -318,7 +352,7 @@ fn readable_directory(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// What was asked for, in the types of policy.
-fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
+pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
     let mut limits = Vec::with_capacity(arguments.limit.len());
     for text in &arguments.limit {
         let (key, value) = parse_limit(text).map_err(|error| limit_mistake(text, &error))?;
@@ -346,6 +380,7 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
             .as_ref()
             .map(|name| requested_profile(name))
             .transpose()?,
+        login: arguments.login.clone(),
         live: arguments.live,
         root: arguments.root,
         nesting: arguments.nesting,
@@ -357,6 +392,7 @@ fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
         mode: arguments.mode.clone(),
         task: arguments.task.clone(),
         purpose: arguments.purpose.clone(),
+        in_session: arguments.session.is_some() || arguments.resume.is_some(),
         deny: arguments.deny.clone(),
         ask: arguments.ask.clone(),
         publish: arguments.publish.clone(),
@@ -417,56 +453,4 @@ fn console(
         ask_key: arguments.ask_key.unwrap_or_default(),
     };
     Console::new(settings, Some(signals))
-}
-
-/// A refusal or a failure, for the person.
-fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
-    match error {
-        CallError::Refused(Refused::Denied(refusal)) => {
-            denied("the policy denies this run", &refusal.reasons, asked)
-        }
-        CallError::Refused(Refused::NeedsApproval(refusal)) => {
-            denied("this run needs a person's yes", &refusal.reasons, asked)
-        }
-        other => {
-            let profile = rules.profile();
-            let about = About {
-                call: asked,
-                profile,
-                limits: &rules.limits_of_options(),
-            };
-            let advice = about.advices(&other);
-            let what = match &other {
-                CallError::Sandbox(SandboxError::Lock { .. }) => {
-                    "nothing was started: a lock file that a rule of [network] names cannot be used"
-                }
-                CallError::Sandbox(_)
-                | CallError::Refused(_)
-                | CallError::Ledger(_)
-                | CallError::Run(_)
-                | CallError::Place(_) => "the run failed",
-            };
-            let failure = Failure::new(what).because(other);
-            advice.into_iter().fold(failure, Failure::advise)
-        }
-    }
-    .about(&asked.run, rules.profile())
-}
-
-fn denied(what: &str, reasons: &[Reason], asked: &Call) -> Failure {
-    let lines: Vec<String> = reasons
-        .iter()
-        .map(|reason| format!("{}: {} ({})", reason.what, reason.why, reason.rule))
-        .collect();
-    let mut failure = Failure::new(what)
-        .because(lines.join("\n"))
-        .with_status(STATUS_DENIED);
-    for reason in reasons {
-        // Several reasons can have one remedy.
-        if !failure.advice.contains(&reason.how_to_ask) {
-            failure.advice.push(reason.how_to_ask.clone());
-        }
-    }
-    failure.reasons = reasons.to_vec();
-    failure.advise(format!("atoll why {}", asked.run))
 }

@@ -1,13 +1,18 @@
 //! `atoll secret`: what is kept sealed for credentials, and the key that opens it.
 
+mod kept;
 mod keyring;
 mod typed;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Read};
 
 use atoll_egress::{SECRET_BYTES_MAX, VaultFault, VaultKey};
-use atoll_model::{SecretName, civil_date, format_duration};
-use atoll_store::{Durability, KeyKept, StateDir, Vault, VaultError, VaultKeyFile, host_text};
+use atoll_model::network::CredentialName;
+use atoll_model::{RunId, SecretName, civil_date, format_duration};
+use atoll_store::{
+    Durability, Filter, KeyKept, Ledger, StateDir, Vault, VaultError, VaultKeyFile, host_text,
+};
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -20,6 +25,7 @@ use crate::configuration::Places;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
+pub use kept::KeptSecret;
 
 /// The shortest passphrase, bytes: what can be tried out in a day is none.
 const PASSPHRASE_BYTES_MIN: usize = 8;
@@ -251,6 +257,81 @@ pub fn open(places: &Places, name: &SecretName) -> Result<Zeroizing<Vec<u8>>, Fa
     let key = key_of(places, vault)?;
     let opened = key.open(name.as_str(), &secret.sealed);
     Ok(opened.map_err(Stopped::from)?)
+}
+
+/// Which secrets are there, where what is given from now on can be kept.
+///
+/// # Errors
+/// Why it cannot be, as that the vault is locked.
+pub fn can_keep(places: &Places) -> Result<BTreeSet<SecretName>, Failure> {
+    let state = places.open_state()?;
+    let vault = Vault::read(&state).map_err(Stopped::from)?;
+    match vault {
+        Some(vault) => {
+            key_of(places, &vault)?;
+            Ok(vault.secrets().keys().cloned().collect())
+        }
+        None => Ok(BTreeSet::new()),
+    }
+}
+
+/// The secrets that were put there by a login, and by nobody else since, as far as the ledger
+/// tells.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn kept_by(places: &Places, login: &CredentialName) -> Result<BTreeSet<String>, Failure> {
+    let state = places.open_state()?;
+    let filter = Filter {
+        kind: Some("secret".to_owned()),
+        ..Filter::default()
+    };
+    let mut names = BTreeSet::new();
+    for event in Ledger::events(&state, filter).doing("the ledger cannot be read")? {
+        let event = event.doing("the ledger is damaged")?;
+        let text = |member: &str| event.body.get(member).and_then(|value| value.as_str());
+        let Some(name) = text("name") else {
+            continue;
+        };
+        let is_its = event.kind == "secret.set" && text("login") == Some(login.as_str());
+        match is_its {
+            true => names.insert(name.to_owned()),
+            false => names.remove(name),
+        };
+    }
+    Ok(names)
+}
+
+/// Keeps these, sealed: all of them or none. Each is recorded before, as this login's.
+///
+/// # Errors
+/// Why they cannot be.
+pub fn keep(
+    places: &Places,
+    (run, login): (&RunId, &CredentialName),
+    secrets: &[(&SecretName, &Zeroizing<String>)],
+) -> Result<(), Failure> {
+    let state = places.open_state()?;
+    let ledger = crate::run::open_ledger(&state)?;
+    for (name, _) in secrets {
+        ledger
+            .record(
+                Some(run),
+                "secret.set",
+                json!({ "login": login.as_str(), "name": name }),
+                Durability::Durable,
+            )
+            .doing("the change cannot be recorded")?;
+    }
+    Vault::change(&state, |vault| {
+        let key = key_of(places, vault)?;
+        for (name, secret) in secrets {
+            let sealed = key.seal(name.as_str(), secret.as_bytes())?;
+            vault.put((*name).clone(), sealed, std::time::SystemTime::now())?;
+        }
+        Ok::<(), Stopped>(())
+    })?;
+    Ok(())
 }
 
 /// The key of a vault, from wherever it is kept; a new one where nothing is sealed yet.

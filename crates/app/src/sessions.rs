@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::nearest;
-use atoll_store::{Ledger, Session, SessionRun, SessionRunState, StateDir, read_host_text};
+use atoll_store::{Event, Ledger, Session, SessionRun, SessionRunState, StateDir, read_host_text};
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -18,7 +18,7 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{self, Report};
-use crate::stop::stop_each;
+use crate::stop::stop_those;
 use crate::why::readable_time;
 
 /// How much of a command a line shows, characters.
@@ -85,14 +85,40 @@ pub fn why(text: &str, as_json: bool, output: &Output) -> Result<u8, Failure> {
 /// When there is no such session, or a run does not answer.
 pub fn stop(text: &str, output: &Output) -> Result<u8, Failure> {
     let state = Places::read()?.read_state()?;
+    let stop = |id: &SessionId| {
+        let is_its = |begun: &Event| {
+            let session = begun.body.get("session").and_then(Value::as_str);
+            session == Some(id.as_str())
+        };
+        stop_those(&state, &is_its, output).map(|(stopped, _)| stopped)
+    };
+    // What goes on is ended before all of the ledger is looked through.
+    let noted = match (SessionId::parse(text), SessionName::parse(text)) {
+        (Ok(id), _) => Some(id),
+        (Err(_), Ok(name)) => Ledger::noted_session(&state, &name),
+        (Err(_), Err(_)) => None,
+    };
+    if let Some(id) = &noted
+        && stop(id)? > 0
+    {
+        return Ok(0);
+    }
     let session = find(&state, text)?;
-    let is_running = |run: &SessionRun| run.state == SessionRunState::Running;
-    let runs = session.runs.into_iter().filter(is_running);
-    let runs: Vec<RunId> = runs.map(|run| run.run).collect();
-    if runs.is_empty() {
+    if noted.as_ref() == Some(&session.id) || stop(&session.id)? == 0 {
         output.say(&format!("No run of session {} goes on.\n", session.name));
     }
-    stop_each(&state, runs, output)
+    Ok(0)
+}
+
+/// A session's name, and its runs that go on.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn running(state: &StateDir, text: &str) -> Result<(SessionName, Vec<RunId>), Failure> {
+    let session = find(state, text)?;
+    let is_running = |run: &SessionRun| run.state == SessionRunState::Running;
+    let runs = session.runs.into_iter().filter(is_running);
+    Ok((session.name, runs.map(|run| run.run).collect()))
 }
 
 /// The session that is meant by its name or its id.

@@ -226,6 +226,7 @@ fn own(rule: &SshRule, text: &[u8], from: &str) -> Result<SshKey, Failure> {
             OwnKeyError::Locked | OwnKeyError::Kind => {
                 "give it to your agent (ssh-add FILE), and write key = \"SHA256:…\" as ssh-add -l shows it"
             }
+            OwnKeyError::Memory => "let programs lock more of their memory: ulimit -l 8192",
         };
         unusable(rule)
             .because(format!("{from}: {error}"))

@@ -1,21 +1,25 @@
 //! `atoll stop`: a person ends runs that go on.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant, SystemTime};
 
 use atoll_model::RunId;
-use atoll_sandbox::{ControlError, Question, ask};
-use atoll_store::{StateDir, live_runs};
+use atoll_sandbox::{Answer, ControlError, Question, Runs, ask_until, spoken_to};
+use atoll_store::{Event, Ledger, StateDir, Unanswering, end_unanswering, live_runs};
 
 use crate::approvals::{BEGINNING, BEGINNING_PAUSE, done};
 use crate::arguments::StopArguments;
-use crate::configuration::Places;
+use crate::configuration::{Places, principal};
+use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::ports::{Named, directory, going_on, none_goes_on};
+use crate::ports::{Named, absent, directory, is_gone, named_of, none_goes_on};
 
 /// How long runs of which several are stopped are given to listen.
 const LISTENING: Duration = Duration::from_secs(10);
+/// How long one that was told to end may take to answer.
+const ANSWERING: Duration = Duration::from_secs(2);
 
 /// Ends a run, those of a session, or all.
 ///
@@ -23,7 +27,13 @@ const LISTENING: Duration = Duration::from_secs(10);
 /// When there is no such run, or one does not answer.
 pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     if let Some(session) = &arguments.session {
+        if !Places::read()?.state.exists() {
+            return Err(none_goes_on());
+        }
         return crate::sessions::stop(session, output);
+    }
+    if let Some(agent) = &arguments.agent {
+        return stop_agent(agent, output);
     }
     match &arguments.run {
         Some(text) => stop_one(text, output),
@@ -32,28 +42,74 @@ pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
             .because("atoll stop ends what you name, and nothing by itself")
             .advise("atoll stop last ends the run started last")
             .advise("atoll stop --session NAME ends the runs of a session")
+            .advise("atoll stop --agent NAME ends the runs of a profile")
             .advise("atoll stop --all ends all that go on")),
     }
 }
 
 fn stop_one(text: &str, output: &Output) -> Result<u8, Failure> {
-    let directory = directory()?.ok_or_else(none_goes_on)?;
-    let named = Named::read(text)?;
     let until = Instant::now() + BEGINNING;
-    loop {
-        let stopped = going_on(&directory, &named).and_then(|run| {
-            let answer = ask(&directory, &run, &Question::Stop {});
-            done(&run, answer).map(|()| run)
-        });
-        match stopped {
-            Ok(run) => {
-                output.say(&format!("Stopped {run}.\n"));
-                return Ok(0);
-            }
-            // It may have begun a moment ago.
-            Err(_) if Instant::now() < until => sleep(BEGINNING_PAUSE),
-            Err(failure) => return Err(failure),
+    let directory = match listening(until) {
+        Ok(directory) => directory,
+        Err(failure) => {
+            return match Named::read(text) {
+                Ok(named) => stop_deaf(&named, failure, output),
+                // Without any run there is none that was meant.
+                Err(_) => Err(failure),
+            };
         }
+    };
+    let named = Named::read(text)?;
+    loop {
+        let all = spoken_to(&directory).doing("the runs cannot be listed")?;
+        // Nothing is asked of it before.
+        let failure = match named_of(&all, &named)? {
+            None => absent(&directory, &named, &all),
+            Some(run) => match told(&directory, &run) {
+                Err(ControlError::Gone) => is_gone(&directory, &named),
+                answer => {
+                    output.say(&ended(&run, answer)?);
+                    return Ok(0);
+                }
+            },
+        };
+        // It may have begun a moment ago.
+        if Instant::now() >= until {
+            return stop_deaf(&named, failure, output);
+        }
+        sleep(BEGINNING_PAUSE);
+    }
+}
+
+/// Ends a run that goes on and listens nowhere; without one it stays at this failure.
+fn stop_deaf(named: &Named, failure: Failure, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    if !places.state.exists() {
+        return Err(failure);
+    }
+    let alive = live_runs(&places.read_state()?).doing("the runs cannot be listed")?;
+    let Some(run) = named_of(&alive, named)? else {
+        return Err(failure);
+    };
+    output.say(&ended(&run, Err(ControlError::Gone))?);
+    Ok(0)
+}
+
+/// Where runs are spoken to. The first of all that goes on may have begun a moment ago.
+fn listening(until: Instant) -> Result<Runs, Failure> {
+    loop {
+        if let Some(directory) = directory()? {
+            return Ok(directory);
+        }
+        let places = Places::read()?;
+        let goes_on = places.state.exists()
+            && !live_runs(&places.read_state()?)
+                .doing("the runs cannot be listed")?
+                .is_empty();
+        if !goes_on || Instant::now() >= until {
+            return Err(none_goes_on());
+        }
+        sleep(BEGINNING_PAUSE);
     }
 }
 
@@ -76,29 +132,148 @@ fn stop_all(output: &Output) -> Result<u8, Failure> {
     }
 }
 
+/// Ends all runs of a profile. Nobody has to know a profile of that name: an agent is stopped
+/// also when its profile is not there any more.
+fn stop_agent(profile: &str, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    if !places.state.exists() {
+        output.say("No run goes on.\n");
+        return Ok(0);
+    }
+    let state = places.read_state()?;
+    let profile_of = |begun: &Event| {
+        let profile = begun.body.pointer("/decision/profile");
+        profile
+            .and_then(|profile| profile.as_str())
+            .map(str::to_owned)
+    };
+    let is_its = |begun: &Event| profile_of(begun).as_deref() == Some(profile);
+    let (stopped, others) = stop_those(&state, &is_its, output)?;
+    if stopped == 0 {
+        let others: BTreeSet<String> = others.iter().filter_map(profile_of).collect();
+        let of_others = match others.is_empty() {
+            true => String::new(),
+            false => format!("; what goes on is of {}", Vec::from_iter(others).join(", ")),
+        };
+        let told = format!("No run of profile {profile} goes on{of_others}.");
+        output.say(&format!("{}\n", printable(told.as_bytes())));
+    }
+    Ok(0)
+}
+
+/// Ends the runs that go on and began so: at once those that are recorded, then those that are
+/// just beginning. How many these were, and how the others began.
+///
+/// # Errors
+/// When the runs cannot be listed, or one goes on and does not answer: the others are ended.
+pub fn stop_those(
+    state: &StateDir,
+    is_its: &dyn Fn(&Event) -> bool,
+    output: &Output,
+) -> Result<(usize, Vec<Event>), Failure> {
+    let unlisted = "the runs cannot be listed";
+    let until = Instant::now() + BEGINNING;
+    let mut known = BTreeSet::new();
+    let (mut stopped, mut others) = (0, Vec::new());
+    loop {
+        let (mut its, mut has_unknown) = (Vec::new(), false);
+        for run in live_runs(state).doing(unlisted)? {
+            if known.contains(&run) {
+                continue;
+            }
+            match Ledger::beginning(state, &run).doing(unlisted)? {
+                None => has_unknown = true,
+                Some(begun) => {
+                    known.insert(run.clone());
+                    match is_its(&begun) {
+                        true => its.push(run),
+                        false => others.push(begun),
+                    }
+                }
+            }
+        }
+        stopped += its.len();
+        stop_each(state, its, output)?;
+        if !has_unknown || Instant::now() >= until {
+            return Ok((stopped, others));
+        }
+        sleep(BEGINNING_PAUSE);
+    }
+}
+
+/// Tells a run to end, and gives it a while to say that it does.
+fn told(directory: &Runs, run: &RunId) -> Result<Answer, ControlError> {
+    let until = Instant::now() + ANSWERING;
+    ask_until(directory, run, &Question::Stop {}, until)
+}
+
+/// The same of several, none of which waits for another.
+fn told_all(directory: &Runs, runs: &[RunId]) -> Vec<(RunId, Result<Answer, ControlError>)> {
+    scope(|threads| {
+        let asked = runs
+            .iter()
+            .map(|run| (run, threads.spawn(|| told(directory, run))));
+        let asked: Vec<_> = asked.collect();
+        let answers = asked.into_iter().map(|(run, asked)| {
+            let answer = asked.join().unwrap_or(Err(ControlError::Gone));
+            (run.clone(), answer)
+        });
+        answers.collect()
+    })
+}
+
+/// Sees to it that a run has ended that was told so: one that does not answer, as it is suspended
+/// or stuck, is ended without being asked.
+fn ended(run: &RunId, answer: Result<Answer, ControlError>) -> Result<String, Failure> {
+    let why = match answer {
+        Err(why) => why,
+        answer => return done(run, answer).map(|()| format!("Stopped {run}.\n")),
+    };
+    let state = Places::read()?.open_state()?;
+    let by = format!(
+        "it was stopped by {} (atoll stop), whom it did not answer",
+        principal().name
+    );
+    let how = match why {
+        ControlError::Gone => "it did not listen yet",
+        ControlError::Silent(_) | ControlError::Strange => "it did not answer",
+    };
+    match end_unanswering(&state, SystemTime::now, run, &by) {
+        Ok(Unanswering::Killed) => Ok(format!(
+            "Stopped {run}: {how}, and its process was ended.\n"
+        )),
+        Ok(Unanswering::Over) => Ok(format!("Run {run} has ended by itself.\n")),
+        Ok(Unanswering::StillThere) => Err("its process is still there".to_owned()),
+        Ok(Unanswering::NotFound) => Err("nobody knows which process it is".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+    .map_err(|error| {
+        Failure::new(format!("run {run} could not be stopped"))
+            .because(format!("{why}; {error}"))
+            .advise(format!("atoll stop {run} tries once more"))
+    })
+}
+
 /// Ends these runs, also those that have only just begun and do not listen yet.
 ///
 /// # Errors
 /// When one goes on and does not answer: the others are ended.
-pub fn stop_each(state: &StateDir, mut runs: Vec<RunId>, output: &Output) -> Result<u8, Failure> {
+fn stop_each(state: &StateDir, mut runs: Vec<RunId>, output: &Output) -> Result<u8, Failure> {
     let until = Instant::now() + LISTENING;
     let mut failed = None;
     loop {
-        let directory = directory()?;
-        let mut is_over = |run: &RunId| {
-            let Some(directory) = &directory else {
-                return false;
-            };
-            match ask(directory, run, &Question::Stop {}) {
-                Err(ControlError::Gone) => return false,
-                answer => match done(run, answer) {
-                    Ok(()) => output.say(&format!("Stopped {run}.\n")),
+        if let Some(directory) = directory()? {
+            for (run, answer) in told_all(&directory, &runs) {
+                if matches!(answer, Err(ControlError::Gone)) {
+                    continue;
+                }
+                runs.retain(|one| *one != run);
+                match ended(&run, answer) {
+                    Ok(told) => output.say(&told),
                     Err(failure) => failed = Some(failure),
-                },
+                }
             }
-            true
-        };
-        runs.retain(|run| !is_over(run));
+        }
         // One that nobody hears at either has ended by itself.
         let alive = live_runs(state).doing("the runs cannot be listed")?;
         runs.retain(|run| alive.contains(run));
@@ -106,10 +281,11 @@ pub fn stop_each(state: &StateDir, mut runs: Vec<RunId>, output: &Output) -> Res
             break;
         };
         if Instant::now() > until {
-            let seconds = LISTENING.as_secs();
-            return Err(Failure::new(format!("run {deaf} could not be stopped"))
-                .because(format!("it goes on, and has not listened for {seconds} s"))
-                .advise(format!("atoll stop {deaf} tries once more")));
+            match ended(deaf, Err(ControlError::Gone)) {
+                Ok(told) => output.say(&told),
+                Err(failure) => failed = Some(failure),
+            }
+            runs.swap_remove(0);
         }
         sleep(BEGINNING_PAUSE);
     }

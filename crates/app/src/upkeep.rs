@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
     PresetSummary, ProfileSummary, Requested, RequestedProfile, TrustList, check, check_policies,
-    compile, digest, list, nearest, presets,
+    digest, list, nearest, presets,
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
@@ -29,6 +29,7 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{self, Paint, Style};
+use crate::reputation;
 
 use checking::check_profile;
 pub use doctor::doctor;
@@ -123,12 +124,14 @@ pub fn profile(arguments: ProfileArguments, output: &Output) -> Result<u8, Failu
         ProfileAction::Show(arguments) => show_profile(&arguments, output),
         ProfileAction::Check(arguments) => check_profile(&arguments, output),
         ProfileAction::Presets(arguments) => show_presets(&arguments, output),
+        ProfileAction::Reputation(arguments) => reputation::show(&arguments, output),
     }
 }
 
 fn list_profiles(arguments: &ListProfilesArguments, output: &Output) -> Result<u8, Failure> {
-    let files = PolicyFiles::read(&Places::read()?, None)?;
-    let profiles = list(files.profiles()).doing("the profiles cannot be listed")?;
+    let places = Places::read()?;
+    let own = configuration::own_profiles(&places);
+    let profiles = list(&own).doing("the profiles cannot be listed")?;
     if arguments.json {
         let profiles: Vec<serde_json::Value> = profiles.iter().map(profile_json).collect();
         output.json(&json!(profiles));
@@ -225,11 +228,13 @@ fn show_profile(arguments: &ShowProfileArguments, output: &Output) -> Result<u8,
         ..Requested::default()
     };
     let host = configuration::host_facts(&places)?;
-    let rules = compile(&files.sources(), &requested, "".as_ref(), &host).map_err(|error| {
-        Failure::new("the profile cannot be used")
-            .because(&error)
-            .advise(advice::profile(&error))
-    })?;
+    let rules = files
+        .compile(&requested, "".as_ref(), &host)
+        .map_err(|error| {
+            Failure::new("the profile cannot be used")
+                .because(&error)
+                .advise(advice::profile(&error))
+        })?;
     if arguments.json {
         output.json(&rules.show_json());
         return Ok(0);

@@ -72,6 +72,19 @@ pub(crate) fn missed(absent: &[&Credential], used: &Counts, unauthorised: &Count
     lines
 }
 
+/// A line for each credential whose placeholder was masked in what was sent.
+pub(crate) fn masked(all: &Counts) -> Vec<String> {
+    let line = |((name, host), times): (&(String, String), &u64)| {
+        let requests = render::counted(*times, "request", "requests");
+        let line = format!(
+            "credential {name}: masked in {requests} to {host}, whose bodies told of what stands \
+             for it"
+        );
+        printable(line.as_bytes())
+    };
+    all.iter().map(line).collect()
+}
+
 fn put_in(used: &Counts) -> Vec<String> {
     let mut of_each: BTreeMap<&str, Vec<(&str, u64)>> = BTreeMap::new();
     for ((name, host), times) in used {
@@ -111,7 +124,7 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     let mut opened: HashMap<u64, &Value> = HashMap::new();
     let (mut used, mut unauthorised) = (BTreeMap::new(), BTreeMap::new());
     let mut signatures: Vec<(FlowKind, String, u64)> = Vec::new();
-    let mut returned = BTreeMap::new();
+    let (mut returned, mut without) = (BTreeMap::new(), BTreeMap::new());
     for event in events {
         let id = event.body.get("flow").and_then(Value::as_u64);
         let Some(id) = id else { continue };
@@ -161,21 +174,44 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
                 let whom = said("rule").split(' ').next().unwrap_or_default();
                 count(&mut signatures, kind, whom);
             }
-            None if !is_unreached => {
-                let names = said("credential").split(',');
-                for name in names.filter(|name| !name.is_empty()) {
-                    let key = (name.to_owned(), said("host").to_owned());
-                    if event.body.get("status").and_then(Value::as_u64) == Some(401) {
-                        *unauthorised.entry(key.clone()).or_default() += 1;
-                    }
-                    *used.entry(key).or_default() += 1;
-                }
-            }
+            None if !is_unreached => tally(
+                flow,
+                &event.body,
+                (&mut used, &mut unauthorised, &mut without),
+            ),
             Some(_) | None => {}
         }
     }
     let accepted = lines(&used, &unauthorised);
-    [accepted, signed(&signatures), taken_back(&returned)].concat()
+    let masked = masked(&without);
+    [accepted, masked, signed(&signatures), taken_back(&returned)].concat()
+}
+
+/// Counts a request that was answered: by what it was sent with, and without what.
+fn tally(
+    opened: &Value,
+    closed: &Value,
+    (used, unauthorised, without): (&mut Counts, &mut Counts, &mut Counts),
+) {
+    let said = |of: &Value, member: &str| {
+        let said = of.get(member).and_then(Value::as_str);
+        said.unwrap_or_default().to_owned()
+    };
+    let host = said(opened, "host");
+    let named = |names: &str| {
+        let names = names.split(',').filter(|name| !name.is_empty());
+        let keys = names.map(|name| (name.to_owned(), host.clone()));
+        keys.collect::<Vec<_>>()
+    };
+    for key in named(&said(opened, "credential")) {
+        if closed.get("status").and_then(Value::as_u64) == Some(401) {
+            *unauthorised.entry(key.clone()).or_default() += 1;
+        }
+        *used.entry(key).or_default() += 1;
+    }
+    for key in named(&said(closed, "masked")) {
+        *without.entry(key).or_default() += 1;
+    }
 }
 
 fn count(signatures: &mut Vec<(FlowKind, String, u64)>, kind: FlowKind, whom: &str) {
@@ -241,6 +277,26 @@ mod tests {
             lines[1].contains("answered 1 request with 401"),
             "{lines:?}"
         );
+    }
+
+    #[test]
+    fn what_was_masked_in_requests_is_told() {
+        let event = crate::why::event;
+        let events = [1, 2].map(|flow| {
+            let opened = serde_json::json!({
+                "flow": flow, "kind": "request", "host": "api.example.com", "credential": "hub"
+            });
+            let closed = serde_json::json!({ "flow": flow, "masked": "git,web", "status": 200 });
+            [event("flow.opened", opened), event("flow.closed", closed)]
+        });
+        let told = of_events(&events.concat());
+        for name in ["git", "web"] {
+            let line = format!(
+                "credential {name}: masked in 2 requests to api.example.com, whose bodies told of \
+                 what stands for it"
+            );
+            assert!(told.contains(&line), "{told:?}");
+        }
     }
 
     #[test]

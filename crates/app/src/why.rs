@@ -6,21 +6,26 @@ mod failed;
 mod remedy;
 #[cfg(test)]
 mod tests;
+mod touched;
+mod versions;
 #[cfg(test)]
 pub(crate) use tests::event;
 
 use std::ffi::OsString;
 use std::path::Path;
 
+use atoll_model::network::GivenUps;
 use atoll_model::{Ending, RunId};
-use atoll_store::{Event, Ledger, read_host_text};
+use atoll_store::{Event, read_host_text};
 use serde_json::{Value, json};
 
 use crate::answered;
 use crate::arguments::WhyArguments;
 use crate::conclusion::denials_not_seen;
 use crate::configuration::Places;
-use crate::failure::{Doing, Failure};
+use crate::explain::asking::Asking;
+use crate::explain::{self, Explained};
+use crate::failure::Failure;
 use crate::finding;
 use crate::learnt;
 use crate::output::Output;
@@ -35,10 +40,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let state = places.read_state()?;
     let run = finding::find_in_ledger(&state, &arguments.run)?;
-    let mut events = Vec::new();
-    for event in Ledger::show(&state, &run).doing("the ledger cannot be read")? {
-        events.push(event.doing("the ledger is damaged there; atoll ledger verify tells more")?);
-    }
+    let events = crate::ledger::events_of(&state, &run)?;
     if events.is_empty() {
         return Err(
             Failure::new(format!("the ledger knows nothing of run {run}"))
@@ -51,11 +53,15 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
         Ok(session) => session.name.to_string(),
         Err(_) => id,
     });
+    let refused = explain::of_story(&state, &events);
+    let asked: Vec<Asking<'_>> = refused.iter().filter_map(|one| one.ask().ok()).collect();
     let story = Story {
         run: &run,
         events: &events,
         session,
         home: &places.home,
+        explained: asked.iter().map(Explained::of).collect(),
+        given_up: touched::given_up(&state, (&run, opened), &events)?,
     };
     if arguments.json {
         output.json(&story.json());
@@ -73,6 +79,10 @@ struct Story<'a> {
     session: Option<String>,
     /// What `~` stands for.
     home: &'a Path,
+    /// What policies have refused, asked again by those that there are now.
+    explained: Vec<Explained<'a>>,
+    /// What it had given up in the end, by what its session had before too.
+    given_up: GivenUps,
 }
 
 impl Story<'_> {
@@ -157,7 +167,9 @@ impl Story<'_> {
             );
         }
         report.line("decided", &self.decided());
+        self.tell_signed(&mut report);
         self.tell_trust(&mut report);
+        self.tell_touched(&mut report);
         for reason in self.reasons() {
             self.tell_reason(reason, &mut report);
         }
@@ -165,13 +177,16 @@ impl Story<'_> {
             for line in self.boundary() {
                 report.line("boundary", &line);
             }
+            self.tell_versions(&mut report);
             if let Some(asked) = answered::line(self.events.iter()) {
                 report.line("asked", &asked);
+                self.tell_why_asked(&mut report);
             }
             report.styled("outcome", &self.ended(), self.ended_style());
             for used in used::of_events(self.events) {
                 report.line("used", &used);
             }
+            self.tell_login(&mut report);
             if let Some(alert) = self.alert() {
                 report.styled("alert", alert, Some(Style::Bad));
             }
@@ -195,6 +210,7 @@ impl Story<'_> {
             report.command("allow", &command);
         }
         self.tell_lines(&mut report);
+        self.tell_policies(&mut report);
         if self.event("run.failed").is_some() {
             report.command("more", "atoll doctor");
         }
@@ -204,21 +220,6 @@ impl Story<'_> {
             &format!("atoll profile show {}", self.profile_to_show()),
         );
         report.finish()
-    }
-
-    /// How far it was trusted, and what for, where somebody had said so.
-    fn tell_trust(&self, report: &mut Report) {
-        let said = |member: &str| text(self.decision(member));
-        if let (Some(level), Some(mode), Some(by)) =
-            (said("trust"), said("trust-mode"), said("trust-by"))
-        {
-            report.line("trust", &format!("{level}, {mode} ({by})"));
-        }
-        for member in ["task", "purpose"] {
-            if let Some(stated) = said(member) {
-                report.line(member, &stated);
-            }
-        }
     }
 
     /// What a profile would say: not folded, for pasting.
@@ -239,6 +240,18 @@ impl Story<'_> {
             for line in learnt::as_profile(&learnt).lines() {
                 report.command("learnt", line);
             }
+        }
+    }
+
+    /// The policies that refused something, as they are written, and what would have allowed it.
+    fn tell_policies(&self, report: &mut Report) {
+        let told = self.explained.iter();
+        let told: Vec<&Explained<'_>> = told.filter(|one| one.is_by_policy()).collect();
+        for one in &told {
+            one.tell(report);
+        }
+        if !told.is_empty() {
+            report.command("more", &format!("atoll policy explain --run {}", self.run));
         }
     }
 
@@ -399,6 +412,7 @@ impl Story<'_> {
                 "apply.taken-back" => "an apply that was cut short was taken back".to_owned(),
                 "undo.finished" => "taken back".to_owned(),
                 "run.discarded" => "discarded".to_owned(),
+                "seal.shredded" => "its sealed content was shredded".to_owned(),
                 "run.collected" => "removed by atoll gc".to_owned(),
                 _ => continue,
             };
@@ -417,7 +431,7 @@ impl Story<'_> {
             .iter()
             .map(|event| json!({ "time": event.time, "type": event.kind, "body": event.body }))
             .collect();
-        json!({
+        let mut told = json!({
             "run": self.run,
             "session": self.said("run.opened", "/session"),
             "command": self.said("run.opened", "/command"),
@@ -434,9 +448,15 @@ impl Story<'_> {
             "attempts": self.attempts(),
             "denials-not-seen": denials_not_seen(self.is_nesting()),
             "allow": self.remedies(),
+            "explained": self.explained.iter().map(Explained::told).collect::<Vec<_>>(),
             "allow-in-profile": self.profile_lines(),
             "events": events,
-        })
+        });
+        if let Some(told) = told.as_object_mut() {
+            let touched = self.touched_json().into_iter();
+            told.extend(touched.map(|(member, value)| (member.to_owned(), value)));
+        }
+        told
     }
 }
 

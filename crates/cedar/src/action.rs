@@ -1,7 +1,10 @@
 //! What can be done, as policies name it.
 
+use serde::{Deserialize, Serialize};
+
 /// What a policy permits or forbids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Action {
     /// A program is started in a boundary.
     Run,
@@ -97,5 +100,20 @@ impl Action {
 
     pub(crate) fn number(self) -> usize {
         self as usize
+    }
+}
+
+impl TryFrom<String> for Action {
+    type Error = String;
+
+    /// Its name in the schema.
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::named(&name).ok_or_else(|| format!("{name:?} is nothing that is done"))
+    }
+}
+
+impl From<Action> for String {
+    fn from(action: Action) -> Self {
+        action.name().to_owned()
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use atoll_model::conduct::REPUTATION_MAX;
 use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, Target};
 use atoll_model::{Mode, WorkspaceMode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Action, Asked, Decision, Effect, Facts, Follows, Look, Principal, Question};
 
@@ -13,7 +14,7 @@ use crate::{Action, Asked, Decision, Effect, Facts, Follows, Look, Principal, Qu
 const CASES_MAX: usize = 2_000;
 
 /// One question. What is not said of it has the value that is named.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Case {
     /// What it shows, for people.
@@ -64,6 +65,8 @@ pub struct Case {
     pub trust: Option<String>,
     /// Which data it has touched.
     pub labels: Option<BTreeSet<String>>,
+    /// What the agent has earned, points: 0.
+    pub reputation: Option<u8>,
     /// Whether what somebody would have to agree to is denied; no test states it.
     #[serde(skip)]
     pub is_strict: bool,
@@ -74,7 +77,7 @@ pub struct Case {
 }
 
 /// What a test expects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expected {
     /// It may happen.
@@ -115,6 +118,26 @@ pub fn cases(text: &str) -> Result<Vec<Case>, String> {
 }
 
 impl Case {
+    /// The same with what these lines say, each as in a table `[[case]]`.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn with(&self, lines: &[String]) -> Result<Self, String> {
+        let text = lines.join("\n");
+        let said: toml::Table = toml::from_str(&text).map_err(|error| error.to_string())?;
+        let read: Self = toml::from_str(&text).map_err(|error| error.to_string())?;
+        let says = |name: &str| said.contains_key(name);
+        Ok(Self {
+            person: if says("person") {
+                read.person
+            } else {
+                self.person
+            },
+            time: if says("time") { read.time } else { self.time },
+            ..read
+        })
+    }
+
     /// Puts the question.
     ///
     /// # Errors
@@ -234,6 +257,9 @@ impl Case {
             confidence: self.confidence,
             trust: self.trust.clone(),
             labels: self.labels.clone(),
+            reputation: self.reputation.unwrap_or(0).min(REPUTATION_MAX),
+            trusted: Vec::new(),
+            models: Vec::new(),
             is_strict: self.is_strict,
         }
     }

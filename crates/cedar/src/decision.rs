@@ -1,15 +1,16 @@
 //! What is answered.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Obligation, Obligations};
+use crate::{Obligation, Obligations, Rate};
 
 /// What the names of files begin with that say what a level of trust means.
 const LEVEL: &str = "level/";
-/// Who is asked where no policy names somebody else.
-const PERSON: &str = "person";
+/// The same for what becomes of data that a session has touched.
+const LABELS: &str = "labels/";
 
 /// Whether something may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct Deciding {
     pub timeout: Option<Duration>,
     /// Whether somebody has to agree where it holds.
     pub asks: bool,
+    /// What is touched where it holds.
+    pub labels: BTreeSet<String>,
 }
 
 /// The answer to a question.
@@ -50,6 +53,8 @@ pub struct Decision {
     pub deciding: Vec<Deciding>,
     /// What has to be done where it may.
     pub obligations: Obligations,
+    /// How often it can happen, by which policy: each is kept to by itself.
+    pub rates: Vec<(Arc<str>, Rate)>,
     /// Where nothing permits it, of each layer that denies it for that the first policy that
     /// permits others of its kind.
     pub others: Vec<Deciding>,
@@ -67,6 +72,7 @@ impl Decision {
             effect: Effect::Allow,
             deciding: Vec::new(),
             obligations: Obligations::default(),
+            rates: Vec::new(),
             others: Vec::new(),
             shadowed: Vec::new(),
             errors: Vec::new(),
@@ -89,11 +95,7 @@ impl Decision {
         if self.effect == Effect::Deny {
             return self;
         }
-        let all = self.obligations.all().into_iter();
-        let missing: Vec<String> = all
-            .filter(|one| !carried.contains(one))
-            .map(|one| one.to_string())
-            .collect();
+        let missing = self.obligations.uncarried(carried);
         if !missing.is_empty() {
             let by: Vec<String> = self.deciding.iter().map(ToString::to_string).collect();
             let (missing, by) = (missing.join(", "), by.join(", "));
@@ -151,9 +153,35 @@ impl Decision {
         all.join(", ")
     }
 
+    /// The policies that give this label, for a program: what permits beside them gives none.
+    #[must_use]
+    pub fn labelled_by(&self, label: &str) -> String {
+        let all = self
+            .deciding
+            .iter()
+            .filter(|one| one.labels.contains(label));
+        let all: Vec<String> = all.map(ToString::to_string).collect();
+        all.join(", ")
+    }
+
     /// The policies that somebody is asked by: what permits beside them asks for nothing.
     pub fn asking(&self) -> impl Iterator<Item = &Deciding> {
         self.deciding.iter().filter(|one| one.asks)
+    }
+
+    /// Whether it may happen once a person says yes, and nobody else has to.
+    #[must_use]
+    pub fn asks_a_person(&self) -> bool {
+        self.effect == Effect::Ask && self.obligations.asks_nobody_else()
+    }
+
+    /// What can come of it: what nobody can agree to is denied.
+    #[must_use]
+    pub fn at_most(&self) -> Effect {
+        match self.effect {
+            Effect::Ask if !self.asks_a_person() => Effect::Deny,
+            effect @ (Effect::Allow | Effect::Ask | Effect::Deny) => effect,
+        }
     }
 
     fn told(&self, one: impl Fn(&Deciding) -> String) -> String {
@@ -178,7 +206,7 @@ impl Decision {
                 all.join(", ")
             ),
             (Effect::Deny, all) => format!("forbidden by {}", all.join(", ")),
-            (Effect::Ask, all) if self.obligations.approve.iter().all(|one| one == PERSON) => {
+            (Effect::Ask, all) if self.asks_a_person() => {
                 format!("a person is asked by {}", all.join(", "))
             }
             (Effect::Ask, all) => format!("not without approval, by {}", all.join(", ")),
@@ -189,10 +217,10 @@ impl Decision {
 }
 
 impl Deciding {
-    /// Whether a level of trust says so.
+    /// Whether a level of trust says so, or what becomes of data by Atoll's own rule.
     #[must_use]
     pub fn is_of_level(&self) -> bool {
-        self.file.starts_with(LEVEL)
+        [LEVEL, LABELS].iter().any(|own| self.file.starts_with(own))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Policies on their way to the process that carries a run's connections.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use atoll_model::Mode;
@@ -23,6 +24,10 @@ struct Handed {
     task: Option<String>,
     purpose: Option<String>,
     is_strict: bool,
+    labels: Option<BTreeSet<String>>,
+    reputation: u8,
+    trusted: Vec<String>,
+    models: Vec<String>,
     files: Vec<(Layer, String, String)>,
 }
 
@@ -51,6 +56,10 @@ pub fn hand(
         task: facts.task.clone(),
         purpose: facts.purpose.clone(),
         is_strict: facts.is_strict,
+        labels: facts.labels.clone(),
+        reputation: facts.reputation,
+        trusted: facts.trusted.clone(),
+        models: facts.models.clone(),
         files: all.collect::<Result<_, String>>()?,
     };
     let written = serde_json::to_vec(&handed).map_err(|error| error.to_string())?;
@@ -88,6 +97,10 @@ pub fn take(written: &[u8]) -> Result<(Layers, Principal, Facts), String> {
         task: handed.task,
         purpose: handed.purpose,
         is_strict: handed.is_strict,
+        labels: handed.labels,
+        reputation: handed.reputation,
+        trusted: handed.trusted,
+        models: handed.models,
         ..Facts::new(0, handed.mode, &handed.profile)
     };
     Ok((layers, principal, facts))

@@ -17,6 +17,8 @@
 mod action;
 mod case;
 mod decision;
+pub mod edited;
+mod facts;
 mod fault;
 mod handed;
 mod ids;
@@ -24,12 +26,17 @@ mod index;
 mod layers;
 mod lint;
 mod literals;
+mod meant;
 mod obligation;
+mod owed;
 mod policies;
+mod proof;
 mod question;
 mod reading;
+mod redaction;
 mod segments;
 mod source;
+mod stated;
 mod unclear;
 mod vocabulary;
 mod written;
@@ -37,13 +44,20 @@ mod written;
 pub use action::Action;
 pub use case::{Case, Expected, cases};
 pub use decision::{Deciding, Decision, Effect};
+pub use facts::Facts;
 pub use fault::Fault;
 pub use handed::{HANDED_BYTES_MAX, hand, take};
 pub use layers::{Layer, Layers, PolicyFile};
 pub use lint::{Remark, Standing, refused, remarks};
+pub use meant::{Meant, Reach};
 pub use obligation::{Obligation, Obligations, Rate, carried};
+pub use owed::{Counter, Owed, Unkept};
 pub use policies::{Known, Named, Policies};
-pub use question::{Asked, Facts, Follows, Look, Principal, Question};
+pub use proof::{
+    ANSWER_BYTES_MAX, ASKED_BYTES_MAX, Property, Proving, Refuted, Subject, Target, Verdict,
+};
+pub use question::{Asked, Follows, Look, Principal, Question};
+pub use redaction::Redaction;
 pub use source::{POLICIES_MAX, SOURCE_BYTES_MAX};
 pub use written::{Granted, written};
 

@@ -6,10 +6,10 @@ use cedar_policy::{
 };
 use serde_json::Value;
 
-use crate::Action;
 use crate::index::actions;
-use crate::obligation::carried;
+use crate::obligation::{PERSON, carried};
 use crate::policies::{Meta, Policies};
+use crate::{Action, Redaction};
 
 /// Something to know of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +93,23 @@ pub fn refused(policies: &Policies) -> Vec<Remark> {
                 );
                 all.push(remark(meta, what, Standing::Refused));
             }
+        }
+        for one in &meta.obligations.redact {
+            if Redaction::parse(one).is_none() {
+                let what = format!(
+                    "@redact({one:?}) is nothing that is taken out here: where this policy decides, it \
+                     denies; write header:NAME or response-header:NAME, of a header that does not say \
+                     how a message is carried"
+                );
+                all.push(remark(meta, what, Standing::Refused));
+            }
+        }
+        for one in meta.obligations.approve.iter().filter(|one| *one != PERSON) {
+            let what = format!(
+                "@approve({one:?}): nobody can be asked by that name, so where this policy decides, it \
+                 denies; write @approve({PERSON:?})"
+            );
+            all.push(remark(meta, what, Standing::Refused));
         }
         // What permits there is only idle; what forbids would be relied on.
         if meta.effect == CedarEffect::Forbid {

@@ -3,9 +3,9 @@
 //! | annotation | value | of two the stricter is |
 //! |---|---|---|
 //! | `@approve` | who has to agree: `"person"`, or a group's name | both agree |
-//! | `@redact` | names of what is taken out, by commas | what either names |
+//! | `@redact` | what is taken out, as `"header:NAME"`, by commas | what either names |
 //! | `@rate` | as `"100/m"`: so often in a second, minute, hour or day | both are kept to |
-//! | `@timeout` | as `"90s"`, `"30m"`, `"2h"` | the shorter |
+//! | `@timeout` | as `"90s"`, `"30m"`, `"2h"`, `"1d"` | the shorter |
 //! | `@checkpoint` | none | either asks for it |
 //! | `@label` | names of what is touched, by commas | what either names |
 //! | `@log` | a sentence | both are told |
@@ -16,14 +16,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use crate::Action;
+use crate::{Action, Redaction};
 
 /// The longest annotation, bytes.
 const VALUE_BYTES_MAX: usize = 512;
+/// Who can be asked.
+pub(crate) const PERSON: &str = "person";
 /// The most names of one annotation.
 const NAMES_MAX: usize = 32;
 /// The longest name, bytes.
 const NAME_BYTES_MAX: usize = 64;
+/// The most that can be counted in one time.
+const RATE_MAX: u32 = 10_000;
 /// The longest timeout.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -86,14 +90,20 @@ impl Obligation {
 #[must_use]
 pub fn carried(action: Action) -> &'static [Obligation] {
     match action {
-        Action::Run => &[Obligation::Timeout, Obligation::Log],
-        Action::Read
-        | Action::Write
-        | Action::UseCredential
-        | Action::Publish
-        | Action::Promote => &[Obligation::Log],
+        // Who starts it is asked.
+        Action::Run => &[Obligation::Approve, Obligation::Timeout, Obligation::Log],
+        Action::Read => &[Obligation::Label, Obligation::Log],
+        Action::Write | Action::UseCredential | Action::Publish => &[Obligation::Log],
+        // What is written over is kept first, and can be put back; who takes it over is asked.
+        Action::Promote => &[Obligation::Approve, Obligation::Checkpoint, Obligation::Log],
         // Of a connection there is nobody to tell but its record.
-        Action::Connect | Action::Request => &[Obligation::Approve],
+        Action::Connect => &[Obligation::Approve, Obligation::Label, Obligation::Rate],
+        Action::Request => &[
+            Obligation::Approve,
+            Obligation::Label,
+            Obligation::Rate,
+            Obligation::Redact,
+        ],
         Action::Resolve => &[],
         Action::Exec | Action::Call | Action::Escalate | Action::Administer => &[],
     }
@@ -104,7 +114,7 @@ pub fn carried(action: Action) -> &'static [Obligation] {
 pub struct Obligations {
     /// Who has to agree, each of them.
     pub approve: BTreeSet<String>,
-    /// What is taken out.
+    /// What is taken out, as it is written: what is no [`Redaction`] denies.
     pub redact: BTreeSet<String>,
     /// How often it can happen; each is kept to.
     pub rate: BTreeSet<Rate>,
@@ -132,7 +142,7 @@ impl Obligations {
         }
         match one {
             Obligation::Approve => self.approve.extend(names(value)?),
-            Obligation::Redact => self.redact.extend(names(value)?),
+            Obligation::Redact => self.redact.extend(redactions(value)?),
             Obligation::Label => self.label.extend(names(value)?),
             Obligation::Rate => {
                 self.rate.insert(rate(value)?);
@@ -184,6 +194,34 @@ impl Obligations {
 }
 
 impl Obligations {
+    /// What of it is not carried out where only these are, as it would be written.
+    pub(crate) fn uncarried(&self, carried: &[Obligation]) -> Vec<String> {
+        let is_whole = |one: &Obligation| carried.contains(one);
+        let missing = self.all().into_iter().filter(|one| !is_whole(one));
+        let mut missing: Vec<String> = missing.map(|one| one.to_string()).collect();
+        if is_whole(&Obligation::Redact) {
+            let unknown = self
+                .redact
+                .iter()
+                .filter(|one| Redaction::parse(one).is_none());
+            missing.extend(unknown.map(|one| format!("@redact({one:?})")));
+        }
+        missing
+    }
+
+    /// Whether nobody has to agree but a person, who alone can be asked.
+    #[must_use]
+    pub fn asks_nobody_else(&self) -> bool {
+        self.approve.iter().all(|one| one == PERSON)
+    }
+
+    /// What is taken out.
+    pub fn redactions(&self) -> impl Iterator<Item = Redaction> {
+        self.redact.iter().filter_map(|one| Redaction::parse(one))
+    }
+}
+
+impl Obligations {
     /// Each with its value, as it would be written.
     #[must_use]
     pub fn written(&self) -> Vec<String> {
@@ -229,6 +267,14 @@ fn names(value: &str) -> Result<BTreeSet<String>, String> {
     }
 }
 
+/// The same with what each is a name of: `header:NAME`.
+fn redactions(value: &str) -> Result<BTreeSet<String>, String> {
+    let known = names(&value.replace(':', "."));
+    known.map_err(|why| why.replace("'-', '_' and '.'", "'-', '_', '.' and ':'"))?;
+    let all = value.split(',');
+    Ok(all.map(|one| one.trim().to_ascii_lowercase()).collect())
+}
+
 /// A whole number without a sign or a zero at its beginning.
 fn number(text: &str) -> Option<u32> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
@@ -245,10 +291,12 @@ fn rate(value: &str) -> Result<Rate, String> {
             "d" => 86_400,
             _ => return None,
         };
-        let count = number(count)?;
+        let count = number(count).filter(|count| *count <= RATE_MAX)?;
         Some(Rate { count, seconds })
     };
-    read().ok_or_else(|| "it is a number and a time, as \"100/m\": s, m, h or d".to_owned())
+    read().ok_or_else(|| {
+        format!("it is a number and a time, as \"100/m\": s, m, h or d, and {RATE_MAX} at most")
+    })
 }
 
 fn timeout(value: &str) -> Result<Duration, String> {
@@ -258,12 +306,14 @@ fn timeout(value: &str) -> Result<Duration, String> {
             "s" => 1,
             "m" => 60,
             "h" => 3_600,
+            "d" => 86_400,
             _ => return None,
         };
         let count = u64::from(number(count)?);
         let time = Duration::from_secs(count.checked_mul(seconds)?);
         (time <= TIMEOUT_MAX).then_some(time)
     };
-    read()
-        .ok_or_else(|| "it is a time, as \"90s\", \"30m\" or \"2h\", of 30 days at most".to_owned())
+    read().ok_or_else(|| {
+        "it is a time, as \"90s\", \"30m\", \"2h\" or \"1d\", of 30 days at most".to_owned()
+    })
 }

@@ -61,6 +61,9 @@ impl Known {
 pub(crate) struct Needs {
     pub(crate) segments: bool,
     pub(crate) loose: bool,
+    pub(crate) labels: bool,
+    pub(crate) confidence: bool,
+    pub(crate) reputation: bool,
 }
 
 impl Needs {
@@ -70,6 +73,9 @@ impl Needs {
         Self {
             segments: names("segments"),
             loose: names("loose"),
+            labels: names("labels"),
+            confidence: names("confidence"),
+            reputation: names("reputation"),
         }
     }
 
@@ -77,6 +83,9 @@ impl Needs {
         Self {
             segments: self.segments || other.segments,
             loose: self.loose || other.loose,
+            labels: self.labels || other.labels,
+            confidence: self.confidence || other.confidence,
+            reputation: self.reputation || other.reputation,
         }
     }
 }
@@ -187,6 +196,12 @@ impl Policies {
         self.meta.values().any(|one| one.actions.contains(&action))
     }
 
+    /// Whether some policy says what data a session touches.
+    pub(crate) fn labels(&self) -> bool {
+        let mut all = self.meta.values();
+        all.any(|one| !one.obligations.label.is_empty())
+    }
+
     /// Whether a person has to agree to one of these.
     pub(crate) fn asks_about(&self, actions: &[Action]) -> bool {
         let mut all = self.meta.values();
@@ -219,11 +234,49 @@ impl Policies {
         all
     }
 
+    /// The policies that judge requests and not the connections of these, in their order: with the
+    /// host, or those beneath one as `*.example.com`, that each is about, where it names one.
+    #[must_use]
+    pub fn of_requests_alone(&self) -> Vec<(&Deciding, Option<String>)> {
+        let all = self.all.policies().filter_map(|policy| {
+            let meta = self.meta.get(policy.id())?;
+            let is = |action: Action| meta.actions.contains(&action);
+            let host = match policy.resource_constraint() {
+                ResourceConstraint::Eq(one)
+                | ResourceConstraint::In(one)
+                | ResourceConstraint::IsIn(_, one) => Some(one.id().unescaped().to_owned()),
+                ResourceConstraint::Any | ResourceConstraint::Is(_) => None,
+            };
+            let counts = is(Action::Request) && !is(Action::Connect) && !meta.is_shadow;
+            counts.then_some((&meta.told, host))
+        });
+        let mut all: Vec<(&Deciding, Option<String>)> = all.collect();
+        all.sort_by(|one, two| order(one.0, two.0));
+        all
+    }
+
     /// Every policy in the order in which they are written, with what it does.
     #[must_use]
     pub fn list(&self) -> Vec<(&Deciding, &'static str)> {
         let all = self.meta.values().map(|one| (&one.told, one.does()));
         let mut all: Vec<(&Deciding, &'static str)> = all.collect();
+        all.sort_by(|one, two| order(one.0, two.0));
+        all
+    }
+
+    /// Every policy in the order in which they are written, with all that it says, in one form
+    /// however it is laid out.
+    #[must_use]
+    pub fn said(&self) -> Vec<(&Deciding, String)> {
+        let all = self.all.policies().filter_map(|policy| {
+            let told = &self.meta.get(policy.id())?.told;
+            // Of a policy that has no such form its own text says all.
+            let said = policy
+                .to_json()
+                .map_or_else(|_| policy.to_string(), |said| said.to_string());
+            Some((told, said))
+        });
+        let mut all: Vec<(&Deciding, String)> = all.collect();
         all.sort_by(|one, two| order(one.0, two.0));
         all
     }
@@ -315,6 +368,11 @@ impl Policies {
             };
             decision.deciding.push(meta.told.clone());
             decision.obligations.add(&meta.obligations);
+            let rates = meta.obligations.rate.iter();
+            let by = Arc::clone(&meta.told.id);
+            decision
+                .rates
+                .extend(rates.map(|rate| (Arc::clone(&by), *rate)));
             if let Some(unknown) = meta.unknown.as_ref().filter(|_| effect == Effect::Allow) {
                 let id = &meta.told.id;
                 let why =

@@ -1,6 +1,6 @@
 //! What is asked, and how Cedar is told of it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use atoll_model::network::{CredentialName, HostName, HostPart, PublishedPort, Re
 use atoll_model::{Mode, WorkspaceMode};
 use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression};
 
-use crate::Action;
 use crate::policies::Needs;
 use crate::segments;
 use crate::vocabulary::{Kind, Vocabulary};
 use crate::written::quoted;
+use crate::{Action, Facts};
 
 /// The most directories above one path.
 const PATH_DEPTH_MAX: usize = 256;
@@ -27,47 +27,6 @@ pub struct Principal {
     pub person: u32,
     /// The session that acts for the person; without one the person does.
     pub session: Option<String>,
-}
-
-/// What is true whatever is asked. What nobody has stated is not there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// The time, seconds since 1970.
-    pub time: u64,
-    /// What holds the program.
-    pub mode: Mode,
-    /// The profile.
-    pub profile: String,
-    /// What is to be done.
-    pub task: Option<String>,
-    /// What the session is for.
-    pub purpose: Option<String>,
-    /// How sure the agent says it is, percent.
-    pub confidence: Option<u8>,
-    /// How far the agent is trusted.
-    pub trust: Option<String>,
-    /// Which data the session has touched.
-    pub labels: Option<BTreeSet<String>>,
-    /// Whether what somebody would have to agree to is denied. No policy sees it.
-    pub is_strict: bool,
-}
-
-impl Facts {
-    /// Those of a time, a mode and a profile alone.
-    #[must_use]
-    pub fn new(time: u64, mode: Mode, profile: &str) -> Self {
-        Self {
-            time,
-            mode,
-            profile: profile.to_owned(),
-            task: None,
-            purpose: None,
-            confidence: None,
-            trust: None,
-            labels: None,
-            is_strict: false,
-        }
-    }
 }
 
 /// How a connection is carried.
@@ -84,8 +43,10 @@ pub enum Look {
 pub enum Follows {
     /// Nothing.
     Nothing,
-    /// A body, or the messages of a WebSocket.
+    /// A body.
     Body,
+    /// The messages of a WebSocket, which go both ways.
+    Messages,
 }
 
 /// What somebody wants to do.
@@ -234,7 +195,7 @@ impl Question<'_> {
         };
         let both = [of(&principal, &owners), of(&resource, &over)];
         let entities = Entities::from_entities(both, None).map_err(|error| error.to_string())?;
-        let mut members = self.facts();
+        let mut members = self.facts(needs);
         self.members(needs, &mut members)?;
         let context = Context::from_pairs(members).map_err(|error| error.to_string())?;
         let id = words.action(action).ok_or("no such action")?.clone();
@@ -288,7 +249,7 @@ impl Question<'_> {
         }
     }
 
-    fn facts(&self) -> Vec<(String, RestrictedExpression)> {
+    fn facts(&self, needs: Needs) -> Vec<(String, RestrictedExpression)> {
         let facts = self.facts;
         let mode = match facts.mode {
             Mode::Full => "full",
@@ -308,13 +269,16 @@ impl Question<'_> {
         for (name, stated) in stated {
             members.extend(stated.as_deref().map(|stated| text(name, stated)));
         }
-        let confidence = facts.confidence.map(i64::from);
+        let confidence = facts.confidence.filter(|_| needs.confidence).map(i64::from);
         members.extend(confidence.map(|confidence| long("confidence", confidence)));
-        if let Some(labels) = &facts.labels {
+        if let Some(labels) = facts.labels.as_ref().filter(|_| needs.labels) {
             let labels = labels.iter().cloned();
             let labels = labels.map(RestrictedExpression::new_string);
             let labels = RestrictedExpression::new_set(labels);
             members.push(("labels".to_owned(), labels));
+        }
+        if needs.reputation {
+            members.push(long("reputation", facts.reputation.into()));
         }
         members
     }
@@ -365,7 +329,7 @@ impl Question<'_> {
 
 /// Whether it says more than what is wanted. A method in another case is another method.
 fn sends(request: &Request<'_>, follows: Follows) -> bool {
-    follows == Follows::Body || !["GET", "HEAD"].contains(&request.method)
+    follows != Follows::Nothing || !["GET", "HEAD"].contains(&request.method)
 }
 
 fn of_request(

@@ -19,6 +19,7 @@ use crate::layers::PolicyFile;
 use crate::obligation::Obligations;
 use crate::policies::{Meta, Needs};
 use crate::source::{self, POLICIES_MAX};
+use crate::stated;
 use crate::vocabulary::Vocabulary;
 
 /// Annotations that say something and ask for nothing.
@@ -80,18 +81,9 @@ impl Reading {
         let (line, _) = place(text, at);
         let mut wrong = |what: String| self.faults.push(Fault::at(name, text, at, what));
         let own = PolicyId::new(format!("{name}:{line}:{}", policy.id()));
-        let id: Arc<str> = match policy.annotation("id") {
-            Some(id) if is_id(id) => id.into(),
-            Some(id) => {
-                wrong(format!(
-                    "{id:?} is no id: letters, digits and '-_.:/' of ASCII, at most {ID_BYTES_MAX}"
-                ));
-                return;
-            }
-            None => {
-                let file = base_name(name);
-                format!("{file}:{line}").into()
-            }
+        let id = match id_of(policy, name, line) {
+            Ok(id) => id,
+            Err(why) => return wrong(why),
         };
         let is_shadow = policy.annotation("shadow");
         if is_shadow.is_some_and(|value| !value.is_empty()) {
@@ -115,6 +107,12 @@ impl Reading {
                 Err(why) => wrong(format!("@{key}: {why}")),
             }
         }
+        if policy.effect() == CedarEffect::Permit
+            && obligations.approve.is_empty()
+            && stated::is_named(written(policy, text))
+        {
+            wrong(stated::OPENS.to_owned());
+        }
         let here = format!("{name}:{line}");
         if let Some(before) = self.ids.insert(Arc::clone(&id), here.clone()) {
             let is_beside = before == here && policy.annotation("id").is_none();
@@ -128,6 +126,7 @@ impl Reading {
             effect: said(policy.effect()),
             timeout: obligations.timeout,
             asks: !obligations.approve.is_empty(),
+            labels: obligations.label.clone(),
         };
         let meta = Meta {
             told,
@@ -143,6 +142,24 @@ impl Reading {
             self.faults.push(Fault::at(name, text, at, what));
         }
     }
+}
+
+/// What a policy is called: by its line where it has no `@id`.
+fn id_of(policy: &Policy, name: &str, line: u32) -> Result<Arc<str>, String> {
+    match policy.annotation("id") {
+        Some(id) if is_id(id) => Ok(id.into()),
+        Some(id) => Err(format!(
+            "{id:?} is no id: letters, digits and '-_.:/' of ASCII, at most {ID_BYTES_MAX}"
+        )),
+        None => Ok(format!("{}:{line}", base_name(name)).into()),
+    }
+}
+
+/// A policy as it is written.
+fn written<'a>(policy: &Policy, text: &'a str) -> &'a str {
+    let place = policy.as_ref().loc();
+    let range = place.map(|place| place.start()..place.end());
+    range.and_then(|range| text.get(range)).unwrap_or_default()
 }
 
 /// What a policy says where it holds.

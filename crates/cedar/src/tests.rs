@@ -5,6 +5,8 @@ mod files;
 mod indexed;
 mod layered;
 mod obligations;
+mod owed;
+mod stated;
 
 use atoll_model::Mode;
 

@@ -39,7 +39,7 @@ fn is_for(policy: &Policy, put: &Put) -> bool {
 }
 
 /// Whether it counts by paths and does not say what of those that are read in different ways.
-fn is_misled(policy: &Policy) -> bool {
+pub(crate) fn is_misled(policy: &Policy) -> bool {
     let text = policy.as_ref().loc().and_then(|loc| loc.snippet());
     text.is_none_or(|text| names_path(text) && !code(text).contains("context.unclear"))
 }

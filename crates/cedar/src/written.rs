@@ -28,6 +28,8 @@ pub struct Granted<'a> {
     pub root: bool,
     /// Whether they can make namespaces of their own.
     pub nesting: bool,
+    /// Which programs are started, by their last name; any without one.
+    pub started: &'a [String],
 }
 
 /// All of it as text, which [`Policies::compile`](crate::Policies::compile) reads.
@@ -98,12 +100,14 @@ fn runs(granted: &Granted<'_>, out: &mut Text) {
         conditions.push("!context.nesting".to_owned());
     }
     conditions.retain(|one| !one.is_empty());
-    out.policy(
-        "permit",
-        "action == Action::\"run\", resource is Program",
-        &conditions,
-        &[],
-    );
+    let head = |which: &str| format!("action == Action::\"run\", resource {which}");
+    if granted.started.is_empty() {
+        out.policy("permit", &head("is Program"), &conditions, &[]);
+    }
+    for program in granted.started {
+        let which = format!("in Program::{}", quoted(program));
+        out.policy("permit", &head(&which), &conditions, &[]);
+    }
     out.section("Programs that are executed inside");
     if granted.programs.is_empty() {
         out.policy("permit", "action == Action::\"exec\", resource", &[], &[]);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::canary::Canaries;
 use crate::processes::{end, kill};
 use crate::waiting::{BOUND, wait_until};
 use crate::{Outcome, Terminal};
@@ -19,6 +20,7 @@ pub struct Invocation {
     directory: PathBuf,
     input: Option<Vec<u8>>,
     bound: Duration,
+    canaries: Option<Canaries>,
 }
 
 /// What is put in front of a program of root that is to make no user namespaces.
@@ -39,6 +41,7 @@ impl Invocation {
         command: Vec<OsString>,
         environment: Vec<(OsString, OsString)>,
         directory: PathBuf,
+        canaries: Canaries,
     ) -> Self {
         Self {
             command,
@@ -46,6 +49,7 @@ impl Invocation {
             directory,
             input: None,
             bound: BOUND,
+            canaries: Some(canaries),
         }
     }
 
@@ -91,6 +95,12 @@ impl Invocation {
     /// How long it may take; the harness's bound otherwise.
     pub fn within(mut self, bound: Duration) -> Self {
         self.bound = bound;
+        self
+    }
+
+    /// What it writes may have values that are to be nowhere else: it is the control.
+    pub fn control(mut self) -> Self {
+        self.canaries = None;
         self
     }
 
@@ -164,6 +174,7 @@ impl Invocation {
             stdout,
             stderr,
             bound: self.bound,
+            canaries: self.canaries,
         }
     }
 
@@ -173,12 +184,13 @@ impl Invocation {
     /// When it cannot be started.
     #[must_use]
     pub fn on_terminal(self, rows: u16, columns: u16) -> Terminal {
-        let bound = self.bound;
+        let (bound, canaries) = (self.bound, self.canaries.clone());
         Terminal::start(
             self.under(["setsid", "--ctty"]).as_command(),
             rows,
             columns,
             bound,
+            canaries,
         )
     }
 
@@ -202,6 +214,7 @@ pub struct Running {
     stdout: Stream,
     stderr: Stream,
     bound: Duration,
+    canaries: Option<Canaries>,
 }
 
 impl Running {
@@ -289,6 +302,10 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         end(&mut self.child);
+        if let Some(canaries) = &self.canaries {
+            canaries.wrote("standard output", &self.stdout.bytes());
+            canaries.wrote("standard error", &self.stderr.bytes());
+        }
     }
 }
 

@@ -15,7 +15,9 @@
 )]
 
 mod apparmor;
+pub mod canary;
 mod guest;
+pub mod holders;
 pub mod internet;
 mod invocation;
 mod outcome;

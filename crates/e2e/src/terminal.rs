@@ -9,6 +9,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::Outcome;
+use crate::canary::Canaries;
 use crate::processes::end;
 
 /// A program on a terminal, with the person's side of it in the test's hands.
@@ -20,10 +21,17 @@ pub struct Terminal {
     /// Up to where [`Terminal::expect`] has found what it looked for.
     read_to: usize,
     bound: Duration,
+    canaries: Option<Canaries>,
 }
 
 impl Terminal {
-    pub(crate) fn start(mut command: Command, rows: u16, columns: u16, bound: Duration) -> Self {
+    pub(crate) fn start(
+        mut command: Command,
+        rows: u16,
+        columns: u16,
+        bound: Duration,
+        canaries: Option<Canaries>,
+    ) -> Self {
         let person =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&person).unwrap();
@@ -45,6 +53,7 @@ impl Terminal {
             seen: Vec::new(),
             read_to: 0,
             bound,
+            canaries,
         }
     }
 
@@ -196,6 +205,10 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         end(&mut self.child);
+        while self.person.is_some() && self.has_more() && self.pump(Duration::ZERO) {}
+        if let Some(canaries) = &self.canaries {
+            canaries.wrote("terminal", &self.seen);
+        }
     }
 }
 

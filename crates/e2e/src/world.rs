@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, StatFs, mknodat, statfs};
 
+use crate::canary::{self, Canaries};
 use crate::invocation::IN_A_CHANGED_ROOT;
 use crate::{Invocation, Outcome};
 
@@ -28,6 +29,7 @@ pub enum Avoidable {
 pub struct World {
     top: PathBuf,
     name: String,
+    canaries: Canaries,
 }
 
 impl World {
@@ -44,7 +46,7 @@ impl World {
             "{called} calls itself {name}"
         );
         let top = tempfile::Builder::new()
-            .prefix("atoll-e2e-")
+            .prefix(canary::PREFIX)
             .tempdir_in(base())
             .expect("no directory for temporary files")
             .keep();
@@ -54,6 +56,7 @@ impl World {
         let world = Self {
             top,
             name: name.to_owned(),
+            canaries: Canaries::new(),
         };
         for one in [
             world.home(),
@@ -95,6 +98,38 @@ impl World {
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
         self.top.join("workspace")
+    }
+
+    /// Tells of a value that is to be nowhere but in these files and directories, named from
+    /// the world's top on, and in what the servers of a small internet have written down.
+    /// From now on everything is kept that programs of the world write; it is searched, with
+    /// all files, when the world ends.
+    ///
+    /// # Panics
+    /// When the value is too short to be looked for.
+    pub fn canary(&self, value: impl AsRef<[u8]>, own: &[&str]) {
+        let own = own.iter().chain(&["internet"]).map(Path::new);
+        self.canaries
+            .add(value.as_ref(), &own.collect::<Vec<&Path>>());
+    }
+
+    /// Looks for all such values now; returns where they are, a line each.
+    ///
+    /// # Panics
+    /// When the search does not find what it has to find.
+    #[must_use]
+    pub fn canaries_found(&self) -> Vec<String> {
+        self.canaries.found(&self.top)
+    }
+
+    /// Looks for them now and not any more: what follows is the control, which shows them.
+    ///
+    /// # Panics
+    /// When one is where it should not be.
+    pub fn only_control_follows(&self) {
+        let found = self.canaries_found();
+        assert!(found.is_empty(), "{found:#?}");
+        self.canaries.forget();
     }
 
     /// A path in the workspace.
@@ -177,6 +212,7 @@ impl World {
             vec![program.as_ref().to_owned()],
             environment,
             self.workspace(),
+            self.canaries.clone(),
         )
     }
 
@@ -311,6 +347,24 @@ pub fn fine(world: &World, arguments: &[&str]) -> Outcome {
 
 impl Drop for World {
     fn drop(&mut self) {
+        let found = match std::thread::panicking() {
+            true => Vec::new(),
+            false => self.last_search(),
+        };
+        self.remove();
+        assert!(found.is_empty(), "{}: {found:#?}", self.name);
+    }
+}
+
+impl World {
+    fn last_search(&self) -> Vec<String> {
+        if self.canaries.are_told() {
+            canary::open_for_search(&self.top);
+        }
+        self.canaries.found(&self.top)
+    }
+
+    fn remove(&self) {
         if std::env::var_os("ATOLL_E2E_KEEP").is_some() {
             eprintln!("kept: {}", self.top.display());
             return;

@@ -9,6 +9,7 @@
     clippy::indexing_slicing
 )]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,11 +26,80 @@ const NAMES: &[&str] = &[
     "api.anthropic.com",
     "generativelanguage.googleapis.com",
     "auth.openai.com",
+    "platform.claude.com",
     "example.com",
     "other.example",
 ];
 /// What the model demands.
 const KEY: &str = "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
+
+/// Whose model it is, and how it takes its key.
+struct Provider {
+    host: &'static str,
+    /// The variable with the key.
+    variable: &'static str,
+    /// The credential of the agents' profiles.
+    credential: &'static str,
+    /// The header that shows it, and what is before it there.
+    field: &'static str,
+    words: &'static str,
+    /// How its keys begin.
+    kind: &'static str,
+    key: &'static str,
+}
+
+const OPENAI: Provider = Provider {
+    host: "api.openai.com",
+    variable: "OPENAI_API_KEY",
+    credential: "openai",
+    field: "Authorization",
+    words: "Bearer ",
+    kind: "sk-proj-",
+    key: KEY,
+};
+const ANTHROPIC: Provider = Provider {
+    host: "api.anthropic.com",
+    variable: "ANTHROPIC_API_KEY",
+    credential: "anthropic",
+    field: "X-Api-Key",
+    words: "",
+    kind: "sk-ant-api03-",
+    // Those of Anthropic are longer; this one can be part of a host's name too.
+    key: "sk-ant-api03-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesM3m0",
+};
+const GOOGLE: Provider = Provider {
+    host: "generativelanguage.googleapis.com",
+    variable: "GEMINI_API_KEY",
+    credential: "gemini",
+    field: "X-Goog-Api-Key",
+    words: "",
+    kind: "AIza",
+    // As long as those of Google.
+    key: "AIzaSyR3alK3yOfTh1sT3stN0Ag3ntM4yS33iNM",
+};
+
+impl Provider {
+    /// What its model hears where it is shown the key.
+    fn shown(&self) -> String {
+        match self.field {
+            "Authorization" => format!("{}{}", self.words, self.key),
+            field => format!("{field} {}", self.key),
+        }
+    }
+
+    /// What an agent of it does that was talked into an attack.
+    fn attack(&self) -> String {
+        let of = [
+            ("variable", self.variable),
+            ("model", self.host),
+            ("field", self.field),
+            ("words", self.words),
+            ("kind", self.kind),
+        ];
+        let of = of.map(|(name, value)| format!("{name}='{value}'\n"));
+        format!("{}{ATTACK}", of.concat())
+    }
+}
 /// What the model has the agent do.
 const COMMAND: &str = "echo made by an agent > made.txt; cat made.txt; \
                        curl -sS -m 60 http://example.com/ 2>&1 || echo kept in";
@@ -37,8 +107,8 @@ const COMMAND: &str = "echo made by an agent > made.txt; cat made.txt; \
 /// What attacks meanwhile, and what waits for its end.
 const BEGIN: &str = "setsid sh attack.sh >/dev/null 2>&1 </dev/null & echo made by an agent > made.txt; \
      cat made.txt; curl -sS -m 60 http://other.example/ 2>&1 || echo kept in";
-const WAIT: &str = "for one in $(seq 1 80); do tail -n 1 attack.out | grep -q OVER && break; \
-                    sleep 0.3; done; tail -n 1 attack.out";
+const WAIT: &str = "timeout 24 sh -c 'until tail -n 1 attack.out | grep -q OVER; do sleep 0.3; done'; \
+     tail -n 1 attack.out";
 
 /// Where a package of npm lies in the cache, if this file of it is there.
 fn package(world: &World, file: &str) -> Option<PathBuf> {
@@ -63,21 +133,23 @@ enum Mode {
 /// Runs an agent by a shell script, where the model is.
 fn at_work(
     world: &World,
+    provider: &Provider,
     mode: Mode,
     commands: &[&str],
     options: &[&str],
     script: &str,
 ) -> Outcome {
     let npm = cache().unwrap().join("npm");
-    world.write(world.top().join("real"), KEY);
+    world.write(world.top().join("real"), provider.key);
     world.write(world.top().join("search.py"), SEARCH);
+    let variable = provider.variable;
     let atoll = match mode {
         Mode::Full => "$ATOLL".to_owned(),
         Mode::Fence => without_namespaces(world).display().to_string(),
     };
     // Nobody but Atoll has the key in its environment.
     let command = format!(
-        "sh -c 'OPENAI_API_KEY=$(cat \"$REAL\"); export OPENAI_API_KEY; exec \"{atoll}\" run --keep \"$@\"' sh \"$@\""
+        "sh -c '{variable}=$(cat \"$REAL\"); export {variable}; exec \"{atoll}\" run --keep \"$@\"' sh \"$@\""
     );
     let run = on_servers(world, MODEL, NAMES, &command);
     let commands = serde_json::to_string(commands).unwrap();
@@ -91,16 +163,17 @@ fn at_work(
 }
 
 /// What holds of each agent.
-fn check(world: &World, mode: Mode, outcome: &Outcome) {
+fn check(world: &World, provider: &Provider, mode: Mode, outcome: &Outcome) {
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
     assert!(outcome.out().contains("ALL IS DONE"), "{what}");
     // The model was asked with the real key, by its own name, and heard what the command said.
-    let asked = format!("Bearer {KEY}");
+    let Provider { host, key, .. } = *provider;
+    let (begun, shown) = (format!("POST {host} /v1"), provider.shown());
     assert!(
         requests
             .lines()
-            .any(|line| line.starts_with("POST api.openai.com /v1/") && line.ends_with(&asked)),
+            .any(|line| line.starts_with(&begun) && line.ends_with(&shown)),
         "{what}"
     );
     assert!(requests.contains("made by an agent"), "{what}");
@@ -117,9 +190,9 @@ fn check(world: &World, mode: Mode, outcome: &Outcome) {
     );
     let opened = events(world, "flow.opened");
     assert!(
-        opened.iter().any(|one| one["kind"] == "request"
-            && one["method"] == "POST"
-            && one["host"] == "api.openai.com"),
+        opened
+            .iter()
+            .any(|one| one["kind"] == "request" && one["method"] == "POST" && one["host"] == host),
         "{opened:?}"
     );
     let refused = events(world, "flow.refused");
@@ -128,16 +201,15 @@ fn check(world: &World, mode: Mode, outcome: &Outcome) {
         refused.iter().any(|one| kept_in.contains(&one["host"])),
         "{refused:?}"
     );
-    assert!(!what.contains(KEY) || requests.contains(KEY), "{what}");
     assert!(
-        !outcome.out().contains(KEY) && !outcome.err().contains(KEY),
+        !outcome.out().contains(key) && !outcome.err().contains(key),
         "{what}"
     );
 }
 
 /// What holds besides after an attack on the key.
-fn check_attack(world: &World, mode: Mode, outcome: &Outcome) {
-    check(world, mode, outcome);
+fn check_attack(world: &World, provider: &Provider, mode: Mode, outcome: &Outcome) {
+    check(world, provider, mode, outcome);
     let top = world.top();
     let read = |name: &str| {
         let whole = fs::read(top.join(name)).unwrap_or_default();
@@ -150,20 +222,17 @@ fn check_attack(world: &World, mode: Mode, outcome: &Outcome) {
     let what = format!("{outcome}\nRECORDED\n{recorded}\nSEARCHED\n{searched}");
     // Who records was reached by what may reach it, and by nothing with the key.
     assert!(recorded.contains("control-was-heard"), "{what}");
-    let placeholder = searched_placeholder(world);
-    assert!(placeholder.starts_with("sk-proj-") && placeholder.len() == KEY.len());
-    for form in forms(world, KEY) {
+    let placeholder = searched_placeholder(world, provider.kind);
+    assert_eq!(placeholder.len(), provider.key.len(), "{placeholder}");
+    for form in forms(world, provider.key) {
         assert!(!recorded.contains(&form), "{form}\n{what}");
     }
-    for line in recorded
-        .lines()
-        .filter(|line| line.contains(": ") || line.contains("HTTP/1"))
-    {
-        assert!(!line.contains(&placeholder), "{line}\n{what}");
-    }
+    // Nor with what stands for it, be it in a head or in a body.
+    assert!(!recorded.contains(&placeholder), "{what}");
     let asked = read("internet/asked").to_ascii_lowercase();
     assert!(asked.contains("example.com"), "{asked}");
-    assert!(!asked.contains("sk-proj-"), "{asked}");
+    let kind = provider.kind.to_ascii_lowercase();
+    assert!(!asked.contains(&kind), "{asked}");
     // Nobody but the process that puts it in holds it, of all that the run consists of.
     let has = |line: &str| searched.lines().any(|one| one == line);
     for process in ["atoll", "atoll-egress", "atoll-jail"] {
@@ -179,7 +248,7 @@ fn check_attack(world: &World, mode: Mode, outcome: &Outcome) {
     let of_agent = |line: &&str| line.starts_with("inside-key") && line.ends_with(" environment");
     assert!(searched.lines().any(|line| of_agent(&line)), "{what}");
     let mut find = world.host("grep").arg("-rlaF");
-    for form in forms(world, KEY) {
+    for form in forms(world, provider.key) {
         find = find.args(["-e", &form]);
     }
     let found = find.arg(top).run().out();
@@ -188,11 +257,32 @@ fn check_attack(world: &World, mode: Mode, outcome: &Outcome) {
         .lines()
         .filter(|line| !own.iter().any(|own| own == line));
     assert_eq!(others.collect::<Vec<_>>(), Vec::<&str>::new(), "{what}");
-    tells_the_story(world, outcome);
+    tells_the_story(world, provider, outcome);
+    if mode == Mode::Full {
+        let _ = world.atoll(["apply", "last"]).run().success();
+    }
+    let log = fs::read(world.path("attack.log")).unwrap();
+    let log = String::from_utf8_lossy(&log);
+    refused_each_way(provider, &verdicts(&world.read("attack.out"), &log));
+}
+
+/// Each way of an attack came to nothing, and those by which a text leaves because of what the
+/// text stands for.
+fn refused_each_way(provider: &Provider, told: &BTreeMap<String, String>) {
+    assert!(told.len() >= 20, "{told:?}");
+    let refusal = format!("placeholder of credential {}", provider.credential);
+    for (way, said) in told {
+        assert!(!said.contains(provider.key), "{way}: {said}");
+        let is_refused = said.contains(&refusal) && !said.ends_with("hi");
+        assert!(is_refused || !LEAVING.contains(&&**way), "{way}: {said}");
+    }
+    for way in LEAVING {
+        assert!(told.contains_key(*way), "{way}: {told:?}");
+    }
 }
 
 /// What the run's end and `atoll why` say of an attack.
-fn tells_the_story(world: &World, outcome: &Outcome) {
+fn tells_the_story(world: &World, provider: &Provider, outcome: &Outcome) {
     assert!(
         outcome.err().contains("alert: the program tried"),
         "{outcome}"
@@ -200,30 +290,31 @@ fn tells_the_story(world: &World, outcome: &Outcome) {
     let why = world.atoll(["why", "last"]).run().success();
     let told = why.out();
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Provider {
+        host, credential, ..
+    } = *provider;
+    let its = format!("the placeholder of credential {credential} is in");
     for said in [
-        "the placeholder of credential openai is in the header authorization",
-        "the placeholder of credential openai is in its query",
-        "the placeholder of credential openai is in its path",
-        "the placeholder of credential openai is in its name",
-        "the placeholder of credential openai is in a request to another host than it is for",
-        "the placeholder of credential openai is in its body",
-        "its TLS names api.openai.com",
-        "reaching other.example: no rule allows it",
+        format!("{its} the header authorization"),
+        format!("{its} its query"),
+        format!("{its} its path"),
+        format!("{its} its name"),
+        format!("{its} a request to another host than it is for"),
+        format!("{its} its body"),
+        format!("its TLS names {host}"),
+        "reaching other.example: no rule allows it".to_owned(),
     ] {
-        assert!(told.contains(said), "{said}: {why}");
+        assert!(told.contains(&said), "{said}: {why}");
     }
     let refused = events(world, "flow.refused");
-    let alerts = refused.iter().filter(|one| one["credential"] == "openai");
+    let alerts = refused.iter().filter(|one| one["credential"] == credential);
     assert!(alerts.count() >= 10, "{refused:?}");
 }
 
 /// What stood for the key inside, as the attack found it.
-fn searched_placeholder(world: &World) -> String {
+fn searched_placeholder(world: &World, kind: &str) -> String {
     let shown = world.atoll(["diff", "last"]).run().success();
-    let at = shown
-        .out()
-        .find("sk-proj-")
-        .expect("it is among the changes");
+    let at = shown.out().find(kind).expect("it is among the changes");
     let rest = shown.out()[at..].to_owned();
     let is_of_it = |one: char| one.is_ascii_alphanumeric() || one == '-';
     let end = rest.find(|one| !is_of_it(one)).unwrap_or(rest.len());
@@ -242,7 +333,7 @@ fn forms(world: &World, text: &str) -> Vec<String> {
             .args(["-c", "printf %s \"$1\" | base64 -w 0", "sh", part]);
         forms.push(encoded.run().success().out().trim().to_owned());
     }
-    assert!(forms.iter().all(|form| form.len() > 40), "{forms:?}");
+    assert!(forms.iter().all(|form| form.len() > 30), "{forms:?}");
     forms
 }
 
@@ -250,7 +341,7 @@ fn forms(world: &World, text: &str) -> Vec<String> {
 fn codex_works_with_a_model_that_its_profile_lets_it_reach() {
     let world = World::new("codex_works_with_a_model_that_its_profile_lets_it_reach");
     if let Some(outcome) = codex(&world, Mode::Full, &[COMMAND], &[]) {
-        check(&world, Mode::Full, &outcome);
+        check(&world, &OPENAI, Mode::Full, &outcome);
     }
 }
 
@@ -261,7 +352,7 @@ fn codex_works_in_a_fence_too() {
         return world.skip("root always has namespaces", Avoidable::No);
     }
     if let Some(outcome) = codex(&world, Mode::Fence, &[COMMAND], &[]) {
-        check(&world, Mode::Fence, &outcome);
+        check(&world, &OPENAI, Mode::Fence, &outcome);
         assert!(
             outcome.err().contains(".codex can be read and not changed"),
             "{outcome}"
@@ -270,8 +361,8 @@ fn codex_works_in_a_fence_too() {
 }
 
 /// The turns of an attack.
-fn attack(world: &World) -> Vec<&'static str> {
-    world.write("attack.sh", ATTACK);
+fn attack(world: &World, provider: &Provider) -> Vec<&'static str> {
+    world.write("attack.sh", provider.attack());
     [vec![BEGIN], vec![WAIT; 8]].concat()
 }
 
@@ -280,8 +371,8 @@ const ALLOWED: [&str; 2] = ["--allow", "example.com"];
 #[test]
 fn codex_gets_hold_of_no_key_and_sends_none_away() {
     let world = World::new("codex_gets_hold_of_no_key_and_sends_none_away");
-    if let Some(outcome) = codex(&world, Mode::Full, &attack(&world), &ALLOWED) {
-        check_attack(&world, Mode::Full, &outcome);
+    if let Some(outcome) = codex(&world, Mode::Full, &attack(&world, &OPENAI), &ALLOWED) {
+        check_attack(&world, &OPENAI, Mode::Full, &outcome);
     }
 }
 
@@ -291,16 +382,119 @@ fn codex_gets_hold_of_no_key_in_a_fence() {
     if is_root() {
         return world.skip("root always has namespaces", Avoidable::No);
     }
-    if let Some(outcome) = codex(&world, Mode::Fence, &attack(&world), &ALLOWED) {
-        check_attack(&world, Mode::Fence, &outcome);
+    if let Some(outcome) = codex(&world, Mode::Fence, &attack(&world, &OPENAI), &ALLOWED) {
+        check_attack(&world, &OPENAI, Mode::Fence, &outcome);
     }
 }
 
 #[test]
 fn opencode_gets_hold_of_no_key_and_sends_none_away() {
     let world = World::new("opencode_gets_hold_of_no_key_and_sends_none_away");
-    if let Some(outcome) = opencode(&world, Mode::Full, &attack(&world), &ALLOWED) {
-        check_attack(&world, Mode::Full, &outcome);
+    if let Some(outcome) = opencode(&world, Mode::Full, &attack(&world, &OPENAI), &ALLOWED) {
+        check_attack(&world, &OPENAI, Mode::Full, &outcome);
+    }
+}
+
+#[test]
+fn claude_code_gets_hold_of_no_key_and_sends_none_away() {
+    let world = World::new("claude_code_gets_hold_of_no_key_and_sends_none_away");
+    let commands = attack(&world, &ANTHROPIC);
+    if let Some(outcome) = claude(&world, &commands, &ALLOWED) {
+        check_attack(&world, &ANTHROPIC, Mode::Full, &outcome);
+    }
+}
+
+#[test]
+fn gemini_gets_hold_of_no_key_and_sends_none_away() {
+    let world = World::new("gemini_gets_hold_of_no_key_and_sends_none_away");
+    let commands = attack(&world, &GOOGLE);
+    if let Some(outcome) = gemini(&world, &commands, &ALLOWED) {
+        check_attack(&world, &GOOGLE, Mode::Full, &outcome);
+    }
+}
+
+/// Ways of the attack by which a text leaves that stands for nothing.
+const LEAVING: &[&str] = &[
+    "its header for another host",
+    "basic authentication",
+    "a query",
+    "a query with escapes",
+    "a path",
+    "a cookie",
+    "the name of a client",
+    "the name of a header",
+    "a body",
+    "a body in base64",
+    "a body in hexadecimal digits",
+    "a file in several parts",
+];
+
+/// What came of each way of an attack, by what it is called.
+fn verdicts(ways: &str, log: &str) -> BTreeMap<String, String> {
+    let names: Vec<&str> = ways
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("way ")?
+                .split_once(": ")
+                .map(|(_, name)| name)
+        })
+        .collect();
+    let of = |number: usize| {
+        let (_, after) = log.split_once(&format!("== {}\n", number + 1)).unwrap();
+        after.split("\n== ended with ").next().unwrap().to_owned()
+    };
+    let told = names.iter().enumerate();
+    told.map(|(number, name)| ((*name).to_owned(), of(number)))
+        .collect()
+}
+
+#[test]
+fn each_way_of_the_attack_works_but_with_a_placeholder() {
+    let world = World::new("each_way_of_the_attack_works_but_with_a_placeholder");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let network = "[network]\nallow = [\"example.com\", \"api.openai.com\"]\n";
+    let credential = "[credential.model]\nsource = { environment = \"OPENAI_API_KEY\" }\nto = \"api.openai.com\"\n\
+                      paths = [\"/v1/**\"]\nplace = { header = \"authorization\", form = \"Bearer {}\" }\n";
+    world.profile("bound", &format!("{network}{credential}"));
+    world.profile("unbound", network);
+    let model = Provider {
+        credential: "model",
+        ..OPENAI
+    };
+    world.write("attack.sh", model.attack());
+    world.write(world.top().join("real"), KEY);
+    // As long as the key, and nobody's.
+    let text = format!("sk-proj-{}", "n0b0dy5".repeat(KEY.len()));
+    let text = &text[..KEY.len()];
+    let attacked = |profile: &str, before: &str| {
+        let command = "sh -c 'OPENAI_API_KEY=$(cat \"$REAL\"); export OPENAI_API_KEY; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
+        let script = format!("{before} sh attack.sh; cat attack.out; echo LOG; cat attack.log");
+        let run = on_servers(&world, MODEL, NAMES, command).env("COMMANDS", "[]");
+        let run = run.env("REAL", world.top().join("real")).within(LONG);
+        let outcome = run
+            .args(["sh", "--profile", profile, "--", "sh", "-c", &script])
+            .run();
+        let recorded = fs::read(world.top().join("internet/recorded")).unwrap_or_default();
+        let recorded = String::from_utf8_lossy(&recorded).into_owned();
+        let out = outcome.out();
+        let (ways, log) = out.split_once("LOG\n").unwrap();
+        (verdicts(ways, log), recorded, outcome)
+    };
+    let (told, recorded, outcome) = attacked("bound", "");
+    assert!(recorded.contains("control-was-heard"), "{outcome}");
+    refused_each_way(&model, &told);
+    let placeholder = told["environments of all processes"]
+        .lines()
+        .find_map(|line| line.strip_prefix("OPENAI_API_KEY="));
+    assert!(!recorded.contains(placeholder.unwrap()), "{recorded}");
+    // The control: with a text that stands for nothing each of them leaves.
+    let (told, recorded, outcome) = attacked("unbound", &format!("OPENAI_API_KEY={text}"));
+    assert!(recorded.contains(text), "{outcome}");
+    for way in LEAVING {
+        let said = &told[*way];
+        assert!(said.ends_with("hi"), "{way}: {said}\n{outcome}");
     }
 }
 
@@ -342,9 +536,14 @@ fn page_works(world: &World, agent: &str, program: &str) {
     let typed = blocks(&page, "```console").concat();
     let lines = typed.lines().filter_map(|line| line.strip_prefix("$ "));
     let lines: Vec<String> = lines
-        .map(|line| match line.strip_suffix("=sk-…") {
-            Some(export) => format!("{export}=$(cat \"$REAL\")"),
-            None => line.to_owned(),
+        .map(|line| {
+            match ["=sk-…", "=AIza…"]
+                .iter()
+                .find_map(|key| line.strip_suffix(key))
+            {
+                Some(export) => format!("{export}=$(cat \"$REAL\")"),
+                None => line.to_owned(),
+            }
         })
         .collect();
     assert_eq!(lines.len(), 5, "{lines:?}");
@@ -411,22 +610,10 @@ fn the_page_on_openclaw_works() {
     page_works(&world, "openclaw", ".bin/openclaw");
 }
 
-/// Its licence lets nobody hand it on: who runs the tests puts it into the cache, or does
-/// without this one.
 #[test]
 fn the_page_on_claude_code_works() {
     let world = World::new("the_page_on_claude_code_works");
-    let architecture = match std::env::consts::ARCH {
-        "aarch64" => "arm64",
-        _ => "x64",
-    };
-    let file = format!("@anthropic-ai/claude-code-linux-{architecture}/claude");
-    let installed = cache().map(|cache| cache.join("npm/node_modules").join(&file));
-    if !installed.is_some_and(|installed| installed.is_file()) {
-        let reason = "Claude Code is not in ATOLL_TEST_CACHE, and is not to be handed on";
-        return world.skip(reason, Avoidable::No);
-    }
-    page_works(&world, "claude", &file);
+    page_works(&world, "claude", &claude_program());
 }
 
 #[test]
@@ -488,6 +675,8 @@ struct LoggedIn<'a> {
     /// Where it is in the home directory.
     file: &'a str,
     text: String,
+    /// Where the model is.
+    host: &'static str,
     /// What the model demands.
     token: String,
     /// What of it goes nowhere.
@@ -526,11 +715,13 @@ fn run_logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: 
     world.write(&file, &login.text);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let run = on_servers(world, MODEL, NAMES, "\"$ATOLL\" run --keep \"$@\"");
-    let commands = format!(
+    // In a file of its own: Claude Code would ask a person before it shows its own login.
+    let look = format!(
         "{COMMAND}; cat ~/{}; cp ~/{} copied",
         login.file, login.file
     );
-    let run = run.env("COMMANDS", serde_json::to_string(&[commands]).unwrap());
+    world.write("look.sh", look);
+    let run = run.env("COMMANDS", "[\"sh look.sh\"]");
     let run = run.within(LONG).args(["sh", "--ro"]).arg(npm);
     run.args(options).args(["--", "sh", "-c", script]).run()
 }
@@ -538,19 +729,25 @@ fn run_logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: 
 /// The same, and that it works so.
 fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str) {
     let outcome = run_logged_in(world, login, options, script);
+    has_worked(world, login, &outcome);
+    nowhere(world, login, &outcome);
+}
+
+/// The model took the real token, and its command was run, where the login file opens nothing.
+fn has_worked(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
     assert!(outcome.out().contains("ALL IS DONE"), "{what}");
     // The model was asked with the real token, and the agent has told it of what stands for it.
     let asked = format!("Bearer {}", login.token);
-    let is_asked =
-        |line: &str| line.starts_with("POST api.openai.com /v1/") && line.ends_with(&asked);
+    let begun = format!("POST {} /v1/", login.host);
+    let is_asked = |line: &str| line.starts_with(&begun) && line.ends_with(&asked);
     assert!(requests.lines().any(is_asked), "{what}");
     assert!(requests.contains("made by an agent"), "{what}");
     let diff = world.atoll(["diff", "--stat", "last"]).run().success();
     assert!(diff.out().contains("copied"), "{diff}");
-    assert!(!diff.out().contains("auth.json"), "{diff}");
-    nowhere(world, login, &outcome);
+    let (_, name) = login.file.rsplit_once('/').unwrap();
+    assert!(!diff.out().contains(name), "{diff}");
 }
 
 /// Nothing of a login is anywhere but where it was, and at the model.
@@ -604,6 +801,7 @@ fn codex_login<'a>(
     let login = LoggedIn {
         file: ".codex/auth.json",
         text: text.to_string(),
+        host: OPENAI.host,
         token: token.to_owned(),
         secrets: vec![RENEWAL.to_owned(), SIGNATURE.to_owned(), KEY.to_owned()],
     };
@@ -655,17 +853,33 @@ fn codex_works_by_a_login_that_is_renewed_outside_and_written_back() {
     let (text, _) = with_chatgpt(1_700_000_000, "2023-11-14T00:00:00Z");
     let (new, access) = with_chatgpt(4_900_000_000, "");
     // The model demands what the issuer gives.
-    let Some((mut login, script)) = codex_login(&world, &text, &access) else {
+    let Some((login, script)) = codex_login(&world, &text, &access) else {
         return;
     };
     let given = serde_json::json!({
         "id_token": new["tokens"]["id_token"], "access_token": access, "refresh_token": RENEWED,
     });
+    let now = renewed(&world, login, &["--profile", "codex"], &script, &given);
+    assert_eq!(now["tokens"]["access_token"], access, "{now}");
+    assert_eq!(now["tokens"]["refresh_token"], RENEWED, "{now}");
+    assert_eq!(now["tokens"]["account_id"], "account-1", "{now}");
+    assert_ne!(now["last_refresh"], "2023-11-14T00:00:00Z", "{now}");
+}
+
+/// An agent works by a login that has ended, its issuer is asked once and gives this, and what
+/// it gave is nowhere but in the login file; what that is then.
+fn renewed(
+    world: &World,
+    mut login: LoggedIn<'_>,
+    options: &[&str],
+    script: &str,
+    given: &serde_json::Value,
+) -> serde_json::Value {
     world.write(world.top().join("renewal"), given.to_string());
-    let outcome = run_logged_in(&world, &login, &["--profile", "codex"], &script);
+    let outcome = run_logged_in(world, &login, options, script);
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
-    assert!(outcome.out().contains("ALL IS DONE"), "{what}");
+    has_worked(world, &login, &outcome);
     let asked: Vec<&str> = requests
         .lines()
         .filter_map(|line| line.strip_prefix("RENEWAL "))
@@ -673,18 +887,14 @@ fn codex_works_by_a_login_that_is_renewed_outside_and_written_back() {
     assert_eq!(asked.len(), 1, "{what}");
     let asked: serde_json::Value = serde_json::from_str(asked[0]).unwrap();
     assert_eq!(asked["refresh_token"], RENEWAL, "{what}");
-    let file = world.home().join(login.file);
-    let written = fs::read_to_string(&file).unwrap();
-    let now: serde_json::Value = serde_json::from_str(&written).unwrap();
-    assert_eq!(now["tokens"]["access_token"], access, "{what}");
-    assert_eq!(now["tokens"]["refresh_token"], RENEWED, "{what}");
-    assert_eq!(now["tokens"]["account_id"], "account-1", "{what}");
-    assert_ne!(now["last_refresh"], "2023-11-14T00:00:00Z", "{what}");
+    let written = fs::read_to_string(world.home().join(login.file)).unwrap();
+    let now = serde_json::from_str(&written).unwrap();
     assert!(!outcome.err().contains("alert"), "{outcome}");
     fs::remove_file(world.top().join("renewal")).unwrap();
     login.secrets.push(RENEWED.to_owned());
     login.text = written;
-    nowhere(&world, &login, &outcome);
+    nowhere(world, &login, &outcome);
+    now
 }
 
 #[test]
@@ -713,6 +923,7 @@ fn opencode_works_by_a_login_that_is_not_inside() {
     let login = LoggedIn {
         file: ".local/share/opencode/auth.json",
         text: text.to_string(),
+        host: OPENAI.host,
         token: KEY.to_owned(),
         secrets: vec![RENEWAL.to_owned(), SIGNATURE.to_owned(), KEY.to_owned()],
     };
@@ -731,7 +942,78 @@ fn opencode_works_by_a_login_that_is_not_inside() {
     logged_in(&world, &login, &options, &script);
 }
 
+const ACCESS: &str = "sk-ant-oat01-r3alAcc3ssOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
+const ACCESS_RENEWED: &str = "sk-ant-oat01-s3c0ndAcc3ssOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m";
+
+/// Claude Code, with a login of a subscription that holds until then, in milliseconds since
+/// 1970; none where it is not installed. Its model demands this token.
+fn claude_login<'a>(world: &World, until: u64, token: &str) -> Option<(LoggedIn<'a>, String)> {
+    if !is_possible(world, &["openssl"]) {
+        return None;
+    }
+    let claude = package(world, &claude_program())?;
+    let text = serde_json::json!({"claudeAiOauth": {
+        "accessToken": ACCESS, "refreshToken": RENEWAL, "expiresAt": until,
+        "refreshTokenExpiresAt": 4_900_000_000_000_u64,
+        "scopes": ["user:inference", "user:profile"], "subscriptionType": "max",
+        "subscriptionTypeSource": "sign_in", "rateLimitTier": "default_claude_max_5x",
+        "accountUuid": "8d5a2f3e-0000-4000-8000-0123456789ab",
+        "organizationUuid": "9e6b3a4f-0000-4000-8000-0123456789ab",
+    }});
+    let login = LoggedIn {
+        file: ".claude/.credentials.json",
+        text: text.to_string(),
+        host: ANTHROPIC.host,
+        token: token.to_owned(),
+        secrets: [ACCESS, RENEWAL, token].map(str::to_owned).to_vec(),
+    };
+    let script = format!(
+        "'{}' --allowedTools Bash --print 'do the work'",
+        claude.display()
+    );
+    Some((login, script))
+}
+
+#[test]
+fn claude_code_works_by_a_login_that_is_not_inside() {
+    let world = World::new("claude_code_works_by_a_login_that_is_not_inside");
+    // In a hundred years.
+    if let Some((login, script)) = claude_login(&world, 4_900_000_000_000, ACCESS) {
+        logged_in(&world, &login, &["--profile", "claude"], &script);
+    }
+}
+
+#[test]
+fn claude_code_works_by_a_login_that_is_renewed_outside_and_written_back() {
+    let world = World::new("claude_code_works_by_a_login_that_is_renewed_outside_and_written_back");
+    // The model demands what the issuer gives.
+    let Some((login, script)) = claude_login(&world, 1_700_000_000_000, ACCESS_RENEWED) else {
+        return;
+    };
+    let given = serde_json::json!({
+        "token_type": "Bearer", "access_token": ACCESS_RENEWED, "refresh_token": RENEWED,
+        "expires_in": 28800, "scope": "user:inference user:profile",
+    });
+    let now = renewed(&world, login, &["--profile", "claude"], &script, &given);
+    let own = &now["claudeAiOauth"];
+    assert_eq!(own["accessToken"], ACCESS_RENEWED, "{now}");
+    assert_eq!(own["refreshToken"], RENEWED, "{now}");
+    assert_eq!(own["subscriptionType"], "max", "{now}");
+    assert!(own["expiresAt"].as_u64() > Some(1_700_000_000_000), "{now}");
+}
+
 fn codex(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Option<Outcome> {
+    codex_by(world, mode, commands, further, "'do the work'")
+}
+
+/// The same with these words after its options.
+fn codex_by(
+    world: &World,
+    mode: Mode,
+    commands: &[&str],
+    further: &[&str],
+    words: &str,
+) -> Option<Outcome> {
     if !is_possible(world, &["openssl", "node"]) {
         return None;
     }
@@ -747,18 +1029,18 @@ fn codex(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Opti
         Mode::Fence => "cp -RL ~/.codex ~/codex && export CODEX_HOME=~/codex && ",
     };
     let script = format!(
-        "{own}node '{}' exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox 'do the work'",
+        "{own}node '{}' exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox {words}",
         codex.display()
     );
     let options = [&["--profile", "codex"], further].concat();
-    Some(at_work(world, mode, commands, &options, &script))
+    Some(at_work(world, &OPENAI, mode, commands, &options, &script))
 }
 
 #[test]
 fn opencode_works_with_a_model_that_its_profile_lets_it_reach() {
     let world = World::new("opencode_works_with_a_model_that_its_profile_lets_it_reach");
     if let Some(outcome) = opencode(&world, Mode::Full, &[COMMAND], &[]) {
-        check(&world, Mode::Full, &outcome);
+        check(&world, &OPENAI, Mode::Full, &outcome);
     }
 }
 
@@ -780,13 +1062,105 @@ fn opencode_aborts_in_a_fence_and_it_is_told_why() {
     ]);
 }
 
+/// What the model has an agent do that goes on with what it did in another run: it counts the
+/// commands that were run in the conversation, and has the first one run where there was none.
+const GOING_ON: &[&str] = &["echo begun > again.txt; cat again.txt", "echo gone on"];
+
+/// What holds of a run that goes on.
+fn check_going_on(world: &World, outcome: &Outcome) {
+    let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
+    let what = format!("{outcome}\n{requests}");
+    assert!(outcome.out().contains("ALL IS DONE"), "{what}");
+    assert!(requests.contains("gone on"), "{what}");
+    let changed = world.atoll(["diff", "last"]).run().success();
+    assert!(!changed.out().contains("again.txt"), "{changed}\n{what}");
+}
+
+#[test]
+fn codex_goes_on_with_a_conversation_of_an_earlier_run() {
+    let world = World::new("codex_goes_on_with_a_conversation_of_an_earlier_run");
+    let Some(outcome) = codex(&world, Mode::Full, &[COMMAND], &[]) else {
+        return;
+    };
+    check(&world, &OPENAI, Mode::Full, &outcome);
+    let words = "resume --last 'go on'";
+    let outcome = codex_by(&world, Mode::Full, GOING_ON, &[], words);
+    check_going_on(&world, &outcome.unwrap());
+    // The control: another conversation begins anew.
+    let outcome = codex(&world, Mode::Full, GOING_ON, &[]).unwrap();
+    let changed = world.atoll(["diff", "last"]).run().success();
+    assert!(changed.out().contains("again.txt"), "{changed}\n{outcome}");
+}
+
+#[test]
+fn opencode_goes_on_with_a_conversation_of_an_earlier_run() {
+    let world = World::new("opencode_goes_on_with_a_conversation_of_an_earlier_run");
+    world.write(world.home().join(".local/share/opencode/log/none"), "");
+    let Some(outcome) = opencode(&world, Mode::Full, &[COMMAND], &[]) else {
+        return;
+    };
+    check(&world, &OPENAI, Mode::Full, &outcome);
+    let words = "--continue 'go on'";
+    let outcome = opencode_by(&world, Mode::Full, GOING_ON, &[], words);
+    check_going_on(&world, &outcome.unwrap());
+    // The control: another conversation begins anew.
+    let outcome = opencode(&world, Mode::Full, GOING_ON, &[]).unwrap();
+    let changed = world.atoll(["diff", "last"]).run().success();
+    assert!(changed.out().contains("again.txt"), "{changed}\n{outcome}");
+}
+
 #[test]
 fn openclaw_works_with_a_model_that_its_profile_lets_it_reach() {
     let world = World::new("openclaw_works_with_a_model_that_its_profile_lets_it_reach");
     let script = "openclaw agent exec 'do the work'";
-    if let Some(outcome) = openclaw(&world, &[COMMAND], script) {
-        check(&world, Mode::Full, &outcome);
+    if let Some(outcome) = openclaw(&world, &[COMMAND], &[], script) {
+        check(&world, &OPENAI, Mode::Full, &outcome);
     }
+}
+
+#[test]
+fn openclaw_gets_hold_of_no_key_and_sends_none_away() {
+    let world = World::new("openclaw_gets_hold_of_no_key_and_sends_none_away");
+    let script = "openclaw agent exec 'do the work'";
+    // It does not end well where a command has left something behind that it has not started.
+    let begin = BEGIN.replacen("setsid ", "", 1).replacen(" &", ";", 1);
+    assert!(begin.starts_with("sh attack.sh >/dev/null 2>"), "{begin}");
+    let mut commands = attack(&world, &OPENAI);
+    commands[0] = &begin;
+    if let Some(outcome) = openclaw(&world, &commands, &ALLOWED, script) {
+        check_attack(&world, &OPENAI, Mode::Full, &outcome);
+    }
+}
+
+#[test]
+fn openclaw_works_by_a_file_of_secrets_that_is_not_inside() {
+    let world = World::new("openclaw_works_by_a_file_of_secrets_that_is_not_inside");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let Some(openclaw) = package(&world, ".bin/openclaw") else {
+        return;
+    };
+    let settings = r#"{"agents": {"defaults": {"model": {"primary": "openai/gpt-5.5"}}},
+        "secrets": {"providers": {"own": {"source": "file", "path": "~/.openclaw/secrets.json", "mode": "json"}}},
+        "models": {"providers": {"openai": {"baseUrl": "https://api.openai.com/v1", "models": [],
+            "apiKey": {"source": "file", "provider": "own", "id": "/providers/openai/apiKey"}}}}}"#;
+    world.write(world.home().join(".openclaw/openclaw.json"), settings);
+    let text = serde_json::json!({
+        "providers": {"openai": {"apiKey": KEY}, "other": {"apiKey": RENEWAL}}, "channel": SIGNATURE,
+    });
+    let login = LoggedIn {
+        file: ".openclaw/secrets.json",
+        text: text.to_string(),
+        host: OPENAI.host,
+        token: KEY.to_owned(),
+        secrets: [KEY, RENEWAL, SIGNATURE].map(str::to_owned).to_vec(),
+    };
+    let script = format!(
+        "PATH='{}':$PATH; openclaw agent exec 'do the work'",
+        openclaw.parent().unwrap().display()
+    );
+    logged_in(&world, &login, &["--profile", "openclaw"], &script);
 }
 
 /// It has a workspace and a memory of its own, in its directory.
@@ -795,7 +1169,7 @@ fn what_openclaw_remembers_belongs_to_the_run() {
     let world = World::new("what_openclaw_remembers_belongs_to_the_run");
     let command = "echo made by an agent > made.txt; cat made.txt";
     let script = "openclaw agent --local --agent main --message 'do the work'";
-    let Some(outcome) = openclaw(&world, &[command], script) else {
+    let Some(outcome) = openclaw(&world, &[command], &[], script) else {
         return;
     };
     assert!(outcome.out().contains("ALL IS DONE"), "{outcome}");
@@ -811,7 +1185,7 @@ fn what_openclaw_remembers_belongs_to_the_run() {
     assert_eq!(own, ["openclaw.json"], "{outcome}");
 }
 
-fn openclaw(world: &World, commands: &[&str], script: &str) -> Option<Outcome> {
+fn openclaw(world: &World, commands: &[&str], further: &[&str], script: &str) -> Option<Outcome> {
     if !is_possible(world, &["openssl"]) {
         return None;
     }
@@ -823,11 +1197,59 @@ fn openclaw(world: &World, commands: &[&str], script: &str) -> Option<Outcome> {
         "PATH='{}':$PATH; {script}",
         openclaw.parent().unwrap().display()
     );
-    let options = ["--profile", "openclaw"];
-    Some(at_work(world, Mode::Full, commands, &options, &script))
+    let options = [&["--profile", "openclaw"], further].concat();
+    Some(at_work(
+        world,
+        &OPENAI,
+        Mode::Full,
+        commands,
+        &options,
+        &script,
+    ))
+}
+
+fn claude(world: &World, commands: &[&str], further: &[&str]) -> Option<Outcome> {
+    if !is_possible(world, &["openssl"]) {
+        return None;
+    }
+    let claude = package(world, &claude_program())?;
+    let script = format!(
+        "'{}' --allowedTools Bash --print 'do the work'",
+        claude.display()
+    );
+    let options = [&["--profile", "claude"], further].concat();
+    let mode = Mode::Full;
+    Some(at_work(
+        world, &ANTHROPIC, mode, commands, &options, &script,
+    ))
+}
+
+fn gemini(world: &World, commands: &[&str], further: &[&str]) -> Option<Outcome> {
+    if !is_possible(world, &["openssl", "node"]) {
+        return None;
+    }
+    let gemini = package(world, ".bin/gemini")?;
+    let script = format!(
+        "'{}' --skip-trust --yolo --prompt 'do the work'",
+        gemini.display()
+    );
+    let options = [&["--profile", "gemini"], further].concat();
+    let mode = Mode::Full;
+    Some(at_work(world, &GOOGLE, mode, commands, &options, &script))
 }
 
 fn opencode(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Option<Outcome> {
+    opencode_by(world, mode, commands, further, "'do the work'")
+}
+
+/// The same with these words after its options.
+fn opencode_by(
+    world: &World,
+    mode: Mode,
+    commands: &[&str],
+    further: &[&str],
+    words: &str,
+) -> Option<Outcome> {
     if !is_possible(world, &["openssl"]) {
         return None;
     }
@@ -837,7 +1259,7 @@ fn opencode(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> O
         "models": {"model": {"name": "model"}}}}, "permission": {"bash": "allow"}}"#;
     world.write("opencode.json", settings);
     let script = format!(
-        "'{}' run --model scripted/model 'do the work'",
+        "'{}' run --model scripted/model {words}",
         opencode.display()
     );
     let options = [
@@ -849,7 +1271,7 @@ fn opencode(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> O
         "OPENCODE_DISABLE_AUTOUPDATE=1",
     ];
     let options = [&options, further].concat();
-    Some(at_work(world, mode, commands, &options, &script))
+    Some(at_work(world, &OPENAI, mode, commands, &options, &script))
 }
 
 /// Where OpenCode's program lies among the packages of npm.
@@ -859,4 +1281,13 @@ fn opencode_program() -> String {
         _ => "x64",
     };
     format!("opencode-linux-{architecture}/bin/opencode")
+}
+
+/// Where Claude Code's program lies among the packages of npm.
+fn claude_program() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x64",
+    };
+    format!("@anthropic-ai/claude-code-linux-{architecture}/claude")
 }

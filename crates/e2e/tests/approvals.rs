@@ -8,11 +8,13 @@
 )]
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use e2e::internet::{Seen, events, is_possible, on_internet, on_servers, without_namespaces};
-use e2e::{BOUND, World, id, is_root, wait_until};
+use e2e::{BOUND, World, id, is_root, pids_of_command, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const OUTSIDE: &str = include_str!("approvals/outside.py");
@@ -343,6 +345,87 @@ fn stop_ends_a_run_at_once_with_all_that_it_started() {
     let _ = world.atoll(["stop", "last"]).run().expect_status(125);
 }
 
+/// What was in the way when it began need not stay there.
+#[test]
+fn a_run_that_could_not_be_spoken_to_at_first_is_stopped_later() {
+    let world = World::new("a_run_that_could_not_be_spoken_to_at_first_is_stopped_later");
+    let _ = world.run(["--discard"], "true").run().success();
+    let sockets = world.state().join("atoll/control");
+    let _ = fs::remove_dir_all(&sockets);
+    fs::write(&sockets, "in the way").unwrap();
+    let run = world.run(["--discard"], "echo begun; sleep 1000").start();
+    run.until_stdout("begun");
+    // Longer than until a run can be spoken to otherwise.
+    std::thread::sleep(Duration::from_secs(1));
+    // The control: nobody gets to ask it anything.
+    let _ = world.atoll(["ports", "last"]).run().expect_status(125);
+    fs::remove_file(&sockets).unwrap();
+    let is_spoken_to = || fs::read_dir(&sockets).ok()?.next().map(drop);
+    wait_until("it can be stopped", BOUND, is_spoken_to);
+    let _ = world
+        .atoll(["stop", "last"])
+        .run()
+        .success()
+        .says(["Stopped"]);
+    let outcome = run.wait();
+    assert_eq!(outcome.code(), 137, "{outcome}");
+}
+
+/// Somebody has suspended it, as with Ctrl-Z: what is inside goes on, and it answers nobody.
+#[test]
+fn a_run_that_does_not_answer_is_stopped() {
+    let world = World::new("a_run_that_does_not_answer_is_stopped");
+    for arguments in [
+        &["stop", "last"][..],
+        &["stop", "--all"],
+        &["stop", "--agent", "default"],
+    ] {
+        let mark = format!("{}0{}", std::process::id(), arguments.len());
+        let script = format!("echo begun; sleep 1{mark} & sleep 1{mark}");
+        let run = world.run(["--discard"], &script).start();
+        run.until_stdout("begun");
+        let inside = || pids_of_command(&format!("sleep 1{mark}")).len();
+        // The control: they are found.
+        wait_until("both are there", BOUND, || (inside() >= 2).then_some(()));
+        let process = Pid::from_raw(run.pid().cast_signed()).unwrap();
+        kill_process(process, Signal::STOP).unwrap();
+        let stopped = world.atoll(arguments).run().success();
+        let _ = stopped.says(["Stopped", ", and its process was ended"]);
+        wait_until("nothing of it is left", BOUND, || {
+            (inside() == 0).then_some(())
+        });
+        let outcome = run.wait();
+        assert_eq!(outcome.status.signal(), Some(9), "{outcome}");
+        let why = world.atoll(["why", "last"]).run().success();
+        assert!(why.out().contains("it was stopped by "), "{why}");
+    }
+    let _ = world.atoll(["ledger", "verify"]).run().success();
+}
+
+/// A run starts no other runs: what it started are its processes, wherever these are.
+#[test]
+fn stop_ends_what_is_in_namespaces_of_the_programs_own() {
+    let world = World::new("stop_ends_what_is_in_namespaces_of_the_programs_own");
+    let mark = format!("7{}", std::process::id());
+    let script = format!(
+        "unshare --user --pid --fork --mount-proc sh -c 'trap \"\" TERM; echo begun; sleep {mark} & sleep {mark}'"
+    );
+    let run = world.run(["--nesting", "--discard"], &script).start();
+    run.until_stdout("begun");
+    let sleeping = || pids_of_command(&format!("sleep {mark}")).len();
+    wait_until("they sleep", BOUND, || (sleeping() >= 2).then_some(()));
+    let _ = world.atoll(["stop", "last"]).run().success();
+    let outcome = run.wait();
+    assert_eq!(outcome.code(), 137, "{outcome}");
+    assert_eq!(sleeping(), 0);
+    let atoll = std::env::var("ATOLL_BIN").unwrap();
+    fs::copy(atoll, world.path("atoll")).unwrap();
+    let refused = world
+        .run(["--nesting", "--discard"], "./atoll run -- true")
+        .run();
+    assert!(refused.err().contains("does not work inside"), "{refused}");
+}
+
 /// Who says `last` means the run started last, whether or not it can be spoken to by now.
 #[test]
 fn last_is_never_an_older_run_that_still_goes_on() {
@@ -407,4 +490,31 @@ fn the_commands_of_the_page_on_approvals_are_understood() {
         .atoll(["approvals", "grant", "k7qd.1", "--ever"])
         .run();
     assert!(wrong.err().contains("--ever"), "{wrong}");
+}
+
+/// An agent is known by its profile, also where nothing of a run is kept.
+#[test]
+fn stop_by_agent_ends_the_runs_of_that_profile_alone() {
+    let world = World::new("stop_by_agent_ends_the_runs_of_that_profile_alone");
+    world.profile("helper", "extends = [\"default\"]\n");
+    let started = |options: &[&str]| {
+        let run = world.run(options, "echo begun; read x; echo unharmed");
+        let run = run.start();
+        run.until_stdout("begun");
+        run
+    };
+    let kept = started(&["--keep", "--no-tty", "--profile", "helper"]);
+    let scratch = started(&["--discard", "--profile", "helper"]);
+    let mut other = started(&["--discard"]);
+    let none = world.atoll(["stop", "--agent", "nobody"]).run().success();
+    let _ = none.says(["No run of profile nobody goes on; what goes on is of default, helper."]);
+    let stopped = world.atoll(["stop", "--agent", "helper"]).run().success();
+    assert_eq!(stopped.err().matches("Stopped ").count(), 2, "{stopped}");
+    for run in [kept, scratch] {
+        let outcome = run.wait();
+        assert_eq!(outcome.code(), 137, "{outcome}");
+    }
+    other.send("x\n");
+    let outcome = other.wait().success();
+    assert!(outcome.out().contains("unharmed"), "{outcome}");
 }

@@ -19,16 +19,23 @@ use e2e::{Avoidable, Invocation, Outcome, World, can_be_ordinary_root, is_root, 
 const NONE: [&str; 0] = [];
 
 /// Before a command: the disk takes nothing that is waited for.
-const FAILING_DISK: [&str; 8] = [
-    "strace",
-    "-qq",
-    "-o",
-    "/dev/null",
-    "-e",
-    "trace=fdatasync",
-    "-e",
-    "inject=fdatasync:error=EIO",
-];
+const FAILING_DISK: &str = "inject=fdatasync:error=EIO";
+/// The same once the key has been taken that the record is sealed with.
+const FAILING_LEDGER: &str = "inject=fdatasync:error=EIO:when=2+";
+
+/// A command under which this fails.
+fn strace(failing: &'static str) -> [&'static str; 8] {
+    [
+        "strace",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fdatasync",
+        "-e",
+        failing,
+    ]
+}
 
 fn close_to_writing(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
@@ -666,7 +673,7 @@ fn a_run_to_resume_stays_whole_when_the_disk_does_not_take_the_record() {
     let earlier = world.last_run();
     let refused = world
         .run(["--keep", "--resume", &earlier], "echo started")
-        .under(FAILING_DISK)
+        .under(strace(FAILING_DISK))
         .run();
     assert_eq!(refused.out(), "");
     let _ = refused.expect_status(125);
@@ -687,7 +694,7 @@ fn nothing_starts_when_the_disk_does_not_take_the_record() {
     for (options, kind) in kinds {
         let refused = world
             .run(options, "echo started; touch started")
-            .under(FAILING_DISK)
+            .under(strace(FAILING_LEDGER))
             .run();
         assert_eq!(refused.out(), "", "{kind}");
         let _ = refused
@@ -697,6 +704,14 @@ fn nothing_starts_when_the_disk_does_not_take_the_record() {
         // Once the disk is well again.
         let next = world.run_inside("true").success();
         let _ = next.says(["was interrupted"]);
+        // Without its key nothing is recorded, and nothing started either.
+        let unsealed = world.run(options, "echo started; touch started");
+        let unsealed = unsealed.under(strace(FAILING_DISK)).run();
+        assert_eq!(unsealed.out(), "", "{kind}");
+        let _ = unsealed
+            .expect_status(125)
+            .is_clear_error(["seals/keys", "disk"]);
+        assert_eq!(tree(&world.workspace()), before, "{kind}");
     }
     let scratch = world.state().join("atoll/scratch");
     assert_eq!(fs::read_dir(scratch).map_or(0, Iterator::count), 0);

@@ -15,6 +15,7 @@ use e2e::{Outcome, World};
 
 const SERVERS: &str = include_str!("credential_bodies/servers.py");
 const PROGRAM: &str = include_str!("credential_bodies/program.py");
+const TWO: &str = include_str!("credential_bodies/two.js");
 const NAMES: &[&str] = &["example.com", "other.example"];
 /// What the origins say back.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
@@ -44,6 +45,7 @@ fn world(name: &str, credential: &str) -> Option<World> {
     world.profile("bound", &format!("{NETWORK}{credential}"));
     world.profile("unbound", NETWORK);
     world.write(world.top().join("real"), REAL);
+    world.canary(REAL, &["real"]);
     world.write("program.py", PROGRAM);
     is_possible(&world, &["openssl", "zstd"]).then_some(world)
 }
@@ -55,8 +57,12 @@ fn online(world: &World, profile: &str, script: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, command);
     let run = run.env("REAL", world.top().join("real"));
     let script = format!("KEY=${{GITHUB_TOKEN:-{NOTHING}}}; {script}");
-    run.args(["sh", "--profile", profile, "--", "sh", "-c", &script])
-        .run()
+    let run = run.args(["sh", "--profile", profile, "--", "sh", "-c", &script]);
+    match profile {
+        // Where there is no credential nothing is masked.
+        "unbound" => run.control().run(),
+        _ => run.run(),
+    }
 }
 
 /// What has reached the origins.
@@ -155,6 +161,173 @@ fn what_cannot_be_masked_does_not_come() {
     let free = online(&world, "unbound", &script);
     assert_eq!(free.out().matches("odd 200").count(), 2, "{free}");
     assert!(free.out().contains(&REAL[15..]), "{free}");
+}
+
+/// Whether a text has more of the real key in a row than may be told, which is seven bytes, and
+/// than what stands for it shares with it by chance.
+fn tells(text: &str) -> bool {
+    let mut parts = (0..=REAL.len() - 12).map(|at| &REAL[at..at + 12]);
+    parts.any(|part| text.contains(part))
+}
+
+/// How an answer is compressed, what it is, how long each pause in it is, and after how many
+/// bytes there is one: before the last one of the value for none.
+const STALLS: &[(&str, &str, &str, usize)] = &[
+    ("identity", "text/plain", "0", 0),
+    ("identity", "text/plain", "0.06", 0),
+    ("identity", "text/plain", "2", 0),
+    ("identity", "text/plain", "0.2", 7),
+    ("identity", "text/plain", "0.1", 1),
+    ("identity", "text/event-stream", "0.06", 0),
+    ("identity", "text/event-stream", "2", 0),
+    ("identity", "application/grpc", "2", 0),
+    ("gzip", "text/plain", "0.06", 0),
+    ("gzip", "text/plain", "2", 0),
+    ("gzip", "text/event-stream", "2", 0),
+    ("gzip", "text/plain", "0.2", 7),
+];
+
+#[test]
+fn a_value_that_comes_with_pauses_is_masked_as_one_without() {
+    let name = "a_value_that_comes_with_pauses_is_masked_as_one_without";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let mut script = "n=0; ".to_owned();
+    let mut times = 0;
+    for (coding, kind, pause, step) in STALLS {
+        for by in ["--http1.1", "--http2"] {
+            times += 1;
+            script += &format!(
+                "n=$((n + 1)); {CURL} {by} --compressed \
+                 'https://example.com/v1/stall?{coding},{kind},{pause},{step}' >out-$n & "
+            );
+        }
+    }
+    for pause in ["0", "0.06", "2"] {
+        // Each says it twice: in one frame, and in a frame for each byte.
+        times += 2;
+        script += &format!("n=$((n + 1)); python3 program.py slow '/v1/slow?{pause}' - >out-$n & ");
+    }
+    script += "wait; cat out-*; python3 program.py framed /v1/framed -; echo \"all of $KEY\"";
+    let outcome = online(&world, "bound", &script).success();
+    let out = outcome.out();
+    let (before, placeholder) = out.split_once("all of ").unwrap();
+    let placeholder = placeholder.trim();
+    assert_eq!(before.matches(" end\n").count(), times, "{outcome}");
+    assert!(!tells(&out), "{outcome}");
+    // Of one that comes by a few bytes at once, those that are told are the real one's.
+    let whole = before.matches(&placeholder[7..]).count();
+    assert_eq!(whole, times + 1, "{outcome}");
+    assert_eq!(before.matches("[ended]").count(), 3, "{outcome}");
+    // Who has sent a message waits for its answer, and gets it.
+    assert!(before.contains("second"), "{outcome}");
+    assert!(!before.contains("too late"), "{outcome}");
+    // The control: without the credential all of them come.
+    let free = online(&world, "unbound", &script).success();
+    assert_eq!(free.out().matches(REAL).count(), times + 1, "{free}");
+}
+
+#[test]
+fn what_stalls_within_what_could_be_a_value_breaks_off() {
+    let name = "what_stalls_within_what_could_be_a_value_breaks_off";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    // The control: as long as others may wait for more, between two values.
+    let script = format!(
+        "stalled() {{ printf '%s ' \"$1\"; shift; timeout 100 \"$@\" || echo \" broke off\"; }}; \
+         stalled one {CURL} --http1.1 'https://example.com/v1/stall?identity,text/plain,60,0' >out-1 2>&1 & \
+         stalled two {CURL} --http2 'https://example.com/v1/stall?identity,text/plain,60,0' >out-2 2>&1 & \
+         stalled socket python3 program.py slow '/v1/slow?60' - >out-3 2>&1 & \
+         stalled short {CURL} 'https://example.com/v1/stall?identity,text/plain,33,51' >out-4 2>&1 & \
+         stalled forged {CURL} -o forged 'https://example.com/v1/stall?identity,application/grpc,60,0' >out-5 2>&1 & \
+         wait; cat out-*; tr -d '\\0' <forged"
+    )
+    .replace("-m 60", "-m 90");
+    let outcome = online(&world, "bound", &script);
+    let out = outcome.out();
+    assert!(!tells(&out), "{outcome}");
+    assert_eq!(out.matches("broke off").count(), 4, "{outcome}");
+    assert_eq!(out.matches(" end\n").count(), 1, "{outcome}");
+    let why = "nothing came for 30 s within a row of characters";
+    let closed = events(&world, "flow.closed");
+    let told = closed.iter().filter(|one| one.to_string().contains(why));
+    assert_eq!(told.count(), 4, "{closed:?}");
+}
+
+#[test]
+fn a_child_that_outlives_its_run_reaches_nobody() {
+    let name = "a_child_that_outlives_its_run_reaches_nobody";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let left = "setsid python3 program.py outlive /v1/record-left \"$GITHUB_TOKEN\" </dev/null >/dev/null 2>&1 & \
+                until test -e ticked; do sleep 0.05; done";
+    // Atoll's marks: when it has ended, and some time after that.
+    let start = "GITHUB_TOKEN=$(cat \"$REAL\") \"$ATOLL\" run --discard \"$@\"";
+    let marks = "sleep 2; echo ENDED >>\"$REQUESTS\"; sleep 2; echo LATER >>\"$REQUESTS\"";
+    let ends = format!("{start}; {marks}");
+    let killed = format!(
+        "{start} & atoll=$!; until test \"$(grep -c record-left \"$REQUESTS\")\" -ge 10; do sleep 0.05; done; \
+         kill -9 $atoll; wait $atoll; {marks}"
+    );
+    for (way, command, rest) in [("ends", ends, ""), ("killed", killed, "; sleep 100")] {
+        let requests_at = world.top().join("internet/requests");
+        let command = format!("sh -c '{command}' sh \"$@\"");
+        let run = on_servers(&world, SERVERS, NAMES, &command)
+            .env("REAL", world.top().join("real"))
+            .env("REQUESTS", &requests_at);
+        let script = format!("{left}{rest}");
+        let outcome = run
+            .args(["sh", "--profile", "bound", "--", "sh", "-c", &script])
+            .run();
+        let reached = requests(&world);
+        let (during, after) = reached.split_once("ENDED\n").expect(way);
+        // The control: it asked and ticked with the real key as long as it could.
+        let asked = during.matches("/v1/record-left").count();
+        let ticked = during.matches("b'tick'").count();
+        assert!(asked >= 10 && ticked >= 9, "{way}: {outcome}\n{reached}");
+        assert!(during.contains(REAL), "{way}: {reached}");
+        assert_eq!(after, "LATER\n", "{way}: {outcome}");
+    }
+}
+
+#[test]
+fn a_placeholder_by_http_2_is_refused_wherever_it_stands() {
+    let name = "a_placeholder_by_http_2_is_refused_wherever_it_stands";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    if !is_possible(&world, &["node"]) {
+        return;
+    }
+    world.write("two.js", TWO);
+    let script = "node two.js \"$KEY\"; echo \"all of $KEY\"";
+    let outcome = online(&world, "bound", script).success();
+    let (out, reached) = (outcome.out(), requests(&world));
+    let placeholder = out.split_once("all of ").unwrap().1.trim().to_owned();
+    let has = |row: &str, status: &str| out.lines().any(|line| line == format!("{row} {status}"));
+    for row in ["header", "crumb", "path", "trailer"] {
+        assert!(has(row, "403"), "{row}: {outcome}\n{reached}");
+    }
+    // It is for another host than the connection, and no less an alert.
+    assert!(has("authority", "421"), "{outcome}\n{reached}");
+    assert!(!reached.contains(&placeholder), "{reached}");
+    let refused = events(&world, "flow.refused");
+    let of_credential = refused.iter().filter(|one| one["credential"] == "github");
+    assert_eq!((of_credential.count(), refused.len()), (5, 5), "{outcome}");
+    // Cut in two it passes, as anything does that is hidden, and opens nothing.
+    assert!(has("crumbs", "200") && has("plain", "200"), "{outcome}");
+    assert!(reached.contains(&placeholder[20..]), "{reached}");
+    assert!(!reached.contains(REAL), "{reached}");
+    // The control: another text goes all these ways, but to another host.
+    let free = online(&world, "unbound", script).success();
+    for row in ["header", "crumb", "crumbs", "path", "trailer", "plain"] {
+        let whole = format!("{row} 200\n");
+        assert!(free.out().contains(&whole), "{row}: {free}");
+    }
+    assert_eq!(requests(&world).matches(NOTHING).count(), 3, "{free}");
 }
 
 #[test]
@@ -534,4 +707,113 @@ fn a_credential_goes_into_a_field_of_a_body() {
     assert_eq!(reached.matches(REAL).count(), 7, "{reached}");
     let used = "credential github: put into 7 requests to example.com";
     assert!(outcome.err().contains(used), "{outcome}");
+}
+
+/// What is not changed and stops as elsewhere: how it is sent beside the credential that is for
+/// the host, and where to.
+const STOPPED: &[(&str, &str, &str)] = &[
+    (
+        "digest",
+        "$AUTH -H 'Content-MD5: abc' -d \"$KEY\"",
+        "example.com",
+    ),
+    ("header", "$AUTH -H \"X-Note: $KEY\" -d a=b", "example.com"),
+    ("path", "$AUTH -d a=b", "example.com/v1/$KEY"),
+    ("query", "$AUTH -d a=b", "example.com/v1/?a=$KEY"),
+    ("alone", "-d \"$KEY\"", "example.com"),
+    ("elsewhere", "-d \"$KEY\"", "other.example"),
+    (
+        "other-way",
+        "-H \"X-Key: $KEY\" -d \"$TOKEN\"",
+        "example.com",
+    ),
+];
+
+#[test]
+fn another_ones_placeholder_is_masked_where_that_is_said() {
+    let name = "another_ones_placeholder_is_masked_where_that_is_said";
+    let other = "[credential.other]\nsource = { environment = \"OTHER_TOKEN\" }\n\
+                 to = \"example.com\"\nplace = { header = \"x-key\" }\n";
+    let Some(world) = world(name, &format!("{HEADER}others = \"masked\"\n{other}")) else {
+        return;
+    };
+    let auth = "-H \"Authorization: Bearer $TOKEN\"";
+    let curl = format!("{CURL} -o out -w '%{{http_code}}\\n'");
+    let mut script = format!("TOKEN=$GITHUB_TOKEN; KEY=$OTHER_TOKEN; {FILES}");
+    for (row, how, _) in BODIES {
+        script +=
+            &format!("printf '{row} '; {curl} {auth} {how} https://example.com/v1/record-{row}; ");
+    }
+    script += &format!(
+        "printf 'both '; {curl} {auth} -d \"$TOKEN $KEY $TOKEN\" https://example.com/v1/record-both; "
+    );
+    for (row, how, to) in STOPPED {
+        let how = how.replace("$AUTH", auth);
+        let to = match to.contains('/') {
+            true => (*to).to_owned(),
+            false => format!("{to}/v1/record-{row}"),
+        };
+        script += &format!("printf '{row} '; {curl} {how} \"https://{to}\"; ");
+    }
+    script += "echo \"all of $KEY $TOKEN\"";
+    let command = "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); OTHER_TOKEN=k3y-0f-An0th3r-h0st-Wh1ch-n0b0dy-s33s; \
+                   export GITHUB_TOKEN OTHER_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
+    let run = on_servers(&world, SERVERS, NAMES, command);
+    let run = run.env("REAL", world.top().join("real"));
+    let outcome = run
+        .args(["sh", "--profile", "bound", "--", "sh", "-c", &script])
+        .run();
+    let (out, reached) = (outcome.out(), requests(&world));
+    let all = out.split_once("all of ").unwrap().1.trim().to_owned();
+    let (key, token) = all.split_once(' ').unwrap();
+    let mut sent = 0;
+    for (row, _, _) in BODIES {
+        let is_packed = row.contains("gzip") || row.contains("zstd");
+        let status = if is_packed { 403 } else { 200 };
+        assert!(
+            out.contains(&format!("{row} {status}\n")),
+            "{row}: {outcome}"
+        );
+        sent += usize::from(!is_packed);
+    }
+    let hexadecimal: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
+    for form in [key, &hexadecimal, &hexadecimal.to_uppercase(), "k3y-0f"] {
+        assert!(!reached.contains(form), "{form}: {reached}");
+    }
+    // One text stands for it, as long as it is, wherever it was; its own stays.
+    let said = |row: &str| {
+        let mut lines = reached.lines();
+        let line = lines.find(|line| line.contains(&format!(" /v1/record-{row} ")));
+        let body = line.unwrap().rsplit_once(")] b'").unwrap().1;
+        body.trim_end_matches('\'').to_owned()
+    };
+    let text = said("raw");
+    assert_eq!(text.len(), key.len(), "{text}");
+    assert_eq!(said("both"), format!("{token} {text} {token}"));
+    let written: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(said("hexadecimal"), written);
+    for row in ["multipart", "chunks", "long", "long-two", "two", "expected"] {
+        assert!(said(row).contains(&text), "{row}: {reached}");
+    }
+    for (row, _, to) in STOPPED {
+        assert!(out.contains(&format!("{row} 403\n")), "{row}: {outcome}");
+        let came = reached.contains(&format!("/v1/record-{row} "))
+            || to.contains('/') && reached.contains("a=b");
+        assert!(!came, "{row}: {reached}");
+    }
+    // What was sent without it is told, and is no alert; the rest is.
+    let closed = events(&world, "flow.closed");
+    let masked = closed.iter().filter(|one| one["masked"] == "other");
+    assert_eq!(masked.count(), sent + 1, "{closed:?}");
+    assert_eq!(
+        events(&world, "flow.refused").len(),
+        STOPPED.len() + BODIES.len() - sent
+    );
+    let told = format!(
+        "credential other: masked in {} requests to example.com",
+        sent + 1
+    );
+    assert!(outcome.err().contains(&told), "{outcome}");
+    let why = world.atoll(["why", "last"]).run().success();
+    assert!(why.out().contains(&told), "{why}");
 }

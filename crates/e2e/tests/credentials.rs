@@ -9,13 +9,17 @@
 )]
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::Duration;
 
+use e2e::holders;
 use e2e::internet::{events, is_possible, on_servers, without_namespaces};
 use e2e::{Avoidable, Outcome, World, is_root};
 
 const SERVERS: &str = include_str!("credentials/servers.py");
 const SEARCH: &str = include_str!("credentials/search.py");
+const HELLOS: &str = include_str!("credentials/hellos.py");
 const RUN: &str = include_str!("credentials/run.sh");
 const NAMES: &[&str] = &["example.com", "other.example"];
 /// What the origins demand.
@@ -29,7 +33,8 @@ allow = [
     "other.example",
     "*.example.com",
     { to = "example.com:8443", carry = "requests" },
-    { to = "tunnel.example:8443", carry = "tunnel" },
+    { to = "example.com:9443", carry = "requests" },
+    { to = "tunnel.example:9444", carry = "tunnel" },
 ]
 "#;
 const HEADER: &str = r#"
@@ -46,6 +51,7 @@ fn world(name: &str, credential: &str) -> Option<World> {
     let world = World::new(name);
     world.profile("bound", &format!("{NETWORK}{credential}"));
     world.write(world.top().join("real"), REAL);
+    world.canary(REAL, &["real", "token", "sought"]);
     world.write(world.top().join("search.py"), SEARCH);
     world.write(world.top().join("run.sh"), RUN);
     is_possible(&world, &["openssl"]).then_some(world)
@@ -231,6 +237,18 @@ const ELSEWHERE: &[[&str; 2]] = &[
         "-H \"X-$(echo $KEY | tr A-Z a-z): a\" https://example.com/v1/header-name",
     ],
     ["basic", "-u \"git:$KEY\" https://example.com/v1/basic"],
+    [
+        "cookie-2",
+        "--http2 -b \"a=b; c=$KEY\" https://example.com/v1/cookie-2",
+    ],
+    [
+        "query-2",
+        "--http2 \"https://example.com/v1/query-2?key=$KEY\"",
+    ],
+    [
+        "in-path-2",
+        "--http2 \"https://example.com/v1/in-path-2/$KEY\"",
+    ],
     ["query", "\"https://example.com/v1/query?key=$KEY\""],
     [
         "escaped",
@@ -336,6 +354,126 @@ fn a_placeholder_is_no_part_of_a_host_that_is_asked_for() {
     // Nobody is told to allow a host by a name that has a placeholder in it.
     let why = world.atoll(["why", "last"]).run().success();
     assert!(!why.out().contains("--allow ghp_"), "{why}");
+}
+
+#[test]
+fn a_placeholder_in_the_beginning_of_tls_is_refused_or_opens_nothing() {
+    let name = "a_placeholder_in_the_beginning_of_tls_is_refused_or_opens_nothing";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    world.write("hellos.py", HELLOS);
+    let script = "echo \"is $GITHUB_TOKEN\"; python3 hellos.py \"$GITHUB_TOKEN\"";
+    let outcome = online(&world, script).success();
+    let out = outcome.out();
+    let placeholder = out
+        .lines()
+        .find_map(|line| line.strip_prefix("is "))
+        .unwrap();
+    let path = world.top().join("internet/recorded");
+    let recorded = fs::read_to_string(path).unwrap_or_default();
+    let hexadecimal =
+        |text: &str| -> String { text.bytes().map(|byte| format!("{byte:02x}")).collect() };
+    let (all, part) = (hexadecimal(placeholder), hexadecimal(&placeholder[..32]));
+    // What is looked into is TLS of Atoll's own: nothing that the program begins it by gets out.
+    assert!(!recorded.contains("9443 "), "{recorded}\n{outcome}");
+    // By a tunnel it does, but for a name, and nothing is put in its place.
+    let tunnelled = ["own", "protocol", "random", "session", "text"];
+    for row in [
+        "own", "name", "labels", "protocol", "random", "session", "text",
+    ] {
+        let got = tunnelled.contains(&row);
+        let told = format!(
+            "tunnel.example {row} {}",
+            if got { "got it" } else { "not" }
+        );
+        assert!(out.lines().any(|line| line == told), "{told}: {outcome}");
+    }
+    assert_eq!(recorded.lines().count(), tunnelled.len(), "{recorded}");
+    assert_eq!(recorded.matches(&part).count(), 4, "{recorded}");
+    assert_eq!(recorded.matches(&all).count(), 2, "{recorded}");
+    assert!(!recorded.contains(&hexadecimal(REAL)[8..]), "{recorded}");
+    // Names with it are misuse, whatever carries the connection.
+    let refused = events(&world, "flow.refused");
+    let misused: Vec<_> = refused
+        .iter()
+        .filter(|one| one["credential"] == "github")
+        .collect();
+    assert_eq!(misused.len(), 4, "{refused:?}");
+    assert!(outcome.err().contains("alert"), "{outcome}");
+    // The control: another name is refused just so, and is none.
+    let other = "python3 hellos.py ghp_a-text-that-stands-for-nothing-at-al";
+    let outcome = online(&world, other).success();
+    assert!(!outcome.err().contains("alert"), "{outcome}");
+}
+
+#[test]
+fn a_redirect_with_a_real_value_leads_nobody_to_it() {
+    let name = "a_redirect_with_a_real_value_leads_nobody_to_it";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let auth = "-H \"Authorization: Bearer $GITHUB_TOKEN\"";
+    let script = format!(
+        "echo \"is $GITHUB_TOKEN\"; for by in --http1.1 --http2; do {CURL} $by -i {auth} https://example.com/v1/moved; \
+         {CURL} $by -L -o out -w 'then %{{http_code}}\n' {auth} https://example.com/v1/moved; done"
+    );
+    let outcome = online(&world, &script).success();
+    let (out, reached) = (outcome.out(), requests(&world));
+    let placeholder = out
+        .lines()
+        .find_map(|line| line.strip_prefix("is "))
+        .unwrap();
+    let led = format!("location: https://example.com/v1/after-moved?key={placeholder}");
+    let told = out.to_ascii_lowercase();
+    assert_eq!(
+        told.matches(&led.to_ascii_lowercase()).count(),
+        2,
+        "{outcome}"
+    );
+    assert!(!out.contains(REAL), "{outcome}");
+    // Where it leads is asked with what stands for it, which is no place for that.
+    assert_eq!(out.matches("then 403\n").count(), 2, "{outcome}");
+    assert!(!reached.contains("after-moved"), "{reached}");
+    // The control: what leads there came, with the real one in its place.
+    assert_eq!(reached.matches("/v1/moved").count(), 4, "{reached}");
+    assert_eq!(reached.matches(REAL).count(), 4, "{reached}");
+}
+
+#[test]
+fn a_request_with_a_key_is_sent_again_once_at_most() {
+    let name = "a_request_with_a_key_is_sent_again_once_at_most";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    // Each after one whose connection is kept, and ended by the next request in it.
+    let rows = [
+        ("get", "", 2, "200"),
+        ("post", "-d a=b", 1, "502"),
+        ("get-never", "", 2, "502"),
+        ("post-never", "-d a=b", 1, "502"),
+    ];
+    let auth = "--http1.1 -H \"Authorization: Bearer $GITHUB_TOKEN\"";
+    let mut script = String::new();
+    for (row, how, ..) in rows {
+        script += &format!(
+            "{CURL} {auth} https://example.com/v1/stale; printf '{row} '; \
+             {CURL} {auth} -o out -w '%{{http_code}}\n' {how} https://example.com/v1/{row}; "
+        );
+    }
+    let outcome = online(&world, &script);
+    let (out, reached) = (outcome.out(), requests(&world));
+    for (row, _, times, status) in rows {
+        let told = format!("\n{row} {status}\n");
+        assert!(out.contains(&told), "{row}: {outcome}\n{reached}");
+        let of = format!(" example.com /v1/{row} ");
+        assert_eq!(reached.matches(&of).count(), times, "{row}: {reached}");
+    }
+    // Each sending is recorded, and has the key.
+    let lines = reached.lines().count();
+    assert_eq!(reached.matches(REAL).count(), lines, "{reached}");
+    let opened = events(&world, "flow.opened");
+    assert_eq!(opened.len(), lines, "{opened:?}");
 }
 
 #[test]
@@ -640,4 +778,102 @@ fn a_policy_ends_the_use_of_a_credential_while_a_run_goes_on() {
     // Without it the host is still reached.
     assert!(out.trim_end().ends_with("who are you?"), "{outcome}");
     assert!(!out.contains("own.cedar"), "{outcome}");
+}
+
+/// Whoever carries is in no core dump, though cores are allowed to whoever starts Atoll and
+/// the kernel writes them into plain files; what is secret is locked into memory there.
+#[test]
+fn a_key_is_in_no_core_dump_and_its_pages_are_locked() {
+    let name = "a_key_is_in_no_core_dump_and_its_pages_are_locked";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    if !holders::dumps_are_files(&world) {
+        return;
+    }
+    world.write(holders::sought(&world), REAL);
+    let many = format!(
+        "for i in $(seq 12); do {CURL} -H \"Authorization: Bearer $GITHUB_TOKEN\" -d \"$(seq $((i * 300)))\" \
+         https://example.com/v1/closed >&2 & done; wait; {WAITING}"
+    );
+    let script = many.replace("/v1/one", "/v1/closed");
+    for signal in ["SIGSEGV", "SIGABRT"] {
+        for made in ["dumped", "go"].map(|name| world.top().join(name)) {
+            let _ = fs::remove_dir(&made).or_else(|_| fs::remove_file(&made));
+        }
+        let run = on_servers(&world, SERVERS, NAMES, &holders::dumping(&world));
+        let outcome = run
+            .env("ENDED_BY", signal)
+            .args(["sh", "--profile", "bound", "--", "sh", "-c", &script])
+            .within(Duration::from_secs(120))
+            .run();
+        let what = format!("{signal} {outcome}");
+        assert!(outcome.out().contains("welcome"), "{what}");
+        holders::expect_no_dump_of(&world, &["atoll-egress"], &what);
+        // Where it is kept, which only root can see, is neither swapped out nor dumped, and
+        // once a connection has ended nothing is left of what was sent by it.
+        let searched = holders::searched(&world);
+        let held = searched
+            .lines()
+            .filter_map(|line| line.strip_prefix("atoll-egress holds it"));
+        let expected: &[&str] = if is_root() { &[" lo dd"] } else { &[] };
+        assert_eq!(held.collect::<Vec<_>>(), expected, "{what}\n{searched}");
+    }
+}
+
+/// What a person sees, and can scroll back to, has what stands for a key and never the key:
+/// what the program writes, a question about a request, the end of a run and its alerts.
+#[test]
+fn a_terminal_never_shows_a_key() {
+    let name = "a_terminal_never_shows_a_key";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    world.profile("asked", &format!("[network]\nallow = []\n{HEADER}"));
+    let command = "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; \
+                   exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
+    let auth = "-H \"Authorization: Bearer $GITHUB_TOKEN\"";
+    let script = format!(
+        "env; stty -a; {CURL} -v -i --http1.1 {auth} -d \"my $GITHUB_TOKEN\" https://example.com/v1/echo; \
+         {CURL} -v -i {auth} https://example.com/v1/echo; {CURL} {auth} https://other.example/v1/elsewhere; \
+         echo \"stands $GITHUB_TOKEN\" | tee /dev/tty >&2; cat /proc/[0-9]*/environ | tr '\\0' '\\n'; echo done"
+    );
+    let run = on_servers(&world, SERVERS, NAMES, command).env("REAL", world.top().join("real"));
+    let options = ["--ask", "example.com", "--ask", "other.example"];
+    let run = run.args(["sh", "--profile", "asked"]).args(options);
+    let run = run.args(["--", "sh", "-c", &script]);
+    let mut terminal = run.within(Duration::from_secs(240)).on_terminal(50, 120);
+    for _ in ["the first", "the second"] {
+        terminal.expect("path: /v1/echo");
+        terminal.expect("A letter, then Enter: ");
+        terminal.send("o\r");
+    }
+    terminal.expect("stands ghp_");
+    terminal.expect("done");
+    let outcome = terminal.wait();
+    let shown = terminal.shown();
+    let reached = requests(&world);
+    assert_eq!(reached.matches(REAL).count(), 2, "{outcome}\n{reached}");
+    // The host has told the key again, and what misused it is told.
+    assert!(
+        shown.to_lowercase().contains("x-echo: bearer ghp_"),
+        "{shown}"
+    );
+    assert!(shown.contains("alert"), "{shown}");
+    drop(terminal);
+    let what = world.atoll(["why", "last"]).on_terminal(50, 120).wait();
+    assert!(what.success().out().contains("github"));
+    assert_eq!(world.canaries_found(), [""; 0]);
+    // The control: what a terminal showed is searched when its world ends.
+    let control = World::new(name);
+    control.write(control.top().join("real"), REAL);
+    control.canary(REAL, &["real"]);
+    let run = control
+        .host_shell("cat ../real")
+        .on_terminal(50, 120)
+        .wait();
+    assert!(run.success().out().contains(REAL));
+    let ended = catch_unwind(AssertUnwindSafe(move || drop(control)));
+    let why = *ended.unwrap_err().downcast::<String>().unwrap();
+    assert!(why.contains("terminal"), "{why}");
 }

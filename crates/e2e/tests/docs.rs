@@ -122,6 +122,73 @@ fn the_commands_about_root_inside_work() {
 }
 
 #[test]
+fn the_commands_about_the_organisation_work() {
+    let world = World::new("the_commands_about_the_organisation_work");
+    let text = document("docs/organisation.md");
+    let mut blocks = text.split("```console").skip(1);
+    for (count, is_named) in [(4, false), (2, true)] {
+        let block = blocks.next().expect("it has commands");
+        let block = block.split("```").next().expect("it ends");
+        let commands = transcript(block);
+        assert_eq!(commands.len(), count, "{commands:?}");
+        if is_named {
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("organisation = "));
+            let place = world.path("acme").display().to_string();
+            let line = line.expect("what is in config.toml");
+            let line = line.replace("/home/you/acme", &place);
+            world.write(world.config().join("atoll/config.toml"), line);
+        }
+        for (command, _) in commands {
+            let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+            let _ = world.host_shell(&script).run().success();
+        }
+    }
+    let status = world.atoll(["policy", "organisation", "status"]).run();
+    assert!(status.success().out().contains("until 2099-12-31"));
+    let _ = world.run_inside("true").success();
+}
+
+#[test]
+fn the_commands_about_tokens_work() {
+    let world = World::new("the_commands_about_tokens_work");
+    let text = document("docs/tokens.md");
+    let block = text.split("```console").nth(1).expect("it has commands");
+    let block = block.split("```").next().expect("it ends");
+    let commands = transcript(block);
+    assert_eq!(commands.len(), 7, "{commands:?}");
+    for (command, _) in commands {
+        let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let ended = world.host_shell(&script).within(LONG).run().success();
+        match command.split(' ').nth(2) {
+            Some("show") => {
+                let out = ended.out();
+                assert!(out.contains("\n  allow use-credential github\n"), "{ended}");
+                assert!(out.ends_with("It counts.\n"), "{ended}");
+            }
+            Some("list") => assert!(ended.out().contains("  allow request GET"), "{ended}"),
+            Some(_) | None => {}
+        }
+    }
+    let script = "PATH=$(dirname \"$ATOLL\"):$PATH; atoll token show ~/.atoll-tokens/narrow.token";
+    let revoked = world.host_shell(script).run();
+    assert!(
+        revoked
+            .out()
+            .ends_with("It does not count: it is revoked.\n"),
+        "{revoked}"
+    );
+    let script = "PATH=$(dirname \"$ATOLL\"):$PATH; atoll token issue --allow 'publish 1' --until 1s; \
+                  sleep 2; atoll token list; atoll token revoke 18a7";
+    let ended = world.host_shell(script).run();
+    assert!(ended.out().contains("  ended  allow publish 1"), "{ended}");
+    assert!(ended.out().contains("  revoked  allow"), "{ended}");
+    let neither = "18a7 is neither a file nor the beginning of an id";
+    assert!(ended.err().contains(neither), "{ended}");
+}
+
+#[test]
 fn the_commands_about_nesting_work() {
     let world = World::new("the_commands_about_nesting_work");
     if !program_exists("bwrap") {
@@ -271,6 +338,7 @@ fn the_commands_about_credentials_work() {
         assert!(told.contains(line), "{line} is not in {told}");
     }
     let others = [
+        ("of-a-model", ["others = \"masked\"", "[credential.model]"]),
         ("of-a-command", ["shape = \"jwt\"", "[credential.cluster]"]),
         (
             "of-a-token",
@@ -363,6 +431,8 @@ fn every_command_that_documents_name_exists() {
         "docs/network-inside.md",
         "docs/trust.md",
         "docs/levels.md",
+        "docs/labels.md",
+        "docs/reputation.md",
         "docs/secrets.md",
         "docs/credentials.md",
         "docs/git.md",

@@ -29,6 +29,7 @@ const AUTH: &str = "-H \"Authorization: Bearer $TOKEN\"";
 fn world(name: &str, how: &str, further: &str) -> Option<World> {
     let world = World::new(name);
     world.write(world.top().join("real"), REAL);
+    world.canary(REAL, &["real"]);
     write_program(&world.top().join("prints.py"), PRINTS);
     to_go(&world, how, further);
     is_possible(&world, &["openssl", "python3"]).then_some(world)

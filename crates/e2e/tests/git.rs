@@ -11,6 +11,7 @@
 use std::fs;
 use std::time::Duration;
 
+use e2e::holders;
 use e2e::internet::{events, is_possible, on_servers, without_namespaces};
 use e2e::{Outcome, World, id, is_root};
 
@@ -33,6 +34,7 @@ fn everywhere(world: &World, before: &str, script: &str, check: impl Fn(&Outcome
 }
 
 fn outcome(world: &World, atoll: &str, before: &str, script: &str) -> Outcome {
+    world.canary(REAL, &["outside.sh"]);
     let script_at = world.top().join("script.sh");
     fs::write(&script_at, script).unwrap();
     let text = format!(
@@ -46,7 +48,18 @@ fn outcome(world: &World, atoll: &str, before: &str, script: &str) -> Outcome {
     let run = run.env("FENCED", without_namespaces(world));
     let run = run.env("SERVERS", "git").env("GIT_PASSWORD", REAL);
     let run = run.env("CLIENT_ID", id().0.to_string());
-    run.env("INTERNET_PORTS", "7").within(LONG).run()
+    let outcome = run.env("INTERNET_PORTS", "7").within(LONG).run();
+    key_is_secret(world);
+    outcome
+}
+
+/// The client's key is to be nowhere but in the file that Atoll is told to read.
+fn key_is_secret(world: &World) {
+    // What stands there by the first lines is in every key's file.
+    let key = noted(world, "client");
+    for line in key.lines().skip(2).filter(|line| !line.starts_with('-')) {
+        world.canary(line, &["home/.ssh/mine", "lines"]);
+    }
 }
 
 /// What the servers have written down under a name.
@@ -384,4 +397,179 @@ fn a_host_whose_key_nobody_knows_is_none() {
     let refused = outcome(&world, "\"$ATOLL\"", &before, "echo started").expect_status(125);
     assert!(refused.out().is_empty(), "{refused}");
     refused.is_clear_error(["no key of that host is known", "host-keys"]);
+}
+
+/// A policy closes the way to a server of SSH from the first, and each signature while a run
+/// goes on.
+#[test]
+fn a_login_by_ssh_is_closed_by_a_policy_of_its_action() {
+    let world = World::new("a_login_by_ssh_is_closed_by_a_policy_of_its_action");
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+        return;
+    }
+    let at = world.top().join("internet");
+    let at = at.display();
+    let ask = format!("git ls-remote -q ssh://git.example{at}/server/repo.git >/dev/null");
+    let own = world.config().join("atoll/own.cedar");
+    let policy = |action: &str, when: &str| {
+        format!(
+            "mkdir -p '{}'\ncat >'{}' <<END\n@id(\"closed\") forbid(principal, action == Action::\"{action}\", resource) {when};\nEND\n",
+            own.parent().unwrap().display(),
+            own.display()
+        )
+    };
+    let once = format!("{ask} && echo done; true");
+    with_agent(&world, &granted(""), "", &once, |outcome| {
+        assert_eq!(outcome.out(), "done\n", "{outcome}");
+    });
+    for action in ["resolve", "connect"] {
+        with_agent(
+            &world,
+            &granted(""),
+            &policy(action, ""),
+            &once,
+            |outcome| {
+                assert_eq!(outcome.out(), "", "{action} {outcome}");
+            },
+        );
+    }
+    let late = policy(
+        "use_credential",
+        "when { context.time >= $(($(date +%s) + 15)) }",
+    );
+    let script =
+        format!("for i in $(seq 60); do {ask} || break; echo done; sleep 1; done; echo ended $i");
+    with_agent(&world, &granted(""), &late, &script, |outcome| {
+        let told = outcome.out();
+        assert!(told.starts_with("done\n"), "{outcome}");
+        let ended = told
+            .lines()
+            .last()
+            .and_then(|line| line.strip_prefix("ended "));
+        let times: u32 = ended.unwrap().parse().unwrap();
+        assert!(times < 60, "{outcome}");
+    });
+}
+
+/// Writes what is secret of a key of Ed25519: most of its seed, which stands before the
+/// public half (PROTOCOL.key of OpenSSH), and its file's lines.
+const SEED: &str = "import base64, sys\nplace, to = sys.argv[1:]\n\
+    lines = [one for one in open(f'{place}/client').read().split('\\n') if one and one[0] != '-']\n\
+    public = base64.b64decode(open(f'{place}/client.pub').read().split()[1])[-32:]\n\
+    held = base64.b64decode(''.join(lines))\nat = held.rindex(public)\n\
+    open(f'{to}/sought/real', 'wb').write(held[at - 32:at - 4])\nopen(f'{to}/lines', 'w').write(lines[2])";
+
+/// A run by which a key in a file signs, in which this searches while the run goes on.
+fn signing_while(world: &World, searching: &str) -> Outcome {
+    let profile = granted("").replace("'FINGERPRINT'", "{ file = '~/.ssh/mine' }");
+    world.profile(
+        "bound",
+        &profile.replace("[ssh.git]", "# FINGERPRINT\n[ssh.git]"),
+    );
+    let path = world.config().join("atoll/profiles/bound.toml");
+    world.write(world.top().join("seed.py"), SEED);
+    world.write(holders::sought(world), "");
+    // The agent's shell waits for what it does at its end.
+    let agent = AGENT.replace(
+        "eval \"$(ssh-agent -s)\" >/dev/null\ntrap 'kill $SSH_AGENT_PID' EXIT\n",
+        "",
+    );
+    let agent: Vec<&str> = agent
+        .lines()
+        .filter(|line| !line.starts_with("ssh-add"))
+        .collect();
+    let text = format!(
+        "PROFILE='{}'\n{}\ninstall -m 600 \"$place/client\" \"$HOME/.ssh/mine\"\n\
+         python3 '{top}/seed.py' \"$place\" '{top}'\nexec {searching}\n",
+        path.display(),
+        agent.join("\n"),
+        top = world.top().display()
+    );
+    let outside = world.top().join("outside.sh");
+    fs::write(&outside, text).unwrap();
+    let script = "D=$(dirname \"$SSH_AUTH_SOCK\"); ssh -n -F $D/config server@git.example echo in; \
+                  echo KEY=$SSH_AUTH_SOCK; sh -c 'echo READY; read go'; \
+                  ssh -n -F $D/config server@git.example echo in";
+    let run = on_servers(
+        world,
+        SERVERS,
+        NAMES,
+        &format!("sh '{}' \"$@\"", outside.display()),
+    );
+    let run = holders::without_variable(world, run);
+    let run = run.env("SERVERS", "git").env("GIT_PASSWORD", REAL);
+    let run = run.env("CLIENT_ID", id().0.to_string());
+    let run = run.env("INTERNET_PORTS", "7").within(LONG);
+    let run = run.args(["sh", "--profile", "bound", "--", "sh", "-c", script]);
+    let outcome = run.run();
+    key_is_secret(world);
+    outcome
+}
+
+#[test]
+fn no_process_but_the_one_that_signs_holds_a_key_of_ssh() {
+    let world = World::new("no_process_but_the_one_that_signs_holds_a_key_of_ssh");
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd"]) {
+        return;
+    }
+    let searching = holders::searching(&world);
+    let outcome = signing_while(&world, &searching);
+    let what = format!("{outcome}\n{}", noted(&world, "sshd.log"));
+    assert_eq!(outcome.out().matches("in\n").count(), 2, "{what}");
+    holders::expect_held_by(&world, &["atoll-signer"], &what);
+}
+
+#[test]
+fn a_key_of_ssh_is_in_no_core_dump() {
+    let world = World::new("a_key_of_ssh_is_in_no_core_dump");
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd"]) {
+        return;
+    }
+    if !holders::dumps_are_files(&world) {
+        return;
+    }
+    let outcome = signing_while(&world, &holders::dumping(&world));
+    assert!(outcome.out().contains("in\n"), "{outcome}");
+    let both = ["atoll-signer", "atoll-egress"];
+    holders::expect_no_dump_of(&world, &both, &outcome.to_string());
+    let searched = holders::searched(&world);
+    // Where it is kept, which only root can see, is neither swapped out nor dumped.
+    let held: Vec<&str> = searched
+        .lines()
+        .filter(|line| line.contains(" holds it"))
+        .collect();
+    let expected: &[&str] = match is_root() {
+        true => &["atoll-signer holds it lo dd"],
+        false => &[],
+    };
+    assert_eq!(held, expected, "{outcome}\n{searched}");
+}
+
+#[test]
+fn no_process_but_the_one_that_carries_holds_a_password_of_git() {
+    let name = "no_process_but_the_one_that_carries_holds_a_password_of_git";
+    let world = World::new(name);
+    if !is_possible(&world, &["openssl", "git", "sshd"]) {
+        return;
+    }
+    world.profile("bound", &BOUND.replace("HUB_TOKEN", "GITHUB_TOKEN"));
+    world.write(world.top().join("real"), REAL);
+    world.write(holders::sought(&world), REAL);
+    world.canary(REAL, &["real", "sought"]);
+    let searching = format!("env -u GIT_PASSWORD {}", holders::searching(&world));
+    let run = on_servers(&world, SERVERS, NAMES, &searching);
+    let run = run.env("SERVERS", "git").env("GIT_PASSWORD", REAL);
+    let run = run.env("CLIENT_ID", id().0.to_string());
+    let run = run.env("INTERNET_PORTS", "7").within(LONG);
+    let script = "export GIT_TERMINAL_PROMPT=0; git clone -q https://git.example/repo.git here && cat here/file; \
+                  echo KEY=$GITHUB_TOKEN; echo READY; read go; git -C here fetch -q && echo fetched";
+    let outcome = run
+        .args(["sh", "--profile", "bound", "--", "sh", "-c", script])
+        .run();
+    let what = outcome.to_string();
+    assert!(
+        outcome.out().contains("first\n") && outcome.out().contains("fetched\n"),
+        "{what}"
+    );
+    holders::expect_held_by(&world, &["atoll-egress"], &what);
 }

@@ -406,17 +406,84 @@ fn what_is_asked_for_is_found_in_the_ledger() {
     assert!(of_first.iter().all(|event| event["run"] == first.as_str()));
     assert_eq!(found(&["--verdict", "allow"]).len(), 2);
     assert_eq!(found(&["--verdict", "deny"]).len(), 0);
+    let typed = fine(&world, &["ledger", "query", "--type", "run.open"]);
+    for words in [
+        "No event of the ledger fits.",
+        "no event of type run.open",
+        "run.opened",
+    ] {
+        assert!(typed.err().contains(words), "{words}: {typed}");
+    }
     let workspace = world.workspace();
     assert_eq!(found(&["--path", text(&workspace)]).len(), 2);
     assert_eq!(found(&["--path", "/not/there"]).len(), 0);
-    assert_eq!(found(&["--host", "example.com"]).len(), 0);
+    // No rule allows it, so it is refused, and on record.
+    let _ = world
+        .run(
+            ["--discard", "--allow", "api.example"],
+            "getent hosts www.example.com; true",
+        )
+        .run()
+        .success();
+    let opened = found(&["--type", "run.opened"]);
+    let third = opened[2]["run"].as_str().unwrap().to_owned();
+    for host in ["www.example.com", "example"] {
+        let of_host = found(&["--host", host]);
+        assert!(!of_host.is_empty(), "{host}");
+        assert!(of_host.iter().all(|event| event["run"] == third.as_str()));
+    }
+    assert_eq!(found(&["--host", "example.org"]).len(), 0);
+    let resolved = found(&["--action", "resolve"]);
+    assert!(!resolved.is_empty());
+    assert!(
+        resolved
+            .iter()
+            .all(|event| event["body"]["host"] == "www.example.com")
+    );
+    assert_eq!(found(&["--action", "run"]).len(), 3);
+    for none in [
+        "read",
+        "write",
+        "use_credential",
+        "publish",
+        "request",
+        "promote",
+    ] {
+        assert_eq!(found(&["--action", none]).len(), 0, "{none}");
+    }
+    let _ = world
+        .atoll(["ledger", "query", "--action", "fly"])
+        .run()
+        .expect_status(125);
+    // Whose run it was, by number and name, whatever else is asked for.
+    let all = found(&[]);
+    let principal = &found(&["--type", "run.opened"])[0]["body"]["principal"];
+    let own = [
+        principal["uid"].to_string(),
+        principal["name"].as_str().unwrap().to_owned(),
+    ];
+    for own in &own {
+        let of_own = found(&["--principal", own]);
+        let has_run = all.iter().filter(|event| event["run"].is_string());
+        assert_eq!(of_own.len(), has_run.count(), "{own}");
+        let closed = found(&["--principal", own, "--type", "run.closed"]);
+        assert_eq!(closed.len(), 3);
+        assert_eq!(
+            found(&["--principal", own, "--run", &third, "--action", "run"]).len(),
+            1
+        );
+    }
+    assert_eq!(found(&["--principal", "nobody-of-this-name"]).len(), 0);
     let time = all[0]["time"].as_str().unwrap();
     assert_eq!(found(&["--since", time]).len(), all.len());
     assert_eq!(found(&["--until", &time[..10]]).len(), all.len());
     assert_eq!(found(&["--until", "2020"]).len(), 0);
     assert_eq!(found(&["--since", "2999-01-01"]).len(), 0);
+    // So long ago.
+    assert_eq!(found(&["--since", "90d"]).len(), all.len());
+    assert_eq!(found(&["--until", "1h30m"]).len(), 0);
     let told = fine(&world, &["ledger", "query", "--type", "run.closed"]);
-    assert_eq!(told.out().lines().count(), 2, "{told}");
+    assert_eq!(told.out().lines().count(), 3, "{told}");
     // For people words, which --json has as they are.
     assert!(told.out().contains("ending (how exited"), "{told}");
     assert!(!told.out().contains('{'), "{told}");
@@ -742,9 +809,12 @@ fn ledger_of_every_type(world: &World) {
 fn events_are_exported_in_the_words_of_ocsf() {
     let world = World::new("events_are_exported_in_the_words_of_ocsf");
     ledger_of_every_type(&world);
-    let lines = fine(&world, &["ledger", "export", "--format", "jsonl"]).out();
-    assert_eq!(lines, fine(&world, &["ledger", "show"]).out());
-    let exported = fine(&world, &["ledger", "export", "--format", "ocsf"]).out();
+    let sealed = fine(&world, &["ledger", "export", "--format", "jsonl"]).out();
+    let lines = fine(&world, &["ledger", "show"]).out();
+    assert_eq!(lines.lines().last(), sealed.lines().last());
+    let sealed = fine(&world, &["ledger", "export", "--format", "ocsf"]).out();
+    let unsealed = ["ledger", "export", "--format", "ocsf", "--unsealed"];
+    let exported = fine(&world, &unsealed).out();
     assert_eq!(exported.lines().count(), lines.lines().count());
     let events: Vec<Value> = exported
         .lines()
@@ -789,6 +859,12 @@ fn events_are_exported_in_the_words_of_ocsf() {
     };
     let said = check(exported.clone()).success();
     assert_eq!(said.out(), format!("{} events\n", events.len()));
+    let said = check(sealed.clone()).success();
+    assert_eq!(said.out(), format!("{} events\n", events.len()));
+    assert!(
+        exported.contains("\"cmd_line\"") && !sealed.contains("cmd_line"),
+        "{sealed}"
+    );
     // It can be wrong: a member missing, unknown, or with a word that there is not.
     for (from, to) in [
         ("\"severity_id\":1,", ""),

@@ -327,12 +327,74 @@ fn a_level_says_how_to_be_asked_and_what_it_reads() {
     );
 }
 
+fn page() -> String {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
+    fs::read_to_string(Path::new(&package).join("../../docs/levels.md")).unwrap()
+}
+
+/// The rows of the page's table of levels, the heads first.
+fn rows(page: &str) -> Vec<Vec<&str>> {
+    let (_, section) = page.split_once("## The table").unwrap();
+    let lines = section.lines().skip_while(|line| !line.starts_with('|'));
+    let lines = lines.take_while(|line| line.starts_with('|'));
+    let cells = lines.map(|line| line.trim_matches('|').split('|').map(str::trim));
+    cells.map(Iterator::collect).collect()
+}
+
+/// What the table says is what becomes of runs, with each level in each mode.
+#[test]
+fn each_row_of_the_table_of_trust_holds_runs() {
+    let world = World::new("each_row_of_the_table_of_trust_holds_runs");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    fs::create_dir_all(world.home().join(".cargo/bin")).unwrap();
+    let page = page();
+    let rows = rows(&page);
+    let place = |head: &str| rows[0].iter().position(|one| *one == head).unwrap();
+    assert_eq!(rows.len(), 2 + 5 * 3);
+    let word = |became: Became| match became {
+        Allowed => "allow",
+        Asked => "ask",
+        Denied => "deny",
+    };
+    for row in &rows[2..] {
+        let trusted = ["--trust", row[0], "--mode", row[1]];
+        let [reads, sends] = became(&world, &trusted);
+        let [asked, _] = became(&world, &[&trusted[..], &["--ask", "example.com"]].concat());
+        let cell = |head: &str| (head.to_owned(), row[place(head)].to_owned());
+        let is = |head: &str, is: &str| (head.to_owned(), is.to_owned());
+        assert_eq!(is("reads", word(reads)), cell("reads"), "{row:?}");
+        assert_eq!(is("sends", word(sends)), cell("sends"), "{row:?}");
+        assert_eq!(is("asked", word(asked)), cell("asked"), "{row:?}");
+        // Whatever of these is denied is the run.
+        for (head, option) in [("live", "--live"), ("apply", "--apply")] {
+            let _ = fs::remove_file(world.workspace().join("new"));
+            let run = world.atoll(["run", option]).args(trusted);
+            let outcome = run.args(["--", "touch", "new"]).run();
+            let seen = match (outcome.code(), world.exists("new")) {
+                (0, true) => "allow",
+                (126, false) => "deny",
+                _ => panic!("{row:?} {option}: {outcome}"),
+            };
+            assert_eq!(is(head, seen), cell(head), "{row:?}: {outcome}");
+        }
+        let run = world.atoll(["run", "--discard", "--profile", "rust"]);
+        let script = "test -d ~/.cargo/bin && echo shown; ulimit -n";
+        let outcome = run.args(trusted).args(["--", "sh", "-c", script]).run();
+        let out = outcome.success().out();
+        let seen = |is: bool, yes: &'static str, no| if is { yes } else { no };
+        let home = seen(out.contains("shown"), "allow", "deny");
+        assert_eq!(is("home", home), cell("home"), "{row:?}");
+        let limits = seen(out.ends_with("1024\n"), "tight", "profile");
+        assert_eq!(is("limits", limits), cell("limits"), "{row:?}");
+    }
+}
+
 #[test]
 fn the_commands_of_the_page_on_levels_are_understood() {
     let world = World::new("the_commands_of_the_page_on_levels_are_understood");
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
-    let page = Path::new(&package).join("../../docs/levels.md");
-    let page = fs::read_to_string(page).unwrap();
+    let page = page();
     let commands: Vec<Vec<&str>> = page
         .lines()
         .filter_map(|line| line.strip_prefix("$ atoll "))
@@ -364,4 +426,23 @@ fn the_commands_of_the_page_on_levels_are_understood() {
         let file = file.display().to_string();
         let _ = world.atoll(["policy", "check", &file]).run().success();
     }
+}
+
+/// What stopped it comes first, and what was left out besides behind it.
+#[test]
+fn a_refusal_is_told_before_what_was_left_out() {
+    let world = World::new("a_refusal_is_told_before_what_was_left_out");
+    let options = ["run", "--trust", "none", "--allow", "example.com"];
+    let told = |more: &[&str], status: i32| {
+        let run = world.atoll(options).args(more).args(["--", "true"]).run();
+        run.expect_status(status).err()
+    };
+    let left_out = "trust level none leaves these out: the network";
+    let refused = told(&["--live"], 126);
+    let (error, warning) = (refused.find("error: "), refused.find(left_out));
+    assert!(error.is_some() && error < warning, "{refused}");
+    assert_eq!(refused.matches(left_out).count(), 1, "{refused}");
+    // What is not refused is told of it as well, once.
+    let started = told(&[], 0);
+    assert_eq!(started.matches(left_out).count(), 1, "{started}");
 }

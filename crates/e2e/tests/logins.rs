@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
+use e2e::holders;
 use e2e::internet::{events, is_possible, on_servers, without_namespaces};
 use e2e::{Avoidable, Outcome, World, is_root, make_fifo};
 
@@ -61,6 +62,9 @@ fn world(name: &str, profile: &str) -> World {
     let world = World::new(name);
     world.profile("agent", profile);
     world.write(world.top().join("real"), REAL);
+    for one in [REAL, RENEWAL, UNKNOWN] {
+        world.canary(one, &["real", "sought", "home/.agent/auth.json"]);
+    }
     let directory = world.home().join(".agent");
     fs::create_dir_all(&directory).unwrap();
     world.write(directory.join("auth.json"), login());
@@ -242,9 +246,11 @@ fn a_login_that_comes_meanwhile_is_not_seen() {
         let world = world("a_login_that_comes_meanwhile_is_not_seen", profile);
         fs::remove_file(auth(&world)).unwrap();
         let script = "echo begun; read line; cat ~/.agent/auth.json; ls -A ~/.agent; true";
-        let mut begun = world
-            .run(["--discard", "--profile", "agent"], script)
-            .start();
+        let begun = world.run(["--discard", "--profile", "agent"], script);
+        let mut begun = match is_seen {
+            true => begun.control().start(),
+            false => begun.start(),
+        };
         let _ = begun.until_stdout("begun");
         world.write(auth(&world), login());
         begun.send("go on\n");
@@ -412,6 +418,7 @@ fn in_a_fence_what_holds_a_login_is_not_shown() {
     assert!(!outcome.out().contains("beside it"), "{outcome}");
     nowhere(&world, &outcome, &[world.top().join("real"), auth(&world)]);
     // Without a login it is.
+    world.only_control_follows();
     world.profile("agent", "[home]\nlayer = [\".agent\"]\n");
     let outcome = fenced(&world);
     assert!(outcome.out().contains("beside it"), "{outcome}");
@@ -472,4 +479,35 @@ fn what_a_run_changes_of_an_agents_own_waits_for_a_yes_but_for_its_history() {
         fs::read_to_string(own.join("config.toml")).unwrap(),
         "model = \"mine\"\n"
     );
+}
+
+#[test]
+fn no_process_but_the_one_that_carries_holds_a_login() {
+    let name = "no_process_but_the_one_that_carries_holds_a_login";
+    let world = world(name, PROFILE);
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    // Each of its values: what is put in, what renews it, and what nobody has heard of, which
+    // is not kept.
+    let held: [(&str, &[&str]); 3] = [
+        (REAL, &["atoll-egress"]),
+        (RENEWAL, &["atoll-egress"]),
+        (UNKNOWN, &[]),
+    ];
+    for (real, holders) in held {
+        let _ = fs::remove_file(world.top().join("go"));
+        world.write(holders::sought(&world), real);
+        let command = holders::searching(&world);
+        let run = on_servers(&world, SERVERS, NAMES, &command);
+        let script = format!(
+            "{FIELD}export A=$(field access); {CURL} -H \"Authorization: Bearer $A\" https://example.com/v1/one; \
+             echo KEY=$A; sh -c 'echo READY; read go'; {CURL} -H \"Authorization: Bearer $A\" https://example.com/v1/one"
+        );
+        let outcome = holders::without_variable(&world, run)
+            .args(["sh", "--profile", "agent", "--", "sh", "-c", &script])
+            .run();
+        assert_eq!(outcome.out().matches("welcome").count(), 2, "{outcome}");
+        holders::expect_held_by(&world, holders, &format!("{real} {outcome}"));
+    }
 }

@@ -8,10 +8,12 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use e2e::internet::{is_possible, online};
+use e2e::internet::{events, is_possible, on_internet, on_servers, online};
 use e2e::{Outcome, World};
+use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 10 --noproxy '*'";
 
@@ -125,6 +127,554 @@ fn policies_refuse_changes_before_any_is_taken_over() {
     assert!(world.exists("secret/key"));
 }
 
+/// What is taken over by a policy with `@checkpoint` can be taken back, by what the record names.
+#[test]
+fn a_checkpoint_is_there_before_changes_are_taken_over() {
+    let world = World::new("a_checkpoint_is_there_before_changes_are_taken_over");
+    let permit = |annotation: &str| {
+        format!("{annotation} permit(principal, action == Action::\"promote\", resource);\n")
+    };
+    world.write("old", "before");
+    let work = || {
+        let script = "echo after > old; echo x > new";
+        let run = world.atoll(["run", "--keep", "--", "sh", "-c", script]);
+        let _ = run.run().success();
+    };
+    // Each apply that was begun, and what it can be taken back by.
+    let begun = || -> Vec<Value> {
+        let told = world.atoll(["ledger", "show", "last"]).run().success();
+        let events = told.out();
+        let events = events
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let events = events.filter(|event: &Value| event["type"] == "apply.started");
+        events
+            .map(|event| event["body"]["checkpoint"].clone())
+            .collect()
+    };
+    own(&world, &permit("@checkpoint"));
+    work();
+    let _ = world.atoll(["apply", "last"]).run().success();
+    assert_eq!(
+        fs::read_to_string(world.workspace().join("old")).unwrap(),
+        "after\n"
+    );
+    let named = begun();
+    assert_eq!(named.len(), 1, "{named:?}");
+    let name = named[0].as_str().unwrap();
+    let runs = world.state().join("atoll/runs");
+    let run = fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+    assert!(run.join("journals").join(name).exists(), "{name}");
+    let _ = world.atoll(["undo", "last"]).run().success();
+    assert_eq!(
+        fs::read_to_string(world.workspace().join("old")).unwrap(),
+        "before"
+    );
+    assert!(!world.exists("new"));
+    let _ = world.atoll(["discard", "last"]).run().success();
+    // Where it cannot be made, nothing is written.
+    work();
+    let run = fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+    fs::write(run.join("journals"), "").unwrap();
+    let _ = world.atoll(["apply", "last"]).run().expect_status(125);
+    assert!(!world.exists("new"));
+    fs::remove_file(run.join("journals")).unwrap();
+    // The control: nobody asks for one, so none is named.
+    own(&world, &permit(""));
+    let _ = world.atoll(["apply", "last"]).run().success();
+    assert_eq!(begun(), [Value::Null]);
+    assert!(world.exists("new"));
+}
+
+/// Policies that ask about what lies in `secret`, and about nothing else.
+fn asking_about_secret(world: &World, whom: &str) {
+    let place = world.workspace();
+    let place = place.display();
+    own(
+        world,
+        &format!(
+            "@id(\"looked-at\") @reason(\"keys\") @approve(\"{whom}\") permit(principal, action == Action::\"promote\", resource in Path::\"{place}/secret\");\n\
+             @id(\"rest\") permit(principal, action == Action::\"promote\", resource) unless {{ resource in Path::\"{place}/secret\" }};\n"
+        ),
+    );
+}
+
+const ANSWER: &str = "d deny: ";
+
+/// Who takes changes over is asked where a policy says so: with what becomes of each path, and
+/// nothing is written before the yes. What was asked and said is in the ledger.
+#[test]
+fn a_policy_asks_before_changes_are_taken_over() {
+    let world = World::new("a_policy_asks_before_changes_are_taken_over");
+    asking_about_secret(&world, "person");
+    let script = "mkdir secret; echo x > secret/key; echo y > open
+        echo z > \"$(printf 'secret/a\\n\\033[2J\\342\\200\\256b')\"; ln -s /etc/passwd secret/l; chmod +x secret/key";
+    let run = world.atoll(["run", "--keep", "--", "sh", "-c", script]);
+    let _ = run.run().success();
+    let _ = world.atoll(["policy", "check"]).run().success();
+    for answer in ["d", "y", "\x04"] {
+        let mut asked = world.atoll(["apply", "last"]).on_terminal(24, 200);
+        // What is typed before it could be read answers nothing.
+        asked.line("o");
+        let shown = asked.expect(ANSWER);
+        for line in [
+            "secret/key\", 2 bytes, executable, mode 0755 (",
+            "secret/l\", a link to \"/etc/passwd\" (",
+            "policy looked-at, keys",
+            "with them 1 path that no policy asks about",
+            "secret/a\\n\\x1b[2J",
+        ] {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+        assert!(
+            !shown.contains('\u{1b}') && !shown.contains('\u{202e}'),
+            "{shown}"
+        );
+        assert!(!shown.contains("/open"), "{shown}");
+        asked.line(answer);
+        if answer == "y" {
+            let _ = asked.expect(ANSWER);
+            asked.line("d");
+        }
+        let _ = asked.wait().expect_status(126);
+        assert!(!world.exists("open") && !world.exists("secret"));
+    }
+    assert_eq!(events(&world, "apply.started"), [] as [Value; 0]);
+    // What no policy asks about needs nobody.
+    let _ = world.atoll(["apply", "last", "open"]).run().success();
+    assert!(world.exists("open") && !world.exists("secret"));
+    let mut asked = world.atoll(["apply", "last"]).on_terminal(24, 200);
+    let shown = asked.expect(ANSWER);
+    asked.line("o");
+    let _ = asked.wait().success();
+    assert!(world.exists("secret/key") && world.exists("secret/l"));
+    let (questions, granted) = (
+        events(&world, "approval.asked"),
+        events(&world, "approval.granted"),
+    );
+    assert_eq!((questions.len(), granted.len()), (4, 1), "{questions:?}");
+    let said = &granted[0];
+    let digest = said["digest"].as_str().unwrap();
+    assert!(shown.contains(&format!("digest {digest}")), "{shown}");
+    assert_eq!(said["uid"], e2e::id().0, "{said}");
+    assert_eq!(
+        (&said["action"], &said["for"]),
+        (&"promote".into(), &"once".into())
+    );
+    assert_eq!(
+        (&questions[3]["digest"], &questions[3]["approval"]),
+        (&said["digest"], &4.into())
+    );
+    assert!(
+        questions[3]["rule"]
+            .as_str()
+            .unwrap()
+            .contains("own.cedar:1")
+    );
+    let denied = events(&world, "approval.denied");
+    let whys: Vec<&str> = denied
+        .iter()
+        .map(|one| one["why"].as_str().unwrap())
+        .collect();
+    assert_eq!(whys, ["person", "person", "left"]);
+    let applied = events(&world, "apply.started");
+    assert_eq!(applied.last().unwrap()["approval"], 4, "{applied:?}");
+    assert_eq!(applied[0]["approval"], Value::Null, "{applied:?}");
+    let why = world.atoll(["why", "last"]).run().success();
+    assert!(
+        why.out()
+            .contains(".4 (taking over 4 changes) granted once"),
+        "{why}"
+    );
+}
+
+/// Without a person nothing is taken over, nor with another one than a person.
+#[test]
+fn nothing_that_asks_is_taken_over_without_a_person() {
+    let world = World::new("nothing_that_asks_is_taken_over_without_a_person");
+    asking_about_secret(&world, "person");
+    let script = "mkdir secret; echo x > secret/key; echo y > open";
+    let now = world.atoll(["run", "--apply", "--", "sh", "-c", script]);
+    let now = now.run().expect_status(126);
+    now.says([
+        "nobody can be asked here",
+        "looked-at",
+        "secret/key",
+        "atoll apply ",
+    ]);
+    let later = world.atoll(["apply", "last"]).run().expect_status(126);
+    later.says(["nobody can be asked here"]);
+    assert!(!world.exists("open") && !world.exists("secret"));
+    let denied = events(&world, "approval.denied");
+    assert_eq!(denied.len(), 2, "{denied:?}");
+    assert!(
+        denied.iter().all(|one| one["why"] == "unattended"),
+        "{denied:?}"
+    );
+    assert_eq!(events(&world, "approval.asked"), [] as [Value; 0]);
+    // Who is there, and has said that nobody is asked, is not.
+    let mut quiet = world
+        .atoll(["run", "--apply", "--no-ask", "--", "sh", "-c", script])
+        .on_terminal(24, 200);
+    let quiet = quiet.wait().expect_status(126);
+    assert!(quiet.out().contains("nobody can be asked here"), "{quiet}");
+    // Somebody else than a person cannot be asked, at a terminal neither.
+    asking_about_secret(&world, "lead");
+    let mut asked = world.atoll(["apply", "last"]).on_terminal(24, 200);
+    let _ = asked.wait().expect_status(126);
+    assert!(!world.exists("open") && !world.exists("secret"));
+    // The control: who is there says yes.
+    asking_about_secret(&world, "person");
+    let mut asked = world
+        .atoll(["run", "--apply", "--", "sh", "-c", script])
+        .on_terminal(24, 200);
+    let _ = asked.expect(ANSWER);
+    asked.line("o");
+    let _ = asked.wait().success();
+    assert!(world.exists("open") && world.exists("secret/key"));
+}
+
+/// What decides is shown: permissions before and after, the whole of a target. No name is a row of
+/// its own, and none is out of sight before it was read.
+#[test]
+fn all_that_decides_is_shown_before_a_person_answers() {
+    let world = World::new("all_that_decides_is_shown_before_a_person_answers");
+    asking_about_secret(&world, "person");
+    world.write("secret/run", "x");
+    fs::set_permissions(world.path("secret/run"), fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "chmod 777 secret/run; mkdir -m 777 secret/open
+        ln -s \"$(printf '%01000d' 0)/target-end\" secret/link
+        echo x > 'secret/a.txt\", 1 byte (a person is asked by policy looked-at)   B'";
+    let run = world.atoll(["run", "--keep", "--", "sh", "-c", script]);
+    let _ = run.run().success();
+    let mut asked = world.atoll(["apply", "last"]).on_terminal(24, 200);
+    let shown = asked.expect(ANSWER);
+    for part in [
+        "permissions: \"",
+        "secret/run\", 1 byte, executable, mode 0755 to 0777 (",
+        "secret/open\", a directory, mode 0777 (",
+        "/target-end\" (",
+        "secret/a.txt\\x22, 1 byte (a person is asked by policy looked-at)   B\", 2 bytes",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // The same at a small terminal, page by page: there is no yes before the last one.
+    asked.line("d");
+    let _ = asked.wait().expect_status(126);
+    let mut asked = world.atoll(["apply", "last"]).on_terminal(12, 60);
+    let first = asked.expect("Enter denies: ");
+    assert!(
+        first.contains("Policies ask you") && first.lines().count() <= 12,
+        "{first}"
+    );
+    asked.line("o");
+    let again = asked.expect("Enter denies: ");
+    assert!(again.contains("That is none of these."), "{again}");
+    asked.line("");
+    let (_, count) = first.rsplit_once(" of ").unwrap();
+    let count: u32 = count.split('.').next().unwrap().parse().unwrap();
+    assert!(count > 2, "{first}");
+    for _ in 2..count {
+        let _ = asked.expect("Enter denies: ");
+        asked.line("");
+    }
+    let _ = asked.expect(ANSWER);
+    asked.line("d");
+    let _ = asked.wait().expect_status(126);
+    // More than anybody reads is put to nobody.
+    let script = "cd secret; for one in 1 2 3 4 5 6 7 8 9 10 11 12; do ln -s \"$(printf '%04000d' 0)\" $one; done";
+    let _ = world.atoll(["discard", "last"]).run().success();
+    let run = world.atoll(["run", "--keep", "--", "sh", "-c", script]);
+    let _ = run.run().success();
+    let mut asked = world.atoll(["apply", "last"]).on_terminal(24, 200);
+    let unasked = asked.wait().expect_status(126);
+    assert!(
+        unasked.out().contains("longer than anybody reads"),
+        "{unasked}"
+    );
+    let denied = events(&world, "approval.denied");
+    assert_eq!(denied.last().unwrap()["why"], "too-many", "{denied:?}");
+    // What was put to nobody is told as what was.
+    let told = world
+        .atoll(["why", "last", "--json"])
+        .run()
+        .success()
+        .json();
+    let question = told["questions"][0].clone();
+    assert_eq!(
+        (&question["action"], &question["why"]),
+        (&"promote".into(), &"too-many".into())
+    );
+    assert_eq!(
+        (&question["changes"], &question["digest"]),
+        (&12.into(), &denied[0]["digest"]),
+        "{question}"
+    );
+    let why = world.atoll(["why", "last"]).run().success();
+    assert!(
+        why.out()
+            .contains("(taking over 12 changes) denied without an answer"),
+        "{why}"
+    );
+    assert!(!world.exists("secret/1") && !world.exists("secret/open"));
+}
+
+/// Whatever ends a question that was put, it has an answer, and that is no.
+#[test]
+fn a_terminal_that_goes_away_says_no() {
+    let world = World::new("a_terminal_that_goes_away_says_no");
+    asking_about_secret(&world, "person");
+    let script = "mkdir secret; echo x > secret/key";
+    let run = world.atoll(["run", "--keep", "--", "sh", "-c", script]);
+    let _ = run.run().success();
+    for text in ["digest ", ANSWER] {
+        let mut asked = world.atoll(["apply", "last"]).on_terminal(24, 200);
+        let _ = asked.expect(text);
+        asked.close();
+        let _ = asked.wait().expect_status(126);
+    }
+    assert!(!world.exists("secret"));
+    let whys: Vec<Value> = events(&world, "approval.denied")
+        .iter()
+        .map(|one| one["why"].clone())
+        .collect();
+    assert_eq!(whys, ["left", "left"]);
+    assert_eq!(events(&world, "approval.asked").len(), 2);
+}
+
+/// What a person has agreed to is what is written: what changed since they were shown it is not.
+#[test]
+fn what_changes_while_a_person_is_asked_is_not_taken_over() {
+    let world = World::new("what_changes_while_a_person_is_asked_is_not_taken_over");
+    asking_about_secret(&world, "person");
+    world.write("old", "before");
+    let script = "mkdir secret; echo x > secret/key; echo y > open; echo after > old";
+    let run = world.atoll(["run", "--keep", "--", "sh", "-c", script]);
+    let _ = run.run().success();
+    let runs = world.state().join("atoll/runs");
+    let run = fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+    let layer = found(&run, "key").expect("the run has a layer");
+    // As long, and at the same time: only what it holds is another.
+    let before = fs::metadata(&layer).unwrap().modified().unwrap();
+    let change = |text: &str| {
+        fs::write(&layer, text).unwrap();
+        let file = fs::File::options().write(true).open(&layer).unwrap();
+        file.set_modified(before).unwrap();
+    };
+    let (inside, outside) = (|| change("e\n"), || world.write("old", "later"));
+    let ways: [&dyn Fn(); 2] = [&inside, &outside];
+    for way in ways {
+        let mut asked = world.atoll(["apply", "last"]).on_terminal(24, 200);
+        let _ = asked.expect(ANSWER);
+        way();
+        asked.line("o");
+        let _ = asked.wait().expect_status(126);
+        assert!(!world.exists("open") && !world.exists("secret"));
+        change("x\n");
+    }
+    let denied = events(&world, "approval.denied");
+    assert!(
+        denied.iter().all(|one| one["why"] == "mismatch"),
+        "{denied:?}"
+    );
+    assert_eq!(denied.len(), 2, "{denied:?}");
+    // The control: it stays as it was shown.
+    world.write("old", "before");
+    let mut asked = world
+        .atoll(["apply", "last", "--force"])
+        .on_terminal(24, 200);
+    let _ = asked.expect(ANSWER);
+    asked.line("o");
+    let _ = asked.wait().success();
+    assert_eq!(
+        fs::read_to_string(world.workspace().join("secret/key")).unwrap(),
+        "x\n"
+    );
+}
+
+/// A file of this name, wherever it lies in a directory.
+fn found(place: &Path, name: &str) -> Option<std::path::PathBuf> {
+    let entries = fs::read_dir(place).ok()?.map(|entry| entry.unwrap());
+    entries.into_iter().find_map(|entry| {
+        let is_it = entry.file_name() == name && entry.file_type().unwrap().is_file();
+        match is_it {
+            true => Some(entry.path()),
+            false if entry.file_type().unwrap().is_dir() => found(&entry.path(), name),
+            false => None,
+        }
+    })
+}
+
+/// Who starts a run is asked where a policy says so, about the command as it is.
+#[test]
+fn a_policy_asks_before_a_run_is_started() {
+    let world = World::new("a_policy_asks_before_a_run_is_started");
+    own(
+        &world,
+        "@id(\"deploys\") @reason(\"it cannot be taken back\") @approve(\"person\") permit(principal, action == Action::\"run\", resource in Program::\"sh\");\n\
+         @id(\"rest\") permit(principal, action == Action::\"run\", resource) unless { resource in Program::\"sh\" };\n",
+    );
+    let _ = world.atoll(["policy", "check"]).run().success();
+    let run = |options: &[&str]| {
+        let run = world.atoll(["run", "--apply"]).args(options).arg("--");
+        run.args(["sh", "-c", "echo begun > made; exit 3"])
+    };
+    let nobody = run(&[]).run().expect_status(126);
+    nobody.says([
+        "nobody can be asked here",
+        "policy deploys, it cannot be taken back",
+    ]);
+    let quiet = run(&["--no-ask"]).on_terminal(24, 200).wait();
+    assert!(
+        quiet
+            .expect_status(126)
+            .out()
+            .contains("nobody can be asked here")
+    );
+    for (answer, why) in [("d", "you said no"), ("\x04", "there was no answer")] {
+        let hostile = "a\u{202e}b\n  digest none";
+        let mut asked = run(&[]).arg(hostile).on_terminal(24, 200);
+        asked.line("o");
+        let shown = asked.expect(ANSWER);
+        for text in [
+            "command: \"sh\" \"-c\"",
+            "policy deploys, it cannot be taken back",
+            "own.cedar:1",
+        ] {
+            assert!(shown.contains(text), "{text}: {shown}");
+        }
+        assert!(
+            !shown.contains('\u{202e}') && !shown.contains("\n  digest none"),
+            "{shown}"
+        );
+        asked.line(answer);
+        let ended = asked.wait().expect_status(126);
+        assert!(ended.out().contains(why), "{ended}");
+        let told = world.atoll(["ledger", "show", "last"]).run().success();
+        assert!(told.out().contains("\"verdict\":\"ask\""), "{told}");
+    }
+    // A terminal that goes away says no, and so does a command that nobody reads to its end.
+    for text in ["digest ", ANSWER] {
+        let mut asked = run(&[]).on_terminal(24, 200);
+        let _ = asked.expect(text);
+        asked.close();
+        let _ = asked.wait().expect_status(126);
+    }
+    let mut long = run(&[]).arg("x".repeat(40_000)).on_terminal(24, 200);
+    let long = long.wait().expect_status(126);
+    assert!(long.out().contains("longer than anybody reads"), "{long}");
+    let mut paged = run(&[]).arg("x".repeat(4_000)).on_terminal(24, 80);
+    let _ = paged.expect("Page 1 of ");
+    let _ = paged.expect("Enter denies: ");
+    paged.line("d");
+    let _ = paged.wait().expect_status(126);
+    assert!(!world.exists("made"));
+    let mut asked = run(&[]).on_terminal(24, 200);
+    let shown = asked.expect(ANSWER);
+    asked.line("o");
+    let _ = asked.wait().expect_status(3);
+    assert!(world.exists("made"));
+    let opened = events(&world, "run.opened");
+    let agreed = opened[0]["decision"]["agreed"].as_str().unwrap();
+    assert!(shown.contains(agreed), "{agreed}: {shown}");
+    // What no policy asks about needs nobody.
+    let _ = started(&world, &["true"]).success();
+    assert_eq!(
+        events(&world, "run.opened")[0]["decision"]["agreed"],
+        Value::Null
+    );
+}
+
+/// The rows of the table of annotations in the document about policies: for each action what
+/// comes of it.
+fn table() -> Vec<(String, Vec<(String, String)>)> {
+    let project = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
+    let text = fs::read_to_string(Path::new(&project).join("../../docs/policy.md")).unwrap();
+    let cells = |line: &str| -> Vec<String> {
+        let cells = line.trim_matches('|').split('|');
+        let plain = cells.map(|cell| cell.trim().trim_matches('`').to_owned());
+        plain.collect()
+    };
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("| on |"));
+    let head = cells(lines.next().unwrap());
+    let rows = lines.skip(1).take_while(|line| line.starts_with('|'));
+    let row = |line: &str| {
+        let all = cells(line);
+        let of = head[1..].iter().cloned().zip(all[1..].iter().cloned());
+        (all[0].clone(), of.collect())
+    };
+    rows.map(row).collect()
+}
+
+/// What the table says of what a run begins with, and of what is taken over, is so in a run.
+#[test]
+fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
+    let world = World::new("each_cell_of_the_table_of_annotations_holds_in_a_run");
+    world.profile(
+        "bound",
+        "[network]\nallow = [\"example.com\"]\n[credential.key]\nsource = { environment = \"KEY\" }\n\
+         to = \"example.com\"\nplace = { header = \"authorization\", form = \"Bearer {}\" }\n",
+    );
+    let run = |end: &str, command: &str| {
+        let run = world.atoll(["run", end, "--profile", "bound", "--publish", "3000", "--"]);
+        let run = run.args(["sh", "-c", command]);
+        run.env("KEY", "the-real-key-0123456789abcdefghij").run()
+    };
+    let (mut begun, mut denied) = (0, 0);
+    for (annotation, cells) in table() {
+        for (action, cell) in cells {
+            if ["resolve", "connect", "request"].contains(&action.as_str()) {
+                continue;
+            }
+            let effect = match annotation.as_str() {
+                "@shadow" => "forbid",
+                _ => "permit",
+            };
+            let _ = fs::remove_file(world.config().join("atoll/own.cedar"));
+            if action == "promote" {
+                let _ = run("--keep", "echo x > made").success();
+            }
+            own(
+                &world,
+                &format!(
+                    "@id(\"p\") {annotation} {effect}(principal, action == Action::\"{action}\", resource);\n"
+                ),
+            );
+            let what = format!("{annotation} on {action}");
+            let ended = match action.as_str() {
+                "promote" => world.atoll(["apply", "last"]).run(),
+                _ => run("--discard", "echo begun"),
+            };
+            let is_done = match action.as_str() {
+                "promote" => world.exists("made"),
+                _ => ended.out().contains("begun"),
+            };
+            let said = ended.err();
+            match cell.as_str() {
+                "denied" | "asked" => {
+                    assert_eq!((ended.code(), is_done), (126, false), "{what}: {ended}");
+                    let is_asked = said.contains("nobody can be asked here");
+                    assert_eq!(is_asked, cell == "asked", "{what}: {ended}");
+                    denied += 1;
+                }
+                "told" | "done" => {
+                    assert_eq!((ended.code(), is_done), (0, true), "{what}: {ended}");
+                    let is_told =
+                        said.contains("A sentence.") || said.contains("would have denied");
+                    assert_eq!(is_told, cell == "told", "{what}: {ended}");
+                    begun += 1;
+                }
+                other => panic!("{what}: {other}"),
+            }
+            if action == "promote" {
+                let _ = fs::remove_file(world.workspace().join("made"));
+                let _ = world.atoll(["discard", "last"]).run().success();
+            }
+        }
+    }
+    assert!(begun > 10 && denied > 30, "{begun} {denied}");
+}
+
 /// A directory that moves takes what is in it along, unnamed.
 #[test]
 fn a_moved_directory_takes_nothing_past_a_policy() {
@@ -228,6 +778,8 @@ fn the_commands_about_policies_work() {
             .unwrap_or_else(|| panic!("{fence} is not there"));
         block.split("```").next().unwrap().to_owned()
     };
+    // For what looks into the ledger.
+    let _ = started(&world, &["true"]).success();
     own(&world, &part("```cedar\n"));
     world.write(
         world.config().join("atoll/own.test.toml"),
@@ -247,7 +799,7 @@ fn the_commands_about_policies_work() {
         };
         assert_eq!(ended.code(), expected, "{command}\n{ended}");
     }
-    assert_eq!(count, 6, "{commands}");
+    assert_eq!(count, 9, "{commands}");
     // A mistake is found, and told.
     own(
         &world,
@@ -356,13 +908,13 @@ fn what_a_policy_does_is_told_as_it_is() {
     // What nobody carries out is denied by both.
     own(
         &world,
-        "@approve(\"person\") permit(principal, action == Action::\"run\", resource);\n",
+        "@rate(\"1/s\") permit(principal, action == Action::\"run\", resource);\n",
     );
     let _ = started(&world, &["true"]).expect_status(126);
     let asked = world.atoll(["policy", "ask", "run", "true"]).run();
     let asked = asked.expect_status(126);
     assert!(
-        asked.out().starts_with("denied: ") && asked.out().contains("@approve is not carried out"),
+        asked.out().starts_with("denied: ") && asked.out().contains("@rate is not carried out"),
         "{asked}"
     );
 }
@@ -408,4 +960,151 @@ fn mistakes_at_the_commands_about_policies_name_the_right_one() {
     started(&world, &["true"])
         .expect_status(125)
         .says(["atoll policy check FILE"]);
+}
+
+/// A policy that closes an action, whatever it is about.
+fn closing(action: &str) -> String {
+    format!("@id(\"closed\") forbid(principal, action == Action::\"{action}\", resource);\n")
+}
+
+/// Checks that what this action is asked for is done (it prints `done`), and is not where a
+/// policy forbids the action. `prepare` comes before, without the policy.
+fn is_closed_by(world: &World, action: &str, prepare: &str, run: &dyn Fn() -> Outcome) {
+    let path = world.config().join("atoll/own.cedar");
+    for is_closed in [false, true] {
+        let _ = fs::remove_file(&path);
+        if !prepare.is_empty() {
+            let _ = world.host_shell(prepare).run().success();
+        }
+        if is_closed {
+            own(world, &closing(action));
+        }
+        let ended = run();
+        let is_done = ended.out().lines().any(|line| line == "done");
+        assert_eq!(
+            is_done, !is_closed,
+            "{action}, closed: {is_closed}\n{ended}"
+        );
+        let said = format!("{}{}", ended.out(), ended.err());
+        assert_eq!(
+            said.contains("policy closed"),
+            is_closed,
+            "{action}\n{ended}"
+        );
+    }
+    let _ = fs::remove_file(&path);
+}
+
+const KEY: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+const BOUND: &str = r#"
+[network]
+allow = ["example.com", { to = "tunnel.example:8443", carry = "tunnel" }]
+
+[credential.github]
+source = { environment = "GITHUB_TOKEN" }
+to = "example.com"
+place = { header = "authorization", form = "Bearer {}" }
+"#;
+
+/// What a person does and a run begins with: each is asked about, and done where nothing is
+/// forbidden.
+#[test]
+fn every_door_of_this_host_is_closed_by_a_policy_of_its_action() {
+    let world = World::new("every_door_of_this_host_is_closed_by_a_policy_of_its_action");
+    world.profile("bound", BOUND);
+    world.profile("agent", "[home]\nkeep = [\".agent\"]\n");
+    fs::create_dir_all(world.home().join(".agent")).unwrap();
+    let plain = "\"$ATOLL\" run -- echo done";
+    let said = "mkdir -p ~/.agent/sessions; echo done > ~/.agent/sessions/one";
+    let kept = format!("\"$ATOLL\" run --keep --profile agent -- sh -c '{said}'");
+    for (action, prepare, command) in [
+        ("run", "", plain),
+        ("read", "", plain),
+        ("write", "", plain),
+        (
+            "publish",
+            "",
+            "\"$ATOLL\" run --publish 0:38117 -- echo done",
+        ),
+        (
+            "use_credential",
+            "",
+            "GITHUB_TOKEN=ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in \"$ATOLL\" run --profile bound -- echo done",
+        ),
+        (
+            "promote",
+            "",
+            "\"$ATOLL\" run --apply -- sh -c 'echo done > applied'; cat applied; rm -f applied",
+        ),
+        (
+            "promote",
+            "\"$ATOLL\" run --keep -- sh -c 'echo done > later'",
+            "\"$ATOLL\" apply last; cat later; rm -f later",
+        ),
+        (
+            "promote",
+            &kept,
+            "\"$ATOLL\" kept apply agent; cat ~/.agent/sessions/one; rm -rf ~/.agent/sessions",
+        ),
+    ] {
+        is_closed_by(&world, action, prepare, &|| world.host_shell(command).run());
+    }
+}
+
+/// What programs do on the network: names, tunnels, requests, uses of a credential.
+#[test]
+fn every_door_of_the_network_is_closed_by_a_policy_of_its_action() {
+    let world = World::new("every_door_of_the_network_is_closed_by_a_policy_of_its_action");
+    if !is_possible(&world, &["openssl", "python3"]) {
+        return;
+    }
+    world.profile("bound", BOUND);
+    world.write(world.top().join("real"), KEY);
+    let servers = include_str!("credentials/servers.py");
+    let command = "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; exec \"$ATOLL\" run --discard --profile bound -- sh -c \"$1\"' sh \"$@\"";
+    let inside = |script: &str| {
+        let run = on_servers(&world, servers, &["example.com", "other.example"], command);
+        run.env("REAL", world.top().join("real"))
+            .args(["sh", script])
+            .run()
+    };
+    let name = "python3 -c \"import socket; socket.getaddrinfo('example.com', 443)\" && echo done";
+    let tunnel = format!(
+        "{CURL} -k https://tunnel.example:8443/a | tee /dev/stderr | grep -q 'who are you' && echo done"
+    );
+    let request = format!(
+        "{CURL} https://example.com/v1/a | tee /dev/stderr | grep -q 'who are you' && echo done"
+    );
+    let used = format!(
+        "{CURL} -H \"Authorization: Bearer $GITHUB_TOKEN\" https://example.com/v1/a | tee /dev/stderr | grep -q welcome && echo done"
+    );
+    for (action, script) in [
+        ("resolve", name),
+        ("resolve", &request),
+        ("connect", &tunnel),
+        ("connect", &request),
+        ("request", &request),
+        ("request", &used),
+        ("use_credential", &used),
+    ] {
+        is_closed_by(&world, action, "", &|| inside(script));
+    }
+}
+
+/// A port that a person publishes while a run goes on.
+#[test]
+fn a_port_that_is_published_later_is_closed_by_a_policy() {
+    let world = World::new("a_port_that_is_published_later_is_closed_by_a_policy");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = "\"$ATOLL\" run --discard -- python3 -m http.server 3000 >/dev/null 2>&1 & run=$!\n\
+        for i in $(seq 300); do \"$ATOLL\" ports --json | grep -q 3000 && break; sleep 0.1; done\n\
+        \"$ATOLL\" publish last 3000 && echo done\n\
+        kill $run; wait $run; true";
+    world.write(world.top().join("publish.sh"), script);
+    let command = format!("sh '{}'", world.top().join("publish.sh").display());
+    is_closed_by(&world, "publish", "", &|| {
+        on_internet(&world, &command).run()
+    });
 }

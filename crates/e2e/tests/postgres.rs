@@ -46,6 +46,7 @@ fn world(name: &str, profile: &str) -> Option<World> {
     let world = World::new(name);
     world.profile("bound", profile);
     world.write(world.top().join("real"), REAL);
+    world.canary(REAL, &["real", "outside.sh"]);
     world.write(world.top().join("fetched"), "f3tchedP4ssw0rdOfTheD4tabase");
     world.write("raw.py", RAW);
     world.write("client.py", CLIENT);
@@ -313,6 +314,93 @@ place = { postgres = { user = "another", database = "shop" } }
     let _ = outcome.says(["failed", "signing in to db.example:5432 as user old"]);
 }
 
+const WITHOUT_TLS: &str = r#"
+[network]
+allow = ["private.example:5432", "mixed.example:5432", "db.example:5432", "10.1.2.3:5432"]
+
+[environment]
+set = { PGUSER = "app", PGDATABASE = "shop", PGCONNECT_TIMEOUT = "60" }
+
+[credential.plain]
+source = { environment = "SHOP_PASSWORD" }
+to = ["private.example", "mixed.example", "db.example"]
+place = { postgres = { user = "app", database = "shop", tls = "none" } }
+variable = "PGPASSWORD"
+
+[credential.secure]
+source = { environment = "SECURE" }
+to = ["private.example", "db.example"]
+place = { postgres = { user = "app", database = "second" } }
+
+[credential.old]
+source = { environment = "OLD" }
+to = "private.example"
+place = { postgres = { user = "old", database = "legacy", tls = "none" } }
+
+[credential.fetched]
+source = { environment = "FETCHED" }
+to = "private.example"
+place = { postgres = { user = "fetched", database = "second", tls = "none" } }
+"#;
+
+/// A server of a private network is signed in to without TLS where that is said, by SCRAM alone;
+/// no other one is, and no other login.
+#[test]
+fn a_login_without_tls_is_for_private_networks_alone() {
+    let name = "a_login_without_tls_is_for_private_networks_alone";
+    let Some(world) = world(name, WITHOUT_TLS) else {
+        return;
+    };
+    let ask = "select current_user, ssl from pg_stat_ssl where pid = pg_backend_pid()";
+    let script = format!(
+        "ask() {{ echo \"$1: $(shift; psql -At \"$@\" 2>&1 | tr '\\n' ' ')\"; }}; \
+         export PGSSLMODE=disable; \
+         ask private -h private.example -c \"{ask}\"; \
+         echo \"cancel: $(timeout -s INT 10 psql -h private.example -c 'select pg_sleep(300)' 2>&1 | tr '\\n' ' ')\"; \
+         ask public -h db.example -c 'select 1'; ask both -h mixed.example -c 'select 1'; \
+         ask secure -h db.example second -c \"{ask}\"; ask required -h private.example second -c 'select 1'; \
+         ask md5 -h private.example -U old legacy -c 'select 1'; \
+         ask cleartext -h private.example -U fetched second -c 'select 1'"
+    );
+    let set = format!(
+        "env SECURE={REAL} OLD=old-r3alP4ssw0rdOfTheD4tabase FETCHED=f3tchedP4ssw0rdOfTheD4tabase"
+    );
+    let ways = match is_root() {
+        true => vec!["\"$ATOLL\""],
+        false => vec!["\"$ATOLL\"", "\"$FENCED\""],
+    };
+    for atoll in ways {
+        let outcome = outcome(&world, "real", &format!("{set} {atoll}"), &script);
+        let told = outcome.out();
+        for (what, said) in [
+            ("private", "app|f "),
+            ("cancel", "canceling statement due to user request"),
+            ("public", "only for private networks"),
+            ("both", "only for private networks"),
+            // The control: the same server at its public address, by TLS.
+            ("secure", "app|t "),
+            // Where it is not said it does without a certificate for its name nowhere.
+            ("required", "it is for another name"),
+            ("md5", "asks for an MD5 of the password"),
+            ("cleartext", "asks for the password itself"),
+        ] {
+            let mut lines = told.lines();
+            let line = lines.find_map(|line| line.strip_prefix(&format!("{what}: ")));
+            let line = line.unwrap_or_else(|| panic!("{what}: {outcome}"));
+            assert!(line.contains(said), "{what}: {line}\n{outcome}");
+        }
+        assert!(!told.contains(REAL), "{outcome}");
+        // Nothing was dialled for what is refused.
+        let opened = events(&world, "flow.opened");
+        let plain = opened.iter().filter(|one| one["credential"] == "plain");
+        let places: Vec<_> = plain.map(|one| one["address"].as_str().unwrap()).collect();
+        assert_eq!(places, ["10.1.2.3", "10.1.2.3"], "{opened:?}");
+        let whys = refused(&world);
+        let strays = whys.iter().filter(|why| why.contains("private networks"));
+        assert_eq!(strays.count(), 2, "{whys:?}");
+    }
+}
+
 fn fakes() -> String {
     let databases = [
         "good",
@@ -565,4 +653,43 @@ fn nothing_but_what_carries_holds_the_password_of_a_database() {
         .filter(|line| *line != own.to_str().unwrap())
         .collect();
     assert_eq!(others, Vec::<&str>::new(), "{what}");
+}
+
+/// A policy closes the way there from the first, and the login while a run goes on.
+#[test]
+fn a_login_is_closed_by_a_policy_of_its_action() {
+    let name = "a_login_is_closed_by_a_policy_of_its_action";
+    let Some(world) = world(name, REAL_ONE) else {
+        return;
+    };
+    let ask = "psql -At -c 'select 1'";
+    let own = world.config().join("atoll/own.cedar");
+    everywhere(&world, "real", ask, |outcome| {
+        assert_eq!(outcome.out(), "1\n", "{outcome}");
+    });
+    for action in ["resolve", "connect"] {
+        let forbid = format!("forbid(principal, action == Action::\"{action}\", resource);\n");
+        world.write(&own, forbid);
+        everywhere(&world, "real", &format!("{ask}; true"), |outcome| {
+            assert_eq!(outcome.out(), "", "{action} {outcome}");
+        });
+    }
+    let later = format!(
+        "cat >'{}' <<END\n@id(\"late\") forbid(principal, action == Action::\"use_credential\", resource) when {{ context.time >= $(($(date +%s) + 15)) }};\nEND\n\"$ATOLL\"",
+        own.display()
+    );
+    let script = format!("for i in $(seq 60); do {ask} || break; sleep 1; done; echo ended $i");
+    let outcome = outcome(&world, "real", &later, &script);
+    let told = outcome.out();
+    assert!(told.starts_with("1\n"), "{outcome}");
+    let ended = told
+        .lines()
+        .last()
+        .and_then(|line| line.strip_prefix("ended "));
+    let times: u32 = ended.unwrap().parse().unwrap();
+    assert!(times < 60, "{outcome}");
+    assert!(
+        refused(&world).iter().any(|why| why.contains("late")),
+        "{outcome}"
+    );
 }

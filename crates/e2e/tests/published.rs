@@ -8,6 +8,8 @@
 )]
 
 use std::fs;
+use std::net::TcpListener;
+use std::process::Command;
 use std::time::Duration;
 
 use e2e::internet::{Seen, events, is_possible, on_internet};
@@ -185,6 +187,80 @@ fn a_port_is_published_while_a_run_goes_on_and_only_when_asked_for() {
     let has = |port: u64| listened.iter().any(|one| one["port"] == port);
     assert!([3000, 3001, 4000, 5000].into_iter().all(has), "{network}");
     let _ = seen.outcome.says(["4000 (python3)", "--publish 4000"]);
+}
+
+/// The key brings it up, a letter publishes it; nothing of that is the program's to do.
+#[test]
+fn a_port_is_published_by_a_key_at_the_terminal() {
+    let world = World::new("a_port_is_published_by_a_key_at_the_terminal");
+    if !program_exists("python3") || !program_exists("curl") {
+        world.skip("python3 or curl is not installed", Avoidable::Yes);
+        return;
+    }
+    world.write("page", "from inside");
+    // One that nobody else on this host has, as tests run side by side.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = 20_000 + taken.local_addr().unwrap().port() % 10_000;
+    let script = format!(
+        "python3 -m http.server --bind 127.0.0.1 {port} >/dev/null 2>&1 & p=$!; read x; echo got $x; \
+         read y; kill $p"
+    );
+    let visit = || {
+        let url = format!("http://127.0.0.1:{port}/page");
+        let seen = Command::new("curl").args(["-s", "-m", "5", &url]).output();
+        String::from_utf8(seen.unwrap().stdout).unwrap()
+    };
+    let mut terminal = world.run(["--keep"], &script).on_terminal(40, 200);
+    let told = terminal.expect("in another terminal");
+    assert!(
+        told.contains("until Ctrl-] here, or `atoll publish "),
+        "{told}"
+    );
+    // The control: nothing leads there, and other keys reach the program.
+    assert_eq!(visit(), "");
+    terminal.line("this");
+    terminal.expect("got this");
+    assert_eq!(visit(), "");
+    terminal.send("\x1d");
+    terminal.expect("your programs and root's on this host, until the run ends");
+    terminal.expect("A letter, then Enter: ");
+    assert_eq!(visit(), "");
+    terminal.send("p\r");
+    terminal.expect(&format!(
+        "http://127.0.0.1:{port} leads to port {port} inside"
+    ));
+    assert_eq!(visit(), "from inside");
+    terminal.line("");
+    let ended = terminal.wait();
+    assert_eq!(ended.code(), 0, "{ended}");
+    let events = world.atoll(["ledger", "query", "--type", "port.published", "--json"]);
+    let events = events.run().success();
+    assert!(
+        events.out().contains(&format!("\"port\":{port}")),
+        "{events}"
+    );
+}
+
+/// What a person reads does not hold up a run whose program has ended.
+#[test]
+fn a_run_ends_under_the_page_of_a_port() {
+    let world = World::new("a_run_ends_under_the_page_of_a_port");
+    if !program_exists("python3") {
+        world.skip("python3 is not installed", Avoidable::Yes);
+        return;
+    }
+    let script = "python3 -m http.server --bind 127.0.0.1 3000 >/dev/null 2>&1 & p=$!; read x; \
+         sleep 3; kill $p; echo last words";
+    let mut terminal = world.run(["--discard"], script).on_terminal(40, 200);
+    terminal.expect("in another terminal");
+    terminal.line("");
+    terminal.send("\x1d");
+    terminal.expect("until the run ends");
+    let ended = terminal.wait();
+    assert_eq!(ended.code(), 0, "{ended}");
+    let out = ended.out();
+    let (_, after) = out.rsplit_once("\x1b[?1049l").unwrap();
+    assert!(after.contains("last words"), "{ended}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use e2e::holders;
 use e2e::internet::{events, is_possible, on_servers};
 use e2e::{Outcome, World};
 use serde_json::Value;
@@ -51,18 +52,25 @@ fn world(name: &str, how: &str, expires: &str) -> Option<World> {
     world.write(world.top().join("login"), auth(&world).to_str().unwrap());
     world.write(world.top().join("refresh"), REFRESH);
     world.write(world.top().join("given"), GIVEN);
+    for one in [OLD, REFRESH, ID, GIVEN] {
+        world.canary(one, &["refresh", "given", "home/.agent/auth.json"]);
+    }
     is_possible(&world, &["openssl"]).then_some(world)
 }
 
 fn to_go(world: &World, how: &str) {
-    let form = if how == "kept" { "form" } else { "json" };
+    let (form, further) = match how {
+        "kept" => ("form", ""),
+        "published" => ("form", "published-sent = true, "),
+        _ => ("json", ""),
+    };
     world.profile(
         "agent",
         &format!(
             "[network]\nallow = ['example.com', 'other.example', 'another.example']\n[home]\nlayer = ['.agent']\n\
              [login.agent]\nfile = '~/.agent/auth.json'\n[credential.agent]\n\
              source = {{ login = 'agent', field = 'tokens.access', renew = {{ \
-             token = 'https://another.example/token/{how}', client = 'a client', form = '{form}', \
+             token = 'https://another.example/token/{how}', client = 'a client', {further}form = '{form}', \
              refresh = 'tokens.refresh', id = 'tokens.id', expires = 'tokens.expires', noted = 'last' }} }}\n\
              to = 'example.com'\npaths = ['/v1/**']\nplace = {{ header = 'authorization', form = 'Bearer {{}}' }}\n\
              [credential.agent-renewal]\nsource = {{ login = 'agent', field = 'tokens.refresh' }}\n\
@@ -119,6 +127,7 @@ fn is_nowhere(world: &World, said: &Outcome) {
         is_of_test || is_noted || auth(world).to_str() == Some(line)
     };
     for text in first.iter().chain(&all) {
+        world.canary(text, &["refresh", "given", "home/.agent/auth.json"]);
         assert!(
             !said.out().contains(text) && !said.err().contains(text),
             "{text}: {said}"
@@ -218,6 +227,11 @@ fn a_login_that_has_ended_is_renewed_and_written_back() {
         "{what}"
     );
     is_nowhere(&world, &outcome);
+    // The person is told that their file is another one.
+    let told = "login agent: renewed at 20";
+    assert!(outcome.err().contains(told), "{what}");
+    let file = auth(&world).display().to_string();
+    assert!(outcome.err().replace('\n', " ").contains(&file), "{what}");
     // The next run begins with it, and asks nobody.
     let again = online(
         &world,
@@ -225,6 +239,7 @@ fn a_login_that_has_ended_is_renewed_and_written_back() {
     );
     assert!(asked_for(&world).is_empty(), "{again}");
     assert!(again.out().contains("who are you"), "{again}");
+    assert!(!again.err().contains(told), "{again}");
     is_nowhere(&world, &again);
 }
 
@@ -429,4 +444,106 @@ fn a_login_that_policies_do_not_let_be_used_is_not_renewed() {
     assert_eq!(asked_for(&world), Vec::<Value>::new(), "{outcome}");
     assert_eq!(fs::read_to_string(auth(&world)).unwrap(), login(ENDED));
     is_nowhere(&world, &outcome);
+}
+
+/// Some agents' makers have published a secret of their client: it is heard from the agent.
+#[test]
+fn what_an_agents_makers_have_published_is_heard_from_the_agent_itself() {
+    let name = "what_an_agents_makers_have_published_is_heard_from_the_agent_itself";
+    let Some(world) = world(name, "published", ENDED) else {
+        return;
+    };
+    let renew = |secret: &str| {
+        format!(
+            "{CURL} -d \"grant_type=refresh_token&refresh_token=$(field refresh){secret}\" \
+             https://another.example/token/published; echo; "
+        )
+    };
+    let wrong = [
+        "",
+        "&client_secret=a&client_secret=b",
+        "&client_secret=a%20b",
+        "&client_secret=$GIVEN",
+        "&client_secret=an0ther-one",
+    ];
+    let wrong: String = wrong.map(renew).concat();
+    // After one that has not worked it waits, as after each failure.
+    let right = renew("&client_secret=publ1shed-By_its.makers")
+        .replace("; echo; ", " | grep access_token >worked;");
+    let other = renew("&client_secret=an0ther-one");
+    let script = format!(
+        "{CURL} {AUTH} https://example.com/v1/one; echo; {wrong} echo then; \
+         until {right} test -s worked; do sleep 0.2; done; cat worked; {other} \
+         {CURL} {AUTH} https://example.com/v1/two"
+    );
+    let outcome = online(&world, &script);
+    let asked = asked_for(&world);
+    let what = format!("{outcome}\n{asked:?}");
+    let out = outcome.out();
+    let (before, after) = out.split_once("then\n").expect(&what);
+    // Nobody is asked before it is known, and with nothing else than what it can be.
+    assert_eq!(
+        before.matches("not done yet in this run").count(),
+        3,
+        "{what}"
+    );
+    for said in [
+        "invalid_client",
+        "letters, digits",
+        "stands for a credential",
+    ] {
+        assert_eq!(before.matches(said).count(), 1, "{said}: {what}");
+    }
+    assert!(!before.contains("access_token"), "{what}");
+    // Once it has worked, no other is heard.
+    assert_eq!(after.matches("\"access_token\"").count(), 2, "{what}");
+    assert!(after.contains("welcome"), "{what}");
+    let secrets: Vec<&str> = asked
+        .iter()
+        .map(|one| one["form"]["client_secret"].as_str().unwrap_or_default())
+        .collect();
+    assert_eq!(
+        secrets,
+        ["an0ther-one", "publ1shed-By_its.makers"],
+        "{what}"
+    );
+    assert!(
+        asked
+            .iter()
+            .all(|one| one["form"]["client_id"] == "a client"),
+        "{what}"
+    );
+    let _ = renewed(&world, true);
+    is_nowhere(&world, &outcome);
+}
+
+#[test]
+fn no_process_but_the_one_that_carries_holds_a_renewed_login() {
+    let name = "no_process_but_the_one_that_carries_holds_a_renewed_login";
+    let Some(world) = world(name, "good", ENDED) else {
+        return;
+    };
+    for kind in ["issued", "refreshed"] {
+        let _ = fs::remove_file(world.top().join("go"));
+        let sought = holders::sought(&world);
+        fs::create_dir_all(sought.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&sought);
+        // It is there once it was issued.
+        let issued = world.top().join("internet").join(kind);
+        std::os::unix::fs::symlink(issued, &sought).unwrap();
+        world.write(auth(&world), login(ENDED));
+        let command = holders::searching(&world);
+        let run = on_servers(&world, SERVERS, NAMES, &command).env("GIVEN", GIVEN);
+        let script = format!(
+            "{FIELD}export A=$(field access); {CURL} {AUTH} https://example.com/v1/one; echo KEY=$A; \
+             sh -c 'echo READY; read go'; {CURL} {AUTH} https://example.com/v1/two"
+        );
+        let outcome = holders::without_variable(&world, run)
+            .args(["sh", "--profile", "agent", "--", "sh", "-c", &script])
+            .run();
+        assert_eq!(outcome.out().matches("welcome").count(), 2, "{outcome}");
+        assert_eq!(noted(&world, kind).len(), 1, "{outcome}");
+        holders::expect_held_by(&world, &["atoll-egress"], &format!("{kind} {outcome}"));
+        is_nowhere(&world, &outcome);
+    }
 }

@@ -18,6 +18,7 @@ const CURL: &str = "curl -sS -m 300 -w ' %{http_code}\\n' -o /dev/null --noproxy
 const OPTIONS: &str = "--discard --ask example.com";
 /// What stands there once an answer counts.
 const PROMPT: &str = "A letter, then Enter: ";
+const RACE: &str = include_str!("screen/race.py");
 
 /// A run of this script that asks.
 fn asking(world: &World, options: &str, script: &str) -> Invocation {
@@ -350,4 +351,108 @@ fn who_asks_nobody_denies_at_once() {
     let wrong = world.run(["--ask-key", "ctrl-c"], "true").run();
     let _ = wrong.expect_status(125).says(["--ask-key", "ctrl-"]);
     assert!(fs::read_dir(world.workspace()).unwrap().next().is_none());
+}
+
+/// What was said of each question: by its number, yes or no. Each has one answer.
+fn answers(world: &World) -> Vec<(u64, bool)> {
+    let of = |kind: &str, is_granted: bool| {
+        let all = events(world, kind).into_iter();
+        all.map(move |one| (one["approval"].as_u64().unwrap(), is_granted))
+    };
+    let granted = of("approval.granted", true);
+    let mut all: Vec<_> = granted.chain(of("approval.denied", false)).collect();
+    all.sort_unstable();
+    let numbers: Vec<u64> = all.iter().map(|(number, _)| *number).collect();
+    let mut once = numbers.clone();
+    once.dedup();
+    assert_eq!(numbers, once, "{all:?}");
+    all
+}
+
+/// The run that asks.
+fn asking_run(world: &World) -> String {
+    wait_until("a run asks", BOUND, || {
+        let listed = world.atoll(["approvals", "list", "--json"]).run().success();
+        let runs = listed.json();
+        Some(runs[0]["run"].as_str()?.to_owned())
+    })
+}
+
+/// Yes and no at once: one of them counts, its command alone says so, and what was asked about
+/// goes out where it was yes.
+#[test]
+fn of_two_answers_at_once_one_counts() {
+    // More are asked of nobody in a minute.
+    const QUESTIONS: u64 = 10;
+    let world = World::new("of_two_answers_at_once_one_counts");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!(
+        "for i in $(seq {QUESTIONS}); do {CURL} -d \"words $i\" http://example.com/$i; done; true"
+    );
+    fs::write(world.top().join("race.py"), RACE).unwrap();
+    let command = format!(
+        "sh -c 'python3 \"$1\" {QUESTIONS} both >\"$2\" & \"$ATOLL\" run {OPTIONS} -- sh -c \"$3\" </dev/null; wait' sh \"$@\""
+    );
+    let told = world.top().join("told");
+    for _ in 0..3 {
+        let run = on_internet(&world, &command).within(Duration::from_secs(300));
+        let run = run
+            .arg("sh")
+            .arg(world.top().join("race.py"))
+            .arg(&told)
+            .arg(&script);
+        let outcome = run.run();
+        let all = answers(&world);
+        assert_eq!(all.len() as u64, QUESTIONS, "{outcome}");
+        let said = fs::read_to_string(&told).unwrap();
+        for (number, is_granted) in &all {
+            let word = if *is_granted { "grant" } else { "deny" };
+            let line = format!("answered {number} {word}");
+            assert!(said.lines().any(|said| said == line), "{line}: {said}");
+        }
+        let paths = texts(&events(&world, "approval.asked"), "path");
+        let expected = all
+            .iter()
+            .zip(&paths)
+            .filter(|((_, is_granted), _)| *is_granted);
+        let expected: Vec<String> = expected.map(|(_, path)| path.clone()).collect();
+        assert_eq!(arrived(&world, outcome), expected);
+    }
+}
+
+/// A question is answered by a command while somebody types: the letter is for that question,
+/// and for no later one.
+#[test]
+fn a_letter_for_a_question_that_was_answered_elsewhere_answers_no_other() {
+    let name = "a_letter_for_a_question_that_was_answered_elsewhere_answers_no_other";
+    let world = World::new(name);
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!(
+        "for i in 1 2 3 4 5; do {CURL} http://example.com/first$i; {CURL} http://example.com/second$i; done; echo over"
+    );
+    let mut terminal = person(&world, &script);
+    let run = std::cell::OnceCell::new();
+    for round in 1..=5 {
+        terminal.expect(&format!("path: /first{round}\r\n"));
+        terminal.expect(PROMPT);
+        let number = 2 * round - 1;
+        let question = format!("{}.{number}", run.get_or_init(|| asking_run(&world)));
+        let elsewhere = world.atoll(["approvals", "grant", &question]).start();
+        terminal.send("o\r");
+        let _ = elsewhere.wait();
+        terminal.send("o\r");
+        // It stands there with nothing said about it, until somebody says no.
+        answer(&mut terminal, &format!("/second{round}"), "d\r");
+    }
+    terminal.expect("over");
+    let ended = terminal.wait();
+    let all = answers(&world);
+    let expected: Vec<(u64, bool)> = (1..=10).map(|number| (number, number % 2 == 1)).collect();
+    assert_eq!(all, expected, "{ended}");
+    let expected: Vec<String> = (1..=5).map(|round| format!("/first{round}")).collect();
+    assert_eq!(arrived(&world, ended), expected);
 }

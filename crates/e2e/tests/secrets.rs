@@ -65,6 +65,7 @@ fn names(world: &World) -> Vec<String> {
 fn a_secret_is_nowhere_in_the_clear() {
     let world = World::new("a_secret_is_nowhere_in_the_clear");
     assert!(names(&world).is_empty());
+    world.canary(CANARY, &[]);
     // The search finds what lies open.
     world.write("open", CANARY);
     assert_eq!(holding(&world, CANARY), [world.path("open")]);
@@ -144,6 +145,7 @@ fn what_cannot_be_kept_is_told() {
 #[test]
 fn a_key_that_is_gone_or_open_to_others_is_refused() {
     let world = World::new("a_key_that_is_gone_or_open_to_others_is_refused");
+    world.canary(CANARY, &[]);
     set(&world, "a", CANARY);
     let key = key_file(&world);
     let mode = |mode: u32| fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
@@ -167,6 +169,7 @@ fn a_key_that_is_gone_or_open_to_others_is_refused() {
 #[test]
 fn a_passphrase_keeps_the_key() {
     let world = World::new("a_passphrase_keeps_the_key");
+    world.canary(CANARY, &[]);
     set(&world, "a", CANARY);
     let key = key_file(&world);
     let short = world.atoll(["secret", "key", "passphrase"]).stdin("short");
@@ -232,6 +235,7 @@ fn a_passphrase_keeps_the_key() {
 #[test]
 fn what_is_typed_is_not_shown() {
     let world = World::new("what_is_typed_is_not_shown");
+    world.canary(CANARY, &[]);
     let mut terminal = world.atoll(["secret", "set", "typed"]).on_terminal(24, 80);
     terminal.expect("nothing is shown");
     e2e::wait_until("the terminal shows nothing", e2e::BOUND, || {

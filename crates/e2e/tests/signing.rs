@@ -10,6 +10,7 @@
 
 use std::fs;
 
+use e2e::holders;
 use e2e::internet::{events, is_possible, on_servers};
 use e2e::{Avoidable, Outcome, World, cache};
 
@@ -57,6 +58,9 @@ fn world(name: &str, credential: &str) -> Option<World> {
     let world = World::new(name);
     world.profile("bound", &format!("{RULES}{credential}"));
     world.write(world.top().join("keys"), REAL.join(" ") + "\n");
+    for one in [REAL[1], REAL[2], REAL_FIELD] {
+        world.canary(one, &["keys", "home/.aws/credentials"]);
+    }
     world.write(world.top().join("attacks.py"), ATTACKS);
     if !is_possible(&world, &["openssl"]) {
         return None;
@@ -313,4 +317,59 @@ fn half_a_key_lets_nothing_start_and_an_optional_one_need_not_be_there() {
     ]);
     let unfit = unfit.expect_status(125);
     unfit.is_clear_error(["it is no id of a key that signs"]);
+}
+
+#[test]
+fn no_process_but_the_one_that_carries_holds_a_key_that_signs() {
+    let name = "no_process_but_the_one_that_carries_holds_a_key_that_signs";
+    let Some(world) = world(name, KEY) else {
+        return;
+    };
+    world.write(holders::sought(&world), REAL[1]);
+    world.canary(REAL[1], &["sought"]);
+    let command = format!(
+        "sh -c 'read -r AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN <\"$KEYS\"; \
+         export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN; exec \"$@\"' sh {}",
+        holders::searching(&world)
+    );
+    let run = on_servers(&world, SERVERS, NAMES, &command);
+    let run = holders::without_variable(&world, run).env("KEYS", world.top().join("keys"));
+    let site = world.top().join("site").display().to_string();
+    let script = format!(
+        "export PYTHONPATH='{site}'; {AWS} aws s3 ls; echo KEY=$AWS_SECRET_ACCESS_KEY; \
+         echo READY; read go; aws s3 ls"
+    );
+    let outcome = run
+        .args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
+        .arg(script)
+        .run();
+    assert_eq!(outcome.out().matches("welcome").count(), 2, "{outcome}");
+    holders::expect_held_by(&world, &["atoll-egress"], &outcome.to_string());
+}
+
+/// Who signed meant all of it to arrive: it is not signed anew without a part.
+#[test]
+fn what_is_signed_and_taken_out_does_not_go() {
+    let name = "what_is_signed_and_taken_out_does_not_go";
+    let Some(world) = world(name, KEY) else {
+        return;
+    };
+    let sent = |header: &str| {
+        let policy = format!(
+            "@id(\"out\") @redact(\"header:{header}\") permit(principal, action == Action::\"request\", resource);\n\
+             @id(\"rest\") permit(principal, action, resource);\n"
+        );
+        world.write(world.config().join("atoll/own.cedar"), &policy);
+        let outcome = online(&world, "aws s3 ls 2>&1; true").success();
+        (requests(&world).lines().count(), outcome)
+    };
+    // The control: what no signature is of is taken out, and it goes.
+    let (arrived, outcome) = sent("x-nothing");
+    assert!(arrived > 0, "{outcome}");
+    for header in ["x-amz-date", "authorization", "x-amz-content-sha256"] {
+        let (arrived, outcome) = sent(header);
+        assert_eq!(arrived, 0, "{header}: {outcome}");
+    }
+    let refused = format!("{:?}", events(&world, "flow.refused"));
+    assert!(refused.contains("which its signature is of"), "{refused}");
 }

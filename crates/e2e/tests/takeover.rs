@@ -403,7 +403,7 @@ fn nothing_of_the_host_stays_in_the_memory_of_a_sandbox() {
     let running = world
         .run(
             ["--discard", "--allow", "example.com"],
-            &format!(": {ARGUMENT}; getent hosts example.com; echo ready; sleep 30"),
+            &format!(": {ARGUMENT}; getent hosts example.com; echo ready; sleep 300"),
         )
         .env("CANARY", VARIABLE)
         .start();

@@ -11,11 +11,27 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::Duration;
 
+use e2e::internet::{is_possible, on_servers};
 use e2e::{Avoidable, Outcome, Running, World, cache, program_exists, wait_until};
+use serde_json::Value;
 
 /// Whatever might hang is given this long on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 const ANSWERS: &str = include_str!("telemetry/answers.py");
+const PERSON: &str = include_str!("telemetry/person.py");
+const SERVERS: &str = include_str!("credentials/servers.py");
+/// What the servers demand.
+const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+const BOUND: &str = r#"
+[network]
+allow = ["example.com", "other.example"]
+ask = ["www.example.com"]
+
+[credential.github]
+source = { environment = "GITHUB_TOKEN" }
+to = "example.com"
+place = { header = "authorization", form = "Bearer {}" }
+"#;
 
 /// A collector in Rust that prints what it takes, and its address.
 fn collector(world: &World) -> Option<(Running, String)> {
@@ -28,11 +44,13 @@ fn collector(world: &World) -> Option<(Running, String)> {
         world.skip("python3 or the wheel of rotel is missing", Avoidable::Yes);
         return None;
     };
-    let into = world.top().join("collector");
+    // A second one has a place of its own.
+    let names = ["collector", "collector-2"].map(|name| world.top().join(name));
+    let into = names.iter().find(|into| !into.exists()).unwrap();
     let _ = world
         .host("python3")
         .args(["-m", "zipfile", "-e"])
-        .args([&wheel, &into])
+        .args([&wheel, into])
         .run()
         .success();
     let program = into.join("rotel/rotel-agent");
@@ -90,7 +108,7 @@ fn a_collector_is_told_of_runs_flows_and_refusals_once() {
         .args(["--", "sh", "-c", &script])
         .run();
     assert_eq!(ended.code(), 3, "{ended}");
-    let told = sent(&world, &["--otlp", &address]).success();
+    let told = sent(&world, &["--otlp", &address, "--unsealed"]).success();
     assert!(
         told.err().contains(" events sent to http://127.0.0.1"),
         "{told}"
@@ -113,6 +131,16 @@ fn a_collector_is_told_of_runs_flows_and_refusals_once() {
         assert!(seen.contains(expected), "{expected}: {seen}");
     }
     assert!(!seen.contains(secret), "{seen}");
+    // What program it was is sealed: only whoever wants it told tells it.
+    let (sealing, sealed_at) = self::collector(&world).unwrap();
+    let _ = sent(&world, &["--otlp", &sealed_at]).success();
+    let sealed = sealing.until_stdout("atoll.run.duration");
+    assert!(sealed.contains("execute_tool"), "{sealed}");
+    assert!(
+        !sealed.contains("execute_tool sh") && !sealed.contains("Str(sh)"),
+        "{sealed}"
+    );
+    assert!(sealed.contains("process.exit.code: Int(3)"), "{sealed}");
     // Each once, whoever asks again; all of it only where that is meant.
     let told = sent(&world, &["--otlp", &address]).success();
     assert!(told.err().contains("0 events sent"), "{told}");
@@ -120,7 +148,14 @@ fn a_collector_is_told_of_runs_flows_and_refusals_once() {
     assert!(!told.err().contains(" 0 events sent"), "{told}");
     // What happens later is told while it happens.
     let following = world
-        .atoll(["ledger", "export", "--follow", "--otlp", &address])
+        .atoll([
+            "ledger",
+            "export",
+            "--follow",
+            "--unsealed",
+            "--otlp",
+            &address,
+        ])
         .start();
     let _ = world
         .atoll(["run", "--discard", "--", "printf", "later"])
@@ -189,4 +224,143 @@ fn what_a_collector_does_not_take_is_sent_again_and_never_lost() {
     }
     let told = sent(&world, &["--follow"]);
     assert_eq!(told.code(), 125, "{told}");
+}
+
+/// What something is told to be by an attribute.
+fn attribute(of: &Value, key: &str) -> Option<String> {
+    let all = of["attributes"].as_array()?;
+    let one = all.iter().find(|one| one["key"] == key)?;
+    let value = one["value"].as_object()?.values().next()?;
+    Some(
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned),
+    )
+}
+
+/// All that was sent under these names: of resources, of scopes, of items.
+fn items(sent: &str, [resources, scopes, name]: [&str; 3]) -> Vec<Value> {
+    let messages = sent
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut all = Vec::new();
+    for message in messages {
+        for resource in message[resources].as_array().into_iter().flatten() {
+            for scope in resource[scopes].as_array().into_iter().flatten() {
+                all.extend(scope[name].as_array().into_iter().flatten().cloned());
+            }
+        }
+    }
+    all
+}
+
+/// A run that reaches a host, asks about another, is refused a third, sends a placeholder where
+/// it does not belong, and tries to get out; and another one of its session.
+fn told_of_everything(world: &World) -> String {
+    world.profile("bound", BOUND);
+    world.write(world.top().join("real"), REAL);
+    world.write(world.top().join("person.py"), PERSON);
+    let curl = "curl -sS -m 60 --noproxy '*' -H \"Authorization: Bearer $GITHUB_TOKEN\"";
+    let plain = "curl -sS -m 60 --noproxy '*'";
+    let inside = format!(
+        "{curl} https://example.com/v1/one; {curl} http://other.example/v1/elsewhere; \
+         {plain} http://www.example.com/asked; {plain} http://unnamed.example/; \
+         python3 -c 'import ctypes; ctypes.CDLL(None).unshare(0x20000)'; true"
+    );
+    world.write(world.top().join("inside.sh"), inside);
+    let top = world.top().display().to_string();
+    let outside = format!(
+        "python3 '{top}/person.py' & GITHUB_TOKEN=$(cat '{top}/real'); export GITHUB_TOKEN\n\
+         \"$ATOLL\" run --discard --session mending --profile bound -- sh -c \"$(cat '{top}/inside.sh')\"\n\
+         wait; \"$ATOLL\" run --discard --session mending -- true"
+    );
+    world.write(world.top().join("outside.sh"), outside);
+    let command = format!("sh '{top}/outside.sh'");
+    let names = ["example.com", "other.example"];
+    let run = on_servers(world, SERVERS, &names, &command).within(Duration::from_secs(180));
+    let outcome = run.run().success();
+    assert!(outcome.out().contains("welcome"), "{outcome}");
+    let record = world.top().join("record");
+    let server = world.host("python3").args(["-c", ANSWERS, "200"]);
+    let server = server.env("RECORD", &record).start();
+    let said = server.until_stdout("\n");
+    let port = said.trim().trim_start_matches("port ").to_owned();
+    let address = format!("http://127.0.0.1:{port}");
+    let _ = sent(world, &["--otlp", &address, "--unsealed"]).success();
+    server.signal(rustix::process::Signal::KILL);
+    let _ = server.wait();
+    fs::read_to_string(record).unwrap()
+}
+
+#[test]
+fn a_session_is_one_trace_of_runs_flows_questions_and_attempts() {
+    let world = World::new("a_session_is_one_trace_of_runs_flows_questions_and_attempts");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let sent = told_of_everything(&world);
+    assert!(!sent.contains(REAL) && !sent.contains("/v1/one"), "{sent}");
+    let spans = items(&sent, ["resourceSpans", "scopeSpans", "spans"]);
+    let is_run = |span: &&Value| span["parentSpanId"].as_str().is_none_or(str::is_empty);
+    let runs: Vec<&Value> = spans.iter().filter(is_run).collect();
+    assert_eq!(runs.len(), 2, "{spans:#?}");
+    let run = runs.iter().find(|run| run["name"] == "execute_tool sh");
+    let run = run.unwrap_or_else(|| panic!("{runs:#?}"));
+    for span in &spans {
+        assert_eq!(span["traceId"], run["traceId"], "{span:#}");
+        assert_eq!(span["traceId"].as_str().unwrap().len(), 32);
+        assert_eq!(span["spanId"].as_str().unwrap().len(), 16);
+    }
+    let beneath = |host: &str| -> Vec<&Value> {
+        let is_there = |span: &&Value| attribute(span, "server.address").as_deref() == Some(host);
+        let found: Vec<&Value> = spans.iter().filter(is_there).collect();
+        assert!(!found.is_empty(), "{host}: {spans:#?}");
+        for span in &found {
+            assert_eq!(span["parentSpanId"], run["spanId"], "{span:#}");
+        }
+        found
+    };
+    let has = |spans: &[&Value], key: &str, value: &str| {
+        let is_one = |span: &&Value| attribute(span, key).as_deref() == Some(value);
+        spans.iter().copied().find(is_one).cloned()
+    };
+    let opened = beneath("example.com");
+    let request = has(&opened, "http.response.status_code", "200");
+    let request = request.unwrap_or_else(|| panic!("{opened:#?}"));
+    assert_eq!(attribute(&request, "http.request.method").unwrap(), "GET");
+    assert_eq!(attribute(&request, "error.type"), None);
+    let asked = beneath("www.example.com");
+    let question = has(&asked, "atoll.approval.answer", "granted");
+    assert_eq!(question.unwrap()["name"], "atoll.approval");
+    assert!(asked.len() > 1, "{asked:#?}");
+    // A placeholder that went elsewhere has a technique; a host that no rule names has none.
+    let technique = "atoll.atlas.technique";
+    let elsewhere = beneath("other.example");
+    let misused = has(&elsewhere, technique, "AML.T0025");
+    let misused = misused.unwrap_or_else(|| panic!("{elsewhere:#?}"));
+    assert_eq!(attribute(&misused, "error.type").unwrap(), "denied");
+    for span in beneath("unnamed.example") {
+        assert_eq!(attribute(span, "error.type").unwrap(), "denied");
+        assert_eq!(attribute(span, technique), None);
+    }
+    let events = run["events"].as_array().unwrap();
+    let attempt = events.iter().find(|event| event["name"] == "atoll.attempt");
+    let attempt = attempt.unwrap_or_else(|| panic!("{run:#}"));
+    assert_eq!(attribute(attempt, "atoll.wall").unwrap(), "namespaces");
+    assert_eq!(attribute(attempt, technique).unwrap(), "AML.T0105");
+    let logs = items(&sent, ["resourceLogs", "scopeLogs", "logRecords"]);
+    for kind in [
+        "approval.asked",
+        "approval.granted",
+        "attempt.seen",
+        "flow.opened",
+    ] {
+        let of_kind = |log: &&Value| log["eventName"] == format!("atoll.{kind}");
+        let log = logs.iter().find(of_kind);
+        let log = log.unwrap_or_else(|| panic!("{kind}: {logs:#?}"));
+        assert_eq!(
+            (&log["traceId"], &log["spanId"]),
+            (&run["traceId"], &run["spanId"])
+        );
+    }
 }

@@ -42,6 +42,7 @@ fn world(name: &str, how: &str, further: &str) -> Option<World> {
     let world = World::new(name);
     for (name, text) in SECRETS {
         world.write(world.top().join(name), text);
+        world.canary(text, &[name, "client.pem", "real"]);
     }
     world.write(world.top().join("search.py"), SEARCH);
     world.write(world.top().join("run.sh"), RUN);
@@ -122,6 +123,7 @@ fn is_nowhere(world: &World, texts: &[&str]) {
         is_of_test || line.starts_with(&format!("{}/internet/", top.display()))
     };
     for text in secrets.chain(tokens).chain(refreshed) {
+        world.canary(&text, &["refresh", "real"]);
         for place in texts {
             assert!(!place.contains(&text), "{text} is in {place}");
         }
@@ -728,4 +730,213 @@ fn a_secret_that_is_not_there_lets_nothing_start() {
     // The control.
     let started = start("file = '~/fine'").success();
     assert_eq!(started.out(), "started 40\n", "{started}");
+}
+
+/// A profile whose token is asked for by a refresh token that is there, in the way that the
+/// path names.
+fn refreshed_by(world: &World, how: &str, source: &str) {
+    let refresh = format!(
+        "token = 'https://another.example/token/{how}', {CLIENT}, grant = 'refresh', \
+         refresh = {{ {source} }}"
+    );
+    asked_by(world, &refresh, "");
+}
+
+/// What is in the file with the refresh token.
+fn kept(world: &World) -> String {
+    fs::read_to_string(world.top().join("refresh")).unwrap()
+}
+
+const ONE: &str = "/v1/one";
+
+fn got(path: &str) -> String {
+    format!("{CURL} {AUTH} https://example.com{path}")
+}
+
+/// A run after another one, where the servers stay.
+const TWICE: &str = "sh -c '\"$ATOLL\" run --discard \"$@\"; \"$ATOLL\" run --discard \"$@\"' sh";
+
+#[test]
+fn a_refresh_token_that_its_issuer_replaces_is_written_back_to_its_file_or_the_vault() {
+    let name = "a_refresh_token_that_its_issuer_replaces_is_written_back_to_its_file_or_the_vault";
+    let Some(world) = world(name, "good", "") else {
+        return;
+    };
+    let file = format!("file = '{}/refresh'", world.top().display());
+    for (source, from) in [
+        (file.as_str(), format!("{}/refresh", world.top().display())),
+        ("vault = 'refresh'", "the vault's secret refresh".to_owned()),
+    ] {
+        let text = format!("{}\n", SECRETS[1].1);
+        world.write(world.top().join("refresh"), text);
+        if source.starts_with("vault") {
+            let set = world.atoll(["secret", "set", "refresh"]);
+            let _ = set.stdin(SECRETS[1].1).run().success();
+        }
+        refreshed_by(&world, "good", source);
+        let outcome = online_as(&world, &format!("{TWICE} \"$@\""), &got(ONE));
+        let what = format!("{outcome}\n{:?}", asked_for(&world));
+        assert_eq!(outcome.out().matches("welcome").count(), 2, "{what}");
+        let refreshed = noted(&world, "refreshed");
+        assert_eq!(refreshed.len(), 2, "{what}");
+        assert_eq!(
+            asked_for(&world)[1]["form"]["refresh_token"][0],
+            refreshed[0]
+        );
+        let told = format!("and the new one written to {from}");
+        assert_eq!(outcome.err().matches(&told).count(), 2, "{what}");
+        let (out, err) = (outcome.out(), outcome.err());
+        is_nowhere(&world, &[&out, &err, &ledger(&world)]);
+        if source.starts_with("vault") {
+            let all = world.atoll(["ledger", "show"]).run();
+            let sets = all.out().matches("secret.set").count();
+            assert_eq!(sets, 3, "{all}");
+        } else {
+            assert_eq!(kept(&world), format!("{}\n", refreshed[1]), "{what}");
+        }
+    }
+}
+
+#[test]
+fn of_two_runs_that_ask_by_one_refresh_token_the_second_has_what_the_first_was_given() {
+    let name = "of_two_runs_that_ask_by_one_refresh_token_the_second_has_what_the_first_was_given";
+    let Some(world) = world(name, "good", "") else {
+        return;
+    };
+    let at_once = "sh -c '\"$ATOLL\" run --discard \"$@\" & one=$!; \"$ATOLL\" run --discard \"$@\"; \
+                   wait $one' sh \"$@\"";
+    let file = format!("file = '{}/refresh'", world.top().display());
+    refreshed_by(&world, "late", &file);
+    let outcome = online_as(&world, at_once, &got(ONE));
+    let what = format!("{outcome}\n{:?}", asked_for(&world));
+    assert_eq!(outcome.out().matches("welcome").count(), 2, "{what}");
+    let refreshed = noted(&world, "refreshed");
+    assert_eq!(refreshed.len(), 2, "{what}");
+    assert_eq!(kept(&world), refreshed[1], "{what}");
+    is_nowhere(&world, &[&outcome.out(), &outcome.err()]);
+}
+
+#[test]
+fn a_refresh_token_that_cannot_be_written_back_is_told_and_none_is_used_before() {
+    let name = "a_refresh_token_that_cannot_be_written_back_is_told_and_none_is_used_before";
+    let Some(world) = world(name, "good", "") else {
+        return;
+    };
+    let file = format!("file = '{}/refresh'", world.top().display());
+    // A variable is nothing that could be written: it is told once, and the run goes on.
+    refreshed_by(&world, "short", "environment = 'REFRESH'");
+    let script = format!("{}; sleep 5; {}", got(ONE), got("/v1/two"));
+    let command = "\"$ATOLL\" run --discard \"$@\"";
+    let run = on_servers(&world, SERVERS, NAMES, command)
+        .env("CLIENT_SECRET", SECRETS[0].1)
+        .env("GIVEN", SECRETS[3].1)
+        .env("REFRESH", SECRETS[1].1);
+    let run = run.args(["sh", "--profile", "bound", "--", "sh", "-c", &script]);
+    let outcome = run.run();
+    assert_eq!(outcome.out().matches("welcome").count(), 2, "{outcome}");
+    let told = "and the new one not written to the variable REFRESH";
+    assert_eq!(outcome.err().matches(told).count(), 1, "{outcome}");
+    is_nowhere(&world, &[&outcome.out(), &outcome.err(), &ledger(&world)]);
+
+    // What lies there in its place is not written through; it waits until that can be.
+    refreshed_by(&world, "link", &file);
+    let script = format!(
+        "{}; echo; {CURL} https://example.com/v1/restored; sleep 1.5; {}",
+        got(ONE),
+        got("/v1/two")
+    );
+    let outcome = online(&world, &script);
+    let what = format!("{outcome}\n{:?}", noted(&world, "requests"));
+    assert!(
+        outcome.out().contains("could not be written back"),
+        "{what}"
+    );
+    assert!(outcome.out().contains("symbolic link"), "{what}");
+    assert!(!noted(&world, "requests").join("").contains(ONE), "{what}");
+    assert_eq!(noted(&world, "refreshed"), [kept(&world)], "{what}");
+    is_nowhere(&world, &[&outcome.out(), &outcome.err()]);
+
+    // What somebody has put there meanwhile stays, and nothing of another is written.
+    for (how, why) in [
+        ("theirs", "somebody has put another refresh token"),
+        ("same-refresh", "it is the value of another credential"),
+    ] {
+        world.write(world.top().join("refresh"), SECRETS[1].1);
+        refreshed_by(&world, how, &file);
+        let outcome = online(&world, &got(ONE));
+        assert!(outcome.out().contains(why), "{how}: {outcome}");
+        assert!(noted(&world, "requests").is_empty(), "{how}: {outcome}");
+        let kept = kept(&world);
+        assert_eq!(kept == SECRETS[1].1, how == "same-refresh", "{how}");
+        assert!(!noted(&world, "refreshed").contains(&kept), "{how}");
+        assert_ne!(kept, SECRETS[3].1, "{how}");
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_while_a_refresh_token_is_replaced_has_used_nothing_that_is_not_written() {
+    let name = "a_run_that_is_killed_while_a_refresh_token_is_replaced_has_used_nothing_that_is_not_written";
+    let Some(world) = world(name, "good", "") else {
+        return;
+    };
+    let file = format!("file = '{}/refresh'", world.top().display());
+    let asked = world.top().join("internet/asked-for");
+    for (how, pause) in [
+        ("rotates-slowly", "0"),
+        ("good", "0"),
+        ("good", "0.01"),
+        ("good", "0.03"),
+        ("good", "0.1"),
+    ] {
+        world.write(world.top().join("refresh"), SECRETS[1].1);
+        refreshed_by(&world, how, &file);
+        let killed = format!(
+            "sh -c '\"$ATOLL\" run --discard \"$@\" & until grep -q token \"{}\" 2>/dev/null; do sleep 0.01; done; \
+             sleep {pause}; kill -9 $!; wait; true' sh \"$@\"",
+            asked.display()
+        );
+        let outcome = online_as(&world, &killed, &format!("{}; true", got(ONE)));
+        let what = format!("{how} {pause}: {outcome}\n{:?}", noted(&world, "requests"));
+        let refreshed = noted(&world, "refreshed");
+        assert_eq!(refreshed.len(), 1, "{what}");
+        let kept = kept(&world);
+        let is_new = kept == refreshed[0];
+        assert!(is_new || kept == SECRETS[1].1, "{what}");
+        let is_used = !noted(&world, "requests").is_empty();
+        assert!(is_new || !is_used, "{what}");
+        assert!(how == "good" || !is_new, "{what}");
+    }
+    // The control: no lock is left, and a whole run has it written and used.
+    world.write(world.top().join("refresh"), SECRETS[1].1);
+    let outcome = online(&world, &got(ONE));
+    assert!(outcome.out().contains("welcome"), "{outcome}");
+    assert_eq!(noted(&world, "refreshed"), [kept(&world)], "{outcome}");
+}
+
+/// A policy that closes the way to who issues tokens, or a use of what they are for, has none
+/// asked for.
+#[test]
+fn a_token_is_not_asked_for_where_a_policy_closes_the_way() {
+    let name = "a_token_is_not_asked_for_where_a_policy_closes_the_way";
+    let Some(world) = world(name, "good", "") else {
+        return;
+    };
+    let script = format!("{CURL} {AUTH} https://example.com/v1/one; true");
+    let own = world.config().join("atoll/own.cedar");
+    for (action, resource) in [
+        ("connect", "resource == Host::\"another.example\""),
+        ("resolve", "resource == Host::\"another.example\""),
+        ("request", "resource == Host::\"another.example\""),
+        ("use_credential", "resource == Credential::\"api\""),
+    ] {
+        world.write(
+            &own,
+            format!("forbid(principal, action == Action::\"{action}\", {resource});\n"),
+        );
+        let outcome = online(&world, &script);
+        assert!(asked_for(&world).is_empty(), "{action} {outcome}");
+    }
+    fs::remove_file(own).unwrap();
+    let outcome = online(&world, &script);
+    assert_eq!(asked_for(&world).len(), 1, "{outcome}");
 }

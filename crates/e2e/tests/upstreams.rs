@@ -298,6 +298,44 @@ fn what_cannot_be_recorded_is_not_sent() {
     ]);
 }
 
+/// A person says yes, and there is no room to record it: nothing goes out.
+#[test]
+fn a_yes_that_cannot_be_recorded_is_none() {
+    let world = World::new("a_yes_that_cannot_be_recorded_is_none");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let ledger = world.state().join("atoll/ledger");
+    let ledger = ledger.display();
+    let pending = "import json, sys; print([r['run'] + '.' + str(p['approval']) for r in json.load(sys.stdin) for p in r['pending']][0])";
+    // Full to the last byte that something as short could take.
+    let fill = format!(
+        "dd if=/dev/zero of='{ledger}/full' bs=1k 2>/dev/null; \
+         while \"$ATOLL\" ledger hold last && \"$ATOLL\" ledger release last; do :; done >/dev/null 2>&1; "
+    );
+    for (fill, is_full) in [("", false), (&fill[..], true)] {
+        let script = format!(
+            "mkdir -p '{ledger}' && chmod 700 '{ledger}' && mount -t tmpfs -o size=256k,mode=700 tmpfs '{ledger}' || exit 9; \
+             \"$ATOLL\" run --discard --ask example.com -- curl -sS -m 60 --noproxy '*' -d words http://example.com/asked </dev/null >/dev/null & run=$!; \
+             until name=$(\"$ATOLL\" approvals list --json | python3 -c \"{pending}\" 2>/dev/null); do sleep 0.05; done; \
+             {fill}\"$ATOLL\" approvals grant \"$name\" >/dev/null; wait $run; echo status $?; rm -f '{ledger}/full'; \
+             echo and then; \"$ATOLL\" ledger show last; \"$ATOLL\" ledger verify >&2"
+        );
+        let outcome = on_internet(&world, "sh -c \"$0\"")
+            .arg(script)
+            .within(LONG)
+            .run();
+        let first = fs::read_to_string(world.top().join("internet/first")).unwrap_or_default();
+        assert_eq!(first.contains("/asked"), !is_full, "{outcome}");
+        let (told, ledger) = told_and_recorded(&outcome);
+        let has = |kind: &str| ledger.contains(&format!("\"type\":\"{kind}\""));
+        assert!(has("approval.asked"), "{outcome}");
+        assert_eq!(has("approval.granted"), !is_full, "{outcome}");
+        assert_eq!(told.ends_with("status 125"), is_full, "{outcome}");
+        let _ = outcome.says(["The ledger is whole"]);
+    }
+}
+
 /// The same by HTTP/2: each way, and the statuses of HTTP and of curl. What is never
 /// answered is not answered here either (28); what breaks off does (92, 18).
 const WAYS: &[[&str; 2]] = &[

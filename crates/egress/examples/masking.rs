@@ -1,7 +1,8 @@
-//! How fast secrets are found and masked: 200 of them over 1 GiB of each kind of stream,
-//! and what that adds to one small request.
+//! How fast secrets are found and masked, on one thread: 200 of them over 1 GiB of each kind
+//! of stream, and what that adds to one small request. Prints JSON.
 //!
-//! `cargo run --release -p atoll-egress --example masking [KIND]`
+//! `cargo xtask bench identity` calls it, and says what is wanted of it; alone it is
+//! `cargo run --release -p atoll-egress --example masking [KIND]`.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +16,10 @@ use atoll_egress::secret::{Masks, Placeholders, Secret, placeholder};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
 
+/// How often everything is done.
+const ROUNDS: usize = 3;
 const SECRETS: usize = 200;
 const STREAM_BYTES: usize = 1 << 30;
 const BLOCK_BYTES: usize = 16 << 20;
@@ -100,19 +104,27 @@ fn kinds(secrets: &[String], random: &mut Random) -> Vec<(&'static str, Vec<u8>)
     ]
 }
 
-fn memory_kib() -> String {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM"));
-    line.unwrap_or_default()
-        .replace("VmHWM:", "")
-        .trim()
-        .to_owned()
+/// The most memory this process has had, KiB (proc_pid_status(5), `VmHWM`).
+fn memory_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let number = line.unwrap().split_whitespace().nth(1).unwrap();
+    number.parse().unwrap()
+}
+
+/// How often this does it with one chunk after the other of a stream of so many bytes: MB/s.
+fn rate(block: &[u8], stream_bytes: usize, mut take: impl FnMut(&[u8])) -> f64 {
+    let chunks = block.chunks(CHUNK_BYTES).cycle();
+    let start = Instant::now();
+    for chunk in chunks.take(stream_bytes / CHUNK_BYTES) {
+        take(chunk);
+    }
+    stream_bytes as f64 / start.elapsed().as_secs_f64() / 1e6
 }
 
 fn main() {
     let mut random = Random(0x1234_5678_9ABC_DEF1);
     let secrets = secrets(&mut random);
-    let start = Instant::now();
     let mut pairs = Vec::new();
     for (number, secret) in secrets.iter().enumerate() {
         let stands = placeholder(secret.as_bytes(), &[number as u8; 32]).unwrap();
@@ -121,57 +133,65 @@ fn main() {
     let placeholders: Vec<Vec<u8>> = pairs.iter().map(|(_, stands)| stands.clone()).collect();
     let masks = Masks::new(pairs).unwrap();
     let finder = Placeholders::new(placeholders).unwrap();
-    println!("made ready in {:?}", start.elapsed());
     let only = std::env::args().nth(1);
     let is_wanted = |name: &str| {
         only.as_ref()
             .is_none_or(|only| name.contains(only.as_str()))
     };
-    for (name, block) in kinds(&secrets, &mut random) {
-        if !is_wanted(name) {
-            continue;
-        }
-        let mut out = Vec::new();
-        let (mut mask, mut find) = (masks.stream(), finder.stream());
-        let start = Instant::now();
-        for chunk in block
-            .chunks(CHUNK_BYTES)
-            .cycle()
-            .take(STREAM_BYTES / CHUNK_BYTES)
-        {
-            out.clear();
-            mask.feed(chunk, &mut out);
-        }
-        let masked = start.elapsed().as_secs_f64();
-        let start = Instant::now();
-        for chunk in block
-            .chunks(CHUNK_BYTES)
-            .cycle()
-            .take(STREAM_BYTES / CHUNK_BYTES)
-        {
-            find.feed(chunk).unwrap();
-        }
-        let found = start.elapsed().as_secs_f64();
-        let rate = |seconds: f64| STREAM_BYTES as f64 / seconds / 1e6;
-        println!(
-            "{name}: masked {:.0} MB/s, searched {:.0} MB/s; memory at most {}",
-            rate(masked),
-            rate(found),
-            memory_kib()
-        );
-    }
-    request(&masks, &finder, &mut random);
+    let kinds: Vec<_> = kinds(&secrets, &mut random)
+        .into_iter()
+        .filter(|(name, _)| is_wanted(name))
+        .map(|(name, block)| (name, block, Vec::new(), Vec::new()))
+        .collect();
+    let measured = measure(&masks, &finder, kinds);
+    let request_ns: Vec<f64> = (0..ROUNDS)
+        .map(|_| request(&masks, &finder, &mut random))
+        .collect();
+    println!(
+        "{}",
+        json!({ "kinds": measured, "request_ns": request_ns, "memory_kib": memory_kib() })
+    );
 }
 
-/// Searches and masks what a small request and its answer have.
-fn request(masks: &Masks, finder: &Placeholders, random: &mut Random) {
+/// A kind of stream, a block of it, and how fast it was masked and searched, MB/s.
+type Kind = (&'static str, Vec<u8>, Vec<f64>, Vec<f64>);
+
+/// All kinds in turn, some times.
+fn measure(masks: &Masks, finder: &Placeholders, mut kinds: Vec<Kind>) -> Vec<Value> {
+    let mut out = Vec::with_capacity(4 * CHUNK_BYTES);
+    let mut grown_kib = vec![0; kinds.len()];
+    for _ in 0..ROUNDS {
+        for ((_, block, masked, searched), grown) in kinds.iter_mut().zip(&mut grown_kib) {
+            let (mut mask, mut find) = (masks.stream(), finder.stream());
+            let mut through = |chunk: &[u8]| {
+                out.clear();
+                mask.feed(chunk, &mut out);
+            };
+            // Whatever is set up at the first bytes is no growth.
+            rate(block, block.len(), &mut through);
+            let before_kib = memory_kib();
+            masked.push(rate(block, STREAM_BYTES, &mut through));
+            searched.push(rate(block, STREAM_BYTES, |chunk| find.feed(chunk).unwrap()));
+            *grown = (*grown).max(memory_kib() - before_kib);
+        }
+    }
+    let told = |((name, _, masked, searched), grown): (Kind, u64)| {
+        json!({
+            "name": name, "masked_mb_s": masked, "searched_mb_s": searched, "grown_kib": grown,
+        })
+    };
+    kinds.into_iter().zip(grown_kib).map(told).collect()
+}
+
+/// Searches and masks what a small request and its answer have: nanoseconds each.
+fn request(masks: &Masks, finder: &Placeholders, random: &mut Random) -> f64 {
     let mut headers = HeaderMap::new();
     for number in 0..16 {
         let name = HeaderName::from_bytes(format!("x-header-{number}").as_bytes()).unwrap();
         headers.insert(name, HeaderValue::from_str(&random.letters(40)).unwrap());
     }
     let body = vec![b'{'; 1024];
-    let rounds = 100_000;
+    let rounds = 100_000_u32;
     let mut out = Vec::new();
     let start = Instant::now();
     for _ in 0..rounds {
@@ -184,8 +204,5 @@ fn request(masks: &Masks, finder: &Placeholders, random: &mut Random) {
         mask.release(&mut out);
         out.clear();
     }
-    println!(
-        "a request of 1 KiB each way: {:?}",
-        start.elapsed() / rounds
-    );
+    start.elapsed().as_nanos() as f64 / f64::from(rounds)
 }

@@ -6,10 +6,15 @@ mod app;
 mod command;
 mod disguised;
 pub(crate) mod fetch;
+mod holds;
+mod issued;
+mod keeper;
 mod login;
 mod oauth;
 mod own;
+mod published;
 mod refresh;
+mod rotation;
 
 use std::fmt;
 use std::io;
@@ -26,9 +31,12 @@ use hyper::HeaderMap;
 use zeroize::Zeroizing;
 
 pub use self::app::check_app_key;
-use self::disguised::standing_for;
 pub use self::disguised::{disguise, disguise_renewed};
+use self::disguised::{others, standing_for};
 use self::fetch::{Ingredients, Source};
+pub(crate) use self::holds::{holds, holds_in_any_case};
+use self::issued::Issues;
+pub(crate) use self::issued::why_not_issued;
 use crate::secret::{self, Masks, Placeholders, Secret};
 
 /// How many values of one credential are masked: the one in use, and all before it that may
@@ -42,6 +50,9 @@ pub(crate) struct Credentials {
     masked: RwLock<Masked>,
     /// What stands for them, to be found in what leaves; numbered as they are held.
     placeholders: Option<Placeholders>,
+    issues: Issues,
+    /// What makes other texts of them, where a credential has that in the bodies it is sent with.
+    others: Option<Masks>,
 }
 
 /// What is masked.
@@ -148,11 +159,11 @@ impl Credentials {
         network: &Network,
         placeholders: Vec<Placeholder>,
         fetched: &[Fetched],
-        values: Option<OwnedFd>,
+        values: Option<&OwnedFd>,
     ) -> io::Result<Self> {
         let mut held = Vec::with_capacity(placeholders.len());
         let missing = || io::Error::from(io::ErrorKind::InvalidData);
-        let next = || taken(values.as_ref().ok_or_else(missing)?);
+        let next = || taken(values.ok_or_else(missing)?);
         for placeholder in placeholders {
             let mut bindings = network.credentials.iter();
             let binding = bindings.find(|one| one.name == placeholder.name);
@@ -220,15 +231,22 @@ impl Credentials {
         };
         masked.build().map_err(io::Error::other)?;
         Ok(Self {
+            others: others(&held),
             held,
             masked: RwLock::new(masked),
             placeholders: Some(placeholders),
+            issues: Issues::default(),
         })
     }
 
-    /// Whether there are none.
+    /// What makes other texts of their placeholders, numbered as they are held.
+    pub(crate) fn others(&self) -> Option<&Masks> {
+        self.others.as_ref()
+    }
+
+    /// Whether there are none, and none come.
     pub(crate) fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.held.is_empty() && !self.issues.is_catching()
     }
 
     /// What finds their placeholders, where there are any.
@@ -347,7 +365,10 @@ impl Credentials {
         // It opens nothing any more.
         if let Some(before) = source.renew(secret) {
             let mut all = masked.values.iter_mut();
-            if let Some(used) = all.find(|one| Arc::ptr_eq(&one.secret, &before)) {
+            let is_it = |one: &&mut MaskedValue| {
+                one.index == index && one.secret.expose() == before.expose()
+            };
+            if let Some(used) = all.find(is_it) {
                 used.ends = Some(now);
             }
         }
@@ -461,29 +482,6 @@ fn taken(values: &OwnedFd) -> io::Result<Secret> {
         0 => Err(io::ErrorKind::InvalidData.into()),
         _ => Secret::new(real),
     }
-}
-
-/// Whether one text is in another, whatever the case of letters.
-pub(crate) fn holds_in_any_case(text: &[u8], part: &[u8]) -> bool {
-    !part.is_empty()
-        && text
-            .windows(part.len())
-            .any(|window| window.eq_ignore_ascii_case(part))
-}
-
-/// Whether one text is in another.
-pub(crate) fn holds(text: &[u8], part: &[u8]) -> bool {
-    let Some((first, rest)) = part.split_first() else {
-        return false;
-    };
-    let mut text = text;
-    while let Some(at) = text.iter().position(|byte| byte == first) {
-        text = text.get(at + 1..).unwrap_or_default();
-        if text.starts_with(rest) {
-            return true;
-        }
-    }
-    false
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
 //! Answers to questions for names: nobody else is asked before a name may be reached,
 //! and what is answered is an address of Atoll's own.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
 
-use atoll_model::network::{Flow, FlowKind, HostName, Network};
+use atoll_model::network::{Flow, FlowKind, HostName, Network, SANDBOX_NAME};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
 use crate::Egress;
 use crate::names::Names;
-use crate::policies::Policies;
-use crate::proxy;
+use crate::policies::Now;
+use crate::{inside, proxy};
 
 /// How long an answer may be kept, seconds: it stays true for the sandbox's life.
 const TTL_SECONDS: u32 = 300;
@@ -48,8 +48,8 @@ pub(crate) struct RefusedName {
 
 /// Answers a question, and tells of a name that is refused.
 pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
-    let (network, policies) = (&egress.network, &egress.policies);
-    let Answered { answer, refused } = answer(question, network, policies, &egress.names);
+    let (network, now) = (&egress.network, egress.policies.now());
+    let Answered { answer, refused } = answer(question, network, &now, &egress.names);
     if let Some(refused) = refused {
         // Nobody is to allow a host by a name with a placeholder in it.
         let misused = egress.credentials.misused_in(&refused.name);
@@ -59,6 +59,7 @@ pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
         };
         let flow = Flow {
             credentials,
+            policies: now.version(),
             ..Flow::to(FlowKind::Name, refused.name, 0)
         };
         egress.line.refuse(flow, why);
@@ -70,7 +71,7 @@ pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn answer(
     question: &[u8],
     network: &Network,
-    policies: &Policies,
+    policies: &Now<'_>,
     names: &Mutex<Names>,
 ) -> Answered {
     let silent = Answered {
@@ -91,7 +92,11 @@ pub(crate) fn answer(
         [query] if asked.metadata.op_code == OpCode::Query => {
             reply.add_query(query.clone());
             match judge(query, network, policies) {
-                Ok(name) => reply_with(&mut reply, query, &name, names),
+                Ok(Meant::Name(name)) => reply_with(&mut reply, query, &name, names),
+                Ok(Meant::Itself) => {
+                    let (four, six) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+                    add_address(&mut reply, query, (four, six));
+                }
                 Err(refusal) => {
                     reply.metadata.response_code = ResponseCode::Refused;
                     refused = Some(refusal);
@@ -117,8 +122,16 @@ pub(crate) fn answer(
     }
 }
 
+/// Whose name is asked for.
+enum Meant {
+    /// A host's that may be reached.
+    Name(HostName),
+    /// The sandbox's own, which many programs look up when they start: it leads to its loopback.
+    Itself,
+}
+
 /// The name that is asked for, where it may be reached.
-fn judge(query: &Query, network: &Network, policies: &Policies) -> Result<HostName, RefusedName> {
+fn judge(query: &Query, network: &Network, policies: &Now<'_>) -> Result<Meant, RefusedName> {
     let shown = query.name.to_ascii();
     let shown = shown.strip_suffix('.').unwrap_or(&shown);
     let refusal = |why: String, told: Option<String>| RefusedName {
@@ -131,12 +144,15 @@ fn judge(query: &Query, network: &Network, policies: &Policies) -> Result<HostNa
         return Err(refusal(why.to_owned(), None));
     }
     let name = HostName::parse(shown).map_err(|error| refusal(error.to_string(), None))?;
-    if proxy::is_name(&name) {
-        return Ok(name);
+    if proxy::is_name(&name) || inside::is_name(&name) {
+        return Ok(Meant::Name(name));
+    }
+    if name.as_str() == SANDBOX_NAME && !network.is_named(&name) {
+        return Ok(Meant::Itself);
     }
     match network.name(&name) {
         Ok(_) => match policies.name(&name) {
-            Ok(()) => Ok(name),
+            Ok(()) => Ok(Meant::Name(name)),
             Err(forbidden) => Err(refusal(forbidden.why, Some(forbidden.inside))),
         },
         Err(unreachable) => {
@@ -152,6 +168,10 @@ fn reply_with(reply: &mut Message, query: &Query, name: &HostName, names: &Mutex
         reply.metadata.response_code = ResponseCode::ServFail;
         return;
     };
+    add_address(reply, query, (four, six));
+}
+
+fn add_address(reply: &mut Message, query: &Query, (four, six): (Ipv4Addr, Ipv6Addr)) {
     let data = match query.query_type {
         RecordType::A => RData::A(four.into()),
         RecordType::AAAA => RData::AAAA(six.into()),

@@ -1,5 +1,5 @@
 //! The files that come with the description of what to carry: certificates, after them what
-//! lock files name, and policies.
+//! lock files name, then policies, then tokens.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use atoll_cedar::HANDED_BYTES_MAX;
 use atoll_model::network::{LOCKED_BYTES_MAX, Locks};
 use atoll_sys::descriptor;
+use atoll_tokens::Held;
 
 use crate::policies::Policies;
 
@@ -30,8 +31,19 @@ pub(crate) fn locks(has_locks: bool, files: &mut Vec<OwnedFd>) -> Option<Locks> 
     serde_json::from_slice(&text).ok()
 }
 
-/// What is asked of each connection besides the rules: where there is something the last of all
-/// files, which it takes. None where it is not there, or cannot be read.
+/// The tokens that the run holds: where there are some the last of all files, which it takes.
+/// None where it is not there, or they do not count.
+pub(crate) fn tokens(has_tokens: bool, files: &mut Vec<OwnedFd>) -> Option<Option<Held>> {
+    if !has_tokens {
+        return Some(None);
+    }
+    let file = files.pop()?;
+    let text = descriptor::read_from_start(file.as_fd(), atoll_tokens::HANDED_BYTES_MAX).ok()?;
+    Held::take(&text).map(Some)
+}
+
+/// What is asked of each connection besides the rules: where there is something the last of the
+/// files by then, which it takes. None where it is not there, or cannot be read.
 pub(crate) fn policies(has_policies: bool, files: &mut Vec<OwnedFd>) -> Option<Policies> {
     if !has_policies {
         return Some(Policies::default());

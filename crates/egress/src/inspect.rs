@@ -24,7 +24,7 @@ mod web_socket;
 use std::io;
 use std::sync::Arc;
 
-use atoll_model::network::{Authority, Flow, HostPart, Scheme};
+use atoll_model::network::{Authority, Flow, HostPart, Look, Scheme};
 use hyper::header::HeaderValue;
 use hyper::http::uri::Authority as Written;
 use hyper::server::conn::http2;
@@ -39,7 +39,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::Egress;
 use crate::arrival::Arrival;
 use crate::hello::{self, Hello};
-use crate::tunnel::Wanted;
+use crate::policies::Now;
+use crate::tunnel::{self, Wanted};
 pub(crate) use answers::{failure, refusal, unclear};
 pub(crate) use bodies::Memory;
 pub(crate) use body::Received as Answer;
@@ -182,6 +183,11 @@ enum Beginning {
 /// Carries the requests of a connection that may be made, each as it is judged.
 pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &Wanted) {
     let over = egress.is_over();
+    let policies = egress.policies.now().version();
+    let may = |now: &Now<'_>| {
+        let granted = now.connection(&wanted.host, wanted.port, Look::Into);
+        granted.map(drop)
+    };
     let work = async {
         match begin(&mut program, wanted).await {
             Beginning::Over => {}
@@ -189,13 +195,14 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &W
             Beginning::Plain => serve_plain(egress, program, wanted, false).await,
             Beginning::Plain2 => serve_plain(egress, program, wanted, true).await,
             Beginning::Refused(why) => {
-                egress.line.refuse(wanted.flow(), why);
+                tunnel::refuse_another(egress, wanted.flow(), why);
                 end_tls(program, UNRECOGNIZED_NAME).await;
             }
         }
     };
     tokio::select! {
         () = work => {}
+        _ = egress.lost(&wanted.host, None, policies, may) => {}
         () = over => {}
     }
 }
@@ -361,4 +368,4 @@ async fn end_tls(program: Arrival, alert: u8) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

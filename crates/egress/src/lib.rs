@@ -16,9 +16,12 @@ mod dial;
 mod dns;
 mod filter;
 mod given;
+mod given_up;
 mod handed;
 mod hello;
+mod inside;
 mod inspect;
+mod labels;
 mod limited;
 mod limits;
 mod line;
@@ -29,6 +32,8 @@ pub mod post;
 mod postgres;
 mod proxy;
 mod publish;
+mod rates;
+mod redaction;
 mod refusals;
 mod resolve;
 pub mod secret;
@@ -47,9 +52,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, HostName, Locks, Network};
+use atoll_model::conduct::Deed;
+use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, HostName, HostPart, Locks, Network};
 use atoll_sys::landlock::{self, Holds, Ruleset};
-use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
+use atoll_sys::{credentials as rights, descriptor, memory, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::system_conf::read_system_conf;
@@ -64,11 +70,13 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::credentials::{Credentials, fetch};
+use crate::dial::Place;
+use crate::given_up::Renounced;
 use crate::inspect::{CertificateError, Certificates, Memory, Releases, Trust, Upstream};
 use crate::limits::Budgets;
 use crate::line::Line;
 use crate::names::Names;
-use crate::policies::Policies;
+use crate::policies::{Forbidden, Now, Policies};
 use crate::resolve::{Resolver, Unnamed};
 use crate::ssh::agent::Asked;
 use crate::visitors::Visitors;
@@ -162,6 +170,35 @@ impl Egress {
         let _ = over.wait_for(|over| *over).await;
     }
 
+    /// Returns once a host, or where a connection to it leads, was given up: why.
+    async fn given_up(&self, host: &HostPart, place: Option<Place>) -> String {
+        let address = match place {
+            Some(Place::At(address)) => Some(address),
+            Some(Place::ByProxy) | None => None,
+        };
+        let renounced = &self.policies.renounced;
+        let why = |all: &Renounced| {
+            let of_host = all.host(host);
+            of_host.or_else(|| address.and_then(|address| all.address(address)))
+        };
+        renounced.denied(why).await
+    }
+
+    /// The same, or once other policies than these deny it.
+    async fn lost(
+        &self,
+        host: &HostPart,
+        place: Option<Place>,
+        policies: u32,
+        may: impl Fn(&Now<'_>) -> Result<(), Forbidden>,
+    ) -> String {
+        tokio::select! {
+            biased;
+            why = self.given_up(host, place) => why,
+            why = self.policies.denied_since(policies, may) => why,
+        }
+    }
+
     fn name(&self, address: IpAddr) -> Option<HostName> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.name(address).cloned()
@@ -190,7 +227,7 @@ pub fn program() -> u8 {
 /// [`EgressError`]: nothing was carried then.
 pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     // Before there is anything of a credential: another process of this user could look on.
-    rights::forbid_inspection().map_err(at("giving rights up"))?;
+    hold_alone().map_err(at("giving rights up"))?;
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let received = socket::receive(line.as_fd(), &mut message);
     let (got, given) = received.map_err(at("waiting for a description"))?;
@@ -199,19 +236,29 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let carriage: Carriage =
         serde_json::from_slice(message).map_err(|_| EgressError::Description)?;
     descriptor::never_block(line.as_fd()).map_err(at("its line"))?;
-    let values =
-        (!carriage.placeholders.is_empty() && !listeners.is_empty()).then(|| listeners.remove(0));
+    let has_values = !carriage.placeholders.is_empty() || !carriage.issues.is_empty();
+    if has_values {
+        memory::erase_from_now_on();
+    }
+    let values = (has_values && !listeners.is_empty()).then(|| listeners.remove(0));
     let credentials = Credentials::receive(
         &carriage.network,
         carriage.placeholders,
         &carriage.fetched,
-        values,
+        values.as_ref(),
     );
     let credentials = credentials.map_err(at("taking credentials"))?;
+    let credentials = credentials.issuing(carriage.issues, values);
     let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;
+    let tokens = given::tokens(carriage.has_tokens, &mut roots).ok_or(EgressError::Description)?;
     let policies = given::policies(carriage.has_policies, &mut roots);
     let policies = policies.ok_or(EgressError::Description)?;
+    let policies = policies.numbered(carriage.policies);
+    let policies = policies.without(carriage.given_up).holding(tokens);
+    if carriage.has_attempted {
+        policies.did(Deed::Attempt);
+    }
     let locks = given::locks(carriage.has_locks, &mut roots).ok_or(EgressError::Description)?;
     let roots = given::roots(roots).map_err(at("reading certificates"))?;
     let trust = Trust::read(carriage.authority.as_ref(), &roots).map_err(uncertified)?;
@@ -285,6 +332,16 @@ impl Known {
     }
 }
 
+/// No process of this user reads what is in this one's memory, and no core dump has it.
+pub(crate) fn hold_alone() -> io::Result<()> {
+    rights::forbid_inspection()?;
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    Ok(setrlimit(Resource::Core, none)?)
+}
+
 /// From here on there is no file, no other process, and no right but that to make
 /// connections.
 fn confine() -> io::Result<()> {
@@ -321,8 +378,10 @@ async fn serve(
     let egress = Arc::new(Egress {
         budgets: Budgets::new(&network),
         network,
+        line: Line::new(line)
+            .map_err(at("its line"))?
+            .with_conduct(policies.conduct()),
         policies,
-        line: Line::new(line).map_err(at("its line"))?,
         names: Mutex::new(Names::with_proxy()),
         unnamed: tokio::sync::Mutex::default(),
         resolver,

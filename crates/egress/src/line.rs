@@ -1,19 +1,21 @@
 //! The line to who records: nothing is sent on before it says so, but what changes
 //! nothing where it goes; that is told of soon after.
 
+mod asking;
 mod carried;
+mod cut;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use atoll_model::conduct::{Deed, Running};
 use atoll_model::network::{
-    ASKING_MAX, AskedCall, CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX,
-    Flow, FlowEnd, FlowOrder, FlowReport, NoConsent, Published,
+    CallDigest, CommandEnd, Consent, CredentialName, FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd,
+    FlowOrder, FlowReport, GivenUp, Published,
 };
 use atoll_sys::socket;
 use tokio::io::Interest;
@@ -22,8 +24,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout_at;
 
 use crate::limits::Excess;
-use crate::refusals::{Refusals, shown};
+use crate::refusals::Refusals;
 pub(crate) use carried::Carried;
+use cut::{cut, cut_flow, first_message};
 
 /// How long reports that nobody waits for are gathered: with what the other side takes
 /// over them they are written down within 50 ms.
@@ -50,6 +53,8 @@ pub(crate) struct Line {
     commands: Mutex<HashMap<u64, mpsc::Sender<Heard>>>,
     asking: Mutex<HashMap<u64, oneshot::Sender<(CallDigest, Consent)>>>,
     refusals: Mutex<Refusals>,
+    /// What the run has left of its reputation: what is told of it here takes from it.
+    conduct: Arc<Mutex<Running>>,
     unsent: Mutex<Unsent>,
     /// There is something to send.
     some: Notify,
@@ -104,11 +109,17 @@ impl Line {
             commands: Mutex::default(),
             asking: Mutex::default(),
             refusals: Mutex::default(),
+            conduct: Arc::default(),
             unsent: Mutex::default(),
             some: Notify::new(),
             hurry: Notify::new(),
             room: Notify::new(),
         })
+    }
+
+    /// With who asks what the run has left of its reputation.
+    pub(crate) fn with_conduct(self, conduct: Arc<Mutex<Running>>) -> Self {
+        Self { conduct, ..self }
     }
 
     /// Has a report sent: at once with all before it, or with others soon.
@@ -250,6 +261,24 @@ impl Line {
         Ok(Opened { id, since })
     }
 
+    /// Has a label recorded that the session gains, and waits until that is on disk.
+    ///
+    /// # Errors
+    /// When nobody records any more.
+    pub(crate) async fn label(&self, mut label: String, mut by: String) -> io::Result<()> {
+        cut(&mut label, TEXT_BYTES_MAX);
+        cut(&mut by, TEXT_BYTES_MAX);
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (recorded, wait) = oneshot::channel();
+        lock(&self.waiting).insert(id, recorded);
+        if let Err(error) = self.tell(&FlowReport::Label { id, label, by }, true) {
+            lock(&self.waiting).remove(&id);
+            return Err(error);
+        }
+        wait.await
+            .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+    }
+
     /// Tells of a flow's end.
     pub(crate) fn close(&self, opened: &Opened, carried: Carried) {
         let [up_bytes, down_bytes] = carried.bytes;
@@ -265,6 +294,7 @@ impl Line {
             }),
             is_unreached: carried.is_unreached,
             limit: carried.limit,
+            masked: carried.masked,
         };
         let id = opened.id;
         // Nobody listens: then it is found interrupted.
@@ -273,6 +303,9 @@ impl Line {
 
     /// Tells of something refused, the first time that it is.
     pub(crate) fn refuse(&self, mut flow: Flow, mut why: String) {
+        if !flow.credentials.is_empty() {
+            lock(&self.conduct).did(Deed::Misuse);
+        }
         // It is kept until the end, and the program has written it.
         cut_flow(&mut flow, TEXT_BYTES_MAX);
         cut(&mut why, TEXT_BYTES_MAX);
@@ -291,7 +324,12 @@ impl Line {
 
     /// Hears what is recorded, and what is published meanwhile with the listeners for it, until
     /// there is to be no more.
-    pub(crate) async fn hear(&self, mut further: impl FnMut(Published, Vec<OwnedFd>)) {
+    pub(crate) async fn hear(
+        &self,
+        mut further: impl FnMut(Published, Vec<OwnedFd>),
+        renounce: impl Fn(Vec<GivenUp>),
+        reload: impl Fn(u32, Option<OwnedFd>) -> bool,
+    ) {
         let mut buffer = vec![0_u8; FLOW_MESSAGE_BYTES_MAX];
         loop {
             let receive = || socket::receive(self.socket.as_fd(), &mut buffer);
@@ -317,6 +355,23 @@ impl Line {
                     consent,
                 }) => self.said(id, digest, consent),
                 Ok(FlowOrder::Publish { published }) => further(published, given),
+                Ok(FlowOrder::GiveUp { id, given }) => {
+                    renounce(given);
+                    // It counts from here on, and whoever gave it up is told so.
+                    let _ = self.tell(&FlowReport::GaveUp { id }, true);
+                }
+                Ok(FlowOrder::Attempted {}) => lock(&self.conduct).did(Deed::Attempt),
+                Ok(FlowOrder::Reload {
+                    policies,
+                    has_policies,
+                }) => {
+                    // What cannot be read was never in force: whoever waits for an answer ends this.
+                    let is_whole = given.len() == usize::from(has_policies);
+                    if !is_whole || !reload(policies, given.into_iter().next()) {
+                        break;
+                    }
+                    let _ = self.tell(&FlowReport::Reloaded { policies }, true);
+                }
                 Ok(FlowOrder::End) | Err(_) => break,
             }
         }
@@ -360,44 +415,20 @@ impl Line {
         told.map(|()| hears)
     }
 
-    /// Has a person asked. What stands for the question, and what will be said about it.
+    /// Has it recorded what the program gives up, and waits until that is on disk.
     ///
     /// # Errors
-    /// [`NoConsent`]: so many wait already, or nobody could ask them any more.
-    pub(crate) fn ask(
-        &self,
-        call: AskedCall,
-    ) -> Result<(u64, oneshot::Receiver<(CallDigest, Consent)>), NoConsent> {
+    /// When nobody records any more.
+    pub(crate) async fn give_up(&self, given: Vec<GivenUp>) -> io::Result<()> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (says, said) = oneshot::channel();
-        {
-            let mut asking = lock(&self.asking);
-            if asking.len() >= ASKING_MAX {
-                return Err(NoConsent::TooMany);
-            }
-            asking.insert(id, says);
+        let (recorded, wait) = oneshot::channel();
+        lock(&self.waiting).insert(id, recorded);
+        if let Err(error) = self.tell(&FlowReport::GivesUp { id, given }, true) {
+            lock(&self.waiting).remove(&id);
+            return Err(error);
         }
-        let call = Box::new(call);
-        if self.tell(&FlowReport::Ask { id, call }, true).is_err() {
-            lock(&self.asking).remove(&id);
-            return Err(NoConsent::Ended);
-        }
-        Ok((id, said))
-    }
-
-    /// Nobody waits any more for what is said about it.
-    pub(crate) fn leave(&self, id: u64) {
-        if lock(&self.asking).remove(&id).is_some() {
-            // Nobody listens: then nobody is asked either.
-            let _ = self.tell(&FlowReport::Left { id }, true);
-        }
-    }
-
-    fn said(&self, id: u64, digest: CallDigest, consent: Consent) {
-        if let Some(says) = lock(&self.asking).remove(&id) {
-            // It may have gone meanwhile.
-            let _ = says.send((digest, consent));
-        }
+        wait.await
+            .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
     /// Passes on what is heard of a command, as long as somebody waits for it.
@@ -426,40 +457,6 @@ impl Line {
             }
         }
     }
-}
-
-/// Makes the texts of a flow ones that fit into a message, its path one of so many bytes.
-fn cut_flow(flow: &mut Flow, path_bytes_max: usize) {
-    cut(&mut flow.host, TEXT_BYTES_MAX);
-    if let Some(rule) = &mut flow.rule {
-        cut(rule, TEXT_BYTES_MAX);
-    }
-    if let Some(login) = &mut flow.login {
-        cut(&mut login.user, LOGIN_BYTES_MAX);
-        cut(&mut login.database, LOGIN_BYTES_MAX);
-    }
-    if let Some(request) = &mut flow.request {
-        cut(&mut request.method, TEXT_BYTES_MAX);
-        cut(&mut request.path, path_bytes_max);
-    }
-}
-
-fn cut(text: &mut String, bytes_max: usize) {
-    let shorter = match shown(text, bytes_max) {
-        Cow::Borrowed(_) => return,
-        Cow::Owned(shorter) => shorter,
-    };
-    *text = shorter;
-}
-
-/// As many whole lines as one message holds, and what follows them.
-fn first_message(text: &[u8]) -> (&[u8], &[u8]) {
-    let Some(window) = text.get(..FLOW_MESSAGE_BYTES_MAX) else {
-        return (text, &[]);
-    };
-    // No line is longer.
-    let end = window.iter().rposition(|byte| *byte == b'\n');
-    text.split_at(end.map_or(window.len(), |end| end + 1))
 }
 
 #[cfg(test)]

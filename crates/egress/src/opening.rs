@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::credentials::Credentials;
 use crate::hello::{self, Hello};
 use crate::limits::{Excess, Part, Way, passed};
 
@@ -58,12 +59,48 @@ pub(crate) struct Opening<'a> {
     pub(crate) part: Option<&'a Part>,
 }
 
+/// Whom the first bytes may be for.
+#[derive(Clone, Copy)]
+enum Whom<'a> {
+    /// The host of this name alone.
+    One(&'a HostName),
+    /// Whoever is at an address, but nobody by whom tokens of a login are issued.
+    NoIssuer(&'a Credentials),
+}
+
+impl Whom<'_> {
+    /// Why these are for somebody else, where they are.
+    fn refuses(self, hello: &Hello) -> Option<String> {
+        match (self, hello) {
+            (Self::One(name), hello) => hello
+                .is_for_another(name)
+                .then(|| format!("the connection is for another host than {name}: {hello}")),
+            (Self::NoIssuer(credentials), Hello::Tls(Some(name))) => {
+                let login = credentials.issued_by(name)?;
+                Some(format!(
+                    "{hello}, which issues tokens of login {login}: nobody would look for them in a tunnel"
+                ))
+            }
+            (Self::NoIssuer(_), Hello::Malformed) => Some(format!(
+                "{hello}, and tokens of a login could come in by it"
+            )),
+            (Self::NoIssuer(_), Hello::Other | Hello::Partial | Hello::Tls(None)) => None,
+        }
+    }
+}
+
 impl Opening<'_> {
     /// Waits for whoever speaks first. What the program says first is sent on if it is for
-    /// nobody but who it asked for.
-    pub(crate) async fn pass(mut self, host: &HostPart) -> Result<(), Stop> {
-        let HostPart::Name(name) = host else {
-            return self.send(self.held.len()).await;
+    /// nobody but who it asked for; to an address, if it names nobody who issues a login.
+    pub(crate) async fn pass(
+        mut self,
+        host: &HostPart,
+        credentials: &Credentials,
+    ) -> Result<(), Stop> {
+        let whom = match host {
+            HostPart::Name(name) => Whom::One(name),
+            HostPart::Address(_) if credentials.are_issued() => Whom::NoIssuer(credentials),
+            HostPart::Address(_) => return self.send(self.held.len()).await,
         };
         if self.held.is_empty() {
             // Not by readiness: that may be told when there is nothing to read.
@@ -74,14 +111,14 @@ impl Opening<'_> {
                 peeked = self.server.peek(&mut seen) => return peeked.map(drop).map_err(Stop::from),
             };
         }
-        match self.hello(name, 0).await? {
-            Hello::Tls(_) => self.begin_tls(name).await,
+        match self.hello(whom, 0).await? {
+            Hello::Tls(_) => self.begin_tls(whom).await,
             Hello::Other | Hello::Partial | Hello::Malformed => self.send(self.held.len()).await,
         }
     }
 
     /// Reads until it is known what begins after so many bytes.
-    async fn hello(&mut self, name: &HostName, after: usize) -> Result<Hello, Stop> {
+    async fn hello(&mut self, whom: Whom<'_>, after: usize) -> Result<Hello, Stop> {
         let hello = loop {
             let bytes = self.held.get(after..).unwrap_or_default();
             match hello::read(bytes) {
@@ -93,24 +130,22 @@ impl Opening<'_> {
                 break Hello::Partial;
             }
         };
-        if hello.is_for_another(name) {
-            return Err(Stop::ForAnother(format!(
-                "the connection is for another host than {name}: {hello}"
-            )));
+        match whom.refuses(&hello) {
+            Some(why) => Err(Stop::ForAnother(why)),
+            None => Ok(hello),
         }
-        Ok(hello)
     }
 
     /// Sends the beginning of TLS, and waits for what the server makes of it: only then is
     /// it known whether there will be another one.
-    async fn begin_tls(mut self, name: &HostName) -> Result<(), Stop> {
+    async fn begin_tls(mut self, whom: Whom<'_>) -> Result<(), Stop> {
         let Some(end) = hello::end(&self.held) else {
             return Err(Stop::Failed("the beginning of TLS has no end".to_owned()));
         };
         self.send(end).await?;
         if self.asks_again().await? {
             let begin = self.second_begins().await?;
-            match self.hello(name, begin).await? {
+            match self.hello(whom, begin).await? {
                 Hello::Tls(_) => {}
                 Hello::Other | Hello::Partial | Hello::Malformed => {
                     let why = "TLS was to begin again, and did not";

@@ -1,33 +1,107 @@
 //! Policies that people have written: asked after the rules have allowed something.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+mod asks;
+mod carrying;
+mod forbidden;
+mod standing;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Action, Asked, Decision, Effect, Facts, Follows, Layers, Look as Carried, Principal, Question,
-    carried, take,
+    Action, Asked, Decision, Effect, Facts, Follows, Look as Carried, Question, Rate, carried,
 };
+use atoll_model::conduct::{Deed, Running};
 use atoll_model::network::{
-    ASKED_TEXT_BYTES_MAX, CallDigest, CredentialName, HostName, HostPart, Look, NetworkRule,
-    Request, within,
+    ASKED_TEXT_BYTES_MAX, CallDigest, CredentialName, GivenUps, HostName, HostPart, Look,
+    PublishedPort, Request, within,
 };
 
+use atoll_tokens::{Asked as Carry, Held};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 
+use crate::given_up::Renounced;
+use crate::labels::{Labels, UNTRUSTED};
+use crate::rates::Rates;
+use crate::redaction::Redactions;
 use crate::refusals::shown;
+pub(crate) use asks::Asks;
+pub(crate) use standing::Now;
+use standing::{Standing, Taken};
 
 /// Who is asked: nobody else is here.
 const PERSON: &str = "person";
 
-/// What is asked besides the rules; nothing where nobody has written any policy about
-/// connections.
-#[derive(Debug, Default)]
-pub(crate) struct Policies(Option<Taken>);
-
+/// What is asked besides the rules: what was given up, and policies, where somebody has written
+/// any about connections.
 #[derive(Debug)]
-struct Taken {
-    layers: Layers,
-    principal: Principal,
-    facts: Facts,
+pub(crate) struct Policies {
+    /// Those that are in force.
+    standing: RwLock<Arc<Standing>>,
+    /// Says that others are.
+    reloaded: watch::Sender<()>,
+    /// Where they are noted.
+    labels: Option<Labels>,
+    rates: Rates,
+    /// What the run has left of its reputation.
+    conduct: Arc<Mutex<Running>>,
+    /// Have to carry everything that leaves as well, where the run holds some.
+    tokens: Option<Held>,
+    /// Denies before anything else is asked.
+    pub(crate) renounced: Renounced,
+}
+
+impl Default for Policies {
+    fn default() -> Self {
+        Self::of(None, None)
+    }
+}
+
+/// What a request says besides its head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) follows: Follows,
+    /// How sure the agent says it is, percent.
+    pub(crate) confidence: Option<u8>,
+}
+
+impl From<Follows> for Sent {
+    fn from(follows: Follows) -> Self {
+        Self {
+            follows,
+            confidence: None,
+        }
+    }
+}
+
+/// What policies say of something that they let happen.
+#[derive(Debug, Default)]
+struct Granted {
+    asks: Option<Asks>,
+    rates: Vec<(Arc<str>, Rate)>,
+    redactions: Redactions,
+}
+
+/// What a request may be sent by.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    /// By what a person is asked first.
+    pub(crate) asks: Option<Asks>,
+    /// What goes neither out nor in with it.
+    pub(crate) redactions: Redactions,
+}
+
+impl Granted {
+    fn and(mut self, other: Self) -> Self {
+        self.asks = Asks::and(self.asks, other.asks);
+        self.rates.extend(other.rates);
+        self.rates.sort();
+        self.rates.dedup();
+        self.redactions.and(other.redactions);
+        self
+    }
 }
 
 /// Why something is not carried that the rules allow.
@@ -39,77 +113,88 @@ pub(crate) struct Forbidden {
     pub(crate) inside: String,
     /// The policy, where one forbids it.
     pub(crate) policy: Option<String>,
-    /// Whether the level of trust alone forbids it.
-    pub(crate) is_of_level: bool,
+    /// Who could let it pass.
+    pub(crate) by: Forbids,
 }
 
-/// By what a person is asked, in words: policies for whose yes something waits.
-#[derive(Debug)]
-pub(crate) struct Asks {
-    /// For the question, and the record.
-    pub(crate) rule: String,
-    /// Whether the level of trust alone asks. That is about what a program sends.
-    pub(crate) is_of_level: bool,
-}
-
-impl Asks {
-    fn by(decision: &Decision) -> Self {
-        // Where none says that it asks, it is nobody's but a person's.
-        let mut asking = decision.asking().peekable();
-        let is_asked = asking.peek().is_some();
-        Self {
-            rule: bounded(decision.why()),
-            is_of_level: is_asked && asking.all(atoll_cedar::Deciding::is_of_level),
-        }
-    }
-
-    /// Both of them: a yes to one is none to the other.
-    fn and(one: Option<Self>, two: Option<Self>) -> Option<Self> {
-        let (one, two) = match (one, two) {
-            (Some(one), Some(two)) => (one, two),
-            (one, two) => return one.or(two),
-        };
-        let rule = match one.rule == two.rule {
-            true => one.rule,
-            false => bounded(format!("{}; {}", one.rule, two.rule)),
-        };
-        Some(Self {
-            rule,
-            is_of_level: one.is_of_level && two.is_of_level,
-        })
-    }
-
-    /// With a rule that asks about the same, if one does.
-    pub(crate) fn beside(rule: Option<&NetworkRule>, asks: Option<Self>) -> Option<String> {
-        match (rule.map(NetworkRule::told), asks) {
-            (None, None) => None,
-            (Some(rule), None) => Some(rule),
-            (None, Some(asks)) => Some(asks.rule),
-            (Some(rule), Some(asks)) => Some(format!("{rule}; {}", asks.rule)),
-        }
-    }
+/// What forbids something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forbids {
+    /// A policy.
+    Policy,
+    /// A policy, until it has not happened for long enough.
+    Rate,
+    /// The level of trust alone.
+    Level,
+    /// The run itself: it was given up.
+    GivenUp,
+    /// The token that it holds: it does not carry it.
+    Token,
 }
 
 impl Policies {
-    /// Reads what was handed over. None where it is no such thing: then nothing is carried.
-    pub(crate) fn read(text: &[u8]) -> Option<Self> {
-        let (layers, principal, facts) = take(text).ok()?;
-        Some(Self(Some(Taken {
-            layers,
-            principal,
-            facts,
-        })))
+    fn of(taken: Option<Taken>, labels: Option<Labels>) -> Self {
+        let reputation = taken.as_ref().map_or(0, |taken| taken.facts.reputation);
+        Self {
+            standing: RwLock::new(Arc::new(Standing::first(taken))),
+            reloaded: watch::Sender::new(()),
+            labels,
+            rates: Rates::default(),
+            conduct: Arc::new(Mutex::new(Running::new(reputation))),
+            tokens: None,
+            renounced: Renounced::default(),
+        }
     }
 
+    /// Reads what was handed over. None where it is no such thing: then nothing is carried.
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
+        let (taken, labels) = standing::read(text)?;
+        Some(Self::of(Some(taken), labels))
+    }
+
+    /// With what was given up before.
+    pub(crate) fn without(self, given_up: GivenUps) -> Self {
+        Self {
+            renounced: Renounced::new(given_up),
+            ..self
+        }
+    }
+
+    /// What the run has left of its reputation, for who hears of what it does.
+    pub(crate) fn conduct(&self) -> Arc<Mutex<Running>> {
+        Arc::clone(&self.conduct)
+    }
+
+    /// The run has done this, which takes from its reputation.
+    pub(crate) fn did(&self, deed: Deed) {
+        let mut conduct = self.conduct.lock().unwrap_or_else(PoisonError::into_inner);
+        conduct.did(deed);
+    }
+
+    fn reputation(&self) -> u8 {
+        let conduct = self.conduct.lock();
+        conduct.unwrap_or_else(PoisonError::into_inner).points()
+    }
+
+    /// The labels of the session, where they are noted.
+    pub(crate) fn labels(&self) -> Option<&Labels> {
+        self.labels.as_ref()
+    }
+}
+
+impl Now<'_> {
     /// Whether some policy is about requests: it can be about their methods.
     pub(crate) fn are_about_requests(&self) -> bool {
-        let taken = self.0.as_ref();
-        taken.is_some_and(|taken| taken.layers.are_about(&[Action::Request]))
+        let taken = self.standing.taken.as_ref();
+        self.policies.tokens.is_some()
+            || taken.is_some_and(|taken| taken.layers.are_about(&[Action::Request]))
     }
 
     /// Whether a name may be asked for.
     pub(crate) fn name(&self, name: &HostName) -> Result<(), Forbidden> {
-        self.ask(Asked::Resolve(name)).map(drop)
+        kept(self.policies.renounced.host(&HostPart::Name(name.clone())))?;
+        self.policies.carry(Carry::Resolve(name))?;
+        self.ask(Asked::Resolve(name), None).map(drop)
     }
 
     /// Whether a connection may be made, and by what a person is asked first. Its name is asked
@@ -120,71 +205,238 @@ impl Policies {
         port: u16,
         look: Look,
     ) -> Result<Option<Asks>, Forbidden> {
+        kept(self.policies.renounced.host(host))?;
+        self.policies.carry(Carry::Connect { host, port, look })?;
+        Ok(self.connects(host, port, look)?.asks)
+    }
+
+    /// The same of one that is about to be made: it counts where policies say how often.
+    pub(crate) fn begin_connection(
+        &self,
+        host: &HostPart,
+        port: u16,
+        look: Look,
+    ) -> Result<Option<Asks>, Forbidden> {
+        kept(self.policies.renounced.host(host))?;
+        self.policies.carry(Carry::Connect { host, port, look })?;
+        self.count(self.connects(host, port, look)?)
+    }
+
+    fn connects(&self, host: &HostPart, port: u16, look: Look) -> Result<Granted, Forbidden> {
         match host {
-            HostPart::Name(name) => self.name(name)?,
+            HostPart::Name(name) => self.ask(Asked::Resolve(name), None).map(drop)?,
             HostPart::Address(_) => {}
         }
         let look = match look {
             Look::Into => Carried::Into,
             Look::Past => Carried::Past,
         };
-        let mut asks = self.ask(Asked::Connect { host, port, look })?;
+        let mut granted = self.ask(Asked::Connect { host, port, look }, None)?;
         if let Some(host) = &translated(host) {
-            asks = Asks::and(asks, self.ask(Asked::Connect { host, port, look })?);
+            granted = granted.and(self.ask(Asked::Connect { host, port, look }, None)?);
         }
-        Ok(asks)
+        Ok(granted)
     }
 
     /// Whether a request may be sent, and the connection made that it goes by: one that comes
-    /// to a proxy as a whole has had no other. By what a person is asked first.
+    /// to a proxy as a whole has had no other.
     pub(crate) fn request(
         &self,
         request: &Request<'_>,
-        follows: Follows,
+        sent: impl Into<Sent>,
+    ) -> Result<Passed, Forbidden> {
+        self.policies.carry(Carry::Request(request))?;
+        kept(self.policies.renounced.host(request.host))?;
+        Ok(self.requests(request, sent.into())?.into())
+    }
+
+    /// The same for a request by which Atoll itself gets a credential: what a token has to carry
+    /// is the credential.
+    pub(crate) fn request_for_credential(
+        &self,
+        request: &Request<'_>,
+        sent: impl Into<Sent>,
     ) -> Result<Option<Asks>, Forbidden> {
-        let connection = self.connection(request.host, request.port, Look::Into)?;
-        let mut asks = Asks::and(self.ask(Asked::Request(request, follows))?, connection);
+        kept(self.policies.renounced.host(request.host))?;
+        self.own_request(request, sent)
+    }
+
+    /// The same for a request that takes a credential back: whatever the program has given up,
+    /// that is done.
+    pub(crate) fn own_request(
+        &self,
+        request: &Request<'_>,
+        sent: impl Into<Sent>,
+    ) -> Result<Option<Asks>, Forbidden> {
+        let passed: Passed = self.requests(request, sent.into())?.into();
+        passed.of_atoll()
+    }
+
+    /// The same of one that is about to be sent: it counts where policies say how often.
+    pub(crate) fn begin_request(
+        &self,
+        request: &Request<'_>,
+        sent: Sent,
+    ) -> Result<Passed, Forbidden> {
+        kept(self.policies.renounced.host(request.host))?;
+        self.policies.carry(Carry::Request(request))?;
+        let mut granted = self.requests(request, sent)?;
+        let redactions = std::mem::take(&mut granted.redactions);
+        let asks = self.count(granted)?;
+        Ok(Passed { asks, redactions })
+    }
+
+    fn requests(&self, request: &Request<'_>, sent: Sent) -> Result<Granted, Forbidden> {
+        let Sent {
+            follows,
+            confidence,
+        } = sent;
+        let connection = self.connects(request.host, request.port, Look::Into)?;
+        let mut granted = self.ask(Asked::Request(request, follows), confidence)?;
         if let Some(host) = &translated(request.host) {
             let request = Request { host, ..*request };
-            asks = Asks::and(asks, self.ask(Asked::Request(&request, follows))?);
+            granted = granted.and(self.ask(Asked::Request(&request, follows), confidence)?);
         }
-        Ok(asks)
+        Ok(granted.and(connection))
+    }
+
+    fn count(&self, granted: Granted) -> Result<Option<Asks>, Forbidden> {
+        let counted = self.policies.rates.count(&granted.rates, Instant::now());
+        counted.map_err(|late| Forbidden {
+            why: late.why(),
+            inside: late.why(),
+            policy: Some(format!("policy {}", late.by)),
+            by: Forbids::Rate,
+        })?;
+        Ok(granted.asks)
     }
 
     /// Whether a credential may be put into something now.
     pub(crate) fn credential(&self, name: &CredentialName) -> Result<(), Forbidden> {
-        self.ask(Asked::UseCredential(name)).map(drop)
+        kept(self.policies.renounced.credential(name))?;
+        self.policies.carry(Carry::UseCredential(name))?;
+        self.ask(Asked::UseCredential(name), None).map(drop)
     }
 
-    fn ask(&self, asked: Asked<'_>) -> Result<Option<Asks>, Forbidden> {
-        let Some(taken) = &self.0 else {
-            return Ok(None);
+    /// Whether somebody may come to a published port.
+    pub(crate) fn publishing(&self, port: PublishedPort) -> Result<(), Forbidden> {
+        self.ask(Asked::Publish(port), None).map(drop)
+    }
+
+    fn ask(&self, asked: Asked<'_>, confidence: Option<u8>) -> Result<Granted, Forbidden> {
+        let Some(taken) = &self.standing.taken else {
+            return Ok(Granted::default());
         };
-        // A clock before 1970 is no time that a policy can be about: it reads 0.
-        let time = SystemTime::now().duration_since(UNIX_EPOCH);
-        let facts = Facts {
-            time: time.map_or(0, |time| time.as_secs()),
-            ..taken.facts.clone()
-        };
-        let question = Question {
-            principal: &taken.principal,
-            asked,
-            facts: &facts,
-        };
-        let decision = taken.layers.authorize(&question);
-        let decision = decision.within(carried(asked.action()));
+        let labels = self.policies.labels.as_ref();
+        let mut decision = taken.decide(asked, confidence, self.policies);
+        // What something is labelled with counts for itself: the order of questions changes nothing.
+        while decision.effect != Effect::Deny && gain(labels, &decision) {
+            decision = taken.decide(asked, confidence, self.policies);
+        }
+        let rates = std::mem::take(&mut decision.rates);
+        let redactions = Redactions::of(decision.obligations.redactions());
         let mut whom = decision.obligations.approve.iter();
-        match decision.effect {
-            Effect::Allow => Ok(None),
-            Effect::Ask if whom.all(|one| one == PERSON) => Ok(Some(Asks::by(&decision))),
-            Effect::Ask | Effect::Deny => Err(Forbidden::by(&decision)),
+        let asks = match decision.effect {
+            Effect::Allow => None,
+            Effect::Ask if whom.all(|one| one == PERSON) => Some(Asks::by(&decision)),
+            Effect::Ask | Effect::Deny => return Err(Forbidden::by(&decision)),
+        };
+        Ok(Granted {
+            asks,
+            rates,
+            redactions,
+        })
+    }
+}
+
+impl From<Granted> for Passed {
+    fn from(granted: Granted) -> Self {
+        Self {
+            asks: granted.asks,
+            redactions: granted.redactions,
         }
     }
 }
 
+impl Passed {
+    /// Of a request that Atoll itself makes: nothing is taken out of those.
+    pub(crate) fn of_atoll(self) -> Result<Option<Asks>, Forbidden> {
+        match self.redactions.told() {
+            None => Ok(self.asks),
+            Some(all) => Err(Forbidden::unredacted(&all)),
+        }
+    }
+}
+
+impl Taken {
+    fn decide(&self, asked: Asked<'_>, confidence: Option<u8>, policies: &Policies) -> Decision {
+        // A clock before 1970 is no time that a policy can be about: it reads 0.
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let labels = policies.labels.as_ref();
+        let reputation = policies.reputation();
+        let facts = Facts {
+            time: time.map_or(0, |time| time.as_secs()),
+            labels: labels.map(|labels| with(labels, &asked)),
+            confidence,
+            reputation,
+            ..self.facts.clone()
+        };
+        let question = Question {
+            principal: &self.principal,
+            asked,
+            facts: &facts,
+        };
+        let decision = self.layers.authorize(&question);
+        decision.within(carried(asked.action()))
+    }
+}
+
+/// Takes up the labels that policies give. Whether one of them is new.
+fn gain(labels: Option<&Labels>, decision: &Decision) -> bool {
+    let Some(labels) = labels else {
+        return false;
+    };
+    let is_new = |label: &&String| {
+        let by = bounded(decision.labelled_by(label));
+        labels.gain(label, &by)
+    };
+    // Each of them, not the first alone.
+    decision.obligations.label.iter().filter(is_new).count() > 0
+}
+
+/// The labels that count for something: what goes both ways goes on while the program reads what
+/// anybody has said, there or elsewhere. Only to a model is nothing asked about then either.
+fn with(labels: &Labels, asked: &Asked<'_>) -> BTreeSet<String> {
+    let mut has = labels.has();
+    let both_ways = match asked {
+        Asked::Connect {
+            host,
+            look: Carried::Past,
+            ..
+        } => Some(*host),
+        Asked::Request(request, Follows::Messages) => Some(request.host),
+        Asked::Connect {
+            look: Carried::Into,
+            ..
+        }
+        | Asked::Request(_, Follows::Nothing | Follows::Body)
+        | Asked::Run { .. }
+        | Asked::Read(_)
+        | Asked::Write(_)
+        | Asked::Resolve(_)
+        | Asked::UseCredential(_)
+        | Asked::Promote { .. }
+        | Asked::Publish(_) => None,
+    };
+    if both_ways.is_some_and(|host| !labels.is_of_model(host)) {
+        has.insert(UNTRUSTED.to_owned());
+    }
+    has
+}
+
 /// A text that is short enough to be shown. One that is cut ends with the digest of all of it:
 /// what goes by the text, as a lease does, tells it from others that begin alike.
-fn bounded(text: String) -> String {
+pub(crate) fn bounded(text: String) -> String {
     if text.len() <= ASKED_TEXT_BYTES_MAX {
         return text;
     }
@@ -202,18 +454,16 @@ fn translated(host: &HostPart) -> Option<HostPart> {
     }
 }
 
-impl Forbidden {
-    fn by(decision: &Decision) -> Self {
-        Self {
-            why: decision.why(),
-            inside: decision.why_inside(),
-            policy: decision
-                .deciding
-                .first()
-                .map(|one| format!("policy {}", one.id)),
-            is_of_level: decision.is_of_level(),
-        }
-    }
+/// Whether a right is still there: this is why it is not.
+fn kept(given_up: Option<String>) -> Result<(), Forbidden> {
+    given_up.map_or(Ok(()), |why| {
+        Err(Forbidden {
+            inside: why.clone(),
+            why,
+            policy: None,
+            by: Forbids::GivenUp,
+        })
+    })
 }
 
 #[cfg(test)]

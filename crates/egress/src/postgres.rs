@@ -2,7 +2,8 @@
 //! signs in with a password that no sandbox holds, and then bytes pass both ways.
 //!
 //! The program is let in without a password: whoever is inside may do what the credential is
-//! for. It speaks TLS with Atoll or none; the server always does, and shows a certificate.
+//! for. It speaks TLS with Atoll or none; the server does, and shows a certificate, unless a
+//! profile says that it does not: then it is one of a private network.
 
 mod message;
 mod program;
@@ -11,13 +12,14 @@ mod scram;
 mod server;
 mod sessions;
 mod startup;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
 use atoll_model::network::{
-    CredentialName, Flow, FlowKind, FlowLogin, HostPart, Look, NoConsent, PostgresAccess,
+    CredentialName, Flow, FlowKind, FlowLogin, HostPart, Look, NoConsent, PostgresAccess, ServerTls,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -26,6 +28,7 @@ use self::program::{Begun, Program};
 use self::server::{Failed, REJECTED, UNREACHED};
 pub(crate) use self::sessions::Sessions;
 use self::startup::{Key, Startup};
+use self::stream::Stream;
 use crate::Egress;
 use crate::arrival::Arrival;
 use crate::credentials::fetch;
@@ -34,7 +37,7 @@ use crate::inspect::asking;
 use crate::limits::Part;
 use crate::line::{Carried, Opened};
 use crate::opening::Stop;
-use crate::policies::{Asks, Forbidden};
+use crate::policies::{Asks, Forbidden, Now};
 use crate::resolve::{Nowhere, addresses};
 use crate::tunnel::Wanted;
 
@@ -65,6 +68,8 @@ struct Asked<'a> {
     wanted: &'a Wanted,
     flow: Flow,
     part: Option<&'a Part>,
+    /// How the server is spoken to.
+    tls: ServerTls,
     /// What a person said yes to, where they were asked.
     approval: Option<u32>,
 }
@@ -98,6 +103,7 @@ pub(crate) async fn serve(
         wanted: &wanted,
         flow,
         part: part.as_ref(),
+        tls: ServerTls::default(),
         approval: None,
     };
     match begun {
@@ -131,19 +137,21 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
         egress.line.refuse(flow, why.clone());
         return program.deny(FORBIDDEN, &told(&why), "").await;
     }
-    let (index, name) = match judge(egress, asked.wanted, &startup) {
-        Ok((index, name)) => (index, name.clone()),
+    let (index, name, tls) = match judge(egress, asked.wanted, &startup) {
+        Ok((index, name, access)) => (index, name.clone(), access.tls),
         Err(Denied { why, inside, hint }) => {
             egress.line.refuse(flow, why);
             return program.deny(FORBIDDEN, &told(&inside), &hint).await;
         }
     };
-    if let Err(forbidden) = egress.policies.credential(&name) {
+    let now = egress.policies.now();
+    flow.policies = now.version();
+    if let Err(forbidden) = now.credential(&name) {
         egress.line.refuse(flow, forbidden.why);
         return program.deny(FORBIDDEN, &told(&forbidden.inside), "").await;
     }
     flow.credentials.push(name.clone());
-    let approval = match consent(egress, asked.wanted, &mut program, &flow).await {
+    let approval = match consent(egress, asked.wanted, &mut program, &mut flow).await {
         Ok(approval) => approval,
         Err(Denied { why, inside, hint }) => {
             flow.credentials.clear();
@@ -153,6 +161,7 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
     };
     let asked = Asked {
         flow,
+        tls,
         approval,
         ..asked
     };
@@ -187,7 +196,7 @@ async fn consent(
     egress: &Egress,
     wanted: &Wanted,
     program: &mut Program,
-    flow: &Flow,
+    flow: &mut Flow,
 ) -> Result<Option<u32>, Denied> {
     let (host, port) = (&wanted.host, wanted.port);
     let forbidden = |one: Forbidden| Denied {
@@ -196,12 +205,15 @@ async fn consent(
         hint: String::new(),
     };
     let rule = egress.network.asks_of_connection(host, port);
-    let asks = egress.policies.connection(host, port, Look::Past);
-    let Some(rule) = Asks::beside(rule, asks.map_err(forbidden)?) else {
+    let now = egress.policies.now();
+    flow.policies = now.version();
+    may_use(&now, flow).map_err(forbidden)?;
+    let asks = now.begin_connection(host, port, Look::Past);
+    let Some(asked) = Asks::beside(rule, asks.map_err(forbidden)?) else {
         return Ok(None);
     };
     let given = tokio::select! {
-        given = asking::consent(egress, asking::connection(flow, rule)) => given,
+        given = asking::consent(egress, asking::connection(flow, asked.clone())) => given,
         () = program.is_gone() => Err(NoConsent::Left),
     };
     let approval = given.map_err(|why| Denied {
@@ -209,13 +221,20 @@ async fn consent(
         inside: why.why().to_owned(),
         hint: why.how_to_ask().to_owned(),
     })?;
-    // While a person was waited for it has become another time.
-    let granted = egress.policies.connection(host, port, Look::Past);
-    granted.map_err(forbidden)?;
-    for name in &flow.credentials {
-        egress.policies.credential(name).map_err(forbidden)?;
-    }
+    // While a person was waited for it has become another time, and labels or other policies may
+    // have come.
+    let now = egress.policies.now();
+    flow.policies = now.version();
+    let granted = now.connection(host, port, Look::Past);
+    Asks::still(&asked, rule, granted.map_err(forbidden)?).map_err(forbidden)?;
+    may_use(&now, flow).map_err(forbidden)?;
     Ok(Some(approval))
+}
+
+/// Whether policies let its credentials be used.
+fn may_use(now: &Now<'_>, flow: &Flow) -> Result<(), Forbidden> {
+    let mut all = flow.credentials.iter();
+    all.try_for_each(|name| now.credential(name))
 }
 
 /// The credential whose placeholder is in what would be sent on, if one is.
@@ -226,16 +245,16 @@ fn misused(egress: &Egress, startup: &Startup) -> Option<(CredentialName, String
     Some((name.clone(), why))
 }
 
-/// The credential that is for this user and database.
+/// The credential that is for this user and database, and how it is.
 fn judge<'a>(
     egress: &'a Egress,
     wanted: &'a Wanted,
     startup: &Startup,
-) -> Result<(usize, &'a CredentialName), Denied> {
+) -> Result<(usize, &'a CredentialName, &'a PostgresAccess), Denied> {
     let Startup { user, database, .. } = startup;
     let mut all = accesses(egress, &wanted.host, wanted.port);
-    if let Some((index, name, _)) = all.find(|(_, _, access)| access.holds(user, database)) {
-        return Ok((index, name));
+    if let Some(found) = all.find(|(_, _, access)| access.holds(user, database)) {
+        return Ok(found);
     }
     let all = accesses(egress, &wanted.host, wanted.port);
     let (of_user, others): (Vec<_>, Vec<_>) = all.partition(|(_, _, access)| access.user == *user);
@@ -266,7 +285,8 @@ fn judge<'a>(
 /// Where the host may be dialled. What stands in the way is told of.
 async fn places(egress: &Egress, asked: &Asked<'_>) -> Result<Vec<Place>, (&'static str, String)> {
     let Asked { wanted, flow, .. } = asked;
-    match addresses(egress, &wanted.host, wanted.port, None).await {
+    let found = addresses(egress, &wanted.host, wanted.port, None).await;
+    match found.and_then(|places| stream::held(asked.tls, places)) {
         Ok(places) => Ok(places),
         Err(Nowhere::Refused { why, inside }) => {
             let flow = Flow {
@@ -305,10 +325,13 @@ async fn connect(
 ) -> Option<Tried> {
     let mut flow = asked.flow.clone();
     (flow.address, flow.via) = (place.address(), place.via(egress));
+    if egress.touch(&flow).await.is_err() {
+        return None;
+    }
     let opened = egress.line.open_by(flow.clone(), true, asked.approval);
     let opened = opened.await.ok()?;
     let signed_in = tokio::select! {
-        signed_in = sign_in(egress, asked.wanted, (index, startup), place) => signed_in,
+        signed_in = sign_in(egress, asked, (index, startup), place) => signed_in,
         () = egress.is_over() => Err((Failed::over(), None)),
     };
     let server = match signed_in {
@@ -356,10 +379,10 @@ fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, (flow, ended): (Fl
 /// Signs in to a server. Why not, and what of that is for the record alone.
 async fn sign_in(
     egress: &Arc<Egress>,
-    wanted: &Wanted,
+    asked: &Asked<'_>,
     (index, startup): (usize, &Startup),
     place: Place,
-) -> Result<server::Stream, (Failed, Option<String>)> {
+) -> Result<Stream, (Failed, Option<String>)> {
     let plain = |failed: Failed| (failed, None);
     let held = egress.credentials.get(index);
     let held = held.ok_or_else(|| plain(Failed::rejected("there is no such credential")))?;
@@ -371,8 +394,9 @@ async fn sign_in(
             (Failed::because(unfetched.why), recorded)
         })?,
     };
-    let to = (&wanted.host, wanted.port);
-    let mut stream = server::connect(egress, to, place).await.map_err(plain)?;
+    let to = (&asked.wanted.host, asked.wanted.port);
+    let connected = server::connect(egress, to, (place, asked.tls)).await;
+    let mut stream = connected.map_err(plain)?;
     match server::sign_in(&mut stream, startup, secret.expose()).await {
         Ok(()) => Ok(stream),
         Err(failed) => {
@@ -388,7 +412,7 @@ async fn sign_in(
 async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
     let Asked { wanted, flow, .. } = asked;
     // A person who is asked about connections has said yes to the one that it is for.
-    let Some((place, approval)) = egress.databases.by(wanted, key) else {
+    let Some((place, tls, approval)) = egress.databases.by(wanted, key) else {
         let why = "it wants to end what no connection of this sandbox does";
         return egress.line.refuse(flow, why.to_owned());
     };
@@ -402,7 +426,7 @@ async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
     };
     let asked = async {
         let to = (&wanted.host, wanted.port);
-        let mut stream = server::connect(egress, to, place).await?;
+        let mut stream = server::connect(egress, to, (place, tls)).await?;
         let ended = |error| Failed::ended(&error);
         let request = startup::cancel_request(key);
         stream.write_all(&request).await.map_err(ended)?;

@@ -11,7 +11,7 @@ mod target;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use atoll_model::network::{Flow, FlowKind, HostName, HostPart, Scheme};
@@ -23,9 +23,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::arrival::{Arrival, Asked, No, reset};
+use crate::given_up::Renounced;
 use crate::inspect::{self, Answer, Unrecorded};
 use crate::tunnel::{self, Wanted};
-use crate::{Egress, dns};
+use crate::{Egress, dns, inside};
 use socks::{Method, Read, Unasked};
 use target::Target;
 
@@ -86,6 +87,7 @@ fn itself(program: &TcpStream) -> Flow {
         limit: None,
         credentials: Vec::new(),
         login: None,
+        policies: 0,
     }
 }
 
@@ -202,6 +204,12 @@ async fn hear<T>(
 /// Leads a program where it has asked to go, if it may: as if it had gone there itself.
 async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
     match meant(egress, target) {
+        Ok(wanted) if inside::is_meant(&wanted) => {
+            let mut program = program;
+            if program.grant().await.is_ok() {
+                inside::serve(egress, program).await;
+            }
+        }
         Ok(wanted) => tunnel::judge(egress, program, wanted).await,
         Err((wanted, why)) => tunnel::refuse(egress, program, wanted.flow(), why).await,
     }
@@ -227,10 +235,20 @@ fn meant(egress: &Egress, target: Target) -> Result<Wanted, (Wanted, String)> {
 
 /// Answers requests that are written with their host.
 async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
-    let answer = |request| answer_one(Arc::clone(egress), itself.clone(), request);
+    // One at a time by HTTP/1: where it leads, so that it ends when that is given up.
+    let carried = Mutex::new(None::<HostPart>);
+    let answer = |request| answer_one(Arc::clone(egress), itself.clone(), &carried, request);
     let served = inspect::serve_1(program, answer);
+    let host = || {
+        carried
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    };
+    let denied = |all: &Renounced| host().and_then(|host| all.host(&host));
     let served = tokio::select! {
         served = served => served,
+        _ = egress.policies.renounced.denied(denied) => return,
         () = egress.is_over() => return,
     };
     // What can be told the program of a mistake hyper has told.
@@ -245,6 +263,7 @@ async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
 async fn answer_one(
     egress: Arc<Egress>,
     itself: Flow,
+    carried: &Mutex<Option<HostPart>>,
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Unrecorded> {
     let target = match (request.uri().scheme_str(), request.uri().authority()) {
@@ -263,6 +282,13 @@ async fn answer_one(
             return Ok(inspect::unclear(request.method().as_str(), &why));
         }
     };
+    if inside::is_meant(&wanted) {
+        return inside::answer(egress, request).await;
+    }
+    // What is denied from the beginning is answered.
+    let is_denied = egress.policies.renounced.host(&wanted.host).is_some();
+    *carried.lock().unwrap_or_else(PoisonError::into_inner) =
+        (!is_denied).then(|| wanted.host.clone());
     match inspect::Asked::new(&wanted, Scheme::Http) {
         Some(asked) => inspect::answer(egress, Arc::new(asked), request).await,
         None => {

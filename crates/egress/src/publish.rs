@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{Flow, FlowKind, Published};
+use atoll_model::network::{Flow, FlowKind, Published, PublishedPort};
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_error, socket_type};
 use rustix::net::{AddressFamily, SocketType, connect_unspec, getpeername};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -21,7 +21,9 @@ use tokio::time::timeout;
 
 use crate::Egress;
 use crate::arrival::reset;
+use crate::given_up::Renounced;
 use crate::line::Carried;
+use crate::policies::Now;
 use crate::tunnel::pump;
 
 /// How long a server inside may take to answer the first packet.
@@ -83,7 +85,9 @@ pub(crate) async fn hear(egress: &Arc<Egress>, tasks: &mut JoinSet<()>, inward: 
             let _ = take(egress, tasks, inward, published.clone(), listener);
         }
     };
-    egress.line.hear(further).await;
+    let renounce = |given| egress.policies.renounced.add_all(given);
+    let reload = |version, file| egress.policies.reload(version, file);
+    egress.line.hear(further, renounce, reload).await;
 }
 
 /// Begins to take who comes to one listener.
@@ -184,19 +188,20 @@ async fn visit(
     published: &Published,
     room: OwnedSemaphorePermit,
 ) {
+    let now = egress.policies.now();
     let flow = Flow {
-        kind: FlowKind::Published,
-        host: ITSELF.to_owned(),
-        address: None,
-        via: None,
-        port: published.port.inside,
         rule: Some(published.told()),
-        request: None,
-        limit: None,
-        credentials: Vec::new(),
-        login: None,
+        policies: now.version(),
+        ..Flow::to(
+            FlowKind::Published,
+            ITSELF.to_owned(),
+            published.port.inside,
+        )
     };
-    if let Err(why) = egress.visitors.admit(&visitor) {
+    let admitted = egress.visitors.admit(&visitor);
+    let closed = egress.policies.closed(published.port.inside);
+    let admitted = admitted.and_then(|()| closed.map_or(Ok(()), Err));
+    if let Err(why) = admitted.and_then(|()| is_published(&now, published.port)) {
         egress.line.refuse(flow, why);
         return reset(visitor);
     }
@@ -207,7 +212,7 @@ async fn visit(
         return reset(visitor);
     };
     let carried = match connect(&pair, published.port.inside).await {
-        Ok(server) => relay(egress, visitor, server).await,
+        Ok(server) => relay(egress, visitor, server, (published.port, now.version())).await,
         Err(error) => {
             reset(visitor);
             let why = match error.kind() {
@@ -229,6 +234,15 @@ async fn visit(
     }
     inward.give_back(pair);
     drop(room);
+}
+
+/// Whether policies that came since the port was published let it be. Before it was, others were
+/// asked.
+fn is_published(now: &Now<'_>, port: PublishedPort) -> Result<(), String> {
+    match now.version() {
+        0 => Ok(()),
+        _ => now.publishing(port).map_err(|forbidden| forbidden.why),
+    }
 }
 
 /// Connects to a port inside, at the first address of the sandbox's loopback where somebody
@@ -256,7 +270,12 @@ async fn connect(pair: &Pair, port: u16) -> io::Result<TcpStream> {
 }
 
 /// Carries bytes both ways until both sides have ended.
-async fn relay(egress: &Egress, mut visitor: TcpStream, mut server: TcpStream) -> Carried {
+async fn relay(
+    egress: &Egress,
+    mut visitor: TcpStream,
+    mut server: TcpStream,
+    (port, policies): (PublishedPort, u32),
+) -> Carried {
     let _ = (visitor.set_nodelay(true), server.set_nodelay(true));
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
@@ -271,6 +290,8 @@ async fn relay(egress: &Egress, mut visitor: TcpStream, mut server: TcpStream) -
     };
     let worked = tokio::select! {
         worked = work => worked,
+        why = egress.policies.renounced.denied(Renounced::network) => Err(why),
+        why = egress.policies.denied_since(policies, |now| now.publishing(port)) => Err(why),
         () = egress.is_over() => Err("the sandbox ended".to_owned()),
     };
     if worked.is_err() {

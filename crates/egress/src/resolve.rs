@@ -134,7 +134,23 @@ pub(crate) async fn addresses(
     port: u16,
     request: Option<&Request<'_>>,
 ) -> Result<Vec<Place>, Nowhere> {
-    addresses_by(egress, &egress.network, host, port, request).await
+    let places = addresses_by(egress, &egress.network, host, port, request).await?;
+    // As with an address that a rule refuses: one among others is a name somebody plays with.
+    match places.iter().find_map(|place| given_up(egress, *place)) {
+        Some(why) => Err(Nowhere::Refused {
+            inside: why.clone(),
+            why,
+        }),
+        None => Ok(places),
+    }
+}
+
+/// Why an address is not dialled any more: it was given up.
+pub(crate) fn given_up(egress: &Egress, place: Place) -> Option<String> {
+    match place {
+        Place::At(address) => egress.policies.renounced.address(address),
+        Place::ByProxy => None,
+    }
 }
 
 /// The same, by what says where this may lead.
@@ -254,17 +270,15 @@ async fn recorded(
         let inside = why.clone();
         return Err(Nowhere::Refused { why, inside });
     }
+    let now = egress.policies.now();
+    now.name(name).map_err(|forbidden| Nowhere::Refused {
+        why: forbidden.why,
+        inside: forbidden.inside,
+    })?;
     let flow = Flow {
-        kind: FlowKind::Name,
-        host: name.to_string(),
-        address: None,
-        port: 0,
         rule: network.name(name).ok().map(NetworkRule::told),
-        request: None,
-        limit: None,
-        credentials: Vec::new(),
-        login: None,
-        via: None,
+        policies: now.version(),
+        ..Flow::to(FlowKind::Name, name.to_string(), 0)
     };
     let unrecorded = |_| Nowhere::Unknown("nobody records that it is asked for".to_owned());
     let opened = egress.line.open(flow, true).await.map_err(unrecorded)?;

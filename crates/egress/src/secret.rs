@@ -26,6 +26,10 @@
 //! which bytes could be part of any value at all, never on whether they are. That only a
 //! whole value is replaced can be used to try a guess; with at least 64 bits to guess
 //! ([`Unfit`]) that leads nowhere.
+//!
+//! Who pauses within a value must not have its beginning handed on. So the end of what has come
+//! waits for the next byte: for a moment where only a few bytes in a row could be a part of a
+//! value ([`Mask::is_short`]); else until what follows, or [`Stalled`].
 
 mod bodies;
 mod checksum;
@@ -42,13 +46,13 @@ mod table;
 mod units;
 mod walk;
 
-pub use bodies::{Failed, MaskedBody, SearchedBody};
-pub(crate) use bodies::{HOLD, longer};
+pub use bodies::{Failed, MaskedBody, SearchedBody, Stalled};
+pub(crate) use bodies::{HOLD, STALL_MAX, longer};
 pub use coding::{Coding, Decoder, Undecodable, narrow};
 pub use finder::{Finder, Found, Located, Placeholders};
 pub use held::Secret;
-pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_in};
-pub use mask::{Mask, Masks};
+pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_for_token, stand_in};
+pub use mask::{Mask, Masks, Noted};
 pub(crate) use patterns::VALUES_MAX;
 pub use placeholder::{Unfit, placeholder};
 pub use shape::text_of;

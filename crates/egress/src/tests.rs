@@ -46,7 +46,7 @@ fn answered(asked: &Message, names: &Mutex<Names>) -> (Message, Option<String>) 
     let answered = dns::answer(
         &asked.to_vec().unwrap(),
         &network,
-        &Policies::default(),
+        &Policies::default().now(),
         names,
     );
     let answer = Message::from_vec(&answered.answer.unwrap()).unwrap();
@@ -63,6 +63,34 @@ fn addresses(answer: &Message) -> Vec<IpAddr> {
     };
     let data = answer.answers.iter().map(|record| &record.data);
     data.filter_map(of).collect()
+}
+
+#[test]
+fn the_sandboxs_own_name_leads_to_its_loopback_and_is_not_refused() {
+    let names = Mutex::default();
+    for (kind, expected) in [
+        (RecordType::A, vec![IpAddr::from([127, 0, 0, 1])]),
+        (
+            RecordType::AAAA,
+            vec![IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])],
+        ),
+        (RecordType::TXT, vec![]),
+    ] {
+        let (answer, refused) = answered(&question("Atoll.", kind), &names);
+        assert_eq!(answer.metadata.response_code, ResponseCode::NoError);
+        assert_eq!((addresses(&answer), refused), (expected, None), "{kind}");
+    }
+    for name in ["atoll.example.", "atol."] {
+        let (answer, refused) = answered(&question(name, RecordType::A), &names);
+        assert_eq!(answer.metadata.response_code, ResponseCode::Refused);
+        assert!(addresses(&answer).is_empty() && refused.is_some(), "{name}");
+    }
+    // A rule of somebody's own that names a host so is about that host.
+    let asked = question("atoll.", RecordType::A).to_vec().unwrap();
+    let named = network(&["atoll"]);
+    let answered = dns::answer(&asked, &named, &Policies::default().now(), &names);
+    let answer = Message::from_vec(&answered.answer.unwrap()).unwrap();
+    assert_ne!(addresses(&answer), [IpAddr::from([127, 0, 0, 1])]);
 }
 
 #[test]
@@ -162,7 +190,7 @@ fn questions_for_something_else_tell_nothing() {
     let silent = dns::answer(
         &answer.to_vec().unwrap(),
         &network(&["*"]),
-        &Policies::default(),
+        &Policies::default().now(),
         &names,
     );
     assert!(silent.answer.is_none());
@@ -253,6 +281,7 @@ fn flow(kind: FlowKind, host: &str, port: u16) -> Flow {
         limit: None,
         credentials: Vec::new(),
         login: None,
+        policies: 0,
     }
 }
 
@@ -320,6 +349,8 @@ fn a_new_host_is_told_of_after_many_refusals_of_another() {
             scheme: Scheme::Https,
             method: "GET".to_owned(),
             path: format!("/{path}"),
+            confidence: None,
+            redacted: None,
         }),
         ..flow(FlowKind::Request, host, 443)
     };
@@ -353,7 +384,11 @@ fn a_new_host_is_told_of_after_many_refusals_of_another() {
             | FlowReport::Closed { .. }
             | FlowReport::Ask { .. }
             | FlowReport::Left { .. }
+            | FlowReport::GivesUp { .. }
+            | FlowReport::GaveUp { .. }
+            | FlowReport::Reloaded { .. }
             | FlowReport::Renew { .. }
+            | FlowReport::Label { .. }
             | FlowReport::Command { .. } => {
                 panic!("{report:?}")
             }
@@ -376,6 +411,8 @@ fn many_refusals_hide_no_misuse_of_a_credential() {
             scheme: Scheme::Https,
             method: "POST".to_owned(),
             path: format!("/{path}"),
+            confidence: None,
+            redacted: None,
         };
         let junk = Flow {
             request: Some(request),
@@ -414,7 +451,7 @@ proptest! {
     #[test]
     fn whatever_comes_as_a_question_is_answered_or_not(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
         let names = Mutex::default();
-        let answered = dns::answer(&bytes, &network(&["example.com"]), &Policies::default(), &names);
+        let answered = dns::answer(&bytes, &network(&["example.com"]), &Policies::default().now(), &names);
         if let Some(answer) = answered.answer {
             let answer = Message::from_vec(&answer).unwrap();
             // Nothing but the one name that is allowed is ever answered.

@@ -22,9 +22,9 @@ use crate::limits::{Asked, Part, Way, late};
 use crate::line::Carried;
 use crate::names::Names;
 use crate::opening::{Opening, Stop};
-use crate::policies::{Asks, Forbidden};
+use crate::policies::{Asks, Forbidden, Now};
 use crate::resolve::{Nowhere, addresses};
-use crate::{Egress, dns, inspect, postgres, proxy};
+use crate::{Egress, dns, inside, inspect, postgres, proxy};
 
 /// How long a server may take to answer the first packet.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -62,6 +62,9 @@ pub(crate) async fn carry_to(egress: Arc<Egress>, program: TcpStream, meant: Soc
     }
     match wanted(&egress, meant) {
         Ok(wanted) if proxy::is_meant(&wanted) => proxy::serve(&egress, program).await,
+        Ok(wanted) if inside::is_meant(&wanted) => {
+            inside::serve(&egress, Arrival::new(program)).await;
+        }
         Ok(wanted) => judge(&egress, Arrival::new(program), wanted).await,
         Err((wanted, why)) => refuse(&egress, Arrival::new(program), wanted.flow(), why).await,
     }
@@ -89,17 +92,35 @@ pub(crate) fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Want
     })
 }
 
+/// Refuses a connection or a request that is for another host than was asked for, or cannot be
+/// read: with whose placeholder, if the name that it tells of has one.
+pub(crate) fn refuse_another(egress: &Egress, mut flow: Flow, mut why: String) {
+    if let Some((credential, misused)) = egress.credentials.misused_in(&why) {
+        flow.credentials.push(credential);
+        why = format!("{misused}: {why}");
+    }
+    egress.line.refuse(flow, why);
+}
+
 /// Carries a connection to where a program wants to go, if it may.
 pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wanted) {
+    let now = egress.policies.now();
     let mut flow = wanted.flow();
+    flow.policies = now.version();
     if let Some((credential, why)) = egress.credentials.misused_by(&wanted.host) {
         flow.credentials.push(credential);
         return refuse(egress, program, flow, why).await;
     }
     let found = egress.network.connection(&wanted.host, wanted.port);
+    // Where tokens of a login are issued nothing is carried unseen, whoever asks for a tunnel.
+    let is_issuer = || egress.credentials.are_issued_at(&wanted.host, wanted.port);
+    let found = found.map(|(rule, look)| match look {
+        Look::Past if is_issuer() => (rule, Look::Into),
+        look => (rule, look),
+    });
     // By what a person is asked is asked again once they would be.
     if let Ok((_, look)) = found
-        && let Err(forbidden) = egress.policies.connection(&wanted.host, wanted.port, look)
+        && let Err(forbidden) = now.connection(&wanted.host, wanted.port, look)
     {
         return refuse_telling(egress, program, flow, forbidden.why, &forbidden.inside).await;
     }
@@ -111,7 +132,7 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
                 Ok(part) if postgres::is_signed_in(egress, &wanted.host, wanted.port) => {
                     return postgres::serve(egress, program, (wanted, flow), part).await;
                 }
-                Ok(part) => match consent(egress, &program, &wanted, &flow).await {
+                Ok(part) => match consent(egress, &program, &wanted, &mut flow).await {
                     Ok(approval) => (part, approval),
                     Err((why, inside)) => {
                         return refuse_telling(egress, program, flow, why, &inside).await;
@@ -163,23 +184,28 @@ async fn consent(
     egress: &Egress,
     program: &Arrival,
     wanted: &Wanted,
-    flow: &Flow,
+    flow: &mut Flow,
 ) -> Result<Option<u32>, (String, String)> {
     let (host, port) = (&wanted.host, wanted.port);
     let forbidden = |one: Forbidden| (one.why, one.inside);
     let rule = egress.network.asks_of_connection(host, port);
-    let asks = egress.policies.connection(host, port, Look::Past);
-    let Some(rule) = Asks::beside(rule, asks.map_err(forbidden)?) else {
+    let now = egress.policies.now();
+    flow.policies = now.version();
+    let asks = now.begin_connection(host, port, Look::Past);
+    let Some(asked) = Asks::beside(rule, asks.map_err(forbidden)?) else {
         return Ok(None);
     };
     let approval = tokio::select! {
-        given = asking::consent(egress, asking::connection(flow, rule)) => given,
+        given = asking::consent(egress, asking::connection(flow, asked.clone())) => given,
         () = program.is_gone() => Err(NoConsent::Left),
     };
     let approval = approval.map_err(|why| (why.why().to_owned(), why.why().to_owned()))?;
-    // While a person was waited for it has become another time.
-    let granted = egress.policies.connection(host, port, Look::Past);
-    granted.map_err(forbidden)?;
+    // While a person was waited for it has become another time, and labels or other policies may
+    // have come.
+    let now = egress.policies.now();
+    flow.policies = now.version();
+    let granted = now.connection(host, port, Look::Past);
+    Asks::still(&asked, rule, granted.map_err(forbidden)?).map_err(forbidden)?;
     Ok(Some(approval))
 }
 
@@ -194,6 +220,9 @@ async fn connect(
     let mut places = places.into_iter().peekable();
     while let Some(place) = places.next() {
         (flow.address, flow.via) = (place.address(), place.via(egress));
+        if egress.touch(&flow).await.is_err() {
+            return program.reset();
+        }
         let opened = egress.line.open_by(flow.clone(), true, approval).await;
         let Ok(opened) = opened else {
             return program.reset();
@@ -209,10 +238,11 @@ async fn connect(
                     let failure = Carried::nothing(error.to_string());
                     return egress.line.close(&opened, failure);
                 }
-                let ended = relay(egress, program, server, &wanted.host, part.as_ref()).await;
+                let whom = (&wanted, place, flow.policies);
+                let ended = relay(egress, program, server, whom, part.as_ref()).await;
                 let failure = match ended.stopped {
                     Some(Stop::ForAnother(why)) => {
-                        egress.line.refuse(wanted.flow(), why.clone());
+                        refuse_another(egress, wanted.flow(), why.clone());
                         Some(why)
                     }
                     Some(Stop::Beyond(excess)) => {
@@ -224,10 +254,8 @@ async fn connect(
                 };
                 let carried = Carried {
                     bytes: ended.bytes,
-                    status: None,
                     failure,
-                    is_unreached: false,
-                    limit: None,
+                    ..Carried::default()
                 };
                 let excess = part.as_ref().and_then(Part::excess);
                 return egress.line.close(&opened, carried.ended_by(excess));
@@ -256,9 +284,11 @@ async fn relay(
     egress: &Egress,
     program: Arrival,
     server: Dialled,
-    host: &HostPart,
+    (wanted, place, policies): (&Wanted, Place, u32),
     part: Option<&Part>,
 ) -> Ended {
+    let (host, port) = (&wanted.host, wanted.port);
+    let may = |now: &Now<'_>| now.connection(host, port, Look::Past).map(drop);
     let (mut program, first) = program.into_parts();
     let Dialled {
         stream: mut server,
@@ -276,7 +306,7 @@ async fn relay(
             down,
             part,
         };
-        opening.pass(host).await?;
+        opening.pass(host, &egress.credentials).await?;
         let (from_program, mut to_program) = program.split();
         let (from_server, mut to_server) = server.split();
         if let Some(part) = part {
@@ -296,6 +326,7 @@ async fn relay(
     let worked = tokio::select! {
         worked = work => worked,
         excess = late(part) => Err(Stop::Beyond(excess)),
+        why = egress.lost(host, Some(place), policies, may) => Err(Stop::Failed(why)),
         () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
     };
     if worked.is_err() {

@@ -1,21 +1,24 @@
 //! What the ledger says of questions to a person, and of their answers.
 
-use atoll_model::network::{AskedCall, Breadth, CredentialName, Scope};
-use atoll_sandbox::{ApprovalNews, Who};
+use atoll_model::network::{AskedCall, Breadth, CallDigest, CredentialName, Scope};
+use atoll_sandbox::{Agreed, ApprovalNews, Who};
 use atoll_store::EventBody;
+
+use crate::flows::version;
 
 /// Whether something waits until it is on disk.
 pub(crate) fn waits(news: &ApprovalNews) -> bool {
     match news {
         ApprovalNews::Granted { .. } => true,
         ApprovalNews::Asked { .. }
+        | ApprovalNews::Agreed { .. }
         | ApprovalNews::Denied { .. }
         | ApprovalNews::LeaseEnded { .. } => false,
     }
 }
 
 /// Members come in the order of their names.
-pub(crate) fn event(news: &ApprovalNews) -> (&'static str, EventBody) {
+pub(crate) fn event(news: &ApprovalNews, versions: &[String]) -> (&'static str, EventBody) {
     match news {
         ApprovalNews::Asked {
             approval,
@@ -23,7 +26,9 @@ pub(crate) fn event(news: &ApprovalNews) -> (&'static str, EventBody) {
             call,
         } => {
             let body = EventBody::default().number("approval", (*approval).into());
-            ("approval.asked", asked(body, &digest.to_string(), call))
+            let version = version(versions, call.policies);
+            let body = asked(body, &digest.to_string(), call, version);
+            ("approval.asked", body)
         }
         ApprovalNews::Granted {
             approval,
@@ -32,19 +37,15 @@ pub(crate) fn event(news: &ApprovalNews) -> (&'static str, EventBody) {
             breadth,
             by,
         } => {
-            let body = EventBody::default().number("approval", (*approval).into());
-            let body = body.text("digest", &digest.to_string());
-            let body = match scope {
-                Scope::Once => body.text("for", "once"),
-                Scope::Run => covers(body.text("for", "run"), *breadth),
-                Scope::Seconds { .. } => covers(body.text("for", "time"), *breadth),
-            };
-            let mut body = body.number("pid", by.pid.into());
-            if let Scope::Seconds { seconds } = scope {
-                body = body.number("seconds", (*seconds).into());
-            }
-            ("approval.granted", body.number("uid", by.uid.into()))
+            let (scope, breadth, by) = (*scope, *breadth, *by);
+            let said = Agreed { scope, breadth, by };
+            ("approval.granted", yes(*approval, *digest, said))
         }
+        ApprovalNews::Agreed {
+            approval,
+            digest,
+            said,
+        } => ("approval.agreed", yes(*approval, *digest, *said)),
         ApprovalNews::Denied {
             approval,
             digest,
@@ -70,6 +71,21 @@ pub(crate) fn event(news: &ApprovalNews) -> (&'static str, EventBody) {
     }
 }
 
+fn yes(approval: u32, digest: CallDigest, said: Agreed) -> EventBody {
+    let body = EventBody::default().number("approval", approval.into());
+    let body = body.text("digest", &digest.to_string());
+    let body = match said.scope {
+        Scope::Once => body.text("for", "once"),
+        Scope::Run => covers(body.text("for", "run"), said.breadth),
+        Scope::Seconds { .. } => covers(body.text("for", "time"), said.breadth),
+    };
+    let mut body = body.number("pid", said.by.pid.into());
+    if let Scope::Seconds { seconds } = said.scope {
+        body = body.number("seconds", seconds.into());
+    }
+    body.number("uid", said.by.uid.into())
+}
+
 /// Who it was: `pid` and `uid`.
 fn who(body: EventBody, by: Who) -> EventBody {
     body.number("pid", by.pid.into())
@@ -84,12 +100,15 @@ fn covers(body: EventBody, breadth: Breadth) -> EventBody {
     }
 }
 
-fn asked(mut body: EventBody, digest: &str, call: &AskedCall) -> EventBody {
+fn asked(mut body: EventBody, digest: &str, call: &AskedCall, version: Option<&str>) -> EventBody {
     let request = call.request.as_ref();
     if let Some(sent) = request.and_then(|one| one.body.as_ref()) {
         body = body
             .number("body_bytes", sent.bytes)
             .text("body_sha256", &sent.digest.to_string());
+    }
+    if let Some(percent) = request.and_then(|one| one.confidence) {
+        body = body.number("confidence", percent.into());
     }
     if !call.credentials.is_empty() {
         let names = call.credentials.iter().map(CredentialName::as_str);
@@ -103,6 +122,9 @@ fn asked(mut body: EventBody, digest: &str, call: &AskedCall) -> EventBody {
         body = body
             .text("method", &request.method)
             .text("path", &request.path);
+    }
+    if let Some(version) = version {
+        body = body.text("policy", version);
     }
     body = body.number("port", call.port.into());
     body = body.text("rule", &call.rule);
@@ -122,14 +144,12 @@ fn asked(mut body: EventBody, digest: &str, call: &AskedCall) -> EventBody {
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::network::{
-        AskedBody, AskedRequest, CallDigest, FlowKind, FlowLogin, NoConsent, Scheme,
-    };
+    use atoll_model::network::{AskedBody, AskedRequest, FlowKind, FlowLogin, NoConsent, Scheme};
 
     use super::*;
 
     fn check(news: &ApprovalNews, kind: &str, expected: &str) {
-        let (told, body) = event(news);
+        let (told, body) = event(news, &["v1".to_owned()]);
         let body = String::from_utf8(body.finish().unwrap()).unwrap();
         assert_eq!((told, body), (kind, expected.replace("D", &"0".repeat(64))));
     }
@@ -149,6 +169,7 @@ mod tests {
                 query: Some("q".to_owned()),
                 path_digest: digest,
                 target_digest: digest,
+                confidence: Some(40),
                 is_web_socket: true,
                 headers_digest: digest,
                 telling_headers_digest: digest,
@@ -163,6 +184,7 @@ mod tests {
             login: None,
             credentials: vec!["one".parse().unwrap(), "two".parse().unwrap()],
             rule: "a rule".to_owned(),
+            policies: 0,
         };
         let least = AskedCall {
             kind: FlowKind::Tunnel,
@@ -186,7 +208,7 @@ mod tests {
         check(
             &asked(all),
             "approval.asked",
-            r#"{"approval":1,"body_bytes":5,"body_sha256":"D","credential":"one,two","digest":"D","host":"example.com","method":"POST","path":"/a","port":443,"rule":"a rule","scheme":"https","target_sha256":"D","web_socket":true}"#,
+            r#"{"approval":1,"body_bytes":5,"body_sha256":"D","confidence":40,"credential":"one,two","digest":"D","host":"example.com","method":"POST","path":"/a","port":443,"rule":"a rule","scheme":"https","target_sha256":"D","web_socket":true}"#,
         );
         check(
             &asked(least),
@@ -214,6 +236,17 @@ mod tests {
             &granted(Scope::Seconds { seconds: 60 }, Breadth::Rule),
             "approval.granted",
             r#"{"approval":1,"digest":"D","for":"time","of":"rule","pid":8,"seconds":60,"uid":7}"#,
+        );
+        let (scope, breadth) = (Scope::Run, Breadth::Rule);
+        let agreed = ApprovalNews::Agreed {
+            approval: 1,
+            digest,
+            said: Agreed { scope, breadth, by },
+        };
+        check(
+            &agreed,
+            "approval.agreed",
+            r#"{"approval":1,"digest":"D","for":"run","of":"rule","pid":8,"uid":7}"#,
         );
         for (by, said) in [(None, ""), (Some(by), r#""pid":8,"uid":7,"#)] {
             let why = NoConsent::Late;

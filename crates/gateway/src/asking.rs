@@ -1,13 +1,15 @@
-//! What is asked of a run while it goes on: policy decides that too.
+//! What is asked of a run while it goes on: policy decides that too, and may be read anew.
 
+use std::cell::{Ref, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::SystemTime;
 
-use atoll_model::Reason;
 use atoll_model::network::{Published, PublishedPort};
-use atoll_policy::{Facts, decide_publishing};
-use atoll_sandbox::Declined;
+use atoll_model::{Boundary, Reason};
+use atoll_policy::{Facts, Reconsidered, Rules, compared, decide_publishing, reconsider};
+use atoll_sandbox::{Declined, NewPolicies, Reloaded, Versions};
 use atoll_store::{StateDir, control_directory};
 
 use crate::Request;
@@ -18,16 +20,153 @@ pub(crate) fn directory(state: &StateDir) -> io::Result<OwnedFd> {
     opened.ok_or(io::ErrorKind::NotFound.into())
 }
 
-/// Who decides whether a port is published.
-pub(crate) fn decider(
-    request: &Request<'_>,
-) -> impl Fn(PublishedPort, &[Published]) -> Result<Published, Declined> {
-    let (rules, call, begun) = (request.rules, request.call, request.facts);
-    move |port, already| {
-        let now = SystemTime::now();
-        let facts = Facts { now, ..begun };
-        decide_publishing(rules, call, &facts, already, port).map_err(declined)
+/// The most that a person is told of a reload.
+const TOLD_MAX: usize = 32;
+
+/// The rules of a run that goes on: those that it began with, until policies are read anew.
+pub(crate) struct Rereading<'a> {
+    request: &'a Request<'a>,
+    boundary: &'a Boundary,
+    /// None while it is those that the run began with.
+    rules: RefCell<Option<Rc<Rules>>>,
+    /// The versions that came since, in order.
+    versions: RefCell<Vec<String>>,
+}
+
+impl<'a> Rereading<'a> {
+    pub(crate) fn new(request: &'a Request<'a>, boundary: &'a Boundary) -> Self {
+        Self {
+            request,
+            boundary,
+            rules: RefCell::default(),
+            versions: RefCell::default(),
+        }
     }
+
+    /// The versions of the policies that came since the run began, in order.
+    pub(crate) fn versions(&self) -> Ref<'_, Vec<String>> {
+        self.versions.borrow()
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            now: SystemTime::now(),
+            ..self.request.facts
+        }
+    }
+
+    fn with<T>(&self, decide: impl FnOnce(&Rules) -> T) -> T {
+        let later = self.rules.borrow().clone();
+        decide(later.as_deref().unwrap_or(self.request.rules))
+    }
+
+    /// Whether a port is published.
+    pub(crate) fn publish(
+        &self,
+        port: PublishedPort,
+        already: &[Published],
+    ) -> Result<Published, Declined> {
+        let tokens = self.request.tokens;
+        if let Some(Err(why)) = tokens.map(|tokens| tokens.publishes(port.inside)) {
+            return Err(Declined {
+                why,
+                advice: "start another run, with a token that carries it".to_owned(),
+            });
+        }
+        let (call, facts) = (self.request.call, self.facts());
+        self.with(|rules| decide_publishing(rules, call, &facts, already, port))
+            .map_err(declined)
+    }
+
+    /// Reads policies anew, and tells the versions of both, and what a prover is told of them.
+    pub(crate) fn compare(&self) -> Result<(Versions, String), Declined> {
+        self.with(|rules| {
+            let after = (self.request.reread)(rules)?;
+            let text = compared(rules, &after).map_err(|why| Declined {
+                why,
+                advice: "atoll policy check".to_owned(),
+            })?;
+            let versions = Versions {
+                from: rules.digest().to_owned(),
+                to: after.digest().to_owned(),
+            };
+            Ok((versions, text))
+        })
+    }
+
+    /// Reads policies anew, and decides by them from then on; where versions are named, only
+    /// from that one to that one.
+    pub(crate) fn reload(
+        &self,
+        only: Option<&Versions>,
+    ) -> Result<NewPolicies, (String, Declined)> {
+        let from = self.with(|rules| rules.digest().to_owned());
+        let reread = |rules: &Rules| {
+            let rules = (self.request.reread)(rules)?;
+            proven(only, &from, rules.digest())?;
+            let reconsidered = reconsider(&rules, self.request.call, &self.facts(), self.boundary);
+            let reconsidered = reconsidered.map_err(|why| Declined {
+                why,
+                advice: "write fewer policies".to_owned(),
+            })?;
+            Ok((rules, reconsidered))
+        };
+        let read = self.with(reread);
+        let (rules, reconsidered) = read.map_err(|declined| (from.clone(), declined))?;
+        let (told, handed) = told(&rules, reconsidered);
+        let to = rules.digest().to_owned();
+        let signed = rules.signed().map(ToString::to_string);
+        if from != to {
+            self.versions.borrow_mut().push(to.clone());
+            *self.rules.borrow_mut() = Some(Rc::new(rules));
+        }
+        let reloaded = Reloaded { from, to, told };
+        Ok(NewPolicies {
+            reloaded,
+            signed,
+            handed,
+        })
+    }
+}
+
+/// Whether what was proven is about what is in force, and about what comes in its place.
+fn proven(only: Option<&Versions>, from: &str, to: &str) -> Result<(), Declined> {
+    let why = match only {
+        Some(only) if only.from != from => {
+            "others are in force by now than those that it was proven against"
+        }
+        Some(only) if only.to != to => "a file is not any more what was proven",
+        Some(_) | None => return Ok(()),
+    };
+    Err(Declined {
+        why: why.to_owned(),
+        advice: "atoll policy reload once more".to_owned(),
+    })
+}
+
+/// What a person is told of policies that are in force from now on.
+fn told(rules: &Rules, reconsidered: Reconsidered) -> (Vec<String>, Option<Vec<u8>>) {
+    let denied = reconsidered.denied.into_iter().map(|one| {
+        let Reason {
+            what, why, rule, ..
+        } = one;
+        format!(
+            "what it began with stays, and is denied from its next start on: {what}: {why} ({rule})"
+        )
+    });
+    let timed = reconsidered.timed_by.map(|by| {
+        format!(
+            "how long it may take was settled when it began; {by} counts from its next start on"
+        )
+    });
+    let notices = rules.notices().iter().map(ToString::to_string);
+    let mut told: Vec<String> = notices.chain(denied).chain(timed).collect();
+    let more = told.len().saturating_sub(TOLD_MAX);
+    told.truncate(TOLD_MAX);
+    if more > 0 {
+        told.push(format!("and {more} more"));
+    }
+    (told, reconsidered.handed)
 }
 
 fn declined(reasons: Vec<Reason>) -> Declined {
@@ -38,5 +177,30 @@ fn declined(reasons: Vec<Reason>) -> Declined {
     Declined {
         why: whys.collect::<Vec<_>>().join("; "),
         advice: advice.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is proven to tighten one version can widen another one that has come meanwhile.
+    #[test]
+    fn what_was_proven_of_other_versions_counts_for_nothing() {
+        let versions = |from: &str, to: &str| Versions {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        };
+        let asked = versions("first", "second");
+        assert_eq!(proven(Some(&asked), "first", "second"), Ok(()));
+        assert_eq!(proven(None, "first", "second"), Ok(()));
+        for (from, to, expected) in [
+            ("third", "second", "others are in force by now"),
+            ("first", "third", "a file is not any more"),
+            ("second", "second", "others are in force by now"),
+        ] {
+            let declined = proven(Some(&asked), from, to).unwrap_err();
+            assert!(declined.why.starts_with(expected), "{}", declined.why);
+        }
     }
 }

@@ -1,11 +1,13 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
+use atoll_model::network::GivenUps;
 use atoll_model::{Attempt, Call, Mode, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
 use atoll_sandbox::{
-    Assembled, Attachment, Departing, Doors, FlowNews, Flows, Handover, Host, Live, Native,
-    Outside, SandboxError, Size, SshHandover, Starting, assemble, detect_groups,
+    Assembled, Attachment, Declined, Departing, Doors, FlowNews, Flows, Handover, Host, IsRevoked,
+    Live, Native, Outside, SandboxError, Size, SshHandover, Starting, Versions, Widening, assemble,
+    detect_groups,
 };
 use atoll_store::{
     Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
@@ -13,11 +15,13 @@ use atoll_store::{
 };
 use serde_json::{Value, json};
 
+use crate::asking::Rereading;
 use crate::describe::describe;
 use crate::flows;
 use crate::place::{Placed, place};
 use crate::ssh::SshPlace;
-use crate::{PlaceError, asking, ranged};
+use crate::trust::Trust;
+use crate::{PlaceError, asking, given_up, ranged};
 
 /// Everything that one call needs.
 #[derive(Clone, Copy)]
@@ -40,15 +44,25 @@ pub struct Request<'a> {
     pub handover: Option<&'a Handover>,
     /// Keys of SSH for the process that signs.
     pub signing: Option<&'a SshHandover>,
+    /// The tokens that have to carry everything that leaves.
+    pub tokens: Option<&'a dyn Tokens>,
     /// What is to become of what it changes.
     pub fate: Fate,
     /// Nobody is there to be asked while it goes on: what would be is denied.
     pub unattended: bool,
+    /// Who says yes to what lasts: [`widening`](crate::widening) of the rules.
+    pub widening: &'a Widening,
     /// The run whose layers this one goes on with.
     pub resume: Option<&'a RunRecord>,
+    /// Reads policies anew, for the same rules.
+    pub reread: Reread<'a>,
     /// The time of the call.
     pub now: SystemTime,
 }
+
+/// Who reads policies anew while a run goes on: the rules that are given to it with other policies, or
+/// why those stay in force.
+pub type Reread<'a> = &'a dyn Fn(&Rules) -> Result<Rules, Declined>;
 
 impl Request<'_> {
     /// Whether nothing of the run is kept but what the ledger says.
@@ -58,6 +72,23 @@ impl Request<'_> {
             Fate::Open | Fate::Discarded => false,
         }
     }
+}
+
+/// Tokens that a run was given: what leaves has to be carried by them, and permitted besides.
+pub trait Tokens {
+    /// As the process that carries takes them.
+    fn handed(&self) -> &[u8];
+    /// For the record: nothing by which they could be used.
+    fn told(&self) -> Value;
+    /// When the first of them ends, in seconds since 1970, where that is known.
+    fn end_s(&self) -> Option<u64>;
+    /// Whether one of them is revoked by now, or that cannot be told.
+    fn is_revoked(&self) -> bool;
+    /// Whether they carry that a port inside is published.
+    ///
+    /// # Errors
+    /// Why not.
+    fn publishes(&self, port: u16) -> Result<(), String>;
 }
 
 /// What is to become of what a run changes, as far as that is known before it.
@@ -123,7 +154,7 @@ pub fn call<A: Attachment>(
     attach: impl FnOnce(&Grant) -> A,
 ) -> Result<Called<A>, CallError> {
     let verdict = decide(request.rules, request.call, &request.facts);
-    let decision = describe(request.rules, &verdict);
+    let decision = told(request, &verdict);
     let entry = request.ledger.open_call(request.call, &verdict, decision)?;
     // Going on in another run's layers takes them from it: not before the record.
     let (prepared, starting) = match &verdict {
@@ -153,7 +184,8 @@ pub fn call<A: Attachment>(
         armed.grant().policies(),
         &request.call.workspace,
         environment,
-    );
+    )
+    .and_then(|doors| doors.holding(request.tokens.map(Tokens::handed)));
     let ready = prepared.and_then(|prepared| match doors {
         Ok(doors) => Ok((prepared, doors)),
         Err(error) => prepared.give_up(request).and(Err(error.into())),
@@ -197,6 +229,8 @@ struct Prepared {
     record: RunRecord,
     placed: Placed,
     assembled: Assembled,
+    /// What its session has given up before.
+    given_up: GivenUps,
 }
 
 /// Makes the run's own files and has its sandbox built.
@@ -214,6 +248,7 @@ fn prepare(
         create_run(request.state, &record)?;
     }
     let assembled = (|| {
+        let given_up = given_up::before(request)?;
         let placed = place(request, grant.boundary(), &mut record)?;
         if !request.is_scratch() {
             reserve_end(request.state, &record.run)?;
@@ -226,13 +261,14 @@ fn prepare(
             asked_for: &request.rules.limits_asked_for(),
         };
         let assembled = assemble(&native, starting, grant, request.call)?;
-        Ok((placed, assembled))
+        Ok((placed, assembled, given_up))
     })();
     match assembled {
-        Ok((placed, assembled)) => Ok(Prepared {
+        Ok((placed, assembled, given_up)) => Ok(Prepared {
             record,
             placed,
             assembled,
+            given_up,
         }),
         Err(error) => {
             fail(request, record)?;
@@ -250,11 +286,8 @@ impl Prepared {
         attachment: &mut dyn Attachment,
         doors: Doors,
     ) -> Result<Ran, CallError> {
-        let Self {
-            mut record,
-            mut placed,
-            assembled,
-        } = self;
+        let (record, mut placed) = (self.record, self.placed);
+        let (assembled, given_up) = (self.assembled, self.given_up);
         let run = record.run.clone();
         let unrecorded = RefCell::new(None);
         // What cannot be recorded is not let go on.
@@ -267,30 +300,38 @@ impl Prepared {
         };
         let ledger = request.ledger;
         let mut witness = |attempt: &Attempt| noted(ledger.record_attempt(&run, attempt).map(drop));
-        let mut record_flow = |news: &[FlowNews<'_>]| noted(flows::record(ledger, &run, news));
-        let network = armed.grant().boundary().network.clone();
+        let boundary = armed.grant().boundary().clone();
+        let rereading = Rereading::new(request, &boundary);
+        let mut record_flow =
+            |news: &[FlowNews<'_>]| noted(flows::record(ledger, &run, news, &rereading.versions()));
+        let network = boundary.network.clone();
         let listener = placed.ssh.as_mut().and_then(SshPlace::take_listener);
-        let issue = || match &placed.trust {
-            Some(trust) => trust.issue().map(Some),
-            None => Ok(None),
-        };
+        let issue = || placed.trust.as_ref().map(Trust::issue).transpose();
         let directory = || asking::directory(request.state);
-        let decide = asking::decider(request);
+        let decide = |port, already: &[_]| rereading.publish(port, already);
+        let reload = |only: Option<&Versions>| rereading.reload(only);
+        let compare = || rereading.compare();
         let live = Live {
             run: &run,
             has_network: request.facts.mode == Mode::Full,
             directory: &directory,
             decide: &decide,
+            reload: &reload,
+            compare: &compare,
+            widening: request.widening,
         };
         let mut outside = Outside::new(&network, &issue, &mut record_flow)
             .with(doors)
+            .holding(revoking(request))
             .asked(Some(live))
+            .having_given_up(given_up)
             .unattended(request.unattended)
             .handing(request.handover)
             .signing(request.signing.zip(listener));
         let attended = assembled
             .start(armed)
             .and_then(|running| running.attend(attachment, &mut witness, &mut outside));
+        armed.note_ending();
         let flows = outside.finish();
         let attended = match unrecorded.into_inner() {
             Some(error) => Err(error.into()),
@@ -303,15 +344,7 @@ impl Prepared {
                 return Err(error);
             }
         };
-        let counts = outcome.attempts.iter().map(|one| one.count);
-        record.attempts = counts.fold(0, u64::saturating_add);
-        record.ending = Some(outcome.ending);
-        record.exit = Some(outcome.ending.exit_status());
-        let mut notices = placed.notices;
-        for kept in placed.kept {
-            kept.settle(&mut notices);
-        }
-        let record = note_end(request, record, RunState::Kept)?;
+        let (record, notices) = settle(request, record, &outcome, placed)?;
         Ok((outcome, record, notices, flows, departing))
     }
 
@@ -320,6 +353,45 @@ impl Prepared {
         drop(self.assembled);
         fail(request, self.record)
     }
+}
+
+/// Writes down how a run ended, and takes up what is kept of it. What the person should know.
+fn settle(
+    request: &Request<'_>,
+    mut record: RunRecord,
+    outcome: &Outcome,
+    placed: Placed,
+) -> Result<(RunRecord, Vec<String>), CallError> {
+    note_outcome(&mut record, outcome);
+    let mut notices = placed.notices;
+    for kept in placed.kept {
+        kept.settle(&mut notices);
+    }
+    let record = note_end(request, record, RunState::Kept)?;
+    Ok((record, notices))
+}
+
+/// Notes how a program has ended.
+fn note_outcome(record: &mut RunRecord, outcome: &Outcome) {
+    let counts = outcome.attempts.iter().map(|one| one.count);
+    record.attempts = counts.fold(0, u64::saturating_add);
+    record.ending = Some(outcome.ending);
+    record.exit = Some(outcome.ending.exit_status());
+}
+
+/// What the verdict was reached on, and which tokens the run holds.
+fn told(request: &Request<'_>, verdict: &Verdict<Grant>) -> Value {
+    let mut decision = describe(request.rules, verdict);
+    if let (Some(tokens), Some(decision)) = (request.tokens, decision.as_object_mut()) {
+        decision.insert("tokens".to_owned(), tokens.told());
+    }
+    decision
+}
+
+/// Who tells whether a token of the run is revoked, where it has some.
+fn revoking<'a>(request: &Request<'a>) -> Option<IsRevoked<'a>> {
+    let tokens = request.tokens?;
+    Some(Box::new(move || tokens.is_revoked()))
 }
 
 /// Notes that a run was not carried out.

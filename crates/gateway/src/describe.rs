@@ -21,8 +21,18 @@ pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
     fields.insert("policy".to_owned(), json!(rules.digest()));
     fields.insert("chosen-by".to_owned(), json!(rules.chosen_by().to_string()));
     insert_list(&mut fields, "extends", json!(rules.extends()));
+    if let Some(signed) = rules.signed() {
+        let signed = json!({ "key": signed.key, "name": signed.name, "serial": signed.serial });
+        fields.insert("organisation".to_owned(), signed);
+    }
     for (key, text) in rules.stated_trust() {
         fields.insert(key.to_owned(), json!(text));
+    }
+    if let Some(agreement) = rules.agreed() {
+        fields.insert("agreed".to_owned(), json!(agreement));
+    }
+    if let Some(points) = rules.reputation() {
+        fields.insert("reputation".to_owned(), json!(points));
     }
     match verdict {
         Verdict::Allow(grant) => {
@@ -30,6 +40,7 @@ pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
             if let Some(by) = grant.wall_clock_by() {
                 fields.insert("wall-clock-by".to_owned(), json!(by));
             }
+            insert_list(&mut fields, "labels", json!(grant.labels()));
         }
         Verdict::Ask(_) | Verdict::Deny(_) => {}
     }

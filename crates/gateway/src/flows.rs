@@ -1,79 +1,175 @@
 //! What the ledger says of a run's connections.
 
 use atoll_model::RunId;
-use atoll_model::network::{CredentialName, Flow, FlowKind, PublishedPort};
-use atoll_sandbox::FlowNews;
-use atoll_store::{Durability, EventBody, Ledger, LedgerError};
+use atoll_model::network::{CredentialName, Flow, FlowEnd, FlowKind, Published, PublishedPort};
+use atoll_sandbox::{FlowNews, Who};
+use atoll_store::{Durability, EventBody, Ledger, LedgerError, RIGHTS_GIVEN_UP};
 
-use crate::approvals;
+use crate::{approvals, given_up};
 
 /// Records what is told at once, with one wait for the disk where something waits for it.
+///
+/// `versions` are those of the policies that came since the run began, in order.
 pub(crate) fn record(
     ledger: &Ledger,
     run: &RunId,
     news: &[FlowNews<'_>],
+    versions: &[String],
 ) -> Result<(), LedgerError> {
     let waits = |news: &FlowNews<'_>| match news {
         FlowNews::Opened { waits, .. } => *waits,
-        FlowNews::Published(_) => true,
+        FlowNews::Published { .. }
+        | FlowNews::GivenUp(_)
+        | FlowNews::Labelled { .. }
+        | FlowNews::Reloaded { .. }
+        | FlowNews::Unreloaded { .. } => true,
         FlowNews::Approval(news) => approvals::waits(news),
-        FlowNews::Closed { .. } | FlowNews::Refused(_) | FlowNews::Unpublished { .. } => false,
+        FlowNews::Closed { .. }
+        | FlowNews::Refused(_)
+        | FlowNews::Unpublished { .. }
+        | FlowNews::AgreedPort { .. }
+        | FlowNews::Unheard { .. } => false,
     };
     let durability = match news.iter().any(waits) {
         true => Durability::Durable,
         false => Durability::Buffered,
     };
-    let events: Vec<_> = news.iter().map(event).collect();
+    let events: Vec<_> = news.iter().map(|one| event(one, versions)).collect();
     ledger.record_flows(run, events, durability)
 }
 
+/// The version of policies that has decided, where the run did not begin with it.
+pub(crate) fn version(versions: &[String], policies: u32) -> Option<&str> {
+    let index = usize::try_from(policies).ok()?.checked_sub(1)?;
+    versions.get(index).map(String::as_str)
+}
+
 /// Members come in the order of their names.
-fn event(news: &FlowNews<'_>) -> (&'static str, EventBody) {
+fn event(news: &FlowNews<'_>, versions: &[String]) -> (&'static str, EventBody) {
     match news {
         FlowNews::Opened {
             id, flow, approval, ..
-        } => ("flow.opened", described(flow, (*approval, "flow", *id))),
-        FlowNews::Closed { id, end } => {
-            let mut body = EventBody::default()
-                .number("down_bytes", end.down_bytes)
-                .number("duration_us", end.duration_us);
-            if let Some(failure) = &end.failure {
-                body = body.text("failure", failure);
-            }
-            body = body.number("flow", *id);
-            if let Some(limit) = end.limit {
-                body = body.text("limit", limit.name());
-            }
-            if let Some(status) = end.status {
-                body = body.number("status", status.into());
-            }
-            if end.is_unreached {
-                body = body.truth("unreached");
-            }
-            ("flow.closed", body.number("up_bytes", end.up_bytes))
+        } => {
+            let body = described(flow, (*approval, "flow", *id), versions);
+            ("flow.opened", body)
         }
+        FlowNews::Closed { id, end } => ("flow.closed", closed(*id, end)),
         FlowNews::Refused(refused) => {
-            let body = described(&refused.flow, (None, "count", refused.count));
+            let body = described(&refused.flow, (None, "count", refused.count), versions);
             ("flow.refused", body.text("why", &refused.why))
         }
-        FlowNews::Published(published) => {
-            let body = ports(published.port);
-            ("port.published", body.text("rule", &published.told()))
+        FlowNews::Published {
+            published,
+            by,
+            first,
+        } => {
+            let body = port_published(published, (*by, *first), versions);
+            ("port.published", body)
         }
-        FlowNews::Approval(news) => approvals::event(news),
-        FlowNews::Unpublished { port, why } => ("port.refused", ports(*port).text("why", why)),
+        FlowNews::AgreedPort { port, by } => {
+            let body = ports((EventBody::default(), *port), Some(*by), versions);
+            ("port.agreed", body.number("uid", by.uid.into()))
+        }
+        FlowNews::Unheard { why } => ("approval.unheard", EventBody::default().text("why", why)),
+        FlowNews::Approval(news) => approvals::event(news, versions),
+        FlowNews::GivenUp(given) => (RIGHTS_GIVEN_UP, given_up::event(given)),
+        FlowNews::Labelled { label, by } => {
+            let body = EventBody::default().text("by", by).text("label", label);
+            ("label.gained", body)
+        }
+        FlowNews::Unpublished { port, why } => {
+            let body = ports((EventBody::default(), *port), None, versions);
+            ("port.refused", body.text("why", why))
+        }
+        FlowNews::Reloaded {
+            from,
+            to,
+            signed,
+            by,
+        } => {
+            let body = EventBody::default().text("from", from);
+            let body = body.number("pid", by.pid.into());
+            let body = match signed {
+                Some(signed) => body.text("signed", signed),
+                None => body,
+            };
+            let body = body.text("to", to);
+            ("policy.reloaded", body.number("uid", by.uid.into()))
+        }
+        FlowNews::Unreloaded { policy, why, by } => {
+            let body = EventBody::default().number("pid", by.pid.into());
+            let body = body.text("policy", policy).number("uid", by.uid.into());
+            ("policy.reload-refused", body.text("why", why))
+        }
     }
 }
 
-fn ports(port: PublishedPort) -> EventBody {
-    EventBody::default()
-        .number("host_port", port.outside.into())
-        .number("port", port.inside.into())
+/// How a flow has ended.
+fn closed(id: u64, end: &FlowEnd) -> EventBody {
+    let mut body = EventBody::default()
+        .number("down_bytes", end.down_bytes)
+        .number("duration_us", end.duration_us);
+    if let Some(failure) = &end.failure {
+        body = body.text("failure", failure);
+    }
+    body = body.number("flow", id);
+    if let Some(limit) = end.limit {
+        body = body.text("limit", limit.name());
+    }
+    if !end.masked.is_empty() {
+        body = body.text("masked", &joined(&end.masked));
+    }
+    if let Some(status) = end.status {
+        body = body.number("status", status.into());
+    }
+    if end.is_unreached {
+        body = body.truth("unreached");
+    }
+    body.number("up_bytes", end.up_bytes)
+}
+
+/// A port that is published, with who has said so, and who had before where that took two.
+fn port_published(
+    published: &Published,
+    (by, first): (Who, Option<Who>),
+    versions: &[String],
+) -> EventBody {
+    let body = match first {
+        Some(first) => EventBody::default()
+            .number("first_pid", first.pid.into())
+            .number("first_uid", first.uid.into()),
+        None => EventBody::default(),
+    };
+    let body = ports((body, published.port), Some(by), versions);
+    let body = body.text("rule", &published.told());
+    body.number("uid", by.uid.into())
+}
+
+/// Which ports, and who has said so, as the policies that are in force have decided.
+fn ports(
+    (body, port): (EventBody, PublishedPort),
+    by: Option<Who>,
+    versions: &[String],
+) -> EventBody {
+    let body = body.number("host_port", port.outside.into());
+    let body = match by {
+        Some(by) => body.number("pid", by.pid.into()),
+        None => body,
+    };
+    let body = match versions.last() {
+        Some(version) => body.text("policy", version),
+        None => body,
+    };
+    body.number("port", port.inside.into())
 }
 
 /// What a flow is, with the number of its approval, and one whose name comes between
 /// `approval` and `host`.
-fn described(flow: &Flow, (approval, key, number): (Option<u32>, &'static str, u64)) -> EventBody {
+fn described(
+    flow: &Flow,
+    (approval, key, number): (Option<u32>, &'static str, u64),
+    versions: &[String],
+) -> EventBody {
     let mut body = EventBody::default();
     if let Some(address) = flow.address {
         body = body.text("address", &address.to_string());
@@ -81,13 +177,16 @@ fn described(flow: &Flow, (approval, key, number): (Option<u32>, &'static str, u
     if let Some(approval) = approval {
         body = body.number("approval", approval.into());
     }
+    let confidence = flow.request.as_ref().and_then(|one| one.confidence);
+    if let Some(percent) = confidence {
+        body = body.number("confidence", percent.into());
+    }
     let is_before = key < "credential";
     if is_before {
         body = body.number(key, number);
     }
     if !flow.credentials.is_empty() {
-        let names = flow.credentials.iter().map(CredentialName::as_str);
-        body = body.text("credential", &names.collect::<Vec<_>>().join(","));
+        body = body.text("credential", &joined(&flow.credentials));
     }
     if let Some(login) = &flow.login {
         body = body.text("database", &login.database);
@@ -105,8 +204,14 @@ fn described(flow: &Flow, (approval, key, number): (Option<u32>, &'static str, u
             .text("method", &request.method)
             .text("path", &request.path);
     }
+    if let Some(version) = version(versions, flow.policies) {
+        body = body.text("policy", version);
+    }
     if flow.port != 0 {
         body = body.number("port", flow.port.into());
+    }
+    if let Some(redacted) = flow.request.as_ref().and_then(|one| one.redacted.as_ref()) {
+        body = body.text("redacted", redacted);
     }
     if let Some(rule) = &flow.rule {
         body = body.text("rule", rule);
@@ -121,6 +226,11 @@ fn described(flow: &Flow, (approval, key, number): (Option<u32>, &'static str, u
         Some(via) => body.text("via", via),
         None => body,
     }
+}
+
+fn joined(names: &[CredentialName]) -> String {
+    let names = names.iter().map(CredentialName::as_str);
+    names.collect::<Vec<_>>().join(",")
 }
 
 fn kind(kind: FlowKind) -> &'static str {
@@ -145,7 +255,7 @@ mod tests {
     use super::*;
 
     fn check(news: &FlowNews<'_>, kind: &str, expected: &str) {
-        let (told, body) = event(news);
+        let (told, body) = event(news, &["v1".to_owned()]);
         let body = String::from_utf8(body.finish().unwrap()).unwrap();
         assert_eq!((told, body.as_str()), (kind, expected));
     }
@@ -162,10 +272,13 @@ mod tests {
                 scheme: Scheme::Https,
                 method: "GET".to_owned(),
                 path: "/\n".to_owned(),
+                confidence: Some(40),
+                redacted: Some("header:a".to_owned()),
             }),
             limit: Some(Limit::Body),
             credentials: Vec::new(),
             login: None,
+            policies: 0,
             via: Some("http://proxy.example:3128".to_owned()),
         };
         let opened = |flow| FlowNews::Opened {
@@ -177,7 +290,7 @@ mod tests {
         check(
             &opened(&all),
             "flow.opened",
-            r#"{"address":"192.0.2.1","approval":3,"flow":7,"host":"example.com","kind":"request","limit":"body","method":"GET","path":"/\n","port":443,"rule":"a rule","scheme":"https","via":"http://proxy.example:3128"}"#,
+            r#"{"address":"192.0.2.1","approval":3,"confidence":40,"flow":7,"host":"example.com","kind":"request","limit":"body","method":"GET","path":"/\n","port":443,"redacted":"header:a","rule":"a rule","scheme":"https","via":"http://proxy.example:3128"}"#,
         );
         let with = Flow {
             credentials: vec!["one".parse().unwrap(), "two".parse().unwrap()],
@@ -227,7 +340,7 @@ mod tests {
         check(
             &FlowNews::Refused(&refused),
             "flow.refused",
-            r#"{"address":"192.0.2.1","count":3,"host":"example.com","kind":"name","limit":"body","method":"GET","path":"/\n","rule":"a rule","scheme":"https","via":"http://proxy.example:3128","why":"no"}"#,
+            r#"{"address":"192.0.2.1","confidence":40,"count":3,"host":"example.com","kind":"name","limit":"body","method":"GET","path":"/\n","redacted":"header:a","rule":"a rule","scheme":"https","via":"http://proxy.example:3128","why":"no"}"#,
         );
         let login = Flow {
             kind: FlowKind::Postgres,
@@ -251,11 +364,12 @@ mod tests {
             failure: Some("late".to_owned()),
             is_unreached: true,
             limit: Some(Limit::Duration),
+            masked: vec!["one".parse().unwrap(), "two".parse().unwrap()],
         };
         check(
             &FlowNews::Closed { id: 7, end: &end },
             "flow.closed",
-            r#"{"down_bytes":2,"duration_us":3,"failure":"late","flow":7,"limit":"duration","status":200,"unreached":true,"up_bytes":1}"#,
+            r#"{"down_bytes":2,"duration_us":3,"failure":"late","flow":7,"limit":"duration","masked":"one,two","status":200,"unreached":true,"up_bytes":1}"#,
         );
         let port = PublishedPort {
             outside: 80,
@@ -266,20 +380,92 @@ mod tests {
             origin: "atoll publish".to_owned(),
         };
         check(
-            &FlowNews::Published(&published),
+            &FlowNews::Published {
+                published: &published,
+                by: Who { uid: 7, pid: 8 },
+                first: Some(Who { uid: 5, pid: 6 }),
+            },
             "port.published",
-            r#"{"host_port":80,"port":3000,"rule":"publish 80:3000 (atoll publish)"}"#,
+            r#"{"first_pid":6,"first_uid":5,"host_port":80,"pid":8,"policy":"v1","port":3000,"rule":"publish 80:3000 (atoll publish)","uid":7}"#,
+        );
+        check(
+            &FlowNews::Published {
+                published: &published,
+                by: Who { uid: 7, pid: 8 },
+                first: None,
+            },
+            "port.published",
+            r#"{"host_port":80,"pid":8,"policy":"v1","port":3000,"rule":"publish 80:3000 (atoll publish)","uid":7}"#,
+        );
+        let by = Who { uid: 7, pid: 8 };
+        check(
+            &FlowNews::AgreedPort { port, by },
+            "port.agreed",
+            r#"{"host_port":80,"pid":8,"policy":"v1","port":3000,"uid":7}"#,
+        );
+        check(
+            &FlowNews::Unheard { why: "no" },
+            "approval.unheard",
+            r#"{"why":"no"}"#,
         );
         check(
             &FlowNews::Unpublished { port, why: "no" },
             "port.refused",
-            r#"{"host_port":80,"port":3000,"why":"no"}"#,
+            r#"{"host_port":80,"policy":"v1","port":3000,"why":"no"}"#,
+        );
+        let (label, by) = ("untrusted", "example.com");
+        check(
+            &FlowNews::Labelled { label, by },
+            "label.gained",
+            r#"{"by":"example.com","label":"untrusted"}"#,
         );
         let end = FlowEnd::default();
         check(
             &FlowNews::Closed { id: 7, end: &end },
             "flow.closed",
             r#"{"down_bytes":0,"duration_us":0,"flow":7,"up_bytes":0}"#,
+        );
+    }
+
+    #[test]
+    fn what_other_policies_have_decided_names_them() {
+        let flow = |policies| Flow {
+            policies,
+            ..Flow::to(FlowKind::Tunnel, "example.com".to_owned(), 443)
+        };
+        let own = r#"{"flow":7,"host":"example.com","kind":"tunnel","port":443}"#;
+        let later = r#"{"flow":7,"host":"example.com","kind":"tunnel","policy":"v1","port":443}"#;
+        for (policies, expected) in [(0, own), (1, later)] {
+            let opened = FlowNews::Opened {
+                id: 7,
+                flow: &flow(policies),
+                waits: true,
+                approval: None,
+            };
+            check(&opened, "flow.opened", expected);
+        }
+        let by = atoll_sandbox::Who { uid: 7, pid: 8 };
+        let (from, to) = ("v0", "v1");
+        for (signed, expected) in [
+            (None, r#"{"from":"v0","pid":8,"to":"v1","uid":7}"#),
+            (
+                Some("acme, number 2 (key k)"),
+                r#"{"from":"v0","pid":8,"signed":"acme, number 2 (key k)","to":"v1","uid":7}"#,
+            ),
+        ] {
+            let reloaded = FlowNews::Reloaded {
+                from,
+                to,
+                signed,
+                by,
+            };
+            check(&reloaded, "policy.reloaded", expected);
+        }
+        let (policy, why) = ("v1", "own.cedar:1:1: no");
+        check(
+            &FlowNews::Unreloaded { policy, why, by },
+            "policy.reload-refused",
+            r#"{"pid":8,"policy":"v1","uid":7,"why":"own.cedar:1:1: no"}"#,
         );
     }
 }

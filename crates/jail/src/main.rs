@@ -24,7 +24,7 @@ use atoll_frame::{Funnel, Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
 use atoll_init::{Failure, Inheritance, filter, report_failure};
 use atoll_sys::descriptor;
 use atoll_sys::funnel;
-use atoll_sys::memory::Erasing;
+use atoll_sys::memory::{self, Erasing};
 use atoll_sys::process::{self, Change, Child, Namespaces, Side};
 use atoll_sys::{credentials, socket};
 
@@ -46,6 +46,7 @@ const EIO: u8 = 5;
 const CLONE_NEWUSER: i32 = 0x1000_0000;
 
 fn main() {
+    memory::erase_from_now_on();
     // Without its line there is nobody to tell.
     let Ok(mut line) = descriptor::inherited(LINE) else {
         process::exit_now(1)

@@ -45,6 +45,23 @@ pub(crate) fn equal(left: &File, right: &File, bytes: u64) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Shows what a file holds, part by part: each begins at a multiple of the same length, and
+/// those that lie within a hole are left out.
+pub(crate) fn parts(file: &File, bytes: u64, mut show: impl FnMut(u64, &[u8])) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut at = 0;
+    while at < bytes {
+        let Some(data) = data_from(file, at)?.filter(|data| *data < bytes) else {
+            break;
+        };
+        at = data - data % BUFFER_BYTES as u64;
+        let read = read_full(file, &mut buffer, at)?;
+        show(at, buffer.get(..read).unwrap_or_default());
+        at += BUFFER_BYTES as u64;
+    }
+    Ok(())
+}
+
 /// Copies a file's content into an empty file: shared blocks where the file
 /// system can, else only what holds data.
 pub(crate) fn copy(from: &File, to: &File, bytes: u64) -> io::Result<()> {

@@ -1,10 +1,11 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Kind};
 use crate::path::Bytes;
-use crate::{Refusal, RelativePath};
+use crate::{Refusal, RelativePath, Thing, Write, Writing};
 
 /// Which changes are wanted.
 #[derive(Clone, Debug, Default)]
@@ -168,20 +169,10 @@ impl Node {
 }
 
 impl Plan {
-    /// Every path that would be written or removed, and whether it is a directory that moves
-    /// as it is; what is in such a one is not named.
-    pub fn writes(&self) -> impl Iterator<Item = (RelativePath, bool)> {
-        self.steps.iter().flat_map(|step| {
-            let beneath = |entries: &[Entry]| -> Vec<(RelativePath, bool)> {
-                let paths = entries.iter().map(|entry| step.path.concat(&entry.beneath));
-                paths.map(|path| (path, false)).collect()
-            };
-            match &step.act {
-                Act::Replace { old, new } => [beneath(old), beneath(new)].concat(),
-                Act::Facts { .. } => vec![(step.path.clone(), false)],
-                Act::Rename { from, .. } => vec![(from.clone(), true), (step.path.clone(), true)],
-            }
-        })
+    /// Every path that would be written or removed, with what happens to it; what is in a
+    /// directory that moves is not named.
+    pub fn writes(&self) -> impl Iterator<Item = Write> {
+        self.steps.iter().flat_map(Step::writes)
     }
 
     /// Whether there is nothing to do.
@@ -213,6 +204,58 @@ impl Step {
     #[must_use]
     pub fn path(&self) -> &RelativePath {
         &self.path
+    }
+
+    fn writes(&self) -> Vec<Write> {
+        let write = |entry: &Entry, how, thing| Write {
+            path: self.path.concat(&entry.beneath),
+            how,
+            thing,
+            mode_before: None,
+            mode: None,
+        };
+        match &self.act {
+            Act::Replace { old, new } => {
+                let before: BTreeMap<&[u8], &Entry> = old
+                    .iter()
+                    .map(|one| (one.beneath.as_bytes(), one))
+                    .collect();
+                let after: BTreeSet<&[u8]> = new.iter().map(|one| one.beneath.as_bytes()).collect();
+                let gone = |one: &&Entry| !after.contains(one.beneath.as_bytes());
+                let removed = old.iter().filter(gone);
+                let removed = removed.map(|one| write(one, Writing::Removed, Thing::Nothing));
+                let made = new.iter().map(|one| {
+                    let old = before.get(one.beneath.as_bytes());
+                    let how = match old {
+                        Some(_) => Writing::Replaced,
+                        None => Writing::Made,
+                    };
+                    Write {
+                        mode_before: old.and_then(|old| old.shown_mode()),
+                        mode: one.shown_mode(),
+                        ..write(one, how, one.thing())
+                    }
+                });
+                removed.chain(made).collect()
+            }
+            Act::Facts { old, new } => vec![Write {
+                path: self.path.clone(),
+                how: Writing::Facts,
+                thing: new.thing(),
+                mode_before: old.shown_mode(),
+                mode: new.shown_mode(),
+            }],
+            Act::Rename { from, .. } => {
+                let moved = |path: &RelativePath| Write {
+                    path: path.clone(),
+                    how: Writing::Moved,
+                    thing: Thing::Directory,
+                    mode_before: None,
+                    mode: None,
+                };
+                vec![moved(from), moved(&self.path)]
+            }
+        }
     }
 
     /// Whether it changes the permissions of a file that has several names.
@@ -274,6 +317,31 @@ impl Entry {
     /// Whether what is given to the one may be given to the other.
     pub(crate) fn is_of_the_kind_of(&self, other: &Self) -> bool {
         std::mem::discriminant(&self.node) == std::mem::discriminant(&other.node)
+    }
+
+    /// What it is, for summaries.
+    fn thing(&self) -> Thing {
+        match &self.node {
+            Node::File { bytes, .. } => Thing::File {
+                bytes: *bytes,
+                is_executable: self.mode & 0o111 != 0,
+            },
+            Node::Directory => Thing::Directory,
+            Node::Symlink { target } => Thing::Link {
+                target: target.0.clone(),
+            },
+            Node::Special => Thing::Nothing,
+        }
+    }
+
+    /// Its permissions, where they decide who may do what with it: a link's decide nothing.
+    fn shown_mode(&self) -> Option<u32> {
+        match self.node {
+            Node::File { .. } | Node::Directory => {
+                Some(self.listed_mode.unwrap_or(self.mode) & 0o7777)
+            }
+            Node::Symlink { .. } | Node::Special => None,
+        }
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -4,6 +4,7 @@ mod diffs;
 mod further_names;
 mod hostile;
 mod interrupted;
+mod joined;
 mod kinds;
 mod modes;
 mod names;

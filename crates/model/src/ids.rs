@@ -56,6 +56,18 @@ impl RunId {
         }
     }
 
+    /// When the run began, seconds since 1970, by its name: its two digits of a year are of 2000
+    /// to 2099. Nothing where they are no time.
+    #[must_use]
+    pub fn began_seconds(&self) -> Option<u64> {
+        let part = |from: usize| -> Option<u64> { self.0.get(from..from + 2)?.parse().ok() };
+        let (year, month, day) = (2_000 + part(0)?, part(2)?, part(4)?);
+        let (hour, minute, second) = (part(7)?, part(9)?, part(11)?);
+        let days = days_of_date(year, month, day)?;
+        let is_time = hour < 24 && minute < 60 && second < 60;
+        is_time.then(|| days * 86_400 + hour * 3_600 + minute * 60 + second)
+    }
+
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -82,6 +94,22 @@ impl From<RunId> for String {
     }
 }
 
+/// How many days after 1970-01-01 a date is, by the same calendar as [`civil_date`]. Nothing for
+/// what is no date, for one before that day, and for years of more than four digits.
+#[must_use]
+pub fn days_of_date(year: u64, month: u64, day: u64) -> Option<u64> {
+    // The days before a month of a year that begins in March, and of all such years before.
+    let (shifted, from_march) = match (year, month) {
+        (1_970..=9_999, 1..=2) => (year - 1, month + 9),
+        (1_970..=9_999, 3..=12) => (year, month - 3),
+        _ => return None,
+    };
+    let before = 365 * shifted + shifted / 4 - shifted / 100 + shifted / 400;
+    let days = (before + (153 * from_march + 2) / 5).checked_add(day)?;
+    let days = days.checked_sub(719_469)?;
+    (civil_date(days) == (year, month, day)).then_some(days)
+}
+
 /// Year, month and day of a day counted from 1970-01-01, by the proleptic
 /// Gregorian calendar (the shift to March makes the leap day the last of a year).
 #[must_use]
@@ -100,4 +128,19 @@ pub fn civil_date(days: u64) -> (u64, u64, u64) {
         month_from_march - 9
     };
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// A time in words: RFC 3339, UTC, whole seconds.
+pub(crate) fn told_time(seconds: u64) -> String {
+    /// The end of the year 9999, the last that RFC 3339 can write.
+    const LAST_SECOND: u64 = 253_402_300_799;
+    let seconds = seconds.min(LAST_SECOND);
+    let (year, month, day) = civil_date(seconds / 86_400);
+    let of_day = seconds % 86_400;
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        of_day / 3_600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
 }

@@ -11,6 +11,7 @@
 mod attempt;
 mod boundary;
 mod call;
+pub mod conduct;
 mod ids;
 mod limits;
 pub mod network;
@@ -26,7 +27,7 @@ pub use boundary::{
     WorkspaceMode,
 };
 pub use call::{Call, Principal};
-pub use ids::{InvalidRunId, RunId, civil_date};
+pub use ids::{InvalidRunId, RunId, civil_date, days_of_date};
 pub use limits::{InvalidLimit, LimitKey, Limits, parse_limit};
 pub use outcome::{Ending, Enforcement, LimitHit, Outcome, Usage};
 pub use quantity::{InvalidQuantity, format_bytes, format_duration, parse_bytes, parse_duration};

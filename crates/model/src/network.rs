@@ -10,8 +10,10 @@ mod credential;
 mod endpoint;
 mod fetched;
 mod flow;
+mod given_up;
 mod host;
 mod http;
+mod issue;
 mod limits;
 mod listening;
 mod lock;
@@ -36,10 +38,10 @@ pub use asking::{
     AskedBody, AskedCall, AskedHeader, AskedRequest, Breadth, CallDigest, Consent, InvalidDigest,
     LEASE_SECONDS_MAX, NoConsent, Scope,
 };
-pub use block::{Block, Special, special, within};
+pub use block::{Block, Special, is_private, special, within};
 pub use credential::{
     Binding, CREDENTIAL_BYTES_MAX, CREDENTIALS_MAX, CredentialName, HOLE, InvalidCredentialName,
-    Part, Place, Placeholder, PostgresAccess, Reach, SignatureScope,
+    Others, Part, Place, Placeholder, PostgresAccess, Reach, ServerTls, SignatureScope,
 };
 pub use endpoint::{Endpoint, InvalidEndpoint};
 pub use fetched::{
@@ -51,8 +53,14 @@ pub use flow::{
     FlowEnd, FlowKind, FlowLogin, FlowOrder, FlowReport, FlowRequest, NO_NAME_SERVER, NO_RULE,
     SIGNED_BY_ITSELF, UNNAMED,
 };
+pub use given_up::{
+    GIVEN_UP, GIVEN_UP_AT_ONCE_MAX, GIVEN_UP_MAX, GivenUp, GivenUpBy, GivenUpHost, GivenUps,
+    GivingUp, InvalidGivenUpHost, InvalidGivingUp, NoNetwork, Restriction, TOKEN_OVER,
+    TooMuchGivenUp,
+};
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};
+pub use issue::{CAUGHT_BYTES_MAX, Issue, IssuedToken};
 pub use limits::{Frequency, InvalidFrequency, Limit, Per, RuleLimits};
 pub use listening::{Listener, ListensAt};
 pub use lock::{
@@ -65,7 +73,10 @@ pub use package::{InvalidPackage, PackagePattern, Packages, Registry};
 pub use pattern::{InvalidPath, PathPattern, Reading, Segment};
 pub use publish::{InvalidPublishedPort, PUBLISHED_MAX, Published, PublishedPort};
 pub use release::{Demand, Project, ReleaseFile, Unaged, age_variables, age_words, audit_variable};
-pub use renewal::{LoginTokens, Renewal, RenewalForm, RenewalRequest, RenewalSaid, Renewed};
+pub use renewal::{
+    KeptSaid, KeptToken, LoginTokens, PublishedSecret, Renewal, RenewalForm, RenewalRequest,
+    RenewalSaid, Renewed,
+};
 pub use rules::{
     Destination, HostPattern, InvalidDestination, Look, Network, NetworkRule, Ports, Unreachable,
 };
@@ -76,7 +87,7 @@ pub use ssh::{
 };
 pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target};
 pub use telling::place;
-pub use this_host::{THIS_HOST, THIS_HOST_ADDRESSES};
+pub use this_host::{SANDBOX_NAME, THIS_HOST, THIS_HOST_ADDRESSES};
 pub use token::{
     AppRequest, ClientAuthentication, Ingredient, OAuthRequest, Permission, TOKEN_PATIENCE_S,
     TokenGrant, TokenRequest,

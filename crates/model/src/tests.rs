@@ -1,4 +1,5 @@
 mod asking;
+mod conduct;
 mod locks;
 mod network;
 mod packages;
@@ -190,5 +191,21 @@ fn every_wall_has_a_technique_of_atlas() {
     // What no filter tells of is not believed.
     for call in ["", "read", "mount ", "Mount", "mount\0", "moun"] {
         assert_eq!(Attempt::told(call.as_bytes(), 1, 1), None, "{call:?}");
+    }
+}
+
+#[test]
+fn a_run_began_when_its_name_says() {
+    for seconds in [946_684_800, 951_868_799, 1_795_253_412, 4_102_444_799] {
+        let id = RunId::new(seconds, 7);
+        assert_eq!(id.began_seconds(), Some(seconds), "{id}");
+    }
+    for nonsense in ["260229", "261301", "260001", "260400", "260431"] {
+        let id = RunId::parse(&format!("{nonsense}-000000-0000")).unwrap();
+        assert_eq!(id.began_seconds(), None, "{id}");
+    }
+    for nonsense in ["240000", "006000", "000060"] {
+        let id = RunId::parse(&format!("261121-{nonsense}-0000")).unwrap();
+        assert_eq!(id.began_seconds(), None, "{id}");
     }
 }

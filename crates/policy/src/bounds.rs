@@ -56,9 +56,17 @@ pub(crate) fn bound_by_organisation(
     requested: &Requested,
 ) -> Result<(), ProfileError> {
     let memory = rules.host.memory_bytes;
-    rules.network.upstream.extend(organisation.upstream);
+    for past in rules.network.upstream.bound(organisation.upstream) {
+        let text = format!(
+            "no-proxy {:?} is ignored: the organisation names the proxy",
+            past.value.to_string()
+        );
+        rules.notice(text, past.origin);
+    }
     rules.network.ask.extend(organisation.ask);
     bound_trust(rules, organisation.trust, "the organisation");
+    rules.labels.merge(organisation.labels);
+    rules.note_labels_of_session(requested.in_session);
     for (key, text) in organisation.limits {
         let before = rules.limits.origin(key);
         let origin = text.origin.clone();

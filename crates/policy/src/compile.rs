@@ -1,15 +1,19 @@
 use std::ffi::OsStr;
+use std::mem;
 
 use crate::bounds::{
     bound_by_organisation, bound_trust, deny_places, deny_variables, settle_workspace,
 };
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
+use crate::labels::LabelRules;
 use crate::layers::{Organisation, UserConfig};
 use crate::levels::{self, TrustRules, TrustSettings};
 use crate::load::{choose, load};
+use crate::login;
 use crate::merge::{Draft, merge_profile, merge_project, settle_places};
 use crate::origin::{Origin, Sourced};
+use crate::persons::Widened;
 use crate::policies;
 use crate::project::Project;
 use crate::request;
@@ -36,9 +40,10 @@ pub fn compile(
     host: &HostFacts,
 ) -> Result<Rules, ProfileError> {
     let mut version = PolicyDigest::new();
-    let (organisation, config) = read_around(sources, &mut version)?;
+    let (mut organisation, config) = read_around(sources, &mut version)?;
+    let widened = Widened::of(mem::take(&mut organisation.persons), config.persons);
     let project = read_project(sources, &mut version)?;
-    let policies = policies::read(sources, &mut version)?;
+    let policies = policies::read(sources)?;
     let by_project = project.file.as_ref().and_then(|file| file.profile.clone());
     let users = sources.user_profiles;
     let by_user = config.default_profile;
@@ -58,6 +63,7 @@ pub fn compile(
     request::record(requested, &mut version);
 
     let mut rules = Rules::built_in(host, choice.name.clone());
+    rules.widened = widened;
     chain.names.pop();
     rules.extended = chain.names;
     rules.notices.extend(choice.notices);
@@ -70,12 +76,10 @@ pub fn compile(
     for profile in chain.profiles {
         merge_profile(&mut rules, &mut draft, profile.settings)?;
     }
-    if let Some(most) = most {
-        bound_trust(
-            &mut rules,
-            most,
-            "the profile that counts without the project",
-        );
+    if let Some((trust, labels)) = most {
+        let whose = "the profile that counts without the project";
+        bound_trust(&mut rules, trust, whose);
+        rules.labels.bound(labels);
     }
     imply_registry(&mut rules, requested, users)?;
     let mut denials = organisation.denials.clone();
@@ -96,6 +100,7 @@ pub fn compile(
     request::tell_nesting(&mut rules);
     deny_places(&mut rules, denials);
     request::leave_to_the_system(&mut rules);
+    login::narrow(&mut rules, requested.login.as_ref());
     finish(&mut rules, version, policies)?;
     Ok(rules)
 }
@@ -123,7 +128,7 @@ fn read_around(
     Ok((organisation, config))
 }
 
-/// How far a run would be trusted if the project named no profile: its file cannot choose one that
+/// How far a run would be trusted, and what it would call private, if the project named no profile: its file cannot choose one that
 /// is trusted further.
 fn without_project(
     requested: &Requested,
@@ -131,15 +136,18 @@ fn without_project(
     users: &dyn ProfileSource,
     by_user: Option<Sourced<String>>,
     version: &mut PolicyDigest,
-) -> Result<TrustSettings, ProfileError> {
+) -> Result<(TrustSettings, LabelRules), ProfileError> {
     let choice = choose(requested, None, program, users, by_user)?;
     let origin = choice.name.origin.clone();
     let chain = load(&choice, users, version)?;
     let mut trust = TrustRules::default();
+    let mut labels = LabelRules::default();
     for profile in chain.profiles {
         trust.merge(profile.settings.trust);
+        labels.merge(profile.settings.labels);
     }
-    Ok(trust.into_most(&origin))
+    let labels = labels.with_models(trust.endpoints.clone());
+    Ok((trust.into_most(&origin), labels))
 }
 
 /// What is known only once all layers have spoken.
@@ -148,12 +156,10 @@ fn finish(
     mut version: PolicyDigest,
     read: policies::Read,
 ) -> Result<(), ProfileError> {
-    let read = policies::with_level(read, rules, &mut version)?;
     rules.tell_unused();
     rules.network.record(&mut version);
-    policies::tell(rules, read);
-    rules.digest = version.finish();
-    Ok(())
+    rules.rest = version;
+    policies::take(rules, read)
 }
 
 /// Takes up the preset that `--profile` means besides: that of a language, where the profile

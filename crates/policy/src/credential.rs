@@ -4,6 +4,7 @@ mod app;
 mod command;
 mod lines;
 mod login;
+mod others;
 mod postgres;
 mod renewal;
 mod signing;
@@ -39,8 +40,9 @@ const TABLES: Tables = Tables {
     key: "credential",
     table: "credential.NAME",
 };
-const KEYS: [&str; 9] = [
-    "source", "to", "methods", "paths", "scheme", "place", "variable", "shape", "optional",
+const KEYS: [&str; 10] = [
+    "source", "to", "methods", "paths", "scheme", "place", "others", "variable", "shape",
+    "optional",
 ];
 
 /// Headers that are not a program's to choose, or that say where a request ends.
@@ -234,6 +236,7 @@ fn read_one(
     let scheme = document.text(&mut section, "scheme", parse_scheme);
     let is_about_requests = methods.is_some() || paths.is_some() || scheme.is_some();
     let place = read_place(document, &mut section);
+    let others = others::read(document, &mut section, place.as_ref());
     let variables = read_variables(document, &mut section, at);
     let shape = read_shape(document, &mut section, source.as_ref());
     let optional = read_optional(document, &mut section, source.as_ref());
@@ -268,6 +271,7 @@ fn read_one(
             to,
             requests,
             place,
+            others,
         },
         source,
         variables,
@@ -727,8 +731,8 @@ impl Rules {
         for Sourced { value, origin } in all {
             let name = &value.binding.name;
             for to in &value.binding.to {
-                if let Spot::Postgres(_) = value.binding.place {
-                    let why = postgres::unused(&network, to);
+                if let Spot::Postgres(access) = &value.binding.place {
+                    let why = postgres::unused(&network, access, to);
                     let text =
                         why.map(|why| format!("credential {name} is never used at {to}: {why}"));
                     let origin = origin.clone();
@@ -792,7 +796,7 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
             Spot::SigV4(_) => {
                 "; what its services answer the program has, also keys that they give out"
             }
-            Spot::Postgres(_) => "; what its user may there the program may",
+            Spot::Postgres(access) => postgres::remark(access),
             Spot::Header { .. }
             | Spot::Basic(_)
             | Spot::Query(_)

@@ -20,7 +20,8 @@ const BUILT_IN: &str = "built in";
 /// Answers one call: a grant of exactly these rights, or a denial with every
 /// reason at once. It is pure: the same arguments give the same answer.
 ///
-/// `Verdict::Ask` is not given yet; callers must handle it as a denial.
+/// `Verdict::Ask` is given where policies ask a person about the run, and they have not agreed to
+/// exactly this ([`agreement`](crate::agreement)); callers must handle it as a denial.
 #[must_use]
 pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut reasons = rules.refusals.clone();
@@ -73,6 +74,10 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     if !reasons.is_empty() {
         return Verdict::Deny(reasons);
     }
+    let unanswered = rules.unanswered(call, asked.asked);
+    if !unanswered.is_empty() {
+        return Verdict::Ask(unanswered);
+    }
     let mut notices = rules.notices.clone();
     notices.extend(fenced);
     notices.extend(rules.tell_absent(facts.placeholders));
@@ -86,6 +91,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         notices,
         asked.for_flows,
         asked.wall_clock_by,
+        asked.labels,
     ))
 }
 

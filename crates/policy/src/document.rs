@@ -2,6 +2,8 @@
 //! Each value is taken out of its table when it is read; what is left over is
 //! unknown and reported. Reading goes on after a mistake, so that all show at once.
 
+mod numbered;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -312,13 +314,7 @@ impl Document {
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, Complaint>,
     ) -> Option<Sourced<Vec<Sourced<T>>>> {
-        let (items, origin) = self.items(section, key)?;
-        let subject = section.subject(key);
-        let mut values = Vec::with_capacity(items.len());
-        for item in items {
-            values.extend(self.understand(&subject, item, &parse));
-        }
-        Some(Sourced::new(values, origin))
+        self.list_as(section, key, |item| item, parse)
     }
 
     /// A list of texts, each understood by `parse`, and of tables, each read by `read` as

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fmt;
 
 use atoll_model::Boundary;
@@ -13,6 +14,7 @@ pub struct Grant {
     notices: Vec<Notice>,
     policies: Option<Vec<u8>>,
     wall_clock_by: Option<String>,
+    labels: BTreeSet<String>,
 }
 
 impl Grant {
@@ -22,6 +24,7 @@ impl Grant {
         notices: Vec<Notice>,
         policies: Option<Vec<u8>>,
         wall_clock_by: Option<String>,
+        labels: BTreeSet<String>,
     ) -> Self {
         Self {
             boundary,
@@ -29,7 +32,14 @@ impl Grant {
             notices,
             policies,
             wall_clock_by,
+            labels,
         }
+    }
+
+    /// Which data the run has touched as soon as it begins: what is shown counts as read.
+    #[must_use]
+    pub fn labels(&self) -> &BTreeSet<String> {
+        &self.labels
     }
 
     /// What is asked of each connection besides the boundary's rules, for who carries them;

@@ -1,17 +1,21 @@
 //! The files around a profile: the organisation's above it, the user's choice.
 
+use std::path::PathBuf;
+
 use atoll_model::network::Meant;
 use atoll_model::{LimitKey, WorkspaceMode};
 
 use crate::SourceFile;
-use crate::document::{Document, Section};
-use crate::error::Problem;
+use crate::document::{Complaint, Document, Section};
+use crate::error::{Problem, ProfileError};
+use crate::labels::LabelSettings;
 use crate::levels::TrustSettings;
 use crate::network::ask::AskSettings;
 use crate::network::rule::Effect;
 use crate::network::upstream::{self, UpstreamSettings};
 use crate::network::{read_rules, remarks};
 use crate::origin::Sourced;
+use crate::persons::PersonSettings;
 use crate::places::{Place, parse_denied as parse_denied_place, parse_in_home};
 use crate::profile::parse_profile_name;
 use crate::settings::{
@@ -39,6 +43,10 @@ pub(crate) struct Organisation {
     pub(crate) ask: AskSettings,
     /// How far anyone may trust a program.
     pub(crate) trust: TrustSettings,
+    /// Places with private data, whoever shows them.
+    pub(crate) labels: LabelSettings,
+    /// How many persons widen what a run may.
+    pub(crate) persons: PersonSettings,
 }
 
 impl Organisation {
@@ -48,6 +56,8 @@ impl Organisation {
             limits: read_limits(&mut document, &mut top),
             denials: Denials::read(&mut document, &mut top),
             trust: TrustSettings::read(&mut document, &mut top, Author::Profile),
+            labels: LabelSettings::read(&mut document, &mut top, Author::Project),
+            persons: PersonSettings::read(&mut document, &mut top),
             terminal: read_terminal(&mut document, &mut top, Author::Project),
             forbid_dangerous: document
                 .flag(&mut top, "forbid-dangerous")
@@ -87,6 +97,8 @@ impl Organisation {
                 "terminal",
                 "network",
                 "trust",
+                "labels",
+                "approvals",
                 "forbid-dangerous",
             ],
         );
@@ -158,13 +170,46 @@ impl Denials {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UserConfig {
     pub(crate) default_profile: Option<Sourced<String>>,
+    /// Where the organisation's layer lies, where it is not the machine's.
+    pub(crate) organisation: Option<PathBuf>,
+    /// How many persons widen what a run may.
+    pub(crate) persons: PersonSettings,
 }
 
 impl UserConfig {
     pub(crate) fn parse(file: &SourceFile<'_>) -> Result<Self, Vec<Problem>> {
         let (mut document, mut top) = Document::open(file)?;
         let default_profile = document.text(&mut top, "default-profile", parse_profile_name);
-        document.end(top, &["default-profile"]);
-        document.close(Self { default_profile })
+        let mut directory = None;
+        if let Some((at, mut section)) = document.placed(&mut top, "organisation", "organisation") {
+            directory = document.text(&mut section, "directory", parse_directory);
+            document.end(section, &["directory"]);
+            if directory.is_none() && document.problem_count() == 0 {
+                document.report(&at, "needs `directory`".to_owned(), None);
+            }
+        }
+        let persons = PersonSettings::read(&mut document, &mut top);
+        document.end(top, &["default-profile", "organisation", "approvals"]);
+        document.close(Self {
+            default_profile,
+            organisation: directory.map(|directory| directory.value),
+            persons,
+        })
     }
+}
+
+fn parse_directory(text: &str) -> Result<PathBuf, Complaint> {
+    match text.starts_with('/') {
+        true => Ok(PathBuf::from(text)),
+        false => Err(format!("{text:?} is not an absolute path").into()),
+    }
+}
+
+/// The directory of the organisation's signed layer that a user's `config.toml` names.
+///
+/// # Errors
+/// [`ProfileError::Invalid`]: the file has mistakes, so it is not known whether it names one.
+pub fn organisation_directory(config: &SourceFile<'_>) -> Result<Option<PathBuf>, ProfileError> {
+    let config = UserConfig::parse(config).map_err(ProfileError::Invalid)?;
+    Ok(config.organisation)
 }

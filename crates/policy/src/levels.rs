@@ -114,7 +114,7 @@ impl TrustSettings {
         let preset = document.text(&mut section, "preset", preset::parse);
         let level = document.text(&mut section, "level", Level::parse);
         let mode = document.text(&mut section, "mode", TrustMode::parse);
-        let endpoints = document.list(&mut section, "endpoints", parse_endpoint);
+        let endpoints = document.list(&mut section, "endpoints", parse_host);
         document.end(section, &["preset", "level", "mode", "endpoints"]);
         // What stands beside a preset is said more closely.
         let of_preset = preset.map(|one| (one.value, one.origin));
@@ -128,16 +128,17 @@ impl TrustSettings {
 }
 
 /// Whether one lies in the other: it is the same, or beneath a `*.`.
-fn covers(most: &str, one: &str) -> bool {
+pub(crate) fn covers(most: &str, one: &str) -> bool {
     let beneath = most.strip_prefix('*').is_some_and(|end| one.ends_with(end));
     most == one || beneath
 }
 
-fn parse_endpoint(text: &str) -> Result<String, Complaint> {
+/// Reads the name of a host, or `*.` and a name.
+pub(crate) fn parse_host(text: &str) -> Result<String, Complaint> {
     let name = text.strip_prefix("*.").unwrap_or(text);
     if text.parse::<std::net::IpAddr>().is_ok() {
         return Err(Complaint::new(
-            format!("{text:?} is an address, which cannot be an endpoint"),
+            format!("{text:?} is an address, which cannot be named here"),
             "write the name of the host, as \"api.example.com\"",
         ));
     }
@@ -161,6 +162,8 @@ pub(crate) struct TrustRules {
     /// What is to be done, and what for: stated by the person, never from inside.
     pub(crate) task: Option<String>,
     pub(crate) purpose: Option<String>,
+    /// What the agent has earned, points, as the ledger says.
+    pub(crate) reputation: u8,
 }
 
 impl TrustRules {

@@ -11,6 +11,7 @@
 //!
 //! Start reading at [`decide`], then [`compile`].
 
+mod agreement;
 mod bounds;
 mod check;
 mod compile;
@@ -23,7 +24,9 @@ mod error;
 mod git;
 mod grant;
 mod home;
+mod labels;
 mod layers;
+mod learnt;
 mod levels;
 mod load;
 mod login;
@@ -31,23 +34,28 @@ mod merge;
 mod named;
 mod network;
 mod origin;
+mod persons;
 mod places;
 mod policies;
 mod profile;
 mod project;
 mod promotion;
 mod refusal;
+mod reload;
 mod request;
 mod rules;
 mod settings;
 mod shipped;
 mod show;
+mod signed;
 mod source;
 mod ssh;
 mod suggest;
 mod trust;
+mod unjudged;
 mod variables;
 
+pub use agreement::agreement;
 pub use check::{FileKind, ProfileSummary, check, list, remarks};
 pub use compile::compile;
 pub use credential::{
@@ -58,15 +66,20 @@ pub use decide::decide;
 pub use digest::digest;
 pub use error::{Problem, ProfileError};
 pub use grant::{Grant, Notice};
-pub use login::Login;
+pub use layers::organisation_directory;
+pub use learnt::learnt_cedar;
+pub use login::{IssuedTo, Login, LoginIssue};
 pub use network::preset::{PresetSummary, preset_for, preset_for_host, presets};
 pub use network::publishing::decide_publishing;
 pub use network::repositories::Remote;
 pub use network::rule::network_entry;
 pub use origin::Origin;
+pub use persons::{Approver, Widened};
 pub use policies::check_policies;
-pub use promotion::{Promoted, Promoter, Promotion, PromotionError, promote};
+pub use promotion::{AskedChange, Promoted, Promoter, Promotion, PromotionError, promote};
+pub use reload::{Compared, Reconsidered, ReloadError, compared, reconsider};
 pub use rules::Rules;
+pub use signed::SignedBy;
 pub use source::{
     Facts, HostFacts, NoProfiles, PolicySources, ProfileSource, Requested, RequestedProfile,
     SourceFile, Sources,

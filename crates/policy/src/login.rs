@@ -1,5 +1,8 @@
 //! `[login.NAME]`: a login file of an agent, inside whose place something else stands.
 
+mod issue;
+mod narrow;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,13 +18,15 @@ use crate::origin::{Origin, Sourced};
 use crate::places::{Place, parse_place};
 use crate::rules::Rules;
 use crate::show::quoted;
+pub use issue::{IssuedTo, LoginIssue};
+pub(crate) use narrow::narrow;
 
 /// The table of one.
 const TABLES: Tables = Tables {
     key: "login",
     table: "login.NAME",
 };
-const KEYS: [&str; 4] = ["file", "keep", "claims", "optional"];
+const KEYS: [&str; 5] = ["file", "keep", "claims", "optional", "issue"];
 /// The most login files of one run.
 const LOGINS_MAX: usize = 16;
 /// The longest name of a claim, bytes.
@@ -40,6 +45,8 @@ pub struct Login {
     pub claims: Vec<String>,
     /// Whether a run goes without it where it is not there.
     pub optional: bool,
+    /// How one logs in from inside.
+    pub issue: Option<LoginIssue>,
 }
 
 /// The same as written: its place may be in the home directory.
@@ -50,6 +57,7 @@ pub(crate) struct Written {
     keep: Vec<FieldPath>,
     claims: Vec<String>,
     optional: bool,
+    issue: Option<LoginIssue>,
 }
 
 /// Reads all of them.
@@ -68,6 +76,7 @@ fn read_one(
     let keep = document.list(&mut section, "keep", parse_field);
     let claims = document.list(&mut section, "claims", parse_claim);
     let optional = document.flag(&mut section, "optional");
+    let issue = issue::read(document, &mut section);
     document.end(section, &KEYS);
     if document.problem_count() > before {
         return None;
@@ -83,6 +92,7 @@ fn read_one(
         keep: keep.map_or_else(Vec::new, |list| values(list.value)),
         claims: claims.map_or_else(Vec::new, |list| values(list.value)),
         optional: optional.is_some_and(|(flag, _)| flag.value),
+        issue,
     };
     Some(Sourced::new(written, document.origin(at)))
 }
@@ -115,6 +125,7 @@ impl Login {
             keep,
             claims,
             optional,
+            issue,
         } = self;
         let list = |texts: Vec<String>| format!("[{}]", texts.join(", "));
         let mut lines = vec![format!("file = {}", quoted(&file.to_string_lossy()))];
@@ -129,6 +140,11 @@ impl Login {
         if *optional {
             lines.push("optional = true".to_owned());
         }
+        lines.extend(
+            issue
+                .iter()
+                .map(|issue| format!("issue = {}", issue.text())),
+        );
         lines
     }
 }
@@ -175,6 +191,7 @@ impl Rules {
                 keep: written.keep,
                 claims: written.claims,
                 optional: written.optional,
+                issue: written.issue,
             });
             self.logins.insert(login.value.name.clone(), login);
         }

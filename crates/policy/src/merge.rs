@@ -33,6 +33,7 @@ pub(crate) fn merge_profile(
     replace(&mut rules.workspace, settings.workspace);
     rules.network.merge(settings.network)?;
     rules.trust.merge(settings.trust);
+    rules.labels.merge(settings.labels);
     rules.add_credentials(settings.credentials);
     rules.add_logins(settings.logins);
     rules.git.extend(settings.git);

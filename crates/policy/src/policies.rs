@@ -1,5 +1,6 @@
 //! Policies in Cedar: read with the other files, and asked after all rules have allowed.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -21,27 +22,28 @@ use crate::origin::Origin;
 use crate::refusal::reason;
 use crate::rules::Rules;
 use crate::source::{Facts, SourceFile, Sources};
+use crate::unjudged;
 
 /// The policies of all layers, as read and compiled.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
     pub(crate) layers: Layers,
-    files: Vec<(Layer, Vec<PolicyFile>)>,
+    pub(crate) files: Vec<(Layer, Vec<PolicyFile>)>,
 }
 
 /// What was read, and what is to be told of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) policies: Option<Policies>,
     pub(crate) notice: Option<Notice>,
+    /// Of every file, also of one without a policy.
+    pub(crate) version: PolicyDigest,
 }
 
-/// Reads the files of each layer that count, and adds them to the policy's version. Where there
-/// is none, nothing of Cedar is touched: most runs have none, and start as fast as before.
-pub(crate) fn read(
-    sources: &Sources<'_>,
-    version: &mut PolicyDigest,
-) -> Result<Read, ProfileError> {
+/// Reads the files of each layer that count. Where there is none, nothing of Cedar is touched: most
+/// runs have none, and start as fast as before.
+pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
+    let mut version = PolicyDigest::new();
     let mut notice = None;
     let given = sources.policies;
     let project = match given.project {
@@ -71,34 +73,65 @@ pub(crate) fn read(
         return Ok(Read {
             policies: None,
             notice,
+            version,
         });
     }
     let layers = Layers::compile(&files, &Known::default());
     let layers = layers.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
     let policies = (!layers.is_empty()).then_some(Policies { layers, files });
-    Ok(Read { policies, notice })
+    Ok(Read {
+        policies,
+        notice,
+        version,
+    })
+}
+
+/// Takes what was read into the rules, with what Atoll itself says beside it, and tells of policies
+/// that change nothing. The version of all that decides is known then.
+pub(crate) fn take(rules: &mut Rules, read: Read) -> Result<(), ProfileError> {
+    let read = with_level(read, rules)?;
+    let read = with_labels(read, rules)?;
+    let mut version = rules.rest.clone();
+    version.add("policies", read.version.clone().finish().as_bytes());
+    rules.digest = version.finish();
+    tell(rules, read);
+    Ok(())
 }
 
 /// Adds those of the level of trust to what people have written.
-pub(crate) fn with_level(
-    mut read: Read,
-    rules: &Rules,
-    version: &mut PolicyDigest,
-) -> Result<Read, ProfileError> {
+fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
     let Some((name, text)) = rules.trust.cedar() else {
         return Ok(read);
     };
-    version.add(&format!("policies {name}"), text.as_bytes());
-    let file = PolicyFile {
-        name,
-        content: text.into_bytes(),
-    };
-    let mut policies = read.policies.take().unwrap_or_default();
-    let added = policies.layers.add(Layer::Level, &file);
-    added.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
-    policies.files.push((Layer::Level, vec![file]));
-    read.policies = Some(policies);
+    read.add(Layer::Level, (name, text))?;
     Ok(read)
+}
+
+/// Adds what becomes of labels, where they are noted.
+fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
+    let policies = read.policies.as_ref();
+    let are_about = policies.is_some_and(|policies| policies.layers.are_about_labels());
+    if let Some(file) = rules.label_cedar(are_about) {
+        read.add(Layer::Labels, file)?;
+    }
+    Ok(read)
+}
+
+impl Read {
+    /// Adds a layer of Atoll's own.
+    fn add(&mut self, layer: Layer, (name, text): (String, String)) -> Result<(), ProfileError> {
+        self.version
+            .add(&format!("policies {name}"), text.as_bytes());
+        let file = PolicyFile {
+            name,
+            content: text.into_bytes(),
+        };
+        let policies = self.policies.get_or_insert_default();
+        let added = policies.layers.add(layer, &file);
+        added.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
+        policies.files.push((layer, vec![file]));
+        Ok(())
+    }
 }
 
 fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
@@ -126,8 +159,8 @@ pub fn check_policies(file: &SourceFile<'_>) -> Vec<Problem> {
     problems(read.err().unwrap_or_default())
 }
 
-/// Takes what was read into the rules, and tells of policies that change nothing.
-pub(crate) fn tell(rules: &mut Rules, read: Read) {
+/// Keeps what was read, and tells of policies that change nothing.
+fn tell(rules: &mut Rules, read: Read) {
     rules.notices.extend(read.notice);
     let Some(policies) = read.policies else {
         return;
@@ -144,6 +177,7 @@ pub(crate) fn tell(rules: &mut Rules, read: Read) {
             tell_wider(rules, compiled);
         }
     }
+    unjudged::tell(rules, &policies.layers);
     rules.policies = Some(Arc::new(policies));
 }
 
@@ -196,6 +230,12 @@ pub(crate) struct Answer {
     pub(crate) for_flows: Option<Vec<u8>>,
     /// Which policies have set how long it may take.
     pub(crate) wall_clock_by: Option<String>,
+    /// With which labels it begins.
+    pub(crate) labels: BTreeSet<String>,
+    /// Whether some policy asks for a state to return to.
+    pub(crate) has_checkpoint: bool,
+    /// What may happen once a person says yes.
+    pub(crate) asked: Vec<Reason>,
 }
 
 impl Policies {
@@ -219,6 +259,31 @@ impl Policies {
         asking.answer.reasons
     }
 
+    /// Adds the labels that policies give to what is shown: with all of them everything is asked.
+    fn label_places(
+        &self,
+        session: &Principal,
+        call: &Call,
+        boundary: &Boundary,
+        said: &mut CedarFacts,
+    ) {
+        if said.labels.is_none() {
+            return;
+        }
+        let mut asking = Asking {
+            layers: &self.layers,
+            facts: said,
+            trust: None,
+            workspace: None,
+            answer: Answer::default(),
+        };
+        asking.places(session, call, boundary);
+        let found = asking.answer.labels;
+        if let Some(labels) = &mut said.labels {
+            labels.extend(found);
+        }
+    }
+
     /// Asks for all that a boundary would allow from its beginning. A timeout tightens it.
     pub(crate) fn ask(
         &self,
@@ -228,7 +293,11 @@ impl Policies {
         boundary: &mut Boundary,
     ) -> Answer {
         let (person, session) = principals(call);
-        let said = said(rules, facts);
+        let mut said = CedarFacts {
+            labels: rules.labels_at_start(call, boundary),
+            ..said(rules, facts)
+        };
+        self.label_places(&session, call, boundary, &mut said);
         let mut asking = Asking {
             layers: &self.layers,
             facts: &said,
@@ -261,7 +330,9 @@ impl Policies {
         let mut answer = asking.answer;
         let [resolve, connect, request] = Action::OF_FLOWS;
         let flows = [resolve, connect, request, Action::UseCredential];
-        if !boundary.network.is_empty() && self.layers.are_about(&flows) {
+        answer.labels = said.labels.clone().unwrap_or_default();
+        let is_asked = self.layers.are_about(&flows) || said.labels.is_some();
+        if !boundary.network.is_empty() && is_asked {
             match hand(&session, &said, &self.files) {
                 Ok(handed) => answer.for_flows = Some(handed),
                 Err(why) => answer.reasons.push(reason(
@@ -277,7 +348,7 @@ impl Policies {
 }
 
 /// Who has called, and the session that is of the call.
-fn principals(call: &Call) -> (Principal, Principal) {
+pub(crate) fn principals(call: &Call) -> (Principal, Principal) {
     let person = Principal {
         person: call.principal.uid,
         session: None,
@@ -289,7 +360,7 @@ fn principals(call: &Call) -> (Principal, Principal) {
     (person, session)
 }
 
-fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
+pub(crate) fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
     let time = facts.now.duration_since(UNIX_EPOCH);
     let time = time.map_or(0, |time| time.as_secs());
     let trust = &rules.trust;
@@ -297,12 +368,32 @@ fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
         trust: trust.level.as_ref().map(|one| one.value.name().to_owned()),
         task: trust.task.clone(),
         purpose: trust.purpose.clone(),
+        reputation: trust.reputation,
         is_strict: trust.mode() == TrustMode::Strict,
+        trusted: rules.vouched(),
+        models: rules.label_models(),
         ..CedarFacts::new(time, facts.mode, &rules.profile.value)
     }
 }
 
 impl Rules {
+    /// Whether some policy asks what the agent has earned.
+    #[must_use]
+    pub fn ask_for_reputation(&self) -> bool {
+        self.policies().is_some_and(Layers::are_about_reputation)
+    }
+
+    /// Takes up what the agent has earned, points: who is unknown has 0.
+    pub fn take_reputation(&mut self, points: u8) {
+        self.trust.reputation = points;
+    }
+
+    /// What the agent has earned, points, where some policy asks for it.
+    #[must_use]
+    pub fn reputation(&self) -> Option<u8> {
+        self.ask_for_reputation().then_some(self.trust.reputation)
+    }
+
     /// Puts into a question what a run by these rules would be asked about with: its profile, and
     /// what is stated of it.
     pub fn state(&self, case: &mut Case) {
@@ -406,17 +497,27 @@ impl Asking<'_> {
             .layers
             .authorize(&question)
             .within(carried(asked.action()));
+        let labels = decision.obligations.label.iter();
+        self.answer.labels.extend(labels.cloned());
+        self.answer.has_checkpoint |= decision.obligations.checkpoint;
         match decision.effect {
             Effect::Allow => self.answer.notices.extend(told(&decision, &what)),
             Effect::Ask | Effect::Deny => {
                 let of_level = self
                     .trust
                     .and_then(|(trust, mode)| trust.refusal(&decision, &what, mode));
+                let is_of_level = of_level.is_some();
                 let refusal = of_level.unwrap_or_else(|| {
                     let instead = self.instead(&decision, asked);
-                    refused(&decision, what, instead)
+                    refused(&decision, what.clone(), instead)
                 });
-                self.answer.reasons.push(refusal);
+                match decision.asks_a_person() && is_put(asked) && !is_of_level {
+                    true => {
+                        self.answer.asked.push(refusal);
+                        self.answer.notices.extend(told(&decision, &what));
+                    }
+                    false => self.answer.reasons.push(refusal),
+                }
             }
         }
         decision
@@ -448,6 +549,21 @@ impl Asking<'_> {
                 "ask who wrote that policy; `atoll policy ask` shows what it decides on".to_owned()
             }
         }
+    }
+}
+
+/// Whether a person is asked about it, where policies ask for one: who waits for the answer is
+/// there to give it.
+fn is_put(asked: Asked<'_>) -> bool {
+    match asked {
+        Asked::Promote { .. } | Asked::Run { .. } => true,
+        Asked::Read(_)
+        | Asked::Write(_)
+        | Asked::Resolve(_)
+        | Asked::Connect { .. }
+        | Asked::Request(_, _)
+        | Asked::UseCredential(_)
+        | Asked::Publish(_) => false,
     }
 }
 
@@ -496,6 +612,13 @@ impl Rules {
     #[must_use]
     pub fn policies(&self) -> Option<&Layers> {
         self.policies.as_ref().map(|policies| &policies.layers)
+    }
+
+    /// The files of all layers as they count, with what a level of trust says.
+    #[must_use]
+    pub fn policy_files(&self) -> &[(Layer, Vec<PolicyFile>)] {
+        let policies = self.policies.as_ref();
+        policies.map_or(&[], |policies| &policies.files)
     }
 
     /// Whether a person can be asked about something that goes out.

@@ -8,13 +8,14 @@ use crate::origin::Sourced;
 use crate::profile::parse_profile_name;
 use crate::settings::{Author, Settings};
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "description",
     "profile",
     "workspace",
     "forbid-live",
     "network",
     "trust",
+    "labels",
     "home",
     "files",
     "environment",

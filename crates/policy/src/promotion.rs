@@ -1,11 +1,10 @@
 //! Policies about changes that are to be written to the person's own files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atoll_cedar::{Action, Asked, Facts as CedarFacts, Principal};
 use atoll_model::{Mode, Reason};
 
-use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
 use crate::grant::Notice;
 use crate::origin::Origin;
@@ -35,6 +34,17 @@ pub struct Promoter<'a> {
     pub profile: &'a str,
 }
 
+/// A change that may be taken over once a person says yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedChange {
+    /// Where to, absolute.
+    pub path: PathBuf,
+    /// Which policies ask, and why.
+    pub why: String,
+    /// Where the first of them is written.
+    pub rule: String,
+}
+
 /// That changes may be taken over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promotion {
@@ -42,6 +52,11 @@ pub struct Promotion {
     pub notices: Vec<Notice>,
     /// The version of the policies that decided: none where there are none.
     pub policy_digest: Option<String>,
+    /// Whether they ask for a state to return to.
+    pub has_checkpoint: bool,
+    /// What they let through only once a person says yes: without that nothing of it all is
+    /// written.
+    pub asked: Vec<AskedChange>,
 }
 
 /// Why changes are not taken over.
@@ -65,13 +80,12 @@ pub fn promote(
     promoter: &Promoter<'_>,
     changes: &[Promoted<'_>],
 ) -> Result<Promotion, PromotionError> {
-    let mut version = PolicyDigest::new();
-    let read = read(sources, &mut version)?;
+    let read = read(sources)?;
     let mut notices: Vec<Notice> = read.notice.into_iter().collect();
     let Some(policies) = read.policies else {
         return Ok(Promotion {
             notices,
-            policy_digest: None,
+            ..Promotion::default()
         });
     };
     let facts = CedarFacts::new(promoter.time, Mode::Full, promoter.profile);
@@ -86,6 +100,7 @@ pub fn promote(
         person: promoter.user,
         session: None,
     };
+    let mut asked = Vec::new();
     for change in changes {
         let path = change.path;
         if change.is_moved && policies.layers.are_about(&[Action::Promote]) {
@@ -100,6 +115,11 @@ pub fn promote(
         let what = format!("taking over {}", path.display());
         let control = change.control;
         asking.ask(&person, Asked::Promote { path, control }, what);
+        asked.extend(asking.answer.asked.drain(..).map(|one| AskedChange {
+            path: path.to_owned(),
+            why: one.why,
+            rule: one.rule,
+        }));
     }
     if !asking.answer.reasons.is_empty() {
         return Err(PromotionError::Refused(asking.answer.reasons));
@@ -107,6 +127,8 @@ pub fn promote(
     notices.extend(asking.answer.notices);
     Ok(Promotion {
         notices,
-        policy_digest: Some(version.finish()),
+        policy_digest: Some(read.version.finish()),
+        has_checkpoint: asking.answer.has_checkpoint,
+        asked,
     })
 }

@@ -277,6 +277,9 @@ fn apply_variable(rules: &mut Rules, option: &OsStr) -> Result<(), String> {
 /// Adds the options to the policy's version; the profile's own file is added when
 /// it is loaded.
 pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
+    if let Some(login) = &requested.login {
+        digest.add("login", login.as_str().as_bytes());
+    }
     digest.add("--live", &[u8::from(requested.live)]);
     digest.add("--root", &[u8::from(requested.root)]);
     digest.add("--nesting", &[u8::from(requested.nesting)]);

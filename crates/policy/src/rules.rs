@@ -9,12 +9,17 @@ use atoll_model::{
 
 use atoll_model::network::{CredentialName, HostName, Network, Placeholder};
 
+use crate::agreement::Answered;
 use crate::credential::Credential;
+use crate::digest::PolicyDigest;
+use crate::labels::LabelRules;
 use crate::levels::TrustRules;
 use crate::login::Login;
 use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
+use crate::persons::Widened;
 use crate::policies::Policies;
+use crate::signed::SignedBy;
 use crate::source::HostFacts;
 use crate::ssh::SshRule;
 use crate::variables::{PASSED, Pattern};
@@ -27,6 +32,8 @@ use crate::{Notice, Problem};
 pub struct Rules {
     pub(crate) host: HostFacts,
     pub(crate) profile: Sourced<String>,
+    /// What a person has said before a run.
+    pub(crate) answered: Answered,
     pub(crate) description: String,
     /// The profiles that it extends, in the order of merging.
     pub(crate) extended: Vec<String>,
@@ -49,6 +56,9 @@ pub struct Rules {
     pub(crate) programs: Vec<Sourced<PathBuf>>,
     pub(crate) network: NetworkRules,
     pub(crate) trust: TrustRules,
+    pub(crate) labels: LabelRules,
+    /// How many persons widen it while a run goes on.
+    pub(crate) widened: Widened,
     pub(crate) credentials: BTreeMap<CredentialName, Sourced<Credential>>,
     pub(crate) logins: BTreeMap<CredentialName, Sourced<Login>>,
     /// Hosts whose remotes over SSH git asks by HTTPS.
@@ -58,8 +68,12 @@ pub struct Rules {
     pub(crate) refusals: Vec<Reason>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) digest: String,
+    /// The same of all but policies.
+    pub(crate) rest: PolicyDigest,
     /// What people have written in Cedar; none where nobody has.
     pub(crate) policies: Option<Arc<Policies>>,
+    /// Who has signed the organisation's layer; none where nobody is asked for a signature.
+    pub(crate) signed: Option<SignedBy>,
 }
 
 impl Rules {
@@ -73,6 +87,12 @@ impl Rules {
     #[must_use]
     pub fn nesting(&self) -> bool {
         self.nesting.value
+    }
+
+    /// Who has to say yes before a run may do more, for longer than once, than these rules say.
+    #[must_use]
+    pub fn widened(&self) -> &Widened {
+        &self.widened
     }
 
     /// Whether anything outside can be reached.
@@ -201,6 +221,8 @@ impl Rules {
             programs: Vec::new(),
             network: NetworkRules::default(),
             trust: TrustRules::default(),
+            labels: LabelRules::default(),
+            widened: Widened::default(),
             credentials: BTreeMap::new(),
             logins: BTreeMap::new(),
             git: Vec::new(),
@@ -208,7 +230,10 @@ impl Rules {
             refusals: Vec::new(),
             notices: Vec::new(),
             digest: String::new(),
+            rest: PolicyDigest::new(),
             policies: None,
+            answered: Answered::default(),
+            signed: None,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::credential::{self, Written};
 use crate::document::{Complaint, Document, Section};
 use crate::git;
 use crate::home::HomeSettings;
+use crate::labels::LabelSettings;
 use crate::levels::TrustSettings;
 use crate::login;
 use crate::network::NetworkSettings;
@@ -36,6 +37,7 @@ pub(crate) enum Author {
 pub(crate) struct Settings {
     pub(crate) network: NetworkSettings,
     pub(crate) trust: TrustSettings,
+    pub(crate) labels: LabelSettings,
     pub(crate) credentials: Vec<Sourced<Written>>,
     pub(crate) logins: Vec<Sourced<login::Written>>,
     pub(crate) git: Vec<Sourced<HostName>>,
@@ -112,6 +114,7 @@ impl Settings {
         Self {
             network: NetworkSettings::read(document, top),
             trust: TrustSettings::read(document, top, author),
+            labels: LabelSettings::read(document, top, author),
             credentials: credential::read(document, top),
             logins: login::read(document, top),
             git: git::read(document, top),

@@ -79,6 +79,7 @@ impl Rules {
             programs: &programs.collect::<Vec<_>>(),
             root: self.root.value,
             nesting: self.nesting.value,
+            started: &[],
         });
         if let Some(level) = self.trust.forbids() {
             text.push('\n');

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use atoll_model::network::Placeholder;
+use atoll_model::network::{CredentialName, Placeholder};
 use atoll_model::{LimitKey, Mode};
 
 use crate::TrustList;
@@ -94,6 +94,8 @@ pub struct Requested {
     /// `--profile`; without it the project, the command or the user's
     /// configuration chooses, in this order, and finally `default`.
     pub profile: Option<RequestedProfile>,
+    /// The login that somebody logs in by, who then reaches nothing but what issues it.
+    pub login: Option<CredentialName>,
     /// `--live`: write straight to the workspace.
     pub live: bool,
     /// `--root`: root inside, over a system that can be changed in layers.
@@ -116,6 +118,8 @@ pub struct Requested {
     pub task: Option<String>,
     /// `--purpose`: what for.
     pub purpose: Option<String>,
+    /// `--session`: the run goes on with what earlier ones have touched.
+    pub in_session: bool,
     /// `--deny`: destinations not to reach.
     pub deny: Vec<String>,
     /// `--ask`: further destinations, each time with a person's yes.

@@ -2,6 +2,7 @@
 //! each of its orders can be a test. Any doubt denies.
 
 mod became;
+mod persons;
 mod words;
 
 use std::collections::VecDeque;
@@ -11,6 +12,9 @@ use atoll_model::network::{
     ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, FlowLogin,
     LEASE_SECONDS_MAX, NoConsent, Scope,
 };
+use persons::Weighed;
+pub use persons::{Agreed, Second, Widening};
+pub(crate) use persons::{SECOND_PATIENCE, UNHEARD};
 use sha2::{Digest, Sha256};
 pub use words::{ApprovalNews, Decision, Lease, Pending, Stopped, Who};
 
@@ -77,6 +81,8 @@ struct Open {
     until: Instant,
     /// The calls that wait, the first that came first.
     ids: VecDeque<u64>,
+    /// One of two persons has said yes.
+    agreed: Option<Agreed>,
 }
 
 #[derive(Debug)]
@@ -95,7 +101,8 @@ impl Held {
             Breadth::Same => {
                 Subject::of(&own.call) == Subject::of(call) && headers(&own.call) == headers(call)
             }
-            Breadth::Rule => own.call.rule == call.rule,
+            // Policies that were read anew can ask about more by the same name, in the same line.
+            Breadth::Rule => own.call.rule == call.rule && own.call.policies == call.policies,
         };
         // What else is put into it was not shown.
         let has_no_more = call
@@ -117,6 +124,7 @@ struct Cooling {
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     last: u32,
+    widening: Widening,
     open: Vec<Open>,
     leases: Vec<Held>,
     cooling: VecDeque<Cooling>,
@@ -181,6 +189,7 @@ impl Approvals {
             since: now,
             until: now + ASKING_PATIENCE,
             ids: VecDeque::from([id]),
+            agreed: None,
         });
         Step { news, ..step }
     }
@@ -229,21 +238,10 @@ impl Approvals {
         if now >= open.until {
             return Err("its time is over".to_owned());
         }
-        let lasting = match decision {
-            Decision::Grant { scope, .. } => until(scope, now)?,
-            Decision::Deny {} | Decision::Stop {} => None,
+        let (decision, lasting) = match self.weigh(open, decision, by, now)? {
+            Weighed::First(said) => return Ok(self.agree(at, said)),
+            Weighed::Counts(decision, lasting) => (decision, lasting),
         };
-        let is_once = matches!(
-            decision,
-            Decision::Grant {
-                scope: Scope::Once,
-                ..
-            }
-        );
-        let grants = matches!(decision, Decision::Grant { .. });
-        if grants && !is_once && self.leases.len() >= LEASES_MAX {
-            return Err(format!("there are {LEASES_MAX} leases already: revoke one"));
-        }
         let open = self.open.remove(at);
         let mut step = Step::default();
         match decision {
@@ -256,10 +254,11 @@ impl Approvals {
                     breadth,
                     by,
                 });
-                if is_once {
-                    self.grant_once(open, now, &mut step);
-                } else {
-                    self.lease((open, breadth, lasting), by, now, &mut step);
+                match scope {
+                    Scope::Once => self.grant_once(open, now, &mut step),
+                    Scope::Run | Scope::Seconds { .. } => {
+                        self.lease((open, breadth, lasting), by, now, &mut step);
+                    }
                 }
             }
             Decision::Deny {} | Decision::Stop {} => {
@@ -391,7 +390,11 @@ impl Approvals {
         self.open = open;
         let late: Vec<Open> = late;
         for open in late {
-            self.deny(open, NoConsent::Late, None, &mut step);
+            let why = match open.agreed {
+                Some(_) => NoConsent::Unseconded,
+                None => NoConsent::Late,
+            };
+            self.deny(open, why, None, &mut step);
         }
         let is_over = |one: &mut Held| one.until.is_some_and(|until| now >= until);
         let over: Vec<Held> = self.leases.extract_if(.., is_over).collect();
@@ -419,6 +422,12 @@ impl Approvals {
         !self.open.is_empty()
     }
 
+    /// Whether what a question is about goes on once it was let go, if it is open.
+    pub(crate) fn goes_on(&self, approval: u32) -> bool {
+        let mut open = self.open.iter();
+        open.any(|one| one.approval == approval && one.call.goes_on())
+    }
+
     /// What is open, the oldest first.
     pub(crate) fn pending(&self, now: Instant) -> Vec<Pending> {
         let pending = |one: &Open| Pending {
@@ -428,6 +437,9 @@ impl Approvals {
             waiting: u32::try_from(one.ids.len()).unwrap_or(u32::MAX),
             age_seconds: now.saturating_duration_since(one.since).as_secs(),
             left_seconds: one.until.saturating_duration_since(now).as_secs(),
+            agreed: one.agreed,
+            takes_two: self.widening != Widening::OnePerson,
+            second: self.widening.second(one.agreed.map(|agreed| agreed.by)),
         };
         self.open.iter().map(pending).collect()
     }

@@ -1,9 +1,10 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use atoll_model::network::{CallDigest, Listener};
+use atoll_model::network::{CallDigest, Listener, Published, PublishedPort};
 
 use crate::approvals::{Decision, Pending};
+use crate::control::{Declined, PortAgreed};
 
 /// Which of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,21 @@ pub struct Turn {
     pub shown: Vec<(Stream, Vec<u8>)>,
     /// What a person has answered.
     pub answered: Option<Answered>,
+    /// What a person wants to have published.
+    pub publishes: Option<PublishedPort>,
     /// The size that the program is told its terminal has.
     pub resized: Option<crate::Size>,
+}
+
+/// What whoever sits there is told where something takes two persons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OfTwo {
+    /// Nobody but the run's own user is heard, and what takes two is denied.
+    Unheard,
+    /// One has said yes to this question.
+    Question(Box<Pending>),
+    /// One has said yes to a port.
+    Port(PortAgreed),
 }
 
 /// Whoever sits on the host's side of a session: where its input comes from,
@@ -65,10 +79,31 @@ pub trait Attachment {
         let _ = listener;
         None
     }
+    /// What came of a port that a person wanted to have published: what is shown of that, and
+    /// where. Nothing is published yet where that takes another person too.
+    fn published(
+        &mut self,
+        port: PublishedPort,
+        done: &Result<Option<Published>, Declined>,
+    ) -> Option<(Stream, Vec<u8>)> {
+        let _ = (port, done);
+        None
+    }
+    /// Whether a line can be shown: not in the midst of a screen that a program has drawn.
+    fn takes_lines(&self) -> bool {
+        true
+    }
+    /// Something takes two persons: what is shown of that, and where.
+    fn of_two(&mut self, told: &OfTwo) -> Option<(Stream, Vec<u8>)> {
+        let _ = told;
+        None
+    }
     /// What a person is asked is this by now: all that is open, the oldest first.
     fn asked(&mut self, open: Vec<Pending>) {
         let _ = open;
     }
+    /// The program has ended: nothing is asked any more, and no key means anything.
+    fn over(&mut self) {}
     /// Whether a question has the terminal: nothing that the program writes is taken then, and
     /// nothing that is typed is given to it.
     fn has_terminal(&self) -> bool {
@@ -114,8 +149,25 @@ pub trait Carrier {
         let _ = answered;
         true
     }
+    /// Who started the run wants one more port published; nothing where that takes another
+    /// person too.
+    ///
+    /// # Errors
+    /// Why it is not.
+    fn publish(&mut self, port: PublishedPort) -> Result<Option<Published>, Declined> {
+        Err(Declined {
+            why: format!("nothing leads to port {} inside", port.inside),
+            advice: "start the run anew, with a network".to_owned(),
+        })
+    }
+    /// The program has tried to get out, which takes from its reputation.
+    fn attempted(&mut self) {}
     /// What has begun to listen inside since it was asked last.
     fn begun(&mut self) -> Vec<Listener> {
+        Vec::new()
+    }
+    /// What takes two persons and has not been told of: it is taken as told.
+    fn of_two(&mut self) -> Vec<OfTwo> {
         Vec::new()
     }
 }

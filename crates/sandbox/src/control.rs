@@ -13,13 +13,21 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
-use atoll_model::network::{CallDigest, Listener, Published, PublishedPort};
 use rustix::fs::{AtFlags, Mode};
-use rustix::net::UCred;
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::approvals::{Decision, Lease, Pending, Who};
+use crate::approvals::{Lease, Pending, Who};
+
+mod others;
+mod said;
+
+pub(crate) use others::{Others, Standing};
+pub use others::{Runs, ask_run, ask_until, runs_spoken_to};
+pub use said::{Answer, Declined, PortAgreed, Question, Reloaded, Versions};
 
 /// The version of what is said.
 pub const CONTROL_VERSION: u32 = 1;
@@ -31,6 +39,8 @@ const ANSWER_BYTES_MAX: usize = 128 << 10;
 const ENVELOPE_BYTES: usize = 256;
 /// How many call at once; further ones wait.
 const CALLERS_MAX: usize = 8;
+/// The same of persons other than the run's own: they take none of its places.
+const OTHER_CALLERS_MAX: usize = 4;
 /// How many processes are above one at most: more are looked at by nobody.
 const ANCESTORS_MAX: usize = 256;
 /// What a launcher, and the first process of a sandbox, is called.
@@ -39,80 +49,6 @@ const LAUNCHER_NAME: &str = "atoll-jail";
 const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a run may take over its answer: it answers between other things.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
-
-/// What a run can be asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Question {
-    /// What listens inside, and what is published.
-    Ports {},
-    /// That a port is published.
-    Publish(PublishedPort),
-    /// What waits for a person, with short texts, and what they have granted for longer.
-    Approvals {},
-    /// One question with all that is shown of it.
-    Approval {
-        /// Its number.
-        approval: u32,
-    },
-    /// A person's answer to a question.
-    Decide {
-        /// Its number.
-        approval: u32,
-        /// Of what they were shown.
-        digest: CallDigest,
-        /// What they say.
-        decision: Decision,
-    },
-    /// That a lease ends.
-    Revoke {
-        /// By the number of the question that it answered.
-        approval: u32,
-    },
-    /// That the run ends now.
-    Stop {},
-}
-
-/// What it answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Answer {
-    /// To [`Question::Ports`].
-    Ports {
-        /// What listens inside.
-        listening: Vec<Listener>,
-        /// What is published, in order.
-        published: Vec<Published>,
-    },
-    /// The port is published now.
-    Published(Published),
-    /// To [`Question::Approvals`].
-    Approvals {
-        /// What waits, the oldest first.
-        pending: Vec<Pending>,
-        /// What was granted for longer, the oldest first; of many those granted last.
-        leases: Vec<Lease>,
-        /// How many leases there are besides.
-        #[serde(default, skip_serializing_if = "is_none")]
-        further: u32,
-    },
-    /// To [`Question::Approval`].
-    Approval(Box<Pending>),
-    /// It is done and recorded.
-    Done {},
-    /// It is not done.
-    Refused(Declined),
-}
-
-/// Why something asked for is not done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Declined {
-    /// Why.
-    pub why: String,
-    /// What to do instead.
-    pub advice: String,
-}
 
 /// Either of them as it is sent.
 #[derive(Serialize, Deserialize)]
@@ -139,6 +75,8 @@ pub enum ControlError {
 /// The socket of one run.
 pub(crate) struct Control {
     listener: UnixListener,
+    /// For persons other than the run's own.
+    others: Option<Others>,
     directory: OwnedFd,
     name: String,
     callers: Vec<Caller>,
@@ -154,6 +92,7 @@ impl fmt::Debug for Control {
 struct Caller {
     stream: UnixStream,
     who: Who,
+    standing: Standing,
     got: Vec<u8>,
     until: Instant,
 }
@@ -170,31 +109,32 @@ impl Control {
     /// Listens for who speaks to this run.
     pub(crate) fn open(directory: OwnedFd, run: &RunId) -> io::Result<Self> {
         let name = socket_name(run);
-        let listener = UnixListener::bind(place(&directory, &name))?;
-        let control = Self {
+        let listener = listener(&directory, &name)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self {
             listener,
+            others: None,
             directory,
             name,
             callers: Vec::new(),
-        };
-        // The directory keeps others out as well.
-        let mode = Mode::RUSR | Mode::WUSR;
-        rustix::fs::chmodat(
-            &control.directory,
-            control.name.as_str(),
-            mode,
-            AtFlags::empty(),
-        )?;
-        control.listener.set_nonblocking(true)?;
-        Ok(control)
+        })
+    }
+
+    /// Listens also for others besides the run's own user.
+    pub(crate) fn hearing(mut self, others: Option<Others>) -> Self {
+        self.others = others;
+        self
     }
 
     /// What becomes readable when there is something to do.
     pub(crate) fn waits_on(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let has_room = self.callers.len() < CALLERS_MAX;
+        let has_room = self.room(Standing::Own) > 0;
         let listener = has_room.then(|| self.listener.as_fd());
+        let others = self.others.as_ref();
+        let others = others.filter(|_| self.room(Standing::Other) > 0);
+        let others = others.map(|others| others.listener.as_fd());
         let callers = self.callers.iter().map(|one| one.stream.as_fd());
-        listener.into_iter().chain(callers)
+        listener.into_iter().chain(others).chain(callers)
     }
 
     /// When there is something to do at the latest.
@@ -202,13 +142,27 @@ impl Control {
         self.callers.iter().map(|one| one.until).min()
     }
 
+    /// How many more can call as these at once.
+    fn room(&self, standing: Standing) -> usize {
+        let most = match standing {
+            Standing::Own => CALLERS_MAX,
+            Standing::Other => OTHER_CALLERS_MAX,
+        };
+        let callers = self.callers.iter().filter(|one| one.standing == standing);
+        most.saturating_sub(callers.count())
+    }
+
     /// Answers who has asked.
-    pub(crate) fn attend(&mut self, answer: &mut dyn FnMut(Who, Question) -> Answer) {
-        while self.callers.len() < CALLERS_MAX {
+    pub(crate) fn attend(&mut self, answer: &mut dyn FnMut((Who, Standing), Question) -> Answer) {
+        while self.room(Standing::Own) > 0 {
             let Ok((stream, _)) = self.listener.accept() else {
                 break;
             };
             self.callers.extend(admitted(stream));
+        }
+        if let Some(others) = &self.others {
+            let come = others.come(self.room(Standing::Other));
+            self.callers.extend(come);
         }
         let now = Instant::now();
         self.callers.retain_mut(|caller| {
@@ -216,7 +170,7 @@ impl Control {
                 Heard::Some => return true,
                 Heard::Nothing => return false,
                 Heard::All => match read::<Question>(&caller.got) {
-                    Some(question) => answer(caller.who, question),
+                    Some(question) => answer((caller.who, caller.standing), question),
                     None => declined("it is not understood; is it of another version of Atoll?"),
                 },
                 Heard::Wrong(why) => declined(why),
@@ -279,9 +233,13 @@ impl Caller {
 fn admitted(stream: UnixStream) -> Option<Caller> {
     let peer = socket_peercred(&stream).ok()?;
     let is_own = peer.uid == rustix::process::geteuid() || peer.uid.is_root();
-    if !is_own || !is_outside(&peer) {
-        return None;
+    match is_own && is_outside(&peer) {
+        true => caller(stream, &peer, Standing::Own),
+        false => None,
     }
+}
+
+fn caller(stream: UnixStream, peer: &UCred, standing: Standing) -> Option<Caller> {
     stream.set_nonblocking(true).ok()?;
     let who = Who {
         uid: peer.uid.as_raw(),
@@ -290,6 +248,7 @@ fn admitted(stream: UnixStream) -> Option<Caller> {
     Some(Caller {
         stream,
         who,
+        standing,
         got: Vec::new(),
         until: Instant::now() + QUESTION_PATIENCE,
     })
@@ -338,6 +297,23 @@ fn is_nobodys(mut pid: i32) -> bool {
     false
 }
 
+/// A socket that already listens when it gets its name: whoever was refused there would take it
+/// for one that a dead run has left, and remove it.
+fn listener(directory: &OwnedFd, name: &str) -> io::Result<UnixListener> {
+    let unnamed = format!("{name}.new");
+    let _ = rustix::fs::unlinkat(directory, unnamed.as_str(), AtFlags::empty());
+    let listener = UnixListener::bind(place(directory, &unnamed))?;
+    // The directory keeps others out as well.
+    let mode = Mode::RUSR | Mode::WUSR;
+    let named = rustix::fs::chmodat(directory, unnamed.as_str(), mode, AtFlags::empty())
+        .and_then(|()| rustix::fs::renameat(directory, unnamed.as_str(), directory, name));
+    if let Err(error) = named {
+        let _ = rustix::fs::unlinkat(directory, unnamed.as_str(), AtFlags::empty());
+        return Err(error.into());
+    }
+    Ok(listener)
+}
+
 /// Sockets are found through the open directory: a path to it may be longer than an address.
 fn place(directory: &OwnedFd, name: &str) -> String {
     format!("/proc/self/fd/{}/{name}", directory.as_raw_fd())
@@ -357,7 +333,11 @@ fn json_bytes(one: &impl Serialize) -> usize {
 
 /// What waits and what was granted, in an answer that is sent: of the leases those granted last
 /// that there is room for.
-pub(crate) fn approvals(pending: Vec<Pending>, mut leases: Vec<Lease>) -> Answer {
+pub(crate) fn approvals(
+    pending: Vec<Pending>,
+    mut leases: Vec<Lease>,
+    port: Option<PortAgreed>,
+) -> Answer {
     // With what is around them: the version and the names.
     let mut left = ANSWER_BYTES_MAX
         .saturating_sub(ENVELOPE_BYTES)
@@ -375,6 +355,7 @@ pub(crate) fn approvals(pending: Vec<Pending>, mut leases: Vec<Lease>) -> Answer
         pending,
         leases,
         further: u32::try_from(further).unwrap_or(u32::MAX),
+        port,
     }
 }
 
@@ -394,9 +375,14 @@ fn read<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
 ///
 /// # Errors
 /// [`ControlError`]: there was no answer. What a run that is gone has left is removed.
-pub fn ask(directory: &OwnedFd, run: &RunId, question: &Question) -> Result<Answer, ControlError> {
+pub(crate) fn ask(
+    directory: &OwnedFd,
+    run: &RunId,
+    question: &Question,
+    until: Instant,
+) -> Result<Answer, ControlError> {
     let name = socket_name(run);
-    let mut stream = UnixStream::connect(place(directory, &name)).map_err(|error| {
+    let stream = connected(&place(directory, &name)).map_err(|error| {
         if error.kind() == io::ErrorKind::ConnectionRefused {
             let _ = rustix::fs::unlinkat(directory, name.as_str(), AtFlags::empty());
         }
@@ -405,14 +391,44 @@ pub fn ask(directory: &OwnedFd, run: &RunId, question: &Question) -> Result<Answ
             _ => ControlError::Silent(error),
         }
     })?;
+    exchange(stream, question, until)
+}
+
+/// Whoever takes no more callers, as one that is suspended and was asked often, is not waited for.
+fn connected(place: &str) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(place)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+fn exchange(
+    mut stream: UnixStream,
+    question: &Question,
+    until: Instant,
+) -> Result<Answer, ControlError> {
+    let left = || {
+        let left = until.checked_duration_since(Instant::now());
+        left.filter(|left| !left.is_zero())
+            .ok_or(io::ErrorKind::TimedOut)
+    };
     let mut exchange = || -> io::Result<Vec<u8>> {
-        stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
-        stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+        stream.set_write_timeout(Some(left()?))?;
         let question = written(question).ok_or(io::ErrorKind::InvalidInput)?;
         stream.write_all(&question)?;
         let mut answer = Vec::new();
-        let mut limited = (&stream).take(ANSWER_BYTES_MAX as u64);
-        limited.read_to_end(&mut answer)?;
+        let mut block = [0; QUESTION_BYTES_MAX];
+        while answer.len() < ANSWER_BYTES_MAX {
+            stream.set_read_timeout(Some(left()?))?;
+            match stream.read(&mut block) {
+                Ok(0) => break,
+                Ok(got) => answer.extend_from_slice(block.get(..got).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(answer)
     };
     let answer = exchange().map_err(ControlError::Silent)?;
@@ -426,7 +442,7 @@ pub fn ask(directory: &OwnedFd, run: &RunId, question: &Question) -> Result<Answ
 ///
 /// # Errors
 /// When the directory cannot be read.
-pub fn spoken_to(directory: &OwnedFd) -> io::Result<Vec<RunId>> {
+pub(crate) fn spoken_to(directory: &OwnedFd) -> io::Result<Vec<RunId>> {
     let mut runs = Vec::new();
     for entry in rustix::fs::Dir::read_from(directory)? {
         let entry = entry?;

@@ -26,6 +26,8 @@ pub struct Doors {
     pub(crate) locks: Option<OwnedFd>,
     /// What is asked of each connection besides.
     pub(crate) policies: Option<OwnedFd>,
+    /// The tokens that have to carry each connection as well.
+    pub(crate) tokens: Option<OwnedFd>,
 }
 
 impl Doors {
@@ -64,7 +66,21 @@ impl Doors {
             roots,
             locks,
             policies,
+            tokens: None,
         })
+    }
+
+    /// With tokens, as who carries takes them.
+    ///
+    /// # Errors
+    /// [`SandboxError::Host`].
+    pub fn holding(mut self, tokens: Option<&[u8]>) -> Result<Self, SandboxError> {
+        let tokens = tokens.map(|text| sealed_memory(c"atoll-tokens", text));
+        self.tokens = tokens.transpose().map_err(|error| SandboxError::Host {
+            what: "tokens cannot be handed on",
+            error,
+        })?;
+        Ok(self)
     }
 }
 

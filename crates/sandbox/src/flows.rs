@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use atoll_model::network::{Flow, FlowEnd, FlowKind, Listener, Published};
 
 use crate::approvals::Stopped;
+use crate::login_renewal::RenewedLogin;
+use crate::token_renewal::RotatedToken;
 
 /// How many refusals are kept: all that who carries tells apart, of four kinds.
 const REFUSED_MAX: usize = 4 * 2 * 1024 + 4;
@@ -43,8 +45,15 @@ pub struct Flows {
     /// How many of those the host has answered with 401 (RFC 9110, 15.5.2); without a name
     /// the requests into which nothing was put.
     pub unauthorised: BTreeMap<(String, String), u64>,
+    /// How many requests were sent without the placeholder of a credential that was in their
+    /// body, by its name and the host.
+    pub masked: BTreeMap<(String, String), u64>,
     /// How many values of a credential were taken back, by its name.
     pub taken_back: BTreeMap<String, u64>,
+    /// The logins whose files on the host were written, in order.
+    pub renewed: Vec<RenewedLogin>,
+    /// The refresh tokens in whose place their issuers have given others, in order.
+    pub rotated: Vec<RotatedToken>,
     /// From the program, bytes.
     pub up_bytes: u64,
     /// To the program, bytes.
@@ -95,6 +104,9 @@ impl Flows {
                     count_at(&mut self.unauthorised, name.clone(), &flow.host);
                 }
                 count_at(&mut self.used, name, &flow.host);
+            }
+            for name in &end.masked {
+                count_at(&mut self.masked, name.to_string(), &flow.host);
             }
         }
         if let (FlowKind::Revocation, None) = (flow.kind, &end.failure) {
@@ -203,6 +215,7 @@ mod tests {
             limit: None,
             credentials: Vec::new(),
             login: None,
+            policies: 0,
         }
     }
 

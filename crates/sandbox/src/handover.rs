@@ -6,6 +6,7 @@
 //! placeholder is there before a program is, although what carries starts with the first
 //! connection.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,13 +15,16 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use atoll_model::network::{
-    CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Ingredient, Part, Placeholder,
+    CAUGHT_BYTES_MAX, CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Ingredient, Issue,
+    IssuedToken, Part, Placeholder,
 };
-use atoll_sys::{environment, memory, socket};
+use atoll_sys::{descriptor, environment, memory, socket};
 use rustix::fs::OFlags;
+use zeroize::Zeroizing;
 
 use crate::commands::CredentialCommand;
-use crate::login_renewal::{LoginFacts, LoginRenewal};
+use crate::login_renewal::{LoginFacts, LoginRenewal, Renewable};
+use crate::token_renewal::TokenRenewal;
 
 /// Makes what stands inside for a value, or says why nothing can.
 pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, String>;
@@ -36,8 +40,25 @@ pub struct Handover {
     placeholders: Vec<Placeholder>,
     fetched: Vec<Fetched>,
     commands: Vec<(CredentialName, CredentialCommand)>,
-    renewals: Vec<(CredentialName, LoginRenewal)>,
+    renewals: Vec<(CredentialName, Renewable)>,
     logins: Vec<(PathBuf, Vec<u8>)>,
+    issues: Vec<Issue>,
+}
+
+/// A token that was caught when an agent logged in.
+pub struct CaughtToken {
+    /// Which one.
+    pub token: IssuedToken,
+    /// What stands for it inside.
+    pub stands: String,
+    /// What it is.
+    pub real: Zeroizing<String>,
+}
+
+impl std::fmt::Debug for CaughtToken {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("CaughtToken").finish_non_exhaustive()
+    }
 }
 
 /// Why a credential is not there. Nothing of it is in the words.
@@ -89,6 +110,7 @@ impl Handover {
             commands: Vec::new(),
             renewals: Vec::new(),
             logins: Vec::new(),
+            issues: Vec::new(),
         })
     }
 
@@ -231,8 +253,15 @@ impl Handover {
                 scope: facts.scope,
             },
         });
-        self.renewals.push((name.clone(), login));
+        self.renewals
+            .push((name.clone(), Renewable::Login(Box::new(login))));
         Ok(())
+    }
+
+    /// Notes where what a credential is asked for by is kept, of which its issuer may give
+    /// another one.
+    pub fn renew_token(&mut self, name: &CredentialName, token: TokenRenewal) {
+        self.renewals.push((name.clone(), Renewable::Token(token)));
     }
 
     /// The same as [`Self::take_value`] for one value of several.
@@ -273,10 +302,42 @@ impl Handover {
             .map(|(_, text)| text.as_slice())
     }
 
+    /// Notes where a login is issued.
+    pub fn issue(&mut self, issue: Issue) {
+        self.issues.push(issue);
+    }
+
+    /// Where logins are issued.
+    pub(crate) fn issues(&self) -> &[Issue] {
+        &self.issues
+    }
+
+    /// The tokens that were caught and that nobody has taken yet, in their order.
+    ///
+    /// # Errors
+    /// The kernel's, and InvalidData for what is no token.
+    pub fn caught(&self) -> io::Result<Vec<CaughtToken>> {
+        descriptor::never_block(self.sender.as_fd())?;
+        let mut buffer = Zeroizing::new(vec![0_u8; CAUGHT_BYTES_MAX]);
+        let mut caught = Vec::new();
+        loop {
+            match socket::receive(self.sender.as_fd(), &mut buffer) {
+                Ok((0, _)) => return Ok(caught),
+                Ok((got, _)) => {
+                    let message = buffer.get(..got).unwrap_or_default();
+                    let token = caught_token(message).ok_or(io::ErrorKind::InvalidData)?;
+                    caught.push(token);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(caught),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Whether there is nothing to hand on.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.placeholders.is_empty() && self.logins.is_empty()
+        self.placeholders.is_empty() && self.logins.is_empty() && self.issues.is_empty()
     }
 
     /// What stands inside for each, in the order in which their values come.
@@ -292,6 +353,15 @@ impl Handover {
         all.any(|one| one.name == *name && one.part == part)
     }
 
+    /// The credentials and logins that there are, in order, each once.
+    pub(crate) fn names(&self) -> BTreeSet<&CredentialName> {
+        let values = self.placeholders.iter().map(|one| &one.name);
+        let printed = self.commands.iter().map(|(name, _)| name);
+        let renewed = self.renewals.iter().map(|(name, _)| name);
+        let issued = self.issues.iter().map(|one| &one.login);
+        values.chain(printed).chain(renewed).chain(issued).collect()
+    }
+
     /// Those of them whose values are not there yet.
     pub(crate) fn fetched(&self) -> &[Fetched] {
         &self.fetched
@@ -303,10 +373,10 @@ impl Handover {
         all.find(|(one, _)| one == name).map(|(_, command)| command)
     }
 
-    /// The login that is renewed for a credential.
-    pub(crate) fn renewal(&self, name: &CredentialName) -> Option<&LoginRenewal> {
+    /// What is renewed for a credential.
+    pub(crate) fn renewal(&self, name: &CredentialName) -> Option<&Renewable> {
         let mut all = self.renewals.iter();
-        all.find(|(one, _)| one == name).map(|(_, login)| login)
+        all.find(|(one, _)| one == name).map(|(_, what)| what)
     }
 
     /// Whether something of them is to be taken back at the end.
@@ -326,6 +396,19 @@ impl Handover {
 /// To be called while no other thread uses the environment.
 pub fn take_out<T>(variable: &str, hand_out: impl FnOnce(&[u8]) -> T) -> Option<T> {
     environment::take(OsStr::new(variable), hand_out)
+}
+
+/// Its member of the answer, what stands for it, and what it is: a line each.
+fn caught_token(message: &[u8]) -> Option<CaughtToken> {
+    let mut lines = std::str::from_utf8(message).ok()?.splitn(3, '\n');
+    let token = IssuedToken::of_member(lines.next()?)?;
+    let stands = lines.next()?.to_owned();
+    let real = Zeroizing::new(lines.next()?.to_owned());
+    Some(CaughtToken {
+        token,
+        stands,
+        real,
+    })
 }
 
 fn sized(value: &[u8]) -> Result<(), SourceError> {

@@ -45,6 +45,7 @@ mod signing;
 mod standing;
 mod subordinate;
 mod system;
+mod token_renewal;
 mod tree;
 mod trial;
 mod trusting;
@@ -52,10 +53,15 @@ mod unshown;
 #[cfg(feature = "without_defences")]
 mod without;
 
-pub use approvals::{ApprovalNews, Decision, Lease, Pending, Stopped, Who};
-pub use attachment::{Answered, Attachment, Carrier, Reaction, Stream, Turn};
+pub use approvals::{
+    Agreed, ApprovalNews, Decision, Lease, Pending, Second, Stopped, Who, Widening,
+};
+pub use attachment::{Answered, Attachment, Carrier, OfTwo, Reaction, Stream, Turn};
 pub use commands::CredentialCommand;
-pub use control::{Answer, CONTROL_VERSION, ControlError, Declined, Question, ask, spoken_to};
+pub use control::{
+    Answer, CONTROL_VERSION, ControlError, Declined, PortAgreed, Question, Reloaded, Runs,
+    Versions, ask_run as ask, ask_until, runs_spoken_to as spoken_to,
+};
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use errand::{
@@ -64,16 +70,19 @@ pub use errand::{
 };
 pub use error::{SandboxError, explain};
 pub use flows::{Flows, Refused};
-pub use handover::{Disguise, Handover, SourceError, take_out};
+pub use handover::{CaughtToken, Disguise, Handover, SourceError, take_out};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
 pub use login_file::{FieldError, LoginFileError, LoginLock, LoginText, read_login_file};
-pub use login_renewal::{LoginFacts, LoginRenewal};
+pub use login_renewal::{LoginFacts, LoginRenewal, RenewedLogin};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
-pub use outside::{FlowNews, Issuer, Live, OUTSIDE, Outside, Publisher, Recorder};
+pub use outside::{
+    Comparer, FlowNews, IsRevoked, Issuer, Live, NewPolicies, OUTSIDE, Outside, Publisher,
+    Recorder, Reloader,
+};
 pub use owners::unmapped_mounts;
 pub use placement::{
     FencePlace, FurtherIds, IDS, PlacedLayer, Placement, WorkspacePlace, identity_base, make_layer,
@@ -85,6 +94,7 @@ pub use signing::{SIGNER, SshHandover};
 pub use standing::furnish_login;
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
+pub use token_renewal::{RotatedToken, TokenPlace, TokenRenewal, TokenVault};
 pub use trial::{Trial, try_namespaces};
 pub use trusting::furnish_trust;
 

@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,11 +20,12 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::login_file::{LoginFileError, LoginLock, LoginText, renewed, scope, tokens};
+use crate::token_renewal::{self, Rotated, RotatedToken, TokenRenewal};
 
 /// How many go on at once.
 const RENEWALS_MAX: usize = 32;
 /// How long another run's renewal of the same file is waited for.
-const LOCK_PATIENCE: Duration = Duration::from_secs(45);
+pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(45);
 /// How long asking may take. Who asks gives up before.
 const ASKING: Duration = Duration::from_secs(60);
 /// How often what is written is put together anew where somebody has changed other fields.
@@ -37,6 +39,8 @@ const FAREWELL_PAUSE: Duration = Duration::from_millis(2);
 /// A login that is renewed, and where that is written.
 #[derive(Clone, Debug)]
 pub struct LoginRenewal {
+    /// What the rules call it.
+    pub name: String,
     /// Its file, absolute.
     pub file: PathBuf,
     /// A directory of Atoll's own, which no program inside ever sees.
@@ -69,23 +73,53 @@ pub struct LoginFacts {
     pub scope: Option<String>,
 }
 
+/// A login whose file has new tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenewedLogin {
+    /// What the rules call it.
+    pub name: String,
+    /// Its file, absolute.
+    pub file: PathBuf,
+    /// When it was written, for the last time.
+    pub at: SystemTime,
+    /// How often.
+    pub times: u64,
+}
+
 /// Those that go on.
 #[derive(Debug, Default)]
 pub(crate) struct Renewals {
     running: Vec<JoinHandle<()>>,
+    /// What was written so far.
+    written: Arc<Mutex<Vec<RenewedLogin>>>,
+    /// What became of refresh tokens of other credentials.
+    rotated: Rotated,
+}
+
+/// What is renewed.
+#[derive(Clone, Debug)]
+pub(crate) enum Renewable {
+    /// A login of an agent's.
+    Login(Box<LoginRenewal>),
+    /// What a credential is asked for by.
+    Token(TokenRenewal),
 }
 
 impl Renewals {
     /// Begins one. What who asks speaks by.
-    pub(crate) fn begin(&mut self, login: &LoginRenewal) -> io::Result<OwnedFd> {
+    pub(crate) fn begin(&mut self, what: &Renewable) -> io::Result<OwnedFd> {
         self.running.retain(|one| !one.is_finished());
         if self.running.len() >= RENEWALS_MAX {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let (theirs, line) = socket::pair()?;
         descriptor::never_block(theirs.as_fd())?;
-        let login = login.clone();
-        let renews = move || renew(&login, &line);
+        let what = what.clone();
+        let (written, rotated) = (Arc::clone(&self.written), Arc::clone(&self.rotated));
+        let renews = move || match what {
+            Renewable::Login(login) => renew(&login, &line, &written),
+            Renewable::Token(token) => token_renewal::renew(&token, &line, &rotated),
+        };
         self.running
             .push(std::thread::Builder::new().spawn(renews)?);
         Ok(theirs)
@@ -104,6 +138,36 @@ impl Renewals {
         }
         self.running.clear();
     }
+
+    /// What was written, a login once.
+    pub(crate) fn written(&self) -> Vec<RenewedLogin> {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.clone()
+    }
+
+    /// Which refresh tokens of other credentials were replaced, a credential once.
+    pub(crate) fn rotated(&self) -> Vec<RotatedToken> {
+        let rotated = self.rotated.lock().unwrap_or_else(PoisonError::into_inner);
+        rotated.clone()
+    }
+}
+
+/// Notes that a login's file was written.
+fn note(login: &LoginRenewal, written: &Mutex<Vec<RenewedLogin>>) {
+    let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = SystemTime::now();
+    match written.iter_mut().find(|one| one.file == login.file) {
+        Some(known) => {
+            known.at = at;
+            known.times = known.times.saturating_add(1);
+        }
+        None => written.push(RenewedLogin {
+            name: login.name.clone(),
+            file: login.file.clone(),
+            at,
+            times: 1,
+        }),
+    }
 }
 
 /// Why one comes to nothing. Nothing of the file is in the words.
@@ -111,7 +175,7 @@ fn unfit(why: impl std::fmt::Display) -> RenewalSaid {
     RenewalSaid::Unfit(format!("its login file: {why}"))
 }
 
-fn renew(login: &LoginRenewal, line: &OwnedFd) {
+fn renew(login: &LoginRenewal, line: &OwnedFd, all: &Mutex<Vec<RenewedLogin>>) {
     let (lock, before, there) = match begun(login, line) {
         Ok(begun) => begun,
         Err(said) => {
@@ -122,7 +186,7 @@ fn renew(login: &LoginRenewal, line: &OwnedFd) {
     if say(line, &RenewalSaid::There(there)).is_err() {
         return;
     }
-    if !is_said(line) {
+    if !is_said(line, ASKING) {
         return;
     }
     let mut message = Zeroizing::new(vec![0; MESSAGE_BYTES_MAX]);
@@ -134,12 +198,21 @@ fn renew(login: &LoginRenewal, line: &OwnedFd) {
         Ok(by) => written(login, &lock, before, &by),
         Err(_) => unfit("what it is to hold cannot be read"),
     };
+    if matches!(said, RenewalSaid::Written) {
+        note(login, all);
+    }
     let _ = say(line, &said);
 }
 
-/// Waits until something is said. Whether it is, or nobody listens any more.
-fn is_said(line: &OwnedFd) -> bool {
-    let until = Instant::now() + ASKING;
+/// Whether nothing is said, and somebody listens.
+pub(crate) fn is_unsaid(line: &OwnedFd) -> bool {
+    let waits = descriptor::wait_readable([Some(line.as_fd())], Some(0));
+    matches!(waits, Ok([false]))
+}
+
+/// Waits so long until something is said. Whether it is, or nobody listens any more.
+pub(crate) fn is_said(line: &OwnedFd, patience: Duration) -> bool {
+    let until = Instant::now() + patience;
     loop {
         let left = until.saturating_duration_since(Instant::now()).as_millis();
         let left = u32::try_from(left).unwrap_or(u32::MAX);
@@ -158,12 +231,7 @@ fn begun(
     line: &OwnedFd,
 ) -> Result<(LoginLock, LoginText, LoginTokens), RenewalSaid> {
     // Nothing is said before it is answered: then who asks is gone.
-    let is_wanted = || {
-        matches!(
-            descriptor::wait_readable([Some(line.as_fd())], Some(0)),
-            Ok([false])
-        )
-    };
+    let is_wanted = || is_unsaid(line);
     let lock = LoginLock::take(&login.file, &login.own, LOCK_PATIENCE, &is_wanted);
     let lock = lock.map_err(unfit)?;
     let before = lock.read().map_err(unfit)?.ok_or_else(gone)?;
@@ -209,7 +277,7 @@ fn written(
     unfit(LoginFileError::Changed)
 }
 
-fn say(line: &OwnedFd, said: &impl Serialize) -> io::Result<()> {
+pub(crate) fn say(line: &OwnedFd, said: &impl Serialize) -> io::Result<()> {
     // Never larger, so that it leaves no copy behind.
     let mut message = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES_MAX));
     serde_json::to_writer(&mut *message, said)?;
@@ -221,7 +289,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    use atoll_model::network::{RenewalForm, RenewalRequest};
+    use atoll_model::network::{PublishedSecret, RenewalForm, RenewalRequest};
 
     use super::*;
 
@@ -230,6 +298,7 @@ mod tests {
         fs::write(&file, OLD).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         LoginRenewal {
+            name: "agent".to_owned(),
             file,
             own: top.join("own"),
             access: "access".parse().unwrap(),
@@ -237,7 +306,7 @@ mod tests {
                 request: RenewalRequest {
                     token: "https://login.example/token".parse().unwrap(),
                     client: "one".to_owned(),
-                    published: None,
+                    published: PublishedSecret::None,
                     form: RenewalForm::Form,
                     scope: Vec::new(),
                 },
@@ -283,9 +352,13 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let login = login(top.path());
         let (mut one, mut other) = (Renewals::default(), Renewals::default());
-        let first = one.begin(&login).unwrap();
+        let first = one
+            .begin(&Renewable::Login(Box::new(login.clone())))
+            .unwrap();
         assert_eq!(there(&hear(&first)), ("old-a", "old-r"));
-        let second = other.begin(&login).unwrap();
+        let second = other
+            .begin(&Renewable::Login(Box::new(login.clone())))
+            .unwrap();
         // It waits for the first.
         let waits = descriptor::wait_readable([Some(second.as_fd())], Some(200)).unwrap();
         assert_eq!(waits, [false]);
@@ -301,6 +374,10 @@ mod tests {
         other.finish();
         let text = fs::read_to_string(&login.file).unwrap();
         assert!(text.contains("third"), "{text}");
+        // Each tells of what it has written.
+        let written = |all: &Renewals| all.written().first().map(|one| one.times);
+        assert_eq!((written(&one), written(&other)), (Some(1), Some(1)));
+        assert_eq!(other.written()[0].file, login.file);
     }
 
     #[test]
@@ -316,7 +393,9 @@ mod tests {
             (OLD.replace(":1", ":2"), false),
         ] {
             fs::write(&login.file, OLD).unwrap();
-            let line = renewals.begin(&login).unwrap();
+            let line = renewals
+                .begin(&Renewable::Login(Box::new(login.clone())))
+                .unwrap();
             let _ = there(&hear(&line));
             fs::write(&login.file, &theirs).unwrap();
             say(&line, &by()).unwrap();
@@ -331,7 +410,9 @@ mod tests {
             }
         }
         fs::remove_file(&login.file).unwrap();
-        let line = renewals.begin(&login).unwrap();
+        let line = renewals
+            .begin(&Renewable::Login(Box::new(login.clone())))
+            .unwrap();
         let RenewalSaid::Unfit(why) = hear(&line) else {
             panic!("there is none");
         };

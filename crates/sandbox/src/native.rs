@@ -10,6 +10,7 @@ use atoll_frame::{
     Funnel, INWARD_MAX, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission,
     ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
 };
+use atoll_model::network::SANDBOX_NAME;
 use atoll_model::{Boundary, Call, LimitKey, Limits, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
@@ -53,7 +54,7 @@ const CONNECTIONS_MAX: u32 = 1024;
 const INWARD_FOR_LATER: u8 = 16;
 
 /// The host's name as every program inside sees it.
-const HOST_NAME: &[u8] = b"atoll";
+const HOST_NAME: &[u8] = SANDBOX_NAME.as_bytes();
 
 /// Begins to build the sandbox of a call within its grant: all but its program,
 /// which starts with [`Assembled::start`]. Returns while it is being built; what

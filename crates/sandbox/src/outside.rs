@@ -3,7 +3,9 @@
 //! to send on goes before it is on disk.
 
 mod consent;
+mod given_up;
 mod live;
+mod reload;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -13,22 +15,26 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+pub use given_up::IsRevoked;
+use given_up::Revoking;
+use live::{AgreedPort, Waits};
 pub use live::{Live, Publisher};
+pub use reload::{Comparer, NewPolicies, Reloader};
 
 use crate::approvals::{ApprovalNews, Approvals, Pending, Who};
 use crate::commands::Commands;
-use crate::control::Control;
+use crate::control::{Answer, Control, Declined, Others, Versions};
 use crate::doors::{Doors, tells_of_comers};
 use crate::flows::{Flows, Refused};
 use crate::handover::Handover;
 use crate::listening::Listening;
 use crate::login_renewal::Renewals;
 use crate::signing::SshHandover;
-use crate::{Answered, Carrier};
+use crate::{Answered, Carrier, OfTwo};
 use atoll_model::network::{
     AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
-    FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, Listener, Network, Published,
-    PublishedPort,
+    FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, GivenUp, GivenUps, Listener,
+    Network, Published, PublishedPort,
 };
 use atoll_sys::process::Change;
 use atoll_sys::{descriptor, process, socket};
@@ -84,8 +90,27 @@ pub enum FlowNews<'a> {
     },
     /// Something was refused.
     Refused(&'a Refused),
-    /// A port is about to be published, by whoever asked for it while the run goes on.
-    Published(&'a Published),
+    /// A port is about to be published.
+    Published {
+        /// Which.
+        published: &'a Published,
+        /// Who asked for it while the run goes on; where that takes two, the second.
+        by: Who,
+        /// The first, where it takes two.
+        first: Option<Who>,
+    },
+    /// The first of two persons says yes to a port.
+    AgreedPort {
+        /// Which.
+        port: PublishedPort,
+        /// Who.
+        by: Who,
+    },
+    /// What takes two persons is denied, since no other can be heard.
+    Unheard {
+        /// Why.
+        why: &'a str,
+    },
     /// It was asked for, and is not.
     Unpublished {
         /// Which port.
@@ -95,6 +120,35 @@ pub enum FlowNews<'a> {
     },
     /// A person is asked, or has answered.
     Approval(&'a ApprovalNews),
+    /// The run has given something up.
+    GivenUp(&'a GivenUp),
+    /// Other policies are about to decide.
+    Reloaded {
+        /// By the digest of all that decides.
+        from: &'a str,
+        /// The same.
+        to: &'a str,
+        /// Who has signed the organisation's.
+        signed: Option<&'a str>,
+        /// Who asked for that.
+        by: Who,
+    },
+    /// They were to, and do not.
+    Unreloaded {
+        /// What is still in force.
+        policy: &'a str,
+        /// Why.
+        why: &'a str,
+        /// Who asked for that.
+        by: Who,
+    },
+    /// The session gains a label, and what gives it waits.
+    Labelled {
+        /// Which.
+        label: &'a str,
+        /// What gives it.
+        by: &'a str,
+    },
 }
 
 /// Who records, in order: whether all of it is recorded. What waits until it is on disk has
@@ -137,6 +191,24 @@ enum Told {
     Left {
         id: u64,
     },
+    /// The program gives something up, which is recorded by itself.
+    GivesUp {
+        id: u64,
+        given: Vec<GivenUp>,
+    },
+    /// What was given up outside counts.
+    GaveUp {
+        id: u64,
+    },
+    /// These policies decide.
+    Reloaded {
+        policies: u32,
+    },
+    Labelled {
+        id: u64,
+        label: String,
+        by: String,
+    },
 }
 
 impl Told {
@@ -155,10 +227,14 @@ impl Told {
             }),
             Self::Closed { id, end, .. } => Some(FlowNews::Closed { id: *id, end }),
             Self::Refused(refused) => Some(FlowNews::Refused(refused)),
+            Self::Labelled { label, by, .. } => Some(FlowNews::Labelled { label, by }),
             Self::Needed { .. }
             | Self::Renewing { .. }
             | Self::Asked { .. }
-            | Self::Left { .. } => None,
+            | Self::Left { .. }
+            | Self::GivesUp { .. }
+            | Self::GaveUp { .. }
+            | Self::Reloaded { .. } => None,
         }
     }
 }
@@ -178,15 +254,35 @@ pub struct Outside<'a> {
     published: Vec<Published>,
     live: Option<Live<'a>>,
     control: Option<Control>,
+    /// By what name persons other than the run's own speak to it, until it listens.
+    others: Option<Others>,
     /// From when on it can be spoken to, where nothing asks for that before.
     opens_at: Option<Instant>,
     approvals: Approvals,
+    /// A port that waits for the second of two persons.
+    agreed_port: Option<AgreedPort>,
+    /// What takes two persons and was not told yet.
+    of_two: Vec<Waits>,
     /// What a person is asked has changed since it was told last.
     has_new_questions: bool,
     /// Nobody is there to be asked: what would be is denied.
     is_unattended: bool,
-    /// There is nowhere to speak to it.
+    /// It could not be made possible to speak to it, when that was tried last.
     is_unspoken: bool,
+    /// What the run, or its session before, has given up.
+    given_up: GivenUps,
+    /// The program has tried to get out.
+    has_attempted: bool,
+    /// How often somebody outside has, and how often that counts by now.
+    giving_up: u64,
+    counted: u64,
+    /// Which policies are in force, and which ones who carries decides by.
+    policies: u32,
+    decided_by: u32,
+    /// Which version others would be, and what a prover is told of both.
+    compared: Option<(Versions, String)>,
+    /// Whether its tokens are revoked, where it has some.
+    revoking: Option<Revoking<'a>>,
     listening: Option<Listening>,
     /// What has begun to listen, and was not told yet.
     begun: Vec<Listener>,
@@ -232,11 +328,22 @@ impl<'a> Outside<'a> {
             published: network.publish.clone(),
             live: None,
             control: None,
+            others: None,
             opens_at: None,
             approvals: Approvals::default(),
+            agreed_port: None,
+            of_two: Vec::new(),
             has_new_questions: false,
             is_unattended: false,
             is_unspoken: false,
+            given_up: GivenUps::default(),
+            has_attempted: false,
+            giving_up: 0,
+            counted: 0,
+            policies: 0,
+            decided_by: 0,
+            compared: None,
+            revoking: None,
             listening: None,
             begun: Vec::new(),
             open: HashMap::new(),
@@ -290,6 +397,7 @@ impl<'a> Outside<'a> {
                     .map_or_else(Vec::new, |one| one.placeholders().to_vec()),
                 has_locks: self.doors.locks.is_some(),
                 has_policies: self.doors.policies.is_some(),
+                has_tokens: self.doors.tokens.is_some(),
                 ssh: self
                     .signing
                     .as_ref()
@@ -297,10 +405,17 @@ impl<'a> Outside<'a> {
                 fetched: self
                     .handover
                     .map_or_else(Vec::new, |one| one.fetched().to_vec()),
+                issues: self
+                    .handover
+                    .map_or_else(Vec::new, |one| one.issues().to_vec()),
+                given_up: self.given_up.clone(),
+                has_attempted: self.has_attempted,
+                policies: self.policies,
             };
             // Their values come first of the sockets.
             let values = self.handover.map(Handover::receiver);
-            let values = values.filter(|_| !carriage.placeholders.is_empty());
+            let has_values = !carriage.placeholders.is_empty() || !carriage.issues.is_empty();
+            let values = values.filter(|_| has_values);
             let signer = match &self.signing {
                 Some((keys, _)) => Some(keys.start(self.network)?),
                 None => None,
@@ -308,9 +423,9 @@ impl<'a> Outside<'a> {
             let line = signer.iter().map(|(line, _)| line);
             let agent = self.signing.iter().map(|(_, listener)| listener);
             let before = values.into_iter().chain(line).chain(agent);
-            // What lock files name comes after certificates, and policies come last.
+            // What lock files name comes after certificates, then policies; tokens come last.
             let files = self.doors.roots.iter().chain(&self.doors.locks);
-            let files = files.chain(&self.doors.policies);
+            let files = files.chain(&self.doors.policies).chain(&self.doors.tokens);
             let begun = begin(&carriage, before.chain(listeners).chain(files));
             let signer = signer.map(|(_, pid)| pid);
             if let (Err(_), Some(pid)) = (&begun, signer) {
@@ -333,6 +448,9 @@ impl<'a> Outside<'a> {
         let lines = message.split(|byte| *byte == b'\n');
         for line in lines.filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
+                Ok(report) if decided_by(&report) > self.policies => {
+                    self.fail("what carried them said something unknown".to_owned());
+                }
                 Ok(FlowReport::Open {
                     id,
                     flow,
@@ -364,6 +482,14 @@ impl<'a> Outside<'a> {
                 }
                 Ok(FlowReport::Ask { id, call }) => reports.push(Told::Asked { id, call }),
                 Ok(FlowReport::Left { id }) => reports.push(Told::Left { id }),
+                Ok(FlowReport::GivesUp { id, given }) => {
+                    reports.push(Told::GivesUp { id, given });
+                }
+                Ok(FlowReport::GaveUp { id }) => reports.push(Told::GaveUp { id }),
+                Ok(FlowReport::Reloaded { policies }) => reports.push(Told::Reloaded { policies }),
+                Ok(FlowReport::Label { id, label, by }) => {
+                    reports.push(Told::Labelled { id, label, by });
+                }
                 Err(_) => self.fail("what carried them said something unknown".to_owned()),
             }
         }
@@ -391,6 +517,10 @@ impl<'a> Outside<'a> {
                 Told::Renewing { id, credential } => self.begin_renewal(id, &credential),
                 Told::Asked { id, call } => self.ask_person(id, *call),
                 Told::Left { id } => self.leave(id),
+                Told::GivesUp { id, given } => self.given_up_inside(id, given),
+                Told::GaveUp { id } => self.counted = self.counted.max(id),
+                Told::Reloaded { policies } => self.decided_by = self.decided_by.max(policies),
+                Told::Labelled { id, .. } => self.tell(FlowOrder::Recorded { id }, &[]),
             }
         }
     }
@@ -408,10 +538,10 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Has a login's file there for who renews it.
+    /// Has a login's file, or what keeps a refresh token, there for who renews it.
     fn begin_renewal(&mut self, id: u64, credential: &CredentialName) {
         let known = self.handover.and_then(|one| one.renewal(credential));
-        let begun = known.and_then(|login| self.renewals.begin(login).ok());
+        let begun = known.and_then(|what| self.renewals.begin(what).ok());
         self.tell(FlowOrder::Renewing { id }, begun.as_slice());
     }
 
@@ -423,6 +553,10 @@ impl<'a> Outside<'a> {
 
     /// Says something to who carries.
     fn tell(&mut self, said: FlowOrder, with: &[OwnedFd]) {
+        if self.flows.stopped.is_some() {
+            // Nobody is there any more, which is no failure.
+            return;
+        }
         let told = match &self.state {
             State::Carrying { line, .. } => order(line, said, with),
             State::None | State::Listening(_) => true,
@@ -495,6 +629,8 @@ impl<'a> Outside<'a> {
         let closed = |id| FlowNews::Closed { id, end: &end };
         let news: Vec<FlowNews<'_>> = ids.map(closed).collect();
         self.recorded(&news);
+        self.flows.renewed = self.renewals.written();
+        self.flows.rotated = self.renewals.rotated();
         let listening = self.listening.take();
         self.flows.listened = listening.map(Listening::into_seen).unwrap_or_default();
         mem::take(&mut self.flows)
@@ -530,6 +666,16 @@ impl<'a> Outside<'a> {
         let _ = self.end_carrier();
     }
 
+    /// Lets nothing more be carried, without waiting until that is over.
+    fn kill_carrier(&self) {
+        if let State::Carrying { pid, signer, .. } = &self.state {
+            for pid in [Some(*pid), *signer].into_iter().flatten() {
+                // Whoever has ended by itself has not been waited for, and keeps its number.
+                let _ = process::signal_group(pid, SIGKILL);
+            }
+        }
+    }
+
     /// Ends what carries. How it has ended, if it had by itself.
     fn end_carrier(&mut self) -> Option<Change> {
         let State::Carrying { line, pid, signer } = mem::replace(&mut self.state, State::None)
@@ -552,6 +698,22 @@ fn end(pid: u32) -> Option<Change> {
     let _ = process::signal_group(pid, SIGKILL);
     let waited = process::wait(Some(pid), true).ok().flatten();
     waited.map(|waited| waited.change)
+}
+
+/// Which policies something is told to be decided by.
+fn decided_by(report: &FlowReport) -> u32 {
+    match report {
+        FlowReport::Open { flow, .. } | FlowReport::Refused { flow, .. } => flow.policies,
+        FlowReport::Ask { call, .. } => call.policies,
+        FlowReport::Reloaded { policies } => *policies,
+        FlowReport::Closed { .. }
+        | FlowReport::Command { .. }
+        | FlowReport::Renew { .. }
+        | FlowReport::Left { .. }
+        | FlowReport::GivesUp { .. }
+        | FlowReport::GaveUp { .. }
+        | FlowReport::Label { .. } => 0,
+    }
 }
 
 /// How a process ended, in words.
@@ -599,16 +761,32 @@ impl Carrier for Outside<'_> {
     fn due(&self) -> Option<Instant> {
         let listening = self.listening.as_ref().map(Listening::due);
         let control = self.control.as_ref().and_then(Control::due);
-        let opens = self
-            .opens_at
-            .filter(|_| self.control.is_none() && !self.is_unspoken);
+        let opens = self.opens_at.filter(|_| self.control.is_none());
         let approvals = self.approvals.due();
-        let all = [self.commands.due(), listening, control, opens, approvals];
+        let revoking = self.revoking.as_ref().map(Revoking::due);
+        let all = [
+            self.commands.due(),
+            listening,
+            control,
+            opens,
+            approvals,
+            revoking,
+        ];
         all.into_iter().flatten().min()
     }
 
+    fn attempted(&mut self) {
+        if !mem::replace(&mut self.has_attempted, true) {
+            self.tell(FlowOrder::Attempted {}, &[]);
+        }
+    }
+
     fn attend(&mut self) -> bool {
-        self.attend_carrier();
+        self.attend_revoking();
+        match self.flows.stopped {
+            Some(_) => drop(self.end_carrier()),
+            None => self.attend_carrier(),
+        }
         self.attend_live();
         // What cannot be recorded is not let go on.
         !self.is_unrecorded && self.flows.stopped.is_none()
@@ -631,6 +809,19 @@ impl Carrier for Outside<'_> {
 
     fn begun(&mut self) -> Vec<Listener> {
         mem::take(&mut self.begun)
+    }
+
+    fn publish(&mut self, port: PublishedPort) -> Result<Option<Published>, Declined> {
+        let answer = self.publish_by(Who::own(), port)?;
+        // What waits for another person is told at the terminal as other such things are.
+        let Answer::Published(published) = answer else {
+            return Ok(None);
+        };
+        Ok(Some(published))
+    }
+
+    fn of_two(&mut self) -> Vec<OfTwo> {
+        self.tell_of_two()
     }
 }
 

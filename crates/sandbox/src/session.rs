@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Stage};
-use atoll_model::{Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage};
+use atoll_model::{
+    Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage, Wall,
+};
 use atoll_policy::Grant;
 use atoll_store::Armed;
 use atoll_sys::terminal::{WindowSize, set_window_size};
@@ -321,6 +323,7 @@ impl Session<'_> {
             }
             while self.put_questions(attachment) {}
             self.tell_begun(attachment);
+            self.tell_of_two(attachment);
             self.give_way(attachment);
             self.watch(Instant::now());
         }
@@ -331,7 +334,10 @@ impl Session<'_> {
     fn put_questions(&mut self, attachment: &mut dyn Attachment) -> bool {
         // Nobody waits for an answer once the program has ended.
         let open = match self.ended {
-            Some(_) => Some(Vec::new()),
+            Some(_) => {
+                attachment.over();
+                Some(Vec::new())
+            }
             None => self.carrier.questions(),
         };
         if let Some(open) = open {
@@ -347,6 +353,11 @@ impl Session<'_> {
         if let Some((terminal, size)) = self.terminal.as_ref().zip(turn.resized) {
             // A terminal that is closing has no size to set.
             let _ = set_window_size(terminal.as_fd(), size);
+        }
+        if let Some(port) = turn.publishes {
+            let done = self.carrier.publish(port);
+            let told = attachment.published(port, &done);
+            self.append(told.into_iter().collect());
         }
         let Some(answered) = turn.answered else {
             return false;
@@ -373,6 +384,17 @@ impl Session<'_> {
         }
         let listeners = self.carrier.begun();
         let told = listeners.iter().filter_map(|one| attachment.begun(one));
+        let told = told.collect();
+        self.append(told);
+    }
+
+    /// Shows what waits for a second person, once there is a place for it.
+    fn tell_of_two(&mut self, attachment: &mut dyn Attachment) {
+        if attachment.has_terminal() || !attachment.takes_lines() {
+            return;
+        }
+        let told = self.carrier.of_two();
+        let told = told.iter().filter_map(|one| attachment.of_two(one));
         let told = told.collect();
         self.append(told);
     }
@@ -642,8 +664,15 @@ impl Session<'_> {
         }
         let is_new = self.attempts.iter().all(|one| one.wall != told.wall);
         self.attempts.push(told);
-        if is_new && !(self.witness)(&told) {
+        if !is_new {
+            return;
+        }
+        if !(self.witness)(&told) {
             self.order_end(Instant::now());
+        }
+        // What makes a sandbox for a part of itself begins like that too.
+        if told.wall != Wall::Namespaces {
+            self.carrier.attempted();
         }
     }
 
@@ -812,7 +841,8 @@ impl Session<'_> {
     /// Ends everything now, by the first process or without it.
     fn order_end(&mut self, now: Instant) {
         self.order(Order::End);
-        self.abandon_at = Some(now + GRACE);
+        // However often it is ordered: that gives nobody more time.
+        self.abandon_at.get_or_insert(now + GRACE);
     }
 
     fn finish(&mut self) -> Result<(Ending, Usage), SandboxError> {

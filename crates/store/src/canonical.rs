@@ -1,4 +1,7 @@
 use serde_json::Value;
+use zeroize::Zeroizing;
+
+use crate::seal::SEALED;
 
 /// The largest whole number, and the negative of the smallest, that an event may
 /// hold: beyond it, readers that know only doubles (most) would see another one.
@@ -37,6 +40,8 @@ pub struct EventBody {
     /// All so far, but the end.
     written: Vec<u8>,
     last: Option<&'static str>,
+    /// Where each member begins.
+    members: Vec<(&'static str, usize)>,
     fault: Option<CanonicalError>,
 }
 
@@ -81,6 +86,7 @@ impl EventBody {
         }
         let before = if self.written.is_empty() { b'{' } else { b',' };
         self.written.push(before);
+        self.members.push((key, self.written.len()));
         write_string(key, &mut self.written);
         self.written.push(b':');
     }
@@ -99,6 +105,98 @@ impl EventBody {
         self.written.push(b'}');
         Ok(self.written)
     }
+}
+
+impl EventBody {
+    /// Whether it has any of these members.
+    pub(crate) fn has_any(&self, names: &[&str]) -> bool {
+        self.members.iter().any(|(key, _)| names.contains(key))
+    }
+
+    /// The same with these members apart, and a place for what is sealed of them.
+    pub(crate) fn finish_split(self, hidden: &[&str]) -> Result<SplitBody, CanonicalError> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let ends = self.members.iter().skip(1).map(|(_, begin)| begin - 1);
+        let ends = ends.chain([self.written.len()]);
+        let members = self.members.iter().zip(ends);
+        Ok(SplitBody::of(members.map(|((key, begin), end)| {
+            let member = self.written.get(*begin..end).unwrap_or_default();
+            (*key, member, hidden.contains(key))
+        })))
+    }
+}
+
+/// A body whose sensitive members stand apart, to be sealed once its place is known.
+#[derive(Debug)]
+pub(crate) struct SplitBody {
+    /// All others in canonical form, with an empty text as the member `sealed`.
+    pub(crate) open: Vec<u8>,
+    /// Where what is sealed goes into that text.
+    pub(crate) hole: usize,
+    /// The object of them, in canonical form.
+    pub(crate) hidden: Zeroizing<Vec<u8>>,
+}
+
+impl SplitBody {
+    /// Of a body whose members begin with these names, in their order.
+    pub(crate) fn of_value(body: &Value, hidden: &[&str]) -> Result<Self, CanonicalError> {
+        let members = body.as_object().ok_or(CanonicalError::NotAnObject)?;
+        let mut sorted: Vec<_> = members.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| key.as_bytes());
+        let mut written = Vec::new();
+        for (key, value) in sorted {
+            if !key.is_ascii() {
+                return Err(CanonicalError::Key(key.clone()));
+            }
+            let mut member = Vec::new();
+            write_string(key, &mut member);
+            member.push(b':');
+            write_nested(value, &mut member, NESTING_MAX - 1)?;
+            written.push((key.as_str(), member));
+        }
+        let is_hidden = |key: &str| hidden.contains(&key);
+        Ok(Self::of(written.iter().map(|(key, member)| {
+            (*key, member.as_slice(), is_hidden(key))
+        })))
+    }
+
+    /// Of members in the order of their names: name, all of it as it is written, and whether
+    /// it is sensitive.
+    fn of<'m>(members: impl Iterator<Item = (&'m str, &'m [u8], bool)>) -> Self {
+        let (mut open, mut hidden) = (Vec::new(), Zeroizing::new(Vec::new()));
+        let mut hole = None;
+        let mut make_hole = |open: &mut Vec<u8>| {
+            hole.get_or_insert_with(|| {
+                begin_member(open);
+                write_string(SEALED, open);
+                open.extend_from_slice(b":\"\"");
+                open.len() - 1
+            });
+        };
+        for (key, member, is_hidden) in members {
+            if is_hidden {
+                begin_member(&mut hidden);
+                hidden.extend_from_slice(member);
+                continue;
+            }
+            if key > SEALED {
+                make_hole(&mut open);
+            }
+            begin_member(&mut open);
+            open.extend_from_slice(member);
+        }
+        make_hole(&mut open);
+        let hole = hole.unwrap_or(open.len());
+        open.push(b'}');
+        hidden.push(b'}');
+        Self { open, hole, hidden }
+    }
+}
+
+fn begin_member(object: &mut Vec<u8>) {
+    object.push(if object.is_empty() { b'{' } else { b',' });
 }
 
 /// Appends the canonical form (RFC 8785) of a value. It refuses what the ledger

@@ -15,6 +15,7 @@ use crate::head::{FoundHead, Head};
 use crate::journal::Journal;
 use crate::note::{CHECKPOINT_BYTES_MAX, SigningKey};
 use crate::private::{PrivateDirectory, replace_file, replace_file_soon};
+use crate::random;
 use crate::rotation::settled_key;
 use crate::state::{LEDGER, LEDGER_KEY};
 use crate::walk::Walk;
@@ -135,7 +136,7 @@ pub(crate) fn own_key(
         return Ok(found);
     }
     let mut name = [0_u8; NAME_BYTES];
-    aws_lc_rs::rand::fill(&mut name).map_err(|_| SigningError::NoRandom)?;
+    random::fill(&mut name).map_err(|_| SigningError::NoRandom)?;
     let (key, kept) = new_key(directory, &format!("{NAME_PREFIX}{}", hex(&name)))?;
     // Whoever made the directory may have ended before its name was on disk.
     state.sync_names()?;
@@ -149,7 +150,7 @@ pub(crate) fn new_key(
     name: &str,
 ) -> Result<(SigningKey, Zeroizing<String>), SigningError> {
     let mut seed = Zeroizing::new([0_u8; SEED_BYTES]);
-    aws_lc_rs::rand::fill(&mut *seed).map_err(|_| SigningError::NoRandom)?;
+    random::fill(&mut *seed).map_err(|_| SigningError::NoRandom)?;
     let key = SigningKey::of(name, &*seed).map_err(|why| SigningError::Key {
         path: directory.path().join(KEY),
         why,

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::event::Draft;
 use crate::journal::Journal;
 use crate::open_runs::Marker;
+use crate::seal::SealKey;
 use crate::tail::Tail;
 use crate::{LedgerError, Position, host_text};
 
@@ -20,6 +21,7 @@ pub struct Entry {
     call: Call,
     journal: Arc<Journal>,
     marker: Marker,
+    seal: Arc<SealKey>,
     recorded: Recorded,
     position: Position,
     tail: Tail,
@@ -69,7 +71,7 @@ impl Entry {
     pub(crate) fn new(
         call: Call,
         journal: Arc<Journal>,
-        marker: Marker,
+        (marker, seal): (Marker, Arc<SealKey>),
         recorded: Recorded,
         (position, tail): (Position, Tail),
     ) -> Self {
@@ -77,6 +79,7 @@ impl Entry {
             call,
             journal,
             marker,
+            seal,
             recorded,
             position,
             tail,
@@ -122,7 +125,7 @@ impl Entry {
     fn refuse(self, reasons: Vec<Reason>) -> Result<Box<Refusal>, LedgerError> {
         let run = self.run().clone();
         let body = json!({ "verdict": self.recorded.name(), "reasons": reasons_body(&reasons) });
-        let position = self.finish("run.denied", &body)?;
+        let position = self.finish("run.denied", body)?;
         Ok(Box::new(Refusal {
             run,
             reasons,
@@ -130,8 +133,8 @@ impl Entry {
         }))
     }
 
-    fn finish(self, kind: &str, body: &Value) -> Result<Position, LedgerError> {
-        let draft = Draft::new(kind, Some(self.marker.run()), body)?;
+    fn finish(self, kind: &str, body: Value) -> Result<Position, LedgerError> {
+        let draft = Draft::sealed(kind, self.marker.run(), &body, Some(&self.seal))?;
         let position = self.journal.append_durable(&draft)?;
         // The closing event is on disk; a marker that cannot be removed is
         // compared with the ledger by the next opening, and removed then.
@@ -159,6 +162,12 @@ impl<G> Armed<G> {
         !std::mem::replace(&mut self.used, true)
     }
 
+    /// The program has ended: from here on the run is only closed, and nobody cuts that short.
+    pub fn note_ending(&self) {
+        // Where there is no room for it, somebody may.
+        let _ = self.entry.marker.note_ending();
+    }
+
     /// The run.
     #[must_use]
     pub fn run(&self) -> &RunId {
@@ -171,7 +180,7 @@ impl<G> Armed<G> {
         self.entry.position()
     }
 
-    pub(crate) fn finish(self, kind: &str, body: &Value) -> Result<Position, LedgerError> {
+    pub(crate) fn finish(self, kind: &str, body: Value) -> Result<Position, LedgerError> {
         self.entry.finish(kind, body)
     }
 }

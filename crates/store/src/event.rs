@@ -1,16 +1,20 @@
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atoll_model::{RunId, civil_date};
 use serde::Deserialize;
 use serde_json::Value;
+use zeroize::Zeroizing;
 
 use crate::canonical::{
-    CanonicalError, EventBody, INTEGER_MAX, write_number, write_string, write_value,
+    CanonicalError, EventBody, INTEGER_MAX, SplitBody, write_number, write_string, write_value,
 };
 use crate::hash::HASH_DIGITS;
 use crate::rotation::{LOST, ROTATED};
+use crate::seal::{SealKey, SealPlace, sealed_length, sealed_members};
 use crate::sessions::SESSION_OPENED;
 use crate::shorten::shorten;
+use crate::shredding::{HOLD_RELEASED, HOLD_SET, SHREDDED};
 use crate::{LedgerError, TreeHash};
 
 /// The version of the form of events.
@@ -29,29 +33,45 @@ pub(crate) const READ_BYTES_MAX: usize = 1 << 20;
 /// The size of one line of a segment: hash, space, event, newline.
 pub(crate) const LINE_BYTES_MAX: usize = HASH_DIGITS + 1 + READ_BYTES_MAX + 1;
 
+/// The type of the event by which a run gives something up.
+pub const RIGHTS_GIVEN_UP: &str = "rights.given-up";
+
 const KIND_BYTES_MAX: usize = 64;
 
+/// The type of the event by which a session gains a label.
+pub const LABEL_GAINED: &str = "label.gained";
+
 /// Types that only this crate writes, because what they say must be so.
-const RESERVED_KINDS: [&str; 19] = [
+const RESERVED_KINDS: [&str; 29] = [
     LOST,
     ROTATED,
+    "approval.agreed",
     "approval.asked",
     "approval.denied",
     "approval.granted",
+    "approval.unheard",
     "attempt.seen",
     "flow.opened",
     "flow.closed",
     "flow.refused",
+    LABEL_GAINED,
     "lease.ended",
+    "policy.reload-refused",
+    "policy.reloaded",
+    "port.agreed",
     "port.published",
     "port.refused",
+    RIGHTS_GIVEN_UP,
     "run.opened",
     "run.closed",
     "run.denied",
     "run.failed",
     "run.interrupted",
     "ledger.repaired",
+    HOLD_RELEASED,
+    HOLD_SET,
     SESSION_OPENED,
+    SHREDDED,
 ];
 
 /// The types that end a run.
@@ -120,6 +140,15 @@ pub(crate) struct Draft<'a> {
     kind: &'a str,
     run: Option<&'a RunId>,
     body: Vec<u8>,
+    secret: Option<Secret<'a>>,
+}
+
+/// What is sensitive in an event: sealed once its place is known.
+struct Secret<'a> {
+    /// Where in the body it goes.
+    hole: usize,
+    hidden: Zeroizing<Vec<u8>>,
+    key: &'a SealKey,
 }
 
 impl<'a> Draft<'a> {
@@ -153,13 +182,53 @@ impl<'a> Draft<'a> {
         Self::of(kind, run, written)
     }
 
+    /// The same of a run whose key seals what is sensitive in it.
+    pub(crate) fn sealed(
+        kind: &'a str,
+        run: &'a RunId,
+        body: &Value,
+        key: Option<&'a SealKey>,
+    ) -> Result<Self, LedgerError> {
+        let names = sealed_members(kind);
+        let has_any = names.iter().any(|name| body.get(name).is_some());
+        let Some(key) = key.filter(|_| has_any) else {
+            return Self::new(kind, Some(run), body);
+        };
+        let split = SplitBody::of_value(body, names).and_then(|split| {
+            match split.open.len() + sealed_length(split.hidden.len()) > BODY_BYTES_MAX {
+                true => SplitBody::of_value(&shorten(body)?, names),
+                false => Ok(split),
+            }
+        });
+        Self::split(kind, run, split, key)
+    }
+
     /// With a body that was written as it was told, of a type of this crate's own.
     pub(crate) fn with_body(
         kind: &'a str,
-        run: Option<&'a RunId>,
+        run: &'a RunId,
         body: EventBody,
+        key: Option<&'a SealKey>,
     ) -> Result<Self, LedgerError> {
-        Self::of(kind, run, body.finish())
+        let names = sealed_members(kind);
+        match key.filter(|_| body.has_any(names)) {
+            Some(key) => Self::split(kind, run, body.finish_split(names), key),
+            None => Self::of(kind, Some(run), body.finish()),
+        }
+    }
+
+    fn split(
+        kind: &'a str,
+        run: &'a RunId,
+        split: Result<SplitBody, CanonicalError>,
+        key: &'a SealKey,
+    ) -> Result<Self, LedgerError> {
+        let (body, secret) = match split {
+            Ok(SplitBody { open, hole, hidden }) => (Ok(open), Some(Secret { hole, hidden, key })),
+            Err(why) => (Err(why), None),
+        };
+        let draft = Self::of(kind, Some(run), body)?;
+        Ok(Self { secret, ..draft })
     }
 
     fn of(
@@ -171,7 +240,28 @@ impl<'a> Draft<'a> {
             kind: kind.to_owned(),
             why,
         })?;
-        Ok(Self { kind, run, body })
+        Ok(Self {
+            kind,
+            run,
+            body,
+            secret: None,
+        })
+    }
+
+    /// The body in the event of this number.
+    fn body_at(&self, seq: u64) -> Result<Cow<'_, [u8]>, LedgerError> {
+        let (Some(secret), Some(run)) = (&self.secret, self.run) else {
+            return Ok(Cow::Borrowed(&self.body));
+        };
+        let place = SealPlace {
+            run,
+            kind: self.kind,
+            seq,
+        };
+        let sealed = secret.key.seal(&place, &secret.hidden);
+        let sealed = sealed.map_err(|fault| LedgerError::Seal(fault.to_string()))?;
+        let (before, after) = self.body.split_at_checked(secret.hole).unwrap_or_default();
+        Ok(Cow::Owned([before, sealed.as_bytes(), after].concat()))
     }
 
     /// The event's line, and the hash in it.
@@ -183,11 +273,12 @@ impl<'a> Draft<'a> {
     ) -> Result<(Vec<u8>, TreeHash), LedgerError> {
         let time = format_time(time);
         // The hash comes first and is known last.
-        let mut line = Vec::with_capacity(HASH_DIGITS + self.body.len() + REST_BYTES);
+        let body = self.body_at(seq)?;
+        let mut line = Vec::with_capacity(HASH_DIGITS + body.len() + REST_BYTES);
         line.extend_from_slice(&TreeHash::ZERO.digits());
         line.push(b' ');
         let begin = line.len();
-        render(&self.body, prev, self.run, seq, &time, self.kind, &mut line);
+        render(&body, prev, self.run, seq, &time, self.kind, &mut line);
         let event = line.get(begin..).unwrap_or_default();
         if event.len() > EVENT_BYTES_MAX {
             return Err(LedgerError::TooLarge {
@@ -346,7 +437,7 @@ pub(crate) fn is_kind(kind: &str) -> bool {
 
 /// `2026-11-21T09:30:12.123456Z`. A clock before 1970 reads as 1970, so that a
 /// machine without a battery can still write.
-pub(crate) fn format_time(time: SystemTime) -> String {
+pub fn format_time(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let seconds = since.as_secs().min(LAST_SECOND);
     let (year, month, day) = civil_date(seconds / 86_400);

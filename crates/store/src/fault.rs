@@ -36,6 +36,12 @@ impl FileFault {
         self.cause.kind()
     }
 
+    /// Whether the disk itself failed.
+    #[must_use]
+    pub fn is_of_the_disk(&self) -> bool {
+        rustix::io::Errno::from_io_error(&self.cause) == Some(rustix::io::Errno::IO)
+    }
+
     /// Whether the disk, or the person's quota on it, is full.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {

@@ -3,22 +3,21 @@
 //! shown (`aside/upper`).
 
 use std::ffi::{CString, OsString};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_model::RunId;
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::lock::lock_now;
+use crate::record_file::{self, RECORD, RecordFault, replace};
 use crate::state::KEPT;
 use crate::tree::{delete_tree, is_dots};
 use crate::usage::measure;
-use crate::{DiskUsage, FileFault, OverlayXattrs, RunError, StateDir, host_text};
+use crate::{DiskUsage, Durability, FileFault, OverlayXattrs, RunError, StateDir, host_text};
 
 /// The version of the form of a kept layer's `record.json`.
 pub const KEPT_VERSION: u32 = 1;
@@ -28,8 +27,6 @@ const RECORD_BYTES_MAX: u64 = 1 << 20;
 const NAME_BYTES_MAX: usize = 100;
 /// What a layer's directory is called while it is being deleted.
 const REMOVED: &str = ".removed-";
-const RECORD: &str = "record.json";
-const NEW_RECORD: &str = "record.json.new";
 const UPPER: &str = "upper";
 const NEW_UPPER: &str = "upper.new";
 const WORK: &str = "work";
@@ -222,23 +219,8 @@ impl KeptLayer {
     /// [`KeptError::File`].
     pub fn write(&self, record: &KeptRecord) -> Result<(), KeptError> {
         let path = self.path.join(RECORD);
-        let mut bytes =
-            serde_json::to_vec_pretty(record).map_err(|error| KeptError::Unreadable {
-                name: self.name.clone(),
-                why: error.to_string(),
-            })?;
-        bytes.push(b'\n');
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::openat(&self.directory, NEW_RECORD, flags, mode)
-            .map_err(FileFault::on("write", &path))?;
-        let mut file = File::from(file);
-        file.write_all(&bytes)
-            .map_err(FileFault::on("write", &path))?;
-        rustix::fs::renameat(&self.directory, NEW_RECORD, &self.directory, RECORD)
-            .map_err(FileFault::on("replace", &path))?;
-        Ok(())
+        let replaced = replace(self.directory.as_fd(), &path, record, Durability::Buffered);
+        replaced.map_err(|fault| of_record(&self.name, fault))
     }
 
     /// Makes the directories for what is set aside, where they are missing, and an upper one.
@@ -406,27 +388,25 @@ fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
     Ok(names)
 }
 
-fn read(name: &KeptName, path: &Path) -> Result<Option<KeptRecord>, KeptError> {
-    let unreadable = |why: String| KeptError::Unreadable {
-        name: name.clone(),
-        why,
-    };
-    let path = path.join(RECORD);
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = match rustix::fs::open(&path, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(None),
-        opened => opened.map_err(FileFault::on("open", &path))?,
-    };
-    let mut bytes = Vec::new();
-    File::from(file)
-        .take(RECORD_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(FileFault::on("read", &path))?;
-    if bytes.len() as u64 > RECORD_BYTES_MAX {
-        return Err(unreadable(format!("larger than {RECORD_BYTES_MAX} bytes")));
+fn of_record(name: &KeptName, fault: RecordFault) -> KeptError {
+    match fault {
+        RecordFault::File(fault) => fault.into(),
+        RecordFault::Unreadable(why) => KeptError::Unreadable {
+            name: name.clone(),
+            why,
+        },
     }
+}
+
+fn read(name: &KeptName, path: &Path) -> Result<Option<KeptRecord>, KeptError> {
+    let unreadable = |why: String| of_record(name, RecordFault::Unreadable(why));
+    let path = path.join(RECORD);
+    let read = record_file::read(CWD, &path, (&path, RECORD_BYTES_MAX));
+    let Some(value) = read.map_err(|fault| of_record(name, fault))? else {
+        return Ok(None);
+    };
     let record: KeptRecord =
-        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
     if record.v > KEPT_VERSION {
         let why = format!(
             "it has version {}, and this Atoll reads {KEPT_VERSION}",

@@ -1,8 +1,11 @@
+mod asked;
+mod of_sessions;
+
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use atoll_model::{Attempt, Call, Outcome, RunId, SessionId, SessionName, Verdict};
+use atoll_model::{Attempt, Call, Outcome, RunId, SessionId, Verdict};
 use serde_json::{Value, json};
 
 use crate::canonical::{CanonicalError, EventBody};
@@ -15,10 +18,14 @@ use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
 use crate::recovery::{InterruptedRun, recover};
 use crate::rotation::{replace_lost, rotate};
-use crate::sessions::{self, Session, SessionError};
+use crate::seal::{SealFault, SealKey, sealed_members};
+use crate::seals;
 use crate::settled::note_settled;
+use crate::shredding::{self, Evidence, ShredError, ShredWhy, Shredded};
 use crate::verify::verify;
 use crate::verify_report::{Verified, VerifyError};
+pub use asked::Asked;
+
 use crate::{Against, Armed, Checkpoint, Entry, FileFault, Position, StateDir, VerifierKey};
 
 /// Where the time of events comes from; `SystemTime::now` outside tests.
@@ -33,6 +40,10 @@ pub struct Ledger {
     journal: Arc<Journal>,
     open_runs: Arc<OpenRuns>,
     interrupted: Vec<InterruptedRun>,
+    /// Where the keys of runs are that what is sensitive is sealed with.
+    state: StateDir,
+    /// The one that was used last.
+    seal: Mutex<Option<(RunId, Arc<SealKey>)>>,
 }
 
 /// Whether an append waits for the disk.
@@ -107,6 +118,9 @@ pub enum LedgerError {
     /// A run of that name is open already.
     #[error("there is a run {0} already; start again to get another name")]
     RunExists(RunId),
+    /// What is sensitive cannot be sealed, or its key not be kept.
+    #[error("what is sensitive cannot be sealed: {0}")]
+    Seal(String),
     /// An earlier failure to reach the disk left unknown what is on it.
     #[error(
         "the ledger could not be written to disk earlier ({0}); check the disk, then start \
@@ -137,10 +151,15 @@ impl Ledger {
     pub(crate) fn open_journal(state: &StateDir, journal: Journal) -> Result<Self, LedgerError> {
         let open_runs = OpenRuns::open(state)?;
         let interrupted = recover(&journal, &open_runs, state)?;
+        // Where that cannot be, it is tried again by the next one, and nobody is shown any of
+        // it meanwhile; a key file that cannot be used stops no ledger.
+        let _ = shredding::finish_unfinished(state, &journal);
         Ok(Self {
             journal: Arc::new(journal),
             open_runs: Arc::new(open_runs),
             interrupted,
+            state: state.again()?,
+            seal: Mutex::new(None),
         })
     }
 
@@ -174,16 +193,22 @@ impl Ledger {
     ) -> Result<Entry, LedgerError> {
         let recorded = Recorded::of(verdict);
         let body = opened_body(call, recorded, decision);
-        let draft = Draft::new("run.opened", Some(&call.run), &body)?;
         let marker = self.open_runs.mark(&call.run, self.journal.scan_start()?)?;
-        match self.journal.append(&draft) {
-            Ok(place) => Ok(Entry::new(
-                call.clone(),
-                Arc::clone(&self.journal),
-                marker,
-                recorded,
-                place,
-            )),
+        let sealed = seals::add(&self.state, &call.run, call.session.as_ref()).and_then(|seal| {
+            let draft = Draft::sealed("run.opened", &call.run, &body, Some(&seal))?;
+            Ok((self.journal.append(&draft)?, seal.clone()))
+        });
+        match sealed {
+            Ok((place, seal)) => {
+                *self.last_seal() = Some((call.run.clone(), Arc::clone(&seal)));
+                Ok(Entry::new(
+                    call.clone(),
+                    Arc::clone(&self.journal),
+                    (marker, seal),
+                    recorded,
+                    place,
+                ))
+            }
             Err(error) => {
                 // Nothing was acknowledged, so the run never was; a marker that
                 // stays behind is found to be so by the next opening.
@@ -191,29 +216,6 @@ impl Ledger {
                 Err(error)
             }
         }
-    }
-
-    /// The session of this name: the one that there is, or one that begins now
-    /// (`session.opened`, on disk with the run that is recorded next). `fresh` is the id of one
-    /// that begins.
-    ///
-    /// # Errors
-    /// [`SessionError`]; no session was begun then.
-    pub fn open_session(
-        &self,
-        state: &StateDir,
-        name: &SessionName,
-        fresh: SessionId,
-    ) -> Result<SessionId, SessionError> {
-        sessions::open(state, &self.journal, name, fresh)
-    }
-
-    /// All sessions with their runs, by the ledger alone, the one that began first first.
-    ///
-    /// # Errors
-    /// [`LedgerError`] when the ledger cannot be read.
-    pub fn sessions(state: &StateDir) -> Result<Vec<Session>, LedgerError> {
-        sessions::list(state)
     }
 
     /// Records something that happened: in a run, or to Atoll itself. The types
@@ -234,7 +236,12 @@ impl Ledger {
                 why: "the ledger itself writes events of this type",
             });
         }
-        let draft = Draft::new(kind, run, &body)?;
+        let sealed_of = run.filter(|_| !sealed_members(kind).is_empty());
+        let key = sealed_of.map(|run| self.seal_of(run)).transpose()?;
+        let draft = match sealed_of {
+            Some(run) => Draft::sealed(kind, run, &body, key.as_deref())?,
+            None => Draft::new(kind, run, &body)?,
+        };
         match durability {
             Durability::Durable => self.journal.append_durable(&draft),
             Durability::Buffered => self.journal.append_buffered(&draft),
@@ -264,15 +271,50 @@ impl Ledger {
         events: Vec<(&'static str, EventBody)>,
         durability: Durability,
     ) -> Result<(), LedgerError> {
+        let is_sealed = |(kind, body): &(&str, EventBody)| body.has_any(sealed_members(kind));
+        let has_sealed = events.iter().any(is_sealed);
+        let key = has_sealed.then(|| self.seal_of(run)).transpose()?;
         let drafts = events
             .into_iter()
-            .map(|(kind, body)| Draft::with_body(kind, Some(run), body))
+            .map(|(kind, body)| Draft::with_body(kind, run, body, key.as_deref()))
             .collect::<Result<Vec<_>, _>>()?;
         let tail = self.journal.append_all(&drafts)?;
         match durability {
             Durability::Durable => self.journal.make_durable(tail),
             Durability::Buffered => Ok(()),
         }
+    }
+
+    fn last_seal(&self) -> MutexGuard<'_, Option<(RunId, Arc<SealKey>)>> {
+        self.seal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The key that what is sensitive of a run is sealed with. One that has none (of an earlier
+    /// release, or whose key was lost) gets one. Where it was destroyed, one that nobody will
+    /// have.
+    fn seal_of(&self, run: &RunId) -> Result<Arc<SealKey>, LedgerError> {
+        let mut last = self.last_seal();
+        if let Some((of, key)) = &*last
+            && of == run
+        {
+            return Ok(Arc::clone(key));
+        }
+        let kept = match seals::find(&self.state, run)? {
+            (true, key) => key.map(Arc::new),
+            (false, _) => {
+                let session = crate::sessions::of_run(&self.state, run)?;
+                seals::find_or_add(&self.state, run, session.as_ref())?
+            }
+        };
+        let key = match kept {
+            Some(key) => key,
+            None => {
+                let unknown = SealKey::generate();
+                Arc::new(unknown.ok_or_else(|| LedgerError::Seal(SealFault.to_string()))?)
+            }
+        };
+        *last = Some((run.clone(), Arc::clone(&key)));
+        Ok(key)
     }
 
     /// Records how a run ended (`run.closed`), on disk when it returns.
@@ -285,7 +327,7 @@ impl Ledger {
         outcome: &Outcome,
         details: Value,
     ) -> Result<Position, LedgerError> {
-        armed.finish("run.closed", &outcome_body(outcome, details))
+        armed.finish("run.closed", outcome_body(outcome, details))
     }
 
     /// Records that Atoll itself failed after arming (`run.failed`): what could
@@ -299,7 +341,44 @@ impl Ledger {
         what: &str,
         why: &str,
     ) -> Result<Position, LedgerError> {
-        armed.finish("run.failed", &json!({ "what": what, "why": why }))
+        armed.finish("run.failed", json!({ "what": what, "why": why }))
+    }
+
+    /// Destroys the keys of what was sealed of a run, or of all runs of a session. What a hold
+    /// keeps, or what goes on, is left.
+    ///
+    /// # Errors
+    /// [`ShredError`]; what was destroyed before is.
+    pub fn shred(&self, what: &Evidence) -> Result<Shredded, ShredError> {
+        let is_meant = |run: &RunId, session: Option<&SessionId>| match what {
+            Evidence::Run(own) => own == run,
+            Evidence::Session(own) => session == Some(own),
+        };
+        shredding::shred(&self.state, &self.journal, ShredWhy::Asked, is_meant)
+    }
+
+    /// The same of all runs that began before. The names of runs have two digits of a year:
+    /// none began before 2000, and one whose name is no time is left.
+    ///
+    /// # Errors
+    /// As those of [`Ledger::shred`].
+    pub fn shred_older(&self, before: SystemTime) -> Result<Shredded, ShredError> {
+        let Ok(before) = before.duration_since(SystemTime::UNIX_EPOCH) else {
+            return Ok(Shredded::default());
+        };
+        let before = before.as_secs();
+        let is_meant = |run: &RunId, _: Option<&SessionId>| {
+            run.began_seconds().is_some_and(|began| began < before)
+        };
+        shredding::shred(&self.state, &self.journal, ShredWhy::Age, is_meant)
+    }
+
+    /// Sets a hold on a run or a session, or releases it: what is held is not shredded.
+    ///
+    /// # Errors
+    /// [`ShredError`]; it is as it was then.
+    pub fn hold(&self, what: &Evidence, on: bool) -> Result<(), ShredError> {
+        shredding::hold(&self.state, &self.journal, what, on)
     }
 
     /// Reads the whole ledger and checks every hash, the chain, the canonical

@@ -76,6 +76,12 @@ impl VerifierKey {
         signature.is_ok_and(|signature| key.verify(text.as_bytes(), &signature).is_ok())
     }
 
+    /// What tells it from others of its name, in short: eight hexadecimal digits.
+    #[must_use]
+    pub fn short_id(&self) -> String {
+        hex(&self.id())
+    }
+
     fn id(&self) -> [u8; ID_BYTES] {
         key_id(&self.name, ALGORITHM, &self.public)
     }
@@ -230,8 +236,8 @@ impl SigningKey {
         Checkpoint { text, ..checkpoint }
     }
 
-    /// The line of a signature.
-    fn line(&self, body: &str) -> String {
+    /// The line of its signature of a note, of which each line has its end.
+    pub(crate) fn line(&self, body: &str) -> String {
         let mut signature = self.verifier.id().to_vec();
         signature.extend_from_slice(self.pair.sign(body.as_bytes()).as_ref());
         let signature = STANDARD.encode(signature);
@@ -255,21 +261,7 @@ impl Checkpoint {
     /// [`NoteFault`].
     pub fn open(text: &str, key: &VerifierKey) -> Result<Self, NoteFault> {
         let malformed = NoteFault::NoCheckpoint;
-        if text.len() > CHECKPOINT_BYTES_MAX {
-            return Err(malformed("it is too long"));
-        }
-        if text.chars().any(|one| one.is_control() && one != '\n') {
-            return Err(malformed("it has control characters"));
-        }
-        let (body, signatures) = text
-            .rsplit_once("\n\n")
-            .ok_or(malformed("it has no empty line before signatures"))?;
-        let signatures = signatures
-            .strip_suffix('\n')
-            .ok_or(malformed("its last line has no end"))?;
-        let signed = format!("{body}\n");
-        check_signature(&signed, signatures, key)?;
-        let mut lines = body.split('\n');
+        let mut lines = signed_text(text, key)?.split('\n');
         let (Some(origin), Some(size), Some(root)) = (lines.next(), lines.next(), lines.next())
         else {
             return Err(malformed("it has not three lines"));
@@ -304,6 +296,26 @@ impl Checkpoint {
     pub fn text(&self) -> &str {
         &self.text
     }
+}
+
+/// What a signed note says, without the end of its last line, once it is found that this key
+/// has signed it. Signatures of other keys are passed over.
+pub(crate) fn signed_text<'a>(note: &'a str, key: &VerifierKey) -> Result<&'a str, NoteFault> {
+    let malformed = NoteFault::NoCheckpoint;
+    if note.len() > CHECKPOINT_BYTES_MAX {
+        return Err(malformed("it is too long"));
+    }
+    if note.chars().any(|one| one.is_control() && one != '\n') {
+        return Err(malformed("it has control characters"));
+    }
+    let (body, signatures) = note
+        .rsplit_once("\n\n")
+        .ok_or(malformed("it has no empty line before signatures"))?;
+    let signatures = signatures
+        .strip_suffix('\n')
+        .ok_or(malformed("its last line has no end"))?;
+    check_signature(&format!("{body}\n"), signatures, key)?;
+    Ok(body)
 }
 
 /// Whether one of the lines is this key's signature of the text.

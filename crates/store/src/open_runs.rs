@@ -7,6 +7,7 @@ use std::sync::Arc;
 use atoll_model::RunId;
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Pid, getpid};
 
 use crate::lock::{LockFault, lock_now, wait_for_lock};
 use crate::state::OPEN_RUNS;
@@ -17,7 +18,9 @@ use crate::{FileFault, LedgerError, StateDir};
 const MARK_WAIT_MS_MAX: u64 = 100;
 /// How often a marker is made again after such a process has removed it.
 const MARK_ATTEMPTS_MAX: u32 = 100;
-const MARKER_BYTES_MAX: usize = 64;
+const MARKER_BYTES_MAX: usize = 256;
+/// The line of a run whose program has ended.
+const ENDING: &str = "ending\n";
 
 /// The directory `open`: one marker file for each living run, locked by the
 /// process that carries the run. The kernel drops the lock with the process, so
@@ -36,6 +39,74 @@ pub(crate) struct Marker {
     directory: Arc<OwnedFd>,
     file: File,
 }
+
+/// The process that carries a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carrier {
+    pub(crate) number: Pid,
+    /// When it began, ticks since the start of the kernel: its number alone can be another's by
+    /// now (proc_pid_stat(5)).
+    began: u64,
+    /// The run's program has ended.
+    pub(crate) is_ending: bool,
+}
+
+impl Carrier {
+    fn own() -> Option<Self> {
+        let number = getpid();
+        Some(Self {
+            number,
+            began: began(number)?,
+            is_ending: false,
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn own_start() -> u64 {
+        Self::own().map_or(0, |own| own.began)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn start_of(number: u32) -> u64 {
+        let number = Pid::from_raw(number.cast_signed());
+        number.and_then(began).unwrap_or(0)
+    }
+
+    fn line(&self) -> String {
+        format!("{} {}\n", self.number.as_raw_nonzero(), self.began)
+    }
+
+    /// From a marker: its second line, and whether another one follows.
+    fn read(text: &str) -> Option<Self> {
+        let mut lines = text.split_inclusive('\n').skip(1);
+        let (number, began) = lines.next()?.strip_suffix('\n')?.split_once(' ')?;
+        let number = number.parse().ok().filter(|number| *number > 0);
+        Some(Self {
+            number: number.and_then(Pid::from_raw)?,
+            began: began.parse().ok()?,
+            is_ending: lines.next() == Some(ENDING),
+        })
+    }
+
+    /// Whether it is still that process.
+    pub(crate) fn is_there(&self) -> bool {
+        began(self.number) == Some(self.began)
+    }
+}
+
+fn began(number: Pid) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{}/stat", number.as_raw_nonzero())).ok()?;
+    // The name can hold anything: it ends with the last bracket.
+    let stat = String::from_utf8_lossy(&stat);
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields
+        .split_ascii_whitespace()
+        .nth(BEGAN)
+        .and_then(|began| began.parse().ok())
+}
+
+/// Where the start is in a line of `stat`, counted from the field behind the name.
+const BEGAN: usize = 19;
 
 impl OpenRuns {
     pub(crate) fn open(state: &StateDir) -> Result<Self, FileFault> {
@@ -62,7 +133,8 @@ impl OpenRuns {
             wait_for_lock(&file, &path, EXCLUSIVE, MARK_WAIT_MS_MAX)?;
             if is_linked(&file, &path)? {
                 let marker = self.marker(run, file);
-                let content = format!("{} {}\n", start.0, start.1);
+                let carrier = Carrier::own().map_or(String::new(), |own| own.line());
+                let content = format!("{} {}\n{carrier}", start.0, start.1);
                 let written = marker.file.write_all_at(content.as_bytes(), 0);
                 written.map_err(FileFault::on("write", &path))?;
                 return Ok(marker);
@@ -117,6 +189,21 @@ impl OpenRuns {
         }
     }
 
+    /// Who carries a run, as its marker says; none where it has no marker, or one of an Atoll that
+    /// wrote nothing of that.
+    pub(crate) fn carrier(&self, run: &RunId) -> Result<Option<Carrier>, FileFault> {
+        let path = self.path.join(run.as_str());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match rustix::fs::openat(&self.directory, run.as_str(), flags, Mode::empty()) {
+            Err(Errno::NOENT) => Ok(None),
+            opened => {
+                let file = opened.map_err(FileFault::on("open", &path))?;
+                let text = self.marker(run, file).text()?;
+                Ok(Carrier::read(&text))
+            }
+        }
+    }
+
     /// Where a run's events begin at the earliest; nothing where it has no marker, or has not
     /// been recorded yet.
     pub(crate) fn start_of(&self, run: &RunId) -> Result<Option<(u32, u64)>, FileFault> {
@@ -162,21 +249,34 @@ impl Marker {
     /// Where the run's events begin at the earliest; `None` when the marker was
     /// never written, and so the run never recorded.
     pub(crate) fn start(&self) -> Result<Option<(u32, u64)>, FileFault> {
+        let text = self.text()?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let numbers = text.split_once('\n').and_then(|(line, _)| {
+            let (segment, offset) = line.split_once(' ')?;
+            Some((segment.parse().ok()?, offset.parse().ok()?))
+        });
+        // What cannot be read says nothing about where to begin.
+        Ok(Some(numbers.unwrap_or((0, 0))))
+    }
+
+    /// Notes that the program has ended: what is left takes a while, and is not to be cut short.
+    pub(crate) fn note_ending(&self) -> Result<(), FileFault> {
+        let facts = rustix::fs::fstat(&self.file).map_err(FileFault::on("examine", &self.path))?;
+        let end = u64::try_from(facts.st_size).unwrap_or(0);
+        let noted = self.file.write_all_at(ENDING.as_bytes(), end);
+        noted.map_err(FileFault::on("write", &self.path))
+    }
+
+    fn text(&self) -> Result<String, FileFault> {
         let mut bytes = [0_u8; MARKER_BYTES_MAX];
         let count = self
             .file
             .read_at(&mut bytes, 0)
             .map_err(FileFault::on("read", &self.path))?;
         let text = bytes.get(..count).unwrap_or_default();
-        if text.is_empty() {
-            return Ok(None);
-        }
-        let numbers = std::str::from_utf8(text).ok().and_then(|text| {
-            let (segment, offset) = text.strip_suffix('\n')?.split_once(' ')?;
-            Some((segment.parse().ok()?, offset.parse().ok()?))
-        });
-        // What cannot be read says nothing about where to begin.
-        Ok(Some(numbers.unwrap_or((0, 0))))
+        Ok(String::from_utf8_lossy(text).into_owned())
     }
 
     /// Removes the marker, then unlocks it: whoever gets the lock after that sees

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::lock::{LockFault, open_lock, wait_for_lock};
+use crate::lock::{LockFault, lock_now, open_lock, wait_for_lock};
 use crate::{FileFault, StateDir, disk};
 
 const LOCK: &str = "lock";
@@ -150,6 +150,30 @@ impl PrivateDirectory {
         Ok(Some(bytes))
     }
 
+    /// Opens a file to change it in place, and makes it where it is missing. The caller holds
+    /// the lock.
+    pub(crate) fn open_in_place(&self, name: &str) -> Result<File, PrivateFault> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDWR | OFlags::NONBLOCK;
+        let file =
+            disk::create(&self.directory, name, flags).map_err(FileFault::on("open", &path))?;
+        let facts = rustix::fs::fstat(&file).map_err(FileFault::on("examine", &path))?;
+        if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
+            let bytes_max = u64::MAX;
+            return Err(PrivateFault::NoFile { path, bytes_max });
+        }
+        refuse_if_open(&path, &facts, 0o077)?;
+        Ok(File::from(file))
+    }
+
+    /// The lock, unless somebody has it.
+    pub(crate) fn lock_if_free(&self) -> Result<Option<OwnedFd>, PrivateFault> {
+        let lock = open_lock(&self.directory, &self.path, LOCK)?;
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        let is_ours = lock_now(&lock, &self.path.join(LOCK), operation)?;
+        Ok(is_ours.then_some(lock))
+    }
+
     /// Removes a file; whether it was there.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, PrivateFault> {
         let removed = disk::remove(&self.directory, name);
@@ -217,9 +241,13 @@ fn new_file(
 ) -> Result<(File, PathBuf), FileFault> {
     let new_name = new_name(name);
     let new_path = path.join(&new_name);
-    // What a sudden end has left of another one, with whatever mode it has.
+    // What a sudden end has left of another one, with whatever mode it has. It is gone from the
+    // disk too before the name is given again: else a loss of power may leave the new name of it.
     match disk::remove(directory, &new_name) {
-        Ok(()) | Err(Errno::NOENT) => {}
+        Ok(()) => {
+            disk::sync_names(directory).map_err(FileFault::on("remove", &new_path))?;
+        }
+        Err(Errno::NOENT) => {}
         Err(errno) => return Err(FileFault::on("remove", &new_path)(errno)),
     }
     let file = disk::create(directory, &new_name, OFlags::WRONLY | OFlags::EXCL)

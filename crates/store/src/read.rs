@@ -19,6 +19,8 @@ pub struct Filter {
     pub run: Option<RunId>,
     /// Only those of this session: its own, and those of its runs.
     pub session: Option<SessionId>,
+    /// Only those of runs that this user has started: by number or name.
+    pub principal: Option<String>,
     /// Only those whose type is this, or begins with this and a dot.
     pub kind: Option<String>,
     /// Only those of this time or later: RFC 3339, UTC, or the beginning of that.
@@ -35,9 +37,17 @@ pub struct Filter {
 #[derive(Debug)]
 pub struct Events {
     lines: Lines,
+    search: Search,
+}
+
+/// What is looked for, and what was learnt on the way.
+#[derive(Debug)]
+struct Search {
     filter: Filter,
     /// The runs of the session that is asked for, as far as their openings were read.
     of_session: BTreeSet<RunId>,
+    /// The same of the user.
+    of_principal: BTreeSet<RunId>,
 }
 
 const CHUNK_BYTES: usize = 64 << 10;
@@ -55,8 +65,11 @@ impl Events {
         let lines = Lines::from(state, segment, offset)?;
         Ok(Self {
             lines,
-            filter,
-            of_session: BTreeSet::new(),
+            search: Search {
+                filter,
+                of_session: BTreeSet::new(),
+                of_principal: BTreeSet::new(),
+            },
         })
     }
 
@@ -137,15 +150,14 @@ impl Iterator for Events {
                 Ok(None) => return None,
                 Err(fault) => return Some(Err(fault.into())),
             };
-            if !may_pass(&self.filter, &self.of_session, &line) {
+            if !self.search.may_pass(&line) {
                 continue;
             }
             let (segment, offset) = (line.segment, line.offset);
             match read_line(&line) {
                 Ok(event) => {
                     // The opening of a run counts, whatever else is asked for.
-                    let is_of_session = is_of_session(&self.filter, &event, &mut self.of_session);
-                    if is_of_session && passes(&self.filter, &event) {
+                    if self.search.is_found(&event) {
                         return Some(Ok(event));
                     }
                 }
@@ -171,36 +183,51 @@ pub(crate) fn read_line(line: &Line<'_>) -> Result<Event, LineFault> {
     }
 }
 
-/// A quick look before a line is parsed: a search passes most lines by, and tells nothing of
-/// those. That they are sound is for `verify` to say.
-fn may_pass(filter: &Filter, of_session: &BTreeSet<RunId>, line: &Line<'_>) -> bool {
-    let LineContent::Complete(bytes) = line.content else {
-        return true;
-    };
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return true;
-    };
-    if let Some(session) = &filter.session {
-        if text.contains(session.as_str()) {
+impl Search {
+    /// Whether it is what is asked for.
+    fn is_found(&mut self, event: &Event) -> bool {
+        let is_of_session = is_of_session(&self.filter, event, &mut self.of_session);
+        let is_of_principal = is_of_principal(&self.filter, event, &mut self.of_principal);
+        is_of_session && is_of_principal && passes(&self.filter, event)
+    }
+
+    /// A quick look before a line is parsed: a search passes most lines by, and tells nothing of
+    /// those. That they are sound is for `verify` to say.
+    fn may_pass(&self, line: &Line<'_>) -> bool {
+        let LineContent::Complete(bytes) = line.content else {
+            return true;
+        };
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return true;
+        };
+        let filter = &self.filter;
+        let is_named = |session: &SessionId| text.contains(session.as_str());
+        if filter.session.as_ref().is_some_and(is_named)
+            || (filter.principal.is_some() && text.contains("\"principal\":{"))
+        {
             return true;
         }
         let run = after(text, ",\"run\":\"").and_then(|found| found.split('"').next());
-        if !run.is_some_and(|run| RunId::parse(run).is_ok_and(|run| of_session.contains(&run))) {
+        let run = run.and_then(|run| RunId::parse(run).ok());
+        let is_of = |runs: &BTreeSet<RunId>| run.as_ref().is_some_and(|run| runs.contains(run));
+        if (filter.session.is_some() && !is_of(&self.of_session))
+            || (filter.principal.is_some() && !is_of(&self.of_principal))
+        {
             return false;
         }
+        let of_run = filter.run.as_ref();
+        let has_run = of_run.is_none_or(|run| text.contains(run.as_str()));
+        // What is written otherwise in JSON than it is said is looked for by whoever asks.
+        let is_plain =
+            |text: &&String| !text.contains(|one: char| matches!(one, '"' | '\\' | ..' '));
+        let mut mentions = filter.mentions.iter().filter(is_plain);
+        let has_mentions = mentions.all(|mention| text.contains(mention.as_str()));
+        has_run && may_be_of(filter, text) && has_mentions
     }
-    let has_run = filter
-        .run
-        .as_ref()
-        .is_none_or(|run| text.contains(run.as_str()));
-    // What is written otherwise in JSON than it is said is looked for by whoever asks.
-    let is_plain = |text: &&String| !text.contains(|one: char| matches!(one, '"' | '\\' | ..' '));
-    let mut mentions = filter.mentions.iter().filter(is_plain);
-    has_run && may_be_of(filter, text) && mentions.all(|mention| text.contains(mention.as_str()))
 }
 
 /// What follows a member's name where it stands last.
-fn after<'a>(text: &'a str, member: &str) -> Option<&'a str> {
+pub(crate) fn after<'a>(text: &'a str, member: &str) -> Option<&'a str> {
     let at = text.rfind(member)?;
     text.get(at + member.len()..)
 }
@@ -220,6 +247,25 @@ fn is_of_session(filter: &Filter, event: &Event, runs: &mut BTreeSet<RunId>) -> 
         Some(run) => runs.contains(run),
         None => is_named && event.kind == SESSION_OPENED,
     }
+}
+
+/// Whether it is of a run of the user who is asked for, whom a run's opening names.
+fn is_of_principal(filter: &Filter, event: &Event, runs: &mut BTreeSet<RunId>) -> bool {
+    let Some(wanted) = &filter.principal else {
+        return true;
+    };
+    let Some(run) = &event.run else {
+        return false;
+    };
+    if event.kind == "run.opened" {
+        let said = |member: &str| event.body.pointer(&format!("/principal/{member}"));
+        let is_name = said("name").and_then(Value::as_str) == Some(wanted.as_str());
+        let number = said("uid").and_then(Value::as_u64);
+        if is_name || number.is_some_and(|number| number.to_string() == *wanted) {
+            runs.insert(run.clone());
+        }
+    }
+    runs.contains(run)
 }
 
 /// Whether the members after the body, which no body can follow, are of the type and the time

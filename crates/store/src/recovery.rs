@@ -13,6 +13,9 @@ use crate::scratch::remove_scratch;
 use crate::settled::{note_settled, settled_place};
 use crate::{Durability, FileFault, LedgerError, RunError, RunRecord, RunState, StateDir};
 
+/// Why a run has no end of its own, where nobody knows more.
+pub(crate) const UNSEEN: &str = "the Atoll process that carried this run ended without closing it";
+
 /// A run whose Atoll ended before it could close it.
 #[derive(Debug)]
 pub struct InterruptedRun {
@@ -45,7 +48,7 @@ pub(crate) fn recover(
             let _ = journal.settle_end();
             for run in unclosed(state, Filter::default(), settled_place(journal)?)? {
                 if let Some(marker) = open_runs.claim(&run)? {
-                    interrupted.push(interrupt(journal, state, marker)?);
+                    interrupted.push(interrupt(journal, state, marker, UNSEEN)?);
                 }
             }
             journal.note_boot()?;
@@ -56,18 +59,28 @@ pub(crate) fn recover(
         let Some(marker) = open_runs.take_over(&run)? else {
             continue;
         };
-        if is_unclosed(state, &marker)? {
-            interrupted.push(interrupt(journal, state, marker)?);
-        } else {
-            // Whoever recorded its end may have died before it noted that here.
-            // What cannot be noted now, `settle_run` notes when it is asked for.
-            release_end(state, &run);
-            let _ = note_interrupted(state, &run);
-            let _ = remove_scratch(state, &run);
-            marker.remove()?;
-        }
+        interrupted.extend(interrupted_because(journal, state, marker, UNSEEN)?);
     }
     Ok(interrupted)
+}
+
+/// Records the end of a run that nobody carries any more, where it has none.
+pub(crate) fn interrupted_because(
+    journal: &Journal,
+    state: &StateDir,
+    marker: Marker,
+    why: &str,
+) -> Result<Option<InterruptedRun>, LedgerError> {
+    if is_unclosed(state, &marker)? {
+        return interrupt(journal, state, marker, why).map(Some);
+    }
+    // Whoever recorded its end may have died before it noted that here.
+    // What cannot be noted now, `settle_run` notes when it is asked for.
+    release_end(state, marker.run());
+    let _ = note_interrupted(state, marker.run());
+    let _ = remove_scratch(state, marker.run());
+    marker.remove()?;
+    Ok(None)
 }
 
 fn is_unclosed(state: &StateDir, marker: &Marker) -> Result<bool, LedgerError> {
@@ -112,10 +125,11 @@ fn interrupt(
     journal: &Journal,
     state: &StateDir,
     marker: Marker,
+    why: &str,
 ) -> Result<InterruptedRun, LedgerError> {
     let run = marker.run().clone();
     release_end(state, &run);
-    let body = json!({ "why": "the Atoll process that carried this run ended without closing it" });
+    let body = json!({ "why": why });
     journal.append_durable(&Draft::new("run.interrupted", Some(&run), &body)?)?;
     let updated = note_interrupted(state, &run);
     let scratch = remove_scratch(state, &run);

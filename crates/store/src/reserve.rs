@@ -8,7 +8,8 @@ use atoll_model::RunId;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::runs::{RECORD, existing_runs, open_run};
+use crate::record_file::RECORD;
+use crate::runs::{existing_runs, open_run};
 use crate::{FileFault, RunError, StateDir};
 
 const RESERVE: &str = "reserve";

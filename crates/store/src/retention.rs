@@ -4,8 +4,9 @@ use std::time::{Duration, SystemTime};
 use atoll_model::RunId;
 use rustix::fs::Dir;
 
+use crate::record_file::RECORD;
 use crate::removal::{delete_leftover, is_gone, is_leftover, remove_run};
-use crate::runs::{RECORD, existing_runs, load_run};
+use crate::runs::{existing_runs, load_run};
 use crate::state::RUNS;
 use crate::{FileFault, RunError, RunState, StateDir, list_runs};
 

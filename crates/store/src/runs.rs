@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::lock::{lock_now, open_lock, wait_for_lock};
 use crate::record::RECORD_VERSION;
+use crate::record_file::{self, NEW_RECORD, RECORD, RecordFault, replace};
 use crate::state::RUNS;
 use crate::{Durability, FileFault, RunError, RunRecord, StateDir};
 
@@ -20,8 +21,6 @@ const UPDATE_WAIT_MS_MAX: u64 = 10_000;
 /// How many runs an error names.
 const CANDIDATES_MAX: usize = 5;
 
-pub(crate) const RECORD: &str = "record.json";
-const NEW_RECORD: &str = "record.json.new";
 const RUN_LOCK: &str = "lock";
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -253,25 +252,10 @@ pub(crate) fn open_run(
 
 fn read_record(state: &StateDir, directory: impl AsFd, run: &RunId) -> Result<RunRecord, RunError> {
     let path = state.run_dir(run).join(RECORD);
-    let unreadable = |why: String| RunError::Unreadable {
-        run: run.clone(),
-        why,
-    };
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = match rustix::fs::openat(directory, RECORD, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Err(unreadable("there is no record.json".to_owned())),
-        opened => opened.map_err(FileFault::on("open", &path))?,
-    };
-    let mut bytes = Vec::new();
-    File::from(file)
-        .take(RECORD_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(FileFault::on("read", &path))?;
-    if bytes.len() as u64 > RECORD_BYTES_MAX {
-        return Err(unreadable(format!("larger than {RECORD_BYTES_MAX} bytes")));
-    }
-    let value: Value =
-        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    let unreadable = |why: String| of_record(run, RecordFault::Unreadable(why));
+    let read = record_file::read(directory, RECORD, (&path, RECORD_BYTES_MAX));
+    let value = read.map_err(|fault| of_record(run, fault))?;
+    let value = value.ok_or_else(|| unreadable("there is no record.json".to_owned()))?;
     match value.get("v").and_then(Value::as_u64) {
         Some(v) if v > u64::from(RECORD_VERSION) => {
             return Err(RunError::Newer {
@@ -292,37 +276,25 @@ fn read_record(state: &StateDir, directory: impl AsFd, run: &RunId) -> Result<Ru
     Ok(record)
 }
 
-/// Replaces the record in one step, so that a reader sees the old one or the new
-/// one. The caller is the only one to do so now.
+fn of_record(run: &RunId, fault: RecordFault) -> RunError {
+    match fault {
+        RecordFault::File(fault) => fault.into(),
+        RecordFault::Unreadable(why) => RunError::Unreadable {
+            run: run.clone(),
+            why,
+        },
+    }
+}
+
 fn write_record(
     state: &StateDir,
     directory: impl AsFd,
     record: &RunRecord,
     durability: Durability,
 ) -> Result<(), RunError> {
-    let directory = directory.as_fd();
     let path = state.run_dir(&record.run).join(RECORD);
-    let mut bytes = serde_json::to_vec_pretty(record).map_err(|error| RunError::Unreadable {
-        run: record.run.clone(),
-        why: error.to_string(),
-    })?;
-    bytes.push(b'\n');
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(directory, NEW_RECORD, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(FileFault::on("write", &path))?;
-    let mut file = File::from(file);
-    file.write_all(&bytes)
-        .map_err(FileFault::on("write", &path))?;
-    if durability == Durability::Durable {
-        file.sync_all().map_err(FileFault::on("write", &path))?;
-    }
-    rustix::fs::renameat(directory, NEW_RECORD, directory, RECORD)
-        .map_err(FileFault::on("replace", &path))?;
-    if durability == Durability::Durable {
-        rustix::fs::fsync(directory).map_err(FileFault::on("write", &path))?;
-    }
-    Ok(())
+    replace(directory.as_fd(), &path, record, durability)
+        .map_err(|fault| of_record(&record.run, fault))
 }
 
 /// Names hold seconds only. Of the runs of the newest second, the one whose

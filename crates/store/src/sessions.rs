@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use atoll_model::{RunId, SessionId, SessionName};
+use rustix::fs::Dir;
 use serde_json::{Value, json};
 
 use crate::event::{CLOSING_KINDS, Draft};
@@ -13,11 +14,14 @@ use crate::open_runs::OpenRuns;
 use crate::private::{PrivateDirectory, replace_file_soon};
 use crate::read::{Events, Filter};
 use crate::state::SESSIONS;
-use crate::{Event, LedgerError, Position, PrivateFault, StateDir, TreeHash};
+use crate::{Event, LedgerError, Position, PrivateFault, Seals, StateDir, TreeHash};
 
 /// The type of the event by which a session begins.
 pub(crate) const SESSION_OPENED: &str = "session.opened";
 
+/// How many of the files are looked through that tell where sessions began: beyond, the ledger is
+/// read from its beginning.
+const SESSION_FILES_MAX: usize = 10_000;
 /// The size of a file that tells where a session began, bytes.
 const PLACE_BYTES_MAX: u64 = 256;
 
@@ -89,6 +93,20 @@ pub enum SessionError {
     Private(#[from] PrivateFault),
 }
 
+/// The session that a run is of.
+pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<Option<SessionId>, LedgerError> {
+    let filter = Filter {
+        run: Some(run.clone()),
+        kind: Some("run.opened".to_owned()),
+        ..Filter::default()
+    };
+    let opening = Events::from_start(state, filter)?.find_map(Result::ok);
+    Ok(opening.and_then(|opening| {
+        let session = opening.body.get("session")?.as_str()?;
+        SessionId::parse(session).ok()
+    }))
+}
+
 /// The session of this name; one begins where there is none.
 pub(crate) fn open(
     state: &StateDir,
@@ -135,6 +153,17 @@ fn file_name(name: &SessionName) -> String {
     format!("{name}.session")
 }
 
+/// The session of this name that a file tells of.
+pub(crate) fn noted_of(
+    state: &StateDir,
+    name: &SessionName,
+) -> Result<Option<SessionId>, SessionError> {
+    match PrivateDirectory::of_state(state, SESSIONS, false)? {
+        Some(directory) => noted(state, &directory, name),
+        None => Ok(None),
+    }
+}
+
 /// The session that a file tells of, if the ledger says the same at that place.
 fn noted(
     state: &StateDir,
@@ -154,6 +183,46 @@ fn noted(
     };
     let is_it = event.position.leaf == leaf && opening(&event) == Some((id.clone(), name.clone()));
     Ok(is_it.then_some(id))
+}
+
+/// Where in the ledger a session begins, where a file tells of it and the ledger says the same
+/// there; else its beginning. Nothing of the session is before it.
+pub(crate) fn place_of(state: &StateDir, session: &SessionId) -> Result<(u32, u64), LedgerError> {
+    let start = (1, 0);
+    let Ok(Some(directory)) = PrivateDirectory::of_state(state, SESSIONS, false) else {
+        return Ok(start);
+    };
+    let Ok(names) = Dir::read_from(directory.descriptor()) else {
+        return Ok(start);
+    };
+    for name in names.flatten().take(SESSION_FILES_MAX) {
+        let Ok(name) = name.file_name().to_str() else {
+            continue;
+        };
+        // One that cannot be read says nothing.
+        let Ok(Some(bytes)) = directory.read(name, PLACE_BYTES_MAX) else {
+            continue;
+        };
+        let Some((id, place, leaf)) = read_place(&bytes) else {
+            continue;
+        };
+        if id != *session {
+            continue;
+        }
+        let mut events = Events::from_place(state, Filter::default(), place)?;
+        let is_it = |event: &Event| {
+            let begins = opening(event).is_some_and(|(id, _)| id == *session);
+            event.position.leaf == leaf && begins
+        };
+        if events
+            .next()
+            .and_then(Result::ok)
+            .is_some_and(|event| is_it(&event))
+        {
+            return Ok(place);
+        }
+    }
+    Ok(start)
 }
 
 fn read_place(bytes: &[u8]) -> Option<(SessionId, (u32, u64), TreeHash)> {
@@ -237,8 +306,10 @@ fn add_runs(state: &StateDir, sessions: &mut [Session]) -> Result<(), LedgerErro
         .map(|(at, one)| (one.id.to_string(), at))
         .collect();
     let mut begun: BTreeMap<RunId, (usize, usize)> = BTreeMap::new();
+    // Where the keys cannot be read, what is sealed is told as that.
+    let seals = Seals::read(state).unwrap_or_default();
     each(state, "run", |event| {
-        let Some(run) = event.run else {
+        let Some(run) = event.run.clone() else {
             return;
         };
         if let Some(end) = ending(&event.kind) {
@@ -262,6 +333,7 @@ fn add_runs(state: &StateDir, sessions: &mut [Session]) -> Result<(), LedgerErro
         let at = session.and_then(|session| places.get(session).copied());
         let named = at.and_then(|at| Some((at, sessions.get_mut(at)?)));
         if let Some((at, session)) = named.filter(|_| event.kind == "run.opened") {
+            let event = seals.open(event);
             begun.insert(run.clone(), (at, session.runs.len()));
             session.runs.push(SessionRun {
                 run,

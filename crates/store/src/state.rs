@@ -127,6 +127,16 @@ impl StateDir {
         })
     }
 
+    /// The same directory, opened once more.
+    pub(crate) fn again(&self) -> Result<Self, FileFault> {
+        let directory = rustix::fs::openat(&self.directory, ".", OPEN_DIRECTORY, Mode::empty())
+            .map_err(FileFault::on("open the state directory", &self.path))?;
+        Ok(Self {
+            path: self.path.clone(),
+            directory,
+        })
+    }
+
     /// The path of the state directory.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -214,11 +224,15 @@ pub(crate) const TELEMETRY: &str = "telemetry";
 pub(crate) const KEPT: &str = "kept";
 pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const LEDGER_KEY: &str = "ledger-key";
+/// What of signed layers of an organisation was seen.
+pub(crate) const ORGANISATION: &str = "organisation";
 pub(crate) const OPEN_RUNS: &str = "open";
 pub(crate) const RUNS: &str = "runs";
 pub(crate) const SCRATCH: &str = "scratch";
+pub(crate) const SEALS: &str = "seals";
 pub(crate) const SESSIONS: &str = "sessions";
 pub(crate) const SHARED_LAYERS: &str = "layers";
 pub(crate) const AUTHORITY: &str = "authority";
 pub(crate) const TRUST: &str = "trust";
 pub(crate) const VAULT: &str = "vault";
+pub(crate) const TOKENS: &str = "tokens";

@@ -1,10 +1,12 @@
 mod authority;
 mod canonical;
 mod checkpoint;
+mod conduct;
 mod cosignature;
 mod damage;
 mod faults;
 mod ledger;
+mod organisation;
 mod places;
 pub(crate) mod power;
 mod processes;
@@ -12,6 +14,7 @@ mod proof;
 mod rotation;
 mod runs;
 mod scan;
+mod seals;
 mod sessions;
 mod trust;
 
@@ -76,9 +79,10 @@ impl Place {
     }
 
     fn events(&self) -> Vec<Event> {
+        let seals = Seals::read(&self.state).unwrap();
         Ledger::events(&self.state, Filter::default())
             .unwrap()
-            .map(Result::unwrap)
+            .map(|event| seals.open(event.unwrap()))
             .collect()
     }
 

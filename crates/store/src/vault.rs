@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::StateDir;
 use crate::authority::seconds;
 use crate::private::{PrivateDirectory, PrivateFault};
+use crate::random;
 use crate::state::VAULT;
 
 const FILE: &str = "secrets.json";
@@ -238,7 +239,7 @@ impl Vault {
 /// Eight random bytes: no two vaults have the same.
 fn new_id() -> Result<String, VaultError> {
     let mut bytes = [0_u8; 8];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| VaultError::NoRandom)?;
+    random::fill(&mut bytes).map_err(|_| VaultError::NoRandom)?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 

@@ -2,25 +2,54 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The system's allocator, which overwrites what is given back: whoever takes a
-/// process over later finds in its memory only what that still uses.
+/// The system's allocator, which overwrites what is given back once a process has called
+/// [`erase_from_now_on`]: whoever takes it over later finds what it still uses.
 #[derive(Debug)]
 pub struct Erasing;
 
-// SAFETY: every call is passed on as it came; the others are the trait's own, made of
-// these two.
+static IS_ERASING: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process overwrites memory that it gives back to [`Erasing`].
+pub fn erase_from_now_on() {
+    IS_ERASING.store(true, Ordering::Relaxed);
+}
+
+// SAFETY: every call is passed on as it came; what is moved is copied to as many bytes.
 unsafe impl GlobalAlloc for Erasing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: the caller gives back so many bytes of its own.
         unsafe {
-            libc::explicit_bzero(memory.cast(), layout.size());
+            if IS_ERASING.load(Ordering::Relaxed) {
+                libc::explicit_bzero(memory.cast(), layout.size());
+            }
             System.dealloc(memory, layout);
+        }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: the caller's promise is passed on; it holds of the new layout too.
+        unsafe {
+            if !IS_ERASING.load(Ordering::Relaxed) {
+                return System.realloc(memory, layout, bytes);
+            }
+            let moved = System.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
+            if !moved.is_null() {
+                memory.copy_to_nonoverlapping(moved, layout.size().min(bytes));
+                self.dealloc(memory, layout);
+            }
+            moved
         }
     }
 }

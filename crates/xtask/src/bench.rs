@@ -5,16 +5,19 @@
 //! Start reading at [`run`]; the benchmarks themselves are in `scenarios.rs`.
 
 mod egress;
+mod identity;
 mod ledger;
 mod machine;
 mod measure;
 mod neighbour;
 mod peers;
 mod policy;
+mod prove;
 mod report;
 mod scenarios;
 mod spawner;
 mod statistics;
+mod stop;
 
 #[cfg(test)]
 mod tests;
@@ -38,10 +41,14 @@ pub(crate) enum Task {
     Run(Options),
     /// Measure the way out of a sandbox against peers (needs root)
     Egress(egress::Options),
+    /// Measure what it costs that credentials stay outside (needs root)
+    Identity,
     /// Measure what the ledger costs, and how it bears its size
     Ledger(ledger::Options),
     /// Measure how long policies take to decide
     Policy,
+    /// Measure how long it takes to prove all that ships
+    Prove,
     /// What one user measures; started by `run`
     #[command(hide = true)]
     Measure(Measurement),
@@ -80,8 +87,10 @@ pub(crate) fn run(task: &Task) -> Result<bool> {
     match task {
         Task::Run(options) => run_all(options),
         Task::Egress(options) => egress::run(options),
+        Task::Identity => identity::run(),
         Task::Ledger(options) => ledger::run(options),
         Task::Policy => policy::run(),
+        Task::Prove => prove::run(),
         Task::Measure(measurement) => measure_one(measurement),
         Task::MeasureEgress(measurement) => egress::measure(measurement),
     }
@@ -175,8 +184,12 @@ fn as_person(
 /// Runs as the user whose numbers these are.
 fn measure_one(measurement: &Measurement) -> Result<bool> {
     let place = Place::new(&measurement.program, &measurement.directory)?;
-    if measurement.benchmark == Benchmark::Spawner {
-        let measured = spawner::measure(&place, measurement.rounds)?;
+    let alone = match measurement.benchmark {
+        Benchmark::Spawner => Some(spawner::measure(&place, measurement.rounds)?),
+        Benchmark::Stop => Some(stop::measure(&place, measurement.rounds)?),
+        _ => None,
+    };
+    if let Some(measured) = alone {
         fs::write(&measurement.out, serde_json::to_string(&measured)?)?;
         return Ok(true);
     }

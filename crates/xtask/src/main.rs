@@ -1,4 +1,4 @@
-//! Tasks of the project: `tidy`, `test` and `bench`.
+//! Tasks of the project: `tidy`, `test`, `prover` and `bench`.
 //!
 //! Nothing here is part of what users get. The tasks never change tracked
 //! files, except for new result files of `bench run`.
@@ -33,6 +33,8 @@ enum Task {
     },
     /// Check formatting, lints and rules, then run every test
     Test(suite::Options),
+    /// Build the prover, and say where it is
+    Prover,
     /// Measure speed against peers and against work outside
     #[command(subcommand)]
     Bench(bench::Task),
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Tidy { ran } => tidy::run(ran.as_deref()),
         Task::Test(options) => suite::run(&options),
+        Task::Prover => suite::prover::run(),
         Task::Bench(task) => bench::run(&task),
     };
     match outcome {

@@ -9,7 +9,9 @@ pub(crate) mod fuzzing;
 mod guest;
 mod libtest;
 mod needs;
+pub(crate) mod prover;
 mod runner;
+mod solver;
 mod tally;
 mod toolchain;
 
@@ -94,6 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             "warnings",
         ];
         tally.gate("lints", &mut cargo(&root, &lint))?;
+        prover::gates(&root, &mut tally)?;
     }
     let end_to_end = root.join("crates").join(END_TO_END).is_dir();
     if !options.is_fuzzing_alone()
@@ -121,7 +124,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 /// Builds everything that is run later; a failure is counted and told.
 fn build(root: &Path, end_to_end: bool, tally: &mut Tally) -> Result<Option<Built>> {
     let unit = binaries::unit_tests(root, end_to_end);
-    let unit = tally.built("build unit tests", unit);
+    let mut unit = tally.built("build unit tests", unit);
+    let of_prover = tally.built("build unit tests of the prover", prover::unit_tests(root));
+    if let Some(unit) = &mut unit {
+        unit.extend(of_prover.into_iter().flatten());
+    }
     if !end_to_end {
         return Ok(unit.map(|unit| Built {
             unit,
@@ -167,6 +174,7 @@ fn run_tests(
                 ordinary: stage.place(&programs.ordinary, "atoll")?,
                 weakened: stage.place(&programs.weakened, "atoll-without-defences")?,
                 spawner: stage.place(&programs.spawner, "spawner")?,
+                prover: stage.place(&programs.prover, "atoll-prove")?,
             };
             runner.run("end-to-end tests", tests, Some(&staged), tally)?;
         }
@@ -177,10 +185,10 @@ fn run_tests(
     Ok(())
 }
 
-pub(crate) use binaries::{figures, program, spawner, weakened};
-pub(crate) use needs::{npm_program, provide_peers};
+pub(crate) use binaries::{figures, program, share, spawner, weakened};
+pub(crate) use needs::{cache_directory, npm_program, provide_peers};
 
-fn cargo(root: &Path, arguments: &[&str]) -> std::process::Command {
+fn cargo(root: &Path, arguments: &[impl AsRef<std::ffi::OsStr>]) -> std::process::Command {
     let mut command = command::cargo();
     command.current_dir(root).args(arguments);
     command

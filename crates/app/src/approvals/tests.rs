@@ -38,6 +38,7 @@ fn what_a_program_wrote_is_one_line_last_and_marked() {
                 query: Some(evil.to_owned()),
                 path_digest: digest,
                 target_digest: digest,
+                confidence: None,
                 is_web_socket: false,
                 headers_digest: digest,
                 telling_headers_digest: digest,
@@ -55,13 +56,17 @@ fn what_a_program_wrote_is_one_line_last_and_marked() {
             login: None,
             credentials: vec!["key".parse().unwrap()],
             rule: "example.com (a test)".to_owned(),
+            policies: 0,
         },
         waiting: 2,
         age_seconds: 1,
         left_seconds: 9,
+        agreed: None,
+        takes_two: false,
+        second: None,
     };
     let run = RunId::new(1_700_000_000, 7);
-    let text = whole(&run, &pending);
+    let text = whole(&run, &pending, None);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 14, "{text}");
     assert_eq!(text.matches("\nhost: ").count(), 1, "{text}");
@@ -75,6 +80,16 @@ fn what_a_program_wrote_is_one_line_last_and_marked() {
         let is_plain = |one: char| one == '\n' || !one.is_control() && one != '\u{202e}';
         assert!(shown.chars().all(is_plain), "{shown:?}");
     }
+    // On a narrow terminal no text of a program begins a line that a person could take for one.
+    let narrow = whole(&run, &pending, Some(20));
+    for line in narrow.lines() {
+        assert!(line.len() <= 20, "{line}");
+        let begins = lines
+            .iter()
+            .any(|whole| whole.starts_with(line.split(':').next().unwrap()));
+        assert!(line.starts_with("| ") || begins, "{line}");
+    }
+    assert!(narrow.contains("\n| "), "{narrow}");
     assert_eq!(line(&pending.call).lines().count(), 1);
     // The beginning of a host is anybody's.
     let host = format!("example.com.{}evil.net", "a.".repeat(110));

@@ -10,18 +10,21 @@ Examples:
   atoll approvals grant 1              the same, where one run asks
   atoll approvals grant k7qd.1 --for 15m   the same again for 15 minutes
   atoll approvals deny k7qd.1 --stop   no, and the run ends
-  atoll approvals revoke k7qd.1        a lease ends now";
+  atoll approvals revoke k7qd.1        a lease ends now
+  atoll approvals list --of ada        what waits for a second person beside ada";
 
 const STOP_EXAMPLES: &str = "\
 Examples:
   atoll stop last
   atoll stop --session fix-login
+  atoll stop --agent codex
   atoll stop --all";
 
 /// Answer what runs ask before it goes out
 ///
 /// A run asks where a rule says so: `ask` under [network] of a profile, --ask. What is asked
-/// about waits two minutes, then it is denied.
+/// about waits two minutes, then it is denied. Where the organisation or your config.toml says
+/// `widen = 2` under [approvals], what lasts (--run, --for) takes two persons.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = APPROVALS_EXAMPLES)]
 pub struct ApprovalsArguments {
@@ -49,6 +52,10 @@ pub struct ListApprovalsArguments {
     /// Print JSON: one array, an object for each run. Default: text.
     #[arg(long)]
     pub json: bool,
+
+    /// A run of this user, who names you in `approvers`. Default: your own.
+    #[arg(long, value_name = "USER")]
+    pub of: Option<String>,
 }
 
 /// Show one question with all that is known of what it is about
@@ -61,6 +68,10 @@ pub struct ShowApprovalArguments {
     /// Print JSON: one object. Default: text.
     #[arg(long)]
     pub json: bool,
+
+    /// A run of this user, who names you in `approvers`. Default: your own.
+    #[arg(long, value_name = "USER")]
+    pub of: Option<String>,
 }
 
 /// Let what waits go out
@@ -94,6 +105,10 @@ pub struct GrantApprovalArguments {
     /// what waits now.
     #[arg(long, value_name = "SHA256", verbatim_doc_comment)]
     pub digest: Option<String>,
+
+    /// A run of this user, who names you in `approvers`. Default: your own.
+    #[arg(long, value_name = "USER")]
+    pub of: Option<String>,
 }
 
 /// Do not let it go out
@@ -109,6 +124,10 @@ pub struct DenyApprovalArguments {
     /// End the run as well. Default: it goes on, and is told.
     #[arg(long)]
     pub stop: bool,
+
+    /// A run of this user, who names you in `approvers`. Default: your own.
+    #[arg(long, value_name = "USER")]
+    pub of: Option<String>,
 }
 
 /// Take back what was granted for longer
@@ -137,4 +156,8 @@ pub struct StopArguments {
     /// All of a session, by its name or id.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["run", "all"])]
     pub session: Option<String>,
+
+    /// All of an agent, by the name of its profile.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["run", "all", "session"])]
+    pub agent: Option<String>,
 }

@@ -29,6 +29,36 @@ pub enum LedgerAction {
     Prove(ProveLedgerArguments),
     CheckProof(CheckProofArguments),
     Export(ExportLedgerArguments),
+    Shred(ShredLedgerArguments),
+    Hold(HoldLedgerArguments),
+    /// End a hold, so that what it kept can be shredded.
+    Release(HoldLedgerArguments),
+}
+
+/// Destroy the keys of what is sealed in the ledger, for good
+///
+/// Commands, paths and errors' words are sealed with a key of each run. The events stay, and
+/// their hashes; `verify` passes as before. It cannot be taken back.
+/// Example: atoll ledger shred fix-login, atoll ledger shred --older-than 90d
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+#[group(required = true, multiple = false)]
+pub struct ShredLedgerArguments {
+    /// A session, by its name or id, or a run: its whole id, or last.
+    #[arg(value_name = "SESSION|RUN")]
+    pub what: Option<String>,
+
+    /// Of all runs that began longer ago than this: as 12h, 90d.
+    #[arg(long, value_name = "TIME")]
+    pub older_than: Option<String>,
+}
+
+/// Keep sealed content from being shredded
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct HoldLedgerArguments {
+    /// A session, by its name or id, with its runs to come, or a run: its whole id, or last.
+    #[arg(value_name = "SESSION|RUN")]
+    pub what: String,
 }
 
 /// Print the public key that checks the ledger's checkpoints
@@ -104,6 +134,19 @@ pub struct VerifyLedgerArguments {
     pub key: Option<String>,
 }
 
+/// What policies are asked about, and events tell of.
+const ACTIONS: [&str; 9] = [
+    "run",
+    "read",
+    "write",
+    "use_credential",
+    "publish",
+    "resolve",
+    "connect",
+    "request",
+    "promote",
+];
+
 /// Print the events that fit all that is asked for
 ///
 /// Example: atoll ledger query --type flow --host example.com --since 2026-11-21
@@ -118,12 +161,22 @@ pub struct QueryLedgerArguments {
     #[arg(long, value_name = "NAME")]
     pub session: Option<String>,
 
+    /// Of runs that this user has started: a number or a name. Default: any.
+    #[arg(long, value_name = "USER")]
+    pub principal: Option<String>,
+
+    /// About this action of policies: run, read, write, use_credential, publish, resolve,
+    /// connect, request or promote. Default: any.
+    #[arg(long, value_name = "ACTION", value_parser = ACTIONS, verbatim_doc_comment)]
+    pub action: Option<String>,
+
     /// Of this type, or of those that begin with it and a dot. Default: any.
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
 
-    /// With this verdict: allow, ask or deny. Default: any, or none.
-    #[arg(long, value_name = "VERDICT", value_parser = ["allow", "ask", "deny"])]
+    /// With this verdict: allow, ask or deny; what was refused on its way is deny, what was
+    /// opened allow. Default: any, or none.
+    #[arg(long, value_name = "VERDICT", value_parser = ["allow", "ask", "deny"], verbatim_doc_comment)]
     pub verdict: Option<String>,
 
     /// About a host whose name has this in it. Default: any.
@@ -134,11 +187,12 @@ pub struct QueryLedgerArguments {
     #[arg(long, value_name = "TEXT")]
     pub path: Option<String>,
 
-    /// Not before this time, UTC: the beginning of RFC 3339. Default: the beginning.
+    /// Not before this time, UTC: the beginning of RFC 3339, or so long ago, as 12h, 90d.
+    /// Default: the beginning.
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
 
-    /// Not after this time; a day is meant as a whole. Default: the end.
+    /// Not after this time, or so long ago; a day is meant as a whole. Default: the end.
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
 
@@ -301,6 +355,11 @@ pub struct ExportLedgerArguments {
     /// Print every event on a line, in this form.
     #[arg(long, value_name = "FORM")]
     pub format: Option<ExportFormat>,
+
+    /// With what is sealed in the clear, where its key is here; of it a collector of
+    /// OpenTelemetry gets the names of programs alone. Default: as it is.
+    #[arg(long, conflicts_with = "tiles")]
+    pub unsealed: bool,
 
     /// Send what was not sent there yet to a collector, by OTLP/HTTP: https://HOST[:PORT][/PATH]
     /// or http://….

@@ -50,6 +50,9 @@ pub struct PublishArguments {
     /// Print JSON: one object. Default: text.
     #[arg(long)]
     pub json: bool,
+    /// A run of this user, who names you in `approvers`. Default: your own.
+    #[arg(long, value_name = "USER")]
+    pub of: Option<String>,
 }
 
 fn port(text: &str) -> Result<u16, String> {

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use atoll_model::network::CredentialName;
 use clap::{Args, ValueHint};
 
 use crate::desk::AskKey;
@@ -57,6 +58,10 @@ Afterwards: `atoll diff`, `atoll apply RUN`, `atoll discard RUN`, `atoll why`.";
     override_usage = "atoll run [OPTIONS] -- COMMAND [ARGUMENT]..."
 )]
 pub struct RunArguments {
+    /// The login that is issued in it; none for a run that is asked for as one.
+    #[arg(skip)]
+    pub login: Option<CredentialName>,
+
     /// What the program may see, use and change: a profile's name or file
     ///
     /// Default: what the project's trusted atoll.toml names, else the one for the command
@@ -200,7 +205,8 @@ pub struct RunArguments {
     /// The key that brings a question to the terminal
     ///
     /// It is pressed where a program has the whole screen, after the bell has told of
-    /// a question, or where one was put off. At all other times it is the program's.
+    /// a question, or where one was put off; and where a program inside has begun to
+    /// listen, to publish that port. At all other times it is the program's.
     /// Default: ctrl-]
     /// Example: --ask-key ctrl-o
     #[arg(long, value_name = "KEY", verbatim_doc_comment)]
@@ -294,6 +300,15 @@ pub struct RunArguments {
     #[arg(long, value_name = "NAME", verbatim_doc_comment)]
     pub session: Option<String>,
 
+    /// A token that has to carry everything that leaves; can be given several times
+    ///
+    /// FILE has one of `atoll token issue`. It allows nothing by itself: rules and policies are
+    /// asked as ever, and of several tokens each has to carry what leaves.
+    /// Default: none.
+    /// Example: --token agent.token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, verbatim_doc_comment)]
+    pub token: Vec<PathBuf>,
+
     /// Write how the run went to FILE, as JSON; `-` is standard error
     ///
     /// Default: not written.
@@ -329,6 +344,12 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
+    /// The login that is issued in it.
+    #[must_use]
+    pub fn login(&self) -> Option<&CredentialName> {
+        self.login.as_ref()
+    }
+
     /// The options that shape the boundary and what is kept, a word each (`--allow=example.com`), for saying
     /// them again. Of a variable that is set, not its value.
     #[must_use]
@@ -347,6 +368,7 @@ impl RunArguments {
             ("--profile", self.profile.iter().cloned().collect()),
             ("--workspace", paths(self.workspace.as_slice())),
             ("--ro", paths(&self.ro)),
+            ("--token", paths(&self.token)),
             ("--allow", texts(&self.allow)),
             ("--tunnel", texts(&self.tunnel)),
             ("--preset", texts(&self.preset)),

@@ -62,6 +62,7 @@ pub enum ProfileAction {
     Show(ShowProfileArguments),
     Check(CheckProfileArguments),
     Presets(PresetsArguments),
+    Reputation(ReputationArguments),
 }
 
 /// List the profiles, with the commands that choose them
@@ -88,6 +89,24 @@ pub struct ShowProfileArguments {
     pub name: OsString,
 
     /// Print JSON: one object, each value with where it comes from. Default: a profile file.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Tell what the runs by a profile have earned
+///
+/// It is worked out from the ledger: a run earns once you have applied its changes or said yes to
+/// what it asked; attempts to get out, credentials on their way elsewhere, a no, a stop and what
+/// you take back cost. Both are forgotten in time, the good sooner.
+/// Example: atoll profile reputation codex
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct ReputationArguments {
+    /// The profile's name. One of which no run is known has 0.
+    #[arg(value_name = "NAME", default_value = "default")]
+    pub name: String,
+
+    /// Print JSON: one object. Default: text.
     #[arg(long)]
     pub json: bool,
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use atoll_egress::secret::{LoginUnfit, stand_in};
-use atoll_model::network::{CredentialName, Part};
+use atoll_model::network::{CredentialName, Issue, Part};
 use atoll_policy::{Credential, CredentialSource, Login, LoginSource, Rules};
 use atoll_sandbox::{
     Handover, LoginFacts, LoginFileError, LoginRenewal, LoginText, SourceError, read_login_file,
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 /// What of Atoll's own state holds the text of a login file while that is replaced.
-const OWN: &str = "renewals";
+pub const OWN: &str = "renewals";
 
 /// Why a login file is not used. Nothing of it is in the words.
 #[derive(Debug, thiserror::Error)]
@@ -30,11 +30,23 @@ enum LoginError {
 pub(super) fn read(
     handover: &mut Handover,
     rules: &Rules,
-    (places, workspace): (&Places, &Path),
+    (places, workspace, issued): (&Places, &Path, Option<&CredentialName>),
     output: &Output,
 ) -> Result<(), Failure> {
     let own = places.state.join(OWN);
     for login in rules.logins() {
+        let is_issued = issued == Some(&login.name);
+        if let Some(issue) = &login.issue {
+            handover.issue(Issue {
+                login: login.name.clone(),
+                token: issue.token.clone(),
+                claims: login.claims.clone(),
+                is_caught: is_issued,
+            });
+        }
+        if is_issued {
+            continue;
+        }
         let read = match read_login_file(&login.file) {
             Ok(text) => {
                 refuse_shown(rules, login, workspace)?;
@@ -52,6 +64,7 @@ pub(super) fn read(
         let name = &credential.binding.name;
         if let CredentialSource::Login(source) = &credential.source
             && !credential.optional
+            && issued != Some(&source.login)
             && !handover.has(name, Part::Whole)
         {
             let (field, login) = (&source.field, &source.login);
@@ -103,6 +116,7 @@ fn renewal<'a>(
 ) -> Renews<'a> {
     let by = rules.renewed_by(source)?;
     let renewal = LoginRenewal {
+        name: login.name.to_string(),
         file: login.file.clone(),
         own: own.to_owned(),
         access: source.field.clone(),

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
-use atoll_model::network::{Fetch, TokenRequest};
+use atoll_model::network::{Fetch, Ingredient, TokenRequest};
 use atoll_policy::{Credential, CredentialSource, Rules, SecretSource, TokenSource};
-use atoll_sandbox::{Handover, SourceError, take_out};
+use atoll_sandbox::{Handover, SourceError, TokenPlace, TokenRenewal, take_out};
 use zeroize::Zeroizing;
 
-use super::{keys, standing, unread, warn_of_open};
+use super::{RENEWALS, keys, standing, unread, warn_of_open};
 use crate::configuration::Places;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::secret;
+use crate::secret::{self, KeptSecret};
 
 /// The values of variables by which tokens are asked for: one can serve several.
 pub(super) struct Variables(BTreeMap<String, Zeroizing<Vec<u8>>>);
@@ -123,6 +124,37 @@ pub(super) fn entrust(
     handed.map_err(|(index, error)| {
         let from = token.secrets.get(index).map(from).unwrap_or_default();
         unread(name.as_str(), &from, &error)
+    })?;
+    let ingredients = token.request.ingredients();
+    let mut sources = ingredients.into_iter().zip(&token.secrets);
+    let refresh = sources.find(|(which, _)| *which == Ingredient::RefreshToken);
+    if let Some((_, source)) = refresh {
+        let renewal = TokenRenewal {
+            name: name.to_string(),
+            from: from(source),
+            place: place(places, source)?,
+        };
+        handover.renew_token(name, renewal);
+    }
+    Ok(())
+}
+
+/// Where another refresh token is kept that an issuer gives in the place of this.
+fn place(places: &Places, source: &SecretSource) -> Result<TokenPlace, Failure> {
+    let own = places.state.join(RENEWALS);
+    Ok(match source {
+        SecretSource::Variable(_) => TokenPlace::Nowhere,
+        SecretSource::File(file) => TokenPlace::File {
+            file: file.clone(),
+            own,
+        },
+        SecretSource::Vault(wanted) => match KeptSecret::of(places, wanted)? {
+            Some(secret) => TokenPlace::Vault {
+                secret: Arc::new(secret),
+                own,
+            },
+            None => TokenPlace::Nowhere,
+        },
     })
 }
 

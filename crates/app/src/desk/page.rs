@@ -5,16 +5,19 @@
 //! begins with such a line says first what it belongs to: no text is a line of Atoll's own.
 
 use atoll_model::RunId;
-use atoll_model::network::AskedCall;
+use atoll_model::network::{AskedCall, Listener};
 use atoll_sandbox::{Pending, Size};
 
-use super::{AskKey, LINE_CHARACTERS_MAX};
+use super::{AskKey, LINE_CHARACTERS_MAX, Subject};
 use crate::approvals;
+use crate::escape::printable;
 
 /// Fewer show no question.
 const COLUMNS_MIN: usize = 30;
 /// What a line begins with that is not Atoll's own from its beginning.
 const MARK: &str = "| ";
+/// What stands behind an answer that one person alone cannot give.
+const TAKES_TWO: &str = " (takes two)";
 /// Where more has no room.
 const CUT: &str = "...";
 /// What stands above the program's own words, on each page that has some.
@@ -36,12 +39,12 @@ pub(super) enum Prompt {
 
 impl Prompt {
     /// Its text, with room for an answer behind it wherever there can be any.
-    fn text(&self, columns: usize) -> String {
+    fn text(&self, letters: &str, columns: usize) -> String {
         let text = match self {
             Self::Wait => "A moment, without typing ...",
             Self::Answer => "A letter, then Enter: ",
             Self::Unknown(word) => {
-                let whole = format!("{word} is none of these; o, r, t, d, s, n or l, then Enter: ");
+                let whole = format!("{word} is none of these; {letters}, then Enter: ");
                 let has_room = whole.len() + LINE_CHARACTERS_MAX <= columns;
                 if has_room && !word.is_empty() {
                     return whole;
@@ -61,6 +64,8 @@ pub(super) struct Pages {
     /// What is on each page between its number and the answers.
     bodies: Vec<Vec<String>>,
     answers: Vec<String>,
+    /// What answers, as a prompt says it.
+    letters: &'static str,
     columns: usize,
 }
 
@@ -75,7 +80,7 @@ struct Line {
 impl Pages {
     pub(super) fn of(
         run: &RunId,
-        question: &Pending,
+        subject: &Subject,
         (further, key): (usize, AskKey),
         size: Size,
     ) -> Self {
@@ -89,17 +94,28 @@ impl Pages {
             0 => String::new(),
             further => format!(" ({further} more wait)"),
         };
-        let title = format!("Atoll asks whether this may go out{waits}");
-        let head = [title, call(&question.call, columns)];
-        let items = [
-            "o  once".to_owned(),
-            "r  the same for this run".to_owned(),
-            "t  the same for 15 minutes".to_owned(),
-            "d  deny".to_owned(),
-            "s  deny, and stop the run".to_owned(),
-            "n  next page".to_owned(),
-            format!("l  later ({key} brings it back)"),
-        ];
+        let (head, items, body, letters) = match subject {
+            Subject::Call(question) => (
+                [
+                    format!("Atoll asks whether this may go out{waits}"),
+                    call(&question.call, columns),
+                ],
+                answers_to_call(question, key),
+                body(run, question, columns),
+                "o, r, t, d, s, n or l",
+            ),
+            Subject::Port(listener) => (
+                [
+                    format!("Publish this port?{waits}"),
+                    format!("port {} inside", listener.port),
+                ],
+                ["p  publish", "n  next port", "l  leave it"]
+                    .map(str::to_owned)
+                    .to_vec(),
+                body_of_port(run, listener, columns),
+                "p, n or l",
+            ),
+        };
         let answers = filled(&items, columns);
         // Around it: a line for the page's number, two that are empty, one to answer on.
         let taken = head.len() + answers.len() + 4;
@@ -109,8 +125,9 @@ impl Pages {
         }
         Self {
             head: head.iter().map(|line| cut(line, columns)).collect(),
-            bodies: paged(body(run, question, columns), rows - taken),
+            bodies: paged(body, rows - taken),
             answers,
+            letters,
             columns,
         }
     }
@@ -121,6 +138,7 @@ impl Pages {
             head: Vec::new(),
             bodies: vec![vec![cut("Atoll asks: enlarge the window", columns)]],
             answers: vec![cut("d deny  s stop  l later", columns)],
+            letters: "d, s or l",
             columns,
         }
     }
@@ -177,7 +195,11 @@ impl Page<'_> {
 
     pub(super) fn draw_line(&self, shown: &mut Vec<u8>) {
         let columns = self.pages.columns;
-        let line = format!("{}{}", self.prompt.text(columns), self.line);
+        let line = format!(
+            "{}{}",
+            self.prompt.text(self.pages.letters, columns),
+            self.line
+        );
         shown.extend_from_slice(format!("\r\x1b[K{}", cut(&line, columns)).as_bytes());
     }
 }
@@ -216,11 +238,54 @@ fn call(call: &AskedCall, columns: usize) -> String {
     cut(&format!("{CUT}{end} port {}{CUT}", call.port), columns)
 }
 
+fn answers_to_call(question: &Pending, key: AskKey) -> Vec<String> {
+    let [once, lasting] = match (question.takes_two, question.call.goes_on()) {
+        (false, _) => ["", ""],
+        (true, false) => ["", TAKES_TWO],
+        (true, true) => [TAKES_TWO, TAKES_TWO],
+    };
+    vec![
+        format!("o  once{once}"),
+        format!("r  the same for this run{lasting}"),
+        format!("t  the same for 15 minutes{lasting}"),
+        "d  deny".to_owned(),
+        "s  deny, and stop the run".to_owned(),
+        "n  next page".to_owned(),
+        format!("l  later ({key} brings it back)"),
+    ]
+}
+
+/// What is published, to whom, and for how long.
+fn body_of_port(run: &RunId, listener: &Listener, columns: usize) -> Vec<Line> {
+    let Listener { port, program, .. } = listener;
+    let mut facts = vec![("run", run.to_string())];
+    facts.push(("address", format!("http://127.0.0.1:{port} on this host")));
+    facts.push((
+        "reached by",
+        "your programs and root's on this host, until the run ends".to_owned(),
+    ));
+    let mut lines = told(facts, columns);
+    if let Some(program) = program {
+        let marked = format!("{MARK}name: {}", printable(program.as_bytes()));
+        lines.extend(of_program(vec![marked], columns));
+    }
+    lines
+}
+
 /// What Atoll has read, then what the program has written.
 fn body(run: &RunId, question: &Pending, columns: usize) -> Vec<Line> {
+    let mut lines = told(approvals::facts(run, question), columns);
+    let words = approvals::words(&question.call).into_iter();
+    let marked = words.map(|(name, text)| format!("{MARK}{name}: {text}"));
+    lines.extend(of_program(marked.collect(), columns));
+    lines
+}
+
+/// Facts of Atoll's own.
+fn told(facts: Vec<(&str, String)>, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
-    for (name, text) in approvals::facts(run, question) {
-        let mut parts = wrapped(&format!("{name}: {}", ascii(&text)), columns).into_iter();
+    for (name, text) in facts {
+        let mut parts = wrapped(&format!("{name}: {text}"), columns).into_iter();
         let plain = |text| Line {
             text,
             beneath: None,
@@ -232,17 +297,21 @@ fn body(run: &RunId, question: &Pending, columns: usize) -> Vec<Line> {
         });
         lines.extend(more);
     }
-    let words = approvals::words(&question.call);
-    if !words.is_empty() {
+    lines
+}
+
+/// The program's own words, each marked already, beneath a line that says whose they are.
+fn of_program(marked: Vec<String>, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if !marked.is_empty() {
         let above = [String::new(), cut(WORDS, columns)];
         lines.extend(above.map(|text| Line {
             text,
             beneath: None,
         }));
     }
-    for (name, text) in words {
-        let marked = format!("{MARK}{name}: {}", ascii(&text));
-        lines.extend(wrapped(&marked, columns).into_iter().map(|text| Line {
+    for text in marked {
+        lines.extend(wrapped(&text, columns).into_iter().map(|text| Line {
             text,
             beneath: Some(cut(WORDS, columns)),
         }));
@@ -250,9 +319,9 @@ fn body(run: &RunId, question: &Pending, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// A line as several, none longer than there is room, and each but the first with the mark.
-fn wrapped(line: &str, columns: usize) -> Vec<String> {
-    let characters: Vec<char> = line.chars().collect();
+/// A line as several of ASCII, none longer than there is room, and each but the first with the mark.
+pub(crate) fn wrapped(line: &str, columns: usize) -> Vec<String> {
+    let characters: Vec<char> = ascii(line).chars().collect();
     let (first, rest) = characters.split_at(columns.min(characters.len()));
     let mut lines = vec![first.iter().collect()];
     let room = columns.saturating_sub(MARK.len()).max(1);

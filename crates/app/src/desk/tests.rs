@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use atoll_model::TerminalRights;
-use atoll_model::network::{AskedCall, AskedHeader, AskedRequest, CallDigest, FlowKind, Scheme};
+use atoll_model::network::{
+    AskedCall, AskedHeader, AskedRequest, Breadth, CallDigest, FlowKind, Scheme, Scope,
+};
 
 use super::page::WORDS;
 use super::*;
@@ -27,6 +29,7 @@ fn pending(approval: u32, path: &str) -> Pending {
                 query: Some("o\r\n".to_owned()),
                 path_digest: digest,
                 target_digest: digest,
+                confidence: None,
                 is_web_socket: false,
                 headers_digest: digest,
                 telling_headers_digest: digest,
@@ -37,10 +40,27 @@ fn pending(approval: u32, path: &str) -> Pending {
             login: None,
             credentials: Vec::new(),
             rule: "a rule".to_owned(),
+            policies: 0,
         },
         waiting: 1,
         age_seconds: 0,
         left_seconds: 120,
+        agreed: None,
+        takes_two: false,
+        second: None,
+    }
+}
+
+/// The same where it takes two persons of three.
+fn of_two(number: u32, path: &str) -> Pending {
+    let second = atoll_sandbox::Second {
+        owner: 1000,
+        persons: vec![1000, 1001, 1002],
+    };
+    Pending {
+        takes_two: true,
+        second: Some(second),
+        ..pending(number, path)
     }
 }
 
@@ -403,7 +423,8 @@ fn no_text_of_a_program_is_a_line_of_atolls_own_on_any_page() {
             name: "x-one".to_owned(),
             value: text,
         }];
-        let pages = Pages::of(&RunId::new(1, 1), &question, (0, AskKey::default()), size);
+        let subject = Subject::Call(Box::new(question.clone()));
+        let pages = Pages::of(&RunId::new(1, 1), &subject, (0, AskKey::default()), size);
         assert!(pages.last() > 2);
         let mut has_words = false;
         for page in 0..=pages.last() {
@@ -518,4 +539,156 @@ fn a_key_is_one_that_nothing_else_needs() {
     ] {
         assert!(text.parse::<AskKey>().is_err(), "{text}");
     }
+}
+
+fn listener(port: u16, at: ListensAt) -> Listener {
+    Listener {
+        port,
+        at,
+        program: Some("node".to_owned()),
+    }
+}
+
+/// What a person wants to have published by typing this, once a port is shown.
+fn publishes(scene: &mut Scene, typed: &str) -> Option<u16> {
+    assert_eq!(scene.typed(typed), "");
+    let looked = scene.desk.turn(&scene.filter, SIZE, true, scene.now);
+    assert_eq!(looked.answered, None);
+    let port = looked.publishes?;
+    assert_eq!(port.inside, port.outside);
+    Some(port.inside)
+}
+
+#[test]
+fn a_port_is_published_by_the_persons_key_and_letter_alone() {
+    let listening = |port| {
+        let mut scene = Scene::new("$ ");
+        let key = scene
+            .desk
+            .listens(&listener(port, ListensAt::Loopback))
+            .unwrap();
+        assert_eq!(key, AskKey::default());
+        scene.turn();
+        assert!(!scene.desk.has_terminal(), "it came up by itself");
+        scene
+    };
+    let shown = |port| {
+        let mut scene = listening(port);
+        assert_eq!(scene.typed("ls\x1drest"), "ls");
+        let (drawn, ..) = scene.turn();
+        assert!(
+            drawn.contains(&format!("http://127.0.0.1:{port} on this host")),
+            "{drawn}"
+        );
+        assert!(drawn.contains(WORDS) && drawn.contains("| name: node"));
+        scene.shown();
+        scene
+    };
+    // Nothing counts before it could be read.
+    let mut scene = shown(3000);
+    assert_eq!(publishes(&mut scene, "p\r"), None);
+    scene.wait(SETTLING);
+    assert_eq!(publishes(&mut scene, "p\r"), Some(3000));
+    assert!(!scene.desk.has_terminal());
+    // It was published once, and the key is the program's again.
+    assert_eq!(scene.typed("\x1d"), "\x1d");
+    for typed in ["l\r", "\x03", "\x1a"] {
+        let mut scene = shown(3000);
+        scene.wait(SETTLING);
+        assert_eq!(publishes(&mut scene, typed), None);
+        assert!(!scene.desk.has_terminal(), "{typed:?}");
+        assert_eq!(scene.typed("\x1d"), "\x1d", "{typed:?}");
+    }
+    for typed in ["o\r", "r\r", "\r", "\x1b[200~p\r\x1b[201~"] {
+        let mut scene = shown(3000);
+        scene.wait(SETTLING);
+        assert_eq!(publishes(&mut scene, typed), None);
+        assert!(scene.desk.has_terminal(), "{typed:?}");
+    }
+    // Each of several in turn.
+    let mut scene = listening(3000);
+    scene.desk.listens(&listener(3001, ListensAt::Everywhere));
+    scene.typed("\x1d");
+    scene.turn();
+    scene.shown();
+    scene.wait(SETTLING);
+    assert_eq!(publishes(&mut scene, "n\r"), None);
+    scene.shown();
+    scene.wait(SETTLING);
+    assert_eq!(publishes(&mut scene, "p\r"), Some(3000));
+}
+
+#[test]
+fn a_question_goes_before_a_port_and_a_whole_screen_keeps_its_key() {
+    let mut scene = Scene::new("$ ");
+    scene.desk.listens(&listener(3000, ListensAt::Loopback));
+    scene.typed("\x1d");
+    scene.turn();
+    let mut scene = scene.asked(&[pending(1, "/a")]);
+    let (drawn, ..) = scene.turn();
+    assert!(drawn.contains("whether this may go out"), "{drawn}");
+    // Nothing leads to what listens elsewhere.
+    let mut scene = Scene::new("$ ");
+    let at = listener(3000, ListensAt::Elsewhere);
+    assert_eq!(scene.desk.listens(&at), None);
+    assert_eq!(scene.typed("\x1d"), "\x1d");
+    let mut scene = Scene::new("\x1b[?1049h");
+    scene.desk.listens(&listener(3000, ListensAt::Loopback));
+    scene.turn();
+    assert_eq!(scene.typed("\x1d"), "\x1d");
+}
+
+#[test]
+fn what_takes_two_persons_says_so_and_is_drawn_anew_once_one_has_agreed() {
+    let mut scene = Scene::new("").asked(&[of_two(1, "/a")]);
+    let (drawn, _, _) = scene.turn();
+    assert!(
+        drawn.contains("r  the same for this run (takes two)"),
+        "{drawn}"
+    );
+    assert!(drawn.contains("o  once    "), "{drawn}");
+    assert!(!drawn.contains("agreed: "), "{drawn}");
+    scene.shown();
+    scene.wait(SETTLING);
+    let mut agreed = of_two(1, "/a");
+    agreed.agreed = Some(atoll_sandbox::Agreed {
+        scope: Scope::Run,
+        breadth: Breadth::Same,
+        by: atoll_sandbox::Who { uid: 1001, pid: 1 },
+    });
+    agreed.second = Some(atoll_sandbox::Second {
+        owner: 1000,
+        persons: vec![1000, 1002],
+    });
+    scene.desk.asked(vec![agreed]);
+    let (drawn, _, _) = scene.turn();
+    assert!(drawn.contains("agreed: "), "{drawn}");
+    // What was typed at the page before counts for nothing.
+    assert_eq!(scene.answers("r\r"), None);
+    // The control: alone one person says it.
+    let (drawn, _, _) = Scene::new("").asked(&[pending(1, "/a")]).turn();
+    assert!(!drawn.contains("takes two"), "{drawn}");
+}
+
+/// Nobody types any more then, and what the program has written last is to be shown.
+#[test]
+fn a_page_leaves_the_terminal_when_the_program_ends() {
+    let mut scene = Scene::new("$ ");
+    scene.desk.listens(&listener(3000, ListensAt::Loopback));
+    scene.typed("\x1d");
+    scene.turn();
+    scene.shown();
+    assert!(scene.desk.has_terminal(), "the control");
+    scene.desk.over();
+    let (shown, ..) = scene.turn();
+    assert!(!scene.desk.has_terminal());
+    assert!(shown.contains("\x1b[?1049l"), "{shown:?}");
+    assert_eq!(
+        scene.desk.listens(&listener(3001, ListensAt::Loopback)),
+        None
+    );
+    let mut scene = Scene::new("$ ").asked(&[pending(1, "/a")]).ready();
+    scene.desk.over();
+    scene.turn();
+    assert!(!scene.desk.has_terminal());
 }

@@ -13,6 +13,16 @@ pub fn printable(text: &[u8]) -> String {
     escape(text, is_deceptive)
 }
 
+/// The same within quotation marks, where two different names never look the same: what would end
+/// them, or begin an escape, is one.
+#[must_use]
+pub fn quoted(text: &[u8]) -> String {
+    let text = escape(text, |character| {
+        is_deceptive(character) || matches!(character, '"' | '\\')
+    });
+    format!("\"{text}\"")
+}
+
 /// The same for text of several lines, as the content of a diff: line feeds and
 /// tabs stay.
 #[must_use]

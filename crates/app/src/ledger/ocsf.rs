@@ -58,6 +58,7 @@ pub fn ocsf(event: &Event, host: &str) -> Value {
         "flow.closed" => told.flow_closed(),
         "flow.refused" => told.network(REFUSE, Some(false)),
         "attempt.seen" => told.finding(),
+        "login.written" => told.entity(ENTITY_CREATED, "login file", "file"),
         "secret.set" => told.entity(ENTITY_CREATED, "secret", "name"),
         "secret.removed" => told.entity(ENTITY_DELETED, "secret", "name"),
         "trust.given" => told.entity(ENTITY_ENABLED, "project file", "path"),
@@ -237,7 +238,9 @@ impl<'a> Told<'a> {
                 url.insert(to.to_owned(), value.clone());
             }
         }
-        url.entry("path").or_insert_with(|| json!("/"));
+        let is_sealed = self.event.body.get("sealed").is_some();
+        let unsaid = if is_sealed { "(sealed)" } else { "/" };
+        url.entry("path").or_insert_with(|| json!(unsaid));
         let mut request = json!({ "url": url });
         // Of others it knows no word.
         if activity != 99 {

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use atoll_store::{Event, Filter, Ledger, StateDir};
 use serde_json::Value;
 
@@ -12,6 +14,8 @@ const TIME_SHAPE: &str = "0000-00-00T00:00:00.000000Z";
 /// How much of one member, and of a whole body, a line shows, characters.
 const WORD_CHARS_MAX: usize = 80;
 const SAID_CHARS_MAX: usize = 240;
+/// The most types of events that are told.
+const KINDS_MAX: usize = 100;
 /// Members of bodies that name hosts.
 const HOSTS: [&str; 3] = ["host", "address", "via"];
 /// Members of bodies that name paths.
@@ -23,24 +27,7 @@ pub fn query(
     arguments: &QueryLedgerArguments,
     output: &Output,
 ) -> Result<u8, Failure> {
-    for (option, time) in [("--since", &arguments.since), ("--until", &arguments.until)] {
-        if let Some(time) = time.as_deref().filter(|time| !begins_a_time(time)) {
-            return Err(Failure::new(format!("{option} {time} is not usable"))
-                .because("it is not the beginning of a time such as 2026-11-21T09:30:12")
-                .advise(format!("atoll ledger query {option} 2026-11-21")));
-        }
-    }
-    if let (Some(since), Some(until)) = (&arguments.since, &arguments.until)
-        && is_after(since, until)
-    {
-        return Err(
-            Failure::new(format!("--since {since} is after --until {until}"))
-                .because("no event is in between")
-                .advise(format!(
-                    "atoll ledger query --since {until} --until {since}"
-                )),
-        );
-    }
+    let (since, until) = between(arguments)?;
     let run = match &arguments.run {
         None => None,
         Some(text) => Some(crate::finding::find_in_ledger(state, text)?),
@@ -52,18 +39,17 @@ pub fn query(
     let filter = Filter {
         run,
         session,
+        principal: arguments.principal.clone(),
         kind: arguments.kind.clone(),
-        since: arguments.since.clone(),
-        until: arguments.until.clone(),
-        mentions: [&arguments.verdict, &arguments.host, &arguments.path]
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect(),
+        since,
+        until,
+        // Paths are sealed, and what refuses says so by its type too.
+        mentions: arguments.host.iter().cloned().collect(),
     };
+    let seals = super::shredding::seals(state)?;
     let mut has_one = false;
     for event in Ledger::events(state, filter).doing("the ledger cannot be read")? {
-        let event = event.doing("the ledger is damaged there")?;
+        let event = seals.open(event.doing("the ledger is damaged there")?);
         if !fits(arguments, &event) {
             continue;
         }
@@ -75,17 +61,74 @@ pub fn query(
     }
     if !has_one && !arguments.json {
         output.say("No event of the ledger fits.\n");
+        if let Some(kind) = &arguments.kind {
+            output.say(&unknown_type(state, kind)?);
+        }
     }
     Ok(0)
 }
 
+/// Which types there are, where none is the one that was asked for.
+fn unknown_type(state: &StateDir, kind: &str) -> Result<String, Failure> {
+    let mut kinds = BTreeSet::new();
+    for event in Ledger::events(state, Filter::default()).doing("the ledger cannot be read")? {
+        let event = event.doing("the ledger is damaged there")?;
+        if kinds.len() < KINDS_MAX {
+            kinds.insert(event.kind);
+        }
+    }
+    let begins = |one: &String| one == kind || one.starts_with(&format!("{kind}."));
+    if kinds.iter().any(begins) {
+        return Ok(String::new());
+    }
+    let kinds: Vec<String> = kinds.iter().map(|one| printable(one.as_bytes())).collect();
+    let kind = printable(kind.as_bytes());
+    Ok(format!(
+        "It has no event of type {kind}, but of these: {}\n",
+        kinds.join(", ")
+    ))
+}
+
+/// From when, and until when: as events have times, perhaps cut short.
+fn between(arguments: &QueryLedgerArguments) -> Result<(Option<String>, Option<String>), Failure> {
+    let read = |option: &str, said: &Option<String>| {
+        let Some(text) = said else {
+            return Ok(None);
+        };
+        let unusable = || {
+            Failure::new(format!(
+                "{option} {} is not usable",
+                printable(text.as_bytes())
+            ))
+            .because(
+                "it is neither the beginning of a time such as 2026-11-21T09:30:12, nor a \
+                     duration before now such as 90d",
+            )
+            .advise(format!("atoll ledger query {option} 2026-11-21"))
+        };
+        super::beginning(text).map(Some).ok_or_else(unusable)
+    };
+    let since = read("--since", &arguments.since)?;
+    let until = read("--until", &arguments.until)?;
+    match (&arguments.since, &arguments.until) {
+        (Some(from), Some(to)) if is_after(since.as_deref(), until.as_deref()) => Err(
+            Failure::new(format!("--since {from} is after --until {to}"))
+                .because("no event is in between")
+                .advise(format!("atoll ledger query --since {to} --until {from}")),
+        ),
+        (_, _) => Ok((since, until)),
+    }
+}
+
 /// Whether one time, perhaps cut short, is after all of another.
-fn is_after(since: &str, until: &str) -> bool {
+fn is_after(since: Option<&str>, until: Option<&str>) -> bool {
+    let (since, until) = (since.unwrap_or_default(), until.unwrap_or_default());
     let least = since.len().min(until.len());
     since.get(..least) > until.get(..least)
 }
 
-fn begins_a_time(text: &str) -> bool {
+/// Whether it is a time as events have it, perhaps cut short.
+pub(crate) fn begins_a_time(text: &str) -> bool {
     let fits = |(byte, shape): (u8, u8)| match shape {
         b'0' => byte.is_ascii_digit(),
         shape => byte == shape,
@@ -106,16 +149,26 @@ fn begins_a_time(text: &str) -> bool {
     is_one && is_there && text.bytes().zip(TIME_SHAPE.bytes()).all(fits)
 }
 
+/// What was decided, by its word or by an event's type: `flow.refused` says no such word.
+fn verdict(event: &Event) -> Option<&str> {
+    let said = event.body.get("verdict").and_then(Value::as_str);
+    said.or(match event.kind.as_str() {
+        "flow.refused" | "port.refused" => Some("deny"),
+        "flow.opened" | "port.published" => Some("allow"),
+        "approval.asked" => Some("ask"),
+        _ => None,
+    })
+}
+
 fn fits(arguments: &QueryLedgerArguments, event: &Event) -> bool {
     let says = |names: &[&str], text: &str| {
         let named = names.iter().filter_map(|name| event.body.get(name));
         named.into_iter().any(|value| contains(value, text))
     };
-    let verdict = event.body.get("verdict").and_then(Value::as_str);
     arguments
         .verdict
         .as_deref()
-        .is_none_or(|wanted| verdict == Some(wanted))
+        .is_none_or(|wanted| verdict(event) == Some(wanted))
         && arguments
             .host
             .as_deref()
@@ -124,6 +177,43 @@ fn fits(arguments: &QueryLedgerArguments, event: &Event) -> bool {
             .path
             .as_deref()
             .is_none_or(|text| says(&PATHS, text))
+        && arguments
+            .action
+            .as_deref()
+            .is_none_or(|action| is_about(action, event))
+}
+
+/// Whether an event tells of an action of policies: that it was done, asked about or refused.
+fn is_about(action: &str, event: &Event) -> bool {
+    let said = |member: &str| event.body.get(member).and_then(Value::as_str);
+    let kind = event.kind.as_str();
+    let is_flow = kind.starts_with("flow.") || kind == "approval.asked";
+    let is_published = said("kind") == Some("published");
+    let is_request = said("method").is_some() || said("kind") == Some("request");
+    let refused = |doing: &str| {
+        let reasons = event.body.get("reasons").and_then(Value::as_array);
+        let mut what = reasons
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one.get("what").and_then(Value::as_str));
+        kind == "run.denied" && what.any(|what| what.starts_with(doing))
+    };
+    match action {
+        "run" => kind == "run.opened" || refused("running "),
+        "read" => refused("showing "),
+        "write" => refused("changing "),
+        "use_credential" => said("credential").is_some() || refused("credential "),
+        "publish" => kind.starts_with("port.") || (is_flow && is_published),
+        "resolve" => is_flow && said("kind") == Some("name"),
+        "request" => is_flow && is_request,
+        "connect" => {
+            is_flow
+                && said("host").is_some()
+                && !(is_request || is_published || said("kind") == Some("name"))
+        }
+        "promote" => kind.starts_with("apply.") || said("action") == Some("promote"),
+        _ => false,
+    }
 }
 
 fn contains(value: &Value, text: &str) -> bool {
@@ -201,14 +291,14 @@ mod tests {
 
     #[test]
     fn what_begins_after_its_end_is_told() {
-        assert!(is_after("2026-11-22", "2026-11-21T10"));
-        assert!(is_after("2026-12", "2026-11-21"));
+        assert!(is_after(Some("2026-11-22"), Some("2026-11-21T10")));
+        assert!(is_after(Some("2026-12"), Some("2026-11-21")));
         for (since, until) in [
             ("2026-11-21", "2026-11"),
             ("2026", "2026-11"),
             ("2026-11-21", "2026-11-21"),
         ] {
-            assert!(!is_after(since, until), "{since} {until}");
+            assert!(!is_after(Some(since), Some(until)), "{since} {until}");
         }
     }
 

@@ -8,8 +8,8 @@ use atoll_egress::post::{Address, Headers, Reply, Unsent, post};
 use atoll_store::{Event, Filter, Ledger, LedgerError, Sent, StateDir};
 use serde_json::Value;
 
-use super::FOLLOW_INTERVAL;
 use super::otlp::{Batch, Follower, Message};
+use super::{FOLLOW_INTERVAL, shredding};
 use crate::arguments::ExportLedgerArguments;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
@@ -60,22 +60,31 @@ pub(super) fn send(
     let mut follower = Follower::default();
     let mut events = Ledger::events(state, Filter::default()).doing("the ledger cannot be read")?;
     let (mut batch, mut last, mut total) = (Batch::default(), None, 0);
+    let read_seals = || {
+        arguments
+            .unsealed
+            .then(|| shredding::followed(state))
+            .transpose()
+    };
+    let mut seals = read_seals()?;
     loop {
         let next = events.next().map(checked).transpose()?;
         let Some(event) = next else {
             total += collector.deliver(state, &host, (&mut batch, last.take()), output)?;
             if sent.take().is_some() {
-                return Err(Failure::new("the ledger is shorter than what was sent")
-                    .because("the last event that was sent there is not in it")
-                    .advise(
-                        "atoll ledger verify says whether it is whole; --again sends all of it",
-                    ));
+                return Err(cut_off());
             }
             if !arguments.follow {
                 break;
             }
             sleep(FOLLOW_INTERVAL);
+            // What was shredded meanwhile is told no more.
+            seals = read_seals()?;
             continue;
+        };
+        let event = match &mut seals {
+            Some(seals) => seals.open(state, event).map_err(shredding::unreadable)?,
+            None => event,
         };
         let position = &event.position;
         if let Some(until) = sent {
@@ -105,6 +114,12 @@ pub(super) fn send(
         printable(named.as_bytes())
     ));
     Ok(0)
+}
+
+fn cut_off() -> Failure {
+    Failure::new("the ledger is shorter than what was sent")
+        .because("the last event that was sent there is not in it")
+        .advise("atoll ledger verify says whether it is whole; --again sends all of it")
 }
 
 fn checked(event: Result<Event, LedgerError>) -> Result<Event, Failure> {

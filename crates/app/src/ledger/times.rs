@@ -1,4 +1,11 @@
-//! Times of events as numbers.
+//! Times of events as numbers, and as a person says them.
+
+use std::time::SystemTime;
+
+use atoll_model::parse_duration;
+use atoll_store::format_time;
+
+use super::begins_a_time;
 
 /// Microseconds since 1970 of a time as events have it: `2026-11-21T09:30:12.123456Z`.
 pub(super) fn microseconds(time: &str) -> u64 {
@@ -24,9 +31,39 @@ pub(super) fn microseconds(time: &str) -> u64 {
     u64::try_from(seconds * 1_000_000 + part(20, 26)).unwrap_or(0)
 }
 
+/// Seconds since 1970 of the same.
+pub(crate) fn seconds(time: &str) -> u64 {
+    microseconds(time) / 1_000_000
+}
+
+/// The beginning of a time as events have it, from what a person says: that itself, or a duration
+/// before now, as 90d.
+pub(crate) fn beginning(text: &str) -> Option<String> {
+    match parse_duration(text) {
+        Ok(ago) => {
+            let from = SystemTime::now().checked_sub(ago);
+            Some(format_time(from.unwrap_or(SystemTime::UNIX_EPOCH)))
+        }
+        Err(_) => begins_a_time(text).then(|| text.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::microseconds;
+    use super::{beginning, microseconds};
+
+    #[test]
+    fn a_duration_is_before_now_and_a_time_is_that_time() {
+        let [ago, longer] = ["90d", "100d"].map(|text| beginning(text).unwrap());
+        assert!(longer < ago, "{longer} {ago}");
+        let between = microseconds(&ago) - microseconds(&longer);
+        let ten_days = 10 * 86_400_000_000;
+        assert!(between.abs_diff(ten_days) < 60_000_000, "{between}");
+        // Before there were clocks like this one is from the beginning.
+        assert_eq!(beginning("99999d").unwrap(), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(beginning("2026-11").as_deref(), Some("2026-11"));
+        assert_eq!(beginning("yesterday"), None);
+    }
 
     #[test]
     fn times_are_microseconds_since_1970() {

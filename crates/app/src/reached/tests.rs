@@ -15,6 +15,7 @@ fn refused(port: u16, request: Option<FlowRequest>) -> Refused {
             limit: None,
             credentials: Vec::new(),
             login: None,
+            policies: 0,
         },
         why: NO_RULE.to_owned(),
         count: 2,
@@ -27,6 +28,8 @@ fn what_was_refused_is_told_as_what_it_was() {
         scheme: Scheme::Https,
         method: "POST".to_owned(),
         path: path.to_owned(),
+        confidence: None,
+        redacted: None,
     };
     for (refused, told) in [
         (
@@ -60,6 +63,8 @@ fn machines_are_told_of_requests_too() {
         scheme: Scheme::Https,
         method: "POST".to_owned(),
         path: "/x".to_owned(),
+        confidence: None,
+        redacted: None,
     };
     let flows = Flows {
         requests: 3,

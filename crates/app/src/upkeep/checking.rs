@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use atoll_policy::{
-    FileKind, Requested, RequestedProfile, Rules, SourceFile, check, compile, list, nearest,
-    remarks,
+    FileKind, Requested, RequestedProfile, Rules, SourceFile, check, list, nearest, remarks,
 };
 
 use crate::arguments::CheckProfileArguments;
@@ -26,8 +25,7 @@ struct Checked {
 /// Checks a file of policy, or a profile by its name.
 pub fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
-    let files = PolicyFiles::read(&places, None)?;
-    let checked = checked(&arguments.file, &files)?;
+    let checked = checked(&arguments.file, &places)?;
     let name = &checked.name;
     let content = checked.content.as_deref().unwrap_or_default();
     let problems = check(content, name);
@@ -46,8 +44,9 @@ pub fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Resu
             profile: Some(profile),
             ..Requested::default()
         };
+        let files = PolicyFiles::read(&places, None)?;
         let host = configuration::host_facts(&places)?;
-        match compile(&files.sources(), &requested, "".as_ref(), &host) {
+        match files.compile(&requested, "".as_ref(), &host) {
             Ok(rules) => notes.extend(notices(&rules)),
             Err(error) => {
                 tell(&format!("{name}: {error}"), output);
@@ -77,11 +76,11 @@ fn tell(text: &str, output: &Output) {
 }
 
 /// A file, where there is one of that name or the name can be no profile's.
-fn checked(path: &Path, files: &PolicyFiles) -> Result<Checked, Failure> {
+fn checked(path: &Path, places: &Places) -> Result<Checked, Failure> {
     let name = path.display().to_string();
     let is_named = !name.contains('/') && path.extension().is_none_or(|end| end != "toml");
     if is_named && !path.exists() {
-        return by_name(name, files);
+        return by_name(name, places);
     }
     let content = std::fs::read(path)
         .doing(&format!("{name} cannot be read"))
@@ -98,8 +97,8 @@ fn checked(path: &Path, files: &PolicyFiles) -> Result<Checked, Failure> {
     })
 }
 
-fn by_name(name: String, files: &PolicyFiles) -> Result<Checked, Failure> {
-    let all = list(files.profiles()).doing("the profiles cannot be listed")?;
+fn by_name(name: String, places: &Places) -> Result<Checked, Failure> {
+    let all = list(&configuration::own_profiles(places)).doing("the profiles cannot be listed")?;
     let Some(one) = all.iter().find(|one| one.name == name) else {
         let failure = Failure::new(format!("there is no profile {name:?}, and no such file"));
         let known: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();

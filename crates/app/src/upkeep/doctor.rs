@@ -8,6 +8,7 @@ mod facts;
 mod findings;
 mod fixes;
 mod known;
+mod proving;
 mod show;
 #[cfg(test)]
 mod tests;

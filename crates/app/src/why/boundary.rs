@@ -8,11 +8,23 @@ use atoll_store::read_host_text;
 use serde_json::Value;
 
 use super::{Story, text};
+use crate::render::Report;
 
 /// Names that are shown of each list; the rest are counted.
 const NAMES_SHOWN_MAX: usize = 6;
 
 impl Story<'_> {
+    /// Who has signed the organisation's layer, where that was asked for.
+    pub(super) fn tell_signed(&self, report: &mut Report) {
+        let signed = self.decision("organisation");
+        let said = |member: &str| text(signed?.get(member));
+        let serial = signed.and_then(|signed| signed.get("serial"));
+        if let (Some(name), Some(serial), Some(key)) = (said("name"), serial, said("key")) {
+            let by = format!("the organisation's layer, by {name}, number {serial} (key {key})");
+            report.line("signed", &by);
+        }
+    }
+
     pub(super) fn boundary(&self) -> Vec<String> {
         let Some(mode) = text(self.decision("workspace-mode")) else {
             return Vec::new();

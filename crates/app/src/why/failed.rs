@@ -85,6 +85,8 @@ fn flow(body: &Value) -> Option<Flow> {
             scheme,
             method,
             path,
+            confidence: None,
+            redacted: None,
         }),
         _ => None,
     };
@@ -106,6 +108,7 @@ fn flow(body: &Value) -> Option<Flow> {
         limit: None,
         credentials: Vec::new(),
         login,
+        policies: 0,
         via: None,
     })
 }

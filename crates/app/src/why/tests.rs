@@ -2,6 +2,7 @@ use atoll_model::network::NO_RULE;
 use atoll_store::{Position, TreeHash};
 
 use super::*;
+use crate::explain::past::Pasts;
 
 const RUN: &str = "261121-093012-k7qd";
 
@@ -36,6 +37,13 @@ fn opened(verdict: &str, decision: Value) -> Event {
     )
 }
 
+/// Of a run of no session.
+fn given_up(events: &[Event]) -> GivenUps {
+    let mut pasts = Pasts::default();
+    events.iter().for_each(|event| pasts.take(event));
+    pasts.of(&RunId::parse(RUN).expect("a run id")).given_up
+}
+
 fn told(events: &[Event]) -> String {
     let run = RunId::parse(RUN).expect("a run id");
     let story = Story {
@@ -43,6 +51,8 @@ fn told(events: &[Event]) -> String {
         events,
         session: None,
         home: Path::new("/home/ada"),
+        explained: Vec::new(),
+        given_up: given_up(events),
     };
     story.text(Paint::new(false))
 }
@@ -91,6 +101,39 @@ fn how_far_a_run_was_trusted_is_told_with_who_said_so() {
     let unstated = json!({ "profile": "p", "policy": "sha256:x" });
     let text = told(&[opened("allow", unstated)]);
     assert!(!text.contains("trust"), "{text}");
+}
+
+#[test]
+fn who_has_signed_the_organisations_layer_is_told() {
+    let decision = json!({
+        "profile": "p", "policy": "sha256:x",
+        "organisation": { "key": "0a1b2c3d", "name": "acme.example", "serial": 7 },
+    });
+    let line = "  signed    the organisation's layer, by acme.example, number 7 (key 0a1b2c3d)\n";
+    let text = told(&[opened("allow", decision)]);
+    assert!(text.contains(line), "{text}");
+    let text = told(&[opened("allow", json!({ "profile": "p" }))]);
+    assert!(!text.contains("signed"), "{text}");
+    // By the policies that came later it is another one.
+    let later = |signed: Value| {
+        let mut body = json!({ "from": "sha256:x", "pid": 8, "to": "sha256:y", "uid": 7 });
+        body["signed"] = signed;
+        told(&[
+            opened("allow", json!({ "profile": "p" })),
+            event("policy.reloaded", body),
+        ])
+    };
+    let text = later("acme.example, number 8 (key 0a1b2c3d)".into());
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("; signed by acme.example, number 8 (key 0a1b2c3d)"),
+        "{text}"
+    );
+    let text = later(Value::Null);
+    assert!(
+        text.contains("reloaded") && !text.contains("signed"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -161,6 +204,70 @@ fn at_trust_level_none_no_rule_is_advised() {
     assert!(!bound.contains("  allow "), "{bound}");
     let low = of("low", "--trust");
     assert!(low.contains("--allow example.com"), "{low}");
+}
+
+#[test]
+fn what_it_touched_and_gave_up_and_why_a_person_was_asked_is_told() {
+    let decision = json!({ "profile": "p", "labels": ["private"] });
+    let by = "a person is asked by policy labels-sends, both were read";
+    let asked = |approval: u64| {
+        json!({ "approval": approval, "host": "a.example", "port": 443, "method": "POST",
+                "path": "/x", "scheme": "https", "rule": by })
+    };
+    let text = told(&[
+        opened("allow", decision),
+        event(
+            "label.gained",
+            json!({ "label": "untrusted", "by": "web.example" }),
+        ),
+        event(
+            "rights.given-up",
+            json!({ "at": 5, "by": "program", "host": "*.b.example" }),
+        ),
+        event("approval.asked", asked(1)),
+        event("approval.asked", asked(2)),
+        event(
+            "login.written",
+            json!({ "login": "codex", "file": "/home/ada/auth.json", "replaced": false }),
+        ),
+        event("secret.set", json!({ "login": "codex", "name": "token" })),
+    ]);
+    for words in [
+        "label     private, from its beginning",
+        "untrusted, by web.example",
+        "given up  host *.b.example, by the program itself at 1970-01-01T00:00:05Z",
+        ".1, .2: a person is asked by policy labels-sends",
+        "the login codex was written to /home/ada/auth.json, which was not there",
+        "its tokens were put into the vault: token",
+    ] {
+        let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains(&words), "{words:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_tokens_of_a_run_are_named_and_so_is_the_end_of_one_while_it_went_on() {
+    let of = |until: &str| {
+        let token = json!({ "ids": ["0123456789abcdef0123456789abcdef"], "until": until });
+        let opened = json!({ "verdict": "allow", "decision": { "tokens": [token] } });
+        let closed = json!({ "ending": { "how": "exited", "status": 0 }, "status": 0 });
+        let text = told(&[event("run.opened", opened), event("run.closed", closed)]);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let early = of("1970-01-01T00:00:00Z");
+    assert!(
+        early.contains("token 0123456789abcdef, until 1970-01-01T00:00:00Z"),
+        "{early}"
+    );
+    let line = "given up network, by the end of its token at 1970-01-01T00:00:00Z";
+    assert!(early.contains(line), "{early}");
+    // The control: one that goes on has given nothing up.
+    let later = of("2999-01-01T00:00:00Z");
+    assert!(
+        later.contains("until 2999") && !later.contains("given up"),
+        "{later}"
+    );
 }
 
 #[test]

@@ -156,6 +156,7 @@ fn text_of(network: &Network) -> String {
         programs: &[],
         root: false,
         nesting: false,
+        started: &[],
     })
 }
 

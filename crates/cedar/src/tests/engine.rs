@@ -328,9 +328,13 @@ fn every_question_is_one_of_the_schema() {
             confidence: Some(70),
             trust: Some("low".to_owned()),
             labels: Some(["x".to_owned()].into()),
+            reputation: 7,
             ..facts()
         };
         let needs = crate::policies::Needs {
+            labels: true,
+            confidence: true,
+            reputation: true,
             segments: true,
             loose: true,
         };
@@ -386,4 +390,55 @@ fn who_acts_is_in_who_started_it() {
     check("principal == Session::\"run-1\"", Effect::Allow);
     check("principal in Person::\"1001\"", Effect::Deny);
     check("principal == Person::\"1000\"", Effect::Deny);
+}
+
+/// What stands above a thing is as long as its name has it, and nobody names it otherwise: the
+/// longest there can be is decided on, also by policies about each of what stands above it.
+#[test]
+fn the_deepest_things_are_decided_on_in_bounded_time() {
+    use std::fmt::Write as _;
+    use std::time::{Duration, Instant};
+    // 127 labels are the most that a name has room for.
+    let host = ["a"; 127].join(".");
+    let name = HostName::parse(&host).unwrap();
+    assert!(HostName::parse(&["a"; 128].join(".")).is_err());
+    let path = "/a".repeat(256);
+    let begin = Instant::now();
+    let mut text = String::new();
+    for depth in 1..127 {
+        let above = ["a"; 127][..depth].join(".");
+        writeln!(
+            text,
+            "forbid(principal, action == Action::\"resolve\", resource in Host::\"*.b.{above}\");"
+        )
+        .unwrap();
+    }
+    for depth in 1..256 {
+        writeln!(
+            text,
+            "forbid(principal, action == Action::\"read\", resource in Path::\"{}/b\");",
+            "/a".repeat(depth)
+        )
+        .unwrap();
+    }
+    let open = "permit(principal, action in [Action::\"resolve\", Action::\"read\"], resource);\n";
+    let resolve = |text: &str| ask(text, Asked::Resolve(&name), &facts()).effect;
+    let reads = |text: &str, path: &str| ask(text, Asked::Read(Path::new(path)), &facts()).effect;
+    let permitted = format!("{open}{text}");
+    assert_eq!(resolve(&permitted), Effect::Allow);
+    assert_eq!(reads(&permitted, &path), Effect::Allow);
+    // Its root is above it as what is next to it is.
+    for above in ["*.a", &format!("*.{}", ["a"; 126].join("."))] {
+        let closed =
+            format!("{permitted}forbid(principal, action, resource in Host::\"{above}\");");
+        assert_eq!(resolve(&closed), Effect::Deny, "{above}");
+    }
+    for above in ["/", "/a", &"/a".repeat(255)] {
+        let closed =
+            format!("{permitted}forbid(principal, action, resource in Path::\"{above}\");");
+        assert_eq!(reads(&closed, &path), Effect::Deny, "{above}");
+    }
+    assert_eq!(reads(&permitted, &"/a".repeat(257)), Effect::Deny);
+    // Long enough for any machine, and far too short for what grows with each step.
+    assert!(begin.elapsed() < Duration::from_secs(60));
 }

@@ -156,6 +156,98 @@ fn rank(effect: Effect) -> u8 {
     }
 }
 
+/// Whether Cedar alone allows it, of what the layers mean in one set.
+fn is_allowed_in_one_set(layers: &Layers, path: &str) -> bool {
+    let (principal, facts) = (principal(), facts());
+    let asked = Asked::Read(Path::new(path));
+    let question = Question {
+        principal: &principal,
+        asked,
+        facts: &facts,
+    };
+    let words = crate::vocabulary::Vocabulary::read().unwrap();
+    let needs = crate::policies::Needs::of("segments loose");
+    let put = question.put(&words, needs, |_| Vec::new()).unwrap();
+    let meant = layers
+        .meant(crate::Action::Read, crate::Reach::Possible)
+        .unwrap();
+    let answer =
+        cedar_policy::Authorizer::new().is_authorized(&put.request, &meant.set, &put.entities);
+    answer.decision() == cedar_policy::Decision::Allow
+}
+
+/// So many of these differ that a set that means something else is seen.
+#[test]
+fn one_set_means_what_all_layers_do() {
+    use Layer::{Organisation, Project, User};
+    let mut counts = [0_usize; 3];
+    let counted = std::cell::RefCell::new(&mut counts);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(200));
+    let each = (text(), text(), text());
+    runner
+        .run(&each, |(first, second, third)| {
+            let all = layers(&[(Organisation, &first), (User, &second), (Project, &third)]);
+            for path in ["/srv/a", "/srv/b", "/etc", "/"] {
+                let able = crate::carried(crate::Action::Read);
+                let found = read(&all, path);
+                let fails = !found.errors.is_empty();
+                let is_allowed = found.within(able).effect == Effect::Allow;
+                let one = is_allowed_in_one_set(&all, path);
+                let at = match fails {
+                    false => {
+                        prop_assert_eq!(
+                            is_allowed,
+                            one,
+                            "{} of {} {} {}",
+                            path,
+                            first,
+                            second,
+                            third
+                        );
+                        usize::from(is_allowed)
+                    }
+                    // Cedar passes over what fails, and this set may allow more.
+                    true => {
+                        prop_assert!(!is_allowed);
+                        2
+                    }
+                };
+                counted.borrow_mut()[at] += 1;
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
+}
+
+#[test]
+fn one_set_denies_a_path_that_is_read_in_different_ways() {
+    let text = "permit(principal, action == Action::\"request\", resource) when { context.path == \"/a\" };\npermit(principal, action == Action::\"request\", resource in Host::\"*.example.com\");";
+    let clear = text.replace("== \"/a\"", "== \"/a\" || context.unclear");
+    for (text, count) in [(text, 3), (clear.as_str(), 2)] {
+        let meant = layers(&[(Layer::User, text)])
+            .meant(crate::Action::Request, crate::Reach::Possible)
+            .unwrap();
+        assert_eq!(meant.set.policies().count(), count, "{}", meant.set);
+    }
+}
+
+/// What is asked about is possible, and does not happen unasked.
+#[test]
+fn one_set_tells_what_is_asked_about_apart() {
+    use crate::{Action, Reach};
+    let text = "@approve(\"person\") permit(principal, action == Action::\"connect\", resource);\npermit(principal, action == Action::\"connect\", resource) when { context.port == 443 };\npermit(principal, action == Action::\"resolve\", resource);";
+    let layers = layers(&[(Layer::User, text)]);
+    let forbids = |action, reach| {
+        let meant = layers.meant(action, reach).unwrap();
+        let is_forbid = |one: &&cedar_policy::Policy| one.effect() == cedar_policy::Effect::Forbid;
+        meant.set.policies().filter(is_forbid).count()
+    };
+    assert_eq!(forbids(Action::Connect, Reach::Possible), 0);
+    assert_eq!(forbids(Action::Connect, Reach::Unasked), 1);
+    assert_eq!(forbids(Action::Resolve, Reach::Unasked), 0);
+}
+
 proptest! {
     /// With one layer more nothing is allowed that was not.
     #[test]

@@ -28,9 +28,11 @@ fn annotations_are_typed_values() {
         "@approve(\"person\")",
         "@approve(\"team-a,team-b\")",
         "@redact(\"email, phone\")",
+        "@redact(\"header:X-A, response-header:set-cookie\")",
         "@rate(\"100/m\")",
         "@timeout(\"90s\")",
         "@timeout(\"2h\")",
+        "@timeout(\"1d\")",
         "@checkpoint",
         "@label(\"customer-data\")",
         "@log(\"It was read.\")",
@@ -42,6 +44,7 @@ fn annotations_are_typed_values() {
         "@approve(\"\")",
         "@approve(\"a b\")",
         "@redact(\"a,,b\")",
+        "@redact(\"header:a b\")",
         "@rate(\"100\")",
         "@rate(\"0/m\")",
         "@rate(\"-1/m\")",
@@ -53,6 +56,7 @@ fn annotations_are_typed_values() {
         "@timeout(\"90\")",
         "@timeout(\"0s\")",
         "@timeout(\"721h\")",
+        "@timeout(\"31d\")",
         "@timeout(\"1.5h\")",
         "@checkpoint(\"x\")",
         "@log",
@@ -270,4 +274,64 @@ fn a_program_that_is_meant_as_it_is_typed_is_told() {
     check("run", "== Program::\"git\"", true);
     check("run", "in Program::\"git\"", false);
     check("exec", "== Program::\"git\"", false);
+}
+
+/// Only headers that do not say how a message is carried are taken out, and by their whole names.
+#[test]
+fn what_is_taken_out_is_named() {
+    use crate::Redaction;
+    let header = |name: &str| Some(Redaction::Header(name.to_owned()));
+    let of_answer = |name: &str| Some(Redaction::ResponseHeader(name.to_owned()));
+    for (text, expected) in [
+        ("header:X-Internal", header("x-internal")),
+        ("header:authorization", header("authorization")),
+        ("response-header:Set-Cookie", of_answer("set-cookie")),
+        ("header:", None),
+        ("header", None),
+        ("authorization", None),
+        ("Header:a", None),
+        ("header:a:b", None),
+        ("header: a", None),
+        ("header:*", None),
+        ("header:host", None),
+        ("header:Content-Length", None),
+        ("response-header:transfer-encoding", None),
+        ("response-header:content-encoding", None),
+        ("query:a", None),
+        ("body:a", None),
+    ] {
+        assert_eq!(Redaction::parse(text), expected, "{text}");
+    }
+    // One that nobody knows makes the whole policy deny.
+    let text = "@redact(\"header:a, query:b\") permit(principal, action == Action::\"request\", resource);";
+    let told = crate::refused(&compiled(text));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].what.starts_with("@redact(\"query:b\") is nothing"),
+        "{told:?}"
+    );
+}
+
+/// Nobody has another name than `person`, where it is asked at all.
+#[test]
+fn who_cannot_be_asked_is_told() {
+    for action in ["run", "connect", "request", "promote"] {
+        let told = |whom: &str| {
+            let text = format!(
+                "@approve(\"{whom}\") permit(principal, action == Action::\"{action}\", resource);"
+            );
+            crate::refused(&compiled(&text))
+        };
+        assert_eq!(told("person"), [], "{action}");
+        for (whom, count) in [("lead", 1), ("person, lead", 1), ("lead, other", 2)] {
+            let found = told(whom);
+            assert_eq!(found.len(), count, "{action} {found:?}");
+            assert!(
+                found[0]
+                    .what
+                    .starts_with("@approve(\"lead\"): nobody can be asked"),
+                "{found:?}"
+            );
+        }
+    }
 }

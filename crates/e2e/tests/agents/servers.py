@@ -2,12 +2,14 @@
 recorders under other names. A turn for each command of COMMANDS, then a last word; before
 that the key is looked for in all processes of the run. Arguments: the directory, then the
 command to run while they are there. The key is in the file `real` beside that directory."""
-import glob, http.server, json, os, socket, ssl, subprocess, sys, threading
+import glob, http.server, json, os, re, socket, ssl, subprocess, sys, threading
 
 PLACE = sys.argv[1]
 TOP = os.path.dirname(PLACE)
 COMMANDS = json.loads(os.environ["COMMANDS"])
 REAL = open(os.path.join(TOP, "real")).read().strip()
+MODELS = ["api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com"]
+ISSUERS = ["auth.openai.com", "platform.claude.com"]
 LAST = "ALL IS DONE"
 lock = threading.Lock()
 searching = threading.Lock()
@@ -64,13 +66,13 @@ class Model(http.server.BaseHTTPRequestHandler):
         return False
 
     def do_GET(self):
-        note(f"GET {self.headers['Host']} {self.path} {self.headers['Authorization']}")
+        note(f"GET {self.headers['Host']} {self.path} {self.said()}")
         if self.path == "/v1/redirect":
             self.send_response(302)
             self.send_header("Location", "https://example.com/redirected")
         elif self.path == "/v1/echo":
             self.send_response(200)
-            self.send_header("X-Echo", str(self.headers["Authorization"]))
+            self.send_header("X-Echo", str(self.said()))
         elif self.headers["Upgrade"]:
             # It has no WebSockets, and says so.
             self.send_response(426)
@@ -89,7 +91,7 @@ class Model(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.body())
-        if self.headers["Host"] == "auth.openai.com":
+        if self.headers["Host"] in ISSUERS:
             return self.renew(body)
         note(f"POST {self.headers['Host']} {self.path} {self.said()}")
         if not self.is_granted():
@@ -108,11 +110,17 @@ class Model(http.server.BaseHTTPRequestHandler):
             self.by_completions(body, tools)
 
     def by_responses(self, body, tools):
-        outputs = [one for one in body["input"] if one.get("type") == "function_call_output"]
+        told = [one for one in body["input"] if one.get("type") == "function_call_output"]
+        outputs = [one for one in told if "awaited" not in one["call_id"]]
+        unfinished = re.search(r'^{"status":"waiting","runId":"([^"]+)"', str(told[-1]["output"]) if told else "")
         known = {"exec_command": "cmd", "bash": "command", "exec": "command"}
         tool = next((tool for tool in tools if tool in known), None)
-        if len(outputs) >= len(COMMANDS) or tool is None:
-            note(f"tools {tools} output " + json.dumps(outputs))
+        if unfinished and "wait" in tools:
+            # OpenClaw hands back what takes long, and does not end while nobody asks how it ended.
+            words = json.dumps({"runId": unfinished[1]})
+            item = {"type": "function_call", "id": f"w{len(told)}", "call_id": f"awaited{len(told)}", "name": "wait", "arguments": words}
+        elif len(outputs) >= len(COMMANDS) or tool is None:
+            note(f"tools {tools} output " + json.dumps(told))
             search(outputs)
             text = [{"type": "output_text", "text": LAST}]
             item = {"type": "message", "role": "assistant", "id": "m1", "content": text}
@@ -164,6 +172,7 @@ class Model(http.server.BaseHTTPRequestHandler):
         outputs = [block for block in blocks if block.get("type") == "tool_result"]
         if len(outputs) >= len(COMMANDS) or "Bash" not in tools:
             note("output " + json.dumps(outputs))
+            search(outputs)
             block, reason = {"type": "text", "text": ""}, "end_turn"
             delta = {"type": "text_delta", "text": LAST}
         else:
@@ -190,9 +199,14 @@ class Model(http.server.BaseHTTPRequestHandler):
         tools = [one["name"] for tool in body.get("tools") or [] for one in tool.get("functionDeclarations", [])]
         if len(outputs) >= len(COMMANDS) or "run_shell_command" not in tools:
             note("output " + json.dumps(outputs))
-            part = {"text": LAST}
+            search(outputs)
+            # It asks first how hard the work is, to choose a model, and waits long where it hears nothing of that.
+            is_asked = "json" in body.get("generationConfig", {}).get("responseMimeType", "")
+            part = {"text": '{"complexity_reasoning": "one command", "complexity_score": 10}' if is_asked else LAST}
         else:
-            part = {"functionCall": {"name": "run_shell_command", "args": {"command": COMMANDS[len(outputs)]}}}
+            # It takes a call that is repeated as it was for a loop, and ends.
+            words = {"command": COMMANDS[len(outputs)], "description": f"part {len(outputs)} of the work"}
+            part = {"functionCall": {"name": "run_shell_command", "args": words}}
         usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
         content = {"role": "model", "parts": [part]}
         answer = {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "usageMetadata": usage}
@@ -266,10 +280,10 @@ def certified(*names):
 
 
 listener = http.server.ThreadingHTTPServer(("93.184.216.37", 443), Model)
-listener.socket = certified("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com", "auth.openai.com").wrap_socket(listener.socket, server_side=True)
+listener.socket = certified(*MODELS, *ISSUERS).wrap_socket(listener.socket, server_side=True)
 threading.Thread(target=listener.serve_forever, daemon=True).start()
 # Whoever is led to the recorder by another's name finds a server of that name.
-recorder("93.184.216.34", 443, certified("example.com", "api.openai.com"))
+recorder("93.184.216.34", 443, certified("example.com", *MODELS))
 recorder("93.184.216.35", 443, certified("other.example"))
 recorder("", 80, None)
 run = subprocess.Popen(sys.argv[2:])

@@ -1,7 +1,7 @@
 """Origins that write down what reaches them, byte by byte, and say the real key back in every
 form. Arguments: the directory, then the command to run while they are there. The key is in
 the file `real` beside that directory."""
-import base64, gzip, hashlib, http.server, os, ssl, struct, subprocess, sys, threading, zlib
+import base64, gzip, hashlib, http.server, os, ssl, struct, subprocess, sys, threading, time, zlib
 
 PLACE = sys.argv[1]
 REAL = open(os.path.join(PLACE, "..", "real")).read().strip()
@@ -142,6 +142,59 @@ class Origin(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"data: " + said + b"\n\n")
         self.close_connection = True
 
+    def on_framed(self, _):
+        """Messages as gRPC has them, of which the third waits for the program's answer."""
+        self.send_response(200)
+        self.send_header("Content-Type", "application/grpc")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        says = lambda text: b"%x\r\n\0%s%s\r\n" % (len(text) + 5, struct.pack(">I", len(text)), text)
+        self.wfile.write(says(b"it is " + REAL.encode()) + says(b"first"))
+        self.wfile.flush()
+        self.wfile.write(says(b"second" if went.wait(20) else b"too late") + b"0\r\n\r\n")
+
+    def on_stall(self, query):
+        """The value with pauses in it: after each so many bytes, or before its last one; as gRPC
+        in a message that ends there."""
+        coding, kind, pause, step = query.split(",")
+        text, last = b"it is " + REAL.encode() + b" end\n", 6 + len(REAL) - 1
+        pieces = [text[at : at + int(step)] for at in range(0, len(text), int(step))] if int(step) else [text[:last], text[last:]]
+        if kind == "application/grpc":
+            pieces[0] = b"\0" + struct.pack(">I", len(pieces[0])) + pieces[0]
+        packer = zlib.compressobj(wbits=31)
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Transfer-Encoding", "chunked")
+        if coding == "gzip":
+            self.send_header("Content-Encoding", coding)
+        self.end_headers()
+        for number, piece in enumerate(pieces):
+            if number:
+                time.sleep(float(pause))
+            if coding == "gzip":
+                end = zlib.Z_FINISH if number + 1 == len(pieces) else zlib.Z_SYNC_FLUSH
+                piece = packer.compress(piece) + packer.flush(end)
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    def on_slow(self, pause):
+        """A message with a pause before its value's last byte, and one of frames of a byte."""
+        self.agree()
+        text, last = b"it is " + REAL.encode() + b" end\n", 6 + len(REAL) - 1
+        self.wfile.write(bytes([0x81, len(text)]) + text[:last])
+        self.wfile.flush()
+        time.sleep(float(pause))
+        self.wfile.write(text[last:])
+        for number, byte in enumerate(text):
+            first = (1 if number == 0 else 0) | (0x80 if number + 1 == len(text) else 0)
+            self.wfile.write(bytes([first, 1, byte]))
+            self.wfile.flush()
+        self.wfile.write(b"\x88\0")
+        self.wfile.flush()
+        self.rfile.read(1)
+        self.close_connection = True
+
     def on_go(self, _):
         went.set()
         self.say(200, b"gone\n")
@@ -152,13 +205,16 @@ class Origin(http.server.BaseHTTPRequestHandler):
     def on_early(self, _):
         self.say(403, b"no\n")
 
-    def on_socket(self, _):
+    def agree(self):
         key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
         self.send_response(101)
         self.send_header("Upgrade", "websocket")
         self.send_header("Connection", "Upgrade")
         self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
         self.end_headers()
+
+    def on_socket(self, _):
+        self.agree()
         real = REAL.encode()
         # A message in two frames with a ping between them, then a short one.
         for first, payload in ((1, b"it is " + real[:9]), (0x89, real), (0x80, real[9:] + b"!"), (0x82, real)):

@@ -1,7 +1,7 @@
 """Origins that demand a key and write down every request, under two names, at several
 ports. Arguments: the directory, then the command to run while they are there. The key is
 in the file `real` beside that directory."""
-import base64, http.server, os, ssl, subprocess, sys, threading
+import base64, http.server, os, socket, ssl, subprocess, sys, threading
 
 PLACE = sys.argv[1]
 REAL = open(os.path.join(PLACE, "..", "real")).read().strip()
@@ -23,17 +23,28 @@ class Origin(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         with lock, open(os.path.join(PLACE, "requests"), "a") as to:
             to.write(f"{self.command} {self.headers['Host']} {self.path} {self.headers.items()} {body!r}\n")
+        path = self.path.partition("?")[0]
+        if getattr(self, "is_stale", False) or path.endswith("-never"):
+            # What came is known of, and nobody is told.
+            self.close_connection = True
+            return
+        self.is_stale = path.endswith("/stale")
         said = self.headers.get("Authorization", "")
         path, _, query = self.path.partition("?")
         is_in = said in GRANTED or query == "key=" + REAL
         text = b"welcome\n" if is_in else b"who are you?\n"
-        self.send_response(302 if path.endswith("/redirect") else 200 if is_in else 401)
+        is_moved = path.endswith(("/redirect", "/moved"))
+        self.send_response(302 if is_moved else 200 if is_in else 401)
+        if path.endswith("/moved"):
+            self.send_header("Location", "https://example.com/v1/after-moved?key=" + REAL)
         if path.endswith("/redirect"):
             self.send_header("Location", "https://other.example/v1/redirected")
         if path.endswith("/echo"):
             self.send_header("X-Echo", said)
             self.send_header("X-Key", "it is " + REAL + ", " + REAL)
             self.send_header("X-" + REAL.replace("_", "-"), "a name")
+        if path.endswith("/closed"):
+            self.send_header("Connection", "close")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         if self.command != "HEAD":
@@ -63,6 +74,29 @@ def serve(port, names):
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
+def record(port):
+    """Writes down the first bytes of each connection, as hexadecimal digits."""
+    listener = socket.create_server(("", port))
+
+    def accept():
+        while True:
+            connection, _ = listener.accept()
+            try:
+                first = connection.recv(16384)
+                if first:
+                    with lock, open(os.path.join(PLACE, "recorded"), "a") as to:
+                        to.write(f"{port} {first.hex()}\n")
+                    connection.sendall(b"got it")
+            except OSError:
+                # It was broken off before anything was sent.
+                pass
+            connection.close()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+record(9443)
+record(9444)
 for port, names in ((80, []), (443, ["example.com", "other.example"]), (8443, ["example.com", "other.example"])):
     serve(port, names)
 sys.exit(subprocess.run(sys.argv[2:]).returncode)

@@ -3,8 +3,10 @@
 verify.py ledger DIRECTORY KEY [WITNESS]
 verify.py tiles DIRECTORY KEY
 verify.py proof FILE KEY [WITNESS or - [HANDOVER ...]]
+verify.py sealed DIRECTORY UNSEALED
 
-KEY is the one that signs, or one that hand-overs lead to or from.
+KEY is the one that signs, or one that hand-overs lead to or from. UNSEALED is an export
+with what is sealed in the clear, which is checked against the digests in the ledger.
 """
 
 import base64, hashlib, json, pathlib, sys
@@ -319,6 +321,35 @@ def check_proof(file, key, witness=None, *hand_overs):
     print("grew from", old, "to", size)
 
 
+def check_sealed(directory, unsealed):
+    told = [json.loads(line) for line in pathlib.Path(unsealed).read_text().splitlines()]
+    checked = unknown = 0
+    for segment in sorted(pathlib.Path(directory).glob("*.seg")):
+        for line in segment.read_bytes().splitlines():
+            event = json.loads(line[65:])
+            sealed = event["body"].get("sealed")
+            if sealed is None:
+                continue
+            digest, other = decode(sealed)[:32], told[event["seq"]]["body"]
+            proof = other["sealed"]
+            if proof == sealed:
+                unknown += 1
+                continue
+            members = {name: other[name] for name in proof["members"]}
+            text = json.dumps(members, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+            made = hashlib.sha256(bytes.fromhex(proof["salt"]) + text.encode()).digest()
+            assert made == digest, f"event {event['seq']}: not what was sealed"
+            assert digest.hex() == proof["digest"]
+            open_members = lambda body: {
+                name: body[name] for name in body if name not in members and name != "sealed"
+            }
+            assert open_members(other) == open_members(event["body"]), "more was altered"
+            checked += 1
+    print(checked, "are what was sealed,", unknown, "nobody knows")
+
+
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
-    {"ledger": check_ledger, "tiles": check_tiles, "proof": check_proof}[what](*rest)
+    checks = {"ledger": check_ledger, "tiles": check_tiles}
+    checks |= {"proof": check_proof, "sealed": check_sealed}
+    checks[what](*rest)

@@ -62,13 +62,14 @@ create database legacy owner old
 """
     single = [*AS_SERVER, f"{programs}/postgres", "--single", "-D", data, "postgres"]
     subprocess.run(single, input=words.encode(), stderr=open(f"{PLACE}/single.log", "w"), **quiet)
-    rules = "hostssl all open 0.0.0.0/0 trust\nhostssl all old 0.0.0.0/0 md5\nhostssl all all 0.0.0.0/0 scram-sha-256\n"
+    # Without TLS from a private network alone.
+    rules = "hostnossl second fetched 0.0.0.0/0 password\nhostnossl legacy old 0.0.0.0/0 md5\nhostnossl all all 0.0.0.0/0 scram-sha-256\nhostssl all open 0.0.0.0/0 trust\nhostssl all old 0.0.0.0/0 md5\nhostssl all all 0.0.0.0/0 scram-sha-256\n"
     subprocess.run([*AS_SERVER, "sh", "-c", 'printf %s "$1" > "$0/pg_hba.conf"', data, rules], **quiet)
     for name in ("key", "pem"):
         shutil.copy(f"{PLACE}/db.example.{name}", f"{HOME}/db.{name}")
         own(f"{HOME}/db.{name}", 0o600)
     settings = {
-        "listen_addresses": "93.184.216.35", "unix_socket_directories": "", "ssl": "on", "fsync": "off",
+        "listen_addresses": "93.184.216.35,10.1.2.3", "unix_socket_directories": "", "ssl": "on", "fsync": "off",
         "ssl_cert_file": f"{HOME}/db.pem", "ssl_key_file": f"{HOME}/db.key",
     }
     words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]

@@ -84,6 +84,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         with lock:
             if form.get("grant_type") != "refresh_token" or form.get("refresh_token") != State.refresh:
                 return self.say(400, '{"error":"invalid_grant"}')
+            if how == "published" and form.get("client_secret") != "publ1shed-By_its.makers":
+                return self.say(401, '{"error":"invalid_client"}')
             if how == "refused":
                 return self.say(400, json.dumps({"error": "invalid_grant", "error_description": State.refresh}))
             if how != "kept":

@@ -89,6 +89,9 @@ class Server(http.server.BaseHTTPRequestHandler):
         with lock:
             is_in = given in issued and given not in revoked
         further = [("X-Echo", said), ("X-Client", "it is " + secret("client"))] if self.path.endswith("/echo") else []
+        if self.path == "/v1/restored":
+            file = os.path.join(PLACE, "..", "refresh")
+            os.replace(file + ".moved", file)
         self.say(200 if is_in else 401, "welcome\n" if is_in else "who are you?\n", "text/plain", further)
 
     def ask(self, host, body):
@@ -153,6 +156,21 @@ class Server(http.server.BaseHTTPRequestHandler):
         match how:
             case "good" | "public":
                 self.say(200, json.dumps(good), "application/json; charset=utf-8")
+            case "rotates-slowly":
+                time.sleep(4)
+                self.say(200, json.dumps(good))
+            case "link":
+                # Something else lies there by the time that it answers.
+                file = os.path.join(PLACE, "..", "refresh")
+                os.rename(file, file + ".moved")
+                os.symlink(file + ".moved", file)
+                self.say(200, json.dumps(good | {"expires_in": 4}))
+            case "theirs":
+                with open(os.path.join(PLACE, "..", "refresh"), "w") as to:
+                    to.write(drawn("ref_"))
+                self.say(200, json.dumps(good))
+            case "same-refresh":
+                self.say(200, json.dumps(good | {"refresh_token": secret("given")}))
             case "late":
                 time.sleep(1)
                 self.say(200, json.dumps(good))

@@ -1,6 +1,8 @@
 //! What stands inside for a value that is known.
 
-use super::login;
+use atoll_model::network::Others;
+
+use super::{Held, login};
 use crate::secret::{self, Masks, Secret};
 
 /// What stands inside for a value, by random numbers that nobody can guess.
@@ -35,4 +37,20 @@ pub(super) fn standing_for(value: &[u8], placeholder: &[u8]) -> Result<Vec<u8>, 
         Ok(_) => Ok(placeholder.to_vec()),
         Err(_) => Ok(other),
     }
+}
+
+/// What makes other texts of all placeholders, where one of the credentials has that. Where it
+/// cannot be made they stop their requests, as elsewhere.
+pub(super) fn others(held: &[Held]) -> Option<Masks> {
+    let is_masked = |one: &Held| one.binding.others == Others::Masked;
+    if !held.iter().any(is_masked) {
+        return None;
+    }
+    let mut pairs = Vec::with_capacity(held.len());
+    for one in held {
+        let placeholder = one.placeholder.as_bytes();
+        let other = disguise(placeholder).ok()?;
+        pairs.push((Secret::new(placeholder.to_vec()).ok()?, other));
+    }
+    Masks::new(pairs).ok()
 }

@@ -6,13 +6,16 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use atoll_model::network::{CredentialName, Fetch, Ingredient, Network, TokenRequest};
+use atoll_model::network::{
+    CredentialName, Fetch, Ingredient, Network, RenewalRequest, TokenRequest,
+};
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::login::Login;
+use super::published::Heard;
 use super::{app, command, login, oauth};
 use crate::Egress;
 use crate::secret::Secret;
@@ -90,7 +93,8 @@ pub(crate) struct Source {
     ingredients: std::sync::Mutex<Ingredients>,
     /// What a login was from the beginning.
     first: Option<Arc<Secret>>,
-    unwritten: std::sync::Mutex<Option<login::Unwritten>>,
+    pub(super) unwritten: std::sync::Mutex<Option<login::Unwritten>>,
+    pub(super) heard: Heard,
     /// Held from before a login's issuer is asked until what it gives is written.
     open: Mutex<()>,
     state: Arc<Mutex<State>>,
@@ -205,6 +209,7 @@ impl Source {
             ingredients: std::sync::Mutex::new(ingredients),
             first: None,
             unwritten: std::sync::Mutex::default(),
+            heard: Heard::default(),
             open: Mutex::default(),
             state: Arc::default(),
         }
@@ -261,21 +266,17 @@ impl Source {
         }
     }
 
-    /// What was given for a login and could not be written, once.
-    pub(super) fn unwritten(&self) -> Option<login::Unwritten> {
-        let mut unwritten = self
-            .unwritten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        unwritten.take()
+    /// What its issuer is asked for a login.
+    pub(super) fn renewal(&self) -> Option<&RenewalRequest> {
+        match &self.by {
+            Fetch::Login { request, .. } => Some(request),
+            Fetch::Command { .. } | Fetch::Token(_) => None,
+        }
     }
 
-    pub(super) fn keep_unwritten(&self, given: login::Unwritten) {
-        let mut unwritten = self
-            .unwritten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *unwritten = Some(given);
+    /// Has it asked for at once, though that has just failed.
+    pub(super) async fn forget_failure(&self) {
+        self.state.lock().await.failed = None;
     }
 
     fn ingredients(&self) -> std::sync::MutexGuard<'_, Ingredients> {

@@ -6,36 +6,27 @@
 //! gave is kept, and written the next time: the token that it was asked by may be worth
 //! nothing any more.
 
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atoll_model::network::{
-    CREDENTIAL_BYTES_MAX, CredentialName, FlowKind, LOGIN_FILE_BYTES_MAX, LoginTokens, RenewalForm,
-    RenewalRequest, RenewalSaid, Renewed, TOKEN_PATIENCE_S,
+    CREDENTIAL_BYTES_MAX, CredentialName, FlowKind, LoginTokens, RenewalForm, RenewalRequest,
+    RenewalSaid, Renewed, TOKEN_PATIENCE_S,
 };
-use atoll_sys::socket;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
-use tokio::io::Interest;
-use tokio::net::UnixDatagram;
-use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::fetch::{Fresh, Source};
+use super::keeper::{Keeper, READING, WRITING};
 use super::oauth::{self, FORM, Form, Unsaid};
 use super::own::{self, Asking, JSON};
 use crate::Egress;
-use crate::line::Heard;
 use crate::secret::Secret;
 
-/// How long who keeps the file may take until it is there, and until it is written. It waits
-/// less than the first for another run.
-const READING: Duration = Duration::from_secs(50);
-const WRITING: Duration = Duration::from_secs(20);
 /// How long asking may take.
 const ASKING: Duration = Duration::from_secs(TOKEN_PATIENCE_S);
 /// How long one that has begun is waited for when the run ends. Who keeps the file waits
@@ -43,16 +34,32 @@ const ASKING: Duration = Duration::from_secs(TOKEN_PATIENCE_S);
 pub(super) const SETTLING: Duration = ASKING.saturating_add(WRITING);
 /// A token of the file that ends sooner is not taken.
 const MARGIN: Duration = Duration::from_secs(60);
-/// The longest message, bytes: a file's tokens with each letter escaped.
-const MESSAGE_BYTES_MAX: usize = 2 * LOGIN_FILE_BYTES_MAX;
-
 /// When a token ends, as it stands inside: in the year 2126, seconds since 1970.
 const ENDS_S: u64 = 4_940_000_000;
 
 /// What an issuer gave that is not written yet, and by what it was asked.
 pub(super) struct Unwritten {
-    by: Zeroizing<String>,
-    renewed: Renewed,
+    pub(super) by: Zeroizing<String>,
+    pub(super) renewed: Renewed,
+}
+
+impl Source {
+    /// What was given for a login and could not be written, once.
+    pub(super) fn unwritten(&self) -> Option<Unwritten> {
+        let mut unwritten = self
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        unwritten.take()
+    }
+
+    pub(super) fn keep_unwritten(&self, given: Unwritten) {
+        let mut unwritten = self
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *unwritten = Some(given);
+    }
 }
 
 /// Which login it is.
@@ -76,10 +83,10 @@ pub(super) async fn fetch(
     source: &Source,
     current: Option<Arc<Secret>>,
 ) -> Result<Fresh, String> {
-    let keeper = Keeper::of(egress, login.name).await?;
+    let keeper = Keeper::of(egress, login.name, "its login file").await?;
     let there = match keeper.hear(READING).await? {
         RenewalSaid::There(there) => there,
-        RenewalSaid::Written => return Err(unclear()),
+        RenewalSaid::Written => return Err(keeper.unclear()),
         RenewalSaid::Unfit(why) => return Err(why),
     };
     let _open = source.begin(egress).await?;
@@ -143,7 +150,8 @@ async fn asked(
     let checked = egress.credentials.keep_refresh(login, refresh);
     checked.map_err(|why| format!("its login file: its refresh token: {why}"))?;
     egress.credentials.has_room(login.index)?;
-    let (kind, body) = body(request, &there.refresh)?;
+    let published = source.published(request)?;
+    let (kind, body) = body(request, &there.refresh, published.as_deref())?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     let asking = Asking {
@@ -157,6 +165,9 @@ async fn asked(
     let answer = own::ask(egress, &source.network, login.name, asking, ASKING).await?;
     let host = &request.token.host;
     let read = oauth::read(&answer, asked_at, Unsaid::IsBearer);
+    if let (true, Some(sent)) = (read.is_ok(), &published) {
+        source.heard.has_worked(sent);
+    }
     let read = read.map_err(|why| match why.contains("invalid_grant") {
         true => format!("{host}: {why}: log in again outside, with the agent's own command"),
         false => format!("{host}: {why}"),
@@ -201,13 +212,14 @@ async fn asked(
 fn body(
     request: &RenewalRequest,
     refresh: &str,
+    published: Option<&str>,
 ) -> Result<(&'static str, Zeroizing<Vec<u8>>), String> {
     let scope = (!request.scope.is_empty()).then(|| request.scope.join(" "));
     let fields = Fields {
         grant_type: "refresh_token",
         refresh_token: refresh,
         client_id: &request.client,
-        client_secret: request.published.as_deref(),
+        client_secret: published,
         scope: scope.as_deref(),
     };
     match request.form {
@@ -286,54 +298,10 @@ pub(super) fn lasting(real: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     Some(Zeroizing::new(made.into_bytes()))
 }
 
-/// Who keeps a login's file.
-struct Keeper {
-    line: UnixDatagram,
-}
-
-fn unclear() -> String {
-    "who keeps its login file says something unknown".to_owned()
-}
-
-impl Keeper {
-    async fn of(egress: &Egress, name: &CredentialName) -> Result<Self, String> {
-        let nobody = || "nobody keeps its login file".to_owned();
-        let mut heard = egress.line.renewal(name).map_err(|_| nobody())?;
-        match heard.recv().await {
-            Some(Heard::Renewing(Some(line))) => {
-                let line = UnixDatagram::from_std(line.into()).map_err(|_| nobody())?;
-                Ok(Self { line })
-            }
-            Some(Heard::Renewing(None) | Heard::Running(_) | Heard::Ran(_)) | None => Err(nobody()),
-        }
-    }
-
-    async fn hear(&self, patience: Duration) -> Result<RenewalSaid, String> {
-        let mut message = Zeroizing::new(vec![0; MESSAGE_BYTES_MAX]);
-        let receive = || socket::receive(self.line.as_fd(), &mut message);
-        let received = timeout(patience, self.line.async_io(Interest::READABLE, receive)).await;
-        let late = |_| "its login file: it took too long".to_owned();
-        let gone = |_| "nobody keeps its login file any more".to_owned();
-        let (got, _) = received.map_err(late)?.map_err(gone)?;
-        if got == 0 {
-            return Err("nobody keeps its login file any more".to_owned());
-        }
-        let said = message.get(..got).unwrap_or_default();
-        serde_json::from_slice(said).map_err(|_| unclear())
-    }
-
-    async fn say(&self, renewed: &Renewed) -> Result<(), String> {
-        let mut message = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES_MAX));
-        let written = serde_json::to_writer(&mut *message, renewed);
-        written.map_err(|_| unclear())?;
-        let send = || socket::send(self.line.as_fd(), &message, &[]);
-        let sent = self.line.async_io(Interest::WRITABLE, send).await;
-        sent.map_err(|_| "nobody keeps its login file any more".to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use atoll_model::network::PublishedSecret;
+
     use super::*;
 
     #[test]
@@ -375,20 +343,19 @@ mod tests {
         let mut request = RenewalRequest {
             token: "https://login.example/token".parse().unwrap(),
             client: "a client".to_owned(),
-            published: None,
+            published: PublishedSecret::None,
             form: RenewalForm::Json,
             scope: Vec::new(),
         };
-        let (kind, sent) = body(&request, "a\"token").unwrap();
+        let (kind, sent) = body(&request, "a\"token", None).unwrap();
         assert_eq!(kind, "application/json");
         assert_eq!(
             std::str::from_utf8(&sent).unwrap(),
             "{\"grant_type\":\"refresh_token\",\"refresh_token\":\"a\\\"token\",\"client_id\":\"a client\"}"
         );
         request.form = RenewalForm::Form;
-        request.published = Some("published".to_owned());
         request.scope = vec!["one".to_owned(), "two".to_owned()];
-        let (kind, sent) = body(&request, "a&token").unwrap();
+        let (kind, sent) = body(&request, "a&token", Some("published")).unwrap();
         assert_eq!(kind, "application/x-www-form-urlencoded");
         assert_eq!(
             std::str::from_utf8(&sent).unwrap(),

@@ -15,6 +15,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::fetch::{Fresh, Source};
 use super::own::{self, Answer, Asking};
+use super::rotation;
 use crate::Egress;
 use crate::secret::Secret;
 
@@ -47,30 +48,45 @@ const ERRORS: &[&str] = &[
 /// Why there is none; nothing of a secret is in the words.
 pub(super) async fn fetch(
     egress: &Arc<Egress>,
-    (index, name): (usize, &CredentialName),
+    which: (usize, &CredentialName),
     source: &Source,
     request: &OAuthRequest,
 ) -> Result<Fresh, String> {
+    match request.grant {
+        TokenGrant::Refresh => rotation::fetch(egress, which, source, request).await,
+        TokenGrant::ClientCredentials | TokenGrant::Exchange { .. } => {
+            Ok(asked(egress, which.1, source, request).await?.fresh)
+        }
+    }
+}
+
+/// Asks once, whatever comes of it.
+///
+/// # Errors
+/// As [`fetch`].
+pub(super) async fn asked(
+    egress: &Arc<Egress>,
+    name: &CredentialName,
+    source: &Source,
+    request: &OAuthRequest,
+) -> Result<Read, String> {
     let mut form = Form::default();
-    let asked_by = match &request.grant {
+    match &request.grant {
         TokenGrant::ClientCredentials => {
             form.add("grant_type", b"client_credentials");
-            None
         }
         TokenGrant::Refresh => {
             let token = source.ingredient(Ingredient::RefreshToken)?;
             form.add("grant_type", b"refresh_token");
             form.add("refresh_token", token.expose());
-            Some(token)
         }
         TokenGrant::Exchange { kind } => {
             let token = source.ingredient(Ingredient::SubjectToken)?;
             form.add("grant_type", EXCHANGE.as_bytes());
             form.add("subject_token", token.expose());
             form.add("subject_token_type", kind.as_bytes());
-            Some(token)
         }
-    };
+    }
     if !request.scope.is_empty() {
         form.add("scope", request.scope.join(" ").as_bytes());
     }
@@ -92,17 +108,7 @@ pub(super) async fn fetch(
     let asked_at = SystemTime::now();
     let answer = own::ask(egress, &source.network, name, asking, patience).await?;
     let host = &request.token.host;
-    let read =
-        read(&answer, asked_at, Unsaid::IsRefused).map_err(|why| format!("{host}: {why}"))?;
-    let Some((renewed, before)) = read.refresh.zip(asked_by) else {
-        return Ok(read.fresh);
-    };
-    // What was good once alone is not good any more, whatever becomes of the token.
-    if request.grant == TokenGrant::Refresh && before.expose() != &renewed[..] {
-        let kept = egress.credentials.renew(index, source, renewed);
-        kept.map_err(|why| format!("{host}: its new refresh token: {why}"))?;
-    }
-    Ok(read.fresh)
+    read(&answer, asked_at, Unsaid::IsRefused).map_err(|why| format!("{host}: {why}"))
 }
 
 /// Has a token taken back (RFC 7009).

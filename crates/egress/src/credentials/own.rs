@@ -25,7 +25,8 @@ use crate::Egress;
 use crate::dial::Place;
 use crate::inspect::{HEAD_BYTES_MAX, is_of_tls, why_not, why_unanswered};
 use crate::line::{Carried, Opened};
-use crate::resolve::{Nowhere, addresses_by};
+use crate::policies::{Forbids, Now};
+use crate::resolve::{Nowhere, addresses_by, given_up};
 
 /// The longest answer, bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -91,14 +92,17 @@ pub(super) async fn ask(
 
 /// Whether policies let Atoll ask. There is nothing of the program's in it, which is what a level
 /// of trust asks a person about.
-fn policed(egress: &Egress, kind: FlowKind, judged: &Judged<'_>) -> Result<(), String> {
-    let granted = egress.policies.request(judged, Follows::Body);
-    let asks = granted.map_err(|forbidden| match forbidden.is_of_level {
-        true => format!(
+fn policed(now: &Now<'_>, kind: FlowKind, judged: &Judged<'_>) -> Result<(), String> {
+    let granted = match kind == FlowKind::Revocation {
+        true => now.own_request(judged, Follows::Body),
+        false => now.request_for_credential(judged, Follows::Body),
+    };
+    let asks = granted.map_err(|forbidden| match forbidden.by {
+        Forbids::Level => format!(
             "{}, and it is not among endpoints under [trust] of the profile",
             forbidden.inside
         ),
-        false => forbidden.inside,
+        Forbids::Policy | Forbids::Rate | Forbids::GivenUp | Forbids::Token => forbidden.inside,
     })?;
     match kind != FlowKind::Revocation && asks.is_some_and(|asks| !asks.is_of_level) {
         true => Err(ASKED.to_owned()),
@@ -127,19 +131,9 @@ async fn sent(
     if asking.kind != FlowKind::Revocation && network.asks_of_request(&judged).is_some() {
         return Err(ASKED.to_owned());
     }
-    policed(egress, asking.kind, &judged)?;
-    let places = addresses_by(
-        egress,
-        network,
-        &endpoint.host,
-        endpoint.port,
-        Some(&judged),
-    )
-    .await;
-    let places = places.map_err(|nowhere| match nowhere {
-        Nowhere::Refused { inside, .. } => inside,
-        Nowhere::Unknown(why) => format!("its name leads nowhere: {why}"),
-    })?;
+    let now = egress.policies.now();
+    policed(&now, asking.kind, &judged)?;
+    let places = places(egress, network, asking.kind, &judged).await?;
     let flow = Flow {
         kind: asking.kind,
         host: endpoint.host.to_string(),
@@ -151,6 +145,7 @@ async fn sent(
         login: None,
         limit: None,
         credentials: vec![name.clone()],
+        policies: now.version(),
     };
     let mut places = places.into_iter().peekable();
     let mut failure = "its name leads nowhere".to_owned();
@@ -174,6 +169,25 @@ async fn sent(
         }
     }
     Err(failure)
+}
+
+/// Where it is asked: nowhere that the run has given up, but for what leaves it with less.
+async fn places(
+    egress: &Egress,
+    network: &Network,
+    kind: FlowKind,
+    judged: &Judged<'_>,
+) -> Result<Vec<Place>, String> {
+    let places = addresses_by(egress, network, judged.host, judged.port, Some(judged)).await;
+    let places = places.map_err(|nowhere| match nowhere {
+        Nowhere::Refused { inside, .. } => inside,
+        Nowhere::Unknown(why) => format!("its name leads nowhere: {why}"),
+    })?;
+    let denied = places.iter().find_map(|place| given_up(egress, *place));
+    match denied.filter(|_| kind != FlowKind::Revocation) {
+        Some(why) => Err(why),
+        None => Ok(places),
+    }
 }
 
 /// Has it recorded. What is broken off from here on is told of as that.

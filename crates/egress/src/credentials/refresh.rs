@@ -30,16 +30,7 @@ impl Credentials {
         login: Login<'_>,
         value: Zeroizing<Vec<u8>>,
     ) -> Result<(), String> {
-        let is_plain = value.iter().all(|byte| (b'!'..=b'~').contains(byte));
-        if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
-            return Err(format!(
-                "it is not one word of printable ASCII, {CREDENTIAL_BYTES_MAX} bytes at most"
-            ));
-        }
-        let stands = |text: &str| holds(&value, text.as_bytes());
-        if self.held.iter().any(|one| stands(&one.placeholder)) {
-            return Err("it has a placeholder in it".to_owned());
-        }
+        self.is_word(&value)?;
         let is_its = |one: &MaskedValue| {
             let held = self.held.get(one.index);
             let is_by = held.is_some_and(|held| held.name() == login.by);
@@ -54,6 +45,38 @@ impl Credentials {
         }
         let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
         let value = MaskedValue::ingredient(login.index, Arc::new(secret))?;
+        masked.add(value, SystemTime::now())
+    }
+
+    /// Whether it is one word, without a placeholder in it.
+    fn is_word(&self, value: &[u8]) -> Result<(), String> {
+        let is_plain = value.iter().all(|byte| (b'!'..=b'~').contains(byte));
+        if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
+            return Err(format!(
+                "it is not one word of printable ASCII, {CREDENTIAL_BYTES_MAX} bytes at most"
+            ));
+        }
+        let stands = |one: &Held| holds(value, one.placeholder.as_bytes());
+        match self.held.iter().any(stands) {
+            true => Err("it has a placeholder in it".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Has an issuer's new refresh token masked before it is written back: it is one word, no
+    /// other credential's value, and has no placeholder in it.
+    pub(super) fn keep_given(&self, index: usize, value: &[u8]) -> Result<(), String> {
+        self.is_word(value)?;
+        let is_its = |one: &MaskedValue| one.index == index && one.role == Role::Ingredient;
+        let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = masked.values.iter();
+        match all.find(|one| one.secret.expose() == value) {
+            Some(same) if is_its(same) => return Ok(()),
+            Some(_) => return Err("it is the value of another credential".to_owned()),
+            None => {}
+        }
+        let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
+        let value = MaskedValue::ingredient(index, Arc::new(secret))?;
         masked.add(value, SystemTime::now())
     }
 
@@ -102,7 +125,9 @@ impl Credentials {
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::network::{Binding, Fetch, Network, RenewalForm, RenewalRequest};
+    use atoll_model::network::{
+        Binding, Fetch, Network, PublishedSecret, RenewalForm, RenewalRequest,
+    };
 
     use super::super::fetch::{Ingredients, Source};
     use super::super::{Part, Value};
@@ -116,6 +141,7 @@ mod tests {
                 to: vec!["example.com:443".parse().unwrap()],
                 requests: atoll_model::network::Conditions::default(),
                 place: atoll_model::network::Place::Query("key".to_owned()),
+                others: atoll_model::network::Others::Refused,
             },
             part: Part::Whole,
             placeholder: "tok-0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
@@ -129,7 +155,7 @@ mod tests {
         let request = RenewalRequest {
             token: "https://login.example/token".parse().unwrap(),
             client: "a client".to_owned(),
-            published: None,
+            published: PublishedSecret::None,
             form: RenewalForm::Json,
             scope: Vec::new(),
         };

@@ -29,6 +29,7 @@ fn with(ingredients: Ingredients) -> Credentials {
         to: vec!["example.com:443".parse().unwrap()],
         requests: atoll_model::network::Conditions::default(),
         place: atoll_model::network::Place::Query("key".to_owned()),
+        others: atoll_model::network::Others::Refused,
     };
     let given = Secret::new(b"given-0123456789abcdef".to_vec()).unwrap();
     let by = atoll_model::network::Fetch::Command { patience_s: 1 };
@@ -207,4 +208,61 @@ fn parts_are_found_wherever_they_are() {
             in_any_case
         );
     }
+}
+
+#[tokio::test]
+async fn an_address_that_was_given_up_is_asked_for_no_token_and_takes_tokens_back() {
+    use std::time::Duration;
+
+    use atoll_model::network::{
+        Endpoint, FlowKind, GIVEN_UP, GivenUp, GivenUpBy, HostName, HostPart, NetworkRule,
+        Restriction, Way,
+    };
+
+    use crate::inspect::tests::{Outside, no_trust};
+
+    let rule = |to: &str| NetworkRule {
+        to: to.parse().unwrap(),
+        way: Way::Inspect,
+        ..NetworkRule::learning()
+    };
+    // Nobody listens there: what is dialled fails.
+    let allow = vec![rule("host.atoll.internal:1"), rule("127.0.0.1:1")];
+    let network = Network {
+        allow: allow.clone(),
+        ..Network::default()
+    };
+    let way = Outside::with(allow, no_trust());
+    // No profile can name this one; here it is what leads to a loopback address.
+    let mut endpoint: Endpoint = "https://example.com:1/token".parse().unwrap();
+    endpoint.host = HostPart::Name(HostName::parse("host.atoll.internal").unwrap());
+    let name = "key".parse().unwrap();
+    let ask = async |kind| {
+        let asking = own::Asking {
+            kind,
+            method: hyper::Method::POST,
+            endpoint: &endpoint,
+            headers: hyper::HeaderMap::new(),
+            body: Zeroizing::new(Vec::new()),
+        };
+        let asked = own::ask(
+            &way.egress,
+            &network,
+            &name,
+            asking,
+            Duration::from_secs(10),
+        );
+        asked.await.err().unwrap()
+    };
+    let before = ask(FlowKind::Fetch).await;
+    assert!(!before.contains(GIVEN_UP), "{before}");
+    way.egress.policies.renounced.add_all(vec![GivenUp {
+        at_s: 1,
+        by: GivenUpBy::Program {},
+        what: Restriction::Host("127.0.0.1".to_owned().try_into().unwrap()),
+    }]);
+    let after = ask(FlowKind::Fetch).await;
+    assert!(after.contains(GIVEN_UP), "{after}");
+    let back = ask(FlowKind::Revocation).await;
+    assert!(!back.contains(GIVEN_UP), "{back}");
 }

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use atoll_cedar::Follows;
 use atoll_model::network::{Limit, NetworkRule, Request as Judged, Unreachable};
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -21,14 +20,19 @@ use super::injection::Misuse;
 use super::room::Full;
 use crate::Egress;
 use crate::limits::Excess;
-use crate::policies::Forbidden;
+use crate::policies::{Forbidden, Forbids, Now, Sent};
 
 /// Who decides, and where that is shown.
 const HOW_TO_ASK: &str = "Whoever started this run decides: there, `atoll why last` shows which option allows it. Trying again changes nothing.";
 /// The same of what no option allows.
 const HOW_TO_ASK_POLICY: &str = "Ask the person who started this: a policy decides, and `atoll why last` shows where it is written. Trying again changes nothing.";
+/// The same of what happens too often.
+const HOW_TO_ASK_RATE: &str = "A policy says how often: wait as long as it says, and try again. No option of the run allows it sooner.";
 /// The same of what the level of trust does not let pass.
 const HOW_TO_ASK_LEVEL: &str = "Ask the person who started this: how far this run is trusted decides, and `atoll why last` shows who said so. Trying again changes nothing.";
+/// The same of what was given up.
+const HOW_TO_ASK_TOKEN: &str = "Whoever has issued the token can issue one that carries it, for another run. Trying again changes nothing.";
+const HOW_TO_ASK_GIVEN_UP: &str = "Nobody gives it back while this run, or its session, goes on: a person can start another one. Trying again changes nothing.";
 /// How much of a body is read that is sent to nobody, bytes.
 const UNREAD_BYTES: usize = 1024 * 1024;
 /// How long it may take.
@@ -95,9 +99,12 @@ impl Denial {
 
     /// The same, because of a policy that somebody has written.
     pub(crate) fn forbidden(self, forbidden: &Forbidden) -> Self {
-        let how_to_ask = match forbidden.is_of_level {
-            true => HOW_TO_ASK_LEVEL,
-            false => HOW_TO_ASK_POLICY,
+        let how_to_ask = match forbidden.by {
+            Forbids::Level => HOW_TO_ASK_LEVEL,
+            Forbids::Policy => HOW_TO_ASK_POLICY,
+            Forbids::Rate => HOW_TO_ASK_RATE,
+            Forbids::GivenUp => HOW_TO_ASK_GIVEN_UP,
+            Forbids::Token => HOW_TO_ASK_TOKEN,
         };
         Self {
             why: forbidden.inside.clone(),
@@ -143,14 +150,14 @@ pub(crate) fn allowing<'a>(
     asked: &Asked,
     parts: &Parts,
     judged: &Judged<'_>,
-    follows: Follows,
+    (now, sent): (&Now<'_>, Sent),
 ) -> Result<&'a NetworkRule, Box<(String, Denial)>> {
     let found = egress.network.request(judged);
     let rule = found.map_err(|unreachable| {
         let denial = Denial::by(asked, parts, judged, &unreachable);
         Box::new((unreachable.why(), denial))
     })?;
-    let granted = egress.policies.request(judged, follows);
+    let granted = now.request(judged, sent);
     // A person is asked once all of it is there.
     granted.map_err(|forbidden| {
         let denial = Denial::of(asked, parts, String::new()).forbidden(&forbidden);

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::head;
 use super::injection::Outgoing;
 use crate::Egress;
+use crate::limits::Way;
 use crate::line::Line;
 use crate::refusals::shown;
 
@@ -83,6 +84,7 @@ pub(crate) fn connection(flow: &Flow, rule: String) -> AskedCall {
         login: flow.login.clone(),
         credentials: flow.credentials.clone(),
         rule,
+        policies: flow.policies,
     }
 }
 
@@ -91,7 +93,9 @@ pub(super) fn request(outgoing: &Outgoing, rule: String, body: Option<&Bytes>) -
     let Outgoing {
         parts, head, flow, ..
     } = outgoing;
-    let headers = Headers::of(&parts.headers, outgoing.injection.is_signed());
+    let mut sent = parts.headers.clone();
+    outgoing.leave.redactions.take_out(Way::Up, &mut sent);
+    let headers = Headers::of(sent, outgoing.injection.is_signed());
     let query = parts.uri.path_and_query().and_then(|both| both.query());
     let path = head.target.path();
     let request = flow.request.as_ref().map(|request| AskedRequest {
@@ -101,6 +105,7 @@ pub(super) fn request(outgoing: &Outgoing, rule: String, body: Option<&Bytes>) -
         query: query.map(|query| shown(query, ASKED_TEXT_BYTES_MAX).into_owned()),
         path_digest: hash(path.as_bytes()),
         target_digest: hash(head.target.as_written().as_bytes()),
+        confidence: request.confidence,
         is_web_socket: head.is_web_socket,
         headers_digest: headers.digest,
         telling_headers_digest: headers.telling_digest,
@@ -169,8 +174,7 @@ struct Headers {
 
 impl Headers {
     /// Those that are sent on, as the program has written them.
-    fn of(written: &HeaderMap, is_signed: bool) -> Self {
-        let mut written = written.clone();
+    fn of(mut written: HeaderMap, is_signed: bool) -> Self {
         head::strip(&mut written);
         let mut all: Vec<(&str, &[u8])> = written
             .iter()
@@ -238,7 +242,7 @@ mod tests {
             ("connection", "x-own"),
             ("x-own", "y"),
         ]);
-        let of = |all: &HeaderMap| Headers::of(all, false);
+        let of = |all: &HeaderMap| Headers::of(all.clone(), false);
         let one = of(&first);
         let names: Vec<&str> = one.telling.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["x-amz-copy-source"]);
@@ -267,12 +271,15 @@ mod tests {
     fn nothing_of_headers_is_shown_without_end() {
         let long = "x".repeat(1000);
         let mut all = headers(&[("authorization", "AWS4 x"), ("x-amz-date", "now")]);
-        let (checked, own) = (Headers::of(&all, true), Headers::of(&all, false));
+        let (checked, own) = (
+            Headers::of(all.clone(), true),
+            Headers::of(all.clone(), false),
+        );
         assert_eq!([checked.telling.len(), own.telling.len()], [0, 2]);
         for _ in 0..ASKED_HEADERS_MAX {
             all.append("x-long", long.parse().unwrap());
         }
-        let all = Headers::of(&all, false);
+        let all = Headers::of(all, false);
         assert_eq!(all.telling.len(), ASKED_HEADERS_MAX);
         assert_eq!(all.further, 2);
         let longest = all.telling.iter().map(|one| one.value.len()).max();

@@ -27,8 +27,11 @@ use crate::Egress;
 use crate::secret::{Coding, Failed, Placeholders, SearchedBody, longer};
 
 mod fields;
+mod passing;
 mod untaken;
 
+use passing::{Passing, Stopped};
+pub(super) use untaken::Renewing;
 pub(crate) use untaken::Untaken;
 
 /// Up to here a body is read as a whole before anything of its request is sent, bytes.
@@ -43,6 +46,8 @@ const DECODED_MAX: usize = 24;
 /// How long one waits for its place among them, and a whole one for its last byte.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How a client's secret is called where a token is asked for (RFC 6749, 2.3.1).
+const CLIENT_SECRET: &str = "client_secret";
 /// Why a body is not waited for.
 const TOO_SLOW: &str = "its body took too long";
 
@@ -109,7 +114,7 @@ pub(crate) enum Source {
     /// Looked through as it passes.
     Searched {
         /// It.
-        body: Box<SearchedBody<Again>>,
+        body: Box<SearchedBody<Passing>>,
         /// What that takes.
         _held: Held,
     },
@@ -181,24 +186,27 @@ async fn looked_through(
         .credentials
         .iter()
         .any(|held| held.is_for_body(judged));
-    if let Some(kind) = kind.filter(|_| is_placed && length.unwrap_or(0) <= PLACED_BYTES_MAX) {
+    let is_heard = egress.credentials.hear_published(judged);
+    let is_read = (is_placed || is_heard) && length.unwrap_or(0) <= PLACED_BYTES_MAX;
+    if let Some(kind) = kind.filter(|_| is_read) {
         let bytes = 2 * length.unwrap_or(PLACED_BYTES_MAX);
         let held = egress.bodies.holding(bytes).await?;
         let again = body.gathered().await?;
         if again.rest.is_some() {
+            let again = Passing::new(again, None);
             let searched = SearchedBody::new(again, placeholders, None);
             return Ok(Source::searched(searched, held));
         }
-        let whole = fields::placed(
-            (&egress.credentials, placeholders),
-            judged,
-            kind,
-            again,
-            injection,
-        )?;
+        let published = is_heard.then(|| kind.text(&again.first, CLIENT_SECRET));
+        let credentials = (&egress.credentials, placeholders);
+        let whole = fields::placed(credentials, judged, kind, again, injection);
+        let whole = whole.map_err(|untaken| untaken.sending(published.flatten()))?;
         return Ok(Source::whole(whole, held));
     }
     let decoding = egress.bodies.decoding(coding).await?;
+    let may_be_changed = !is_placed && passing::may_be_changed(headers);
+    let mask = may_be_changed.then(|| injection.without_others(&egress.credentials));
+    let body = Passing::new(body, mask.flatten());
     let searched = SearchedBody::new(body, placeholders, coding);
     let whole = length.filter(|bytes| *bytes <= WHOLE_BYTES_MAX && !expectation::is_asked(headers));
     let Some(bytes) = whole else {
@@ -219,7 +227,7 @@ async fn looked_through(
 }
 
 /// Reads all of a body and looks through it.
-async fn searched_whole(body: &mut SearchedBody<Again>) -> Result<Again, Failed<hyper::Error>> {
+async fn searched_whole(body: &mut SearchedBody<Passing>) -> Result<Again, Failed<Stopped>> {
     let mut read = Read::default();
     while let Some(frame) = body.frame().await {
         read.take(frame?);
@@ -324,7 +332,7 @@ const DIGESTS: [HeaderName; 4] = [
 ];
 
 impl Source {
-    fn searched(body: SearchedBody<Again>, held: Held) -> Self {
+    fn searched(body: SearchedBody<Passing>, held: Held) -> Self {
         Self::Searched {
             body: Box::new(body),
             _held: held,

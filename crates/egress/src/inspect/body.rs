@@ -10,11 +10,11 @@ use hyper::body::Incoming;
 
 use super::bodies::Held;
 use super::brake::{self, Brake, Pieces};
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Rights};
 use super::expectation::{Unwanted, Waiting};
 use super::upload::Upload;
 use crate::limits::{Excess, Way};
-use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Undecodable};
+use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Stalled, Undecodable};
 
 /// Why a body comes to no end.
 #[derive(Debug, thiserror::Error)]
@@ -31,9 +31,15 @@ pub(crate) enum Broken {
     /// It cannot be looked through.
     #[error(transparent)]
     Undecodable(#[from] Undecodable),
+    /// It stops where it could be within a credential's value.
+    #[error(transparent)]
+    Stalled(#[from] Stalled),
     /// Its rule allows no more.
     #[error(transparent)]
     Beyond(#[from] Excess),
+    /// Where it leads was given up.
+    #[error("{0}")]
+    GivenUp(String),
     /// It ended before it was whole.
     #[error("it broke off")]
     Short,
@@ -44,6 +50,8 @@ pub(crate) enum Broken {
 pub(crate) struct Sent {
     incoming: Option<Upload>,
     exchange: Arc<Exchange>,
+    /// As long as it may go there.
+    rights: Rights,
     /// Until the server wants it.
     waiting: Option<Waiting>,
     /// Until its rule allows it.
@@ -59,6 +67,7 @@ impl Sent {
         let waiting = exchange.gate().cloned().map(Waiting::new);
         Self {
             incoming,
+            rights: Rights::of(&exchange),
             exchange,
             waiting,
             brake: Brake::default(),
@@ -93,6 +102,9 @@ impl Body for Sent {
         let Some(incoming) = &mut this.incoming else {
             return Poll::Ready(None);
         };
+        if let Poll::Ready(lost) = this.rights.poll(&this.exchange, context) {
+            return Poll::Ready(Some(Err(lost)));
+        }
         if let Some(waiting) = &mut this.waiting {
             if let Err(unwanted) = ready!(waiting.poll(context)) {
                 return Poll::Ready(Some(Err(unwanted.into())));
@@ -123,6 +135,8 @@ pub(crate) enum Received {
         incoming: Incoming,
         /// Of this exchange.
         exchange: Arc<Exchange>,
+        /// As long as it may come from there.
+        rights: Rights,
     },
     /// The same, as its rule allows it.
     Limited {
@@ -171,7 +185,12 @@ impl Received {
                 is_over,
             };
         }
-        Self::Through { incoming, exchange }
+        let rights = Rights::of(&exchange);
+        Self::Through {
+            incoming,
+            exchange,
+            rights,
+        }
     }
 
     /// The same without real values, where it is compressed so.
@@ -226,7 +245,14 @@ impl Body for Received {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self.get_mut() {
-            Self::Through { incoming, exchange } => poll(incoming, exchange, Way::Down, context),
+            Self::Through {
+                incoming,
+                exchange,
+                rights,
+            } => match rights.poll(exchange, context) {
+                Poll::Ready(lost) => Poll::Ready(Some(Err(lost))),
+                Poll::Pending => poll(incoming, exchange, Way::Down, context),
+            },
             Self::Limited { is_over: true, .. } => Poll::Ready(None),
             Self::Limited {
                 pieces, is_over, ..
@@ -240,8 +266,11 @@ impl Body for Received {
             },
             Self::Masked { body, exchange, .. } => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
-                if let Some(Err(Failed::Undecodable(error))) = &frame {
-                    exchange.fail(Way::Down, error);
+                match &frame {
+                    Some(Err(Failed::Undecodable(error))) => exchange.fail(Way::Down, error),
+                    Some(Err(Failed::Stalled(stalled))) => exchange.stalled(*stalled),
+                    // Those are told of where they happen.
+                    Some(Ok(_) | Err(Failed::Inner(_) | Failed::Found(_))) | None => {}
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Broken::from)))
             }
@@ -277,6 +306,18 @@ impl From<Failed<hyper::Error>> for Broken {
             Failed::Inner(error) => Self::Off(error),
             Failed::Undecodable(error) => Self::Undecodable(error),
             Failed::Found(found) => Self::Found(found),
+            Failed::Stalled(stalled) => Self::Stalled(stalled),
+        }
+    }
+}
+
+impl From<Failed<Failed<hyper::Error>>> for Broken {
+    fn from(failed: Failed<Failed<hyper::Error>>) -> Self {
+        match failed {
+            Failed::Inner(failed) => failed.into(),
+            Failed::Undecodable(error) => Self::Undecodable(error),
+            Failed::Found(found) => Self::Found(found),
+            Failed::Stalled(stalled) => Self::Stalled(stalled),
         }
     }
 }
@@ -287,6 +328,7 @@ impl From<Failed<Broken>> for Broken {
             Failed::Inner(broken) => broken,
             Failed::Undecodable(error) => Self::Undecodable(error),
             Failed::Found(found) => Self::Found(found),
+            Failed::Stalled(stalled) => Self::Stalled(stalled),
         }
     }
 }
@@ -303,7 +345,12 @@ where
     Broken: From<B::Error>,
 {
     let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
-    let frame = frame.map(|frame| frame.map_err(Broken::from));
+    let mut frame = frame.map(|frame| frame.map_err(Broken::from));
+    if let Some(Ok(frame)) = &mut frame
+        && let Some(trailers) = frame.trailers_mut()
+    {
+        exchange.redact(way, trailers);
+    }
     match &frame {
         Some(Ok(frame)) => {
             if let Some(data) = frame.data_ref() {

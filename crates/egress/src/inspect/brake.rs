@@ -1,6 +1,7 @@
 //! Bodies of requests and answers whose rule limits something: each piece passes once it
 //! may, and where it may not the body breaks off, so that nobody takes it for a whole one.
 
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -74,7 +75,10 @@ impl Brake {
 }
 
 /// A piece that passes.
-fn passed(piece: Piece, incoming: &Upload, exchange: &Exchange) -> Piece {
+fn passed(mut piece: Piece, incoming: &Upload, exchange: &Exchange) -> Piece {
+    if let Some(trailers) = piece.trailers_mut() {
+        exchange.redact(Way::Up, trailers);
+    }
     exchange.count(Way::Up, piece.data_ref().map_or(0, Bytes::len));
     if incoming.is_end_stream() || piece.is_trailers() {
         exchange.is_over(Way::Up);
@@ -104,6 +108,7 @@ pub(crate) fn carry(incoming: Incoming, exchange: Arc<Exchange>) -> Pieces {
             // What has ended it the exchange tells.
             _ = pass(incoming, &exchange, part, &to) => {}
             _ = part.late() => {}
+            _ = exchange.unless_given_up(pending::<()>()) => {}
             () = to.closed() => {}
         }
         if let Some(gate) = exchange.gate() {
@@ -120,13 +125,16 @@ async fn pass(
     to: &mpsc::Sender<Option<Piece>>,
 ) -> Result<(), Excess> {
     while let Some(piece) = incoming.frame().await {
-        let piece = match piece {
+        let mut piece = match piece {
             Ok(piece) => piece,
             Err(error) => {
                 exchange.fail(Way::Down, &error);
                 return Ok(());
             }
         };
+        if let Some(trailers) = piece.trailers_mut() {
+            exchange.redact(Way::Down, trailers);
+        }
         if let Some(from) = part.pass(Way::Down, weight(&piece))? {
             sleep_until(from.into()).await;
         }

@@ -3,11 +3,13 @@
 mod beginning;
 mod consent;
 mod dates;
+mod issued;
 mod masked;
 mod misused;
 mod proof;
 mod releases;
 pub(super) mod renewed;
+mod rights;
 mod unanswered;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -21,31 +23,38 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 
 use super::Asked;
-use super::answers::{self, Denial, unread_of};
+use super::answers::{self, Denial};
 use super::bodies;
 use super::body::{Received, Sent};
 use super::expectation::{self, ENDLESS, Early, Gate};
-use super::head::{self, Fault, Head};
+use super::head::{self, Head};
 use super::injection::{self, Injection, Misuse, Outgoing};
 use super::room::Room;
 use super::upload::Upload;
 use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
 use super::web_socket;
 use crate::Egress;
+use crate::dial::Place;
 use crate::limits::{Part, Way};
 use crate::line::{Carried, Opened};
-use crate::resolve::{Nowhere, addresses, may};
-use crate::secret::Placeholders;
+use crate::resolve::{Nowhere, addresses, given_up, may};
+use crate::secret::{Noted, Placeholders};
 use beginning::begin;
+pub(crate) use consent::Leave;
 pub(crate) use releases::Releases;
-use unanswered::Unanswered;
+pub(crate) use rights::{Again, Rights};
 pub(crate) use unanswered::Unrecorded;
+use unanswered::{Unanswered, unclear};
 
 /// What goes on between a program and a server. When it is dropped both bodies are over.
 pub(crate) struct Exchange {
     egress: Arc<Egress>,
     asked: Arc<Asked>,
+    /// By what it is asked about again once there are other policies.
+    judged: Arc<Again>,
     opened: Opened,
+    /// Where it leads.
+    place: Place,
     /// Whether the program speaks HTTP/2.
     is_2: bool,
     /// What holds the request's body back, where the program has asked for that.
@@ -53,6 +62,8 @@ pub(crate) struct Exchange {
     /// What is told where its body is looked through and carries a placeholder, and which may
     /// not be in it.
     searched: Option<(Flow, Placeholders)>,
+    /// Which of them its body goes without.
+    masked: Option<Arc<Noted>>,
     up: AtomicU64,
     down: AtomicU64,
     is_sent: AtomicBool,
@@ -85,7 +96,7 @@ impl Exchange {
     fn new(
         egress: &Arc<Egress>,
         asked: &Arc<Asked>,
-        opened: Opened,
+        (opened, place): (Opened, Place),
         outgoing: &Outgoing,
     ) -> Arc<Self> {
         let is_asked = outgoing.body.is_some() && expectation::is_asked(&outgoing.parts.headers);
@@ -95,9 +106,12 @@ impl Exchange {
                 .injection
                 .unfit(&egress.credentials)
                 .map(|all| (outgoing.flow.clone(), all)),
+            masked: outgoing.injection.masked().map(Arc::clone),
             egress: Arc::clone(egress),
             asked: Arc::clone(asked),
+            judged: Arc::new(Again::of(outgoing)),
             opened,
+            place,
             is_2: outgoing.is_2,
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
@@ -142,18 +156,6 @@ impl Exchange {
         state.failure.get_or_insert(why);
     }
 
-    /// Holds what nobody reads of the request, until its answer is over.
-    pub(crate) fn hold(&self, unread: Incoming) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.unread = Some(unread);
-    }
-
-    /// Gives it back.
-    fn release(&self) -> Option<Incoming> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.unread.take()
-    }
-
     /// What holds the request's body back.
     pub(crate) fn gate(&self) -> Option<&Arc<Gate>> {
         self.gate.as_ref()
@@ -190,6 +192,7 @@ impl Drop for Exchange {
             is_unreached: status.is_none() && failure.is_some() && !state.is_left,
             failure,
             limit: None,
+            masked: self.masked_names(),
         };
         let carried = carried.ended_by(self.room.excess());
         self.egress.line.close(&self.opened, carried);
@@ -203,11 +206,15 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Received>, Unrecorded> {
     let (mut parts, body) = request.into_parts();
-    let head = match head::read(&egress, &asked, &parts) {
+    let now = egress.policies.now();
+    let head = match head::read(&egress, &now, &asked, &parts) {
         Ok(head) => head,
-        Err(fault) => return Ok(unclear(&egress, &asked, fault, &parts, body).await),
+        Err(fault) => {
+            return Ok(unclear(&egress, (&asked, now.version()), fault, &parts, body).await);
+        }
     };
     let mut flow = flow(&asked, &parts, Some(&head));
+    flow.policies = now.version();
     let judged = judged(&asked, &parts, &head);
     let mut injection = match Injection::of(&egress.credentials, &judged, &parts) {
         Ok(injection) => injection,
@@ -216,8 +223,8 @@ pub(crate) async fn answer(
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
-    let follows = head.follows(!body.is_end_stream());
-    let rule = match answers::allowing(&egress, &asked, &parts, &judged, follows) {
+    let sent = head.sent(!body.is_end_stream());
+    let rule = match answers::allowing(&egress, &asked, &parts, &judged, (&now, sent)) {
         Ok(rule) => rule,
         Err(refused) => {
             let (why, denial) = *refused;
@@ -225,6 +232,7 @@ pub(crate) async fn answer(
             return Ok(answers::refused(StatusCode::FORBIDDEN, denial, &parts, body).await);
         }
     };
+    drop(now);
     flow.rule = Some(rule.told());
     let what = Denial::of(&asked, &parts, String::new());
     let room = match Room::take(&egress, rule, &flow, &parts, &body) {
@@ -238,10 +246,12 @@ pub(crate) async fn answer(
         Ok(Err(untaken)) => return untaken.told(&egress, flow, what).await,
         Err(excess) => return Ok(answers::beyond(&excess, what, None)),
     };
-    if let Some(body) = &body {
-        body.tell(&mut parts.headers);
-    }
+    let issue = match issued::admitted(&egress, &judged, &parts, &head) {
+        Ok(issue) => issue,
+        Err(why) => return Ok(issued::refused(&egress, flow, (what, why), &parts, body).await),
+    };
     let mut outgoing = Outgoing {
+        issue: issued::prepared(issue, body.as_ref(), &mut parts.headers),
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
         is_2: parts.version == Version::HTTP_2,
@@ -250,7 +260,7 @@ pub(crate) async fn answer(
         head,
         flow: injection.flow(&egress.credentials, &flow),
         injection,
-        approval: None,
+        leave: Leave::default(),
     };
     let room = Arc::clone(&outgoing.room);
     let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {
@@ -258,25 +268,7 @@ pub(crate) async fn answer(
         Ok(Err(unanswered)) => unanswered,
         Err(excess) => Unanswered::Failed(excess.why()),
     };
-    let unread = outgoing.body.take().and_then(Upload::into_rest);
-    let unread = unread_of(&outgoing.parts, unread).await;
-    if let Some(excess) = room.excess() {
-        return Ok(answers::beyond(excess, what, unread));
-    }
-    unanswered.told(&egress, flow, what, unread)
-}
-
-/// Refuses a request whose head cannot be read in one way alone.
-async fn unclear(
-    egress: &Egress,
-    asked: &Asked,
-    fault: Fault,
-    parts: &Parts,
-    body: Incoming,
-) -> Response<Received> {
-    let denial = Denial::of(asked, parts, fault.why.clone());
-    egress.line.refuse(flow(asked, parts, None), fault.why);
-    answers::refused(fault.status, denial, parts, body).await
+    unanswered::told(&egress, unanswered, outgoing, (flow, what)).await
 }
 
 /// A request as rules see it.
@@ -291,8 +283,12 @@ fn judged<'a>(asked: &'a Asked, parts: &'a Parts, head: &'a Head) -> Judged<'a> 
 }
 
 fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
+    let request = head.map(|head| FlowRequest {
+        confidence: head.confidence,
+        ..FlowRequest::of(&judged(asked, parts, head))
+    });
     Flow {
-        request: head.map(|head| FlowRequest::of(&judged(asked, parts, head))),
+        request,
         ..Flow::to(FlowKind::Request, asked.host.to_string(), asked.port)
     }
 }
@@ -312,7 +308,8 @@ async fn send_on(
         // What may be dialled for another request may not for this one.
         let judged = judged(asked, &outgoing.parts, &outgoing.head);
         let may = may(egress, &asked.host, server.place, asked.port, Some(&judged));
-        if outgoing.head.is_web_socket && server.is_2() || may.is_err() {
+        let is_denied = may.is_err() || given_up(egress, server.place).is_some();
+        if outgoing.head.is_web_socket && server.is_2() || is_denied {
             break;
         }
         match attempt(egress, asked, server, outgoing).await? {
@@ -393,7 +390,7 @@ async fn send(
     opened: Opened,
     outgoing: &mut Outgoing,
 ) -> Attempted {
-    let exchange = Exchange::new(egress, asked, opened, outgoing);
+    let exchange = Exchange::new(egress, asked, (opened, server.place), outgoing);
     let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
     let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
     let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
@@ -408,16 +405,18 @@ async fn send(
         *request.version_mut() = Version::HTTP_2;
     }
     let early = Early::heard(&mut request, exchange.gate().cloned());
-    let mut error = match early.unless_endless(server.send(request)).await {
-        Some(Ok(response)) => {
+    let sent = early.unless_endless(server.send(request));
+    let sent = exchange.unless_given_up(sent).await;
+    let mut error = match sent.and_then(|sent| sent.ok_or_else(|| ENDLESS.to_owned())) {
+        Ok(Ok(response)) => {
             let answered = answered(exchange, server, response, outgoing).await;
             return Attempted::Answered(answered);
         }
-        Some(Err(error)) => error,
-        None => {
-            exchange.failed(ENDLESS.to_owned());
+        Ok(Err(error)) => error,
+        Err(why) => {
+            exchange.failed(why.clone());
             outgoing.body = exchange.give_back(&mut outgoing.parts);
-            return Attempted::Failed(Unanswered::Failed(ENDLESS.to_owned()));
+            return Attempted::Failed(Unanswered::Failed(why));
         }
     };
     let unsent = error.take_message().map(Request::into_body);
@@ -450,11 +449,14 @@ async fn answered(
     outgoing: &mut Outgoing,
 ) -> Response<Received> {
     let status = response.status();
+    if let Some(unrecorded) = beginning::unheard(&exchange, outgoing).await {
+        return unrecorded;
+    }
     injection::mask(&exchange.egress.credentials, response.headers_mut());
     if status == StatusCode::UNAUTHORIZED {
         outgoing.injection.doubt(&exchange.egress.credentials);
     }
-    if status == StatusCode::SWITCHING_PROTOCOLS {
+    if status == StatusCode::SWITCHING_PROTOCOLS && outgoing.issue.is_none() {
         exchange.answered(status, None);
         return web_socket::begin(exchange, response, outgoing);
     }
@@ -469,8 +471,12 @@ async fn answered(
     // What the client library noted there is about its own connection.
     parts.extensions.clear();
     let body = Received::new(body, Arc::clone(&exchange));
-    match masked::masked(&exchange, &mut parts, body).await {
-        Ok(body) => Response::from_parts(parts, body),
+    match issued::passed(&exchange, outgoing.issue.as_deref(), &mut parts, body).await {
+        Ok(body) => {
+            // At last: what is to be masked is read by the whole head.
+            exchange.redact(Way::Down, &mut parts.headers);
+            Response::from_parts(parts, body)
+        }
         Err(why) => {
             exchange.fail(Way::Down, &why);
             answers::failed(&exchange.denial(&outgoing.parts, &why), None)
@@ -487,10 +493,5 @@ impl Exchange {
     /// Where what goes on beside is run.
     pub(crate) fn egress(&self) -> &Arc<Egress> {
         &self.egress
-    }
-
-    /// What a program is told whose exchange is not carried on.
-    pub(crate) fn denial(&self, parts: &Parts, why: &str) -> Denial {
-        Denial::of(&self.asked, parts, why.to_owned())
     }
 }

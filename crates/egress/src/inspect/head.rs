@@ -14,10 +14,14 @@ use hyper::{Method, StatusCode, Uri, Version};
 use super::Asked;
 use super::limits::PATH_BYTES_MAX;
 use crate::Egress;
+use crate::policies::{Now, Sent};
 use crate::refusals::shown;
 
 /// The longest method, bytes: it is recorded whole.
 const METHOD_BYTES_MAX: usize = 64;
+/// Why a request is refused that names another method besides its own.
+pub(crate) const TWO_METHODS: &str =
+    "rules are about its method, and a header of it names another one";
 /// How much is repeated of what a program has written, bytes.
 const SHOWN_BYTES_MAX: usize = 256;
 
@@ -27,14 +31,21 @@ pub(crate) struct Head {
     pub(crate) target: Target,
     /// Whether it asks to go on as a WebSocket.
     pub(crate) is_web_socket: bool,
+    /// How sure the agent says it is, percent.
+    pub(crate) confidence: Option<u8>,
 }
 
 impl Head {
-    /// What follows it.
-    pub(crate) fn follows(&self, has_body: bool) -> Follows {
-        match has_body || self.is_web_socket {
-            true => Follows::Body,
-            false => Follows::Nothing,
+    /// What it says besides, and what follows it.
+    pub(crate) fn sent(&self, has_body: bool) -> Sent {
+        let follows = match (self.is_web_socket, has_body) {
+            (true, _) => Follows::Messages,
+            (false, true) => Follows::Body,
+            (false, false) => Follows::Nothing,
+        };
+        Sent {
+            follows,
+            confidence: self.confidence,
         }
     }
 }
@@ -51,9 +62,13 @@ fn fault(status: StatusCode, why: impl Into<String>) -> Fault {
     Fault { status, why }
 }
 
+/// What an agent states of how sure it is: for policies here, and for nobody beyond.
+const CONFIDENCE: HeaderName = HeaderName::from_static("atoll-confidence");
+
 /// Headers that are for one connection only, besides those that `Connection` names
 /// (RFC 9110, 7.6.1), or that lead to another protocol.
-const OF_ONE_CONNECTION: [HeaderName; 9] = [
+const OF_ONE_CONNECTION: [HeaderName; 10] = [
+    CONFIDENCE,
     CONNECTION,
     TE,
     TRANSFER_ENCODING,
@@ -77,8 +92,13 @@ pub(crate) fn is_hop(name: &str) -> bool {
     OF_ONE_CONNECTION.iter().any(|one| one == name)
 }
 
-/// Reads the head of a request that came to a host.
-pub(crate) fn read(egress: &Egress, asked: &Asked, parts: &Parts) -> Result<Head, Fault> {
+/// Reads the head of a request that came to a host, and that these policies decide on.
+pub(crate) fn read(
+    egress: &Egress,
+    now: &Now<'_>,
+    asked: &Asked,
+    parts: &Parts,
+) -> Result<Head, Fault> {
     if parts.method.as_str().len() > METHOD_BYTES_MAX {
         let why = format!("its method is longer than {METHOD_BYTES_MAX} bytes");
         return Err(fault(StatusCode::NOT_IMPLEMENTED, why));
@@ -92,11 +112,9 @@ pub(crate) fn read(egress: &Egress, asked: &Asked, parts: &Parts) -> Result<Head
         return Err(fault(StatusCode::FORBIDDEN, why));
     }
     if says_other_method(parts)
-        && (egress.network.is_about_methods(&asked.host, asked.port)
-            || egress.policies.are_about_requests())
+        && (egress.network.is_about_methods(&asked.host, asked.port) || now.are_about_requests())
     {
-        let why = "rules are about its method, and a header of it names another one";
-        return Err(fault(StatusCode::FORBIDDEN, why));
+        return Err(fault(StatusCode::FORBIDDEN, TWO_METHODS));
     }
     check_framing(parts)?;
     check_host(asked, parts)?;
@@ -111,13 +129,39 @@ pub(crate) fn read(egress: &Egress, asked: &Asked, parts: &Parts) -> Result<Head
     Ok(Head {
         target,
         is_web_socket,
+        confidence: confidence(&parts.headers)?,
     })
+}
+
+/// What an agent states of how sure it is: one whole number, percent.
+fn confidence(headers: &HeaderMap) -> Result<Option<u8>, Fault> {
+    let mut stated = headers.get_all(&CONFIDENCE).iter();
+    let read = match (stated.next(), stated.next()) {
+        (None, _) => return Ok(None),
+        (Some(one), None) => one.to_str().ok().and_then(percent),
+        (Some(_), Some(_)) => None,
+    };
+    let why =
+        "Atoll-Confidence is one whole number from 0 to 100, and states how sure the agent is";
+    read.map(Some)
+        .ok_or_else(|| fault(StatusCode::BAD_REQUEST, why))
+}
+
+fn percent(text: &str) -> Option<u8> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_plain);
+    number.filter(|number| *number <= 100)
 }
 
 /// Whether a request asks for no change (RFC 9110, 9.2.1).
 pub(crate) fn is_safe(parts: &Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
         && !says_other_method(parts)
+}
+
+/// Whether its method is not clear, and some of these policies can be about it.
+pub(crate) fn is_unclear(now: &Now<'_>, parts: &Parts) -> bool {
+    says_other_method(parts) && now.are_about_requests()
 }
 
 fn says_other_method(parts: &Parts) -> bool {

@@ -6,6 +6,7 @@
 //! becomes the placeholder again.
 
 mod claim;
+mod others;
 mod renewal;
 mod signing;
 mod sigv4;
@@ -15,7 +16,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use atoll_model::network::{CredentialName, Flow, Part, Place, Request as Judged};
+use atoll_model::network::{CredentialName, Flow, Issue, Part, Place, Request as Judged};
 use atoll_sys::memory;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,12 +28,15 @@ use hyper::http::request::Parts;
 
 use super::Asked;
 use super::answers::Denial;
+use super::exchange::Leave;
 use super::head::{self, Head};
 use super::room::Room;
 use super::upload::Upload;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, fetch};
-use crate::secret::{Form, Found, Located, Placeholders, Secret, narrow};
+use crate::limits::Way;
+use crate::redaction::Redactions;
+use crate::secret::{Form, Found, Located, Noted, Secret, narrow};
 pub(super) use renewal::renewal;
 pub(crate) use signing::{Needed, Signing};
 pub(super) use spots::unescaped;
@@ -47,6 +51,8 @@ pub(crate) struct Injection {
     found: Vec<Put>,
     /// The signature that is made anew.
     signing: Option<Signing>,
+    /// Which placeholders of others its body goes without, where it does.
+    masked: Option<Arc<Noted>>,
 }
 
 /// One of them, by its place among all.
@@ -233,23 +239,6 @@ impl Injection {
         Ok(made)
     }
 
-    /// What may not be in the body of such a request: a program that has printed its
-    /// environment speaks of it to who has given it the credential, and to nobody else.
-    pub(super) fn unfit(&self, credentials: &Credentials) -> Option<Placeholders> {
-        let stands = |other: &Held| {
-            let is_its =
-                |held: &Held| held.placeholder == other.placeholder || held.name() == other.name();
-            // Nobody can do anything with what stands for a login's renewal.
-            let renews = matches!(other.binding.place, Place::Refresh(_));
-            self.held(credentials)
-                .any(|(held, _)| renews || is_its(held))
-        };
-        // One variable can stand for several credentials, and a key has several.
-        let all = credentials.iter().enumerate();
-        let passing = all.filter(|(_, held)| stands(held)).map(|(index, _)| index);
-        Some(credentials.placeholders()?.but(passing))
-    }
-
     /// A session token is sent with its key's signature alone.
     fn check_token(&self, credentials: &Credentials) -> Result<(), Misuse> {
         let signs = |held: &Held| {
@@ -269,6 +258,11 @@ impl Injection {
     /// Whether a program's signature is checked and made anew.
     pub(crate) fn is_signed(&self) -> bool {
         self.signing.is_some()
+    }
+
+    /// A header that is taken out, and that a signature of it is of.
+    pub(crate) fn is_of_redacted(&self, redactions: &Redactions) -> Option<&str> {
+        self.signing.as_ref()?.is_of_redacted(redactions)
     }
 
     /// The signature that is made anew.
@@ -375,8 +369,10 @@ pub(crate) struct Outgoing {
     /// Whether it can be sent again if nothing came back: it changes nothing there.
     pub(super) is_safe: bool,
     pub(super) is_2: bool,
-    /// The number of the approval by which it is sent, where a person was asked.
-    pub(super) approval: Option<u32>,
+    /// By what it is sent.
+    pub(super) leave: Leave,
+    /// The login whose tokens it asks for.
+    pub(super) issue: Option<Arc<Issue>>,
 }
 
 impl Outgoing {
@@ -398,12 +394,16 @@ impl Outgoing {
         if !self.injection.put(&egress.credentials, &mut headers) {
             return None;
         }
+        // Also what was put in; a signature is of what is left.
+        self.leave.redactions.take_out(Way::Up, &mut headers);
         // At last, since it is of what is sent.
         if let Some(signing) = &self.injection.signing {
             let whose = (asked, self.parts.method.as_str());
             let signed = signing.sign(&egress.credentials, whose, &target, &mut headers)?;
             target = Cow::Owned(signed);
         }
+        // Also what signs.
+        self.leave.redactions.take_out(Way::Up, &mut headers);
         Some((head::uri(asked, &target, is_2)?, headers))
     }
 }

@@ -33,6 +33,7 @@ use crate::tunnel::{self, Wanted};
 use crate::visitors::Visitors;
 use crate::{Credentials, Egress, Names, proxy};
 
+mod given_up;
 mod limited;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -177,8 +178,8 @@ async fn record(
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// The way out of a sandbox, with what it has told.
-struct Outside {
-    egress: Arc<Egress>,
+pub(crate) struct Outside {
+    pub(crate) egress: Arc<Egress>,
     told: Arc<Mutex<Vec<FlowReport>>>,
     _end: watch::Sender<bool>,
 }
@@ -197,7 +198,8 @@ fn recorder(line: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
             let report: FlowReport = serde_json::from_slice(report).unwrap();
             if let FlowReport::Open {
                 id, waits: true, ..
-            } = &report
+            }
+            | FlowReport::GivesUp { id, .. } = &report
             {
                 let order = serde_json::to_vec(&FlowOrder::Recorded { id: *id }).unwrap();
                 socket::send(line.as_fd(), &order, &[]).unwrap();
@@ -229,7 +231,7 @@ impl Outside {
     }
 
     /// By these rules.
-    fn with(allow: Vec<NetworkRule>, trust: Trust) -> Self {
+    pub(crate) fn with(allow: Vec<NetworkRule>, trust: Trust) -> Self {
         let (line, far) = socket::pair().unwrap();
         descriptor::never_block(line.as_fd()).unwrap();
         let told = Arc::<Mutex<Vec<FlowReport>>>::default();
@@ -273,7 +275,7 @@ impl Outside {
             over,
         });
         let (hears, sends) = (Arc::clone(&egress), Arc::clone(&egress));
-        tokio::spawn(async move { hears.line.hear(|_, _| {}).await });
+        tokio::spawn(async move { hears.line.hear(|_, _| {}, |_| {}, |_, _| false).await });
         tokio::spawn(async move { sends.line.send().await });
         Self {
             egress,
@@ -304,7 +306,11 @@ impl Outside {
             | FlowReport::Closed { .. }
             | FlowReport::Ask { .. }
             | FlowReport::Left { .. }
+            | FlowReport::GivesUp { .. }
+            | FlowReport::GaveUp { .. }
+            | FlowReport::Reloaded { .. }
             | FlowReport::Renew { .. }
+            | FlowReport::Label { .. }
             | FlowReport::Command { .. } => None,
         };
         told.iter().filter_map(of).collect()
@@ -331,7 +337,11 @@ impl Outside {
                     | FlowReport::Refused { .. }
                     | FlowReport::Ask { .. }
                     | FlowReport::Left { .. }
+                    | FlowReport::GivesUp { .. }
+                    | FlowReport::GaveUp { .. }
+                    | FlowReport::Reloaded { .. }
                     | FlowReport::Renew { .. }
+                    | FlowReport::Label { .. }
                     | FlowReport::Command { .. } => None,
                 };
                 let ends: Vec<_> = self.told.lock().unwrap().iter().filter_map(of).collect();
@@ -345,7 +355,7 @@ impl Outside {
     }
 }
 
-fn no_trust() -> Trust {
+pub(crate) fn no_trust() -> Trust {
     Trust::read(None, &[]).unwrap()
 }
 

@@ -3,6 +3,7 @@
 
 mod frames;
 
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::exchange::Exchange;
 use super::head;
 use super::injection::Outgoing;
 use crate::limits::{Way, late, passed};
-use crate::secret::HOLD;
+use crate::secret::{HOLD, STALL_MAX, Stalled};
 use frames::{Fault, Masked, Searched};
 
 /// How much is carried at once, bytes.
@@ -52,14 +53,13 @@ pub(crate) fn begin(
     *request.extensions_mut() = std::mem::take(&mut outgoing.parts.extensions);
     let program = hyper::upgrade::on(request);
     let egress = Arc::clone(exchange.egress());
-    egress
-        .upstream
-        .tasks
-        .spawn(carry(exchange, program, server));
+    let carried = carry(Arc::clone(&exchange), program, server);
+    egress.upstream.tasks.spawn(carried);
     let mut answer = Response::new(Received::empty());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let mut headers = std::mem::take(response.headers_mut());
     head::strip(&mut headers);
+    exchange.redact(Way::Down, &mut headers);
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     *answer.headers_mut() = headers;
@@ -83,6 +83,8 @@ async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
     let carried = tokio::select! {
         carried = both => carried,
         excess = late(exchange.part()) => Err((Way::Up, io::Error::other(excess))),
+        // Nobody broke off: why it ends is noted.
+        _ = exchange.unless_given_up(pending::<()>()) => return,
     };
     if let Err((way, error)) = carried {
         exchange.fail(way, &error);
@@ -135,13 +137,21 @@ impl Look {
     }
 
     /// Adds to `out` what was held back, once nothing more has come for a while.
-    async fn rest(&mut self, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// [`Stalled`]: it may not go on, and was waited for long enough.
+    async fn rest(&mut self, out: &mut Vec<u8>) -> Result<(), Stalled> {
         match self {
-            Self::Back(masked) if masked.holds() => {
+            Self::Back(masked) if masked.holds() && masked.is_short() => {
                 sleep(HOLD).await;
                 masked.release(out);
+                Ok(())
             }
-            Self::Not(_) | Self::Out(_) | Self::Back(_) => std::future::pending().await,
+            Self::Back(masked) if masked.holds() => {
+                sleep(STALL_MAX).await;
+                Err(Stalled)
+            }
+            Self::Not(_) | Self::Out(_) | Self::Back(_) => pending().await,
         }
     }
 }
@@ -160,7 +170,11 @@ async fn pump(
         out.clear();
         let got = tokio::select! {
             got = from.read(&mut block) => got.map_err(|error| (way, error))?,
-            () = look.rest(&mut out) => {
+            rest = look.rest(&mut out) => {
+                if let Err(stalled) = rest {
+                    exchange.stalled(stalled);
+                    return Err((way, io::Error::other(stalled)));
+                }
                 write(&mut to, &out).await.map_err(|error| (way, error))?;
                 continue;
             }

@@ -1,6 +1,6 @@
 //! What a flow has carried.
 
-use atoll_model::network::Limit;
+use atoll_model::network::{CredentialName, Limit};
 
 use crate::limits::Excess;
 
@@ -17,6 +17,8 @@ pub(crate) struct Carried {
     pub(crate) is_unreached: bool,
     /// The limit of its rule that ended it.
     pub(crate) limit: Option<Limit>,
+    /// The credentials whose placeholders it was sent without.
+    pub(crate) masked: Vec<CredentialName>,
 }
 
 impl Carried {

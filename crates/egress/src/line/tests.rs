@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use atoll_model::network::{FlowKind, FlowRequest, Scheme};
+use atoll_model::network::{FlowKind, FlowRequest, NoConsent, Scheme};
 use atoll_sys::descriptor;
 use proptest::prelude::*;
 
@@ -58,11 +58,14 @@ fn flow() -> impl Strategy<Value = Flow> {
         limit: None,
         credentials: Vec::new(),
         login: None,
+        policies: 0,
         rule,
         request: request.map(|(method, path)| FlowRequest {
             scheme: Scheme::Https,
             method,
             path,
+            confidence: None,
+            redacted: None,
         }),
     })
 }
@@ -79,11 +82,14 @@ fn the_longest_texts_fit_into_one_message() {
         limit: None,
         credentials: Vec::new(),
         login: None,
+        policies: u32::MAX,
         rule: Some(long()),
         request: Some(FlowRequest {
             scheme: Scheme::Https,
             method: long(),
             path: long(),
+            confidence: Some(100),
+            redacted: None,
         }),
     };
     run(async {
@@ -123,4 +129,79 @@ proptest! {
             assert!(matches!(told(&line), FlowReport::Closed { .. }));
         });
     }
+}
+
+/// What is told of a run here takes from its reputation, and nothing else does.
+#[test]
+fn what_is_told_of_a_run_takes_from_its_reputation() {
+    run(async {
+        let (line, far) = line();
+        let conduct = Arc::new(Mutex::new(Running::new(100)));
+        let line = line.with_conduct(Arc::clone(&conduct));
+        let points = || lock(&conduct).points();
+        let flow = |credentials: Vec<CredentialName>| Flow {
+            credentials,
+            ..Flow::to(FlowKind::Request, "example.com".to_owned(), 443)
+        };
+        line.refuse(flow(Vec::new()), "so".to_owned());
+        assert_eq!(points(), 100);
+        for _ in 0..2 {
+            line.refuse(flow(vec!["token".parse().unwrap()]), "so".to_owned());
+            assert_eq!(points(), 70);
+        }
+        let digest = CallDigest::new([0; 32]);
+        let denied = |why: NoConsent| FlowOrder::Said {
+            id: 1,
+            digest,
+            consent: Consent::Denied { why },
+        };
+        for (order, expected) in [
+            (denied(NoConsent::Late), 70),
+            (denied(NoConsent::Person), 65),
+            (FlowOrder::Attempted {}, 35),
+            (FlowOrder::Attempted {}, 35),
+        ] {
+            let said = serde_json::to_vec(&order).unwrap();
+            socket::send(far.as_fd(), &said, &[]).unwrap();
+            let end = serde_json::to_vec(&FlowOrder::End).unwrap();
+            socket::send(far.as_fd(), &end, &[]).unwrap();
+            line.hear(|_, _| (), |_| (), |_, _| true).await;
+            assert_eq!(points(), expected, "{order:?}");
+        }
+    });
+}
+
+/// A file of policies that is lost on its way is not taken for none.
+#[test]
+fn policies_that_do_not_come_along_are_not_none() {
+    run(async {
+        for (has_policies, files, is_taken) in [
+            (true, 0, false),
+            (false, 1, false),
+            (true, 1, true),
+            (false, 0, true),
+        ] {
+            let (line, far) = line();
+            let files: Vec<OwnedFd> = (0..files)
+                .map(|_| descriptor::sealed_memory(c"policies", b"").unwrap())
+                .collect();
+            let order = FlowOrder::Reload {
+                policies: 1,
+                has_policies,
+            };
+            let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+            let order = serde_json::to_vec(&order).unwrap();
+            socket::send(far.as_fd(), &order, &borrowed).unwrap();
+            let end = serde_json::to_vec(&FlowOrder::End).unwrap();
+            socket::send(far.as_fd(), &end, &[]).unwrap();
+            let taken = Mutex::new(None);
+            let reload = |version, file: Option<OwnedFd>| {
+                *lock(&taken) = Some((version, file.is_some()));
+                true
+            };
+            line.hear(|_, _| (), |_| (), reload).await;
+            let expected = is_taken.then_some((1, has_policies));
+            assert_eq!(*lock(&taken), expected, "{has_policies} {}", files.len());
+        }
+    });
 }

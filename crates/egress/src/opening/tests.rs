@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::{Opening, Stop};
+use crate::credentials::Credentials;
 use crate::hello::AGAIN;
 use crate::tests::client_hello;
 
@@ -46,7 +47,7 @@ async fn reaches(first: &[u8], answer: &[u8], then: &[u8]) -> (Vec<u8>, Result<(
             down: &down,
         };
         let host = HostPart::Name(HostName::parse("example.com").unwrap());
-        let passed = opening.pass(&host).await;
+        let passed = opening.pass(&host, &Credentials::default()).await;
         if passed.is_ok() {
             let _ = tokio::io::copy(&mut inside, &mut outside).await;
         }
@@ -190,7 +191,7 @@ async fn tls_that_really_begins_twice_gets_through() {
             down: &down,
         };
         let host = HostPart::Name(HostName::parse("example.com").unwrap());
-        opening.pass(&host).await.unwrap();
+        opening.pass(&host, &Credentials::default()).await.unwrap();
         let _ = tokio::io::copy_bidirectional(&mut inside, &mut outside).await;
     };
     let serve = async {

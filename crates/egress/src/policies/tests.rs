@@ -1,6 +1,8 @@
 //! What is handed over decides here.
 
-use atoll_cedar::{Layer, PolicyFile, hand};
+use std::time::Duration;
+
+use atoll_cedar::{Layer, PolicyFile, Principal, hand};
 use atoll_model::Mode;
 use atoll_model::network::{Scheme, Target};
 
@@ -11,6 +13,14 @@ fn policies(text: &str) -> Policies {
 }
 
 fn layered(files: &[(Layer, &str, &str)]) -> Policies {
+    Policies::read(&handed(files)).unwrap()
+}
+
+fn handed(files: &[(Layer, &str, &str)]) -> Vec<u8> {
+    handed_with(files, &Facts::new(0, Mode::Full, "default"))
+}
+
+fn handed_with(files: &[(Layer, &str, &str)], facts: &Facts) -> Vec<u8> {
     let principal = Principal {
         person: 1000,
         session: Some("run".to_owned()),
@@ -22,10 +32,8 @@ fn layered(files: &[(Layer, &str, &str)]) -> Policies {
         };
         (*layer, vec![file])
     };
-    let facts = Facts::new(0, Mode::Full, "default");
     let files: Vec<_> = files.iter().map(file).collect();
-    let handed = hand(&principal, &facts, &files).unwrap();
-    Policies::read(&handed).unwrap()
+    hand(&principal, facts, &files).unwrap()
 }
 
 fn host(text: &str) -> HostPart {
@@ -41,14 +49,16 @@ fn request(policies: &Policies, method: &str) -> Result<Option<Asks>, Forbidden>
         method,
         target: &target,
     };
-    policies.request(&request, Follows::Nothing)
+    let passed = policies.now().request(&request, Follows::Nothing);
+    passed.map(|passed| passed.asks)
 }
 
 #[test]
 fn without_policies_everything_is_left_to_the_rules() {
     let none = Policies::default();
     assert!(
-        none.connection(&host("example.com"), 443, Look::Past)
+        none.now()
+            .connection(&host("example.com"), 443, Look::Past)
             .is_ok()
     );
     assert!(request(&none, "POST").is_ok());
@@ -70,14 +80,17 @@ fn a_request_is_never_without_its_connection_nor_that_without_its_name() {
         ("publish", true, true),
     ] {
         let policies = about(action);
-        let connected = policies.connection(&name, port, Look::Into);
+        let connected = policies.now().connection(&name, port, Look::Into);
         assert_eq!(connected.is_ok(), connects, "{action}");
         assert_eq!(request(&policies, "GET").is_ok(), requests, "{action}");
     }
     // An address has no name to be asked for.
-    let refused = about("resolve").connection(&host("192.0.2.1"), port, Look::Into);
+    let refused = about("resolve")
+        .now()
+        .connection(&host("192.0.2.1"), port, Look::Into);
     assert!(refused.is_ok());
     let refused = about("connect")
+        .now()
         .connection(&name, port, Look::Past)
         .unwrap_err();
     assert_eq!(
@@ -100,7 +113,7 @@ fn an_address_is_held_to_what_is_said_of_the_one_within_it() {
             method: "GET",
             target: &target,
         };
-        policies.request(&request, Follows::Nothing).is_ok()
+        policies.now().request(&request, Follows::Nothing).is_ok()
     };
     for action in ["connect", "request"] {
         for (scope, when) in [
@@ -126,7 +139,7 @@ fn an_address_is_held_to_what_is_said_of_the_one_within_it() {
                     is_open,
                     "{action} {when} {name}"
                 );
-                let connects = policies.connection(&host, 443, Look::Past).is_ok();
+                let connects = policies.now().connection(&host, 443, Look::Past).is_ok();
                 let is_free = is_open || action == "request";
                 assert_eq!(connects, is_free, "{action} {when} {name}");
             }
@@ -145,8 +158,8 @@ fn the_time_is_that_of_the_question() {
         let text = "forbid(principal, action == Action::\"use_credential\", resource)";
         policies(&format!("{text} when {{ context.time > {time} }};"))
     };
-    assert!(until(now + 3600).credential(&key).is_ok());
-    assert!(until(now - 1).credential(&key).is_err());
+    assert!(until(now + 3600).now().credential(&key).is_ok());
+    assert!(until(now - 1).now().credential(&key).is_err());
 }
 
 /// Of a connection nobody is told more than its record says.
@@ -154,7 +167,7 @@ fn the_time_is_that_of_the_question() {
 fn what_is_not_carried_out_denies() {
     for annotation in [
         "@approve(\"team-a\")",
-        "@rate(\"1/s\")",
+        "@redact(\"cookie\")",
         "@log(\"It was.\")",
     ] {
         let text =
@@ -176,11 +189,15 @@ fn what_policies_ask_about_is_asked_about() {
         asked.rule
     );
     assert!(!asked.is_of_level);
-    let connected = policies(text).connection(&host("example.com"), 443, Look::Past);
+    let connected = policies(text)
+        .now()
+        .connection(&host("example.com"), 443, Look::Past);
     assert!(connected.unwrap().is_some());
     // A name is not: nobody is asked about one.
     let names = "@approve(\"person\") permit(principal, action == Action::\"resolve\", resource);";
-    let refused = policies(names).connection(&host("example.com"), 443, Look::Past);
+    let refused = policies(names)
+        .now()
+        .connection(&host("example.com"), 443, Look::Past);
     assert!(refused.is_err());
     assert_eq!(Asks::beside(None, None), None);
 }
@@ -269,7 +286,9 @@ fn strict_denies_what_policies_ask_about() {
         };
         let files = [(Layer::User, vec![file.clone()])];
         let policies = Policies::read(&hand(&principal, &facts, &files).unwrap()).unwrap();
-        let connected = policies.connection(&host("example.com"), 443, Look::Past);
+        let connected = policies
+            .now()
+            .connection(&host("example.com"), 443, Look::Past);
         assert_eq!(connected.is_err(), is_strict);
         match request(&policies, "POST") {
             Ok(asked) => assert!(!is_strict && asked.is_some()),
@@ -281,4 +300,334 @@ fn strict_denies_what_policies_ask_about() {
             }
         }
     }
+}
+
+/// What goes both ways goes on while anything is read: whoever vouches for its host, it counts as
+/// untrusted from its beginning, but to a model.
+#[test]
+fn what_goes_both_ways_is_asked_as_if_it_had_read() {
+    let asking = "@id(\"a\") permit(principal, action in [Action::\"connect\", Action::\"request\"], resource) unless { context has labels && context.labels.contains(\"untrusted\") };";
+    let principal = Principal {
+        person: 1000,
+        session: Some("run".to_owned()),
+    };
+    let file = PolicyFile {
+        name: "/policies/own.cedar".to_owned(),
+        content: asking.as_bytes().to_vec(),
+    };
+    let facts = Facts {
+        labels: Some(BTreeSet::new()),
+        trusted: vec!["corp.example".to_owned(), "model.example".to_owned()],
+        models: vec!["model.example".to_owned()],
+        ..Facts::new(0, Mode::Full, "default")
+    };
+    let handed = hand(&principal, &facts, &[(Layer::User, vec![file])]).unwrap();
+    let policies = Policies::read(&handed).unwrap();
+    let target = Target::parse("/v1").unwrap();
+    for (name, passes) in [
+        ("corp.example", false),
+        ("example.org", false),
+        ("192.0.2.1", false),
+        ("model.example", true),
+    ] {
+        let host = &host(name);
+        let past = policies.now().connection(host, 443, Look::Past);
+        assert_eq!(past.is_ok(), passes, "{name}");
+        let request = Request {
+            host,
+            port: 443,
+            scheme: Scheme::Https,
+            method: "GET",
+            target: &target,
+        };
+        let messages = policies.now().request(&request, Follows::Messages);
+        assert_eq!(messages.is_ok(), passes, "{name}");
+        // The control: what is looked into has read nothing yet.
+        assert!(
+            policies.now().connection(host, 443, Look::Into).is_ok(),
+            "{name}"
+        );
+        assert!(
+            policies.now().request(&request, Follows::Body).is_ok(),
+            "{name}"
+        );
+    }
+}
+
+/// A yes is to the question that was asked: another one that came meanwhile is asked anew.
+#[test]
+fn a_yes_is_to_what_was_asked() {
+    let asks = |rule: &str| {
+        Some(Asks {
+            rule: rule.to_owned(),
+            is_of_level: false,
+        })
+    };
+    for now in [None, asks("policy one")] {
+        assert!(Asks::still("policy one", None, now).is_ok());
+    }
+    for now in ["policy two", "policy one; policy two"] {
+        let denied = Asks::still("policy one", None, asks(now)).unwrap_err();
+        assert!(denied.inside.contains("try again"), "{}", denied.inside);
+    }
+}
+
+/// What a run does takes from what it has left, once for each kind of thing, and nothing gives
+/// any back.
+#[test]
+fn reputation_falls_while_a_run_goes_on() {
+    let text =
+        "@id(\"much\") permit(principal, action, resource) when { context.reputation >= 40 };";
+    let facts = Facts {
+        reputation: 70,
+        ..Facts::new(0, Mode::Full, "default")
+    };
+    let handed = handed_with(&[(Layer::User, "own.cedar", text)], &facts);
+    let policies = Policies::read(&handed).unwrap();
+    assert!(request(&policies, "GET").is_ok());
+    for _ in 0..3 {
+        policies.did(Deed::Misuse);
+        policies.did(Deed::Vouched);
+        assert!(request(&policies, "GET").is_ok());
+    }
+    policies.did(Deed::Refused);
+    let denied = request(&policies, "GET").unwrap_err();
+    assert!(denied.why.contains("much"), "{}", denied.why);
+    policies.did(Deed::Vouched);
+    assert!(request(&policies, "GET").is_err());
+    // Where nobody says what it has, it has nothing.
+    assert!(request(&self::policies(text), "GET").is_err());
+}
+
+/// A file as it comes: at its beginning.
+fn file(text: &[u8]) -> std::os::fd::OwnedFd {
+    let file = atoll_sys::descriptor::sealed_memory(c"policies", text).unwrap();
+    rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).unwrap();
+    file
+}
+
+/// Others decide from then on, on what goes on as well; what was begun is decided by its own.
+#[tokio::test]
+async fn other_policies_decide_from_then_on_and_on_what_goes_on() {
+    let forbids = |action: &str, method: &str| {
+        let text = format!(
+            "@id(\"{method}\") forbid(principal, action == Action::\"{action}\", resource) \
+             when {{ context.method == \"{method}\" }};"
+        );
+        handed(&[(Layer::User, "/policies/own.cedar", &text)])
+    };
+    let policies = Policies::read(&forbids("request", "POST")).unwrap();
+    let before = policies.now();
+    assert!(request(&policies, "POST").is_err());
+    assert!(request(&policies, "PUT").is_ok());
+    for wrong in [&b""[..], b"{}", b"forbid", &vec![b' '; 17 << 20]] {
+        assert!(!policies.reload(1, Some(file(wrong))));
+        assert_eq!(policies.now().version(), 0);
+        assert!(request(&policies, "POST").is_err());
+    }
+    let method = |now: &Now<'_>, method: &str| {
+        let (host, target) = (host("example.com"), Target::parse("/v1").unwrap());
+        let request = Request {
+            host: &host,
+            port: 443,
+            scheme: Scheme::Https,
+            method,
+            target: &target,
+        };
+        now.request(&request, Follows::Nothing).map(drop)
+    };
+    let ends = policies.denied_since(0, |now| method(now, "PUT"));
+    let stays = policies.denied_since(0, |now| method(now, "GET"));
+    let soon = Duration::from_millis(20);
+    tokio::pin!(ends, stays);
+    assert!(tokio::time::timeout(soon, &mut ends).await.is_err());
+    assert!(policies.reload(1, Some(file(&forbids("request", "PUT")))));
+    assert_eq!((before.version(), policies.now().version()), (0, 1));
+    assert!(method(&before, "POST").is_err() && method(&before, "PUT").is_ok());
+    assert!(request(&policies, "POST").is_ok());
+    assert!(request(&policies, "PUT").is_err());
+    let why = tokio::time::timeout(Duration::from_secs(60), ends)
+        .await
+        .unwrap();
+    assert!(why.contains("policy PUT"), "{why}");
+    assert!(tokio::time::timeout(soon, &mut stays).await.is_err());
+    // What these have decided is not asked again until there are others.
+    let own = policies.denied_since(1, |now| method(now, "PUT"));
+    assert!(tokio::time::timeout(soon, own).await.is_err());
+    assert!(policies.reload(2, None));
+    assert!(request(&policies, "PUT").is_ok());
+}
+
+/// How often something has happened is not forgotten with the policies that counted it.
+#[test]
+fn rates_and_labels_outlive_their_policies() {
+    let text =
+        "@id(\"two\") @rate(\"2/h\") permit(principal, action == Action::\"connect\", resource);";
+    let rated = handed(&[(Layer::User, "/policies/own.cedar", text)]);
+    let policies = Policies::read(&rated).unwrap();
+    let connects = || {
+        let now = policies.now();
+        now.begin_connection(&host("example.com"), 443, Look::Past)
+            .is_ok()
+    };
+    assert!(connects() && connects() && !connects());
+    assert!(policies.reload(1, None));
+    assert!(connects(), "nothing counts");
+    assert!(policies.reload(2, Some(file(&rated))));
+    assert!(!connects());
+    // Labels that nobody has noted so far are not begun with.
+    let principal = Principal {
+        person: 1000,
+        session: None,
+    };
+    let noting = Facts {
+        labels: Some(BTreeSet::new()),
+        ..Facts::new(0, Mode::Full, "default")
+    };
+    let noting = hand(&principal, &noting, &[]).unwrap();
+    assert!(!policies.reload(3, Some(file(&noting))));
+    assert!(
+        Policies::read(&noting)
+            .unwrap()
+            .reload(1, Some(file(&noting)))
+    );
+}
+
+#[test]
+fn what_a_token_does_not_carry_is_denied_though_no_policy_forbids_it() {
+    use atoll_tokens::{Held, Holder, IssuingKey, Terms, issue};
+    let key = IssuingKey::generate();
+    let rights = [
+        "connect 192.0.2.1:443",
+        "request GET https://api.example.com/v1/*",
+        "use-credential one",
+        "publish 80",
+    ];
+    let terms = Terms {
+        rights: rights.iter().map(|right| right.parse().unwrap()).collect(),
+        ..Terms::default()
+    };
+    let holder = Holder {
+        run: atoll_model::RunId::new(1, 1),
+        session: None,
+        workspace: "/w".to_owned(),
+        person: 7,
+    };
+    let held = Held::new(key.public(), &[issue(&key, &terms).unwrap()], holder);
+    let without = Policies::default();
+    let with = Policies::default().holding(Some(held.unwrap()));
+    assert!(with.now().are_about_requests() && !without.now().are_about_requests());
+    let name = |name: &str| HostName::parse(name).unwrap();
+    let [near, far]: [HostPart; 2] =
+        ["api.example.com", "example.com"].map(|one| one.parse().unwrap());
+    let address: HostPart = "192.0.2.1".parse().unwrap();
+    let targets = ["/v1/a", "/v2/a"].map(|one| atoll_model::network::Target::parse(one).unwrap());
+    let request = |host, target| Request {
+        host,
+        port: 443,
+        scheme: atoll_model::network::Scheme::Https,
+        method: "GET",
+        target,
+    };
+    let (good, bad) = (request(&near, &targets[0]), request(&near, &targets[1]));
+    let answers = |policies: &Policies| {
+        let connects = |host, port, look| policies.now().connection(host, port, look).is_ok();
+        let begins = |host, port, look| policies.now().begin_connection(host, port, look).is_ok();
+        let sends = |one| policies.now().request(one, Follows::Nothing).is_ok();
+        let sent = |one| {
+            policies
+                .now()
+                .begin_request(one, Follows::Nothing.into())
+                .is_ok()
+        };
+        let carried = [
+            policies.now().name(&name("api.example.com")).is_ok(),
+            connects(&near, 443, Look::Into) && begins(&near, 443, Look::Into),
+            connects(&address, 443, Look::Past) && begins(&address, 443, Look::Past),
+            sends(&good) && sent(&good),
+            policies.now().credential(&"one".parse().unwrap()).is_ok(),
+            policies.closed(80).is_none(),
+            // What Atoll asks for itself is not the program's.
+            policies
+                .now()
+                .request_for_credential(&bad, Follows::Body)
+                .is_ok(),
+            policies.now().own_request(&bad, Follows::Body).is_ok(),
+        ];
+        let others = [
+            policies.now().name(&name("example.com")).is_ok(),
+            connects(&near, 443, Look::Past) || begins(&near, 443, Look::Past),
+            connects(&far, 443, Look::Into) || begins(&far, 443, Look::Into),
+            sends(&bad) || sent(&bad),
+            policies.now().credential(&"two".parse().unwrap()).is_ok(),
+            policies.closed(81).is_none(),
+        ];
+        (carried, others)
+    };
+    assert_eq!(answers(&without), ([true; 8], [true; 6]), "the control");
+    assert_eq!(answers(&with), ([true; 8], [false; 6]));
+    let why = with.now().credential(&"two".parse().unwrap()).unwrap_err();
+    assert_eq!(
+        (why.by, &*why.why),
+        (Forbids::Token, atoll_tokens::NOT_CARRIED)
+    );
+}
+
+/// Of several policies, of one layer or many, all that any names is taken out; nothing is taken out
+/// of what Atoll asks for itself, so that is denied.
+#[test]
+fn what_any_policy_names_is_taken_out() {
+    use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+    use crate::limits::Way;
+
+    let permit = |names: &str| {
+        format!("@redact(\"{names}\") permit(principal, action == Action::\"request\", resource);")
+    };
+    let (user, project) = (permit("header:a"), permit("response-header:b, header:C"));
+    let policies = layered(&[
+        (Layer::User, "/policies/own.cedar", &user),
+        (Layer::Project, "/srv/atoll.cedar", &project),
+    ]);
+    let (host, target) = (host("example.com"), Target::parse("/v1").unwrap());
+    let request = Request {
+        host: &host,
+        port: 443,
+        scheme: Scheme::Https,
+        method: "GET",
+        target: &target,
+    };
+    let now = policies.now();
+    let begun = now
+        .begin_request(&request, Follows::Nothing.into())
+        .unwrap();
+    let all = begun.redactions;
+    assert_eq!(
+        all.told().as_deref(),
+        Some("header:a,header:c,response-header:b")
+    );
+    let left = |way: Way| {
+        let names = ["a", "b", "c", "d"].map(HeaderName::from_static);
+        let one = |name| (name, HeaderValue::from_static("x"));
+        let mut headers: HeaderMap = names.into_iter().map(one).collect();
+        headers.append("a", HeaderValue::from_static("y"));
+        all.take_out(way, &mut headers);
+        let mut left: Vec<String> = headers.keys().map(ToString::to_string).collect();
+        left.sort();
+        left.concat()
+    };
+    assert_eq!(
+        (left(Way::Up), left(Way::Down)),
+        ("bd".into(), "acd".into())
+    );
+    let own = now.request_for_credential(&request, Follows::Body);
+    assert!(own.unwrap_err().why.contains("header:a,header:c"));
+    assert!(now.own_request(&request, Follows::Body).is_err());
+    // The control: without a name nothing is taken out, and Atoll may ask.
+    let plain = self::policies("permit(principal, action == Action::\"request\", resource);");
+    let own = plain.now().request_for_credential(&request, Follows::Body);
+    assert!(own.unwrap().is_none());
+    let passed = plain.now().request(&request, Follows::Nothing).unwrap();
+    assert_eq!(passed.redactions.told(), None);
+    assert!(all.cover(&passed.redactions) && !passed.redactions.cover(&all));
 }

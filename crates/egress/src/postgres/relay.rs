@@ -3,19 +3,23 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use atoll_model::network::Look;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::Asked;
 use super::message::{self, ERROR, KEY, Message, NOTICE, READY, SETTING};
 use super::program::Program;
-use super::server::{self, READY_PATIENCE};
+use super::server::READY_PATIENCE;
 use super::sessions::Present;
 use super::startup::Key;
+use super::stream::Stream;
+use super::{Asked, may_use};
 use crate::Egress;
 use crate::dial::Place;
 use crate::limits::{Part, Way, late, passed};
 use crate::opening::Stop;
+use crate::policies::Now;
+use crate::tunnel::Wanted;
 
 /// How much is carried at once, bytes: a record of TLS (RFC 8446, 5.1).
 const BLOCK_BYTES: usize = 16 * 1024;
@@ -34,7 +38,7 @@ pub(super) async fn carry(
     egress: &Egress,
     asked: &Asked<'_>,
     program: &mut Program,
-    (mut server, place): (server::Stream, Place),
+    (mut server, place): (Stream, Place),
 ) -> Ended {
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
@@ -62,6 +66,7 @@ pub(super) async fn carry(
     let worked = tokio::select! {
         worked = work => worked,
         excess = late(part) => Err(Stop::Beyond(excess)),
+        why = lost(egress, asked, place) => Err(Stop::Failed(why)),
         () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
     };
     Ended {
@@ -70,13 +75,25 @@ pub(super) async fn carry(
     }
 }
 
+/// Returns once it may go on no longer: why.
+async fn lost(egress: &Egress, asked: &Asked<'_>, place: Place) -> String {
+    let Wanted { host, port } = asked.wanted;
+    let may = |now: &Now<'_>| {
+        now.connection(host, *port, Look::Past)?;
+        may_use(now, &asked.flow)
+    };
+    egress
+        .lost(host, Some(place), asked.flow.policies, may)
+        .await
+}
+
 /// Passes on what a server says of itself until it is ready. By what it can be asked to end
 /// what it does is kept.
 async fn begin<'a>(
     egress: &'a Egress,
     asked: &Asked<'_>,
     program: &mut Program,
-    (server, place): (&mut server::Stream, Place),
+    (server, place): (&mut Stream, Place),
     down: &AtomicU64,
 ) -> Result<Option<Present<'a>>, Stop> {
     program.say(&message::signed_in()).await?;
@@ -86,11 +103,8 @@ async fn begin<'a>(
         match message.kind {
             KEY => {
                 let key = key(&message.body).ok_or_else(unexpected)?;
-                present = Some(
-                    egress
-                        .databases
-                        .enter(asked.wanted, key, (place, asked.approval)),
-                );
+                let by = (place, server.tls(), asked.approval);
+                present = Some(egress.databases.enter(asked.wanted, key, by));
             }
             READY | SETTING | NOTICE | ERROR => {}
             _ => return Err(unexpected()),

@@ -32,7 +32,8 @@ pub(crate) enum Binding {
     EndPoint(Vec<u8>),
     /// Not, since the server does not offer it.
     NotOffered,
-    /// Not, since its certificate is signed in a way for which no hash is defined.
+    /// Not, since there is no certificate, or one that is signed in a way for which no hash is
+    /// defined.
     Impossible,
 }
 

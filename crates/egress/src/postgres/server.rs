@@ -1,13 +1,13 @@
-//! The server's side: TLS that nobody can take away, and a login that both sides prove.
+//! The server's side: TLS that nobody can take away but who writes the profile, and a login that
+//! both sides prove.
 
 use std::io;
 use std::time::Duration;
 
-use atoll_model::network::HostPart;
+use atoll_model::network::{HostPart, ServerTls};
 use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use tokio_rustls::client::TlsStream;
 use x509_parser::oid_registry::{
     OID_PKCS1_MD5WITHRSAENC, OID_PKCS1_SHA1WITHRSA, OID_PKCS1_SHA256WITHRSA,
     OID_PKCS1_SHA384WITHRSA, OID_PKCS1_SHA512WITHRSA, OID_SIG_ECDSA_WITH_SHA256,
@@ -18,8 +18,9 @@ use x509_parser::parse_x509_certificate;
 use super::message::{self, AUTHENTICATION, ERROR, Message};
 use super::scram::{self, Begun, Binding, Proven};
 use super::startup::{Startup, tls_request};
+use super::stream::{Stream, strays};
 use crate::Egress;
-use crate::dial::{Dialled, Place, dial};
+use crate::dial::{Place, dial};
 use crate::inspect::why_not;
 
 /// How long a server may take to answer the first packet, and then over TLS.
@@ -30,9 +31,6 @@ const LOGIN_PATIENCE: Duration = Duration::from_secs(30);
 pub(super) const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// How long it may take to end what a connection does.
 pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
-
-/// A connection to a server, whose certificate was checked.
-pub(super) type Stream = TlsStream<Dialled>;
 
 /// States of PostgreSQL's appendix A.
 pub(super) const UNREACHED: &str = "08001";
@@ -107,12 +105,16 @@ impl Failed {
     }
 }
 
-/// Connects to a server by TLS, and checks its certificate.
+/// Connects to a server by TLS, and checks its certificate; or without, where it is said so and
+/// the address is one of a private network.
 pub(super) async fn connect(
     egress: &Egress,
     (host, port): (&HostPart, u16),
-    place: Place,
+    (place, tls): (Place, ServerTls),
 ) -> Result<Stream, Failed> {
+    if let Some(why) = strays(tls, place) {
+        return Err(Failed::rejected(why));
+    }
     let dialled = timeout(DIAL_PATIENCE, dial(egress, host, port, place)).await;
     let dialled = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let mut dialled = dialled.map_err(|error| Failed {
@@ -120,6 +122,10 @@ pub(super) async fn connect(
         ..Failed::new(UNREACHED, why_not(&error))
     })?;
     let _ = dialled.stream.set_nodelay(true);
+    match tls {
+        ServerTls::Required => {}
+        ServerTls::None => return Ok(Stream::Plain(dialled)),
+    }
     let ended = |error: io::Error| Failed::ended(&error);
     let asked = async {
         dialled.write_all(&tls_request()).await?;
@@ -139,7 +145,8 @@ pub(super) async fn connect(
     )
     .await;
     let connected = connected.map_err(|_| Failed::late())?;
-    connected.map_err(|error| Failed::new(REJECTED, why_not(&error)))
+    let connected = connected.map_err(|error| Failed::new(REJECTED, why_not(&error)))?;
+    Ok(Stream::Tls(Box::new(connected)))
 }
 
 /// Signs in. What the server says from there on is still to be read.
@@ -180,16 +187,24 @@ fn begin(stream: &Stream, mechanisms: &[u8]) -> Result<(&'static str, Begun), Fa
         let mut offered = mechanisms.split(|byte| *byte == 0);
         offered.any(|one| one == name.as_bytes())
     };
-    let certificate = stream
-        .get_ref()
-        .1
-        .peer_certificates()
-        .and_then(<[_]>::first);
-    let hash = certificate.and_then(|certificate| end_point(certificate));
-    let binding = match (offers(scram::BOUND), hash) {
-        (true, Some(hash)) => Binding::EndPoint(hash),
-        (true, None) => Binding::Impossible,
-        (false, _) => Binding::NotOffered,
+    let binding = match stream {
+        Stream::Tls(stream) => {
+            let certificates = stream.get_ref().1.peer_certificates();
+            let certificate = certificates.and_then(<[_]>::first);
+            let hash = certificate.and_then(|certificate| end_point(certificate));
+            match (offers(scram::BOUND), hash) {
+                (true, Some(hash)) => Binding::EndPoint(hash),
+                (true, None) => Binding::Impossible,
+                (false, _) => Binding::NotOffered,
+            }
+        }
+        // It has no certificate to be bound to: who offers that stands before another server.
+        Stream::Plain(_) if offers(scram::BOUND) => {
+            return Err(Failed::rejected(
+                "it binds logins to a certificate, and is spoken to without TLS",
+            ));
+        }
+        Stream::Plain(_) => Binding::Impossible,
     };
     if !offers(binding.mechanism()) {
         return Err(Failed::rejected("it offers no SCRAM-SHA-256"));

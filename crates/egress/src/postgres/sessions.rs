@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use atoll_model::network::ServerTls;
+
 use super::startup::Key;
 use crate::dial::Place;
 use crate::tunnel::Wanted;
@@ -16,8 +18,8 @@ struct Session {
     key: Key,
 }
 
-/// Its server, and the number of the approval by which it is there.
-type By = (Place, Option<u32>);
+/// Its server, how that is spoken to, and the number of the approval by which it is there.
+type By = (Place, ServerTls, Option<u32>);
 
 /// The connections of one sandbox that are signed in.
 #[derive(Debug, Default)]

@@ -13,9 +13,12 @@ use super::coding::{Coding, Decoder, Undecodable};
 use super::finder::{Finder, Found, Placeholders};
 use super::mask::{Mask, Masks};
 
-/// How long what could be the beginning of a secret is held back when nothing more comes: a
-/// server may wait for an answer to it. It depends on no secret.
+/// How long what could be the beginning of a secret is held back when nothing more comes, and
+/// it is short: a server may wait for an answer to it. It depends on no secret.
 pub(crate) const HOLD: Duration = Duration::from_millis(50);
+/// How long more may be waited for where that is not so: what is held back then could be nearly
+/// all of a secret, and goes on with what it belongs to or not at all.
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(30);
 /// How much is decompressed before others have their turn, bytes.
 const TURN_BYTES: usize = 1 << 20;
 
@@ -31,7 +34,18 @@ pub enum Failed<Inner: std::error::Error + 'static> {
     /// It carries a placeholder.
     #[error(transparent)]
     Found(#[from] Found),
+    /// It stops where it could be within a secret.
+    #[error(transparent)]
+    Stalled(#[from] Stalled),
 }
+
+/// It stops where it could be within a secret: nothing came for [`STALL_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "nothing came for {} s within a row of characters that could be the beginning of a credential's value",
+    STALL_MAX.as_secs()
+)]
+pub struct Stalled;
 
 type Polled<Error> = Poll<Option<Result<Frame<Bytes>, Failed<Error>>>>;
 
@@ -188,12 +202,16 @@ where
 /// Otherwise it is as long as it was.
 pub struct MaskedBody<Inner> {
     inner: Inner,
-    masks: Masks,
+    /// For its trailers, where they are masked.
+    masks: Option<Masks>,
     mask: Mask,
     decoder: Option<Decoder>,
     trailers: Option<HeaderMap>,
-    /// Until when what is held back is.
-    hold: Option<Pin<Box<Sleep>>>,
+    /// How long more is waited for where what is held back may not go on without it. None
+    /// where it always may.
+    pub(super) stall_max: Option<Duration>,
+    /// Until when what is held back is, and whether it goes on then.
+    hold: Option<(Pin<Box<Sleep>>, bool)>,
     /// Whether the inner one is at its end.
     is_over: bool,
     is_failed: bool,
@@ -203,15 +221,32 @@ impl<Inner> MaskedBody<Inner> {
     /// For a body that is compressed so, or not at all.
     pub fn new(inner: Inner, masks: &Masks, coding: Option<Coding>) -> Self {
         Self {
-            inner,
-            mask: masks.stream(),
-            masks: masks.clone(),
+            masks: Some(masks.clone()),
             decoder: coding.map(Decoder::new),
+            stall_max: Some(STALL_MAX),
+            ..Self::outgoing(inner, masks.stream())
+        }
+    }
+
+    /// For a body on its way out that is not compressed, and whose trailers stay as they are.
+    /// What is masked in it is no secret: none of it is held back for long.
+    pub fn outgoing(inner: Inner, mask: Mask) -> Self {
+        Self {
+            inner,
+            mask,
+            masks: None,
+            decoder: None,
             trailers: None,
+            stall_max: None,
             hold: None,
             is_over: false,
             is_failed: false,
         }
+    }
+
+    /// What it is made of.
+    pub fn into_inner(self) -> Inner {
+        self.inner
     }
 
     /// Whether it comes decompressed.
@@ -309,7 +344,9 @@ where
             },
             Err(frame) => {
                 if let Ok(mut trailers) = frame.into_trailers() {
-                    self.masks.headers(&mut trailers);
+                    if let Some(masks) = &self.masks {
+                        masks.headers(&mut trailers);
+                    }
                     self.trailers = Some(trailers);
                 }
                 self.is_over = true;
@@ -317,16 +354,25 @@ where
         }
     }
 
-    /// Nothing more has come for now: what is held back goes on after a while.
+    /// Nothing more has come for now. What is held back goes on after a while if it is short;
+    /// otherwise it waits, and not for ever. That a message would end there is no reason: who
+    /// chooses the type of an answer chooses where its messages end.
     fn waited(&mut self, context: &mut Context<'_>) -> Polled<Inner::Error> {
         if self.mask.held() == 0 {
             return Poll::Pending;
         }
-        let hold = self
-            .hold
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(HOLD)));
+        let (mask, stall_max) = (&self.mask, self.stall_max);
+        let (hold, goes_on) = self.hold.get_or_insert_with(|| {
+            let wait = stall_max.filter(|_| !mask.is_short());
+            let hold = tokio::time::sleep(wait.unwrap_or(HOLD));
+            (Box::pin(hold), wait.is_none())
+        });
         std::task::ready!(hold.as_mut().poll(context));
+        let goes_on = *goes_on;
         self.hold = None;
+        if !goes_on {
+            return Poll::Ready(Some(Err(Stalled.into())));
+        }
         let mut out = Vec::new();
         self.mask.release(&mut out);
         Poll::Ready(Some(Ok(Frame::data(out.into()))))

@@ -5,6 +5,11 @@ use std::io;
 use atoll_sys::memory;
 use zeroize::Zeroizing;
 
+/// What carries and what signs overwrites what it held, requests and answers too, as soon as
+/// it is given back; other processes of the program do not.
+#[global_allocator]
+static ALLOCATOR: memory::Erasing = memory::Erasing;
+
 /// The bytes of a secret: never swapped out, in no core dump, overwritten when dropped.
 /// It cannot be copied, compared, shown or written anywhere but by [`Self::expose`].
 pub struct Secret(Zeroizing<Box<[u8]>>);

@@ -225,11 +225,8 @@ impl Walk<'_> {
         if self.is_kept() {
             return self.write_text(&value);
         }
-        let stands = match web_token(&value, self.claims)? {
-            Some(token) => token,
-            None => other(&value),
-        };
-        self.write_text(&stands)
+        let stands = web_token(&value, self.claims)?;
+        self.write_text(&stands.unwrap_or_else(|| other(&value)))
     }
 
     fn is_kept(&self) -> bool {
@@ -265,6 +262,20 @@ impl Walk<'_> {
         let written = written.map_err(|error| LoginUnfit::Unfit(error.to_string()))?;
         self.made.extend_from_slice(written.as_bytes());
         Ok(())
+    }
+}
+
+/// What stands for a token that somebody was given: of a web token its kind, its times and these
+/// claims stay.
+///
+/// # Errors
+/// [`LoginUnfit`]: nothing can stand for it.
+pub fn stand_for_token(value: &str, claims: &[String]) -> Result<String, LoginUnfit> {
+    // What cannot be masked is no token either.
+    let made = disguise(value.as_bytes()).map_err(LoginUnfit::Unfit)?;
+    match web_token(value, claims)? {
+        Some(token) => Ok(token),
+        None => String::from_utf8(made).map_err(|error| LoginUnfit::Unfit(error.to_string())),
     }
 }
 

@@ -14,6 +14,9 @@ use super::table::View;
 
 /// How much is gone through at once, bytes.
 const PIECE_BYTES: usize = 64 * 1024;
+/// How many bytes in a row that could be a part of a value go on when nothing more comes, before
+/// the row's end is there: of any value they are too few to be of use.
+const SHORT_BYTES_MAX: usize = 7;
 
 /// Secrets, and what stands for each. What was made of them masks those too by which they
 /// are replaced later on.
@@ -99,11 +102,40 @@ impl Masks {
             masks: self.clone(),
             seen,
             inner: self.inner(),
+            but: 0,
+            noted: None,
             bytes: Vec::new(),
             sent: 0,
             view: View::default(),
         }
     }
+
+    /// The same, but for these, which stay as they are; which of the others were in it is noted.
+    /// One whose number is 64 or more stays.
+    #[must_use]
+    pub fn stream_but(&self, numbers: impl Iterator<Item = usize>, noted: Arc<Noted>) -> Mask {
+        Mask {
+            but: numbers.filter_map(bit).fold(0, |all, bit| all | bit),
+            noted: Some(noted),
+            ..self.stream()
+        }
+    }
+}
+
+/// Which values were masked, by their places among all.
+#[derive(Debug, Default)]
+pub struct Noted(AtomicU64);
+
+impl Noted {
+    /// Whether this one was.
+    #[must_use]
+    pub fn holds(&self, number: usize) -> bool {
+        bit(number).is_some_and(|bit| self.0.load(Ordering::Relaxed) & bit != 0)
+    }
+}
+
+fn bit(number: usize) -> Option<u64> {
+    1_u64.checked_shl(u32::try_from(number).ok()?)
 }
 
 impl Inner {
@@ -195,6 +227,9 @@ pub struct Mask {
     /// How often these had been replaced when they were taken up.
     seen: u64,
     inner: Arc<Inner>,
+    /// Those that stay as they are: a bit for each, by its number.
+    but: u64,
+    noted: Option<Arc<Noted>>,
     /// What may be needed yet.
     bytes: Vec<u8>,
     /// How much of it has been handed on.
@@ -213,8 +248,17 @@ impl Mask {
         }
     }
 
-    /// Adds all that has come to `out`, since nothing more comes for now. A secret of which
-    /// a part is handed on so is masked in its rest.
+    /// Whether what has come ends with few bytes in a row that could be a part of a value:
+    /// those that were handed on count too, so that a row comes by no more of them however
+    /// often it stops. It depends on no secret: whether they are a value's makes no difference.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.inner.patterns.open_end(&self.bytes) <= SHORT_BYTES_MAX
+    }
+
+    /// Adds all that has come to `out`, since nothing more comes, or no more is waited for: who
+    /// only pauses asks [`Self::is_short`] first. A secret of which a part is handed on so is
+    /// masked in its rest.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         self.take_up();
         self.hand_on(self.bytes.len(), out);
@@ -240,7 +284,18 @@ impl Mask {
         let until = until.max(self.sent);
         let mut found = Vec::new();
         let patterns = &self.inner.patterns;
-        let mut needed = patterns.search(&self.bytes, &mut self.view, |one| found.push(one));
+        let (but, noted) = (self.but, self.noted.is_some());
+        // Where some stay, so does one that could not be noted.
+        let stays = |one: &Match| {
+            let number = patterns.origin(one.value).map(|(number, _)| number);
+            noted && number.and_then(bit).is_none_or(|bit| but & bit != 0)
+        };
+        let mut needed = patterns.search(&self.bytes, &mut self.view, |one| {
+            if !stays(&one) {
+                found.push(one);
+            }
+        });
+        self.note(&found);
         let rests = found.iter().filter(|one| one.end > until);
         needed = rests
             .map(|one| one.start)
@@ -253,6 +308,16 @@ impl Mask {
         }
         self.bytes.drain(..needed);
         self.sent = until - needed;
+    }
+
+    fn note(&self, found: &[Match]) {
+        let Some(noted) = &self.noted else { return };
+        for one in found {
+            let origin = self.inner.patterns.origin(one.value);
+            if let Some(bit) = origin.and_then(|(number, _)| bit(number)) {
+                noted.0.fetch_or(bit, Ordering::Relaxed);
+            }
+        }
     }
 }
 

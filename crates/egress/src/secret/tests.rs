@@ -179,6 +179,7 @@ fn what_is_held_back_depends_on_no_secret() {
     let held = |text: &str| {
         let mut mask = masks.stream();
         mask.feed(text.as_bytes(), &mut Vec::new());
+        assert_eq!(mask.is_short(), mask.held() < 8, "{text}");
         mask.held()
     };
     for length in 1..REAL.len() - 1 {
@@ -197,22 +198,60 @@ fn what_is_held_back_depends_on_no_secret() {
     );
 }
 
+/// What comes of a stream that pauses after each so many bytes, and then ends.
+fn paused(masks: &Masks, stream: &[u8], step: usize) -> Vec<u8> {
+    let (mut mask, mut out) = (masks.stream(), Vec::new());
+    for piece in stream.chunks(step) {
+        mask.feed(piece, &mut out);
+        if mask.is_short() {
+            mask.release(&mut out);
+        }
+    }
+    mask.release(&mut out);
+    out
+}
+
+#[test]
+fn of_a_secret_that_comes_with_pauses_a_few_bytes_are_told() {
+    let masks = masks(&[REAL]);
+    for (name, form) in written(REAL.as_bytes()) {
+        let stream = [b"x ", &form[..], b"\n"].concat();
+        let expected = masks.whole(&stream).unwrap();
+        // Where the row begins that the value is in, and what of it may be told.
+        let begun = if name == "in text" { 2 + 6 } else { 2 };
+        let told = begun + 7;
+        for step in 1..stream.len() {
+            let out = paused(&masks, &stream, step);
+            assert_eq!(out.len(), stream.len());
+            assert_eq!(out[told..], expected[told..], "{name}, by {step}");
+        }
+    }
+    // The control: what is not masked comes as it was.
+    let words = format!("x {}", &REAL[..REAL.len() - 1]);
+    assert_eq!(paused(&masks, words.as_bytes(), 3), words.as_bytes());
+    // What ends a row has what comes after it go on.
+    let words = b"a few words of seven or fewer, and dots..............";
+    for step in 1..words.len() {
+        let (mut mask, mut out) = (masks.stream(), Vec::new());
+        mask.feed(&words[..step], &mut out);
+        assert!(mask.is_short(), "{step}");
+    }
+}
+
 #[test]
 fn a_secret_handed_on_in_part_is_masked_in_its_rest() {
     let masks = masks(&[REAL]);
     let stands_for = placeholder(REAL.as_bytes(), &[0; 32]).unwrap();
+    let (begun, rest) = REAL.as_bytes().split_at(20);
     let mut mask = masks.stream();
     let mut out = Vec::new();
-    mask.feed(b"x ", &mut out);
-    mask.feed(&REAL.as_bytes()[..20], &mut out);
+    mask.feed(&[b"x ", begun].concat(), &mut out);
+    // As where all has come.
+    assert!(!mask.is_short());
     mask.release(&mut out);
-    assert_eq!(out, [b"x ", &REAL.as_bytes()[..20]].concat());
-    mask.feed(&REAL.as_bytes()[20..], &mut out);
+    mask.feed(rest, &mut out);
     mask.release(&mut out);
-    assert_eq!(
-        out,
-        [b"x ", &REAL.as_bytes()[..20], &stands_for[20..]].concat()
-    );
+    assert_eq!(out, [b"x ", begun, &stands_for[20..]].concat());
 }
 
 #[test]
@@ -494,4 +533,39 @@ fn what_comes_already_is_masked_for_values_that_are_new() {
     mask.feed(REAL.as_bytes(), &mut last);
     mask.release(&mut last);
     assert_eq!(last, stand_in(REAL));
+}
+
+#[test]
+fn some_are_left_as_they_are_and_what_was_masked_is_noted() {
+    let real = |number: u8| format!("k{number}y-0f-An0th3r-h0st-Wh1ch-n0b0dy");
+    let pairs = (0..3).map(|number| {
+        let stands = placeholder(real(number).as_bytes(), &[number + 1; 32]).unwrap();
+        (Secret::new(real(number).into_bytes()).unwrap(), stands)
+    });
+    let masks = Masks::new(pairs.collect()).unwrap();
+    let text = format!("{} {} end", real(0), real(1));
+    let (mut streams, mut out) = (Vec::new(), Vec::new());
+    for chunk in [1, 7, 200] {
+        let noted = std::sync::Arc::<Noted>::default();
+        let mut mask = masks.stream_but([0, 2, 64].into_iter(), std::sync::Arc::clone(&noted));
+        out.clear();
+        for piece in text.as_bytes().chunks(chunk) {
+            mask.feed(piece, &mut out);
+        }
+        mask.release(&mut out);
+        assert_eq!(out.len(), text.len());
+        let masked = String::from_utf8(out.clone()).unwrap();
+        assert!(
+            masked.starts_with(&real(0)) && masked.ends_with(" end"),
+            "{masked}"
+        );
+        assert!(!masked.contains(&real(1)), "{masked}");
+        let held: Vec<bool> = [0, 1, 2, 64].map(|number| noted.holds(number)).into();
+        assert_eq!(held, [false, true, false, false]);
+        streams.push(masked);
+    }
+    assert!(streams.iter().all(|one| *one == streams[0]), "{streams:?}");
+    // The control: without that both are masked.
+    let whole = masks.whole(text.as_bytes()).unwrap();
+    assert!(!String::from_utf8(whole).unwrap().contains(&real(0)));
 }

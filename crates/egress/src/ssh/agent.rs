@@ -174,15 +174,23 @@ async fn sign(egress: &Egress, agent: &Agent, granted: &Granted, signing: &Signi
     };
     let grant = &granted.grant;
     // A run that may have one may not have it at every time.
-    if let Err(forbidden) = egress.policies.credential(&grant.name) {
-        egress.line.refuse(flow(kind, Some(granted)), forbidden.why);
+    let now = egress.policies.now();
+    let flow = Flow {
+        policies: now.version(),
+        ..flow(kind, Some(granted))
+    };
+    if let Err(forbidden) = now.credential(&grant.name) {
+        egress.line.refuse(flow, forbidden.why);
         return filter::failure();
     }
     let flow = Flow {
         credentials: vec![grant.name.clone()],
         rule: Some(format!("{grant} ({})", grant.origin)),
-        ..flow(kind, Some(granted))
+        ..flow
     };
+    if egress.touch(&flow).await.is_err() {
+        return filter::failure();
+    }
     let Ok(opened) = egress.line.open(flow, true).await else {
         return filter::failure();
     };
@@ -220,5 +228,6 @@ fn flow(kind: FlowKind, granted: Option<&Granted>) -> Flow {
         limit: None,
         credentials: Vec::new(),
         login: None,
+        policies: 0,
     }
 }

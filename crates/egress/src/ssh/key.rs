@@ -11,6 +11,7 @@ use aws_lc_rs::signature::{
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
+use crate::secret::Secret;
 use crate::ssh::wire::{Reader, Writer};
 
 /// The longest public key that is taken, bytes.
@@ -138,9 +139,11 @@ fn padded(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
     Some([&vec![0; zeros], bytes].concat())
 }
 
-/// A private key out of a file, which signs.
+/// A private key out of a file, which signs. What is secret of it lies on locked memory, and
+/// beyond that only while it signs.
 pub struct OwnKey {
-    pair: Ed25519KeyPair,
+    seed: Secret,
+    point: Vec<u8>,
     public: Vec<u8>,
 }
 
@@ -162,6 +165,9 @@ pub enum OwnKeyError {
     /// It is of another kind.
     #[error("it is no Ed25519 key")]
     Kind,
+    /// `RLIMIT_MEMLOCK` allows no more.
+    #[error("no more memory can be kept from being swapped out")]
+    Memory,
 }
 
 impl OwnKey {
@@ -214,10 +220,14 @@ impl OwnKey {
             .string(OF_ED25519)
             .string(pair.public_key().as_ref())
             .done();
-        match made == public {
-            true => Ok(Self { pair, public: made }),
-            false => Err(OwnKeyError::Form),
+        if made != public {
+            return Err(OwnKeyError::Form);
         }
+        Ok(Self {
+            seed: Secret::new(seed.to_vec()).map_err(|_| OwnKeyError::Memory)?,
+            point: point.to_vec(),
+            public: made,
+        })
     }
 
     /// The public key, as it is sent.
@@ -226,12 +236,12 @@ impl OwnKey {
         &self.public
     }
 
-    /// A signature, as it is sent.
-    pub(crate) fn sign(&self, data: &[u8]) -> Vec<u8> {
-        Writer::new()
-            .string(OF_ED25519)
-            .string(self.pair.sign(data).as_ref())
-            .done()
+    /// A signature, as it is sent; none where the library cannot make one.
+    pub(crate) fn sign(&self, data: &[u8]) -> Option<Vec<u8>> {
+        let seed = self.seed.expose();
+        let pair = Ed25519KeyPair::from_seed_and_public_key(seed, &self.point).ok()?;
+        let signed = Writer::new().string(OF_ED25519);
+        Some(signed.string(pair.sign(data).as_ref()).done())
     }
 }
 
@@ -312,7 +322,7 @@ mod tests {
             return;
         };
         let key = OwnKey::read(&plain).unwrap();
-        let signature = key.sign(b"data");
+        let signature = key.sign(b"data").unwrap();
         assert!(is_signed(key.public(), &signature, b"data"));
         assert!(!is_signed(key.public(), &signature, b"other data"));
         let listed = std::fs::read_to_string(place.0.join("key.pub")).unwrap();

@@ -8,7 +8,7 @@ use atoll_model::network::{
     CARRIAGE_BYTES_MAX, CREDENTIAL_BYTES_MAX, CredentialName, SIGNING_BYTES_MAX, Signed, Signer,
     Signing, SigningPurpose,
 };
-use atoll_sys::{credentials as rights, descriptor, process, seccomp, socket};
+use atoll_sys::{credentials as rights, descriptor, memory, process, seccomp, socket};
 use zeroize::Zeroizing;
 
 use crate::ssh::filter::{self, Granted};
@@ -36,7 +36,8 @@ fn run() -> Option<()> {
     descriptor::close_from(LINE as u32 + 1).ok()?;
     process::set_name(c"atoll-signer").ok()?;
     // Before there is a key: another process of this user could look on.
-    rights::forbid_inspection().ok()?;
+    crate::hold_alone().ok()?;
+    memory::erase_from_now_on();
     let start = descriptor::inherited(LINE).ok()?;
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let (got, given) = socket::receive(start.as_fd(), &mut message).ok()?;
@@ -101,7 +102,9 @@ impl Signatures {
         let data = data(granted, &key, asked).ok_or_else(unknown)?;
         if let Some((_, own)) = self.own.iter().find(|(name, _)| *name == asked.name) {
             return match own.public() == key {
-                true => Ok(own.sign(&data)),
+                true => own
+                    .sign(&data)
+                    .ok_or_else(|| "the key cannot sign".to_owned()),
                 false => Err(unknown()),
             };
         }

@@ -40,6 +40,7 @@ const REPL: &str = "an interpreter or client runs the commands in it at its star
 const DEBUGGER: &str = "a debugger runs the commands in it";
 const TOOLS: &str = "a tool manager runs what it names on entering the directory";
 const ATOLL: &str = "Atoll takes this project's boundary from it";
+const OWN: &str = "Atoll takes its rules, and whom it trusts, from it";
 const AGENT: &str = "agents take their instructions, tools and permissions from it";
 const HOSTED: &str = "a hosted workspace runs the commands in it at its start";
 
@@ -416,6 +417,8 @@ pub const CONTROL_FILES: &[ControlFile] = &[
     // Agents.
     row("atoll.toml", ATOLL),
     row("atoll.cedar", ATOLL),
+    row(".config/atoll", OWN),
+    row("organisation.pub", OWN),
     row(".mcp.json", AGENT),
     row("mcp.json", AGENT),
     row(".mcp", AGENT),

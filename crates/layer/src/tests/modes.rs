@@ -224,6 +224,8 @@ fn classes() {
         (".cargo/other", Class::Ordinary),
         ("mise.local.toml", Class::Control),
         ("atoll.toml", Class::Control),
+        (".config/atoll/organisation.pub", Class::Control),
+        ("organisation.pub", Class::Control),
         ("x.code-workspace", Class::Control),
     ];
     let mut edits: Vec<Edit> = expected.iter().map(|(path, _)| write(path, "x")).collect();
@@ -323,4 +325,160 @@ fn one_journal_one_worker() {
     let again = apply(second, &journal, &mut |_| {});
     assert!(matches!(again, Err(ApplyError::State { .. })), "{again:?}");
     assert!(matches!(take_back(&journal), Err(ApplyError::State { .. })));
+}
+
+/// A database that a run wrote, and a log of it that was written outside meanwhile.
+#[test]
+fn a_database_is_not_written_beside_a_log_of_another_time() {
+    let before = [write("state.db", "one\n"), write("other", "one\n")];
+    let edits = [write("state.db", "two\n"), write("other", "two\n")];
+    for mounted in MOUNTED {
+        let stand = match Stand::overlay(mounted, &before, &edits, true) {
+            Ok((stand, _)) => stand,
+            Err(why) => {
+                println!("skipped {mounted:?}: {why}");
+                continue;
+            }
+        };
+        pause();
+        // Beside anything else it is none of Atoll's business.
+        std::fs::write(stand.host().join("other-wal"), "log").unwrap();
+        assert_eq!(stand.plan(&everything()).conflicts, [], "{mounted:?}");
+        std::fs::write(stand.host().join("state.db-wal"), "log").unwrap();
+        let plan = stand.plan(&everything());
+        let [conflict] = plan.conflicts.as_slice() else {
+            panic!("{mounted:?}: {:?}", plan.conflicts);
+        };
+        assert_eq!(conflict.path, path("state.db"));
+        assert!(conflict.why.contains("state.db-wal"), "{}", conflict.why);
+        let forced = Selection {
+            force: true,
+            ..everything()
+        };
+        assert_eq!(stand.plan(&forced).conflicts, []);
+    }
+}
+
+/// The same where the run took the database away, or put something else in its place.
+#[test]
+fn a_database_is_not_taken_from_a_log_of_another_time() {
+    let before = [write("state.db", "one\n"), write("other.db", "one\n")];
+    let away = [Edit::Remove(path("state.db"))];
+    let other = [
+        Edit::Remove(path("state.db")),
+        Edit::Directory(path("state.db")),
+    ];
+    let all = MOUNTED
+        .into_iter()
+        .flat_map(|mounted| [(mounted, &away[..]), (mounted, &other[..])]);
+    for (mounted, edits) in all {
+        let stand = match Stand::overlay(mounted, &before, edits, true) {
+            Ok((stand, _)) => stand,
+            Err(why) => {
+                println!("skipped {mounted:?}: {why}");
+                continue;
+            }
+        };
+        pause();
+        assert_eq!(stand.plan(&everything()).conflicts, [], "{mounted:?}");
+        std::fs::write(stand.host().join("state.db-wal"), "log").unwrap();
+        let plan = stand.plan(&everything());
+        assert_eq!(plan.conflicts.len(), 1, "{mounted:?} {edits:?}: {plan:?}");
+    }
+}
+
+/// What a person agrees to is told apart by whatever of it is another: what is written, what it
+/// holds, and what is there before; and is the same where nothing is.
+#[test]
+fn a_digest_is_of_all_that_is_written() {
+    let before = [write("kept", "1"), write("other", "1")];
+    let edits = [
+        append("kept", "2"),
+        write("new/a", "1"),
+        link_to("l", "kept"),
+        Edit::Sparse(path("hole"), 64 << 20),
+    ];
+    let (stand, _) = Stand::copy(&before, &edits);
+    let digest = || stand.plan(&everything()).digest().unwrap();
+    let first = digest();
+    assert_eq!(first, digest());
+    let mut seen = vec![first];
+    let layer = |at: &str| match &stand.paths.after {
+        AfterTree::Copy { path, .. } => path.join(at),
+        other => panic!("{other:?}"),
+    };
+    let content = |at: &str, text: &[u8]| {
+        let now = fs::metadata(layer(at)).unwrap().modified().unwrap();
+        fs::write(layer(at), text).unwrap();
+        let file = fs::File::options().write(true).open(layer(at)).unwrap();
+        file.set_modified(now).unwrap();
+    };
+    // As long, of the same time: only what it holds is another.
+    content("new/a", b"2");
+    seen.push(digest());
+    content("new/a", b"1");
+    assert_eq!(digest(), first);
+    let hole = fs::File::options().write(true).open(layer("hole")).unwrap();
+    let now = hole.metadata().unwrap().modified().unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&hole, b"x", 1 << 20).unwrap();
+    hole.set_modified(now).unwrap();
+    seen.push(digest());
+    // Zeros that are written, and those that are not, are the same.
+    std::os::unix::fs::FileExt::write_all_at(&hole, b"\0", 1 << 20).unwrap();
+    hole.set_modified(now).unwrap();
+    assert_eq!(digest(), first);
+    perform(&stand.host(), &[append("kept", "host")]);
+    seen.push(digest());
+    let all: std::collections::BTreeSet<_> = seen.iter().collect();
+    assert_eq!(all.len(), 4, "{seen:?}");
+    let (one, two) = (seen[0], seen[1]);
+    assert_ne!(
+        PlanDigest::of_all(&[one, two]),
+        PlanDigest::of_all(&[two, one])
+    );
+    assert_eq!(one.to_string().len(), 64);
+}
+
+#[test]
+fn each_path_is_told_with_what_becomes_of_it() {
+    let before = [
+        write("kept", "1"),
+        write("gone/a", "1"),
+        write("type", "1"),
+        write("mode", "1"),
+    ];
+    let edits = [
+        append("kept", "2"),
+        remove("gone"),
+        remove("type"),
+        link_to("type", "kept"),
+        mode("mode", 0o755),
+        write("new/run", "123"),
+        mode("new/run", 0o755),
+        mode("new", 0o777),
+    ];
+    let (stand, _) = Stand::copy(&before, &edits);
+    let mut told: Vec<String> = stand
+        .plan(&everything())
+        .writes()
+        .map(|one| {
+            let octal =
+                |mode: Option<u32>| mode.map_or_else(String::new, |mode| format!("{mode:o}"));
+            let (before, mode) = (octal(one.mode_before), octal(one.mode));
+            format!("{} {:?} {:?} {before}>{mode}", one.path, one.how, one.thing)
+        })
+        .collect();
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "gone Removed Nothing >",
+            "gone/a Removed Nothing >",
+            "kept Replaced File { bytes: 2, is_executable: false } 644>644",
+            "mode Facts File { bytes: 1, is_executable: true } 644>755",
+            "new Made Directory >777",
+            "new/run Made File { bytes: 3, is_executable: true } >755",
+            "type Replaced Link { target: [107, 101, 112, 116] } 644>",
+        ]
+    );
 }

@@ -109,6 +109,24 @@ pub struct AskedCall {
     pub credentials: Vec<CredentialName>,
     /// The rule that asks, and where it is written.
     pub rule: String,
+    /// Which of the run's policies ask: 0 those that it began with.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub policies: u32,
+}
+
+impl AskedCall {
+    /// Whether it goes on once it was let go: nobody is asked again about what a connection
+    /// carries that was opened, whereas a request is over with its answer.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        let is_over = |request: &AskedRequest| !request.is_web_socket;
+        self.login.is_some() || !self.request.as_ref().is_some_and(is_over)
+    }
+}
+
+/// Whether policies are those that a run began with.
+pub(super) fn is_first(policies: &u32) -> bool {
+    *policies == 0
 }
 
 /// A request that is to be sent.
@@ -128,6 +146,9 @@ pub struct AskedRequest {
     pub path_digest: CallDigest,
     /// Of path and query as they are written.
     pub target_digest: CallDigest,
+    /// How sure the agent has said it is, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<u8>,
     /// Whether what follows is a WebSocket, whose messages nobody is asked about.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_web_socket: bool,
@@ -199,6 +220,8 @@ pub enum NoConsent {
     Cooling,
     /// Nobody answered in time.
     Late,
+    /// One person said yes, and no second one where it takes two.
+    Unseconded,
     /// So much waits, or was asked within a minute, that nobody is asked.
     TooMany,
     /// Who asked did not wait.
@@ -219,6 +242,7 @@ impl NoConsent {
             Self::Person => "person",
             Self::Cooling => "cooling",
             Self::Late => "late",
+            Self::Unseconded => "unseconded",
             Self::TooMany => "too-many",
             Self::Left => "left",
             Self::Ended => "ended",
@@ -236,6 +260,7 @@ impl NoConsent {
                 "a person said no to the same a short while ago, and is not asked again yet"
             }
             Self::Late => "a person was asked, and nobody answered in time",
+            Self::Unseconded => "one person said yes, and no second one in time",
             Self::TooMany => "a person has too many questions already, and was not asked",
             Self::Left => "a person was asked, and who wanted it did not wait",
             Self::Ended => "a person was asked, and the run ended",
@@ -252,7 +277,7 @@ impl NoConsent {
                 "Do something else: the person who started this run decided. Trying again asks \
                  nobody for a while."
             }
-            Self::Late => {
+            Self::Late | Self::Unseconded => {
                 "Tell the person who started this run that it waits for an answer: there, \
                  `atoll approvals list` shows the question while the program waits; then try again."
             }

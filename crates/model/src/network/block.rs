@@ -215,6 +215,16 @@ fn special_4(address: Ipv4Addr) -> Option<&'static str> {
     within.map(|(_, _, name)| *name)
 }
 
+/// Whether an address is one of a private network (RFC 1918, RFC 4193). This host's loopback is
+/// none, nor is what a carrier, a translator or a cloud's metadata has.
+#[must_use]
+pub fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.is_private(),
+        IpAddr::V6(address) => address.is_unique_local(),
+    }
+}
+
 /// The address of IPv4 that one of IPv6 stands for, where a network translates (RFC 6052, section
 /// 2.1, the well-known prefix).
 #[must_use]

@@ -104,6 +104,29 @@ pub struct PostgresAccess {
     pub user: String,
     /// The databases.
     pub databases: Vec<String>,
+    /// Whether the server is spoken to by TLS.
+    #[serde(default, skip_serializing_if = "ServerTls::is_required")]
+    pub tls: ServerTls,
+}
+
+/// Whether Atoll speaks TLS with a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerTls {
+    /// With one that shows a certificate for its name, and with no other.
+    #[default]
+    Required,
+    /// Not: with one at an address of a private network alone
+    /// ([`is_private`](super::is_private)).
+    None,
+}
+
+impl ServerTls {
+    /// Whether it does.
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        *self == Self::Required
+    }
 }
 
 impl PostgresAccess {
@@ -194,11 +217,35 @@ impl fmt::Display for Place {
             ),
             Self::Postgres(access) => write!(
                 to,
-                "a login to PostgreSQL as {}, database {}",
+                "a login to PostgreSQL as {}, database {}{}",
                 access.user,
-                access.databases.join(", ")
+                access.databases.join(", "),
+                match access.tls {
+                    ServerTls::Required => "",
+                    ServerTls::None => ", without TLS",
+                }
             ),
         }
+    }
+}
+
+/// What becomes of another credential's placeholder in the body of a request that a credential
+/// is put into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Others {
+    /// It stops the request.
+    #[default]
+    Refused,
+    /// The request is sent with another text of its length in its place.
+    Masked,
+}
+
+impl Others {
+    /// Whether it stops the request.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        *self == Self::Refused
     }
 }
 
@@ -215,6 +262,9 @@ pub struct Binding {
     pub requests: Conditions,
     /// Where in them.
     pub place: Place,
+    /// What becomes of the placeholders of others in their bodies.
+    #[serde(default, skip_serializing_if = "Others::is_refused")]
+    pub others: Others,
 }
 
 impl Binding {

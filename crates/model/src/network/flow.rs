@@ -6,9 +6,10 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::asking::is_first;
 use super::{
-    AskedCall, CallDigest, CommandEnd, Consent, CredentialName, Fetched, Limit, Network,
-    Placeholder, Published, Request, Scheme, SshKeys,
+    AskedCall, CallDigest, CommandEnd, Consent, CredentialName, Fetched, GivenUp, GivenUps, Issue,
+    Limit, Network, Placeholder, Published, Request, Scheme, SshKeys,
 };
 
 /// How the failure of a flow begins whose host has a certificate that this host does not accept.
@@ -53,9 +54,13 @@ pub struct Carriage {
     /// [`Locks`](super::Locks).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_locks: bool,
-    /// Whether the last file of all that come with this has policies that are asked besides.
+    /// Whether the last file of all that come with this, but for tokens, has policies that are
+    /// asked besides.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_policies: bool,
+    /// Whether the last file of all has the tokens that the run holds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_tokens: bool,
     /// The keys of SSH that may be used. Where there are some, a line to who signs comes next
     /// of the sockets, then one at which an agent is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,6 +68,19 @@ pub struct Carriage {
     /// Those of them whose values are not there yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fetched: Vec<Fetched>,
+    /// Where logins are issued. What is caught of one goes back by the socket that has values,
+    /// which then comes in any case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub issues: Vec<Issue>,
+    /// What was given up before.
+    #[serde(default, skip_serializing_if = "GivenUps::is_empty")]
+    pub given_up: GivenUps,
+    /// Whether the program has tried to get out before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_attempted: bool,
+    /// Which of the run's policies these are: 0 those that it began with.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub policies: u32,
 }
 
 /// What signs certificates that a sandbox trusts.
@@ -141,6 +159,33 @@ pub enum FlowReport {
         /// What stood for it.
         id: u64,
     },
+    /// The program inside gives something up, which counts already; it is told so once that is on
+    /// disk.
+    GivesUp {
+        /// Stands for it from here on.
+        id: u64,
+        /// What.
+        given: Vec<GivenUp>,
+    },
+    /// What was given up outside counts from here on.
+    GaveUp {
+        /// Which.
+        id: u64,
+    },
+    /// These policies decide on whatever begins from here on.
+    Reloaded {
+        /// Which of the run's they are.
+        policies: u32,
+    },
+    /// The session gains a label: what gives it goes on once that is on disk, and that was said.
+    Label {
+        /// Stands for it.
+        id: u64,
+        /// Which.
+        label: String,
+        /// What gives it.
+        by: String,
+    },
 }
 
 /// What the recorder answers.
@@ -184,6 +229,23 @@ pub enum FlowOrder {
         /// What they say.
         consent: Consent,
     },
+    /// This is given up; the answer is [`FlowReport::GaveUp`].
+    GiveUp {
+        /// Stands for it.
+        id: u64,
+        /// What.
+        given: Vec<GivenUp>,
+    },
+    /// The program has tried to get out of its sandbox.
+    Attempted {},
+    /// Other policies decide from here on: they come with this as a file that is read from where it
+    /// stands, or none do. The answer is [`FlowReport::Reloaded`].
+    Reload {
+        /// Which of the run's they are.
+        policies: u32,
+        /// Whether a file of them comes with this: one that is lost on its way is not none.
+        has_policies: bool,
+    },
     /// No more: what there is ends, and then the carrier.
     End,
 }
@@ -220,6 +282,9 @@ pub struct Flow {
     /// As whom a database is signed in to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<FlowLogin>,
+    /// Which of the run's policies have decided: 0 those that it began with.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub policies: u32,
 }
 
 impl Flow {
@@ -237,6 +302,7 @@ impl Flow {
             limit: None,
             credentials: Vec::new(),
             login: None,
+            policies: 0,
         }
     }
 }
@@ -269,6 +335,12 @@ pub struct FlowRequest {
     pub method: String,
     /// Its path in normal form, without its query.
     pub path: String,
+    /// How sure the agent has said it is, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<u8>,
+    /// What policies have taken out of it and of its answer, by names alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<String>,
 }
 
 /// The longest path that is told, bytes: a message has an end.
@@ -286,6 +358,8 @@ impl FlowRequest {
                 Some(beginning) if beginning.len() < path.len() => format!("{beginning}…"),
                 Some(_) | None => path.to_owned(),
             },
+            confidence: None,
+            redacted: None,
         }
     }
 }
@@ -337,4 +411,7 @@ pub struct FlowEnd {
     /// The limit of its rule that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// The credentials whose placeholders its body had, and that it was sent without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masked: Vec<CredentialName>,
 }

@@ -158,6 +158,23 @@ impl fmt::Display for Meant {
     }
 }
 
+impl NetworkRule {
+    /// A port of this rule at which nobody looks into what is carried, by this rule alone.
+    #[must_use]
+    pub fn unseen_port(&self) -> Option<u16> {
+        let ports = match &self.to.ports {
+            Ports::All => vec![1],
+            Ports::Web => vec![80, 443],
+            // Of two neighbours one is no port of the web.
+            Ports::Listed(ranges) => ranges
+                .iter()
+                .flat_map(|(first, last)| [*first, *last.min(&first.saturating_add(1))])
+                .collect(),
+        };
+        ports.into_iter().find(|port| !self.is_inspected(*port))
+    }
+}
+
 impl fmt::Display for NetworkRule {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(Sense::Allows, (&self.to, self.way, &self.requests), to)?;

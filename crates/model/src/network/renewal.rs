@@ -33,13 +33,35 @@ pub struct RenewalRequest {
     /// As whom: the id of the agent's client.
     pub client: String,
     /// What the agent's makers have published as that client's secret, which is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<String>,
+    #[serde(default, skip_serializing_if = "PublishedSecret::is_none")]
+    pub published: PublishedSecret,
     /// How it is written.
     pub form: RenewalForm,
     /// What the token is to be good for; without one whatever it was good for before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scope: Vec<String>,
+}
+
+/// What an agent's makers have published as the secret of its client (RFC 6749, 2.3.1). Whoever
+/// has the agent has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum PublishedSecret {
+    /// Its issuer wants none.
+    #[default]
+    None,
+    /// This text.
+    Named(String),
+    /// What the agent itself sends as `client_secret` when it would renew its login.
+    Sent,
+}
+
+impl PublishedSecret {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
 }
 
 /// How a request for a token is written.
@@ -89,6 +111,47 @@ pub enum RenewalSaid {
     Written,
     /// It cannot be used, or not be changed: why. Nothing of it is in the words.
     Unfit(String),
+}
+
+/// What who keeps a refresh token of `oauth` says to who asks by it: what it is now, then what
+/// became of the one that was given in its place.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum KeptSaid {
+    /// This is there. In answer to another one: somebody has put this there by then, and it
+    /// stays.
+    There(KeptToken),
+    /// What was handed over is used, and what comes in its place can be kept nowhere: why.
+    Unkept(String),
+    /// What it was given is there, on disk.
+    Written,
+    /// It cannot be used, or not be changed now: why. Nothing of it is in the words.
+    Unfit(String),
+}
+
+/// A refresh token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeptToken(String);
+
+impl KeptToken {
+    /// This one.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for KeptToken {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
 }
 
 impl Drop for LoginTokens {

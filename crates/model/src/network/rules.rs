@@ -326,7 +326,7 @@ impl NetworkRule {
         }
     }
 
-    fn is_inspected(&self, port: u16) -> bool {
+    pub(super) fn is_inspected(&self, port: u16) -> bool {
         match self.way {
             Way::Inspect => true,
             Way::Tunnel => false,

@@ -8,6 +8,9 @@ use super::{Destination, HostName, HostPart, HostPattern, Network, Ports, Reques
 /// The name by which programs inside reach what listens on the host's loopback.
 pub const THIS_HOST: &str = "host.atoll.internal";
 
+/// The sandbox's own name, as programs inside see it.
+pub const SANDBOX_NAME: &str = "atoll";
+
 /// What is dialled for it, in this order.
 pub const THIS_HOST_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),

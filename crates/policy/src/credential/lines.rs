@@ -2,7 +2,7 @@
 
 use atoll_model::network::{Binding, Place as Spot};
 
-use super::{Credential, CredentialSource, postgres, signing};
+use super::{Credential, CredentialSource, others, postgres, signing};
 use crate::show::quoted;
 
 impl Credential {
@@ -13,6 +13,7 @@ impl Credential {
             to,
             requests,
             place,
+            others,
         } = &self.binding;
         let list = |texts: Vec<String>| texts.join(", ");
         let source = match &self.source {
@@ -57,6 +58,7 @@ impl Credential {
             Spot::Postgres(access) => postgres::line(access),
         };
         lines.push(format!("place = {{ {place} }}"));
+        lines.extend(others::line(*others));
         let names: Vec<_> = self
             .variables
             .iter()

@@ -1,6 +1,8 @@
 //! Passwords of PostgreSQL: as whom it is signed in to, and to what of it.
 
-use atoll_model::network::{Destination, HostPattern, Network, PostgresAccess, Reach};
+use atoll_model::network::{
+    Destination, HostPattern, Network, PostgresAccess, Reach, ServerTls, is_private,
+};
 
 use crate::document::{Complaint, Document, Section};
 use crate::show::quoted;
@@ -24,12 +26,14 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
         let list = document.list(&mut section, "database", parse_name);
         list.map(|list| list.value.into_iter().map(|one| one.value).collect())
     };
-    document.end(section, &["user", "database"]);
+    let tls = document.text(&mut section, "tls", parse_tls);
+    document.end(section, &["user", "database", "tls"]);
     match (user, databases.filter(|all| !all.is_empty())) {
         _ if document.problem_count() > before => None,
         (Some(user), Some(databases)) => Some(PostgresAccess {
             user: user.value,
             databases,
+            tls: tls.map_or_else(ServerTls::default, |tls| tls.value),
         }),
         (_, _) => {
             let what = format!("`postgres` needs `user` and `database`, as {EXAMPLE}");
@@ -49,18 +53,53 @@ fn parse_name(text: &str) -> Result<String, Complaint> {
     }
 }
 
+fn parse_tls(text: &str) -> Result<ServerTls, Complaint> {
+    match text {
+        "required" => Ok(ServerTls::Required),
+        "none" => Ok(ServerTls::None),
+        _ => Err(Complaint::new(
+            format!("{text:?} is nothing that TLS with a server can be"),
+            "write tls = \"none\" for a server of a private network that speaks none, or nothing",
+        )),
+    }
+}
+
 /// As it is written in a profile.
 pub(super) fn line(access: &PostgresAccess) -> String {
     let databases: Vec<_> = access.databases.iter().map(|one| quoted(one)).collect();
+    let tls = match access.tls {
+        ServerTls::Required => "",
+        ServerTls::None => ", tls = \"none\"",
+    };
     format!(
-        "postgres = {{ user = {}, database = [{}] }}",
+        "postgres = {{ user = {}, database = [{}]{tls} }}",
         quoted(&access.user),
         databases.join(", ")
     )
 }
 
+/// What is told of it to whoever checks a profile.
+pub(super) fn remark(access: &PostgresAccess) -> &'static str {
+    match access.tls {
+        ServerTls::Required => "; what its user may there the program may",
+        ServerTls::None => {
+            "; what its user may there the program may; without TLS, who is on the way to the \
+             server reads and changes what is asked there, and can guess at the password"
+        }
+    }
+}
+
 /// Why a password is never used at a place, if it is not.
-pub(super) fn unused(network: &Network, to: &Destination) -> Option<&'static str> {
+pub(super) fn unused(
+    network: &Network,
+    access: &PostgresAccess,
+    to: &Destination,
+) -> Option<&'static str> {
+    if let (ServerTls::None, HostPattern::Block(block)) = (access.tls, &to.host)
+        && !is_private(block.first())
+    {
+        return Some("without TLS Atoll signs in to private networks alone");
+    }
     match (network.reach_of(to), &to.host) {
         (_, HostPattern::Any | HostPattern::Beneath(_)) | (Reach::Unseen, _) => None,
         (Reach::Unreached, _) => Some("no rule of [network] allows it"),

@@ -1,7 +1,7 @@
 //! `renew` of a login's access token: of whom Atoll asks for another one, and where in the
 //! login's file what is given is written.
 
-use atoll_model::network::{FieldPath, Renewal, RenewalForm, RenewalRequest};
+use atoll_model::network::{FieldPath, PublishedSecret, Renewal, RenewalForm, RenewalRequest};
 
 use super::token::{NAMES_MAX, parse_endpoint, parse_name, parse_scope};
 use crate::document::{Complaint, Document, Section};
@@ -11,10 +11,11 @@ use crate::show::quoted;
 
 /// The table of one.
 const TABLE: &str = "credential.NAME.source.renew";
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "token",
     "client",
     "published",
+    "published-sent",
     "form",
     "scope",
     "refresh",
@@ -29,7 +30,7 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
     let before = document.problem_count();
     let token = document.text(&mut section, "token", parse_endpoint);
     let client = document.text(&mut section, "client", parse_name);
-    let published = document.text(&mut section, "published", parse_name);
+    let published = read_published(document, &mut section);
     let form = document.text(&mut section, "form", parse_form);
     let scope = texts(document, &mut section, "scope", &at, parse_scope).unwrap_or_default();
     let refresh = document.text(&mut section, "refresh", parse_one);
@@ -55,7 +56,7 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
         request: RenewalRequest {
             token: token.value,
             client: client.value,
-            published: published.map(|one| one.value),
+            published,
             form: form.map_or(RenewalForm::Form, |one| one.value),
             scope,
         },
@@ -65,6 +66,21 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
         scopes: scopes.map(|one| one.value),
         noted: noted.map(|one| one.value),
     })
+}
+
+fn read_published(document: &mut Document, section: &mut Section<'_>) -> PublishedSecret {
+    let named = document.text(section, "published", parse_name);
+    let sent = document.flag(section, "published-sent");
+    match (named, sent) {
+        (Some(_), Some((flag, at))) if flag.value => {
+            let what = "`published` names what `published-sent` takes from the agent: leave one of both out";
+            document.report(&at, what.to_owned(), None);
+            PublishedSecret::None
+        }
+        (Some(named), _) => PublishedSecret::Named(named.value),
+        (None, Some((flag, _))) if flag.value => PublishedSecret::Sent,
+        (None, _) => PublishedSecret::None,
+    }
 }
 
 /// A field of one member.
@@ -108,8 +124,11 @@ pub(super) fn text(renewal: &Renewal) -> String {
         format!("token = {}", quoted(&token.to_string())),
         format!("client = {}", quoted(client)),
     ];
-    let published = published.as_ref();
-    parts.extend(published.map(|one| format!("published = {}", quoted(one))));
+    match published {
+        PublishedSecret::None => {}
+        PublishedSecret::Named(text) => parts.push(format!("published = {}", quoted(text))),
+        PublishedSecret::Sent => parts.push("published-sent = true".to_owned()),
+    }
     if *form == RenewalForm::Json {
         parts.push("form = \"json\"".to_owned());
     }

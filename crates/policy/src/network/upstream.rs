@@ -59,6 +59,17 @@ impl UpstreamSettings {
         self.roots.extend(more.roots);
     }
 
+    /// With what the organisation says. Past a proxy that it names goes only what it lets past;
+    /// what somebody below it would let past besides is given back.
+    pub(crate) fn bound(&mut self, organisation: Self) -> Vec<Sourced<Destination>> {
+        let past = match organisation.proxy {
+            Some(_) => std::mem::take(&mut self.direct),
+            None => Vec::new(),
+        };
+        self.extend(organisation);
+        past
+    }
+
     /// The keys that are said.
     pub(crate) fn said(&self) -> Vec<Sourced<&'static str>> {
         let proxy = self.proxy.iter().map(|one| (&one.origin, "upstream-proxy"));

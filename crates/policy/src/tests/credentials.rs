@@ -349,6 +349,17 @@ fn what_is_no_credential_is_told() {
         (format!("{whole}\nmethods = ['G T']"), "a method is a word"),
         (format!("{whole}\nscheme = 'ftp'"), "is not known here"),
         (
+            format!("{whole}\nothers = 'hidden'"),
+            "write \"masked\" or \"refused\"",
+        ),
+        (
+            format!(
+                "{}\nothers = 'masked'",
+                with("header = 'x-key'", "body = 'a'")
+            ),
+            "for a credential in a header or a parameter",
+        ),
+        (
             with("{ environment = 'T' }", "{ vault = 't' }") + "\nvariable = 'T'\noptional = true",
             "a secret of the vault and a command have to be there",
         ),
@@ -692,7 +703,7 @@ fn a_profile_stands_over_what_it_extends_and_shows_what_is_in_force() {
                 to = 'api.github.com'\nscheme = 'http'\nmethods = ['GET']\npaths = ['/a \"b\"/*']\n\
                 place = { basic = 'git' }\nvariable = 'TOKEN'\n\
                 [credential.other]\nsource = { environment = 'OTHER' }\nto = 'api.github.com'\n\
-                place = { query = 'key' }\noptional = true\n\
+                place = { query = 'key' }\nothers = 'masked'\noptional = true\n\
                 [credential.third]\nsource = { environment = 'THIRD' }\nto = 'api.github.com'\n\
                 place = { body = 'client_secret' }\n";
     let over = over.replace(" \"b\"", "");
@@ -709,6 +720,7 @@ fn a_profile_stands_over_what_it_extends_and_shows_what_is_in_force() {
     let all = |rules: &Rules| rules.credentials().cloned().collect::<Vec<_>>();
     assert_eq!(all(&rules), all(&again), "{shown}");
     assert_eq!(all(&rules).len(), 3, "{shown}");
+    assert_eq!(shown.matches("others = \"masked\"").count(), 1, "{shown}");
     assert!(
         shown.contains("source = { file = \"/srv/token\" }"),
         "{shown}"

@@ -418,3 +418,249 @@ fn a_home_in_a_system_directory_is_not_shown_with_it() {
     assert!(!world.views().contains(&"/opt".to_owned()));
     assert!(world.notices().contains("/opt is not shown"));
 }
+
+/// What somebody below the organisation wants, and whether he gets it.
+struct Wish {
+    what: &'static str,
+    forbidden_by: &'static str,
+    world: fn() -> World,
+    is_granted: fn(&World) -> bool,
+}
+
+fn reaches(world: &World, host: &str) -> bool {
+    let name = atoll_model::network::HostName::parse(host).unwrap();
+    matches!(world.decide(), Verdict::Allow(_)) && world.rules().network().name(&name).is_ok()
+}
+
+fn is_allowed(world: &World) -> bool {
+    matches!(world.decide(), Verdict::Allow(_))
+}
+
+fn stated(world: &World, text: &str) -> bool {
+    let stated = world.rules().stated_trust();
+    stated
+        .iter()
+        .any(|(key, value)| format!("{key} {value}") == text)
+}
+
+fn asking(change: fn(&mut Requested)) -> World {
+    let mut world = world();
+    change(&mut world.requested);
+    world
+}
+
+/// All that a profile or an option can say to widen, against an organisation that forbids it.
+/// Without the organisation each is granted.
+#[test]
+fn nothing_below_the_organisation_widens_what_it_says() {
+    const EVIL: &str = "deny.network = ['*.evil.example:*']";
+    let wishes = [
+        Wish {
+            what: "--allow",
+            forbidden_by: EVIL,
+            world: || asking(|one| one.allow = vec!["a.evil.example".to_owned()]),
+            is_granted: |world| reaches(world, "a.evil.example"),
+        },
+        Wish {
+            what: "--tunnel",
+            forbidden_by: EVIL,
+            world: || asking(|one| one.tunnel = vec!["a.evil.example".to_owned()]),
+            is_granted: |world| reaches(world, "a.evil.example"),
+        },
+        Wish {
+            what: "--ask",
+            forbidden_by: EVIL,
+            world: || asking(|one| one.ask = vec!["a.evil.example".to_owned()]),
+            is_granted: |world| reaches(world, "a.evil.example"),
+        },
+        Wish {
+            what: "a profile's allow",
+            forbidden_by: EVIL,
+            world: || {
+                world()
+                    .profile("p", "network.allow = ['a.evil.example']")
+                    .with("p")
+            },
+            is_granted: |world| reaches(world, "a.evil.example"),
+        },
+        Wish {
+            what: "--preset of rules",
+            forbidden_by: "deny.network = ['*.crates.io:*', 'crates.io:*']",
+            world: || asking(|one| one.presets = vec!["cargo".to_owned()]),
+            is_granted: |world| reaches(world, "index.crates.io"),
+        },
+        Wish {
+            what: "--learn",
+            forbidden_by: "forbid-dangerous = true",
+            world: || asking(|one| one.learn = true),
+            is_granted: is_allowed,
+        },
+        Wish {
+            what: "--trust",
+            forbidden_by: "trust.level = 'low'",
+            world: || asking(|one| one.trust = Some("full".to_owned())),
+            is_granted: |world| stated(world, "trust full"),
+        },
+        Wish {
+            what: "--mode",
+            forbidden_by: "trust.mode = 'strict'",
+            world: || asking(|one| one.mode = Some("permissive".to_owned())),
+            is_granted: |world| stated(world, "trust-mode permissive"),
+        },
+        Wish {
+            what: "--preset of a level",
+            forbidden_by: "trust.level = 'low'",
+            world: || asking(|one| one.presets = vec!["development-assistant".to_owned()]),
+            is_granted: |world| stated(world, "trust medium"),
+        },
+        Wish {
+            what: "a profile's level",
+            forbidden_by: "trust.level = 'none'",
+            world: || world().profile("p", "trust.level = 'high'").with("p"),
+            is_granted: |world| stated(world, "trust high"),
+        },
+        Wish {
+            what: "a profile's hosts of models",
+            forbidden_by: "trust.endpoints = []",
+            world: || {
+                let lines = "trust.level = 'low'\ntrust.endpoints = ['m.example']";
+                world().profile("p", lines).with("p")
+            },
+            is_granted: |world| !world.rules().trust.endpoints.is_empty(),
+        },
+        Wish {
+            what: "--env NAME=VALUE",
+            forbidden_by: "deny.environment = ['AWS_*']",
+            world: || asking(|one| one.environment = vec!["AWS_REGION=x".into()]),
+            is_granted: |world| is_allowed(world) && world.value("AWS_REGION").is_some(),
+        },
+        Wish {
+            what: "a profile's variable",
+            forbidden_by: "deny.environment = ['AWS_*']",
+            world: || {
+                world()
+                    .profile("p", "environment.set = { AWS_REGION = 'x' }")
+                    .with("p")
+            },
+            is_granted: |world| is_allowed(world) && world.value("AWS_REGION").is_some(),
+        },
+        Wish {
+            what: "--publish",
+            forbidden_by: "require.deny-publishing = true",
+            world: || asking(|one| one.publish = vec!["3000".to_owned()]),
+            is_granted: is_allowed,
+        },
+        Wish {
+            what: "--limit",
+            forbidden_by: "limits.processes = 10",
+            world: || asking(|one| one.limits = vec![(LimitKey::Processes, "500".to_owned())]),
+            is_granted: |world| world.boundary().limits.processes == 500,
+        },
+        Wish {
+            what: "--live",
+            forbidden_by: "require.workspace = 'copy-on-write'",
+            world: || asking(|one| one.live = true),
+            is_granted: is_allowed,
+        },
+        Wish {
+            what: "--root",
+            forbidden_by: "require.deny-root = true",
+            world: || asking(|one| one.root = true),
+            is_granted: is_allowed,
+        },
+        Wish {
+            what: "--nesting",
+            forbidden_by: "require.deny-nesting = true",
+            world: || asking(|one| one.nesting = true),
+            is_granted: is_allowed,
+        },
+        Wish {
+            what: "--ro",
+            forbidden_by: "deny.files = ['/srv/secret']",
+            world: || asking(|one| one.read_only_dirs = vec!["/srv/secret/x".into()]),
+            is_granted: is_allowed,
+        },
+        Wish {
+            what: "a profile's place of the home",
+            forbidden_by: "deny.home-read = ['.cargo']",
+            world: || {
+                world()
+                    .profile("p", "home.read = ['.cargo/registry']")
+                    .with("p")
+            },
+            is_granted: |world| world.views().iter().any(|path| path.contains(".cargo")),
+        },
+        Wish {
+            what: "a profile's clipboard",
+            forbidden_by: "terminal.clipboard = false",
+            world: || world().profile("p", "terminal.clipboard = true").with("p"),
+            is_granted: |world| world.boundary().terminal.clipboard,
+        },
+        Wish {
+            what: "past the proxy",
+            forbidden_by: "network.upstream-proxy = 'http://proxy.example:3128'",
+            world: || {
+                let lines = "network.upstream-proxy = 'http://own.example:1'\nnetwork.no-proxy = ['*.evil.example']";
+                world().profile("p", lines).with("p")
+            },
+            is_granted: |world| !world.boundary().network.upstream.direct.is_empty(),
+        },
+        Wish {
+            what: "another proxy",
+            forbidden_by: "network.upstream-proxy = 'http://proxy.example:3128'",
+            world: || {
+                let lines = "network.upstream-proxy = 'http://own.example:1'";
+                world().profile("p", lines).with("p")
+            },
+            is_granted: |world| {
+                let proxy = world.boundary().network.upstream.proxy;
+                proxy.is_some_and(|proxy| proxy.host.to_string() == "own.example")
+            },
+        },
+    ];
+    for wish in wishes {
+        let what = wish.what;
+        assert!((wish.is_granted)(&(wish.world)()), "{what} is no wish");
+        let bound = (wish.world)().organisation(wish.forbidden_by);
+        assert!(
+            !(wish.is_granted)(&bound),
+            "{what} goes beyond the organisation"
+        );
+    }
+}
+
+/// What the organisation asks a person about, and calls private, is so whatever is said below.
+#[test]
+fn nothing_below_the_organisation_takes_its_word_away() {
+    let lines = "trust.level = 'full'\ntrust.mode = 'permissive'\nnetwork.allow = ['a.example']\n\
+                 labels.private = ['/srv/own']\nlabels.trusted = ['a.example']";
+    let below = || world().profile("p", lines).with("p");
+    let above =
+        below().organisation("network.ask = ['a.example']\nlabels.private = ['/srv/theirs']");
+    assert!(below().boundary().network.ask.is_empty());
+    assert!(!above.boundary().network.ask.is_empty());
+    let private = |world: &World| format!("{:?}", world.rules().labels);
+    assert!(!private(&below()).contains("/srv/theirs"));
+    assert!(private(&above).contains("/srv/theirs") && private(&above).contains("/srv/own"));
+}
+
+#[test]
+fn a_config_names_one_absolute_directory_of_the_organisation() {
+    let directory = |text: &'static str| {
+        crate::organisation_directory(&SourceFile::new("user/config.toml", text.as_bytes()))
+    };
+    let named = "default-profile = 'rust'\norganisation = { directory = '/srv/acme' }\n";
+    assert_eq!(directory(named).unwrap(), Some(PathBuf::from("/srv/acme")));
+    assert_eq!(directory("").unwrap(), None);
+    for wrong in [
+        "organisation = '/srv/acme'",
+        "organisation = {}",
+        "organisation = { directory = 'acme' }",
+        "organisation = { directory = '/srv/acme', key = 'x' }",
+        "organisation = { directory = ['/srv/acme'] }",
+        "organisation.directory = '/srv/acme'\nelse = 1",
+        "no toml",
+    ] {
+        assert!(directory(wrong).is_err(), "{wrong}");
+    }
+}

@@ -516,7 +516,7 @@ fn an_address_is_no_endpoint() {
         .with("p")
         .error();
     assert!(
-        error.contains("is an address, which cannot be an endpoint"),
+        error.contains("is an address, which cannot be named here"),
         "{error}"
     );
     assert!(!error.contains("decimal numbers"), "{error}");

@@ -16,6 +16,7 @@ file = "~/.agent/auth.json"
 keep = ["mode", "*.expires"]
 claims = ["email"]
 optional = true
+issue = { token = "https://api.example.com/oauth/token", command = ["agent", "login"], callback = 1455, access = "tokens.access", refresh = "tokens.refresh" }
 [credential.agent]
 source = { login = "agent", field = "tokens.access" }
 to = "api.example.com"
@@ -53,6 +54,7 @@ fn a_login_file_and_its_fields_are_read_and_shown() {
         "file = \"/home/ann/.agent/auth.json\"",
         "keep = [\"mode\", \"*.expires\"]",
         "claims = [\"email\"]",
+        "issue = { token = \"https://api.example.com/oauth/token\", command = [\"agent\", \"login\"], callback = 1455, access = \"tokens.access\", refresh = \"tokens.refresh\" }",
         "source = { login = \"agent\", field = \"tokens.access\" }",
         "place = { refresh = \"refresh_token\" }",
     ] {
@@ -65,6 +67,113 @@ fn a_login_file_and_its_fields_are_read_and_shown() {
     let rules = world.rules();
     let files: Vec<_> = rules.logins().map(|login| login.file.clone()).collect();
     assert_eq!(files, [Path::new("/home/ann/.other/auth.json")]);
+}
+
+#[test]
+fn how_a_login_is_issued_is_said_whole() {
+    let whole = "token = \"https://api.example.com/oauth/token\", command = [\"agent\", \"login\"], \
+                 callback = 1455, access = \"tokens.access\"";
+    let with = |issue: &str| {
+        let login = format!("[login.agent]\nfile = '~/.agent/auth.json'\nissue = {{ {issue} }}\n");
+        world().profile("p", &login).with("p").compile()
+    };
+    assert!(with(whole).is_ok());
+    let vault = whole.replace(
+        "access = \"tokens.access\"",
+        "vault = { refresh = \"agent-refresh\" }",
+    );
+    let shown = with(&vault).unwrap().show();
+    assert!(
+        shown.contains("vault = { refresh = \"agent-refresh\" } }"),
+        "{shown}"
+    );
+    let scopes = "callback = 1455, scopes = [\"openid\", \"https://example.com/auth\"], \
+                  without = [\"tokens.account\"]";
+    let shown = with(&whole.replace("callback = 1455", scopes)).unwrap();
+    assert!(shown.show().contains(scopes), "{}", shown.show());
+    for (part, other) in [
+        ("https://", "http://"),
+        ("https://api.example.com", "https://127.0.0.1"),
+        ("command = [\"agent\", \"login\"], ", ""),
+        ("\"agent\", \"login\"", ""),
+        ("callback = 1455", "callback = 80"),
+        ("callback = 1455", "callback = 70000"),
+        ("\"tokens.access\"", "\"*.access\""),
+        ("access =", "refresh ="),
+        ("access =", "more ="),
+        (
+            "\"tokens.access\"",
+            "\"tokens.access\", vault = { access = \"a\" }",
+        ),
+        ("access = \"tokens.access\"", "vault = {}"),
+        ("access = \"tokens.access\"", "vault = { token = \"a\" }"),
+        ("callback", "hosts = [\"https://example.com\"], callback"),
+        ("callback", "scopes = \"openid\", callback"),
+        ("callback", "without = [\"*.account\"], callback"),
+    ] {
+        assert!(with(&whole.replace(part, other)).is_err(), "{other}");
+    }
+}
+
+#[test]
+fn a_run_by_which_somebody_logs_in_reaches_its_issuer_alone() {
+    let profile = LOGIN
+        .replace(
+            "allow = [\"api.example.com\"]",
+            "allow = [\"*.example.com\", \"other.example\", \"*.example.org:*\"]\npublish = [\"3000\"]",
+        )
+        .replace("command =", "hosts = [\"in.example.org\", \"out.example\"], command =");
+    let login = |profile: &str, way: &dyn Fn(&mut Requested)| {
+        let mut world = world().profile("p", profile).with("p");
+        world.requested.login = Some("agent".parse().unwrap());
+        world.requested.publish = vec!["1455".to_owned()];
+        way(&mut world.requested);
+        world
+    };
+    let boundary = login(&profile, &|_| {}).boundary();
+    let reached: Vec<String> = boundary
+        .network
+        .allow
+        .iter()
+        .map(|rule| rule.to.to_string())
+        .collect();
+    assert_eq!(reached, ["api.example.com:443", "in.example.org:443"]);
+    assert!(boundary.network.is_inspected() && boundary.network.credentials.is_empty());
+    let ports: Vec<u16> = boundary
+        .network
+        .publish
+        .iter()
+        .map(|one| one.port.inside)
+        .collect();
+    assert_eq!(ports, [1455]);
+    // The control: any other run of the profile reaches all of it.
+    let other = world().profile("p", &profile).with("p").boundary();
+    assert_eq!(other.network.allow.len(), 3);
+    // Where its issuer is not reached, or unseen, nobody logs in.
+    let closed = profile.replace("\"*.example.com\", ", "");
+    for world in [
+        login(&closed, &|_| {}),
+        login(&closed, &|asked| {
+            asked.tunnel = vec!["api.example.com:443".to_owned()]
+        }),
+        login(&profile, &|asked| {
+            asked.login = Some("none".parse().unwrap())
+        }),
+    ] {
+        assert!(
+            world
+                .reasons()
+                .iter()
+                .any(|one| one.what.contains("logging in as"))
+        );
+    }
+    // What is denied stays so, and what would let everything pass does not.
+    let denied = login(&profile, &|asked| {
+        asked.deny = vec!["in.example.org".to_owned()];
+        asked.learn = true;
+    });
+    let network = denied.boundary().network;
+    assert!(!network.deny.is_empty() && network.learn.is_none());
 }
 
 #[test]
@@ -196,6 +305,10 @@ fn how_a_login_is_renewed_is_read_and_shown_as_it_is_written() {
         ),
         (with(&renew.replace("noted", "notes")), "notes"),
         (
+            with(&renew.replace("form =", "published = \"a\", published-sent = true, form =")),
+            "leave one of both out",
+        ),
+        (
             LOGIN.replace(
                 "field = \"tokens.refresh\"",
                 &format!("field = \"tokens.refresh\", {renew}"),
@@ -214,6 +327,11 @@ fn how_a_login_is_renewed_is_read_and_shown_as_it_is_written() {
         let problems = check(wrong.as_bytes(), "p.toml");
         let told = problems.iter().any(|one| one.what.contains(said));
         assert!(told, "{said}: {problems:?}");
+    }
+    for published in ["published = \"a-secret\"", "published-sent = true"] {
+        let renew = renew.replace("form =", &format!("{published}, form ="));
+        let shown = world().profile("p", &with(&renew)).with("p").rules().show();
+        assert!(shown.contains(&renew), "{shown}");
     }
     let other = with(&renew.replace("tokens.refresh", "tokens.other"));
     let rules = world().profile("p", &other).with("p").rules();

@@ -123,6 +123,71 @@ permit(principal, action == Action::\"use_credential\", resource == Credential::
 }
 
 #[test]
+fn what_is_carried_past_policies_on_requests_is_told() {
+    let text = "@id(\"no-a\")\nforbid(principal, action == Action::\"request\", resource) when { context.path like \"/a*\" };";
+    let told = "policy no-a judges requests, but example.com:8114 (--allow) is carried unseen, past it; if it speaks HTTP, 'http://example.com:8114' in its place has its requests judged (user/own.cedar:1)";
+    let with = |text: &str, allow: &str| {
+        let mut world = world().user_policies(text);
+        world.requested.allow = vec![allow.to_owned()];
+        world.notices()
+    };
+    assert_eq!(with(text, "example.com:8114"), told);
+    for (allow, is_told) in [
+        ("example.com", false),
+        ("http://example.com:8114", false),
+        ("example.com:443", false),
+        ("example.com:443-444", true),
+        ("example.com:*", true),
+        ("*.example.com:8114", true),
+        ("10.1.2.3:8114", true),
+    ] {
+        let notices = with(text, allow);
+        assert_eq!(
+            notices.contains("carried unseen"),
+            is_told,
+            "{allow}\n{notices}"
+        );
+    }
+    let mut tunnel = world().user_policies(text);
+    tunnel.requested.tunnel = vec!["example.com:443".to_owned()];
+    let notices = tunnel.notices();
+    assert!(
+        notices.contains("'https://example.com' in its place"),
+        "{notices}"
+    );
+    let on = |scope: &str| format!("forbid(principal, {scope});");
+    for (scope, is_told) in [
+        (
+            "action == Action::\"request\", resource == Host::\"example.com\"",
+            true,
+        ),
+        (
+            "action == Action::\"request\", resource == Host::\"other.example\"",
+            false,
+        ),
+        (
+            "action == Action::\"request\", resource in Host::\"*.com\"",
+            true,
+        ),
+        (
+            "action == Action::\"request\", resource in Host::\"*.example\"",
+            false,
+        ),
+        (
+            "action in [Action::\"request\", Action::\"connect\"], resource",
+            false,
+        ),
+    ] {
+        let notices = with(&on(scope), "example.com:8114");
+        assert_eq!(
+            notices.contains("carried unseen"),
+            is_told,
+            "{scope}\n{notices}"
+        );
+    }
+}
+
+#[test]
 fn an_untrusted_file_is_not_even_read() {
     let mut world = world().project_policies("permit(");
     assert!(
@@ -196,7 +261,7 @@ fn obligations_are_carried_out_or_deny() {
     };
     check(
         "@approve(\"person\")",
-        "run",
+        "read",
         "policies cannot tell: @approve is not carried out here, and policy p asks for it",
     );
     check("@checkpoint", "run", "@checkpoint is not carried out here");
@@ -206,6 +271,60 @@ fn obligations_are_carried_out_or_deny() {
         "@timeout is not carried out here",
     );
     check("@quarantine", "run", "@quarantine, which nobody here knows");
+}
+
+/// A run that policies ask about is granted to who has agreed to exactly it.
+#[test]
+fn a_run_is_granted_to_what_a_person_has_agreed_to() {
+    let asks =
+        "@id(\"p\") @approve(\"person\") permit(principal, action == Action::\"run\", resource);";
+    let world = world().user_policies(asks);
+    let with = |world: &World, rules: &Rules| decide(rules, &world.call, &world.facts());
+    let asked = |world: &World, rules: &Rules| match with(world, rules) {
+        Verdict::Ask(reasons) => reasons,
+        other => panic!("{other:?}"),
+    };
+    let mut rules = world.rules();
+    assert!(rules.ask_about_runs() && rules.agreed().is_none());
+    let first = asked(&world, &rules);
+    assert_eq!(first[0].what, "running true");
+    assert_eq!(first[0].why, "a person is asked by policy p");
+    assert!(first[0].how_to_ask.starts_with("nobody can be asked here"));
+    let agreed = agreement(&rules, &world.call, &first);
+    rules.agree(agreed.clone());
+    assert!(matches!(with(&world, &rules), Verdict::Allow(_)));
+    assert_eq!(rules.agreed(), Some(agreed.as_str()));
+    // Another command, place or version of what decides is something else.
+    let other = world.clone().command("false");
+    assert!(
+        asked(&other, &rules)[0]
+            .why
+            .ends_with("; you have agreed to something else")
+    );
+    let mut argument = world.clone();
+    argument.call.command.push("--force".into());
+    let _ = asked(&argument, &rules);
+    let mut elsewhere = world.clone();
+    elsewhere.call.directory = PathBuf::from("/home/ann/src/app/sub");
+    let _ = asked(&elsewhere, &rules);
+    let mut option = world.clone();
+    option.requested.allow = vec!["example.com".to_owned()];
+    let mut rules = option.rules();
+    rules.agree(agreed);
+    let _ = asked(&option, &rules);
+    rules.disagree("you said no");
+    assert!(asked(&option, &rules)[0].why.ends_with("; you said no"));
+    // What is denied is not asked about, and who is not a person is nobody.
+    let forbids = "forbid(principal, action == Action::\"run\", resource);";
+    assert!(matches!(
+        world.clone().organisation_policies(forbids).decide(),
+        Verdict::Deny(_)
+    ));
+    let lead = asks.replace("person\"", "lead\"");
+    assert!(matches!(
+        super::world().user_policies(&lead).decide(),
+        Verdict::Deny(_)
+    ));
 }
 
 #[test]
@@ -296,7 +415,13 @@ fn promotion_is_asked_for_change_by_change() {
         policies("user/own.cedar", forbid),
         policies("user/p.cedar", open),
     ];
-    assert!(ask(&both, &[good]).unwrap().policy_digest.is_some());
+    let promotion = ask(&both, &[good]).unwrap();
+    assert!(promotion.policy_digest.is_some() && !promotion.has_checkpoint);
+    let kept = [policies(
+        "user/p.cedar",
+        "@checkpoint permit(principal, action == Action::\"promote\", resource);",
+    )];
+    assert!(ask(&kept, &[good]).unwrap().has_checkpoint);
     let refused = match ask(&files, &[good, bad, hook, moved]) {
         Err(PromotionError::Refused(reasons)) => reasons,
         other => panic!("{other:?}"),

@@ -112,6 +112,11 @@ fn what_is_no_password_of_postgres_is_told() {
         ),
         ("\"shop\"", "\"\"", "no name of a user or database"),
         ("user = \"app\"", "user = \"app\", tls = false", "tls"),
+        (
+            "user = \"app\"",
+            "user = \"app\", tls = \"prefer\"",
+            "nothing that TLS with a server can be",
+        ),
         ("to = ", "paths = [\"/a\"]\nto = ", "are about requests"),
         ("to = ", "scheme = \"https\"\nto = ", "are about requests"),
         (
@@ -152,4 +157,41 @@ fn a_password_that_is_never_used_is_told_of() {
         "{told}"
     );
     assert!(!told.contains("methods"), "{told}");
+}
+
+#[test]
+fn a_login_without_tls_is_said_and_told_of() {
+    let plain = SHOP.replacen("user = \"app\"", "user = \"app\", tls = \"none\"", 1);
+    assert_ne!(plain, SHOP);
+    let rules = |text: &str| world().profile("p", text).with("p").rules();
+    let shown = rules(&plain).show();
+    let line = r#"database = ["shop", "second"], tls = "none" } }"#;
+    assert!(shown.contains(line), "{shown}");
+    assert_ne!(rules(&plain).digest(), rules(SHOP).digest());
+    // That TLS is required can be said, and is what nothing says.
+    let said = SHOP.replacen("user = \"app\"", "user = \"app\", tls = \"required\"", 1);
+    let kept = |text: &str| rules(text).credentials().cloned().collect::<Vec<_>>();
+    assert_eq!(kept(&said), kept(SHOP));
+    assert_ne!(kept(&plain), kept(SHOP));
+    assert_eq!(kept(&shown), kept(&plain));
+    let with = world().profile("p", &plain).with("p");
+    let boundary = boundary(&with);
+    let binding = boundary.network.credentials.first().unwrap();
+    assert!(binding.to_string().ends_with(", without TLS"), "{binding}");
+    let told = |text: &str| {
+        let told = remarks(text.as_bytes(), "p.toml").into_iter();
+        told.map(|(_, text)| text).collect::<String>()
+    };
+    assert!(told(&plain).contains("without TLS, who is on the way"));
+    assert!(!told(SHOP).contains("without TLS"));
+    // An address that is none of a private network is told of, before anybody waits for it.
+    let notices = |address: &str| {
+        let text = plain.replace("db.example.com", address);
+        let all = rules(&text);
+        let all = all.notices().iter().map(|one| one.text.clone());
+        all.collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(notices("10.1.2.3"), "");
+    let public = notices("93.184.216.34");
+    assert!(public.contains("private networks alone"), "{public}");
 }

@@ -24,6 +24,7 @@ fn call(path: &str, body: &str) -> AskedCall {
             query: None,
             path_digest: digest(path),
             target_digest: digest(path),
+            confidence: None,
             is_web_socket: false,
             headers_digest: digest("headers"),
             telling_headers_digest: digest("headers"),
@@ -38,6 +39,7 @@ fn call(path: &str, body: &str) -> AskedCall {
         login: None,
         credentials: Vec::new(),
         rule: "example.com (a test)".to_owned(),
+        policies: 0,
     }
 }
 
@@ -176,6 +178,45 @@ fn a_lease_has_an_end_and_covers_nothing_else() {
     }
 }
 
+/// What the same name asks about by other policies is nothing that a person has said yes to.
+#[test]
+fn a_lease_for_a_rule_is_not_for_policies_that_came_later() {
+    let now = Instant::now();
+    let mut all = Approvals::default();
+    let question = asked(&all.ask(1, call("/a", "x"), now));
+    let late = AskedCall {
+        policies: 1,
+        ..call("/b", "x")
+    };
+    let whole = grant(Scope::Run, Breadth::Rule);
+    all.decide(question, whole, WHO, now).unwrap();
+    assert_eq!(granted(&all.ask(2, call("/b", "x"), now)), [2]);
+    let anew = asked(&all.ask(3, late.clone(), now));
+    // Nor is one that is granted by the later ones for what the earlier ones still ask about.
+    let other = asked(&all.ask(
+        4,
+        AskedCall {
+            rule: "other".to_owned(),
+            ..late
+        },
+        now,
+    ));
+    all.decide(other, whole, WHO, now).unwrap();
+    let before = AskedCall {
+        rule: "other".to_owned(),
+        ..call("/c", "x")
+    };
+    assert!(granted(&all.ask(5, before, now)).is_empty());
+    // The same call is still the same.
+    let same = all.decide(anew, grant(Scope::Run, Breadth::Same), WHO, now);
+    assert_eq!(granted(&same.unwrap()), [3]);
+    let again = AskedCall {
+        policies: 2,
+        ..call("/b", "x")
+    };
+    assert_eq!(granted(&all.ask(6, again, now)), [6]);
+}
+
 #[test]
 fn who_asks_again_and_again_is_not_heard() {
     let mut now = Instant::now();
@@ -242,4 +283,184 @@ fn a_lease_is_for_the_same_login_and_the_same_telling_headers() {
     assert_eq!(granted(&all.ask(6, login("shop", "shop"), now)), [6]);
     assert!(all.ask(7, login("second", "shop"), now).said.is_empty());
     assert!(all.ask(8, login("shop", "admin"), now).said.is_empty());
+}
+
+/// Two persons of whom the run's own is 1000.
+fn by_two() -> Approvals {
+    let mut all = Approvals::default();
+    all.widened_by(Widening::TwoPersons {
+        owner: 1000,
+        approvers: vec![1001, 1002],
+    });
+    all
+}
+
+const ALL: Decision = Decision::Grant {
+    scope: Scope::Run,
+    breadth: Breadth::Rule,
+};
+
+fn user(uid: u32) -> Who {
+    Who { uid, pid: 2 }
+}
+
+#[test]
+fn who_can_say_the_second_yes_is_told() {
+    let now = Instant::now();
+    let wanting = |all: &Approvals| all.pending(now)[0].second.clone().map(|one| one.persons);
+    let mut all = by_two();
+    let about = asked(&all.ask(1, call("/a", "x"), now));
+    assert_eq!(wanting(&all), Some(vec![1000, 1001, 1002]));
+    let _ = all.decide(about, ALL, user(1001), now).unwrap();
+    assert_eq!(wanting(&all), Some(vec![1000, 1002]));
+    all.widened_by(Widening::Unheard {});
+    assert_eq!(wanting(&all), None);
+    let mut all = Approvals::default();
+    let _ = all.ask(1, call("/a", "x"), now);
+    assert_eq!(wanting(&all), None);
+}
+
+#[test]
+fn one_person_is_never_two() {
+    let now = Instant::now();
+    let mut all = by_two();
+    let about = asked(&all.ask(1, call("/a", "x"), now));
+    // Root, and whoever else may answer the run, count only where they are named.
+    for stranger in [0, 1003] {
+        let none = all.decide(about, ALL, user(stranger), now);
+        assert!(none.unwrap_err().contains("none of those who count"));
+    }
+    let first = all.decide(about, ALL, user(1000), now).unwrap();
+    assert!(first.said.is_empty(), "nothing goes out");
+    assert!(matches!(first.news[..], [ApprovalNews::Agreed { .. }]));
+    assert_eq!(all.pending(now)[0].agreed.unwrap().by, user(1000));
+    for pid in [2, 3] {
+        let again = all.decide(about, ALL, Who { pid, ..user(1000) }, now);
+        assert!(again.unwrap_err().contains("another one has to"));
+    }
+    assert!(all.leases(now).is_empty());
+    // What is equal waits for both as well.
+    assert!(all.ask(2, call("/a", "x"), now).said.is_empty());
+    let second = all.decide(about, ALL, user(1001), now).unwrap();
+    assert_eq!(granted(&second), [1, 2]);
+    assert_eq!(all.leases(now)[0].by, user(1001));
+    // Two of those who are named are two as well, without the run's own.
+    let mut all = by_two();
+    let about = asked(&all.ask(1, call("/a", "x"), now));
+    let first = all.decide(about, ALL, user(1002), now).unwrap();
+    assert!(granted(&first).is_empty());
+    assert_eq!(
+        granted(&all.decide(about, ALL, user(1001), now).unwrap()),
+        [1]
+    );
+    // A single call takes one, and so does everything where nobody asks for two.
+    let mut all = by_two();
+    let about = asked(&all.ask(1, call("/a", "x"), now));
+    assert_eq!(
+        granted(&all.decide(about, ONCE, user(1000), now).unwrap()),
+        [1]
+    );
+    let mut all = Approvals::default();
+    let about = asked(&all.ask(1, call("/a", "x"), now));
+    assert_eq!(granted(&all.decide(about, ALL, user(7), now).unwrap()), [1]);
+}
+
+/// A request is over with its answer; a connection that was opened goes on.
+#[test]
+fn one_person_alone_opens_nothing_that_stays() {
+    let now = Instant::now();
+    let tunnel = AskedCall {
+        kind: FlowKind::Tunnel,
+        request: None,
+        ..call("/a", "x")
+    };
+    let mut web_socket = call("/a", "x");
+    web_socket.request.as_mut().unwrap().is_web_socket = true;
+    let database = AskedCall {
+        kind: FlowKind::Postgres,
+        request: None,
+        login: Some(FlowLogin {
+            user: "app".to_owned(),
+            database: "shop".to_owned(),
+        }),
+        ..call("/a", "x")
+    };
+    for stays in [tunnel, web_socket, database] {
+        let mut all = by_two();
+        let about = asked(&all.ask(1, stays.clone(), now));
+        assert!(all.goes_on(about.0));
+        let first = all.decide(about, ONCE, user(1000), now).unwrap();
+        assert!(first.said.is_empty(), "nothing goes out");
+        assert!(matches!(first.news[..], [ApprovalNews::Agreed { .. }]));
+        // Both have said once, and so it is.
+        let second = all.decide(about, ONCE, user(1001), now).unwrap();
+        assert_eq!(granted(&second), [1]);
+        assert!(all.leases(now).is_empty());
+        // The control: where it takes one, one is enough.
+        let mut all = Approvals::default();
+        let about = asked(&all.ask(1, stays, now));
+        assert_eq!(
+            granted(&all.decide(about, ONCE, user(7), now).unwrap()),
+            [1]
+        );
+    }
+    let mut all = by_two();
+    let about = asked(&all.ask(1, call("/a", "x"), now));
+    assert!(!all.goes_on(about.0));
+    // Where the other one cannot be heard nobody's yes counts.
+    all.widened_by(Widening::Unheard {});
+    let unheard = all.decide(about, ALL, user(1000), now).unwrap_err();
+    assert!(unheard.contains("cannot be heard"), "{unheard}");
+    assert_eq!(
+        granted(&all.decide(about, ONCE, user(1000), now).unwrap()),
+        [1]
+    );
+}
+
+#[test]
+fn of_two_the_narrower_counts_and_time_denies() {
+    let now = Instant::now();
+    let seconds = |seconds| grant(Scope::Seconds { seconds }, Breadth::Same);
+    for (first, second) in [
+        (ALL, seconds(60)),
+        (seconds(60), ALL),
+        (seconds(60), seconds(900)),
+    ] {
+        let mut all = by_two();
+        let about = asked(&all.ask(1, call("/a", "x"), now));
+        let _ = all.decide(about, first, user(1000), now).unwrap();
+        let later = now + Duration::from_secs(5);
+        let _ = all.decide(about, second, user(1001), later).unwrap();
+        let lease = &all.leases(later)[0];
+        assert_eq!(
+            (lease.left_seconds, lease.breadth),
+            (Some(60), Breadth::Same)
+        );
+    }
+    // The other one never comes, and comes too late.
+    let mut all = by_two();
+    let about = asked(&all.ask(1, call("/a", "x"), now));
+    let _ = all.decide(about, ALL, user(1000), now).unwrap();
+    let late = now + ASKING_PATIENCE;
+    assert!(all.decide(about, ALL, user(1001), late).is_err());
+    assert_eq!(denied(&all.expire(late)), [(1, NoConsent::Unseconded)]);
+    assert!(all.leases(late).is_empty());
+    // A program that does not wait for the other one has left, as without any yes.
+    let mut all = by_two();
+    let about = asked(&all.ask(1, call("/a", "x"), now));
+    let _ = all.decide(about, ALL, user(1000), now).unwrap();
+    assert!(matches!(
+        all.leave(1).news[..],
+        [ApprovalNews::Denied {
+            why: NoConsent::Left,
+            ..
+        }]
+    ));
+    // A no of anybody's counts at once, and a yes after it for nothing.
+    let mut all = by_two();
+    let about = asked(&all.ask(1, call("/a", "x"), now));
+    let _ = all.decide(about, ALL, user(1000), now).unwrap();
+    let no = all.decide(about, DENY, user(1001), now).unwrap();
+    assert_eq!(denied(&no), [(1, NoConsent::Person)]);
+    assert!(all.decide(about, ALL, user(1002), now).is_err());
 }

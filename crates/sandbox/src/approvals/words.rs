@@ -3,6 +3,8 @@
 use atoll_model::network::{AskedCall, Breadth, CallDigest, NoConsent, Scope};
 use serde::{Deserialize, Serialize};
 
+use super::{Agreed, Second};
+
 /// Who has said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,6 +69,19 @@ pub struct Pending {
     pub age_seconds: u64,
     /// After how long it is denied, seconds.
     pub left_seconds: u64,
+    /// One of two persons has said yes; without the other it is denied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreed: Option<Agreed>,
+    /// Whether a yes to what lasts takes two persons.
+    #[serde(default, skip_serializing_if = "is_one")]
+    pub takes_two: bool,
+    /// Who can say the yes that is wanting, where it takes two and they are heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second: Option<Second>,
+}
+
+fn is_one(takes_two: &bool) -> bool {
+    !takes_two
 }
 
 /// What was granted for longer than once.
@@ -99,6 +114,15 @@ pub enum ApprovalNews {
         digest: CallDigest,
         /// What that is.
         call: Box<AskedCall>,
+    },
+    /// The first of two persons said yes.
+    Agreed {
+        /// To which question.
+        approval: u32,
+        /// Of what it asked about.
+        digest: CallDigest,
+        /// To what.
+        said: Agreed,
     },
     /// Somebody said yes.
     Granted {

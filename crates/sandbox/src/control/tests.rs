@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use atoll_model::network::{Published, PublishedPort};
+
 use super::*;
 
 fn opened(path: &Path) -> OwnedFd {
@@ -21,6 +23,11 @@ fn run() -> RunId {
     RunId::new(1_700_000_000, 7)
 }
 
+fn asked(directory: &OwnedFd, question: &Question) -> Result<Answer, ControlError> {
+    let until = Instant::now() + ANSWER_PATIENCE;
+    ask(directory, &run(), question, until)
+}
+
 /// What callers hear while a run answers them: it says yes to port 1 and no to all else.
 fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
     let directory = tempfile::tempdir().unwrap();
@@ -29,7 +36,7 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
     let here = opened(directory.path());
     let heard = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut answer = |_: Who, question| match question {
+            let mut answer = |_: (Who, Standing), question| match question {
                 Question::Ports {} => Answer::Ports {
                     listening: Vec::new(),
                     published: Vec::new(),
@@ -43,6 +50,9 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
                 | Question::Approval { .. }
                 | Question::Decide { .. }
                 | Question::Revoke { .. }
+                | Question::Restrict(_)
+                | Question::Compare { .. }
+                | Question::Reload { .. }
                 | Question::Stop {} => declined("no"),
             };
             while !is_over.load(Ordering::Relaxed) {
@@ -88,10 +98,10 @@ fn a_question_is_answered_and_nothing_else() {
             listening: Vec::new(),
             published: Vec::new(),
         };
-        assert_eq!(ask(here, &run(), &Question::Ports {}).unwrap(), nothing);
-        let yes = ask(here, &run(), &Question::Publish(port(1))).unwrap();
+        assert_eq!(asked(here, &Question::Ports {}).unwrap(), nothing);
+        let yes = asked(here, &Question::Publish(port(1))).unwrap();
         assert!(matches!(yes, Answer::Published(one) if one.port == port(1)));
-        let no = ask(here, &run(), &Question::Publish(port(2))).unwrap();
+        let no = asked(here, &Question::Publish(port(2))).unwrap();
         assert!(matches!(no, Answer::Refused(_)));
         // The control: by hand it is the same.
         let good = br#"{"v":1,"said":{"ports":{}}}"#;
@@ -123,13 +133,10 @@ fn who_says_nothing_holds_nobody_up() {
         let mut idle: Vec<UnixStream> = (1..CALLERS_MAX)
             .map(|_| UnixStream::connect(&path).unwrap())
             .collect();
-        assert!(
-            ask(here, &run(), &Question::Ports {}).is_ok(),
-            "beside them"
-        );
+        assert!(asked(here, &Question::Ports {}).is_ok(), "beside them");
         // As many as there can be: the next one is answered once these were told off.
         idle.push(UnixStream::connect(&path).unwrap());
-        assert!(ask(here, &run(), &Question::Ports {}).is_ok(), "after them");
+        assert!(asked(here, &Question::Ports {}).is_ok(), "after them");
         let mut told = String::new();
         idle[0].read_to_string(&mut told).unwrap();
         assert!(told.contains("too slowly"), "{told}");
@@ -150,11 +157,51 @@ fn the_socket_is_its_owners_alone_and_a_dead_one_is_removed() {
     fs::rename(&path, &copy).unwrap();
     drop(control);
     fs::rename(&copy, &path).unwrap();
-    let asked = ask(&here, &run(), &Question::Ports {});
-    assert!(matches!(asked, Err(ControlError::Gone)), "{asked:?}");
+    let told = asked(&here, &Question::Ports {});
+    assert!(matches!(told, Err(ControlError::Gone)), "{told:?}");
     assert!(!path.exists());
-    let asked = ask(&here, &run(), &Question::Ports {});
-    assert!(matches!(asked, Err(ControlError::Gone)), "{asked:?}");
+    let told = asked(&here, &Question::Ports {});
+    assert!(matches!(told, Err(ControlError::Gone)), "{told:?}");
+}
+
+#[test]
+fn who_asks_while_it_is_being_opened_does_not_take_the_socket_away() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(socket_name(&run()));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let asker = threads.spawn(|| {
+            let here = opened(directory.path());
+            let mut refused = 0_u32;
+            while !is_over.load(Ordering::SeqCst) {
+                let name = place(&here, &socket_name(&run()));
+                match UnixStream::connect(&name) {
+                    Ok(line) => drop(line),
+                    Err(_) => {
+                        let _ = asked(&here, &Question::Ports {});
+                        refused += 1;
+                    }
+                }
+            }
+            refused
+        });
+        let mut lost = 0;
+        for _ in 0..2_000 {
+            match Control::open(opened(directory.path()), &run()) {
+                Ok(control) => {
+                    lost += usize::from(!path.exists());
+                    drop(control);
+                }
+                Err(_) => lost += 1,
+            }
+        }
+        is_over.store(true, Ordering::SeqCst);
+        assert!(asker.join().unwrap() > 0, "nobody asked too early");
+        assert_eq!(lost, 0);
+    });
+    // Nothing else is left there.
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -235,6 +282,7 @@ fn of_many_leases_those_granted_last_are_told_in_an_answer_that_is_sent() {
             login: None,
             credentials: Vec::new(),
             rule: "a rule".to_owned(),
+            policies: 0,
         },
         breadth: atoll_model::network::Breadth::Same,
         left_seconds: None,
@@ -242,7 +290,7 @@ fn of_many_leases_those_granted_last_are_told_in_an_answer_that_is_sent() {
         by: Who { uid: 1, pid: 2 },
     };
     let told = |count: u32| {
-        let answer = approvals(Vec::new(), (1..=count).map(lease).collect());
+        let answer = approvals(Vec::new(), (1..=count).map(lease).collect(), None);
         let bytes = written(&answer).unwrap().len();
         let Answer::Approvals {
             leases, further, ..
@@ -265,4 +313,125 @@ fn of_many_leases_those_granted_last_are_told_in_an_answer_that_is_sent() {
         bytes <= ANSWER_BYTES_MAX && bytes + 4300 > ANSWER_BYTES_MAX,
         "{bytes}"
     );
+}
+
+/// Has this name of a run taken by a process beneath this one, as a program in a fence takes it,
+/// and says yes to whoever comes.
+const TAKEN: &str = r#"
+import socket, sys
+taken = socket.socket(socket.AF_UNIX)
+taken.bind("\0" + sys.argv[1])
+taken.listen(8)
+print(flush=True)
+while True:
+    come, _ = taken.accept()
+    try:
+        come.sendall(b'{"v":1,"said":{"done":{}}}\n')
+        come.makefile("rb").readline()
+    except OSError:
+        pass
+    come.close()
+"#;
+
+/// A run's name that no other test has.
+fn named(number: u32) -> (u32, RunId, String) {
+    let uid = rustix::process::geteuid().as_raw();
+    let second = 1_700_000_000 + u64::from(std::process::id());
+    let run = RunId::new(second, number);
+    let name = format!("atoll/second/{uid}/{run}");
+    (uid, run, name)
+}
+
+#[test]
+fn who_has_taken_a_runs_name_in_a_sandbox_is_not_believed() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
+    let (uid, run, name) = named(1);
+    let mut inside = std::process::Command::new("python3")
+        .args(["-c", TAKEN, &name])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = inside.stdout.as_mut().unwrap().read(&mut [0; 1]).unwrap();
+    let runs = Runs::Of(uid);
+    let told = ask_run(&runs, &run, &Question::Ports {});
+    let listed = runs_spoken_to(&runs).unwrap();
+    let taken = Others::open(&run, &[uid]).is_err();
+    // It is there, and answers whoever does not look.
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let mut blind = UnixStream::connect_addr(&address).unwrap();
+    let _ = blind.write_all(b"\n");
+    let mut said = String::new();
+    let _ = blind.read_to_string(&mut said);
+    let _ = inside.kill();
+    let _ = inside.wait();
+    assert!(begun == 1 && said.contains("done"), "{said}");
+    assert!(matches!(told, Err(ControlError::Gone)), "{told:?}");
+    assert!(!listed.contains(&run) && taken);
+    // The control: the same by a process that is in none.
+    let (_, run, _) = named(2);
+    let own = Others::open(&run, &[uid]).unwrap();
+    assert!(runs_spoken_to(&runs).unwrap().contains(&run));
+    drop(own);
+    assert!(!runs_spoken_to(&runs).unwrap().contains(&run));
+}
+
+/// Whoever takes no callers, and one of the run's own user that never answers.
+#[test]
+fn a_name_that_answers_nobody_holds_nobody_up() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let (uid, run, name) = named(3);
+    let (heard, hears) = std::sync::mpsc::channel();
+    let make = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap()
+    };
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    let full = make();
+    rustix::net::bind(&full, &address).unwrap();
+    rustix::net::listen(&full, 0).unwrap();
+    let runs = Runs::Of(uid);
+    // With room it is among those that can be asked, and is waited for until then.
+    assert!(runs_spoken_to(&runs).unwrap().contains(&run));
+    while rustix::net::acceptfrom(&full).is_ok() {}
+    let until = Instant::now() + Duration::from_millis(100);
+    let silent = ask_until(&runs, &run, &Question::Ports {}, until);
+    assert!(matches!(silent, Err(ControlError::Silent(_))), "{silent:?}");
+    let mut waiting = Vec::new();
+    loop {
+        let one = make();
+        let is_in = rustix::net::connect(&one, &address).is_ok();
+        waiting.push(one);
+        if !is_in {
+            break;
+        }
+    }
+    thread::spawn(move || {
+        let told = ask_run(&runs, &run, &Question::Ports {});
+        let listed = runs_spoken_to(&runs).unwrap().contains(&run);
+        let _ = heard.send((matches!(told, Err(ControlError::Gone)), listed));
+    });
+    let told = hears.recv_timeout(Duration::from_secs(60));
+    assert_eq!(told, Ok((true, false)), "it is waited for");
+}
+
+/// They have places of their own.
+#[test]
+fn others_that_say_nothing_take_no_place_of_the_owners() {
+    let (uid, run, name) = named(4);
+    let directory = tempfile::tempdir().unwrap();
+    let others = Others::open(&run, &[uid]).unwrap();
+    let mut control = Control::open(opened(directory.path()), &run)
+        .unwrap()
+        .hearing(Some(others));
+    let address = {
+        use std::os::linux::net::SocketAddrExt;
+        std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap()
+    };
+    let idle = (0..2 * CALLERS_MAX).map(|_| UnixStream::connect_addr(&address).unwrap());
+    let idle: Vec<UnixStream> = idle.collect();
+    control.attend(&mut |_, _| Answer::Done {});
+    assert_eq!(control.room(Standing::Other), 0);
+    assert_eq!(control.room(Standing::Own), CALLERS_MAX);
+    drop(idle);
 }

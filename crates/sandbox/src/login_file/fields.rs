@@ -287,7 +287,7 @@ mod tests {
             request: atoll_model::network::RenewalRequest {
                 token: "https://login.example/token".parse().unwrap(),
                 client: "one".to_owned(),
-                published: None,
+                published: atoll_model::network::PublishedSecret::None,
                 form: atoll_model::network::RenewalForm::Json,
                 scope: Vec::new(),
             },

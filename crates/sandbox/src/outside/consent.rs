@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use atoll_model::network::{ASKED_SHORT_BYTES_MAX, AskedCall, CallDigest, FlowOrder};
 
+use super::live::Waits;
 use super::{FlowNews, Outside, Who};
-use crate::approvals::{Decision, Pending, Step, Stopped};
+use crate::approvals::{ApprovalNews, Decision, Pending, Second, Step, Stopped};
 use crate::control::{Answer, Declined};
 
 impl Outside<'_> {
@@ -62,7 +63,7 @@ impl Outside<'_> {
         pending.iter_mut().for_each(|one| shorten(&mut one.call));
         let mut leases = self.approvals.leases(now);
         leases.iter_mut().for_each(|one| shorten(&mut one.call));
-        crate::control::approvals(pending, leases)
+        crate::control::approvals(pending, leases, self.waiting_port())
     }
 
     pub(super) fn show_approval(&self, approval: u32) -> Answer {
@@ -96,17 +97,40 @@ impl Outside<'_> {
     }
 
     fn done(&mut self, step: Result<Step, String>) -> Answer {
+        let agreed = |step: &Step| {
+            let mut news = step.news.iter();
+            news.find_map(|one| match one {
+                ApprovalNews::Agreed { approval, said, .. } => Some((*approval, said.by)),
+                ApprovalNews::Asked { .. }
+                | ApprovalNews::Granted { .. }
+                | ApprovalNews::Denied { .. }
+                | ApprovalNews::LeaseEnded { .. } => None,
+            })
+        };
+        let first = step.as_ref().ok().and_then(agreed);
         match step.map(|step| self.carry_out(step)) {
-            Ok(true) => Answer::Done {},
+            Ok(true) => {
+                match first.and_then(|(approval, by)| self.waits_for_second(approval, by)) {
+                    Some(second) => Answer::Agreed(second),
+                    None => Answer::Done {},
+                }
+            }
             Ok(false) => declined("it cannot be recorded, and the run ends".to_owned()),
             Err(why) => declined(why),
         }
     }
 
-    /// Ends the run: what is carried ends at once, the program as soon as this is looked at.
+    /// Has it told at the terminal that a question waits for the second of two persons.
+    fn waits_for_second(&mut self, approval: u32, first: Who) -> Option<Second> {
+        self.waits_for(Waits::Question(approval));
+        self.approvals.widening().second(Some(first))
+    }
+
+    /// Ends the run: nothing is carried from here on, and the program ends as soon as this is
+    /// looked at. Nobody waits for what carries before that: it takes its time to be taken down.
     pub(super) fn stop(&mut self, stopped: Stopped) -> Answer {
         self.flows.stopped.get_or_insert(stopped);
-        let _ = self.end_carrier();
+        self.kill_carrier();
         Answer::Done {}
     }
 }

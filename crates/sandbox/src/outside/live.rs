@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
-use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort};
+use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope};
 
-use super::{FlowNews, Outside, State, Who};
-use crate::approvals::Stopped;
-use crate::control::{Answer, Control, Declined, Question};
-use crate::doors;
+use super::{Comparer, FlowNews, Outside, Reloader, State, Who};
+use crate::approvals::{Decision, SECOND_PATIENCE, Stopped, UNHEARD, Widening};
+use crate::control::{Answer, Control, Declined, Others, PortAgreed, Question, Standing};
+use crate::{OfTwo, doors};
 
 /// From this port on the kernel hands out those that nobody has asked for (ip(7),
 /// `ip_local_port_range`): who listens there seldom is for a person.
@@ -18,6 +18,12 @@ const HANDED_OUT: u16 = 32_768;
 
 /// How long after it began a run can be spoken to: most are over by then.
 const OPENS_AFTER: Duration = Duration::from_millis(500);
+
+/// How long after it failed that is tried again.
+const OPENS_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How much of what takes two persons waits to be told of.
+const UNTOLD_MAX: usize = 16;
 
 /// Who decides whether one more port is published, with these published already.
 pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>;
@@ -33,15 +39,60 @@ pub struct Live<'a> {
     pub directory: &'a dyn Fn() -> io::Result<OwnedFd>,
     /// Whether a port is published.
     pub decide: Publisher<'a>,
+    /// Reads policies anew.
+    pub reload: Reloader<'a>,
+    /// Tells what would be others.
+    pub compare: Comparer<'a>,
+    /// Who says yes to what lasts.
+    pub widening: &'a Widening,
+}
+
+/// A port to which the first of two persons has said yes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AgreedPort {
+    port: PublishedPort,
+    by: Who,
+    until: Instant,
+}
+
+/// What takes two persons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// All of it, of whom nobody is heard.
+    Unheard,
+    /// The question of this number, to which the first has said yes.
+    Question(u32),
+    /// The port to which the first has said yes.
+    Port,
 }
 
 impl<'a> Outside<'a> {
-    /// With what can be asked meanwhile.
+    /// With what can be asked meanwhile. Others than the run's own person have their way to it
+    /// from now on: once the program is there it could have taken the name.
     #[must_use]
     pub fn asked(mut self, live: Option<Live<'a>>) -> Self {
+        if let Some(live) = live {
+            self.approvals.widened_by(live.widening.clone());
+            self.expect_others(live);
+        }
         self.live = live;
         self.opens_at = live.map(|_| Instant::now() + OPENS_AFTER);
         self
+    }
+
+    fn expect_others(&mut self, live: Live<'_>) {
+        let approvers = live.widening.approvers();
+        if approvers.is_empty() {
+            return;
+        }
+        match Others::open(live.run, approvers) {
+            Ok(others) => self.others = Some(others),
+            Err(_) => {
+                self.approvals.widened_by(Widening::Unheard {});
+                self.waits_for(Waits::Unheard);
+                self.recorded(&[FlowNews::Unheard { why: UNHEARD }]);
+            }
+        }
     }
 
     /// Does what there is to do, beside what carries.
@@ -51,25 +102,32 @@ impl<'a> Outside<'a> {
             self.tell_listening(begun);
         }
         let is_due = self.opens_at.is_some_and(|at| at <= Instant::now());
-        if self.control.is_none() && (is_due || self.approvals.is_asking()) {
+        let is_wanted = self.approvals.is_asking() && !self.is_unspoken;
+        if self.control.is_none() && (is_due || is_wanted) {
             self.open_control();
         }
         self.attend_approvals();
         if let Some(mut control) = self.control.take() {
-            control.attend(&mut |who, question| self.answer(who, question));
+            control.attend(&mut |(who, standing), question| match standing {
+                Standing::Own => self.answer(who, question),
+                Standing::Other => self.answer_other(who, question),
+            });
             self.control = Some(control);
         }
     }
 
     /// Most runs are over before they could be spoken to: they make no socket.
     fn open_control(&mut self) {
-        let Some(live) = self.live.filter(|_| !self.is_unspoken) else {
+        let Some(live) = self.live else {
             return;
         };
         match (live.directory)().and_then(|directory| Control::open(directory, live.run)) {
-            Ok(control) => self.control = Some(control),
-            // The run goes on as well without.
-            Err(_) => self.is_unspoken = true,
+            Ok(control) => self.control = Some(control.hearing(self.others.take())),
+            // What is in the way now need not stay: nobody could stop the run otherwise.
+            Err(_) => {
+                self.is_unspoken = true;
+                self.opens_at = Some(Instant::now() + OPENS_AGAIN_AFTER);
+            }
         }
     }
 
@@ -83,7 +141,41 @@ impl<'a> Outside<'a> {
         self.begun.extend(new);
     }
 
-    fn answer(&mut self, who: Who, question: Question) -> Answer {
+    /// Answers who is named to say yes beside the run's own person: they see what waits, and say
+    /// yes to what takes two, or no.
+    fn answer_other(&mut self, who: Who, question: Question) -> Answer {
+        let advice = match &question {
+            Question::Approvals {} | Question::Approval { .. } | Question::Publish(_) => None,
+            Question::Decide {
+                approval, decision, ..
+            } => match decision {
+                Decision::Grant {
+                    scope: Scope::Once, ..
+                } if !self.approvals.goes_on(*approval) => {
+                    Some("a single call is theirs alone; you: --run or --for TIME")
+                }
+                Decision::Grant { .. } | Decision::Deny {} => None,
+                Decision::Stop {} => {
+                    Some("atoll approvals deny QUESTION --of USER, without --stop")
+                }
+            },
+            Question::Ports {}
+            | Question::Revoke { .. }
+            | Question::Restrict(_)
+            | Question::Compare { .. }
+            | Question::Reload { .. }
+            | Question::Stop {} => Some("what lasts (--run, --for) and ports take a second person"),
+        };
+        match advice {
+            None => self.answer(who, question),
+            Some(advice) => Answer::Refused(Declined {
+                why: "whose run it is says that alone".to_owned(),
+                advice: advice.to_owned(),
+            }),
+        }
+    }
+
+    pub(super) fn answer(&mut self, who: Who, question: Question) -> Answer {
         match question {
             Question::Ports {} => {
                 if let Some(listening) = &mut self.listening {
@@ -96,10 +188,10 @@ impl<'a> Outside<'a> {
                     published: self.published.clone(),
                 }
             }
-            Question::Publish(port) => match self.publish(port) {
-                Ok(published) => Answer::Published(published),
-                Err(declined) => Answer::Refused(declined),
-            },
+            Question::Publish(port) => {
+                let answer = self.publish_by(who, port);
+                answer.unwrap_or_else(Answer::Refused)
+            }
             Question::Approvals {} => self.list_approvals(),
             Question::Approval { approval } => self.show_approval(approval),
             Question::Decide {
@@ -108,6 +200,20 @@ impl<'a> Outside<'a> {
                 decision,
             } => self.decide((approval, digest), decision, who),
             Question::Revoke { approval } => self.revoke(approval, who),
+            Question::Restrict(said) => self.give_up(&said, who),
+            Question::Compare { at } => self.compare(at),
+            // Nothing more can be allowed than before where the version that is read is one that
+            // was proven to be no wider.
+            Question::Reload { only: None }
+                if *self.approvals.widening() != Widening::OnePerson =>
+            {
+                Answer::Refused(Declined {
+                    why: "policies that may allow more take two persons in this run".to_owned(),
+                    advice: "atoll policy reload --only-tightening, or start the run anew"
+                        .to_owned(),
+                })
+            }
+            Question::Reload { only } => self.reload(who, only.as_ref()),
             Question::Stop {} => self.stop(Stopped {
                 by: who,
                 approval: None,
@@ -115,8 +221,88 @@ impl<'a> Outside<'a> {
         }
     }
 
+    /// Publishes one more port once all have said so who have to; nothing before.
+    pub(super) fn publish_by(&mut self, by: Who, port: PublishedPort) -> Result<Answer, Declined> {
+        let now = Instant::now();
+        let waiting = self.agreed_port.filter(|one| now < one.until);
+        if let Some(other) = waiting.filter(|one| one.port != port) {
+            let inside = other.port.inside;
+            let left = other.until.saturating_duration_since(now).as_secs();
+            return Err(Declined {
+                why: format!("port {inside} waits for a second person, for {left} s more"),
+                advice: format!("one port at a time: publish {inside} first, or wait that long"),
+            });
+        }
+        let agreed = waiting;
+        let first = agreed.map(|one| one.by);
+        let suffices = self.approvals.widening().suffices(first, by);
+        let declined = |why| Declined {
+            why,
+            advice: "start the run anew, with --publish".to_owned(),
+        };
+        if suffices.map_err(declined)? {
+            self.agreed_port = None;
+            return self.publish(port, by, first).map(Answer::Published);
+        }
+        if !self.recorded(&[FlowNews::AgreedPort { port, by }]) {
+            return Err(unrecorded());
+        }
+        let until = now + SECOND_PATIENCE;
+        self.agreed_port = Some(AgreedPort { port, by, until });
+        self.waits_for(Waits::Port);
+        let second = self.approvals.widening().second(Some(by));
+        Ok(second.map_or(Answer::Done {}, Answer::Agreed))
+    }
+
+    /// The port that waits for the second of two persons.
+    pub(super) fn waiting_port(&self) -> Option<PortAgreed> {
+        let AgreedPort { port, by, until } = self.agreed_port?;
+        let left = until.checked_duration_since(Instant::now())?;
+        Some(PortAgreed {
+            port,
+            by,
+            second: self.approvals.widening().second(Some(by))?,
+            left_seconds: left.as_secs(),
+        })
+    }
+
+    /// Has something told at the terminal, of much that waits for that the latest.
+    pub(super) fn waits_for(&mut self, one: Waits) {
+        self.of_two.retain(|other| *other != one);
+        let further = self.of_two.len().saturating_sub(UNTOLD_MAX - 1);
+        self.of_two.drain(..further);
+        self.of_two.push(one);
+    }
+
+    /// What takes two persons and still waits for the second.
+    pub(super) fn tell_of_two(&mut self) -> Vec<OfTwo> {
+        if self.of_two.is_empty() {
+            return Vec::new();
+        }
+        let waits = std::mem::take(&mut self.of_two);
+        let pending = self.approvals.pending(Instant::now());
+        let mut told = Vec::new();
+        for one in waits {
+            told.extend(match one {
+                Waits::Unheard => Some(OfTwo::Unheard),
+                Waits::Question(number) => {
+                    let mut pending = pending.iter();
+                    let it = pending.find(|it| it.approval == number && it.agreed.is_some());
+                    it.map(|it| OfTwo::Question(Box::new(it.clone())))
+                }
+                Waits::Port => self.waiting_port().map(OfTwo::Port),
+            });
+        }
+        told
+    }
+
     /// Publishes one more port: decided, recorded, and only then taken.
-    fn publish(&mut self, port: PublishedPort) -> Result<Published, Declined> {
+    fn publish(
+        &mut self,
+        port: PublishedPort,
+        by: Who,
+        first: Option<Who>,
+    ) -> Result<Published, Declined> {
         let over = || Declined {
             why: "its connections are not carried any more".to_owned(),
             advice: "start the run anew, with --publish".to_owned(),
@@ -135,11 +321,13 @@ impl<'a> Outside<'a> {
             advice: "atoll publish RUN PORT --to HOSTPORT takes another port of this host"
                 .to_owned(),
         })?;
-        if !self.recorded(&[FlowNews::Published(&published)]) {
-            return Err(Declined {
-                why: "it cannot be recorded".to_owned(),
-                advice: "atoll ledger verify".to_owned(),
-            });
+        let news = FlowNews::Published {
+            published: &published,
+            by,
+            first,
+        };
+        if !self.recorded(&[news]) {
+            return Err(unrecorded());
         }
         match &mut self.state {
             State::None => {}
@@ -152,5 +340,12 @@ impl<'a> Outside<'a> {
         self.published.push(published.clone());
         self.flows.published_later.push(published.clone());
         Ok(published)
+    }
+}
+
+fn unrecorded() -> Declined {
+    Declined {
+        why: "it cannot be recorded".to_owned(),
+        advice: "atoll ledger verify".to_owned(),
     }
 }

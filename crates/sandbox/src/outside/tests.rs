@@ -11,14 +11,16 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-use atoll_model::network::{FlowKind, FlowReport};
+use atoll_model::network::{FlowKind, FlowReport, Issue};
 
 use super::*;
+use crate::control::Answer;
 
 fn message(id: u64) -> Vec<u8> {
     let flow = Flow {
         credentials: Vec::new(),
         login: None,
+        policies: 0,
         kind: FlowKind::Tunnel,
         host: "example.com".to_owned(),
         address: None,
@@ -102,4 +104,124 @@ fn nothing_is_carried_once_the_records_have_filled_what_a_run_has() {
     assert_eq!((recorded, carries), (1, false), "and beyond");
     let said = "their records have filled the 1024 MiB that a run has";
     assert_eq!(failure.as_deref(), Some(said));
+}
+
+#[test]
+fn a_credential_that_the_run_does_not_have_is_not_taken_for_given_up() {
+    let network = Network::default();
+    let issuer = || Ok(None);
+    let mut recorded = 0;
+    let mut record = |news: &[FlowNews<'_>]| {
+        recorded += news.len();
+        true
+    };
+    let mut handover = Handover::new().unwrap();
+    handover.issue(Issue {
+        login: "known".parse().unwrap(),
+        token: "https://example.com/token".parse().unwrap(),
+        claims: Vec::new(),
+        is_caught: false,
+    });
+    let mut outside = Outside::new(&network, &issuer, &mut record).handing(Some(&handover));
+    let mut give_up = |json: &str| {
+        let said = serde_json::from_str(json).unwrap();
+        outside.give_up(&said, Who::own())
+    };
+    // Nothing of what is said with it counts either.
+    let answer = give_up(r#"{"deny-hosts":["example.com"],"no-credentials":["known","knwon"]}"#);
+    let Answer::Refused(declined) = answer else {
+        panic!("it is declined: {answer:?}")
+    };
+    assert_eq!(declined.why, "the run has no credential knwon, only known");
+    let answer = give_up(r#"{"no-credentials":["known"]}"#);
+    assert!(
+        matches!(&answer, Answer::GivenUp { new, .. } if new.len() == 1),
+        "{answer:?}"
+    );
+    // Of what was given up before nothing is new.
+    let answer = give_up(r#"{"no-credentials":["known"]}"#);
+    assert!(
+        matches!(&answer, Answer::GivenUp { new, all } if new.is_empty() && all.iter().count() == 1),
+        "{answer:?}"
+    );
+    let answer = give_up(r#"{"network":"none"}"#);
+    assert!(
+        matches!(&answer, Answer::GivenUp { new, all } if new.len() == 1 && all.iter().count() == 2),
+        "{answer:?}"
+    );
+    drop(outside);
+    assert_eq!(recorded, 2);
+}
+
+/// What becomes of a run that two persons widen, whose name somebody else may have taken: what
+/// was recorded, what is told at the terminal, and what its own user is answered to a port.
+fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
+    let own = rustix::process::getuid().as_raw();
+    let second = 1_800_000_000 + u64::from(std::process::id());
+    let run = atoll_model::RunId::new(second, u32::from(is_taken));
+    let name = format!("atoll/second/{own}/{run}");
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let taken = is_taken.then(|| UnixListener::bind_addr(&address).unwrap());
+    let network = Network::default();
+    let issuer = || Ok(None);
+    let mut recorded = Vec::new();
+    let mut record = |news: &[FlowNews<'_>]| {
+        recorded.extend(news.iter().map(|one| format!("{one:?}")));
+        true
+    };
+    let no = || crate::Declined {
+        why: "a test".to_owned(),
+        advice: String::new(),
+    };
+    let widening = crate::Widening::TwoPersons {
+        owner: own,
+        approvers: vec![own + 1],
+    };
+    let live = Live {
+        run: &run,
+        has_network: false,
+        directory: &|| Err(io::ErrorKind::NotFound.into()),
+        decide: &|_, _| Err(no()),
+        reload: &|_| Err((String::new(), no())),
+        compare: &|| Err(no()),
+        widening: &widening,
+    };
+    let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));
+    // Nobody else takes it while the run goes on, also where its own socket cannot be made.
+    outside.opens_at = Some(Instant::now());
+    assert!(outside.attend() && outside.is_unspoken);
+    assert!(UnixListener::bind_addr(&address).is_err());
+    let port = PublishedPort {
+        outside: 1,
+        inside: 2,
+    };
+    let answer = outside.answer(Who::own(), crate::Question::Publish(port));
+    let told = outside.of_two();
+    assert!(outside.of_two().is_empty(), "it is told once");
+    drop(outside);
+    assert_eq!(UnixListener::bind_addr(&address).is_err(), is_taken);
+    drop(taken);
+    (recorded, told, answer)
+}
+
+#[test]
+fn where_a_runs_name_is_taken_two_persons_widen_nothing_and_that_is_told() {
+    let (recorded, told, answer) = widened_by_two(true);
+    assert_eq!(told, [OfTwo::Unheard]);
+    assert!(recorded[0].starts_with("Unheard"), "{recorded:?}");
+    let Answer::Refused(declined) = answer else {
+        panic!("it is declined: {answer:?}")
+    };
+    assert!(declined.why.contains("cannot be heard"), "{declined:?}");
+    // The control: where it is free it waits for the other one.
+    let (recorded, told, answer) = widened_by_two(false);
+    assert!(matches!(told[..], [OfTwo::Port(_)]), "{told:?}");
+    assert!(recorded[0].starts_with("AgreedPort"), "{recorded:?}");
+    let Answer::Agreed(second) = answer else {
+        panic!("it waits: {answer:?}")
+    };
+    assert_eq!(second.persons, [second.owner + 1]);
 }

@@ -2,6 +2,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 
 use super::*;
+use crate::head::Head;
 
 /// A ledger of a few events; its lines, with their newlines.
 fn small(events: u64) -> (Place, Vec<Vec<u8>>) {
@@ -444,4 +445,282 @@ fn the_verifier_of_the_documentation_agrees() {
             assert!(!check(&place).unwrap().status.success());
         }
     }
+}
+
+/// What a forger has rewritten after an event was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// The hash of the event's own line.
+    Line,
+    /// The chain from there to the end.
+    Chain,
+    /// The head too: how far the ledger was acknowledged.
+    Head,
+    /// All but what a witness has: the checkpoint is signed anew with the key of this host.
+    Signature,
+}
+
+/// What finds a change, in a ledger that was signed and witnessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finder {
+    /// The event is none, or not as it would be written.
+    Form,
+    /// Its number or its predecessor do not continue the chain.
+    Chain,
+    /// It is another event, which nothing in itself shows.
+    Others,
+}
+
+type Members = Vec<(String, String)>;
+
+/// The members of a JSON object, each value as text.
+fn members(object: &str) -> Members {
+    let read: serde_json::Map<String, serde_json::Value> = serde_json::from_str(object).unwrap();
+    read.into_iter()
+        .map(|(name, value)| (name, value.to_string()))
+        .collect()
+}
+
+fn object(members: &Members) -> String {
+    let all = members
+        .iter()
+        .map(|(name, value)| format!("\"{name}\":{value}"));
+    format!("{{{}}}", all.collect::<Vec<_>>().join(","))
+}
+
+/// Another value of the same kind.
+fn another(name: &str, value: &str) -> String {
+    match name {
+        "prev" => format!("\"{}\"", "a".repeat(64)),
+        "run" => format!("\"{}\"", run_id(77)),
+        "time" => "\"2020-01-01T00:00:00.000000Z\"".to_owned(),
+        "type" => "\"test.other\"".to_owned(),
+        "seq" | "v" => (value.parse::<u64>().unwrap() + 1).to_string(),
+        _ => "\"forged\"".to_owned(),
+    }
+}
+
+/// Each change of each member of an object: its name, what was done, and the object then.
+fn changes(of: &Members) -> Vec<(String, &'static str, Members)> {
+    let mut all = Vec::new();
+    for (at, (name, value)) in of.iter().enumerate() {
+        let (mut changed, mut removed, mut doubled) = (of.clone(), of.clone(), of.clone());
+        changed[at].1 = another(name, value);
+        removed.remove(at);
+        doubled.insert(at, of[at].clone());
+        all.push((name.clone(), "changed", changed));
+        all.push((name.clone(), "removed", removed));
+        all.push((name.clone(), "doubled", doubled));
+        if of.len() > 1 {
+            let mut moved = of.clone();
+            let one = moved.remove(at);
+            moved.insert(if at == 0 { of.len() - 1 } else { 0 }, one);
+            all.push((name.clone(), "moved", moved));
+        }
+    }
+    all
+}
+
+/// Every change of one event, and what finds it.
+fn forgeries(event: &str) -> Vec<(String, String, Finder)> {
+    let whole = members(event);
+    let mut all = Vec::new();
+    for (name, how, changed) in changes(&whole) {
+        let finder = match (name.as_str(), how) {
+            ("prev" | "seq", "changed") => Finder::Chain,
+            ("time" | "type", "changed") | ("run", "changed" | "removed") => Finder::Others,
+            _ => Finder::Form,
+        };
+        // A body that is no object is none.
+        all.push((format!("{name} {how}"), object(&changed), finder));
+    }
+    assert_eq!(whole[0].0, "body");
+    for (name, how, changed) in changes(&members(&whole[0].1)) {
+        let finder = match how {
+            "changed" | "removed" => Finder::Others,
+            _ => Finder::Form,
+        };
+        let mut forged = whole.clone();
+        forged[0].1 = object(&changed);
+        all.push((format!("body.{name} {how}"), object(&forged), finder));
+    }
+    all
+}
+
+/// Puts an event in the place of one, and rewrites what stands after it to this depth.
+fn forge(place: &Place, lines: &[Vec<u8>], at: usize, event: &str, depth: Depth) {
+    let mut written = Vec::new();
+    let mut last = TreeHash::ZERO;
+    for (number, line) in lines.iter().enumerate() {
+        let text = std::str::from_utf8(&line[65..line.len() - 1]).unwrap();
+        let mut text = if number == at { event } else { text }.to_owned();
+        if number > at && depth != Depth::Line {
+            let mut chained = members(&text);
+            let prev = chained.iter_mut().find(|(name, _)| name == "prev").unwrap();
+            prev.1 = format!("\"{last}\"");
+            text = object(&chained);
+        }
+        last = TreeHash::of_leaf(text.as_bytes());
+        written.extend_from_slice(format!("{last} {text}\n").as_bytes());
+    }
+    std::fs::write(place.file("000001.seg"), &written).unwrap();
+    if matches!(depth, Depth::Head | Depth::Signature) {
+        let path = place.state.path().join("ledger");
+        let directory = std::fs::File::open(&path).unwrap();
+        let head = Head {
+            size: lines.len() as u64,
+            leaf: last,
+            segment: 1,
+            bytes: written.len() as u64,
+            boot: BootId::current(),
+        };
+        head.write(&directory, &path, false).unwrap();
+    }
+    if depth == Depth::Signature {
+        for name in ["checkpoint", "frontier"] {
+            let _ = std::fs::remove_file(place.file(name));
+        }
+    }
+}
+
+/// A ledger of events with and without a run, signed; its lines.
+fn signed() -> (Place, Vec<Vec<u8>>, Checkpoint) {
+    let place = Place::new();
+    let ledger = place.ledger();
+    for number in 0..4_u32 {
+        let run = run_id(number);
+        let body = json!({ "list": [1, "two"], "number": number, "text": "said" });
+        let run = (number % 2 == 0).then_some(&run);
+        ledger
+            .record(run, "test.noted", body, Durability::Durable)
+            .unwrap();
+    }
+    let made = ledger.checkpoint(&place.state).unwrap();
+    let bytes = std::fs::read(place.file("000001.seg")).unwrap();
+    let lines: Vec<_> = bytes
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(<[u8]>::to_vec)
+        .collect();
+    assert_eq!((lines.len() as u64, place.verified().events), (4, 4));
+    (place, lines, made)
+}
+
+fn found_with(place: &Place, witness: Option<&Checkpoint>) -> Vec<Damage> {
+    let witnesses = witness.map(|checkpoint| WitnessFile {
+        name: "witness".to_owned(),
+        content: format!("{}\n", checkpoint.text()).into_bytes(),
+    });
+    let against = Against {
+        key: None,
+        witnesses: witnesses.into_iter().collect(),
+    };
+    match Ledger::verify_against(&place.state, &against) {
+        Ok(_) => Vec::new(),
+        Err(VerifyError::Damaged(report)) => report.damage,
+        Err(VerifyError::Unreadable(error)) => panic!("{error}"),
+    }
+}
+
+/// Whoever changes an event can write its hash anew, and all that stands after it. Then the
+/// next thing finds it: chain, head, signature, and at last what a witness has.
+#[test]
+fn every_changed_member_is_found_however_much_was_rewritten_after_it() {
+    let (place, lines, made) = signed();
+    let (head, own) = ("head", "checkpoint");
+    let kept = [head, own].map(|name| std::fs::read(place.file(name)).unwrap());
+    let mut count = 0;
+    for at in 0..lines.len() {
+        let event = std::str::from_utf8(&lines[at][65..lines[at].len() - 1]).unwrap();
+        for (what, forged, finder) in forgeries(event) {
+            assert_ne!(forged, event, "{what}");
+            for depth in [Depth::Line, Depth::Chain, Depth::Head, Depth::Signature] {
+                forge(&place, &lines, at, &forged, depth);
+                let what = format!("{what} in event {at}, {depth:?}");
+                let alone = found_with(&place, None);
+                let is_at = |line: usize| {
+                    let line = Some(line as u64 + 1);
+                    alone.iter().any(|one| one.place.line == line)
+                };
+                let says = |text: &str| alone.iter().any(|one| one.what.contains(text));
+                let is_found = match (finder, depth) {
+                    (Finder::Form | Finder::Chain, _) => is_at(at),
+                    (Finder::Others, Depth::Line) if at + 1 < lines.len() => {
+                        is_at(at + 1) && says("does not continue the event before it")
+                    }
+                    (Finder::Others, Depth::Line | Depth::Chain) => {
+                        is_at(lines.len() - 1) && says("that the head names as acknowledged")
+                    }
+                    (Finder::Others, Depth::Head) => {
+                        alone.len() == 1
+                            && alone[0].place.file == own
+                            && says("others than those that were signed")
+                    }
+                    // Nothing here shows it any more, and it is signed with this host's key.
+                    (Finder::Others, Depth::Signature) => {
+                        let again = place.ledger().checkpoint(&place.state).unwrap();
+                        alone.is_empty() && again.root() != made.root()
+                    }
+                };
+                assert!(is_found, "{what}: {alone:?}");
+                let witnessed = found_with(&place, Some(&made));
+                assert!(!witnessed.is_empty(), "{what}");
+                if (finder, depth) == (Finder::Others, Depth::Signature) {
+                    assert_eq!(witnessed.len(), 1, "{what}: {witnessed:?}");
+                    assert_eq!(witnessed[0].place.file, "witness", "{what}");
+                }
+                count += 1;
+                for (name, bytes) in [head, own].iter().zip(&kept) {
+                    std::fs::write(place.file(name), bytes).unwrap();
+                }
+            }
+        }
+    }
+    assert!(count > 500, "{count}");
+    // The control: as it was written nothing is found.
+    std::fs::write(place.file("000001.seg"), lines.concat()).unwrap();
+    assert_eq!(found_with(&place, Some(&made)), []);
+}
+
+#[test]
+fn swapped_repeated_and_shortened_segments_are_found() {
+    let place = Place::new();
+    let ledger = place.ledger_in_small_segments();
+    for number in 0..20 {
+        note(&ledger, number);
+    }
+    let count = place.verified().segments as usize;
+    assert!(count >= 4);
+    let path = |number: usize| place.file(&format!("{:06}.seg", number + 1));
+    let bytes: Vec<_> = (0..count)
+        .map(|number| std::fs::read(path(number)).unwrap())
+        .collect();
+    let put_back = || {
+        for (number, bytes) in bytes.iter().enumerate() {
+            std::fs::write(path(number), bytes).unwrap();
+        }
+    };
+    for left in 0..count {
+        for right in 0..count {
+            if left != right {
+                // One in the place of another, and both exchanged.
+                std::fs::write(path(right), &bytes[left]).unwrap();
+                assert!(!place.damage().is_empty(), "{left} for {right}");
+                std::fs::write(path(left), &bytes[right]).unwrap();
+                assert!(!place.damage().is_empty(), "{left} and {right}");
+                put_back();
+            }
+        }
+        // Told once more after the end.
+        std::fs::write(path(count), &bytes[left]).unwrap();
+        assert!(!place.damage().is_empty(), "{left} again");
+        std::fs::remove_file(path(count)).unwrap();
+    }
+    for (number, bytes) in bytes.iter().enumerate() {
+        for length in 0..bytes.len() {
+            std::fs::write(path(number), &bytes[..length]).unwrap();
+            assert!(!place.damage().is_empty(), "{number} cut at {length}");
+        }
+        std::fs::write(path(number), bytes).unwrap();
+    }
+    place.verified();
 }

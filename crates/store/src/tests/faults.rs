@@ -1,13 +1,14 @@
 //! Losses of power and failing disks, at every step of every path that writes the ledger.
 
+use atoll_model::{SessionId, SessionName};
 use rustix::io::Errno;
 
-use super::power::{Dice, Disk, Failure, Step, acknowledged, finish, watch};
+use super::power::{Dice, Disk, Failure, Step, acknowledged, finish, told, watch};
 use super::*;
 use crate::head::{FoundHead, Head};
 
 /// In memory where there is such a place: nothing here relies on a disk.
-fn temporary() -> tempfile::TempDir {
+pub(super) fn temporary() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     match tempfile::tempdir_in(memory) {
         Ok(directory) => directory,
@@ -16,35 +17,46 @@ fn temporary() -> tempfile::TempDir {
 }
 
 /// A state directory, and how its ledger is written.
-struct Work {
+pub(super) struct Work {
     temporary: tempfile::TempDir,
     segment_bytes_max: u64,
     boot: char,
+    /// Numbers that no two events have.
+    numbers: std::cell::Cell<u64>,
 }
 
 impl Work {
-    fn new(segment_bytes_max: u64) -> Self {
+    pub(super) fn new(segment_bytes_max: u64) -> Self {
         let temporary = temporary();
         StateDir::open(&temporary.path().join("state")).unwrap();
         Self {
             temporary,
             segment_bytes_max,
             boot: 'a',
+            numbers: std::cell::Cell::new(1_000),
         }
     }
 
-    fn state(&self) -> StateDir {
+    /// The number of the next event, which the disk is told before it is written.
+    fn number(&self) -> u64 {
+        let number = self.numbers.get();
+        self.numbers.set(number + 1);
+        told(number);
+        number
+    }
+
+    pub(super) fn state(&self) -> StateDir {
         StateDir::open(&self.temporary.path().join("state")).unwrap()
     }
 
-    fn ledger(&self, state: &StateDir) -> Result<Ledger, LedgerError> {
+    pub(super) fn ledger(&self, state: &StateDir) -> Result<Ledger, LedgerError> {
         let boot = BootId::of_test(self.boot);
         let journal = Journal::open_as(state, SystemTime::now, boot, self.segment_bytes_max)?;
         Ledger::open_journal(state, journal)
     }
 
     /// Tells the disk how far the ledger was acknowledged just now.
-    fn acknowledge(&self, state: &StateDir) {
+    pub(super) fn acknowledge(&self, state: &StateDir) {
         let path = state.path().join("ledger");
         let directory = std::fs::File::open(&path).unwrap();
         let FoundHead::Sound(head) = Head::read(&directory, &path).unwrap() else {
@@ -58,28 +70,30 @@ impl Work {
     fn go_on(&self, dice: &mut Dice, count: usize) {
         let state = self.state();
         let mut ledger = self.ledger(&state).ok();
-        for number in 0..count {
+        for _ in 0..count {
             let Some(open) = &ledger else {
                 ledger = self.ledger(&state).ok();
                 continue;
             };
             let length = [10, 40, 700, 2_500][dice.below(4)];
-            let body = json!({ "number": number, "text": "x".repeat(dice.below(length)) });
+            let text = "x".repeat(dice.below(length));
+            let body = || json!({ "told": self.number(), "text": text });
             match dice.below(10) {
                 0..=2 => {
                     if open
-                        .record(None, "test.noted", body, Durability::Durable)
+                        .record(None, "test.noted", body(), Durability::Durable)
                         .is_ok()
                     {
                         self.acknowledge(&state);
                     }
                 }
                 3..=5 => {
-                    let _ = open.record(None, "test.noted", body, Durability::Buffered);
+                    let _ = open.record(None, "test.noted", body(), Durability::Buffered);
                 }
                 6 => {
                     let events = (0..dice.below(6) as u64)
-                        .map(|flow| ("flow.closed", EventBody::default().number("flow", flow)));
+                        .map(|_| EventBody::default().number("told", self.number()))
+                        .map(|body| ("flow.closed", body));
                     let events: Vec<_> = events.collect();
                     let (is_empty, durable) = (events.is_empty(), dice.below(2) == 0);
                     let durability = match durable {
@@ -117,13 +131,22 @@ fn comes_back(state: &Path, segment_bytes_max: u64, disk: &Disk, what: &str) {
     is_whole(&state, disk, what);
 }
 
-fn is_whole(state: &StateDir, disk: &Disk, what: &str) {
+pub(super) fn is_whole(state: &StateDir, disk: &Disk, what: &str) {
     let verified = Ledger::verify(state).unwrap_or_else(|error| panic!("{what}: {error}"));
     let events: Vec<_> = Ledger::events(state, Filter::default())
         .unwrap()
         .map(Result::unwrap)
         .collect();
     assert_eq!(verified.events, events.len() as u64, "{what}");
+    // Whatever was lost or torn: nobody reads what was not handed over, nor in another order,
+    // nor twice.
+    let mut handed = disk.told.iter();
+    for number in events
+        .iter()
+        .filter_map(|event| event.body["told"].as_u64())
+    {
+        assert!(handed.any(|told| *told == number), "{what}: {number}");
+    }
     if let Some((size, leaf)) = &disk.acknowledged {
         let last = events.get(*size as usize - 1);
         let last = last.unwrap_or_else(|| panic!("{what}: {size} events were acknowledged"));
@@ -131,15 +154,17 @@ fn is_whole(state: &StateDir, disk: &Disk, what: &str) {
     }
 }
 
-/// Cuts the power after each of the steps, several times.
+/// Cuts the power after each of the steps, several times. `told` is what was written before.
 fn cut_everywhere(
     steps: &[Step],
     segment_bytes_max: u64,
     seed: u64,
     times: u64,
+    told: &[u64],
     what: &str,
 ) -> u64 {
     let (mut disk, mut dice, mut cuts) = (Disk::default(), Dice(seed), 0);
+    disk.told.extend(told);
     let mut has_begun = false;
     for (number, step) in steps.iter().enumerate() {
         disk.step(step, &mut dice);
@@ -169,9 +194,78 @@ fn what_was_acknowledged_survives_a_loss_of_power_at_every_step() {
         work.go_on(&mut Dice(seed), 14);
         let (steps, _) = finish();
         let what = format!("seed {seed}");
-        cuts += cut_everywhere(&steps, work.segment_bytes_max, seed, 4, &what);
+        cuts += cut_everywhere(&steps, work.segment_bytes_max, seed, 4, &[], &what);
     }
     assert!(cuts > 2_000, "{cuts}");
+}
+
+/// What a session is made of: its runs, what they have touched, and what a person has said. Each
+/// but the first is acknowledged.
+fn session_of_runs(work: &Work, id: &SessionId) {
+    let state = work.state();
+    let ledger = work.ledger(&state).unwrap();
+    let name = SessionName::parse("fix").unwrap();
+    // Its first run brings it to disk.
+    assert_eq!(&ledger.open_session(&state, &name, id.clone()).unwrap(), id);
+    for number in 1..3 {
+        let call = Call {
+            session: Some(id.clone()),
+            ..call(number)
+        };
+        let verdict = allow();
+        let entry = ledger.open_call(&call, &verdict, json!({})).unwrap();
+        let armed = entry.arm(verdict).unwrap();
+        work.acknowledge(&state);
+        for kind in ["label.gained", "approval.asked", "approval.granted"] {
+            let body = EventBody::default().text("label", &format!("web-{number}"));
+            let body = body.number("told", work.number());
+            let told = ledger.record_flows(&call.run, vec![(kind, body)], Durability::Durable);
+            told.unwrap();
+            work.acknowledge(&state);
+        }
+        ledger.close(armed, &outcome(0), json!({})).unwrap();
+        work.acknowledge(&state);
+    }
+}
+
+#[test]
+fn sessions_labels_and_answers_survive_a_loss_of_power_at_every_step() {
+    let id = SessionId::new(1_795_253_412, 1);
+    for seed in 0..8 {
+        let work = Work::new(SEGMENTS[seed as usize % SEGMENTS.len()]);
+        watch(work.state().path(), None);
+        session_of_runs(&work, &id);
+        let (steps, _) = finish();
+        let (mut disk, mut dice) = (Disk::default(), Dice(seed));
+        let mut labels = 0;
+        for (number, step) in steps.iter().enumerate() {
+            disk.step(step, &mut dice);
+            let acknowledged = disk.acknowledged.as_ref().map_or(0, |(size, _)| *size);
+            let place = temporary();
+            let path = place.path().join("state");
+            let what = format!("seed {seed}, after step {number} {step:?}");
+            disk.clone()
+                .cut_power(&mut Dice(seed << 32 | number as u64), &path);
+            comes_back(&path, work.segment_bytes_max, &disk, &what);
+            let state = StateDir::open(&path).unwrap();
+            let gained = crate::labels::of_session(&state, &id).unwrap();
+            // The session, then five events of each run, the second of which is the label.
+            labels = match acknowledged {
+                0..3 => 0,
+                3..8 => 1,
+                _ => 2,
+            };
+            for number in 1..=labels {
+                assert!(gained.contains(&format!("web-{number}")), "{what}");
+            }
+            let ledger = Ledger::open(&state, SystemTime::now).unwrap();
+            let name = SessionName::parse("fix").unwrap();
+            let other = SessionId::new(1_795_253_412, 2);
+            let found = ledger.open_session(&state, &name, other).unwrap();
+            assert!(acknowledged == 0 || found == id, "{what}");
+        }
+        assert_eq!(labels, 2);
+    }
 }
 
 /// The power goes while what an earlier loss has left is set in order.
@@ -188,6 +282,7 @@ fn a_second_loss_of_power_while_recovering_from_the_first_loses_nothing() {
             disk.step(step, &mut dice);
         }
         let before = disk.acknowledged.clone();
+        let told_before = disk.told.clone();
         work.temporary = temporary();
         disk.cut_power(&mut dice, &work.temporary.path().join("state"));
         work.boot = 'b';
@@ -202,6 +297,7 @@ fn a_second_loss_of_power_while_recovering_from_the_first_loses_nothing() {
             work.segment_bytes_max,
             seed,
             2,
+            &told_before,
             &format!("second, seed {seed}"),
         );
     }
@@ -295,7 +391,7 @@ fn a_process_whose_wait_for_the_disk_failed_appends_nothing_more() {
     let fallible = |step: &&Step| {
         !matches!(
             step,
-            Step::Node { .. } | Step::Link { .. } | Step::Acknowledged { .. }
+            Step::Node { .. } | Step::Link { .. } | Step::Told(_) | Step::Acknowledged { .. }
         )
     };
     let is_begin = |step: &Step| matches!(step, Step::Begun);

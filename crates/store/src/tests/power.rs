@@ -84,6 +84,8 @@ pub(super) enum Step {
     },
     /// All before was there at the beginning.
     Begun,
+    /// An event that says this number is about to be written.
+    Told(u64),
     /// So many events are acknowledged, the last of this hash.
     Acknowledged {
         size: u64,
@@ -199,6 +201,11 @@ pub(super) fn finish() -> (Vec<Step>, usize) {
 
 pub(super) fn acknowledged(size: u64, leaf: String) {
     with(|watch| watch.steps.push(Step::Acknowledged { size, leaf }));
+}
+
+/// Tells of an event before it is written.
+pub(super) fn told(number: u64) {
+    with(|watch| watch.steps.push(Step::Told(number)));
 }
 
 fn with<T: Default>(act: impl FnOnce(&mut Watch) -> T) -> T {
@@ -469,6 +476,8 @@ impl Node {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     nodes: Vec<Node>,
+    /// What was handed over to be written so far, in this order.
+    pub(super) told: Vec<u64>,
     /// What was acknowledged last.
     pub(super) acknowledged: Option<(u64, String)>,
 }
@@ -526,6 +535,7 @@ impl Disk {
             Step::Sync { file: id } | Step::SyncNames { directory: id } => self.nodes[id].settle(),
             Step::SyncFailed { file } => self.nodes[file].lose(dice),
             Step::Begun => {}
+            Step::Told(number) => self.told.push(number),
             Step::Acknowledged { size, leaf } => self.acknowledged = Some((size, leaf)),
         }
     }

@@ -170,3 +170,114 @@ fn only_the_ledger_begins_sessions() {
     let refused = ledger.record(None, "session.opened", body, Durability::Buffered);
     assert!(matches!(refused, Err(LedgerError::Kind { .. })));
 }
+
+/// A label behind damage would be lost: whoever asks for labels hears of the damage instead.
+#[test]
+fn labels_are_not_told_past_damage() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let session = open(&place, &ledger, "fix", 1);
+    run(&ledger, 1, Some(session.clone()), true);
+    let of_run = call(1).run;
+    assert!(Ledger::session_labels(&place.state, &session).is_ok());
+    assert!(Ledger::run_labels(&place.state, &of_run).is_ok());
+    drop(ledger);
+    let segment = place.file("000001.seg");
+    let text = std::fs::read_to_string(&segment).unwrap();
+    let opened = "\"type\":\"run.opened\"";
+    assert_eq!(text.matches(opened).count(), 1);
+    let damaged = text.replace(opened, "\"type\";\"run.opened\"");
+    std::fs::write(&segment, damaged).unwrap();
+    let labels = Ledger::session_labels(&place.state, &session);
+    assert!(matches!(labels, Err(LedgerError::Damaged { .. })));
+    let labels = Ledger::run_labels(&place.state, &of_run);
+    assert!(matches!(labels, Err(LedgerError::Damaged { .. })));
+}
+
+/// Who ends the runs of a session or an agent looks at no more of the ledger than that.
+#[test]
+fn how_a_run_that_goes_on_began_is_found_without_the_rest() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let session = open(&place, &ledger, "fix", 1);
+    run(&ledger, 1, None, true);
+    let before = place.file("000001.seg");
+    let text = std::fs::read_to_string(&before).unwrap();
+    let verdict = allow();
+    let living = Call {
+        session: Some(session.clone()),
+        ..call(2)
+    };
+    let entry = ledger.open_call(&living, &verdict, json!({})).unwrap();
+    let armed = entry.arm(verdict).unwrap();
+    run(&ledger, 3, Some(session.clone()), true);
+    // What was there before it began is not read: nobody hears of the damage.
+    let whole = std::fs::read_to_string(&before).unwrap();
+    let hidden = "x".repeat(text.len() - 1) + "\n" + &whole[text.len()..];
+    std::fs::write(&before, hidden).unwrap();
+    let begun = Ledger::beginning(&place.state, &living.run)
+        .unwrap()
+        .unwrap();
+    assert_eq!(begun.run.as_ref(), Some(&living.run));
+    assert_eq!(begun.body["session"], session.as_str());
+    std::fs::write(&before, whole).unwrap();
+    for over in [1, 3, 9] {
+        assert!(
+            Ledger::beginning(&place.state, &call(over).run)
+                .unwrap()
+                .is_none()
+        );
+    }
+    assert_eq!(
+        Ledger::noted_session(&place.state, &name("fix")),
+        Some(session)
+    );
+    assert_eq!(Ledger::noted_session(&place.state, &name("other")), None);
+    ledger.close(armed, &outcome(0), json!({})).unwrap();
+    assert!(
+        Ledger::beginning(&place.state, &living.run)
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// Where it began is where its labels are read from; without the file that tells of it the whole
+/// ledger says the same.
+#[test]
+fn labels_of_a_session_are_read_from_where_it_began() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    // Something that speaks of it stands before it.
+    let body = json!({ "session": id(2).as_str() });
+    let noted = ledger.record(None, "test.noted", body, Durability::Buffered);
+    noted.unwrap();
+    let session = open(&place, &ledger, "fix", 2);
+    open(&place, &ledger, "other", 3);
+    run(&ledger, 3, Some(session.clone()), false);
+    let gained = EventBody::default()
+        .text("by", "example.com")
+        .text("label", "untrusted");
+    let news = vec![("label.gained", gained)];
+    let recorded = ledger.record_flows(&run_id(3), news, Durability::Durable);
+    recorded.unwrap();
+    drop(ledger);
+    let labels = || Ledger::session_labels(&place.state, &session);
+    let expected = std::collections::BTreeSet::from(["untrusted".to_owned()]);
+    assert_eq!(labels().unwrap(), expected);
+    let file = index(&place, "fix");
+    let aside = place.state.path().join("aside");
+    std::fs::rename(&file, &aside).unwrap();
+    assert_eq!(labels().unwrap(), expected);
+    std::fs::write(&file, "nonsense\n").unwrap();
+    assert_eq!(labels().unwrap(), expected);
+    std::fs::rename(&aside, &file).unwrap();
+    // What is before it is not even read: damage there is none of its own.
+    let segment = place.file("000001.seg");
+    let text = std::fs::read_to_string(&segment).unwrap();
+    let damaged = text.replacen("\"type\":\"test.noted\"", "\"type\";\"test.noted\"", 1);
+    assert_ne!(text, damaged);
+    std::fs::write(&segment, damaged).unwrap();
+    assert_eq!(labels().unwrap(), expected);
+    std::fs::remove_file(&file).unwrap();
+    assert!(matches!(labels(), Err(LedgerError::Damaged { .. })));
+}

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{c_path, in_child, is_root, number};
 use crate::landlock::{self, Holds, Rights, Ruleset};
-use crate::{credentials, process};
+use crate::{credentials, memory, process};
 
 /// A field of this process's status.
 fn status(name: &str) -> String {
@@ -62,6 +62,36 @@ fn inspection_is_forbidden() {
         credentials::forbid_inspection().unwrap();
         // SAFETY: prctl with integers.
         assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) }, 0);
+    });
+}
+
+/// How the kernel treats the mapping that this lies in (proc_pid_smaps(5)).
+fn flags_of(bytes: &[u8]) -> Vec<String> {
+    let at = bytes.as_ptr().addr();
+    let text = fs::read_to_string("/proc/self/smaps").unwrap();
+    let is_it = |line: &&str| {
+        let span = line.split(' ').next().and_then(|span| span.split_once('-'));
+        let address = |text| usize::from_str_radix(text, 16);
+        span.is_some_and(|(first, end)| {
+            address(first).is_ok_and(|first| first <= at) && address(end).is_ok_and(|end| at < end)
+        })
+    };
+    let flags = text.lines().skip_while(|line| !is_it(line));
+    let mut flags = flags.filter_map(|line| line.strip_prefix("VmFlags:"));
+    let words = flags.next().unwrap().split_whitespace();
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn memory_is_locked_wherever_a_secret_may_lie() {
+    let page = || vec![1_u8; 1 << 20];
+    let has = |bytes: &[u8], flag: &str| flags_of(bytes).iter().any(|one| one == flag);
+    in_child(|| {
+        let (mut one, other) = (page(), page());
+        assert!(!has(&one, "lo") && !has(&other, "lo"));
+        memory::lock(&mut one[5000..5016]).unwrap();
+        assert!(has(&one[5000..], "lo") && has(&one[5000..], "dd"));
+        assert!(!has(&one[500_000..], "lo"));
     });
 }
 

@@ -24,7 +24,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 
-use self::figures::Group;
+pub(crate) use self::figures::Group;
 use self::series::Series;
 use self::world::World;
 use super::machine;
@@ -50,6 +50,18 @@ pub(crate) struct Options {
     /// Another `atoll` than the one that is built from these sources
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+}
+
+impl Options {
+    /// One group, as by default.
+    pub(crate) fn only(group: Group) -> Self {
+        Self {
+            only: Some(group),
+            rounds: ROUNDS,
+            install: false,
+            program: None,
+        }
+    }
 }
 
 #[derive(Args)]

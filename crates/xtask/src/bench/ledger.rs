@@ -64,7 +64,11 @@ enum Wanted {
     AtMost(f64),
 }
 
-const FIGURES: [Figure; 9] = [
+const LEDGERS_SHARE: &str = "the ledger's share of a run";
+const DECISIONS_SHARE: &str = "the decision's share of a run";
+const BOTH_SHARES: &str = "policy and ledger together in a run";
+
+const FIGURES: [Figure; 10] = [
     Figure {
         name: "durable append",
         against: Some("bare write and fdatasync"),
@@ -106,7 +110,12 @@ const FIGURES: [Figure; 9] = [
         wanted: Wanted::AtMost(32.0),
     },
     Figure {
-        name: "the ledger's share of a run",
+        name: LEDGERS_SHARE,
+        against: None,
+        wanted: Wanted::AtMost(1.0),
+    },
+    Figure {
+        name: BOTH_SHARES,
         against: None,
         wanted: Wanted::AtMost(1.0),
     },
@@ -125,6 +134,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     measure("append", "append", APPENDS, &mut all)?;
     measure("run", "run", APPENDS, &mut all)?;
+    let directory = stage.path().join("share");
+    fs::create_dir_all(&directory)?;
+    share(&suite::share(&root)?, &directory, &mut all)?;
     for round in 0..options.rounds {
         let directory = format!("writers-{round}");
         measure("writers", &directory, APPENDS_OF_MANY, &mut all)?;
@@ -165,7 +177,28 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// Has one figure measured; what is measured again is added to what there is of it.
+/// Has measured what the decision takes of a run, and adds it to what the ledger takes.
+fn share(program: &Path, directory: &Path, all: &mut Vec<Measured>) -> Result<()> {
+    let mut command = Command::new(program);
+    command.arg(directory).arg(APPENDS.to_string());
+    taken(&mut command, all)?;
+    let values = |name: &str| {
+        let one = all.iter().find(|one| one.name == name);
+        one.map(|one| one.values.clone()).unwrap_or_default()
+    };
+    // Each was measured alone, as often: any pair of two is as good as another.
+    let pairs = values(LEDGERS_SHARE).into_iter();
+    let pairs = pairs.zip(values(DECISIONS_SHARE));
+    let values = pairs.map(|(ledger, decision)| ledger + decision).collect();
+    all.push(Measured {
+        name: BOTH_SHARES.to_owned(),
+        unit: "ms".to_owned(),
+        values,
+    });
+    Ok(())
+}
+
+/// Has one figure measured.
 fn figures(
     program: &Path,
     figure: &str,
@@ -175,7 +208,12 @@ fn figures(
 ) -> Result<()> {
     let mut command = Command::new(program);
     command.arg(figure).arg(directory).arg(count.to_string());
-    for line in command::output(&mut command)?.lines() {
+    taken(&mut command, all)
+}
+
+/// What is measured again is added to what there is of it.
+fn taken(command: &mut Command, all: &mut Vec<Measured>) -> Result<()> {
+    for line in command::output(command)?.lines() {
         let measured: Measured =
             serde_json::from_str(line).context("the measured numbers have an unexpected form")?;
         match all.iter_mut().find(|one| one.name == measured.name) {

@@ -62,7 +62,7 @@ pub(crate) fn targets() -> Vec<Target> {
         .iter()
         .map(|(name, _, _)| Target {
             of: name,
-            to: QUIET,
+            to: Some(QUIET),
             at_most: 1.5,
             by: Statistic::P99,
         })

@@ -68,6 +68,10 @@ impl Report<'_> {
         table.push_str("\n| user | ratio | target | measured | verdict |\n|---|---|---|---|---|\n");
         for column in self.columns {
             for target in self.benchmark.targets() {
+                let (against, unit) = match target.to {
+                    Some(to) => (format!(" / {to}"), ""),
+                    None => (String::new(), " ms"),
+                };
                 let (measured, word) = match verdict(&column.measured, &target) {
                     Verdict::Met(ratio) => (format!("{ratio:.2}"), "met".to_owned()),
                     Verdict::Missed(ratio) => (format!("{ratio:.2}"), "missed".to_owned()),
@@ -77,10 +81,9 @@ impl Report<'_> {
                 };
                 let _ = writeln!(
                     table,
-                    "| {} | {} / {}{} | ≤ {} | {measured} | {word} |",
+                    "| {} | {}{against}{} | ≤ {}{unit} | {measured} | {word} |",
                     column.user,
                     target.of,
-                    target.to,
                     target.by.suffix(),
                     target.at_most
                 );
@@ -167,7 +170,8 @@ pub(crate) fn verdict(all: &[Measured], target: &Target) -> Verdict {
             Statistic::P99 => summary.p99,
         })
     };
-    match (number(target.of), number(target.to)) {
+    let to = target.to.map_or(Ok(1.0), number);
+    match (number(target.of), to) {
         (Ok(of), Ok(to)) if of / to <= target.at_most => Verdict::Met(of / to),
         (Ok(of), Ok(to)) => Verdict::Missed(of / to),
         (Err(reason), _) | (_, Err(reason)) => Verdict::NotMeasured(reason),

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use super::measure::{Contender, ELAPSED, Prepared};
-use super::{neighbour, peers};
+use super::{neighbour, peers, stop};
 use crate::command;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -28,6 +28,7 @@ pub(crate) enum Benchmark {
     Neighbour,
     Calls,
     CallsOfCompile,
+    Stop,
 }
 
 /// What is compared.
@@ -51,7 +52,8 @@ impl Statistic {
 /// A wanted ratio.
 pub(crate) struct Target {
     pub(crate) of: &'static str,
-    pub(crate) to: &'static str,
+    /// To what; without this it is about milliseconds.
+    pub(crate) to: Option<&'static str>,
     pub(crate) at_most: f64,
     pub(crate) by: Statistic,
 }
@@ -80,7 +82,7 @@ const PYTHON_LOOP: &str =
     "x = 0\nfor i in range(9000000):\n    x = (x * 31 + i) % 1000003\nprint(x)\n";
 
 impl Benchmark {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Start,
         Self::Spawner,
         Self::Compile,
@@ -91,6 +93,7 @@ impl Benchmark {
         Self::Neighbour,
         Self::Calls,
         Self::CallsOfCompile,
+        Self::Stop,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -105,6 +108,7 @@ impl Benchmark {
             Self::Neighbour => "neighbour",
             Self::Calls => "calls",
             Self::CallsOfCompile => "calls-of-compile",
+            Self::Stop => "stop",
         }
     }
 
@@ -116,6 +120,8 @@ impl Benchmark {
             Self::Compile | Self::Python | Self::Untar | Self::CallsOfCompile => 11,
             Self::Calls => 21,
             Self::GitStatus | Self::GitStatusAgain => 51,
+            // In each five runs, which go on for a moment.
+            Self::Stop => 40,
             // Of 400 requests each.
             Self::Neighbour => 5,
         }
@@ -124,7 +130,7 @@ impl Benchmark {
     pub(crate) fn targets(self) -> Vec<Target> {
         let target = |of, to, at_most| Target {
             of,
-            to,
+            to: Some(to),
             at_most,
             by: Statistic::Median,
         };
@@ -139,7 +145,7 @@ impl Benchmark {
                 target("spawner", "plain", 2.6),
                 Target {
                     of: "spawner",
-                    to: "plain",
+                    to: Some("plain"),
                     at_most: 8.0,
                     by: Statistic::P99,
                 },
@@ -150,6 +156,7 @@ impl Benchmark {
             Self::Neighbour => neighbour::targets(),
             Self::Calls => vec![target("with", "without", 1.1)],
             Self::CallsOfCompile => vec![target("with", "without", 1.03)],
+            Self::Stop => stop::targets(),
         }
     }
 
@@ -171,6 +178,9 @@ impl Benchmark {
             }
             Self::CallsOfCompile => {
                 "eight C files compiled inside, with the filter and Landlock and without these"
+            }
+            Self::Stop => {
+                "from before `atoll stop` is started until no process of the sandbox is there and the last byte has arrived outside; what is stopped forks and sends"
             }
             Self::GitStatusAgain => "a further `git status` on 10,000 tracked files",
         }
@@ -204,7 +214,7 @@ impl Place {
 pub(crate) fn prepare(benchmark: Benchmark, place: &Place) -> Result<Prepared> {
     match benchmark {
         Benchmark::Start => peers::start(place),
-        Benchmark::Spawner => bail!("it measures itself"),
+        Benchmark::Spawner | Benchmark::Stop => bail!("it measures itself"),
         Benchmark::Compile => compile(place),
         Benchmark::Python => python(place),
         Benchmark::Untar => untar(place),

@@ -35,7 +35,7 @@ fn summaries_are_right() {
 fn verdicts_need_numbers_of_both() {
     let target = Target {
         of: "a",
-        to: "b",
+        to: Some("b"),
         at_most: 1.5,
         by: Statistic::Median,
     };
@@ -62,10 +62,24 @@ fn verdicts_need_numbers_of_both() {
 }
 
 #[test]
+fn a_target_can_be_in_milliseconds() {
+    let target = Target {
+        of: "a",
+        to: None,
+        at_most: 100.0,
+        by: Statistic::Median,
+    };
+    let judged = |ms: f64| verdict(&[measured("a", &[ms])], &target);
+    assert_eq!(judged(100.0), Verdict::Met(100.0));
+    assert_eq!(judged(100.5), Verdict::Missed(100.5));
+    assert!(matches!(verdict(&[], &target), Verdict::NotMeasured(_)));
+}
+
+#[test]
 fn a_target_can_be_for_the_slowest_in_hundred() {
     let target = |by| Target {
         of: "a",
-        to: "b",
+        to: Some("b"),
         at_most: 1.5,
         by,
     };
@@ -80,7 +94,7 @@ fn a_target_can_be_for_the_slowest_in_hundred() {
 fn work_decides_where_it_was_measured() {
     let target = Target {
         of: "a",
-        to: "b",
+        to: Some("b"),
         at_most: 1.0,
         by: Statistic::Median,
     };

@@ -32,6 +32,8 @@ pub(crate) struct Programs {
     pub(crate) weakened: PathBuf,
     /// Makes many sandboxes from one process.
     pub(crate) spawner: PathBuf,
+    /// Proves policies; found beside the program.
+    pub(crate) prover: PathBuf,
 }
 
 /// The part of cargo's messages that is read here.
@@ -76,6 +78,7 @@ pub(crate) fn programs(root: &Path) -> Result<Programs> {
         ordinary: program(root)?,
         weakened: weakened(root)?,
         spawner: spawner(root)?,
+        prover: super::prover::program(root)?,
     })
 }
 
@@ -109,9 +112,27 @@ pub(crate) fn figures(root: &Path) -> Result<PathBuf> {
     )
 }
 
+/// The program that measures what the decision takes of a run.
+pub(crate) fn share(root: &Path) -> Result<PathBuf> {
+    build_program(
+        root,
+        "share",
+        &["--package", "atoll-policy", "--example", "share"],
+    )
+}
+
 fn build_program(root: &Path, name: &str, which: &[&str]) -> Result<PathBuf> {
     let build = ["build", "--release", "--package", "atoll"];
-    let text = messages(root, &[&build, which].concat())?;
+    program_of(root, name, &[&build, which].concat())
+}
+
+/// The program of this name that cargo builds with these arguments.
+pub(crate) fn program_of(
+    root: &Path,
+    name: &str,
+    arguments: &[impl AsRef<str>],
+) -> Result<PathBuf> {
+    let text = messages(root, arguments)?;
     let mut found = None;
     for message in parse(&text)? {
         let is_program = message.target.is_some_and(|target| target.name == name);
@@ -122,11 +143,17 @@ fn build_program(root: &Path, name: &str, which: &[&str]) -> Result<PathBuf> {
     found.with_context(|| format!("cargo built no program called {name}"))
 }
 
-fn messages(root: &Path, arguments: &[&str]) -> Result<String> {
+/// The tests that cargo builds with these arguments.
+pub(crate) fn tests_of(root: &Path, arguments: &[impl AsRef<str>]) -> Result<Vec<TestBinary>> {
+    tests_in(&messages(root, arguments)?)
+}
+
+fn messages(root: &Path, arguments: &[impl AsRef<str>]) -> Result<String> {
+    let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
     let mut command = command::cargo();
     command
         .current_dir(root)
-        .args(arguments)
+        .args(&arguments)
         .args(["--quiet", "--message-format=json-render-diagnostics"])
         .stderr(std::process::Stdio::inherit());
     let output = command.output().context("cannot start cargo")?;

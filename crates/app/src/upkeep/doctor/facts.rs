@@ -39,6 +39,8 @@ pub struct Facts {
     pub programs: Vec<&'static str>,
     /// Runtimes that are there, with their versions.
     pub runtimes: Vec<(Part, &'static str, Version)>,
+    /// What proves properties of policies; why nothing does.
+    pub provers: Result<String, String>,
 }
 
 /// What holds a program.
@@ -109,6 +111,7 @@ impl Facts {
                 .filter(|name| find(name).is_some())
                 .collect(),
             runtimes: runc().into_iter().collect(),
+            provers: crate::policy::provers(),
         }
     }
 }

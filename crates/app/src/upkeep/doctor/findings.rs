@@ -6,6 +6,7 @@ use atoll_sandbox::{FENCE_LANDLOCK, Held, Trial, USER_NAMESPACE, Unified};
 use super::facts::{Facts, Holding};
 use super::fixes;
 use super::known::{self, Part, Reach};
+use super::proving::proving;
 use super::version::Version;
 use crate::delegation::Step;
 
@@ -15,6 +16,7 @@ pub enum Group {
     Kernel,
     Boundary,
     Limits,
+    Proofs,
     Known,
 }
 
@@ -52,7 +54,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(group: Group, name: &str, grade: Grade, found: impl Into<String>) -> Self {
+    pub(super) fn new(group: Group, name: &str, grade: Grade, found: impl Into<String>) -> Self {
         Self {
             group,
             name: name.to_owned(),
@@ -64,7 +66,7 @@ impl Finding {
         }
     }
 
-    fn because(mut self, why: impl Into<String>) -> Self {
+    pub(super) fn because(mut self, why: impl Into<String>) -> Self {
         self.why = Some(why.into());
         self
     }
@@ -130,6 +132,7 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
             findings.extend(limits(holding));
         }
     }
+    findings.push(proving(&facts.provers));
     findings.extend(known_errors(facts));
     findings
 }

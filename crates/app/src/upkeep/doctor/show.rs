@@ -18,10 +18,11 @@ const NARROW: usize = 64;
 /// What the document for machines is called; a new number where members change.
 const SCHEMA: &str = "atoll-doctor-1";
 
-const GROUPS: [(Group, &str); 4] = [
+const GROUPS: [(Group, &str); 5] = [
     (Group::Kernel, "kernel"),
     (Group::Boundary, "boundary"),
     (Group::Limits, "limits"),
+    (Group::Proofs, "proofs of policies"),
     (Group::Known, "known errors in these versions"),
 ];
 
@@ -174,6 +175,7 @@ fn member(finding: &Finding) -> Value {
             Group::Kernel => "kernel",
             Group::Boundary => "boundary",
             Group::Limits => "limits",
+            Group::Proofs => "proofs",
             Group::Known => "known-errors",
         },
         "name": finding.name,

@@ -178,6 +178,7 @@ fn whole() -> Facts {
         distribution: vec!["debian".to_owned()],
         programs: vec!["sudo", "modprobe", "update-grub"],
         runtimes: Vec::new(),
+        provers: Ok("/usr/local/bin/atoll-prove, with /usr/bin/cvc5".to_owned()),
     }
 }
 

@@ -120,7 +120,7 @@ fn a_login_that_is_refused_is_renewed_more_and_more_seldom() {
         request: Box::new(atoll_model::network::RenewalRequest {
             token: "https://login.example/token".parse().unwrap(),
             client: "a client".to_owned(),
-            published: None,
+            published: atoll_model::network::PublishedSecret::None,
             form: atoll_model::network::RenewalForm::Json,
             scope: Vec::new(),
         }),

@@ -64,6 +64,11 @@ impl Kind {
 
     /// Whether this field has this value, and no other one in the body has its name.
     fn holds(self, body: &[u8], field: &str, value: &[u8]) -> bool {
+        self.text(body, field).is_some_and(|own| own == value)
+    }
+
+    /// What this field has, where no other one in the body has its name.
+    pub(super) fn text(self, body: &[u8], field: &str) -> Option<Vec<u8>> {
         match self {
             Self::Form => {
                 let pairs = body.split(|byte| *byte == b'&');
@@ -72,12 +77,13 @@ impl Kind {
                     let (name, value) = pair.split_once('=')?;
                     (unescaped(name) == field.as_bytes()).then(|| unescaped(value))
                 });
-                named.next().is_some_and(|own| own == value) && named.next().is_none()
+                let own = named.next()?;
+                named.next().is_none().then_some(own)
             }
             Self::Json => {
-                let object: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
-                let own = object.get(field).and_then(Value::as_str);
-                own.is_some_and(|own| own.as_bytes() == value)
+                let object: Map<String, Value> = serde_json::from_slice(body).ok()?;
+                let own = object.get(field).and_then(Value::as_str)?;
+                Some(own.as_bytes().to_vec())
             }
         }
     }

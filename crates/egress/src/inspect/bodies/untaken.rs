@@ -19,11 +19,21 @@ use crate::secret::Found;
 pub(crate) enum Untaken {
     /// It carries a placeholder that is not for it. What is left of it.
     Misused(Box<Misuse>, Option<Incoming>),
-    /// It would renew a login that is renewed here: by which of the credentials. What is left
-    /// of it.
-    Renewal(usize, Option<Incoming>),
+    /// It would renew a login that is renewed here.
+    Renewal(Renewing),
     /// It cannot be read.
     Broken(String),
+}
+
+/// A request that would renew a login.
+#[derive(Debug)]
+pub(in crate::inspect) struct Renewing {
+    /// By which of the credentials.
+    pub(in crate::inspect) by: usize,
+    /// What it has as its client's secret, where that is heard.
+    pub(in crate::inspect) published: Option<Vec<u8>>,
+    /// What is left of its body.
+    pub(in crate::inspect) unread: Option<Incoming>,
 }
 
 impl From<Misuse> for Untaken {
@@ -39,7 +49,11 @@ impl Untaken {
             match (&held.binding.place, held.binding.holds(judged)) {
                 (Place::Refresh(_), true) => {
                     return match credentials.renewed_by(held.name()) {
-                        Some(_) => Self::Renewal(found.number, None),
+                        Some(_) => Self::Renewal(Renewing {
+                            by: found.number,
+                            published: None,
+                            unread: None,
+                        }),
                         None => injection::renewal(held).into(),
                     };
                 }
@@ -65,8 +79,19 @@ impl Untaken {
     pub(super) fn with(self, unread: Option<Incoming>) -> Self {
         match self {
             Self::Misused(misuse, _) => Self::Misused(misuse, unread),
-            Self::Renewal(by, _) => Self::Renewal(by, unread),
+            Self::Renewal(renewing) => Self::Renewal(Renewing { unread, ..renewing }),
             Self::Broken(why) => Self::Broken(why),
+        }
+    }
+
+    /// With what it has as its client's secret.
+    pub(super) fn sending(self, published: Option<Vec<u8>>) -> Self {
+        match self {
+            Self::Renewal(renewing) => Self::Renewal(Renewing {
+                published,
+                ..renewing
+            }),
+            Self::Misused(..) | Self::Broken(_) => self,
         }
     }
 
@@ -78,8 +103,8 @@ impl Untaken {
         what: Denial,
     ) -> Result<Response<Received>, Unrecorded> {
         Ok(match self {
-            Self::Renewal(by, unread) => {
-                return renewed::answered(egress, by, (flow, what), unread).await;
+            Self::Renewal(renewing) => {
+                return renewed::answered(egress, renewing, (flow, what)).await;
             }
             Self::Misused(misuse, unread) => {
                 misuse.tell(egress, flow);

@@ -6,8 +6,18 @@ use super::unanswered::{Refusal, Unanswered};
 use super::{Outgoing, judged, proof};
 use crate::Egress;
 use crate::inspect::upload::Unheld;
-use crate::inspect::{Asked, asking};
-use crate::policies::{Asks, Forbidden};
+use crate::inspect::{Asked, asking, head};
+use crate::policies::{Asks, Forbidden, Now, Passed, bounded};
+use crate::redaction::Redactions;
+
+/// By what a request is sent.
+#[derive(Debug, Default)]
+pub(crate) struct Leave {
+    /// The number of the approval, where a person was asked.
+    pub(crate) approval: Option<u32>,
+    /// What policies have taken out of it and of its answer.
+    pub(crate) redactions: Redactions,
+}
 
 /// Waits for a person's word about a request, where rules or policies ask for that.
 pub(super) async fn wait(
@@ -15,12 +25,14 @@ pub(super) async fn wait(
     asked: &Asked,
     outgoing: &mut Outgoing,
 ) -> Result<(), Unanswered> {
-    let follows = outgoing.head.follows(outgoing.body.is_some());
+    let sent = outgoing.head.sent(outgoing.body.is_some());
     let rule = {
+        let now = decided_by(egress, outgoing)?;
         let request = judged(asked, &outgoing.parts, &outgoing.head);
         let rule = egress.network.asks_of_request(&request);
-        let asks = egress.policies.request(&request, follows);
-        Asks::beside(rule, asks.map_err(forbidden)?)
+        let passed = now.begin_request(&request, sent).map_err(forbidden)?;
+        redact(outgoing, passed.redactions).map_err(forbidden)?;
+        Asks::beside(rule, passed.asks)
     };
     let Some(rule) = rule else {
         return Ok(());
@@ -34,20 +46,60 @@ pub(super) async fn wait(
         }
         None => None,
     };
-    let call = asking::request(outgoing, rule, body.as_ref());
+    let call = asking::request(outgoing, rule.clone(), body.as_ref());
     let approval = asking::consent(egress, call).await;
-    outgoing.approval = Some(approval.map_err(|why| {
+    outgoing.leave.approval = Some(approval.map_err(|why| {
         Unanswered::Refused(Refusal {
             why: why.why().to_owned(),
             inside: why.why().to_owned(),
             how_to_ask: Some(why.how_to_ask().to_owned()),
         })
     })?);
-    // While a person was waited for it has become another time.
+    // While a person was waited for it has become another time, and labels or other policies may
+    // have come.
+    let now = decided_by(egress, outgoing)?;
     let request = judged(asked, &outgoing.parts, &outgoing.head);
-    let granted = egress.policies.request(&request, follows);
-    granted.map_err(forbidden)?;
-    proof::may_use(egress, &outgoing.flow)
+    let passed = now.request(&request, sent).map_err(forbidden)?;
+    still_redacted(&outgoing.leave.redactions, &passed).map_err(forbidden)?;
+    let still = Asks::still(&rule, egress.network.asks_of_request(&request), passed.asks);
+    still.map_err(forbidden)
+}
+
+/// It goes without what policies say, which is told. What was signed with it does not go at all.
+fn redact(outgoing: &mut Outgoing, redactions: Redactions) -> Result<(), Forbidden> {
+    if let Some(name) = outgoing.injection.is_of_redacted(&redactions) {
+        return Err(Forbidden::signed_with(name));
+    }
+    if let Some(request) = &mut outgoing.flow.request {
+        request.redacted = redactions.told().map(bounded);
+    }
+    outgoing.leave.redactions = redactions;
+    Ok(())
+}
+
+/// What was taken out is all that is to be: who has agreed saw it without that alone.
+pub(super) fn still_redacted(done: &Redactions, passed: &Passed) -> Result<(), Forbidden> {
+    match passed
+        .redactions
+        .told()
+        .filter(|_| !done.cover(&passed.redactions))
+    {
+        None => Ok(()),
+        Some(all) => Err(Forbidden::unredacted(&all)),
+    }
+}
+
+/// The policies that decide on it from here on, which let its credentials be used.
+fn decided_by<'a>(egress: &'a Egress, outgoing: &mut Outgoing) -> Result<Now<'a>, Unanswered> {
+    let now = egress.policies.now();
+    // Its head was read under others.
+    if now.version() != outgoing.flow.policies && head::is_unclear(&now, &outgoing.parts) {
+        let why = head::TWO_METHODS;
+        return Err(Unanswered::refused(why.to_owned(), why.to_owned()));
+    }
+    outgoing.flow.policies = now.version();
+    proof::may_use(&now, &outgoing.flow)?;
+    Ok(now)
 }
 
 fn forbidden(forbidden: Forbidden) -> Unanswered {

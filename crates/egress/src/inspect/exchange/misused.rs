@@ -2,6 +2,8 @@
 
 use std::sync::PoisonError;
 
+use atoll_model::network::CredentialName;
+use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::http::request::Parts;
 
@@ -10,7 +12,7 @@ use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse};
 use crate::inspect::upload::Upload;
 use crate::limits::Way;
-use crate::secret::{Found, Placeholders};
+use crate::secret::{Found, Placeholders, Stalled};
 
 impl Exchange {
     /// A body comes to no end.
@@ -20,9 +22,28 @@ impl Exchange {
             Broken::Off(_)
             | Broken::Unwanted(_)
             | Broken::Undecodable(_)
+            | Broken::Stalled(_)
             | Broken::Beyond(_)
+            | Broken::GivenUp(_)
             | Broken::Short => self.fail(way, why),
         }
+    }
+
+    /// Notes that no more was waited for, and not the host broke off.
+    pub(crate) fn stalled(&self, stalled: Stalled) {
+        self.failed(format!("Atoll broke off: {stalled}"));
+    }
+
+    /// Holds what nobody reads of the request, until its answer is over.
+    pub(crate) fn hold(&self, unread: Incoming) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.unread = Some(unread);
+    }
+
+    /// Gives it back.
+    fn release(&self) -> Option<Incoming> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.unread.take()
     }
 
     /// What nobody reads of the request. Where its body was wanted, the rest of it is on its
@@ -37,6 +58,19 @@ impl Exchange {
     /// Which placeholders may not be in what the program sends.
     pub(crate) fn unfit(&self) -> Option<&Placeholders> {
         self.searched.as_ref().map(|(_, all)| all)
+    }
+
+    /// The credentials whose placeholders its body went without.
+    pub(super) fn masked_names(&self) -> Vec<CredentialName> {
+        let Some(noted) = &self.masked else {
+            return Vec::new();
+        };
+        let all = self.egress.credentials.iter().enumerate();
+        let masked = all.filter(|(number, _)| noted.holds(*number));
+        // One variable can stand for several, and a key has several.
+        let mut names: Vec<CredentialName> = masked.map(|(_, held)| held.name().clone()).collect();
+        names.dedup();
+        names
     }
 
     /// What the program sends carries a placeholder: that is told of at once, whatever

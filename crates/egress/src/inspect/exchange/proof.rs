@@ -10,6 +10,7 @@ use crate::inspect::Asked;
 use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse, Needed};
 use crate::inspect::upload::Unheld;
+use crate::policies::Now;
 
 /// Whether credentials may be put in, and a program has signed what it sends.
 pub(super) async fn check(
@@ -17,7 +18,7 @@ pub(super) async fn check(
     asked: &Asked,
     outgoing: &mut Outgoing,
 ) -> Result<(), Unanswered> {
-    may_use(egress, &outgoing.flow)?;
+    may_use(&egress.policies.now(), &outgoing.flow)?;
     let Some(signing) = outgoing.injection.signing() else {
         return Ok(());
     };
@@ -35,9 +36,9 @@ pub(super) async fn check(
 
 /// Whether policies let its credentials be used now: a run that may have one may not have it
 /// at every time.
-pub(super) fn may_use(egress: &Egress, flow: &Flow) -> Result<(), Unanswered> {
+pub(super) fn may_use(now: &Now<'_>, flow: &Flow) -> Result<(), Unanswered> {
     for name in &flow.credentials {
-        let granted = egress.policies.credential(name);
+        let granted = now.credential(name);
         granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))?;
     }
     Ok(())

@@ -20,13 +20,14 @@ use tokio::time::timeout;
 
 use super::dates::{self, Dates, Released};
 use super::unanswered::{Refusal, Unanswered};
-use super::{Outgoing, flow, judged, send_on};
+use super::{Leave, Outgoing, flow, judged, send_on};
 use crate::Egress;
 use crate::inspect::Asked;
 use crate::inspect::body::Received;
 use crate::inspect::head::Head;
 use crate::inspect::injection::Injection;
 use crate::inspect::room::Room;
+use crate::policies::Passed;
 use crate::tunnel::Wanted;
 
 /// How long one answer may take, with the time that others need before it.
@@ -233,6 +234,7 @@ fn prepared(
     let head = Head {
         target: Target::parse(path).map_err(|_| unwritable())?,
         is_web_socket: false,
+        confidence: None,
     };
     let mut flow = flow(&asked, &parts, Some(&head));
     let whole = judged(&asked, &parts, &head);
@@ -240,7 +242,10 @@ fn prepared(
         Ok(rule) => rule,
         Err(unreachable) => return Err(unreachable.why_inside()),
     };
-    match egress.policies.request(&whole, Follows::Nothing) {
+    let now = egress.policies.now();
+    flow.policies = now.version();
+    let passed = now.request(&whole, Follows::Nothing);
+    match passed.and_then(Passed::of_atoll) {
         Ok(None) => {}
         Ok(Some(_)) => return Err(ASKED.to_owned()),
         Err(forbidden) => return Err(forbidden.inside),
@@ -256,7 +261,8 @@ fn prepared(
         room: Arc::new(room),
         is_safe: true,
         is_2: true,
-        approval: None,
+        leave: Leave::default(),
+        issue: None,
     };
     Ok((Arc::new(asked), outgoing))
 }

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use atoll_model::network::Flow;
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::unanswered::Unrecorded;
 use crate::Egress;
-use crate::credentials::fetch;
+use crate::credentials::{Credentials, fetch};
 use crate::inspect::answers::{self, Denial};
+use crate::inspect::bodies::Renewing;
 use crate::inspect::body::Received;
 use crate::line::Carried;
-use crate::policies::Forbidden;
+use crate::policies::{Forbidden, Now};
 
 /// How long a program is told that its token holds where nobody knows. Whether it does is
 /// looked after here.
@@ -39,17 +39,23 @@ struct Granted<'a> {
 /// Answers a request that carries what renews a login, by its place among all credentials.
 pub(in crate::inspect) async fn answered(
     egress: &Arc<Egress>,
-    by: usize,
-    (flow, what): (Flow, Denial),
-    unread: Option<Incoming>,
+    renewing: Renewing,
+    (mut flow, what): (Flow, Denial),
 ) -> Result<Response<Received>, Unrecorded> {
-    if let Err(forbidden) = may_renew(egress, by) {
+    let Renewing {
+        by,
+        published,
+        unread,
+    } = renewing;
+    let now = egress.policies.now();
+    flow.policies = now.version();
+    if let Err(forbidden) = may_renew(&now, &egress.credentials, by) {
         egress.line.refuse(flow, forbidden.why);
         let denial = what.refused(forbidden.inside, None);
         return Ok(answers::denied(StatusCode::FORBIDDEN, &denial, unread));
     }
     let opened = egress.line.open(flow, true).await?;
-    let renewed = match of(egress, by).await {
+    let renewed = match of(egress, by, published).await {
         Ok(renewed) => renewed,
         Err(unfetched) => {
             let failure = Carried::nothing(unfetched.recorded()).at_last(true);
@@ -72,25 +78,31 @@ pub(in crate::inspect) async fn answered(
 
 /// Whether policies let a login be used now, and what renews it: neither goes anywhere from here,
 /// but a new token is asked for by them.
-fn may_renew(egress: &Egress, by: usize) -> Result<(), Forbidden> {
-    let credentials = &egress.credentials;
+fn may_renew(now: &Now<'_>, credentials: &Credentials, by: usize) -> Result<(), Forbidden> {
     let Some(by) = credentials.get(by) else {
         return Ok(());
     };
-    egress.policies.credential(by.name())?;
+    now.credential(by.name())?;
     let login = credentials.renewed_by(by.name());
     match login.and_then(|index| credentials.get(index)) {
-        Some(login) => egress.policies.credential(login.name()),
+        Some(login) => now.credential(login.name()),
         None => Ok(()),
     }
 }
 
 /// What it is told, once its login holds.
-async fn of(egress: &Arc<Egress>, by: usize) -> Result<Vec<u8>, fetch::Unfetched> {
+async fn of(
+    egress: &Arc<Egress>,
+    by: usize,
+    published: Option<Vec<u8>>,
+) -> Result<Vec<u8>, fetch::Unfetched> {
     let credentials = &egress.credentials;
     let gone = || fetch::Unfetched::from("there is no such login".to_owned());
     let by = credentials.get(by).ok_or_else(gone)?;
     let index = credentials.renewed_by(by.name()).ok_or_else(gone)?;
+    if let Some(published) = published {
+        credentials.hear(index, &published).await?;
+    }
     let life = fetch::life(egress, index).await?;
     let held = credentials.get(index).ok_or_else(gone)?;
     let scope = credentials.source(index);

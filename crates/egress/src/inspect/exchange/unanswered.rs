@@ -4,17 +4,40 @@ use std::io;
 
 use atoll_model::network::Flow;
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
+use super::{Outgoing, flow};
 use crate::Egress;
-use crate::inspect::answers::{self, Denial};
+use crate::inspect::Asked;
+use crate::inspect::answers::{self, Denial, unread_of};
 use crate::inspect::body::Received;
+use crate::inspect::head::Fault;
 use crate::inspect::injection::Misuse;
+use crate::inspect::upload::Upload;
+use crate::tunnel;
 
 /// Nobody records any more, so nothing is carried.
 #[derive(Debug, thiserror::Error)]
 #[error("nobody records what is carried: {0}")]
 pub(crate) struct Unrecorded(#[from] io::Error);
+
+/// Refuses a request whose head cannot be read in one way alone.
+pub(super) async fn unclear(
+    egress: &Egress,
+    (asked, policies): (&Asked, u32),
+    fault: Fault,
+    parts: &Parts,
+    body: Incoming,
+) -> Response<Received> {
+    let denial = Denial::of(asked, parts, fault.why.clone());
+    let flow = Flow {
+        policies,
+        ..flow(asked, parts, None)
+    };
+    tunnel::refuse_another(egress, flow, fault.why);
+    answers::refused(fault.status, denial, parts, body).await
+}
 
 /// Why a request has no answer by the server.
 pub(super) enum Unanswered {
@@ -84,6 +107,22 @@ impl Unanswered {
             Self::Misused(misuse) => misuse.why.clone(),
         }
     }
+}
+
+/// Tells why there is no answer, by the policies that decided last.
+pub(super) async fn told(
+    egress: &Egress,
+    unanswered: Unanswered,
+    mut outgoing: Outgoing,
+    (flow, what): (Flow, Denial),
+) -> Result<Response<Received>, Unrecorded> {
+    let unread = outgoing.body.take().and_then(Upload::into_rest);
+    let unread = unread_of(&outgoing.parts, unread).await;
+    if let Some(excess) = outgoing.room.excess() {
+        return Ok(answers::beyond(excess, what, unread));
+    }
+    let policies = outgoing.flow.policies;
+    unanswered.told(egress, Flow { policies, ..flow }, what, unread)
 }
 
 impl From<io::Error> for Unanswered {

@@ -16,6 +16,7 @@ use super::{Misuse, escaped, unescaped};
 use crate::credentials::{Credentials, Held};
 use crate::inspect::Asked;
 use crate::inspect::head::{self, Head};
+use crate::redaction::Redactions;
 
 /// A signature to be made anew.
 #[derive(Debug)]
@@ -172,6 +173,15 @@ impl Signing {
     fn part<'a>(&self, credentials: &'a Credentials, part: Part) -> Option<&'a Held> {
         let mut all = credentials.iter();
         all.find(|held| held.part == part && *held.name() == self.credential)
+    }
+
+    /// A header that its signature is of, or is in, and that is taken out: who signed meant it to
+    /// be there.
+    pub(super) fn is_of_redacted(&self, redactions: &Redactions) -> Option<&str> {
+        let own = ["authorization", "x-amz-date", "x-amz-security-token"];
+        let signed = self.claim.signed.iter().map(String::as_str);
+        let mut all = signed.chain(own);
+        all.find(|name| redactions.takes(name))
     }
 
     /// Signs what is sent, in the place of the program's own signature. Returns the target

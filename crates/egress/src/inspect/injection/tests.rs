@@ -1,6 +1,6 @@
 //! Where placeholders may stand in a request, and what becomes of them.
 
-use atoll_model::network::{Binding, Destination, HostPart, Scheme, Target};
+use atoll_model::network::{Binding, Destination, HostPart, Others, Scheme, Target};
 use hyper::Request;
 
 use super::*;
@@ -17,6 +17,7 @@ fn credentials(place: Place) -> Credentials {
             ..Default::default()
         },
         place,
+        others: Others::Refused,
     };
     Credentials::of(vec![(binding, INSIDE, REAL)])
 }
@@ -377,6 +378,7 @@ fn one_that_is_put_in_hides_no_other_and_not_itself_in_another_form() {
             to: vec!["example.com:443".parse::<Destination>().unwrap()],
             requests: atoll_model::network::Conditions::default(),
             place,
+            others: Others::Refused,
         };
         let (one, other) = (binding("one", place), binding("two", header("x-two", None)));
         let real = "glpat-r3alK3yOfTh1sT3st1111";

@@ -10,8 +10,11 @@ use crate::secret::{Finder, Found, Mask, Masks, Placeholders};
 
 /// The longest payload of a frame that controls, bytes (RFC 6455, 5.5).
 const CONTROL_BYTES_MAX: u64 = 125;
-/// How many parts of frames wait for what is held back before them.
+/// How many parts of frames wait for what is held back before them, if that is short.
 const WAITING_MAX: usize = 64;
+/// How many wait for what may not go on yet: a row of so many frames of a byte each is no
+/// message of anybody's.
+const SCATTERED_MAX: usize = 4096;
 /// The longest head of a frame, bytes.
 const HEAD_BYTES_MAX: usize = 14;
 
@@ -24,6 +27,9 @@ pub(super) enum Fault {
     /// They are none, or in a way that was not agreed upon.
     #[error("what came is no frame of WebSocket as it was agreed upon")]
     Malformed,
+    /// They are too many within what could be a value.
+    #[error("a message came in too many frames to be searched for secrets")]
+    Scattered,
 }
 
 /// A frame's head.
@@ -227,7 +233,7 @@ impl Masked {
     /// ended.
     ///
     /// # Errors
-    /// [`Fault::Malformed`].
+    /// [`Fault::Malformed`], [`Fault::Scattered`].
     pub(super) fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         let Self {
             reader,
@@ -261,10 +267,18 @@ impl Masked {
             Ok(())
         })?;
         hand_on(&mut self.waiting, &[], out);
-        if self.waiting.len() > WAITING_MAX {
+        if self.waiting.len() > WAITING_MAX && self.is_short() {
             self.release(out);
         }
-        Ok(())
+        match self.waiting.len() {
+            0..=SCATTERED_MAX => Ok(()),
+            _ => Err(Fault::Scattered),
+        }
+    }
+
+    /// Whether what is held back is too short to tell of a value ([`Mask::is_short`]).
+    pub(super) fn is_short(&self) -> bool {
+        self.mask.is_short()
     }
 
     /// Whether anything is held back.

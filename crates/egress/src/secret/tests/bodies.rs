@@ -116,6 +116,67 @@ fn what_is_held_back_goes_on_when_nothing_more_comes() {
     assert_eq!(data, [&b"data: "[..], b"yes", b", ", b"no"]);
 }
 
+/// Pieces with a pause after each but the last.
+fn paused(pieces: &[&[u8]]) -> Frames {
+    let frames = pieces.iter().flat_map(|piece| {
+        let data = Frame::data(Bytes::copy_from_slice(piece));
+        [Some(data), None]
+    });
+    let mut frames: VecDeque<_> = frames.collect();
+    frames.pop_back();
+    Frames(frames, None)
+}
+
+#[test]
+fn what_could_be_a_secret_waits_for_its_rest_however_long_it_takes() {
+    let masks = masks(&[REAL]);
+    let text = format!("key: {REAL} end");
+    let expected = masks.whole(text.as_bytes()).unwrap();
+    let last = text.len() - " end".len() - 1;
+    let (begun, rest) = text.as_bytes().split_at(last);
+    let (data, _, error) = read(MaskedBody::new(paused(&[begun, rest]), &masks, None));
+    assert!(error.is_none());
+    assert_eq!(data[0], b"key: ");
+    assert_eq!(data.concat(), expected);
+    // Of each coding up to the last byte but a few, where all of the value is in it.
+    for (coding, _, bytes) in coding::coded() {
+        let expected = masks.whole(&coding::text()).unwrap();
+        let (begun, rest) = bytes.split_at(bytes.len() / 2);
+        let body = MaskedBody::new(paused(&[begun, rest]), &masks, Some(coding));
+        let (data, _, error) = read(body);
+        assert!(error.is_none() && data.concat() == expected, "{coding:?}");
+    }
+    // On its way out nothing is secret, and somebody may wait for it.
+    let body = MaskedBody::outgoing(paused(&[begun, rest]), masks.stream());
+    let (data, _, error) = read(body);
+    assert!(error.is_none());
+    assert_eq!(data[1], &begun[5..]);
+}
+
+#[test]
+fn what_stalls_within_what_could_be_a_secret_breaks_off() {
+    let masks = masks(&[REAL]);
+    let stalled = |pieces: &[&[u8]]| {
+        let mut body = MaskedBody::new(paused(pieces), &masks, None);
+        body.stall_max = Some(PAUSE / 4);
+        let (data, _, error) = read(body);
+        (data.concat(), matches!(error, Some(Failed::Stalled(_))))
+    };
+    let (begun, rest) = REAL.as_bytes().split_at(REAL.len() - 1);
+    let held = [b"key: ", begun].concat();
+    assert_eq!(stalled(&[&held, rest]), (b"key: ".to_vec(), true));
+    // What is no secret at all does as well: it makes no difference.
+    let word = b"key: ItIsAllTheSameWhatThisWordIs";
+    assert_eq!(stalled(&[word, b" "]), (b"key: ".to_vec(), true));
+    // Nor does the end of a message, which whoever sends it puts where they like.
+    let message = |text: &[u8]| [&[0, 0, 0, 0, text.len() as u8][..], text].concat();
+    let forged = [&message(b".")[..], &message(begun)].concat();
+    assert_eq!(stalled(&[&forged, rest]), (forged[..11].to_vec(), true));
+    // The control: one that ends with few such characters goes on.
+    let plain = [message(b"it is done."), message(b".")];
+    assert_eq!(stalled(&[&plain[0], &plain[1]]), (plain.concat(), false));
+}
+
 #[test]
 fn a_placeholder_ends_a_body_before_it_is_whole() {
     let placeholders = Placeholders::new(vec![REAL.as_bytes().to_vec()]).unwrap();

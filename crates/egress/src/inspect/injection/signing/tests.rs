@@ -1,7 +1,8 @@
 //! Requests signed with placeholders, signed anew.
 
 use atoll_model::network::{
-    Binding, Conditions, Destination, HostPart, Request as Judged, Scheme, SignatureScope, Target,
+    Binding, Conditions, Destination, HostPart, Others, Request as Judged, Scheme, SignatureScope,
+    Target,
 };
 use hyper::Request;
 
@@ -25,6 +26,7 @@ fn credentials() -> Credentials {
             scheme: Some(Scheme::Https),
             ..Default::default()
         },
+        others: Others::Refused,
         place: Place::SigV4(SignatureScope {
             regions: vec!["eu-west-1".to_owned()],
             services: vec!["s3".to_owned()],
@@ -148,6 +150,7 @@ impl Made {
         let head = Head {
             target,
             is_web_socket: false,
+            confidence: None,
         };
         let mut headers = parts.headers.clone();
         let Some(signing) = injection.signing() else {

@@ -73,6 +73,53 @@ fn frames_keep_their_borders_and_lose_real_values() {
 }
 
 #[test]
+fn a_message_that_stops_or_is_cut_small_tells_nothing_before_its_value_is_whole() {
+    let secret = Secret::new(REAL.to_vec()).unwrap();
+    let masks = Masks::new(vec![(secret, stands())]).unwrap();
+    for key in [None, Some([1, 2, 3, 4])] {
+        // A frame for each byte, with a ping after each: more parts than wait for short ones.
+        let talk = |value: &[u8]| {
+            let frames = value.iter().enumerate().flat_map(|(place, byte)| {
+                let first = if place == 0 { 0x01 } else { 0x00 };
+                [frame(first, &[*byte], key), frame(0x89, b"ping", key)]
+            });
+            let last = frame(0x80, b"!", key);
+            frames.chain([last]).collect::<Vec<_>>().concat()
+        };
+        let (whole, expected) = (talk(REAL), talk(&stands()));
+        let told = whole.len() * 8 / REAL.len();
+        for step in [1, 13, 200] {
+            let (mut masked, mut out) = (Masked::new(&masks), Vec::new());
+            let mut is_held = false;
+            for chunk in whole.chunks(step) {
+                masked.feed(chunk, &mut out).unwrap();
+                is_held |= masked.holds() && !masked.is_short();
+                if masked.holds() && masked.is_short() {
+                    masked.release(&mut out);
+                }
+            }
+            assert!(is_held && !masked.holds());
+            assert_eq!(out.len(), expected.len());
+            assert!(out[told..] == expected[told..], "{key:?}, {step}");
+        }
+    }
+    // No end of it is waited for in ever more memory.
+    let begun = [frame(0x01, b"12345678", None), [0x00, 0x00].repeat(6000)].concat();
+    let fault = masked(&begun, 64).unwrap_err();
+    assert_eq!(fault, Fault::Scattered);
+    let short = [frame(0x01, b"1234567", None), [0x00, 0x00].repeat(6000)].concat();
+    assert_eq!(masked(&short, 64).unwrap().len(), short.len());
+}
+
+#[test]
+fn a_value_over_two_messages_is_masked_in_its_rest() {
+    let (one, two) = REAL.split_at(9);
+    let stream = [frame(0x82, one, None), frame(0x82, two, None)].concat();
+    let expected = [frame(0x82, one, None), frame(0x82, &stands()[9..], None)].concat();
+    assert_eq!(masked(&stream, 4096).unwrap(), expected);
+}
+
+#[test]
 fn a_placeholder_is_found_in_messages_and_between_their_frames() {
     for key in [None, Some([9, 8, 7, 6])] {
         for length in [1, 7, 4096, 1 << 20] {

@@ -1,0 +1,119 @@
+//! What is told where something takes two persons and one has said yes.
+
+use atoll_model::RunId;
+use atoll_model::network::{Breadth, PublishedPort, Scope};
+use atoll_sandbox::{OfTwo, PortAgreed, Second};
+
+use super::line;
+use crate::configuration::user_name;
+use crate::escape::printable;
+
+/// How many of those who can say yes are named.
+const NAMED_MAX: usize = 4;
+
+/// A user's name, or their number.
+pub(crate) fn named(uid: u32) -> String {
+    printable(user_name(uid).as_bytes())
+}
+
+/// Those who can say yes: `ada or ben`.
+pub(crate) fn persons(second: &Second) -> String {
+    let further = second.persons.len().saturating_sub(NAMED_MAX);
+    let mut names: Vec<String> = second
+        .persons
+        .iter()
+        .take(NAMED_MAX)
+        .copied()
+        .map(named)
+        .collect();
+    if further > 0 {
+        names.push(format!("{further} more"));
+    }
+    match names.split_last() {
+        None => "nobody".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+    }
+}
+
+/// What they type to say the same as one has said to a question.
+pub(crate) fn same(
+    run: &RunId,
+    approval: u32,
+    (scope, breadth): (Scope, Breadth),
+    owner: u32,
+) -> String {
+    let scope = match scope {
+        Scope::Once => String::new(),
+        Scope::Run => " --run".to_owned(),
+        Scope::Seconds { seconds } => format!(" --for {seconds}s"),
+    };
+    let breadth = match breadth {
+        Breadth::Same => "",
+        Breadth::Rule => " --whole-rule",
+    };
+    let owner = named(owner);
+    format!("atoll approvals grant {run}.{approval}{scope}{breadth} --of {owner}")
+}
+
+/// The same of a port.
+pub(crate) fn same_port(run: &RunId, port: PublishedPort, owner: u32) -> String {
+    let PublishedPort { outside, inside } = port;
+    let to = match outside == inside {
+        true => String::new(),
+        false => format!(" --to {outside}"),
+    };
+    format!("atoll publish {run} {inside}{to} --of {}", named(owner))
+}
+
+/// A port in a list to which one person has said yes.
+pub(crate) fn waiting_port(run: &RunId, agreed: &PortAgreed) -> String {
+    let PortAgreed {
+        port,
+        by,
+        second,
+        left_seconds,
+    } = agreed;
+    format!(
+        "{run}  port {} waits for a second person ({left_seconds} s left): {} says yes, {}: {}\n",
+        port.inside,
+        named(by.uid),
+        persons(second),
+        same_port(run, *port, second.owner)
+    )
+}
+
+/// What is told at the run's own terminal.
+pub(crate) fn told(run: &RunId, of_two: &OfTwo) -> Option<String> {
+    let (by, second, left, what, how) = match of_two {
+        OfTwo::Unheard => {
+            return Some(
+                "atoll: no second person can be heard in this run: something else on this host has \
+                 the name by which they speak to it. What takes two persons is denied; start the \
+                 run anew"
+                    .to_owned(),
+            );
+        }
+        OfTwo::Question(pending) => {
+            let (agreed, second) = (pending.agreed.as_ref()?, pending.second.as_ref()?);
+            let how = same(
+                run,
+                pending.approval,
+                (agreed.scope, agreed.breadth),
+                second.owner,
+            );
+            let what = line(&pending.call);
+            (agreed.by, second, pending.left_seconds, what, how)
+        }
+        OfTwo::Port(agreed) => {
+            let how = same_port(run, agreed.port, agreed.second.owner);
+            let what = format!("port {}", agreed.port.inside);
+            (agreed.by, &agreed.second, agreed.left_seconds, what, how)
+        }
+    };
+    Some(format!(
+        "atoll: {} agreed; it waits {left} s for a second person, {}: `{how}` ({what})",
+        named(by.uid),
+        persons(second)
+    ))
+}

@@ -1,0 +1,70 @@
+//! What a person decides about at the terminal, and what a line of theirs says.
+
+use atoll_model::network::{Breadth, Listener, Scope};
+use atoll_sandbox::{Decision, Pending};
+
+/// For how long `t` grants, seconds.
+const LEASE_SECONDS: u32 = 15 * 60;
+
+/// What a person decides about at the terminal.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    /// What the program wants to do, and Atoll asks.
+    Call(Box<Pending>),
+    /// A port that the person could publish, and has asked to see.
+    Port(Listener),
+}
+
+impl Subject {
+    pub(super) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Call(one), Self::Call(other)) => {
+                one.digest == other.digest
+                    && one.approval == other.approval
+                    && one.agreed == other.agreed
+            }
+            (Self::Port(one), Self::Port(other)) => one.port == other.port,
+            (Self::Call(_), Self::Port(_)) | (Self::Port(_), Self::Call(_)) => false,
+        }
+    }
+}
+
+/// What a line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Decided(Decision),
+    Publish,
+    Later,
+    Next,
+    /// None of the letters, but this.
+    Unknown(String),
+}
+
+impl Said {
+    pub(super) fn of(line: &str, subject: &Subject) -> Self {
+        let letter = line.trim().to_ascii_lowercase();
+        match (letter.as_str(), subject) {
+            ("l", _) => Self::Later,
+            ("n", _) => Self::Next,
+            ("p", Subject::Port(_)) => Self::Publish,
+            (letter, Subject::Call(_)) => Self::of_call(letter),
+            (_, Subject::Port(_)) => Self::Unknown(line.trim().to_owned()),
+        }
+    }
+
+    fn of_call(letter: &str) -> Self {
+        let grant = |scope| {
+            let breadth = Breadth::Same;
+            Self::Decided(Decision::Grant { scope, breadth })
+        };
+        let seconds = LEASE_SECONDS;
+        match letter {
+            "o" => grant(Scope::Once),
+            "r" => grant(Scope::Run),
+            "t" => grant(Scope::Seconds { seconds }),
+            "d" => Self::Decided(Decision::Deny {}),
+            "s" => Self::Decided(Decision::Stop {}),
+            _ => Self::Unknown(letter.to_owned()),
+        }
+    }
+}

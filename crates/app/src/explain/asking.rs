@@ -1,0 +1,96 @@
+//! A question with its answer, and the same with something changed.
+
+use std::ffi::{OsStr, OsString};
+
+use atoll_cedar::edited::LayerFiles;
+use atoll_cedar::{Case, Effect};
+use atoll_model::network::GivenUps;
+use atoll_policy::Requested;
+
+use super::verdict::{Deciders, Sources, Verdict};
+use crate::failure::Failure;
+use crate::reputation;
+
+/// A question that was put.
+pub(crate) struct Asking<'a> {
+    /// None where policies are asked alone.
+    pub(crate) sources: Option<&'a Sources>,
+    pub(crate) requested: Requested,
+    pub(crate) program: OsString,
+    pub(crate) case: Case,
+    /// What the run has given up.
+    pub(crate) given_up: GivenUps,
+    /// The same with what is stated of the run.
+    pub(crate) stated: Case,
+    pub(crate) deciders: Deciders,
+    pub(crate) verdict: Verdict,
+}
+
+impl<'a> Asking<'a> {
+    /// Puts it to rules and policies.
+    ///
+    /// # Errors
+    /// When the rules cannot be made, or what of the question cannot be asked.
+    pub(crate) fn put(
+        sources: &'a Sources,
+        requested: Requested,
+        program: &OsStr,
+        question: (Case, GivenUps),
+    ) -> Result<Self, Failure> {
+        let deciders = sources.deciders(&requested, program)?;
+        Self::of(Some(sources), requested, program, question, deciders)
+    }
+
+    /// Puts it to policies alone.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub(crate) fn put_to_files(files: LayerFiles, case: Case) -> Result<Self, Failure> {
+        let deciders = Deciders::of_files(files)?;
+        let (requested, program) = (Requested::default(), OsStr::new(""));
+        let question = (case, GivenUps::default());
+        Self::of(None, requested, program, question, deciders)
+    }
+
+    fn of(
+        sources: Option<&'a Sources>,
+        requested: Requested,
+        program: &OsStr,
+        (case, given_up): (Case, GivenUps),
+        deciders: Deciders,
+    ) -> Result<Self, Failure> {
+        let mut case = case;
+        if let Some(rules) = &deciders.rules {
+            reputation::state(&mut case, rules);
+        }
+        let verdict = deciders
+            .decide_after(&case, &given_up)
+            .map_err(|why| Failure::new("this cannot be asked").because(why))?;
+        let mut stated = case.clone();
+        if let Some(rules) = &deciders.rules {
+            rules.state(&mut stated);
+        }
+        Ok(Self {
+            sources,
+            requested,
+            program: program.to_owned(),
+            case,
+            given_up,
+            stated,
+            deciders,
+            verdict,
+        })
+    }
+
+    /// The answer with something changed; none where that cannot be.
+    pub(crate) fn effect(&self, requested: &Requested, case: &Case) -> Option<Effect> {
+        let verdict = match self.sources {
+            Some(sources) if *requested != self.requested => {
+                let deciders = sources.deciders(requested, &self.program).ok()?;
+                deciders.decide_after(case, &self.given_up)
+            }
+            Some(_) | None => self.deciders.decide_after(case, &self.given_up),
+        };
+        verdict.ok().map(|verdict| verdict.effect)
+    }
+}

@@ -1,0 +1,466 @@
+//! What rules and policies together say of one question, put without any effect.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::net::IpAddr;
+
+use atoll_cedar::edited::LayerFiles;
+use atoll_cedar::{Action, Case, Decision, Effect, Known, Layers, carried};
+use atoll_model::network::{
+    GivenUps, HostName, HostPart, Look, Network, NetworkRule, PublishedPort, Request, Scheme,
+    Target, Unreachable, within,
+};
+use atoll_policy::{HostFacts, Requested, Rules};
+
+use super::past::why_denied;
+use crate::advice;
+use crate::configuration::{self, Places, PolicyFiles};
+use crate::failure::{Doing, Failure};
+
+/// Who can be asked.
+const PERSON: &str = "person";
+
+/// What everything is made of, read once.
+pub(crate) struct Sources {
+    files: PolicyFiles,
+    host: HostFacts,
+}
+
+impl Sources {
+    /// Those that count in a directory.
+    pub(crate) fn read(directory: &std::path::Path) -> Result<Self, Failure> {
+        let places = Places::read()?;
+        Ok(Self {
+            files: PolicyFiles::read(&places, Some(directory))?,
+            host: configuration::host_facts(&places)?,
+        })
+    }
+
+    /// The rules of what is asked for, for a program.
+    pub(crate) fn deciders(
+        &self,
+        requested: &Requested,
+        program: &OsStr,
+    ) -> Result<Deciders, Failure> {
+        let rules = self.files.compile(requested, program, &self.host);
+        let rules = rules.map_err(|error| {
+            Failure::new("the rules cannot be made")
+                .because(&error)
+                .advise(advice::profile(&error))
+        })?;
+        let files = rules.policy_files().to_vec();
+        Ok(Deciders {
+            layers: compiled(&files)?,
+            network: rules.network(),
+            rules: Some(rules),
+            files,
+        })
+    }
+}
+
+fn compiled(files: &LayerFiles) -> Result<Layers, Failure> {
+    Layers::compile(files, &Known::default()).map_err(|faults| {
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        Failure::new("the policies have mistakes")
+            .because(lines.join("\n"))
+            .advise("atoll policy check FILE tells all of them")
+    })
+}
+
+/// Who decides: rules of a profile, and policies.
+pub(crate) struct Deciders {
+    /// None where policies are asked alone.
+    pub(crate) rules: Option<Rules>,
+    pub(crate) network: Network,
+    pub(crate) files: LayerFiles,
+    layers: Layers,
+}
+
+/// What a profile's rules say.
+#[derive(Clone, Debug)]
+pub(crate) enum OfRules {
+    /// They are not asked: of this a boundary is made, or no profile was named.
+    Unasked,
+    /// By this rule, where one is named.
+    Allowed(Option<String>),
+    /// By this rule a person is asked.
+    Asked(NetworkRule),
+    /// This rule denies it.
+    Denied(NetworkRule),
+    /// Nothing of the profile opens it, for this reason.
+    Closed(String),
+    /// It cannot be had by any line of a profile, for this reason.
+    Never(String),
+}
+
+/// The answer, with what each part of it was.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) effect: Effect,
+    pub(crate) of_rules: OfRules,
+    /// What policies say of it, and of what it needs besides: a request needs its connection, and
+    /// that its name.
+    pub(crate) of_policies: Vec<(Action, Decision)>,
+}
+
+impl Verdict {
+    fn new(of_rules: OfRules, of_policies: Vec<(Action, Decision)>) -> Self {
+        let by_rules = match &of_rules {
+            OfRules::Unasked | OfRules::Allowed(_) => Effect::Allow,
+            OfRules::Asked(_) => Effect::Ask,
+            OfRules::Denied(_) | OfRules::Closed(_) | OfRules::Never(_) => Effect::Deny,
+        };
+        let all = of_policies.iter().map(|(_, decision)| decision.effect);
+        let effect = all.chain([by_rules]).max_by_key(|effect| rank(*effect));
+        Self {
+            effect: effect.unwrap_or(Effect::Deny),
+            of_rules,
+            of_policies,
+        }
+    }
+
+    /// What of the policies decides: what is as strict as the whole answer.
+    pub(crate) fn deciding(&self) -> impl Iterator<Item = &(Action, Decision)> {
+        let is_it = |one: &&(Action, Decision)| one.1.effect == self.effect;
+        self.of_policies.iter().filter(is_it)
+    }
+}
+
+/// How strict it is.
+pub(crate) fn rank(effect: Effect) -> u8 {
+    match effect {
+        Effect::Allow => 0,
+        Effect::Ask => 1,
+        Effect::Deny => 2,
+    }
+}
+
+impl Deciders {
+    /// Policies alone.
+    pub(crate) fn of_files(files: LayerFiles) -> Result<Self, Failure> {
+        Ok(Self {
+            layers: compiled(&files)?,
+            rules: None,
+            network: Network::default(),
+            files,
+        })
+    }
+
+    /// The same rules with other policies; none where these have mistakes.
+    pub(crate) fn with_files(&self, files: LayerFiles) -> Option<Self> {
+        Some(Self {
+            layers: compiled(&files).ok()?,
+            rules: self.rules.clone(),
+            network: self.network.clone(),
+            files,
+        })
+    }
+
+    /// The same with other rules of the network.
+    pub(crate) fn with_network(&self, network: Network) -> Option<Self> {
+        Some(Self {
+            layers: compiled(&self.files).ok()?,
+            rules: self.rules.clone(),
+            network,
+            files: self.files.clone(),
+        })
+    }
+
+    /// Whether a policy may look at the query of a request.
+    pub(crate) fn read_queries(&self) -> bool {
+        let mut all = self.files.iter().flat_map(|(_, files)| files);
+        // Behind an escape any name can stand.
+        all.any(|file| {
+            let text = String::from_utf8_lossy(&file.content);
+            text.contains("query") || text.contains('\\')
+        })
+    }
+
+    /// The same of a run that has given something up: that comes before everything else.
+    ///
+    /// # Errors
+    /// What of it cannot be asked.
+    pub(crate) fn decide_after(&self, case: &Case, given_up: &GivenUps) -> Result<Verdict, String> {
+        let verdict = self.decide(case)?;
+        Ok(match why_denied(given_up, case) {
+            Some(why) => Verdict::new(OfRules::Never(why), verdict.of_policies),
+            None => verdict,
+        })
+    }
+
+    /// Puts a question to rules and policies. What is stated of a run is what these rules state.
+    ///
+    /// # Errors
+    /// What of it cannot be asked.
+    pub(crate) fn decide(&self, case: &Case) -> Result<Verdict, String> {
+        let mut case = case.clone();
+        if let Some(rules) = &self.rules {
+            rules.state(&mut case);
+        }
+        // What is not of its action is a mistake, before anything is left out of it.
+        let whole = self.ask(&case)?;
+        let action = Action::named(&case.action).ok_or("no such action")?;
+        match action {
+            Action::Request => self.request(&case),
+            Action::Connect => self.connect(&case),
+            Action::Resolve => {
+                let of_rules = match (&self.rules, HostName::parse(&case.resource)) {
+                    (Some(_), Ok(name)) => of(self.network.name(&name)),
+                    (Some(_), Err(_)) | (None, _) => OfRules::Unasked,
+                };
+                Ok(Verdict::new(of_rules, vec![(action, whole)]))
+            }
+            Action::UseCredential => {
+                Ok(Verdict::new(self.credential(&case), vec![(action, whole)]))
+            }
+            Action::Publish => Ok(Verdict::new(self.publish(&case), vec![(action, whole)])),
+            Action::Run
+            | Action::Read
+            | Action::Write
+            | Action::Promote
+            | Action::Exec
+            | Action::Call
+            | Action::Escalate
+            | Action::Administer => Ok(Verdict::new(OfRules::Unasked, vec![(action, whole)])),
+        }
+    }
+
+    fn ask(&self, case: &Case) -> Result<Decision, String> {
+        let decision = case.ask(|question| self.layers.authorize(question))?;
+        let carried = Action::named(&case.action).map_or(&[][..], carried);
+        let mut decision = decision.within(carried);
+        let mut whom = decision.obligations.approve.iter();
+        if decision.effect == Effect::Ask
+            && let Some(other) = whom.find(|one| *one != PERSON)
+        {
+            let why = format!("{other:?} cannot be asked here, which denies");
+            decision.errors.push(why);
+            decision.effect = Effect::Deny;
+        }
+        Ok(decision)
+    }
+
+    fn connect(&self, case: &Case) -> Result<Verdict, String> {
+        let host = host(case)?;
+        let port = case.port.unwrap_or(Scheme::Https.port());
+        let (of_rules, look) = self.connection(&host, port);
+        let look = case.look.clone().unwrap_or_else(|| told(look).to_owned());
+        let of_rules = match (&host, of_rules) {
+            (HostPart::Address(address), OfRules::Allowed(by)) if look == "past" => {
+                self.address(*address, port, None, OfRules::Allowed(by))
+            }
+            (_, of_rules) => of_rules,
+        };
+        let of_rules = match (of_rules, self.network.asks_of_connection(&host, port)) {
+            (OfRules::Allowed(_), Some(rule)) if look == "past" => OfRules::Asked(rule.clone()),
+            (of_rules, _) => of_rules,
+        };
+        Ok(Verdict::new(of_rules, self.needed(case, &host, &look)?))
+    }
+
+    fn request(&self, case: &Case) -> Result<Verdict, String> {
+        let host = host(case)?;
+        let scheme = match case.scheme.as_deref() {
+            Some("http") => Scheme::Http,
+            Some(_) | None => Scheme::Https,
+        };
+        let target = Target::parse(case.path.as_deref().unwrap_or("/"));
+        let target = target.map_err(|error| error.to_string())?;
+        let request = Request {
+            host: &host,
+            port: case.port.unwrap_or(scheme.port()),
+            scheme,
+            method: case.method.as_deref().unwrap_or("GET"),
+            target: &target,
+        };
+        let (of_connection, look) = self.connection(&host, request.port);
+        let is_unseen = look == Look::Past;
+        let of_rules = match of_connection {
+            // Where nobody looks, no request is judged.
+            OfRules::Allowed(_) if is_unseen => {
+                match self.network.asks_of_connection(&host, request.port) {
+                    Some(rule) => OfRules::Asked(rule.clone()),
+                    None => of_connection,
+                }
+            }
+            OfRules::Allowed(_) => {
+                let allowed = of(self.network.request(&request));
+                match (allowed, self.network.asks_of_request(&request)) {
+                    (OfRules::Allowed(_), Some(rule)) => OfRules::Asked(rule.clone()),
+                    (of_rules, _) => of_rules,
+                }
+            }
+            of_rules => of_rules,
+        };
+        let of_rules = match (&host, of_rules) {
+            (HostPart::Address(address), OfRules::Allowed(by)) => {
+                let seen = (!is_unseen).then_some(&request);
+                self.address(*address, request.port, seen, OfRules::Allowed(by))
+            }
+            (_, of_rules) => of_rules,
+        };
+        let mut of_policies = self.needed(case, &host, told(look))?;
+        if !is_unseen {
+            for host in hosts(&host) {
+                let asked = Case {
+                    resource: host.to_string(),
+                    port: Some(request.port),
+                    ..case.clone()
+                };
+                of_policies.push((Action::Request, self.ask(&asked)?));
+            }
+        }
+        Ok(Verdict::new(of_rules, of_policies))
+    }
+
+    fn connection(&self, host: &HostPart, port: u16) -> (OfRules, Look) {
+        if self.rules.is_none() {
+            return (OfRules::Unasked, Look::Into);
+        }
+        match self.network.connection(host, port) {
+            Ok((rule, look)) => (OfRules::Allowed(Some(rule.told())), look),
+            Err(why) => (unreachable(why), Look::Into),
+        }
+    }
+
+    fn address(
+        &self,
+        address: IpAddr,
+        port: u16,
+        request: Option<&Request<'_>>,
+        allowed: OfRules,
+    ) -> OfRules {
+        match self.network.address(address, port, request) {
+            Ok(()) => allowed,
+            Err(why) => unreachable(why),
+        }
+    }
+
+    /// What a connection needs: its name, and itself.
+    fn needed(
+        &self,
+        case: &Case,
+        host: &HostPart,
+        look: &str,
+    ) -> Result<Vec<(Action, Decision)>, String> {
+        let bare = Case {
+            scheme: None,
+            method: None,
+            path: None,
+            body: false,
+            look: None,
+            port: None,
+            ..case.clone()
+        };
+        let mut all = Vec::new();
+        if let HostPart::Name(_) = host {
+            let name = Case {
+                action: Action::Resolve.name().to_owned(),
+                ..bare.clone()
+            };
+            all.push((Action::Resolve, self.ask(&name)?));
+        }
+        let scheme = match case.scheme.as_deref() {
+            Some("http") => Scheme::Http,
+            Some(_) | None => Scheme::Https,
+        };
+        for host in hosts(host) {
+            let connection = Case {
+                action: Action::Connect.name().to_owned(),
+                resource: host.to_string(),
+                port: Some(case.port.unwrap_or(scheme.port())),
+                look: Some(look.to_owned()),
+                labels: self.labels(case, &host, look),
+                ..bare.clone()
+            };
+            all.push((Action::Connect, self.ask(&connection)?));
+        }
+        Ok(all)
+    }
+
+    /// The labels that count for a connection.
+    fn labels(&self, case: &Case, host: &HostPart, look: &str) -> Option<BTreeSet<String>> {
+        let mut labels = case.labels.clone()?;
+        if let (Some(rules), "past") = (&self.rules, look) {
+            rules.label_unseen(host, &mut labels);
+        }
+        Some(labels)
+    }
+
+    fn credential(&self, case: &Case) -> OfRules {
+        let Some(rules) = &self.rules else {
+            return OfRules::Unasked;
+        };
+        let own = rules.credentials().map(|one| one.binding.name.as_str());
+        let mut all = own.chain(rules.ssh().map(|one| one.grant.name.as_str()));
+        match all.any(|one| one == case.resource) {
+            true => OfRules::Allowed(Some(format!("profile {}", rules.profile()))),
+            false => OfRules::Never(format!(
+                "profile {} has no credential of that name",
+                rules.profile()
+            )),
+        }
+    }
+
+    fn publish(&self, case: &Case) -> OfRules {
+        let port: Result<PublishedPort, _> = case.resource.parse();
+        let (Some(_), Ok(port)) = (&self.rules, port) else {
+            return OfRules::Unasked;
+        };
+        let found = self
+            .network
+            .publish
+            .iter()
+            .find(|one| one.port.inside == port.inside);
+        match found {
+            Some(one) => OfRules::Allowed(Some(one.told())),
+            None => OfRules::Closed("nothing publishes that port".to_owned()),
+        }
+    }
+}
+
+/// The host, and what an address of it stands for.
+fn hosts(host: &HostPart) -> Vec<HostPart> {
+    let meant = match host {
+        HostPart::Address(address) => within(*address).map(HostPart::address),
+        HostPart::Name(_) => None,
+    };
+    [Some(host.clone()), meant].into_iter().flatten().collect()
+}
+
+fn told(look: Look) -> &'static str {
+    match look {
+        Look::Into => "into",
+        Look::Past => "past",
+    }
+}
+
+/// The host that a question is about.
+pub(crate) fn host(case: &Case) -> Result<HostPart, String> {
+    let name = &case.resource;
+    name.parse()
+        .map_err(|error| format!("{name:?} is no host: {error}"))
+}
+
+fn of(found: Result<&NetworkRule, Unreachable<'_>>) -> OfRules {
+    match found {
+        Ok(rule) => OfRules::Allowed(Some(rule.told())),
+        Err(why) => unreachable(why),
+    }
+}
+
+fn unreachable(why: Unreachable<'_>) -> OfRules {
+    match why {
+        Unreachable::Denied(rule) => OfRules::Denied(rule.clone()),
+        Unreachable::Asked(rule) => OfRules::Asked(rule.clone()),
+        Unreachable::NoRule | Unreachable::Unnamed | Unreachable::Special(_) => {
+            OfRules::Closed(why.why())
+        }
+        Unreachable::Unclear(_) | Unreachable::Untold(_) => OfRules::Never(why.why()),
+    }
+}
+
+/// Where a directory is that a question is asked in.
+pub(crate) fn here() -> Result<std::path::PathBuf, Failure> {
+    std::env::current_dir().doing("the current directory cannot be used")
+}

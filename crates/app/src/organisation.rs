@@ -1,0 +1,333 @@
+//! The organisation's layer: which directory it lies in, which keys for it are pinned, and that
+//! its files are those that were signed. They are read once: what is compiled is what was hashed.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use atoll_policy::{SignedBy, SourceFile, organisation_directory};
+use atoll_store::{Day, Manifest, OrganisationFault, StateDir, VerifierKey, remember_manifest};
+
+use crate::advice;
+use crate::configuration::{Places, read_optional, read_policies};
+use crate::failure::{Doing, Failure};
+
+/// Where an organisation's layer lies for everybody on this machine.
+pub(crate) const MACHINE: &str = "/etc/atoll";
+/// What of the layer is no policy.
+const BOUNDS: &str = "organisation.toml";
+/// Who signs the layer: in the machine's directory, and beside the user's `config.toml`.
+pub(crate) const KEY: &str = "organisation.pub";
+/// The signature, beside the files.
+pub(crate) const SIGNATURE: &str = "organisation.sig";
+const UNUSABLE: &str = "the organisation's layer cannot be relied on, so nothing starts";
+/// Others than the owner who could write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// The files of the organisation that count, as they were read.
+#[derive(Debug, Default)]
+pub(crate) struct Layer {
+    /// What nobody below it may widen.
+    pub(crate) bounds: Option<SourceFile<'static>>,
+    pub(crate) policies: Vec<SourceFile<'static>>,
+    /// Who has signed them; none where no key is pinned.
+    pub(crate) signed: Option<SignedBy>,
+}
+
+impl Layer {
+    /// The files of a directory, whoever has signed them.
+    pub(crate) fn of(directory: &Path) -> Result<Self, Failure> {
+        Ok(Self {
+            bounds: read_optional(&directory.join(BOUNDS))?,
+            policies: read_policies(directory)?,
+            signed: None,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bounds.is_none() && self.policies.is_empty()
+    }
+
+    /// All of them.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &SourceFile<'static>> {
+        self.bounds.iter().chain(&self.policies)
+    }
+
+    /// Each by its name in the directory. A path that is no text has no name here, and none that
+    /// a list has.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files().map(|file| {
+            let name = file.name.rsplit('/').next().unwrap_or_default();
+            (name, &*file.content)
+        })
+    }
+}
+
+/// A key that is pinned.
+#[derive(Clone, Debug)]
+pub(crate) struct Pin {
+    /// Where it is pinned.
+    pub(crate) path: PathBuf,
+    pub(crate) key: VerifierKey,
+}
+
+/// Which directory counts, and who has to have signed it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) directory: PathBuf,
+    /// All of them have to have signed it; none: it counts as it is.
+    pub(crate) pins: Vec<Pin>,
+}
+
+impl Place {
+    /// The place of the layer that counts for this person.
+    ///
+    /// # Errors
+    /// Where that is in doubt.
+    pub(crate) fn of(
+        places: &Places,
+        config: Option<&SourceFile<'static>>,
+    ) -> Result<Self, Failure> {
+        let own = match config {
+            Some(config) => organisation_directory(config).map_err(|error| {
+                Failure::new("config.toml cannot be used")
+                    .because(&error)
+                    .advise(advice::profile(&error))
+            })?,
+            None => None,
+        };
+        let of_machine = pinned(&Path::new(MACHINE).join(KEY))?;
+        let of_person = pinned(&places.organisation_key())?;
+        let Some(directory) = own else {
+            return Ok(Self {
+                directory: PathBuf::from(MACHINE),
+                pins: of_machine.into_iter().chain(of_person).collect(),
+            });
+        };
+        // Two layers in one could permit together what neither permits.
+        if of_machine.is_some() || !Layer::of(Path::new(MACHINE))?.is_empty() {
+            return Err(Failure::new(UNUSABLE)
+                .because(format!(
+                    "there are two: {MACHINE} is this machine's, and config.toml names {}",
+                    directory.display()
+                ))
+                .advise(format!(
+                    "take `organisation` out of config.toml, or have {MACHINE} emptied"
+                )));
+        }
+        match of_person {
+            Some(pin) => Ok(Self {
+                directory,
+                pins: vec![pin],
+            }),
+            None => Err(Failure::new(UNUSABLE)
+                .because(format!(
+                    "config.toml names {}, and no key is pinned that signs what lies there",
+                    directory.display()
+                ))
+                .advise(
+                    "atoll policy organisation trust KEY pins it; the organisation gives it out",
+                )),
+        }
+    }
+
+    /// Reads the files, and checks that all keys have signed just them.
+    pub(crate) fn read(&self) -> Result<(Layer, Vec<Manifest>), Failure> {
+        let layer = Layer::of(&self.directory)?;
+        let mut manifests = Vec::new();
+        if self.pins.is_empty() {
+            return Ok((layer, manifests));
+        }
+        let path = self.directory.join(SIGNATURE);
+        let note = read_optional(&path)?.ok_or_else(|| self.unsigned(&path))?;
+        for pin in &self.pins {
+            let opened = Manifest::open(&note.content, &pin.key);
+            let manifest = opened.map_err(|fault| refused(&path, &fault))?;
+            let checked = manifest.check(layer.named());
+            checked.map_err(|fault| refused(&self.directory, &fault))?;
+            manifests.push(manifest);
+        }
+        Ok((layer, manifests))
+    }
+
+    /// That there is no signature, and what a person can do who has pinned a key.
+    fn unsigned(&self, path: &Path) -> Failure {
+        let pin = self.pins.first().map(|pin| pin.path.display().to_string());
+        let failure = Failure::new(UNUSABLE)
+            .because(format!(
+                "there is no {}, and {} says that it has to be signed",
+                path.display(),
+                pin.clone().unwrap_or_default(),
+            ))
+            .advise("have the organisation give you its layer whole, with its signature");
+        let machine = Path::new(MACHINE);
+        // One that was only said is pinned nowhere.
+        let is_own = |path: &Path| path.is_absolute() && !path.starts_with(machine);
+        match (self.pins.as_slice(), pin) {
+            // The person's own alone, and no directory of theirs.
+            ([only], Some(pin)) if self.directory == machine && is_own(&only.path) => {
+                failure
+                    .advise("where it lies elsewhere, config.toml names that: organisation = { directory = \"...\" }")
+                    .advise(format!("or remove {pin}, your own pin: no layer is then asked for"))
+            }
+            _ => failure,
+        }
+    }
+
+    /// The same, where none of it was put back or is over. That is remembered.
+    fn read_and_remember(&self, places: &Places) -> Result<Layer, Failure> {
+        let (mut layer, manifests) = self.read()?;
+        if manifests.is_empty() {
+            return Ok(layer);
+        }
+        let state = StateDir::open(&places.state).map_err(|error| {
+            Failure::new("what was seen of the organisation's layer cannot be remembered")
+                .because(&error)
+                .advise(advice::state(&error))
+        })?;
+        let now = SystemTime::now();
+        for (pin, manifest) in self.pins.iter().zip(&manifests) {
+            let seen = remember_manifest(&state, &pin.key, manifest, now);
+            seen.map_err(|fault| refused(&self.directory.join(SIGNATURE), &fault))?;
+            layer.signed = Some(SignedBy {
+                name: manifest.name().to_owned(),
+                serial: manifest.serial(),
+                key: pin.key.short_id(),
+            });
+        }
+        Ok(layer)
+    }
+}
+
+/// Reads the organisation's layer: as it is where no key for it is pinned, else only as all
+/// pinned keys have signed it.
+///
+/// # Errors
+/// Where any of that is in doubt: nothing may run then.
+pub(crate) fn read(
+    places: &Places,
+    config: Option<&SourceFile<'static>>,
+) -> Result<Layer, Failure> {
+    Place::of(places, config)?.read_and_remember(places)
+}
+
+/// The key that a file pins; nothing where there is no such file.
+///
+/// # Errors
+/// Where the file, or what it lies in, could be another's.
+pub(crate) fn pinned(path: &Path) -> Result<Option<Pin>, Failure> {
+    // One that leads nowhere is no pin that is not there.
+    refuse_link(path)?;
+    let Some(file) = read_optional(path)? else {
+        return Ok(None);
+    };
+    for place in [Some(path), path.parent()].into_iter().flatten() {
+        refuse_others(place)?;
+    }
+    let text = std::str::from_utf8(&file.content).unwrap_or_default();
+    let key = VerifierKey::parse(text.strip_suffix('\n').unwrap_or(text)).map_err(|why| {
+        Failure::new(UNUSABLE)
+            .because(format!("{} holds no key: {why}", path.display()))
+            .advise("atoll policy organisation trust KEY --replace pins it anew")
+    })?;
+    Ok(Some(Pin {
+        path: path.to_owned(),
+        key,
+    }))
+}
+
+/// Where a link leads to, nobody has looked at what it lies in: others could exchange the key
+/// there.
+fn refuse_link(path: &Path) -> Result<(), Failure> {
+    // What else is wrong with it is told by whoever reads it.
+    let is_link = path
+        .symlink_metadata()
+        .is_ok_and(|facts| facts.is_symlink());
+    match is_link {
+        false => Ok(()),
+        true => Err(Failure::new(UNUSABLE)
+            .because(format!(
+                "{}, where its key is pinned, is a link",
+                path.display()
+            ))
+            .advise("put the file itself there")),
+    }
+}
+
+/// A key that others can exchange pins nothing.
+fn refuse_others(path: &Path) -> Result<(), Failure> {
+    let facts = path
+        .metadata()
+        .doing(&format!("{} cannot be examined", path.display()))?;
+    let caller = rustix::process::geteuid().as_raw();
+    let is_ours = [0, caller].contains(&facts.uid());
+    if is_ours && facts.mode() & WRITABLE_BY_OTHERS == 0 {
+        return Ok(());
+    }
+    let (shown, mode) = (path.display(), facts.mode() & 0o7777);
+    let failure = Failure::new(UNUSABLE);
+    Err(match is_ours {
+        true => failure
+            .because(format!(
+                "others can write to {shown} (mode {mode:04o}), where its key is pinned"
+            ))
+            .advise(format!("chmod go-w {shown}")),
+        false => failure
+            .because(format!(
+                "{shown}, where its key is pinned, is neither yours nor root's"
+            ))
+            .advise(format!("ls -ld {shown} shows whose it is")),
+    })
+}
+
+/// What is wrong with a layer, of which file, and what to do.
+pub(crate) fn refused(place: &Path, fault: &OrganisationFault) -> Failure {
+    Failure::new(UNUSABLE)
+        .because(format!("{}: {fault}", place.display()))
+        .advise(to_do(fault))
+}
+
+const WHOLE: &str = "have the organisation give you its layer whole, or sign it: atoll policy \
+                     organisation sign DIRECTORY --key FILE";
+
+fn to_do(fault: &OrganisationFault) -> String {
+    match fault {
+        OrganisationFault::NoManifest(_)
+        | OrganisationFault::BadSignature(_)
+        | OrganisationFault::Altered(_)
+        | OrganisationFault::Added(_)
+        | OrganisationFault::Missing(_) => WHOLE.to_owned(),
+        OrganisationFault::OtherKey(_) | OrganisationFault::OtherName { .. } => {
+            "atoll policy organisation status shows which key is pinned; where the organisation \
+             itself tells you another one: atoll policy organisation trust KEY --replace"
+                .to_owned()
+        }
+        OrganisationFault::Expired { path, .. } => format!(
+            "have the organisation sign it anew; where only the clock was wrong once, remove {}",
+            path.display()
+        ),
+        OrganisationFault::RolledBack { path, .. } | OrganisationFault::SameNumber { path, .. } => {
+            format!(
+                "have the organisation give you its newest layer; where it began anew with a \
+                 smaller number, remove {}",
+                path.display()
+            )
+        }
+        OrganisationFault::Unreadable { path, .. } => format!(
+            "remove {}: it is then not known which layers have counted before",
+            path.display()
+        ),
+        OrganisationFault::Private(_)
+        | OrganisationFault::File(_)
+        | OrganisationFault::Key { .. }
+        | OrganisationFault::Unfit(_) => {
+            "ls -ld shows whose it is, and who can write there".to_owned()
+        }
+        OrganisationFault::NoRandom => "try again".to_owned(),
+    }
+}
+
+/// The last day of a list, as people are told.
+pub(crate) fn until(manifest: &Manifest) -> Option<String> {
+    manifest.until().map(|day: Day| day.to_string())
+}

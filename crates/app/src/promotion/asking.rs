@@ -1,0 +1,314 @@
+//! What a person is asked before changes are taken over where a policy says `@approve`: each path
+//! with what becomes of it, and what they agree to by its digest. Any doubt denies.
+
+use std::process;
+use std::time::{Duration, Instant};
+
+use atoll_layer::{PlanDigest, Thing, Write, Writing};
+use atoll_model::network::NoConsent;
+use atoll_policy::AskedChange;
+use atoll_sandbox::Signals;
+use atoll_store::Asked;
+use serde_json::{Value, json};
+
+use super::{Meant, Written, digests};
+use crate::configuration;
+use crate::escape::{printable, quoted};
+use crate::failure::{Doing, Failure, STATUS_DENIED};
+use crate::output::Output;
+use crate::question::{self, Pages, Read, SHOWN_BYTES_MAX, Typed, UNASKED};
+use crate::render::counted;
+
+/// How many changes a person is asked about at once: whoever is shown more reads none.
+const ASKED_MAX: usize = 40;
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Whose changes are taken over, who is there, and where it is recorded.
+#[derive(Clone, Copy)]
+pub struct Taking<'a> {
+    /// Where people are told.
+    pub output: &'a Output,
+    /// Whether a person can be asked.
+    pub can_ask: bool,
+    /// What asks at a terminal.
+    pub command: &'a str,
+    /// The number of the next question of the run; none where it is of no run.
+    pub number: &'a dyn Fn() -> Result<Option<u64>, Failure>,
+    /// Records a step of the question, on disk before it returns.
+    pub record: &'a dyn Fn(Asked, Value) -> Result<(), Failure>,
+}
+
+/// What a person has agreed to.
+#[derive(Clone, Debug)]
+pub struct Agreed {
+    /// The number of the question, where it has one.
+    pub(super) approval: Option<u64>,
+    /// What may be written, each plan by itself.
+    pub(super) plans: Vec<PlanDigest>,
+}
+
+/// Asks the person at the terminal about all of these at once. Without their yes, and where they
+/// have been shown something else than would be written by then, nothing is.
+pub(super) fn agreed(
+    asked: &[AskedChange],
+    changes: Written,
+    meant: &Meant<'_>,
+    taking: &Taking<'_>,
+) -> Result<Agreed, Failure> {
+    let question = Question {
+        approval: (taking.number)()?,
+        changes,
+        plans: digests(meant.plans)?,
+        asked,
+        taking,
+    };
+    if !taking.can_ask {
+        let shown = asked.iter().take(ASKED_MAX).map(|one| {
+            let path = quoted(one.path.as_os_str().as_encoded_bytes());
+            format!("{path}: {}", printable(one.why.as_bytes()))
+        });
+        let shown: Vec<String> = shown.collect();
+        let why = format!("nobody can be asked here\n{}", shown.join("\n"));
+        return Err(question.unasked(NoConsent::Unattended, &why)?);
+    }
+    if asked.len() > ASKED_MAX {
+        let count = asked.len();
+        let why = format!("it is about {count} paths, and nobody reads more than {ASKED_MAX}");
+        return Err(question.unasked(NoConsent::TooMany, &why)?);
+    }
+    let Some(pages) = Pages::of(&question.rows()) else {
+        let why =
+            format!("its names and targets are longer than anybody reads, {SHOWN_BYTES_MAX} bytes");
+        return Err(question.unasked(NoConsent::TooMany, &why)?);
+    };
+    let signals = Signals::take().doing("signals cannot be taken over")?;
+    question.record(Asked::Put, question.about())?;
+    let answer = question.answer(&pages, meant, &signals);
+    // From here on every end is one of the question's: a terminal that is gone says no.
+    let (no, why) = match answer {
+        Ok(Ok(())) => {
+            question.record(Asked::Granted, by(json!({ "for": "once" })))?;
+            return Ok(Agreed {
+                approval: question.approval,
+                plans: question.plans,
+            });
+        }
+        Ok(Err(no)) => (no, told(no).to_owned()),
+        Err(failure) => {
+            let why = failure.why.map(|why| format!(": {why}"));
+            let why = format!("{}{}", failure.what, why.unwrap_or_default());
+            (NoConsent::Left, why)
+        }
+    };
+    Err(question.denied(no, json!({}), &why)?)
+}
+
+/// Why there is no yes, for people.
+fn told(no: NoConsent) -> &'static str {
+    match no {
+        NoConsent::Person => "you said no",
+        NoConsent::Late => "nobody answered in time",
+        NoConsent::Mismatch => "something of it changed while you were asked",
+        NoConsent::Cooling
+        | NoConsent::Unseconded
+        | NoConsent::TooMany
+        | NoConsent::Left
+        | NoConsent::Ended
+        | NoConsent::Unattended => "there was no answer",
+    }
+}
+
+/// What is asked.
+struct Question<'a> {
+    approval: Option<u64>,
+    changes: Written,
+    plans: Vec<PlanDigest>,
+    asked: &'a [AskedChange],
+    taking: &'a Taking<'a>,
+}
+
+impl Question<'_> {
+    /// Puts it, until there is an answer. A yes to what is otherwise by then is none.
+    fn answer(
+        &self,
+        pages: &Pages,
+        meant: &Meant<'_>,
+        signals: &Signals,
+    ) -> Result<Result<(), NoConsent>, Failure> {
+        let output = self.taking.output;
+        let until = Instant::now() + PATIENCE;
+        let mut is_shown = false;
+        loop {
+            if !is_shown {
+                match pages.show(signals, until, output)? {
+                    Read::All => is_shown = true,
+                    Read::Denied => return Ok(Err(NoConsent::Person)),
+                    Read::Left => return Ok(Err(NoConsent::Left)),
+                    Read::Late => return Ok(Err(NoConsent::Late)),
+                }
+            }
+            if !question::settle(until).doing(UNASKED)? {
+                return Ok(Err(NoConsent::Late));
+            }
+            output.say("A letter, then Enter: o take them over once, v view the diff, d deny: ");
+            let line = match question::typed(signals, Some(until)) {
+                Typed::Line(line) => line,
+                Typed::Late => return Ok(Err(NoConsent::Late)),
+                Typed::Left => return Ok(Err(NoConsent::Left)),
+            };
+            match line.trim().to_ascii_lowercase().as_str() {
+                "o" if (meant.anew)()? == self.plans => return Ok(Ok(())),
+                "o" => return Ok(Err(NoConsent::Mismatch)),
+                "d" => return Ok(Err(NoConsent::Person)),
+                "v" => {
+                    question::show_diff(meant.all, output)?;
+                    is_shown = false;
+                }
+                _ => output.say("That is none of these.\n"),
+            }
+        }
+    }
+
+    /// What a person is shown: nothing in it can be a row of its own, or hide.
+    fn rows(&self) -> Vec<String> {
+        let mut rows = vec!["Policies ask you before these changes are taken over:".to_owned()];
+        rows.extend(self.asked.iter().map(|one| self.row(one)));
+        let further = self.changes.len().saturating_sub(self.asked.len()) as u64;
+        if further > 0 {
+            let further = counted(further, "path", "paths");
+            rows.push(format!("  with them {further} that no policy asks about"));
+        }
+        rows.push(format!("  digest {}", PlanDigest::of_all(&self.plans)));
+        rows
+    }
+
+    fn row(&self, one: &AskedChange) -> String {
+        let path = quoted(one.path.as_os_str().as_encoded_bytes());
+        let why = printable(one.why.as_bytes());
+        match self.changes.get(&one.path) {
+            Some((is_control, write)) => {
+                let (how, thing, mode) = (how(write), thing(write), mode(write));
+                let control = match is_control {
+                    true => ", other programs run it",
+                    false => "",
+                };
+                format!("  {how}: {path}{thing}{mode}{control} ({why})")
+            }
+            None => format!("  changed: {path} ({why})"),
+        }
+    }
+
+    /// What is recorded of it: no path, and nothing that a program has written.
+    fn about(&self) -> Value {
+        let rules: Vec<&str> = self.asked.iter().map(|one| one.rule.as_str()).collect();
+        let rule = rules.first().copied().unwrap_or_default();
+        json!({ "changes": self.changes.len(), "rule": rule })
+    }
+
+    fn record(&self, step: Asked, mut body: Value) -> Result<(), Failure> {
+        if let Some(members) = body.as_object_mut() {
+            members.insert("action".to_owned(), json!("promote"));
+            let digest = PlanDigest::of_all(&self.plans).to_string();
+            members.insert("digest".to_owned(), json!(digest));
+            if let Some(approval) = self.approval {
+                members.insert("approval".to_owned(), json!(approval));
+            }
+        }
+        (self.taking.record)(step, body)
+    }
+
+    /// Records a no to what was put to nobody, with what it was about.
+    fn unasked(&self, no: NoConsent, why: &str) -> Result<Failure, Failure> {
+        self.denied(no, self.about(), why)
+    }
+
+    /// Records a no with these members. The failure that it is.
+    fn denied(&self, no: NoConsent, mut body: Value, why: &str) -> Result<Failure, Failure> {
+        if let Some(members) = body.as_object_mut() {
+            members.insert("why".to_owned(), json!(no.name()));
+        }
+        let body = match no {
+            NoConsent::Person => by(body),
+            NoConsent::Cooling
+            | NoConsent::Late
+            | NoConsent::Unseconded
+            | NoConsent::TooMany
+            | NoConsent::Left
+            | NoConsent::Ended
+            | NoConsent::Mismatch
+            | NoConsent::Unattended => body,
+        };
+        self.record(Asked::Denied, body)?;
+        let command = self.taking.command;
+        let advice = match no {
+            // Of what is kept nobody names paths.
+            NoConsent::TooMany if self.approval.is_none() => {
+                format!("let the policy ask about fewer paths, then {command}")
+            }
+            NoConsent::TooMany => format!("{command} PATH ... asks about these paths alone"),
+            NoConsent::Person => format!("{command} asks you once more; what was changed is kept"),
+            NoConsent::Cooling
+            | NoConsent::Late
+            | NoConsent::Unseconded
+            | NoConsent::Left
+            | NoConsent::Ended
+            | NoConsent::Mismatch
+            | NoConsent::Unattended => format!("{command} at a terminal asks you"),
+        };
+        Ok(
+            Failure::new("policies ask a person first; nothing was applied")
+                .because(why)
+                .advise(advice)
+                .with_status(STATUS_DENIED),
+        )
+    }
+}
+
+/// With who has said it.
+fn by(mut body: Value) -> Value {
+    if let Some(members) = body.as_object_mut() {
+        members.insert("pid".to_owned(), json!(process::id()));
+        members.insert("uid".to_owned(), json!(configuration::principal().uid));
+    }
+    body
+}
+
+fn how(write: &Write) -> &'static str {
+    match write.how {
+        Writing::Made => "new",
+        Writing::Replaced => "changed",
+        Writing::Removed => "removed",
+        Writing::Facts => "permissions",
+        Writing::Moved => "moved",
+    }
+}
+
+fn thing(write: &Write) -> String {
+    match &write.thing {
+        Thing::File {
+            bytes,
+            is_executable,
+        } => {
+            let runs = match is_executable {
+                true => ", executable",
+                false => "",
+            };
+            format!(", {}{runs}", counted(*bytes, "byte", "bytes"))
+        }
+        Thing::Directory => ", a directory".to_owned(),
+        Thing::Link { target } => format!(", a link to {}", quoted(target)),
+        Thing::Nothing => String::new(),
+    }
+}
+
+/// Its permissions as chmod(1) takes them, and those before where they are others.
+fn mode(write: &Write) -> String {
+    match (write.mode_before, write.mode) {
+        (Some(before), Some(mode)) if before != mode => {
+            format!(", mode {before:04o} to {mode:04o}")
+        }
+        (Some(_) | None, Some(mode)) => format!(", mode {mode:04o}"),
+        (Some(_) | None, None) => String::new(),
+    }
+}

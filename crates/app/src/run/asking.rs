@@ -1,0 +1,100 @@
+//! What a person is asked before a run is started, where a policy says so. Any doubt denies.
+
+use std::time::{Duration, Instant};
+
+use atoll_model::{Call, Reason, Verdict};
+use atoll_policy::{Facts, Rules, agreement, decide};
+use atoll_sandbox::Signals;
+
+use crate::arguments::RunArguments;
+use crate::escape::{printable, quoted};
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+use crate::question::{self, Pages, Read, Typed};
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Asks the person at the terminal, where policies ask about this run and somebody is there. What
+/// they say is the rules' own from then on: what they have agreed to is what is decided on.
+///
+/// # Errors
+/// Where signals cannot be taken over.
+pub(super) fn ask(
+    rules: &mut Rules,
+    (call, facts): (&Call, &Facts<'_>),
+    arguments: &RunArguments,
+    output: &Output,
+) -> Result<(), Failure> {
+    let can_ask = output.can_ask && !arguments.no_ask;
+    if !(can_ask && rules.ask_about_runs()) {
+        return Ok(());
+    }
+    let Verdict::Ask(asked) = decide(rules, call, facts) else {
+        return Ok(());
+    };
+    let agreement = agreement(rules, call, &asked);
+    let signals = Signals::take().doing("signals cannot be taken over")?;
+    let said = match Pages::of(&rows(call, &asked, &agreement)) {
+        None => Err("the command is longer than anybody reads"),
+        // A terminal that is gone says no.
+        Some(pages) => answer(&pages, &signals, output).unwrap_or(Err(question::UNASKED)),
+    };
+    match said {
+        Ok(()) => rules.agree(agreement),
+        Err(why) => rules.disagree(why),
+    }
+    Ok(())
+}
+
+/// What a person is shown: nothing in it can be a line of its own, or hide.
+fn rows(call: &Call, asked: &[Reason], agreement: &str) -> Vec<String> {
+    let words = call.command.iter();
+    let words = words.map(|word| quoted(word.as_encoded_bytes()));
+    let place = quoted(call.directory.as_os_str().as_encoded_bytes());
+    let mut rows = vec![
+        "Policies ask you before this run is started:".to_owned(),
+        format!("  command: {}", words.collect::<Vec<_>>().join(" ")),
+        format!("  in: {place}"),
+    ];
+    rows.extend(asked.iter().map(|one| {
+        let text = format!("{}: {} ({})", one.what, one.why, one.rule);
+        format!("  {}", printable(text.as_bytes()))
+    }));
+    rows.push(format!("  digest {agreement}"));
+    rows
+}
+
+/// What the person says, or why they say nothing.
+fn answer(
+    pages: &Pages,
+    signals: &Signals,
+    output: &Output,
+) -> Result<Result<(), &'static str>, Failure> {
+    const LATE: &str = "nobody answered in time";
+    const LEFT: &str = "there was no answer";
+    const NO: &str = "you said no";
+    let until = Instant::now() + PATIENCE;
+    match pages.show(signals, until, output)? {
+        Read::All => {}
+        Read::Denied => return Ok(Err(NO)),
+        Read::Left => return Ok(Err(LEFT)),
+        Read::Late => return Ok(Err(LATE)),
+    }
+    loop {
+        if !question::settle(until).doing(question::UNASKED)? {
+            return Ok(Err(LATE));
+        }
+        output.say("A letter, then Enter: o start it once, d deny: ");
+        let line = match question::typed(signals, Some(until)) {
+            Typed::Line(line) => line,
+            Typed::Late => return Ok(Err(LATE)),
+            Typed::Left => return Ok(Err(LEFT)),
+        };
+        match line.trim().to_ascii_lowercase().as_str() {
+            "o" => return Ok(Ok(())),
+            "d" => return Ok(Err(NO)),
+            _ => output.say("That is none of these.\n"),
+        }
+    }
+}

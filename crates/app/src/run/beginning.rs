@@ -1,0 +1,94 @@
+//! What a run begins with: what is handed to it, and what is told of the runs before it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::SystemTime;
+
+use atoll_model::{Call, SessionId};
+use atoll_policy::{HostFacts, Rules};
+use atoll_sandbox::{Handover, SshHandover};
+use atoll_store::{Ledger, RunRecord, StateDir};
+
+use crate::arguments::RunArguments;
+use crate::configuration::Places;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::{advice, credentials, reputation, ssh, token};
+
+/// The session that it is a part of, which begins with its first run.
+pub(super) fn session(
+    arguments: &RunArguments,
+    state: &StateDir,
+    ledger: &Ledger,
+    now: SystemTime,
+) -> Result<Option<SessionId>, Failure> {
+    let named = arguments.session.as_deref();
+    named
+        .map(|name| crate::sessions::begin(name, (state, ledger), now))
+        .transpose()
+}
+
+/// Which data it goes on with: what runs of its session have touched, and the run whose layers it
+/// goes on in.
+fn labels(
+    state: &StateDir,
+    session: Option<&SessionId>,
+    resume: Option<&RunRecord>,
+) -> Result<BTreeSet<String>, Failure> {
+    let of_session = session.map(|session| Ledger::session_labels(state, session));
+    let of_earlier = resume.map(|earlier| Ledger::run_labels(state, &earlier.run));
+    let mut labels = BTreeSet::new();
+    for found in of_session.into_iter().chain(of_earlier) {
+        let found = found.map_err(|error| {
+            Failure::new("the ledger cannot tell what earlier runs have touched")
+                .because(&error)
+                .advise(advice::ledger(&error))
+        })?;
+        labels.extend(found);
+    }
+    Ok(labels)
+}
+
+/// Takes up what is told of earlier runs.
+pub(super) fn recall(
+    rules: &mut Rules,
+    (state, now): (&StateDir, SystemTime),
+    (session, resume): (&Option<SessionId>, &Option<RunRecord>),
+    output: &Output,
+) -> Result<(), Failure> {
+    rules.take_labels(labels(state, session.as_ref(), resume.as_ref())?);
+    reputation::take(rules, state, now, output);
+    Ok(())
+}
+
+/// Credentials, and keys of SSH, for the processes that use them.
+pub(super) fn handed(
+    arguments: &RunArguments,
+    rules: &Rules,
+    (places, host): (&Places, &HostFacts),
+    workspace: &Path,
+    output: &Output,
+) -> Result<(Option<Handover>, Option<SshHandover>), Failure> {
+    let handover = credentials::read(rules, places, (workspace, arguments.login()), output)?;
+    let signing = ssh::read(rules, places, &host.home, workspace, output)?;
+    Ok((handover, signing))
+}
+
+/// The tokens that it is given.
+pub(super) fn given_tokens(
+    arguments: &RunArguments,
+    state: &StateDir,
+    asked: &Call,
+    (rules, output): (&Rules, &Output),
+) -> Result<Option<token::Given>, Failure> {
+    let holder = (
+        &asked.run,
+        arguments.session.as_deref(),
+        asked.workspace.as_path(),
+    );
+    let given = token::read_given(&arguments.token, state, holder, &rules.network())?;
+    for told in token::seen_inside(&arguments.token, &asked.workspace) {
+        output.warn(&told);
+    }
+    Ok(given)
+}

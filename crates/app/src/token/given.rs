@@ -1,0 +1,153 @@
+//! The tokens that a run is given.
+
+use std::path::{Path, PathBuf};
+
+use atoll_gateway::Tokens;
+use atoll_model::RunId;
+use atoll_model::SessionName;
+use atoll_model::network::Network;
+use atoll_store::{StateDir, TokenFiles};
+use atoll_tokens::{Asked, Bound, Held, Holder, told_time};
+use serde_json::{Value, json};
+
+use super::{NO_KEY, UNUSABLE, now_s, public_key, text_in, without_nothing};
+use crate::escape::printable;
+use crate::failure::{Doing, Failure, STATUS_DENIED};
+
+/// Tokens that were read and are this deployment's.
+pub struct Given {
+    held: Held,
+    handed: Vec<u8>,
+    files: TokenFiles,
+}
+
+/// Reads the tokens of a run, where it is given some.
+///
+/// # Errors
+/// When one of them does not count, or does not carry a port that the run publishes.
+pub fn read(
+    paths: &[PathBuf],
+    state: &StateDir,
+    (run, session, workspace): (&RunId, Option<&str>, &Path),
+    network: &Network,
+) -> Result<Option<Given>, Failure> {
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let unusable = "--token is not usable";
+    let texts = paths.iter().map(|path| text_in(path));
+    let texts = texts.collect::<Result<Vec<_>, _>>()?;
+    let files = TokenFiles::open(state, false).doing(UNUSABLE)?;
+    let files = files.ok_or_else(|| Failure::new(unusable).because(NO_KEY))?;
+    let holder = Holder {
+        run: run.clone(),
+        session: session.and_then(|name| SessionName::parse(name).ok()),
+        // A path that is no text is none that a token names.
+        workspace: workspace.to_str().unwrap_or_default().to_owned(),
+        person: rustix::process::getuid().as_raw(),
+    };
+    let held = Held::new(public_key(&files)?, &texts, holder);
+    let held = held.doing(unusable).map_err(denied)?;
+    let handed = held.hand().doing(unusable)?;
+    let given = Given {
+        held,
+        handed,
+        files,
+    };
+    let over = Failure::new("--token is of no use any more")
+        .advise("atoll token show FILE tells what it carries")
+        .advise("atoll token issue --allow RIGHT issues another one");
+    if given.is_revoked() {
+        return Err(denied(over.because("it is revoked")));
+    }
+    if let Some(end) = given.end_s().filter(|end| *end <= now_s()) {
+        let end = told_time(end).unwrap_or_default();
+        return Err(denied(over.because(format!("it has ended, at {end}"))));
+    }
+    if let Some(bound) = given.held.stray() {
+        return Err(denied(elsewhere(bound, session, workspace)));
+    }
+    for published in &network.publish {
+        let port = published.port.inside;
+        given.publishes(port).map_err(|why| {
+            denied(Failure::new(format!("port {port} is not published")).because(why)).advise(
+                format!("atoll token issue --allow 'publish {port}' carries it"),
+            )
+        })?;
+    }
+    Ok(Some(given))
+}
+
+/// Those of these files that the program inside sees, with its workspace.
+pub fn seen_inside(paths: &[PathBuf], workspace: &Path) -> Vec<String> {
+    let is_seen = |path: &&PathBuf| {
+        let real = path.canonicalize();
+        path.as_os_str() != "-" && real.is_ok_and(|real| real.starts_with(workspace))
+    };
+    let told = |path: &PathBuf| {
+        let path = printable(path.as_os_str().as_encoded_bytes());
+        format!("{path} lies in the workspace: the program can read the token and copy it")
+    };
+    paths.iter().filter(is_seen).map(told).collect()
+}
+
+/// That a token counts in another place alone.
+fn elsewhere(bound: Bound, session: Option<&str>, workspace: &Path) -> Failure {
+    let failure = Failure::new("--token carries nothing in this run");
+    match bound {
+        Bound::Session(only) => {
+            let own = session.map_or("none".to_owned(), |name| format!("session {name}"));
+            let only = only.as_str();
+            failure
+                .because(format!(
+                    "it counts in session {only} alone, and this run is of {own}"
+                ))
+                .advise(format!("atoll run --session {only} …"))
+        }
+        Bound::Workspace(only) => {
+            let only = printable(only.as_bytes());
+            failure
+                .because(format!(
+                    "it counts in workspace {only} alone, and this run is in {}",
+                    workspace.display()
+                ))
+                .advise(format!("atoll run --workspace {only} …"))
+        }
+    }
+}
+
+fn denied(failure: Failure) -> Failure {
+    failure.with_status(STATUS_DENIED)
+}
+
+impl Tokens for Given {
+    fn handed(&self) -> &[u8] {
+        &self.handed
+    }
+
+    fn told(&self) -> Value {
+        let one = |token: &atoll_tokens::Token| {
+            let until = token.end_s().ok().flatten().and_then(told_time);
+            without_nothing(json!({
+                "ids": token.ids(), "sha256": token.digest(), "until": until,
+            }))
+        };
+        Value::Array(self.held.tokens().map(one).collect())
+    }
+
+    fn end_s(&self) -> Option<u64> {
+        self.held.end_s()
+    }
+
+    fn is_revoked(&self) -> bool {
+        let Ok(revoked) = self.files.revoked() else {
+            return true;
+        };
+        let mut ids = self.held.tokens().flat_map(|token| token.ids());
+        ids.any(|id| revoked.contains(&id))
+    }
+
+    fn publishes(&self, port: u16) -> Result<(), String> {
+        self.held.carry(Asked::Publish(port), now_s())
+    }
+}

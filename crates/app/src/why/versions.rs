@@ -1,0 +1,32 @@
+//! Which policies a run was decided by, where others came while it went on.
+
+use super::{Story, readable_time, text};
+use crate::render::{Report, Style, short_version};
+
+impl Story<'_> {
+    /// Tells when policies were read anew, and by which the run went on.
+    pub(super) fn tell_versions(&self, report: &mut Report) {
+        for event in self.events {
+            let said = |member: &str| text(event.body.get(member)).unwrap_or_default();
+            let when = readable_time(&event.time);
+            match event.kind.as_str() {
+                "policy.reloaded" => {
+                    let (from, to) = (said("from"), said("to"));
+                    let (from, to) = (short_version(&from), short_version(&to));
+                    let mut told = format!("reloaded {when}: {to}, before it {from}");
+                    let signed = said("signed");
+                    if !signed.is_empty() {
+                        told.push_str(&format!("; signed by {signed}"));
+                    }
+                    report.line("policies", &told);
+                }
+                "policy.reload-refused" => {
+                    let (kept, why) = (short_version(&said("policy")), said("why"));
+                    let told = format!("not reloaded {when}, {kept} went on: {why}");
+                    report.styled("policies", &told, Some(Style::Bad));
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What policies have done where they allow, besides what is asked: what an older version has
+//! done has to be done by one that only tightens it, wherever that still allows.
+//!
+//! `@approve` is none of it, which decides itself, and neither is `@log`: what is told to a person
+//! holds nothing back.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cedar_policy::{Effect as CedarEffect, Policy, PolicyId, PolicySet};
+use serde_json::{Value, json};
+
+use crate::Action;
+use crate::decision::Decision;
+use crate::layers::Layers;
+use crate::meant::{Meant, Reach, condition, effect, either, with_effect};
+use crate::obligation::{Obligations, Rate};
+use crate::policies::Meta;
+
+/// One thing that is done, at least so strictly.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owed {
+    /// This is taken out, as it is written.
+    Redact(String),
+    /// The session has touched this.
+    Label(String),
+    /// It happens so often at most, and what is counted together stays so.
+    Rate(Counter, Rate),
+    /// It ends after this time at most.
+    Timeout(Duration),
+    /// There is a state to return to.
+    Checkpoint,
+}
+
+/// Where something is counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counter {
+    /// Under what a policy is called.
+    Id(Arc<str>),
+    /// Under its line, in one file that may be called otherwise by now.
+    Line(u32),
+}
+
+/// Where something that an older version has done may be done no longer.
+#[derive(Clone, Debug)]
+pub struct Unkept {
+    /// What is done.
+    pub owed: Owed,
+    /// What the newer version allows of that for which the older one has it done.
+    pub allowed: Meant,
+    /// For what the newer one has it done.
+    pub kept: Meant,
+}
+
+impl Layers {
+    /// All that the `older` ones have done where they allow this action and that these do not
+    /// plainly have done by the same policies.
+    ///
+    /// # Errors
+    /// When a policy cannot be put into other words.
+    pub fn unkept(
+        &self,
+        older: &Self,
+        action: Action,
+        reach: Reach,
+    ) -> Result<Vec<Unkept>, String> {
+        let is_one_file = self.is_one_file() && older.is_one_file();
+        let before = older.permits(action);
+        let before =
+            before.filter(|(_, meta)| effect(meta, action, Reach::Possible) == CedarEffect::Permit);
+        let before: Vec<(&Policy, &Meta)> = before.collect();
+        let all = before
+            .iter()
+            .flat_map(|(policy, meta)| Owed::by(policy, meta, is_one_file));
+        let all: BTreeSet<Owed> = all.collect();
+        let mut unkept = Vec::new();
+        for owed in all {
+            let of = |all: &mut dyn Iterator<Item = (&Policy, &Meta)>| {
+                let all = all.filter(|(policy, meta)| owed.is_by(policy, meta));
+                let with = all.map(|(policy, _)| Ok((policy.clone(), condition(policy)?)));
+                with.collect::<Result<Vec<(Policy, Value)>, String>>()
+            };
+            let asked = of(&mut before.iter().copied())?;
+            let kept = of(&mut self.permits(action))?;
+            let is_plain = |(_, one): &(Policy, Value)| kept.iter().any(|(_, other)| one == other);
+            if !asked.iter().all(is_plain) {
+                unkept.push(Unkept {
+                    allowed: self.allowed(asked, action, reach)?,
+                    kept: only(&kept)?,
+                    owed,
+                });
+            }
+        }
+        Ok(unkept)
+    }
+
+    /// What these allow of what some of these policies are about.
+    fn allowed(
+        &self,
+        about: Vec<(Policy, Value)>,
+        action: Action,
+        reach: Reach,
+    ) -> Result<Meant, String> {
+        let mut meant = self.meant(action, reach)?;
+        let literals = about
+            .iter()
+            .flat_map(|(policy, _)| policy.entity_literals());
+        meant.named.extend(literals);
+        let any = either(about.into_iter().map(|(_, holds)| holds).collect());
+        meant.forbid("only there", action, json!({"!": {"arg": any}}))?;
+        Ok(meant)
+    }
+
+    /// Every policy that counts and permits something of this action.
+    fn permits(&self, action: Action) -> impl Iterator<Item = (&Policy, &Meta)> {
+        self.each().flat_map(move |(_, policies)| {
+            policies.all.policies().filter_map(move |policy| {
+                let meta = policies.meta.get(policy.id())?;
+                let counts = !meta.is_shadow && meta.actions.contains(&action);
+                (counts && meta.effect == CedarEffect::Permit).then_some((policy, meta))
+            })
+        })
+    }
+
+    /// Whether all is written in one file: its lines are then known without its name.
+    fn is_one_file(&self) -> bool {
+        let all = self.each().flat_map(|(_, policies)| policies.meta.values());
+        let files: BTreeSet<&str> = all.map(|meta| &*meta.told.file).collect();
+        files.len() <= 1
+    }
+}
+
+/// That what some of these policies are about is allowed, and nothing else.
+fn only(all: &[(Policy, Value)]) -> Result<Meant, String> {
+    let mut meant = Meant {
+        set: PolicySet::new(),
+        written: HashMap::new(),
+        named: BTreeSet::new(),
+    };
+    for (number, (policy, _)) in all.iter().enumerate() {
+        meant.named.extend(policy.entity_literals());
+        // Layers name theirs alike.
+        let id = PolicyId::new(format!("kept {number}"));
+        meant.add(with_effect(policy, CedarEffect::Permit, id)?)?;
+    }
+    Ok(meant)
+}
+
+impl Owed {
+    /// All that a policy has done where it permits.
+    fn by(policy: &Policy, meta: &Meta, is_one_file: bool) -> Vec<Self> {
+        let of = &meta.obligations;
+        let is_unnamed = policy.annotation("id").is_none();
+        let counter = match is_unnamed && is_one_file {
+            true => Counter::Line(meta.told.line),
+            false => Counter::Id(Arc::clone(&meta.told.id)),
+        };
+        let mut all: Vec<Self> = of.redact.iter().cloned().map(Self::Redact).collect();
+        all.extend(of.label.iter().cloned().map(Self::Label));
+        all.extend(
+            of.rate
+                .iter()
+                .map(|rate| Self::Rate(counter.clone(), *rate)),
+        );
+        all.extend(of.timeout.map(Self::Timeout));
+        all.extend(of.checkpoint.then_some(Self::Checkpoint));
+        all
+    }
+
+    /// Whether a policy has it done where it permits.
+    fn is_by(&self, policy: &Policy, meta: &Meta) -> bool {
+        self.is_among(&meta.obligations, |counter, least| {
+            let is_counted = match counter {
+                Counter::Id(id) => *id == meta.told.id,
+                Counter::Line(line) => *line == meta.told.line && policy.annotation("id").is_none(),
+            };
+            let mut rates = meta.obligations.rate.iter();
+            is_counted && rates.any(|rate| holds(*rate, *least))
+        })
+    }
+
+    /// Whether it is done where this was decided.
+    #[must_use]
+    pub fn is_of(&self, decision: &Decision) -> bool {
+        self.is_among(&decision.obligations, |counter, least| {
+            decision.rates.iter().any(|(by, rate)| {
+                let is_counted = match counter {
+                    Counter::Id(id) => id == by,
+                    Counter::Line(line) => by.ends_with(&format!(":{line}")),
+                };
+                is_counted && holds(*rate, *least)
+            })
+        })
+    }
+
+    fn is_among(&self, all: &Obligations, counts: impl Fn(&Counter, &Rate) -> bool) -> bool {
+        match self {
+            Self::Redact(one) => all.redact.contains(one),
+            Self::Label(one) => all.label.contains(one),
+            Self::Rate(counter, least) => counts(counter, least),
+            Self::Timeout(longest) => all.timeout.is_some_and(|timeout| timeout <= *longest),
+            Self::Checkpoint => all.checkpoint,
+        }
+    }
+}
+
+/// Whether what keeps to one rate keeps to another one too.
+fn holds(rate: Rate, least: Rate) -> bool {
+    rate.count <= least.count && rate.seconds >= least.seconds
+}
+
+impl fmt::Display for Owed {
+    /// As an annotation, and of a rate where it counts.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut one = Obligations::default();
+        match self {
+            Self::Redact(name) => _ = one.redact.insert(name.clone()),
+            Self::Label(name) => _ = one.label.insert(name.clone()),
+            Self::Rate(_, rate) => _ = one.rate.insert(*rate),
+            Self::Timeout(time) => one.timeout = Some(*time),
+            Self::Checkpoint => one.checkpoint = true,
+        }
+        to.write_str(&one.written().concat())?;
+        match self {
+            Self::Rate(Counter::Id(id), _) => write!(to, " counted for policy {id}"),
+            Self::Rate(Counter::Line(line), _) => write!(to, " counted for line {line}"),
+            Self::Redact(_) | Self::Label(_) | Self::Timeout(_) | Self::Checkpoint => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Runs that hold capability tokens: what leaves is carried by each of them, and allowed besides.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::time::Duration;
+
+use e2e::World;
+use e2e::internet::{Seen, events, is_possible, on_internet};
+
+const OUTSIDE: &str = include_str!("capability/outside.py");
+
+/// Has a person play a scene.
+fn scene(world: &World, scene: &str) -> Seen {
+    let outside = world.top().join("outside.py");
+    fs::write(&outside, OUTSIDE).unwrap();
+    let command = format!("python3 '{}' \"$@\"", outside.display());
+    let run = on_internet(world, &command).args(["sh", scene]);
+    Seen::of(world, run.within(Duration::from_secs(300)).run())
+}
+
+fn check(seen: &Seen, lines: &[&str]) {
+    let out = seen.output();
+    for line in lines {
+        let is_there = out.lines().any(|one| one == *line);
+        assert!(is_there, "{line}: {}", seen.outcome);
+    }
+}
+
+#[test]
+fn what_leaves_has_to_be_carried_by_the_token_and_allowed_by_rules() {
+    let world = World::new("what_leaves_has_to_be_carried_by_the_token_and_allowed_by_rules");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let seen = scene(&world, "carried");
+    check(
+        &seen,
+        &[
+            "without 0 200 200 200 200",
+            "wide 0 200 403 200 200",
+            "narrow failed 200 403 403 000",
+            "both 0 200 403 200 200",
+            "unruled failed 000",
+            "port 126",
+            "published 0",
+            "ledger False",
+        ],
+    );
+    let out = seen.output();
+    let why = out.lines().find(|line| line.starts_with("why")).unwrap();
+    assert!(
+        why.contains("403") && why.contains("the token does not carry it"),
+        "{out}"
+    );
+    assert_eq!(seen.first.matches("GET /no ").count(), 1, "{}", seen.first);
+    let opened = &events(&world, "run.opened")[0]["decision"]["tokens"][0];
+    assert_eq!(opened["ids"].as_array().unwrap().len(), 1, "{opened}");
+    assert_eq!(opened["sha256"].as_str().unwrap().len(), 64, "{opened}");
+}
+
+#[test]
+fn a_token_counts_for_its_session_and_workspace_and_with_its_deployments_key() {
+    let world =
+        World::new("a_token_counts_for_its_session_and_workspace_and_with_its_deployments_key");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let seen = scene(&world, "replayed");
+    check(
+        &seen,
+        &[
+            "session 0 200",
+            "another 126",
+            "none 126",
+            "workspace 0 200",
+            "elsewhere 126",
+            "other-key 126",
+            "changed 126",
+            "huge 126",
+        ],
+    );
+}
+
+#[test]
+fn what_is_open_ends_with_its_token() {
+    let world = World::new("what_is_open_ends_with_its_token");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let seen = scene(&world, "ended");
+    check(
+        &seen,
+        &[
+            "ended failed 200 tunnel ended True 000",
+            "again 126",
+            "said True",
+            "why True True",
+        ],
+    );
+}
+
+#[test]
+fn revoking_a_token_ends_what_runs_with_one_that_was_made_from_it() {
+    let world = World::new("revoking_a_token_ends_what_runs_with_one_that_was_made_from_it");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let seen = scene(&world, "revoked");
+    check(
+        &seen,
+        &[
+            "revoke 0",
+            "revoked failed 200 tunnel ended True 000",
+            "again 126",
+            "said True",
+            "beside 0 200",
+            "shown 1 0",
+        ],
+    );
+}
+
+#[test]
+fn what_a_person_gives_up_lasts_though_the_token_was_over() {
+    let world = World::new("what_a_person_gives_up_lasts_though_the_token_was_over");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let seen = scene(&world, "lasting");
+    check(
+        &seen,
+        &[
+            "given 0 False",
+            "first 0",
+            "later failed 000",
+            "control 0 200",
+        ],
+    );
+}
+
+#[test]
+fn what_is_wrong_about_a_token_is_told_before_it_is_of_no_use() {
+    let world = World::new("what_is_wrong_about_a_token_is_told_before_it_is_of_no_use");
+    let at = |script: &str| world.host_shell(&format!("cd \"$HOME\"; {script}")).run();
+    let none = at("\"$ATOLL\" token key").expect_status(125);
+    none.is_clear_error(["no token was issued here", "try: atoll token issue"]);
+    let issued = "\"$ATOLL\" token issue --allow 'connect a.example:443' --until 1h >wide";
+    let _ = at(issued).success();
+    assert_eq!(at("\"$ATOLL\" token key").success().out().trim().len(), 64);
+    // What narrows it to nothing, or says more than it has.
+    let narrowed = |more: &str| {
+        let script = format!("\"$ATOLL\" token attenuate wide {more} >narrow");
+        at(&script).success().err()
+    };
+    let lost = narrowed("--allow 'connect b.example:443'");
+    assert!(
+        lost.contains("the token before does not carry 'connect b.example:443'"),
+        "{lost}"
+    );
+    assert!(
+        lost.contains("the narrower token carries nothing"),
+        "{lost}"
+    );
+    let part =
+        narrowed("--allow 'connect b.example:443' --allow 'request GET https://a.example/*'");
+    assert!(
+        part.contains("does not carry 'connect b.example:443'"),
+        "{part}"
+    );
+    assert!(
+        !part.contains("carries nothing") && !part.contains("a.example/"),
+        "{part}"
+    );
+    let longer = narrowed("--until 2h");
+    assert!(
+        longer.contains("the token before ends earlier, at "),
+        "{longer}"
+    );
+    // The controls: what is narrower says nothing, and the first block says why it begins so.
+    assert_eq!(narrowed("--until 10m --allow 'connect a.example:443'"), "");
+    let shown = at("\"$ATOLL\" token show wide").success().out();
+    assert!(shown.contains("(a minute before it was issued"), "{shown}");
+    let absent = at("\"$ATOLL\" token issue --allow 'publish 1' --workspace /nonexist");
+    let absent = absent.expect_status(125);
+    absent.is_clear_error(["--workspace /nonexist is not usable"]);
+    // A token that lies in the workspace is the program's as well.
+    let _ = at(&format!(
+        "cp wide '{}'",
+        world.workspace().join("inside").display()
+    ))
+    .success();
+    let seen = |path: &str| {
+        world
+            .atoll(["run", "--discard", "--token", path, "--", "true"])
+            .run()
+    };
+    let inside = seen(&world.workspace().join("inside").display().to_string()).success();
+    assert!(inside.err().contains("lies in the workspace"), "{inside}");
+    let outside = seen(&world.home().join("wide").display().to_string()).success();
+    assert!(
+        !outside.err().contains("lies in the workspace"),
+        "{outside}"
+    );
+    let why = world.atoll(["why", "last"]).run().success().out();
+    assert!(
+        why.contains("token") && why.contains("(atoll token list)"),
+        "{why}"
+    );
+}

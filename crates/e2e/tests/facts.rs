@@ -1,0 +1,377 @@
+//! What is true of a run moves one call through allow, ask and deny: each fact by itself.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use e2e::World;
+use e2e::internet::{Seen, events, is_possible, online};
+
+const CURL: &str = "curl -sS -m 5 --noproxy '*' -w '%{http_code}\\n'";
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Became {
+    Allowed,
+    /// It waited for a person, and went out to nobody.
+    Asked,
+    Denied,
+}
+use Became::{Allowed, Asked, Denied};
+
+/// What became of a request for a path in what was seen.
+fn became(world: &World, seen: &Seen, path: &str) -> Became {
+    let asked = events(world, "approval.asked");
+    let is_asked = asked.iter().any(|one| one["path"] == path);
+    match (seen.first.contains(&format!(" {path} ")), is_asked) {
+        (true, false) => Allowed,
+        (false, true) => Asked,
+        (false, false) => Denied,
+        (true, true) => panic!("it went out unanswered: {}", seen.outcome),
+    }
+}
+
+/// What became of a post with these options, after this script.
+fn post(world: &World, options: &[&str], before: &str, header: &str) -> Became {
+    let script = format!("{before} {CURL} {header} -d text http://example.com/write; true");
+    let options = [
+        &["--allow", "example.com", "--allow", "www.example.com"],
+        options,
+    ]
+    .concat();
+    let seen = online(world, &options, &script);
+    became(world, &seen, "/write")
+}
+
+fn profile(world: &World, name: &str, text: &str) -> String {
+    let path = world.top().join(name);
+    world.write(&path, text);
+    path.display().to_string()
+}
+
+fn own(world: &World, text: &str) {
+    world.write(world.config().join("atoll/own.cedar"), text);
+}
+
+const REST: &str = "@id(\"rest\") permit(principal, action == Action::\"request\", resource);\n";
+
+/// A policy that asks, and one that forbids, where something holds of the context.
+fn moved(name: &str, asks: &str, denies: &str) -> String {
+    format!(
+        "{REST}@id(\"{name}-asks\") @approve(\"person\") permit(principal, action == Action::\"request\", resource) when {{ {asks} }};\n\
+         @id(\"{name}-denies\") forbid(principal, action == Action::\"request\", resource) when {{ {denies} }};\n"
+    )
+}
+
+#[test]
+fn one_call_is_moved_by_each_fact() {
+    let world = World::new("one_call_is_moved_by_each_fact");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    // Task and purpose, stated by the person; trust by its level.
+    for (name, options) in [
+        ("task", ["--task", "a"]),
+        ("purpose", ["--purpose", "a"]),
+        ("trust", ["--trust", "high"]),
+    ] {
+        let [option, asks] = options;
+        let denies = if name == "trust" { "full" } else { "b" };
+        let is = |value: &str| format!("context has {name} && context.{name} == \"{value}\"");
+        own(&world, &moved(name, &is(asks), &is(denies)));
+        assert_eq!(post(&world, &[], "", ""), Allowed, "{name}");
+        assert_eq!(post(&world, &[option, asks], "", ""), Asked, "{name}");
+        assert_eq!(post(&world, &[option, denies], "", ""), Denied, "{name}");
+    }
+    // Time: that of the question.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = now.as_secs();
+    let (past, later) = (now - 1000, now + 100_000);
+    let since = |time: u64| format!("context.time >= {time}");
+    for (asks, denies, expected) in [
+        (later, later, Allowed),
+        (past, later, Asked),
+        (past, past, Denied),
+    ] {
+        own(&world, &moved("time", &since(asks), &since(denies)));
+        assert_eq!(post(&world, &[], "", ""), expected, "{asks} {denies}");
+    }
+    // Confidence, stated by the agent, percent.
+    let below = |most: u8| format!("context has confidence && context.confidence < {most}");
+    own(&world, &moved("confidence", &below(60), &below(20)));
+    let stated = |stated: &str| {
+        let header = format!("-H 'Atoll-Confidence: {stated}'");
+        post(&world, &[], "", &header)
+    };
+    assert_eq!(post(&world, &[], "", ""), Allowed);
+    assert_eq!(stated("60"), Allowed);
+    assert_eq!(stated("59"), Asked);
+    assert_eq!(stated("19"), Denied);
+    for nonsense in [
+        "101",
+        "0.5",
+        "high",
+        "-1",
+        "+1",
+        "60' -H 'Atoll-Confidence: 70",
+    ] {
+        assert_eq!(stated(nonsense), Denied, "{nonsense}");
+    }
+    // Labels: what was read before.
+    let has = |label: &str| format!("context has labels && context.labels.contains(\"{label}\")");
+    own(&world, &moved("label", &has("untrusted"), &has("web")));
+    let reading = format!("{CURL} http://www.example.com/read;");
+    assert_eq!(post(&world, &[], "", ""), Allowed);
+    assert_eq!(post(&world, &[], &reading, ""), Asked);
+    let labelled = "@id(\"web\") @label(\"web\") permit(principal, action == Action::\"request\", resource == Host::\"www.example.com\");\n";
+    own(
+        &world,
+        &(moved("label", &has("untrusted"), &has("web")) + labelled),
+    );
+    assert_eq!(post(&world, &[], &reading, ""), Denied);
+    // What gave it is named, and not what else permits the request.
+    own(&world, &(REST.to_owned() + labelled));
+    assert_eq!(post(&world, &[], &reading, ""), Allowed);
+    let gained = events(&world, "label.gained");
+    let web = gained.iter().find(|one| one["label"] == "web").unwrap();
+    assert_eq!(web["by"], "policy web", "{gained:?}");
+}
+
+/// What an agent states of itself opens nothing, and is not sent on.
+#[test]
+fn stated_confidence_only_tightens() {
+    let world = World::new("stated_confidence_only_tightens");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let sure = "-H 'Atoll-Confidence: 100'";
+    // Not even by a policy that takes itself out of the way of who is sure.
+    own(
+        &world,
+        "@id(\"unsure\") forbid(principal, action == Action::\"request\", resource) unless { context has confidence && context.confidence > 90 };\n",
+    );
+    assert_eq!(post(&world, &[], "", sure), Denied);
+    own(&world, "");
+    let script = format!("{CURL} {sure} http://example.com/read; true");
+    let seen = online(&world, &["--allow", "example.com"], &script);
+    assert_eq!(became(&world, &seen, "/read"), Allowed);
+    assert!(
+        !seen.first.to_lowercase().contains("confidence"),
+        "{}",
+        seen.first
+    );
+    // A policy that would open something to who says so is a mistake.
+    let opens = "permit(principal, action == Action::\"request\", resource) when { context has confidence && context.confidence > 90 };\n";
+    let path = world.config().join("atoll/own.cedar");
+    world.write(&path, opens);
+    let checked = world.atoll(["policy", "check"]).run();
+    assert!(
+        format!("{checked}").contains("confidence can only tighten"),
+        "{checked}"
+    );
+    assert_ne!(checked.code(), 0, "{checked}");
+}
+
+/// The rule that holds without a word of anybody's: private data, untrusted content, sending.
+#[test]
+fn what_has_read_private_data_and_untrusted_content_asks_before_it_sends() {
+    let world = World::new("what_has_read_private_data_and_untrusted_content_asks_before_it_sends");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    fs::create_dir_all(world.home().join("notes")).unwrap();
+    world.write(world.home().join("notes/one"), "private");
+    let shown = "[home]\nread = [\"notes\"]\n";
+    let private = format!("{shown}[labels]\nprivate = [\"~/notes\"]\n");
+    let plain = profile(&world, "plain.toml", shown);
+    let vouched = format!("{private}trusted = [\"*.example.com\"]\n");
+    let model = format!("{private}[trust]\nendpoints = [\"example.com\"]\n");
+    let private = profile(&world, "private.toml", &private);
+    let vouched = profile(&world, "vouched.toml", &vouched);
+    let model = profile(&world, "model.toml", &model);
+    let reading = format!("{CURL} http://www.example.com/read;");
+    let with = |profile: &str, before: &str, options: &[&str]| {
+        let options = [&["--profile", profile], options].concat();
+        post(&world, &options, before, "")
+    };
+    // Either of the two alone asks for nothing.
+    assert_eq!(with(&plain, &reading, &[]), Allowed);
+    assert_eq!(with(&private, "", &[]), Allowed);
+    assert_eq!(with(&vouched, &reading, &[]), Allowed);
+    // Both of them do, but where somebody has said otherwise, or it is the model.
+    assert_eq!(with(&private, &reading, &[]), Asked);
+    let gained = events(&world, "label.gained");
+    assert_eq!(gained.len(), 1, "{gained:?}");
+    assert_eq!(gained[0]["label"], "untrusted");
+    assert_eq!(gained[0]["by"], "www.example.com");
+    let opened = events(&world, "run.opened");
+    assert_eq!(opened[0]["decision"]["labels"][0], "private");
+    assert_eq!(with(&private, &reading, &["--no-ask"]), Denied);
+    assert_eq!(with(&private, &reading, &["--mode", "strict"]), Denied);
+    assert_eq!(with(&private, &reading, &["--mode", "permissive"]), Allowed);
+    assert_eq!(with(&model, &reading, &[]), Allowed);
+    // What was only read goes on being read.
+    let script = format!("{reading} {CURL} http://example.com/more; true");
+    let seen = online(
+        &world,
+        &[
+            "--allow",
+            "example.com",
+            "--allow",
+            "www.example.com",
+            "--profile",
+            &private,
+        ],
+        &script,
+    );
+    assert_eq!(became(&world, &seen, "/more"), Allowed, "{}", seen.outcome);
+    // What goes both ways unseen brings in what its host says.
+    let script = "curl -sS -m 5 --noproxy '*' telnet://example.com:22 </dev/null; true";
+    let options = ["--allow", "example.com:22", "--profile"];
+    let seen = online(&world, &[&options[..], &[&private]].concat(), script);
+    assert!(seen.reached.is_empty(), "{seen:?}");
+    assert_eq!(
+        events(&world, "approval.asked").len(),
+        1,
+        "{}",
+        seen.outcome
+    );
+    let seen = online(&world, &[&options[..], &[&plain]].concat(), script);
+    assert_eq!(seen.reached.len(), 1, "{seen:?}");
+}
+
+/// Runs of one session have what any of them has gained, also by what was ended.
+#[test]
+fn labels_of_a_session_are_never_lost() {
+    let world = World::new("labels_of_a_session_are_never_lost");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    fs::create_dir_all(world.home().join("notes")).unwrap();
+    let text = "[home]\nread = [\"notes\"]\n[labels]\nprivate = [\"~/notes\"]\n";
+    let private = profile(&world, "private.toml", text);
+    // What carries the first one ends without a word, as soon as it has read something.
+    let script = format!("{CURL} http://www.example.com/read; sleep 60");
+    let command = "sh -c '\"$ATOLL\" run --session one --allow www.example.com -- sh -c \"$0\" & run=$!; \
+                   until grep -qs label.gained \"$1\"/ledger/*; do sleep 0.1; done; kill -9 $run; wait $run'";
+    let state = world.state().join("atoll").display().to_string();
+    let ended = e2e::internet::on_internet(&world, &format!("{command} \"$@\""));
+    let ended = ended.args(["sh", &script, &state]).run();
+    let _ = ended;
+    assert_eq!(events(&world, "label.gained")[0]["label"], "untrusted");
+    let with = |options: &[&str]| post(&world, options, "", "");
+    assert_eq!(with(&["--session", "one", "--profile", &private]), Asked);
+    let opened = events(&world, "run.opened");
+    let labels = &opened[0]["decision"]["labels"];
+    assert_eq!(*labels, serde_json::json!(["private", "untrusted"]));
+    // The control: neither another session nor a run of none has read it.
+    assert_eq!(with(&["--session", "two", "--profile", &private]), Allowed);
+    assert_eq!(with(&["--profile", &private]), Allowed);
+    // Without the private place it has it all the same: it was shown to one of them.
+    assert_eq!(with(&["--session", "one"]), Asked);
+}
+
+/// A link is another name of a place: what it leads to counts as read, whoever names it.
+#[test]
+fn a_private_place_by_another_name_is_private() {
+    use std::os::unix::fs::symlink;
+    let world = World::new("a_private_place_by_another_name_is_private");
+    let (notes, other) = (world.home().join("notes"), world.home().join("other"));
+    for place in [&notes, &other] {
+        world.write(place.join("one"), "some data");
+    }
+    symlink(&notes, world.home().join("alias")).unwrap();
+    symlink(&other, world.home().join("elsewhere")).unwrap();
+    symlink(world.workspace(), world.home().join("work")).unwrap();
+    let shown_as_private = |shown: &str, private: &str| {
+        let text = format!("[home]\nread = [\"{shown}\"]\n[labels]\nprivate = [\"~/{private}\"]\n");
+        let profile = profile(&world, "links.toml", &text);
+        let run = world.atoll(["run", "--discard", "--profile", &profile, "--", "true"]);
+        let _ = run.run().success();
+        let opened = events(&world, "run.opened");
+        let labels = &opened.last().unwrap()["decision"]["labels"];
+        labels
+            .as_array()
+            .is_some_and(|all| all.contains(&"private".into()))
+    };
+    assert!(shown_as_private("notes", "notes"));
+    // The control: another place, by whatever name.
+    assert!(!shown_as_private("notes", "other"));
+    assert!(!shown_as_private("notes", "elsewhere"));
+    assert!(shown_as_private("notes", "alias"));
+    assert!(shown_as_private("notes", "alias/one"));
+    assert!(shown_as_private("alias", "notes"));
+    assert!(shown_as_private("other", "work"));
+}
+
+/// Each policy counts for itself what it lets happen.
+#[test]
+fn a_rate_denies_what_comes_too_often() {
+    let world = World::new("a_rate_denies_what_comes_too_often");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    own(
+        &world,
+        "@id(\"slow\") @rate(\"2/h\") permit(principal, action == Action::\"request\", resource == Host::\"example.com\");\n\
+         @id(\"free\") permit(principal, action == Action::\"request\", resource == Host::\"www.example.com\");\n",
+    );
+    let ask = |host: &str, path: &str| format!("{CURL} http://{host}/{path};");
+    let script: String = ["a", "b", "c"]
+        .iter()
+        .flat_map(|path| {
+            [
+                ask("example.com", path),
+                ask("www.example.com", &format!("o{path}")),
+            ]
+        })
+        .collect();
+    let seen = online(
+        &world,
+        &["--allow", "example.com", "--allow", "www.example.com"],
+        &format!("{script} true"),
+    );
+    let all = ["/a", "/b", "/c", "/oa", "/ob", "/oc"];
+    let became = all.map(|path| became(&world, &seen, path));
+    assert_eq!(
+        became,
+        [Allowed, Allowed, Denied, Allowed, Allowed, Allowed],
+        "{}",
+        seen.outcome
+    );
+    let out = seen.output();
+    assert!(
+        out.contains("policy slow lets it happen 2 times in 3600 s; try again in"),
+        "{out}"
+    );
+}
+
+/// The page's profile, policies and commands are what they say.
+#[test]
+fn the_page_of_labels_is_as_it_works() {
+    let world = World::new("the_page_of_labels_is_as_it_works");
+    let page = include_str!("../../../docs/labels.md");
+    let block = |kind: &str| {
+        let (_, rest) = page.split_once(&format!("```{kind}\n")).unwrap();
+        rest.split("```").next().unwrap()
+    };
+    own(&world, block("cedar"));
+    world.write(world.home().join("notes/one"), "private");
+    let profile = profile(&world, "page.toml", block("toml"));
+    let run = world.atoll(["run", "--discard", "--profile", &profile, "--", "true"]);
+    let _ = run.run().success();
+    let opened = events(&world, "run.opened");
+    assert_eq!(opened[0]["decision"]["labels"][0], "private", "{opened:?}");
+    let commands: Vec<&str> = block("console").lines().collect();
+    assert_eq!(commands.len(), 2);
+    for command in commands {
+        let words = command.trim_start_matches("$ atoll ").split(' ');
+        let _ = world.atoll(words).run().success();
+    }
+}

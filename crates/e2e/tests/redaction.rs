@@ -1,0 +1,153 @@
+//! `@redact`: headers that do not leave, and those that do not come in.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+
+use e2e::internet::{events, is_possible, on_servers};
+use e2e::{Outcome, World};
+
+const SERVERS: &str = include_str!("redaction/servers.py");
+const INSIDE: &str = include_str!("redaction/inside.py");
+const BOUND: &str = "[network]\nallow = [\"example.com\"]\n[credential.key]\nsource = { environment = \"KEY\" }\n\
+                     to = \"example.com\"\nplace = { header = \"authorization\", form = \"Bearer {}\" }\n";
+/// What a program sends and is answered: by TLS and without, one header twice, in each case.
+const SCRIPT: &str = "for url in http://example.com/a https://example.com/a https://example.com/chunks; do
+        case $url in https*) key=$KEY ;; *) key=none ;; esac
+        curl -sS -f -m 10 -i --noproxy '*' -H 'X-Internal: SECRET-OUT' -H 'x-INTERNAL: SECRET-OUT-2' \
+            -H \"Authorization: Bearer $key\" -H 'X-Other: open' $url || exit 1
+    done
+    python3 inside.py";
+
+fn own(world: &World, text: &str) {
+    world.write(world.config().join("atoll/own.cedar"), text);
+}
+
+/// A world, a program in it, and what has come to the servers.
+fn seen(world: &World, script: &str) -> (Outcome, String) {
+    let command = "sh -c 'KEY=the-real-key-0123456789abcdefghij; export KEY; exec \"$ATOLL\" run --discard --profile bound -- sh -c \"$1\"' sh \"$@\"";
+    let run = on_servers(world, SERVERS, &["example.com"], command);
+    let outcome = run.args(["sh", script]).run();
+    let came = fs::read_to_string(world.top().join("internet/came"));
+    (outcome, came.unwrap_or_default())
+}
+
+#[test]
+fn headers_that_policies_take_out_neither_leave_nor_come_in() {
+    let world = World::new("headers_that_policies_take_out_neither_leave_nor_come_in");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    world.profile("bound", BOUND);
+    world.write("inside.py", INSIDE);
+    // The control: all of it goes both ways.
+    let (outcome, came) = seen(&world, SCRIPT);
+    let out = outcome.success().out();
+    for text in [
+        "SECRET-OUT\n",
+        "SECRET-OUT-2",
+        "trailer X-Internal",
+        "Bearer the-real-key-0123456789abcdefghij",
+        "open",
+    ] {
+        let is_there = came.to_lowercase().contains(&text.to_lowercase());
+        assert!(is_there, "{text}: {came}");
+    }
+    for text in [
+        "SECRET-INNER",
+        "SECRET-INNER-2",
+        "SECRET-COOKIE",
+        "SECRET-TRAILER",
+        "x-last: last",
+        "fine",
+    ] {
+        assert!(out.contains(text), "{text}: {out}");
+    }
+    // Of two policies the union.
+    own(
+        &world,
+        "@id(\"one\") @redact(\"header:X-Internal, response-header:x-inner\") permit(principal, action == Action::\"request\", resource);\n\
+         @id(\"two\") @redact(\"response-header:set-cookie, header:authorization\") permit(principal, action == Action::\"request\", resource == Host::\"example.com\");\n",
+    );
+    let _ = world.atoll(["policy", "check"]).run().success();
+    let (outcome, came) = seen(&world, SCRIPT);
+    let out = outcome.success().out();
+    assert_eq!(came.matches("open").count(), 4, "{came}\n{out}");
+    assert_eq!(out.matches("x-fine").count(), 4, "{out}");
+    assert_eq!(out.matches("welcome").count(), 4, "{out}");
+    let lower = came.to_lowercase();
+    for text in ["secret", "x-internal:", "authorization", "the-real-key"] {
+        assert!(!lower.contains(text), "{text}: {came}");
+    }
+    assert!(!out.contains("SECRET"), "{out}");
+    let opened = events(&world, "flow.opened");
+    let requests: Vec<_> = opened
+        .iter()
+        .filter(|one| one["kind"] == "request")
+        .collect();
+    assert!(requests.len() >= 4, "{opened:?}");
+    for one in requests {
+        assert_eq!(
+            one["redacted"],
+            "header:authorization,header:x-internal,response-header:set-cookie,response-header:x-inner"
+        );
+    }
+    let told = world
+        .atoll(["ledger", "show", "last"])
+        .run()
+        .success()
+        .out();
+    let other = told.lines().filter(|line| !line.contains("run.opened"));
+    assert!(!other.collect::<String>().contains("SECRET"), "{told}");
+}
+
+#[test]
+fn what_nobody_knows_how_to_take_out_denies() {
+    let world = World::new("what_nobody_knows_how_to_take_out_denies");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    world.profile("bound", BOUND);
+    let script = "curl -sS -m 10 --noproxy '*' http://example.com/a";
+    for unknown in [
+        "authorization",
+        "header:host",
+        "response-header:grpc-encoding",
+        "body:card",
+        "header:x-a, query:key",
+    ] {
+        own(
+            &world,
+            &format!(
+                "@id(\"odd\") @redact(\"{unknown}\") permit(principal, action == Action::\"request\", resource);\n"
+            ),
+        );
+        let (outcome, came) = seen(&world, script);
+        assert!(came.is_empty(), "{unknown}: {came}");
+        // A program is not told more.
+        assert!(
+            outcome.out().contains("its policies cannot tell"),
+            "{unknown}: {outcome}"
+        );
+        let checked = world.atoll(["policy", "check"]).run().expect_status(1);
+        assert!(
+            checked.out().contains("is nothing that is taken out here"),
+            "{unknown}: {checked}"
+        );
+    }
+    // The control.
+    own(
+        &world,
+        "@id(\"odd\") @redact(\"header:x-a\") permit(principal, action == Action::\"request\", resource);\n",
+    );
+    let (outcome, came) = seen(&world, script);
+    assert!(
+        came.contains("GET /a") && outcome.out().contains("welcome"),
+        "{outcome}"
+    );
+}

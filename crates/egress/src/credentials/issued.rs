@@ -1,0 +1,333 @@
+//! Tokens that an issuer gives an agent that logs in: they go out of the sandbox, and what stands
+//! for them goes in.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
+
+use atoll_model::network::{
+    CREDENTIAL_BYTES_MAX, CredentialName, FieldPath, HostName, HostPart, Issue, IssuedToken,
+    Request as Judged,
+};
+use atoll_sys::socket;
+use zeroize::Zeroizing;
+
+use super::{Credentials, MaskedValue, Role, standing_for};
+use crate::secret::{Secret, stand_for_token, stand_in};
+
+/// Whose values they are: of none of the credentials that are held.
+const OF_NONE: usize = usize::MAX;
+/// What of an answer goes in as it is (RFC 6749, 5.1).
+const KEPT: [&str; 5] = [
+    "token_type",
+    "scope",
+    "expires_in",
+    "expires_at",
+    "refresh_token_expires_in",
+];
+/// What an issuer may say of why not (RFC 6749, 5.2; RFC 8628, 3.5).
+const REASONS: [&str; 10] = [
+    "invalid_request",
+    "invalid_client",
+    "invalid_grant",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "invalid_scope",
+    "authorization_pending",
+    "slow_down",
+    "access_denied",
+    "expired_token",
+];
+
+/// Where logins are issued, and to whom goes what is caught.
+#[derive(Default)]
+pub(super) struct Issues {
+    all: Vec<Arc<Issue>>,
+    line: Option<OwnedFd>,
+}
+
+/// A token of an answer.
+struct Caught {
+    token: IssuedToken,
+    real: Zeroizing<String>,
+    stands: String,
+}
+
+impl Issues {
+    /// Whether somebody logs in.
+    pub(super) fn is_catching(&self) -> bool {
+        self.line.is_some()
+    }
+}
+
+impl Credentials {
+    /// The same where logins are issued; what is caught goes back by this socket.
+    pub(crate) fn issuing(self, all: Vec<Issue>, line: Option<OwnedFd>) -> Self {
+        let catches = all.iter().any(|one| one.is_caught);
+        let issues = Issues {
+            all: all.into_iter().map(Arc::new).collect(),
+            line: line.filter(|_| catches),
+        };
+        Self { issues, ..self }
+    }
+
+    /// The login whose issuer a request is for; one that is caught before others.
+    pub(crate) fn issue(&self, judged: &Judged<'_>) -> Option<Arc<Issue>> {
+        let asked = |issue: &&Arc<Issue>| issue.is_asked_by(judged);
+        let found = self.issues.all.iter().filter(asked);
+        found.max_by_key(|issue| issue.is_caught).map(Arc::clone)
+    }
+
+    /// The login for whose tokens a request could be, and why that cannot be told.
+    pub(crate) fn doubted_issue(
+        &self,
+        judged: &Judged<'_>,
+    ) -> Option<(&CredentialName, &'static str)> {
+        let mut all = self.issues.all.iter();
+        all.find_map(|issue| Some((&issue.login, issue.is_in_doubt(judged)?)))
+    }
+
+    /// Whether a login's tokens are issued there: nothing is carried unseen to such a host.
+    pub(crate) fn are_issued_at(&self, host: &HostPart, port: u16) -> bool {
+        self.issues.all.iter().any(|issue| issue.is_at(host, port))
+    }
+
+    /// Whether tokens of a login are issued anywhere.
+    pub(crate) fn are_issued(&self) -> bool {
+        !self.issues.all.is_empty()
+    }
+
+    /// The login whose tokens are issued by the host of this name.
+    pub(crate) fn issued_by(&self, name: &str) -> Option<&CredentialName> {
+        let host = HostPart::Name(HostName::parse(name).ok()?);
+        let mut all = self.issues.all.iter();
+        let found = all.find(|issue| issue.token.host == host)?;
+        Some(&found.login)
+    }
+
+    /// What goes in of what an issuer has answered with success. Its tokens have gone out by
+    /// then, and are masked from here on.
+    ///
+    /// # Errors
+    /// Why nothing goes in; nothing of it is in the words.
+    pub(crate) fn catch(&self, issue: &Issue, answer: &[u8]) -> Result<Vec<u8>, String> {
+        let mut caught: Vec<Caught> = Vec::new();
+        let known = &mut |names: &[String], value: &[u8]| match names {
+            [name] => Ok(taken(issue, name, value)?.map(|one| {
+                let stands = one.stands.clone();
+                caught.push(one);
+                stands
+            })),
+            _ => Ok(None),
+        };
+        let keep: Vec<FieldPath> = KEPT.iter().filter_map(|name| name.parse().ok()).collect();
+        let made = stand_in(answer, &keep, &issue.claims, known);
+        let made = made.map_err(|unfit| unfit.to_string())?;
+        if !caught.iter().any(|one| one.token == IssuedToken::Access) {
+            return Err("it has no access token".to_owned());
+        }
+        for one in &caught {
+            self.mask_caught(one)?;
+        }
+        caught.iter().try_for_each(|one| self.send(one))?;
+        Ok(made)
+    }
+
+    fn mask_caught(&self, one: &Caught) -> Result<(), String> {
+        let value = one.real.as_bytes();
+        let standing = standing_for(value, one.stands.as_bytes())?;
+        let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
+        let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
+        if masked.values.iter().any(|one| one.secret.expose() == value) {
+            return Ok(());
+        }
+        let value = MaskedValue {
+            index: OF_NONE,
+            secret: Arc::new(secret),
+            role: Role::Ingredient,
+            standing,
+            ends: None,
+        };
+        masked.add(value, SystemTime::now())
+    }
+
+    /// Sends one out.
+    fn send(&self, one: &Caught) -> Result<(), String> {
+        let nobody = "nobody outside takes its tokens";
+        let line = self.issues.line.as_ref().ok_or(nobody)?;
+        let parts = [one.token.member(), &one.stands, &one.real];
+        let message = Zeroizing::new(parts.join("\n"));
+        let sent = socket::send(line.as_fd(), message.as_bytes(), &[]);
+        sent.map_err(|error| format!("{nobody}: {error}"))
+    }
+}
+
+/// A token of an answer, if a member of it is one.
+fn taken(issue: &Issue, name: &str, value: &[u8]) -> Result<Option<Caught>, String> {
+    let Some(token) = IssuedToken::of_member(name) else {
+        return Ok(None);
+    };
+    let is_plain = value.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    let text = std::str::from_utf8(value).ok().filter(|_| is_plain);
+    let text = text.filter(|text| text.len() <= CREDENTIAL_BYTES_MAX);
+    let text = text.ok_or_else(|| {
+        format!("its {name} is not {CREDENTIAL_BYTES_MAX} bytes of printable ASCII at most")
+    })?;
+    let stands = stand_for_token(text, &issue.claims);
+    let stands = stands.map_err(|unfit| format!("its {name}: {unfit}"))?;
+    Ok(Some(Caught {
+        token,
+        real: Zeroizing::new(text.to_owned()),
+        stands,
+    }))
+}
+
+/// What goes in of an answer that gives nothing: one of the standard's words for why.
+pub(crate) fn why_not_issued(answer: &[u8]) -> Vec<u8> {
+    let read: serde_json::Value = serde_json::from_slice(answer).unwrap_or_default();
+    let said = read.get("error").and_then(serde_json::Value::as_str);
+    let known = REASONS.into_iter().find(|known| said == Some(*known));
+    let own = "the issuer refuses; its own words stay outside";
+    let mut told = serde_json::Map::new();
+    told.insert(
+        "error".to_owned(),
+        known.unwrap_or("invalid_request").into(),
+    );
+    told.insert("error_description".to_owned(), own.into());
+    if let Some(seconds) = read.get("interval").and_then(serde_json::Value::as_u64) {
+        told.insert("interval".to_owned(), seconds.into());
+    }
+    serde_json::Value::Object(told).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_model::network::CAUGHT_BYTES_MAX;
+
+    use super::*;
+
+    const ACCESS: &str = "sk-ant-oat01-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+    const REFRESH: &str = "sk-ant-ort01-an0th3rOfTh1sT3stWh1chN0bodyM4yS33in";
+
+    fn issue() -> Issue {
+        Issue {
+            login: "agent".parse().unwrap(),
+            token: "https://login.example.com/oauth/token".parse().unwrap(),
+            claims: Vec::new(),
+            is_caught: true,
+        }
+    }
+
+    fn catching() -> (Credentials, OwnedFd) {
+        let (inside, outside) = socket::pair().unwrap();
+        let credentials = Credentials::default().issuing(vec![issue()], Some(inside));
+        (credentials, outside)
+    }
+
+    #[test]
+    fn tokens_go_out_and_what_stands_for_them_goes_in() {
+        let (credentials, outside) = catching();
+        assert!(!credentials.is_empty() && credentials.masks().is_none());
+        let answer = format!(
+            "{{\"access_token\": \"{ACCESS}\", \"refresh_token\": \"{REFRESH}\", \"token_type\": \"Bearer\", \
+             \"expires_in\": 3600, \"session\": \"c4n4ryOfTh1sT3stWh1chN0bodyM4yS33in\", \
+             \"within\": {{\"access_token\": \"c4n4ryOfTh1sT3stWh1chN0bodyM4yS33in\"}}}}"
+        );
+        let made = credentials.catch(&issue(), answer.as_bytes()).unwrap();
+        let text = String::from_utf8(made).unwrap();
+        for secret in [ACCESS, REFRESH, "c4n4ry"] {
+            assert!(!text.contains(secret), "{text}");
+        }
+        let inside: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&inside["token_type"], &inside["expires_in"]),
+            (&"Bearer".into(), &3600.into())
+        );
+        let mut buffer = vec![0; CAUGHT_BYTES_MAX];
+        for (member, real) in [("access_token", ACCESS), ("refresh_token", REFRESH)] {
+            let (got, _) = socket::receive(outside.as_fd(), &mut buffer).unwrap();
+            let stands = inside[member].as_str().unwrap();
+            let expected = format!("{member}\n{stands}\n{real}");
+            assert_eq!(&buffer[..got], expected.as_bytes());
+        }
+        // From here on they are masked, whoever tells of them.
+        let mut headers = hyper::HeaderMap::new();
+        headers.insert("x-echo", ACCESS.parse().unwrap());
+        credentials.mask(&mut headers);
+        assert_ne!(headers["x-echo"], ACCESS);
+    }
+
+    #[test]
+    fn where_tokens_are_issued_nothing_is_carried_unseen() {
+        let (credentials, _outside) = catching();
+        let host = |text: &str| text.parse::<HostPart>().unwrap();
+        assert!(credentials.are_issued_at(&host("login.example.com"), 443));
+        assert!(!credentials.are_issued_at(&host("login.example.com"), 8443));
+        assert!(!credentials.are_issued_at(&host("example.com"), 443));
+        assert!(!Credentials::default().are_issued_at(&host("login.example.com"), 443));
+        // By an address it is told by the name that its TLS has.
+        assert!(credentials.are_issued() && !Credentials::default().are_issued());
+        for (name, is_its) in [
+            ("login.example.com", true),
+            ("LOGIN.example.com", true),
+            ("login.example.com.", true),
+            ("example.com", false),
+            ("no name", false),
+        ] {
+            assert_eq!(credentials.issued_by(name).is_some(), is_its, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_caught_whole_does_not_go_in() {
+        let (credentials, _outside) = catching();
+        for answer in [
+            String::new(),
+            "no JSON".to_owned(),
+            "[]".to_owned(),
+            format!("\"{ACCESS}\""),
+            format!("{{\"refresh_token\": \"{REFRESH}\"}}"),
+            format!("{{\"accessToken\": \"{ACCESS}\"}}"),
+            format!("{{\"access_token\": \"{ACCESS}\", \"access_token\": \"{REFRESH}\"}}"),
+            format!("{{\"access_token\": \"{ACCESS}\", \"scope\": \"{ACCESS}\"}}"),
+            "{\"access_token\": \"short\"}".to_owned(),
+            format!("{{\"access_token\": \"{ACCESS}\\n\"}}"),
+            format!(
+                "{{\"access_token\": \"{}\"}}",
+                "a1B2".repeat(CREDENTIAL_BYTES_MAX)
+            ),
+        ] {
+            let caught = credentials.catch(&issue(), answer.as_bytes());
+            assert!(caught.is_err_and(|why| !why.contains(ACCESS)), "{answer}");
+        }
+        // Nor where nobody takes it.
+        let alone = Credentials::default().issuing(vec![issue()], None);
+        let answer = format!("{{\"access_token\": \"{ACCESS}\"}}");
+        assert!(alone.catch(&issue(), answer.as_bytes()).is_err());
+        assert!(credentials.catch(&issue(), answer.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn of_a_refusal_a_word_of_the_standard_goes_in() {
+        for (answer, word) in [
+            (
+                "{\"error\": \"authorization_pending\", \"interval\": 5}",
+                "authorization_pending",
+            ),
+            ("{\"error\": \"c4n4ryOfTh1s\"}", "invalid_request"),
+            (
+                "{\"error\": {\"code\": \"c4n4ryOfTh1s\"}}",
+                "invalid_request",
+            ),
+            ("c4n4ryOfTh1s", "invalid_request"),
+        ] {
+            let told = String::from_utf8(why_not_issued(answer.as_bytes())).unwrap();
+            assert!(told.contains(word) && !told.contains("c4n4ry"), "{told}");
+            assert_eq!(
+                told.contains("\"interval\":5"),
+                answer.contains("interval"),
+                "{told}"
+            );
+        }
+    }
+}

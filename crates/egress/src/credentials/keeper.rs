@@ -1,0 +1,91 @@
+//! Who keeps what Atoll asks by, outside: what is said to it and what it says.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use atoll_model::network::{CredentialName, LOGIN_FILE_BYTES_MAX};
+use atoll_sys::socket;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use crate::Egress;
+use crate::line::Heard;
+
+/// How long who keeps it may take until it is there, and until it is written. It waits less
+/// than the first for another run.
+pub(super) const READING: Duration = Duration::from_secs(50);
+pub(super) const WRITING: Duration = Duration::from_secs(20);
+/// The longest message, bytes: a file's tokens with each letter escaped.
+const MESSAGE_BYTES_MAX: usize = 2 * LOGIN_FILE_BYTES_MAX;
+
+/// Who keeps it.
+pub(super) struct Keeper {
+    line: UnixDatagram,
+    /// What it keeps, as a person is told that.
+    what: &'static str,
+}
+
+impl Keeper {
+    /// Who keeps this of a credential.
+    ///
+    /// # Errors
+    /// That nobody does.
+    pub(super) async fn of(
+        egress: &Egress,
+        name: &CredentialName,
+        what: &'static str,
+    ) -> Result<Self, String> {
+        let nobody = || format!("nobody keeps {what}");
+        let mut heard = egress.line.renewal(name).map_err(|_| nobody())?;
+        match heard.recv().await {
+            Some(Heard::Renewing(Some(line))) => {
+                let line = UnixDatagram::from_std(line.into()).map_err(|_| nobody())?;
+                Ok(Self { line, what })
+            }
+            Some(Heard::Renewing(None) | Heard::Running(_) | Heard::Ran(_)) | None => Err(nobody()),
+        }
+    }
+
+    /// Hears what it says, in that time.
+    ///
+    /// # Errors
+    /// Why nothing was heard.
+    pub(super) async fn hear<T: DeserializeOwned>(&self, patience: Duration) -> Result<T, String> {
+        let mut message = Zeroizing::new(vec![0; MESSAGE_BYTES_MAX]);
+        let receive = || socket::receive(self.line.as_fd(), &mut message);
+        let received = timeout(patience, self.line.async_io(Interest::READABLE, receive)).await;
+        let late = |_| format!("{}: it took too long", self.what);
+        let (got, _) = received.map_err(late)?.map_err(|_| self.gone())?;
+        if got == 0 {
+            return Err(self.gone());
+        }
+        let said = message.get(..got).unwrap_or_default();
+        serde_json::from_slice(said).map_err(|_| self.unclear())
+    }
+
+    /// Has it keep what was given.
+    ///
+    /// # Errors
+    /// That it does not hear that.
+    pub(super) async fn say(&self, given: &impl Serialize) -> Result<(), String> {
+        let mut message = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES_MAX));
+        let written = serde_json::to_writer(&mut *message, given);
+        written.map_err(|_| self.unclear())?;
+        let send = || socket::send(self.line.as_fd(), &message, &[]);
+        let sent = self.line.async_io(Interest::WRITABLE, send).await;
+        sent.map_err(|_| self.gone())
+    }
+
+    /// That it has said what nobody says then.
+    pub(super) fn unclear(&self) -> String {
+        format!("who keeps {} says something unknown", self.what)
+    }
+
+    fn gone(&self) -> String {
+        format!("nobody keeps {} any more", self.what)
+    }
+}

@@ -1,0 +1,131 @@
+//! Refresh tokens of `oauth`: what an issuer gives in the place of one is written back to where
+//! that came from before anything of its answer is used.
+//!
+//! What is there is read anew each time, under its lock: another run may have been given one
+//! meanwhile. Where one cannot be written it is kept, and written the next time: the token that
+//! it was asked by may be worth nothing any more.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use atoll_model::network::{
+    CredentialName, Ingredient, KeptSaid, KeptToken, OAuthRequest, Renewed,
+};
+use zeroize::Zeroizing;
+
+use super::fetch::{Fresh, Source};
+use super::keeper::{Keeper, READING, WRITING};
+use super::login::Unwritten;
+use super::oauth::{self, Read};
+use crate::Egress;
+
+/// Asks for a token by a refresh token.
+///
+/// # Errors
+/// Why there is none; nothing of a secret is in the words.
+pub(super) async fn fetch(
+    egress: &Arc<Egress>,
+    (index, name): (usize, &CredentialName),
+    source: &Source,
+    request: &OAuthRequest,
+) -> Result<Fresh, String> {
+    let keeper = Keeper::of(egress, name, "its refresh token").await?;
+    match keeper.hear(READING).await? {
+        KeptSaid::There(there) => {
+            take_up(egress, index, source, &there)
+                .map_err(|why| format!("its refresh token: {why}"))?;
+        }
+        // The one that was handed over is all that there is.
+        KeptSaid::Unkept(_) => {}
+        KeptSaid::Written => return Err(keeper.unclear()),
+        KeptSaid::Unfit(why) => return Err(why),
+    }
+    // From here on the end of the run waits: what an issuer has given is not lost by it.
+    let _open = source.begin(egress).await?;
+    let before = source.ingredient(Ingredient::RefreshToken)?;
+    let unwritten = source.unwritten();
+    let unwritten = unwritten.filter(|one| one.by.as_bytes() == before.expose());
+    let given = match unwritten {
+        Some(given) => given,
+        None => {
+            egress.credentials.has_room(index)?;
+            let read = oauth::asked(egress, name, source, request).await?;
+            let is_other = |one: &Zeroizing<Vec<u8>>| before.expose() != &one[..];
+            if !read.refresh.as_ref().is_some_and(is_other) {
+                return Ok(read.fresh);
+            }
+            let host = &request.token.host;
+            given(egress, index, before.expose(), &read).map_err(|why| format!("{host}: {why}"))?
+        }
+    };
+    let Some(new) = given.renewed.refresh.as_deref().map(KeptToken::new) else {
+        return Err(keeper.unclear());
+    };
+    let said = match keeper.say(&new).await {
+        Ok(()) => keeper.hear(WRITING).await,
+        Err(why) => Err(why),
+    };
+    let why = match said {
+        // There it is told that it could not be kept.
+        Ok(KeptSaid::Written | KeptSaid::Unkept(_)) => {
+            take_up(egress, index, source, &new)?;
+            return Ok(fresh(&given.renewed));
+        }
+        Ok(KeptSaid::There(there)) => {
+            take_up(egress, index, source, &there)?;
+            return Err("somebody has put another refresh token in its place meanwhile, which is used the next time".to_owned());
+        }
+        Ok(KeptSaid::Unfit(why)) | Err(why) => why,
+    };
+    source.keep_unwritten(given);
+    Err(format!(
+        "its new refresh token could not be written back: {why}"
+    ))
+}
+
+/// Asks by this one from here on, where it is another one.
+fn take_up(
+    egress: &Egress,
+    index: usize,
+    source: &Source,
+    token: &KeptToken,
+) -> Result<(), String> {
+    let before = source.ingredient(Ingredient::RefreshToken)?;
+    if before.expose() == token.text().as_bytes() {
+        return Ok(());
+    }
+    let value = Zeroizing::new(token.text().as_bytes().to_vec());
+    egress.credentials.renew(index, source, value)
+}
+
+/// What an issuer has given that is to be written. Nothing of it is that could not be used.
+fn given(egress: &Egress, index: usize, by: &[u8], read: &Read) -> Result<Unwritten, String> {
+    let text = |value: &[u8]| {
+        let text = std::str::from_utf8(value).map(str::to_owned);
+        text.map_err(|_| "its answer has no text in it".to_owned())
+    };
+    let refresh = read.refresh.as_ref().map(|refresh| {
+        let checked = egress.credentials.keep_given(index, refresh);
+        checked.map_err(|why| format!("its new refresh token: {why}"))?;
+        text(refresh)
+    });
+    let since = read
+        .fresh
+        .ends
+        .and_then(|ends| ends.duration_since(UNIX_EPOCH).ok());
+    Ok(Unwritten {
+        by: Zeroizing::new(text(by)?),
+        renewed: Renewed {
+            access: text(&read.fresh.value)?,
+            refresh: refresh.transpose()?,
+            id: None,
+            ends_s: since.map(|since| since.as_secs()),
+        },
+    })
+}
+
+fn fresh(given: &Renewed) -> Fresh {
+    let ends = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+    let ends: Option<SystemTime> = given.ends_s.and_then(ends);
+    Fresh::new(given.access.as_bytes(), ends)
+}

@@ -1,0 +1,181 @@
+//! What the run has given up for good: more is added while it goes on, and nothing is taken away.
+//! It is asked before anything that policies could allow, and what it denies of what is open ends.
+
+use std::net::IpAddr;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use atoll_model::network::{
+    CredentialName, GivenUp, GivenUps, HostPart, Restriction, TooMuchGivenUp,
+};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// How long is waited at once for a time to come: clocks are set.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// All that was given up so far.
+#[derive(Debug)]
+pub(crate) struct Renounced {
+    all: RwLock<GivenUps>,
+    /// Says that there is more.
+    more: watch::Sender<()>,
+}
+
+impl Default for Renounced {
+    fn default() -> Self {
+        Self::new(GivenUps::default())
+    }
+}
+
+/// Now, in seconds since 1970. A clock before that is at its beginning.
+pub(crate) fn now_s() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+impl Renounced {
+    /// With what was given up before.
+    pub(crate) fn new(all: GivenUps) -> Self {
+        Self {
+            all: RwLock::new(all),
+            more: watch::Sender::new(()),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, GivenUps> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of it at this time. A time that has come lasts, also where the clock is set back.
+    fn read_at(&self, now_s: u64) -> RwLockReadGuard<'_, GivenUps> {
+        if self.read().is_to_latch(now_s) {
+            let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+            all.latch(now_s);
+        }
+        self.read()
+    }
+
+    /// Adds what is given up outside, which has counted and recorded it. Where it finds no room
+    /// here, nothing is left of the network: less than what was said is never denied.
+    pub(crate) fn add_all(&self, given: Vec<GivenUp>) {
+        let network = given.first().map(|one| GivenUp {
+            what: Restriction::Network {},
+            ..one.clone()
+        });
+        if let Err(TooMuchGivenUp) = self.add(given) {
+            // There is always room for this one.
+            let _ = self.add(network.into_iter().collect());
+        }
+    }
+
+    /// Adds what is given up now. What of it says more than was given up before.
+    pub(crate) fn add(&self, given: Vec<GivenUp>) -> Result<Vec<GivenUp>, TooMuchGivenUp> {
+        let mut new = Vec::new();
+        let added = {
+            let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+            given.into_iter().try_for_each(|one| {
+                if all.add(one.clone())? {
+                    new.push(one);
+                }
+                Ok(())
+            })
+        };
+        // What came before the one that has no room counts all the same.
+        self.more.send_replace(());
+        added.map(|()| new)
+    }
+
+    /// All of it.
+    pub(crate) fn all(&self) -> GivenUps {
+        self.read().clone()
+    }
+
+    /// Why a host may not be reached, at whichever port.
+    pub(crate) fn host(&self, host: &HostPart) -> Option<String> {
+        let now_s = now_s();
+        self.read_at(now_s).host(host, now_s).map(GivenUp::why)
+    }
+
+    /// Why an address may not be dialled, whatever name led there.
+    pub(crate) fn address(&self, address: IpAddr) -> Option<String> {
+        let now_s = now_s();
+        self.read_at(now_s)
+            .address(address, now_s)
+            .map(GivenUp::why)
+    }
+
+    /// Why nothing at all may be carried.
+    pub(crate) fn network(&self) -> Option<String> {
+        let now_s = now_s();
+        self.read_at(now_s).network(now_s).map(GivenUp::why)
+    }
+
+    /// Why a credential may not be put in.
+    pub(crate) fn credential(&self, name: &CredentialName) -> Option<String> {
+        self.read().credential(name).map(GivenUp::why)
+    }
+
+    /// Returns why, once this is denied; until then it waits.
+    pub(crate) async fn denied(&self, why: impl Fn(&Self) -> Option<String>) -> String {
+        let mut more = self.more.subscribe();
+        loop {
+            if let Some(why) = why(self) {
+                return why;
+            }
+            let now = now_s();
+            let next = self.read().next_s(now);
+            match next {
+                Some(at) => {
+                    let wait = Duration::from_secs(at.saturating_sub(now)).min(LOOK_MAX);
+                    tokio::select! {
+                        _ = more.changed() => {}
+                        () = sleep(wait) => {}
+                    }
+                }
+                // Its sender is this one, and still there.
+                None => drop(more.changed().await),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_model::network::{GIVEN_UP_MAX, GivenUpBy};
+
+    use super::*;
+
+    fn by_person(what: Restriction) -> GivenUp {
+        GivenUp {
+            at_s: 1,
+            by: GivenUpBy::Person { uid: 7 },
+            what,
+        }
+    }
+
+    fn host(name: &str) -> Restriction {
+        Restriction::Host(name.to_owned().try_into().unwrap())
+    }
+
+    #[test]
+    fn what_finds_no_room_takes_all_of_the_network() {
+        let all = Renounced::default();
+        for number in 0..GIVEN_UP_MAX {
+            all.add_all(vec![by_person(host(&format!("h{number}.example")))]);
+        }
+        assert_eq!(all.network(), None, "there was room so far");
+        all.add_all(vec![by_person(host("more.example"))]);
+        assert!(all.network().is_some());
+        assert!(all.host(&"other.example".parse().unwrap()).is_some());
+    }
+
+    #[test]
+    fn a_time_that_has_come_is_kept() {
+        let all = Renounced::default();
+        all.add_all(vec![by_person(Restriction::After { time_s: 5 })]);
+        assert!(all.network().is_some());
+        let kept = all.all();
+        assert!(kept.network(1).is_some(), "before that time: {kept:?}");
+    }
+}

@@ -1,0 +1,189 @@
+//! What a program inside can ask of Atoll itself, at a name that leads nowhere else: to give up
+//! rights for good. It can ask for nothing more than it has.
+//!
+//! `POST http://atoll.internal/restrict` with JSON gives up, `GET` of the same tells what was.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_model::network::{
+    GivenUp, GivenUpBy, GivingUp, HostName, HostPart, InvalidGivingUp, Restriction, TooMuchGivenUp,
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::Egress;
+use crate::arrival::Arrival;
+use crate::given_up::now_s;
+use crate::inspect::{self, Answer, Unrecorded};
+use crate::tunnel::Wanted;
+
+/// The name at which Atoll itself is asked.
+pub(crate) const NAME: &str = "atoll.internal";
+/// The port of it.
+const PORT: u16 = 80;
+/// What is asked there.
+const PATH: &str = "/restrict";
+/// The longest question, bytes.
+const QUESTION_BYTES_MAX: usize = 16 * 1024;
+/// How long one may take to come.
+const QUESTION_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How it is asked for, in short.
+const HOW: &str = "POST http://atoll.internal/restrict with Content-Type: application/json and, for \
+                   example, {\"deny-hosts\": [\"*.example.com\"]}, {\"network\": \"none\"}, \
+                   {\"no-credentials\": [\"NAME\"]} or {\"until-seconds\": 600}";
+
+/// Whether a name is that of Atoll itself.
+pub(crate) fn is_name(name: &HostName) -> bool {
+    name.as_str() == NAME
+}
+
+/// Whether a connection was made to Atoll itself.
+pub(crate) fn is_meant(wanted: &Wanted) -> bool {
+    wanted.port == PORT && matches!(&wanted.host, HostPart::Name(name) if is_name(name))
+}
+
+/// Answers the requests of one connection.
+pub(crate) async fn serve(egress: &Arc<Egress>, program: Arrival) {
+    let answer = |request| answer(Arc::clone(egress), request);
+    tokio::select! {
+        // What was no request hyper has told the program.
+        _ = inspect::serve_1(program, answer) => {}
+        () = egress.is_over() => {}
+    }
+}
+
+/// Why something is not done.
+struct No {
+    status: StatusCode,
+    why: String,
+}
+
+fn no(status: StatusCode, why: impl ToString) -> No {
+    let why = why.to_string();
+    No { status, why }
+}
+
+/// Answers one request.
+pub(crate) async fn answer(
+    egress: Arc<Egress>,
+    request: Request<Incoming>,
+) -> Result<Response<Answer>, Unrecorded> {
+    let is_ours = request.uri().path() == PATH;
+    let told = match *request.method() {
+        _ if !is_ours => Err(no(StatusCode::NOT_FOUND, "there is nothing of that name")),
+        Method::GET => Ok(None),
+        Method::POST => give_up(&egress, request).await.map(Some),
+        _ => Err(no(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "it is asked by POST or GET",
+        )),
+    };
+    let (status, text) = match told {
+        Ok(new) => {
+            let all = egress.policies.renounced.all();
+            let all: Vec<Value> = all.iter().map(described).collect();
+            let text = match new {
+                Some(new) => {
+                    let new: Vec<Value> = new.iter().map(described).collect();
+                    json!({ "given_up": all, "new": new })
+                }
+                None => json!({ "given_up": all }),
+            };
+            (StatusCode::OK, text)
+        }
+        Err(No { status, why }) => {
+            let what = format!("{PATH} of {NAME}");
+            (
+                status,
+                json!({ "what": what, "why": why, "how_to_ask": HOW }),
+            )
+        }
+    };
+    let mut response = Response::new(Answer::told(Bytes::from(format!("{text}\n")), None));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, POST"));
+    }
+    Ok(response)
+}
+
+/// What was given up, for a program: which kind of thing it is, that, by whom, since when, and the
+/// same as a sentence.
+fn described(given: &GivenUp) -> Value {
+    let (kind, value) = match &given.what {
+        Restriction::Network {} => ("network", Value::Bool(true)),
+        Restriction::Host(host) => ("hosts", json!([String::from(host.clone())])),
+        Restriction::Credential(name) => ("credentials", json!([name.as_str()])),
+        Restriction::After { time_s } => ("until", json!(time_s)),
+    };
+    let by = match given.by {
+        GivenUpBy::Program {} => "program",
+        GivenUpBy::Person { .. } => "person",
+        GivenUpBy::TokenEnd {} | GivenUpBy::TokenRevoked {} => "token",
+    };
+    json!({
+        "kind": kind,
+        (kind): value,
+        "at": given.at_s,
+        "by": by,
+        "what": given.what.to_string(),
+        "why": given.why(),
+    })
+}
+
+/// Gives up what a program names: it counts at once, and the program is told so once it is on disk.
+/// What of it was not given up before.
+async fn give_up(egress: &Egress, request: Request<Incoming>) -> Result<Vec<GivenUp>, No> {
+    // A page in a browser inside cannot send this to another origin unasked.
+    let kind = request.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Err(no(status, "its Content-Type is not application/json"));
+    }
+    let body = Limited::new(request.into_body(), QUESTION_BYTES_MAX).collect();
+    let body = match timeout(QUESTION_PATIENCE, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(_)) => {
+            let why = format!("more than {QUESTION_BYTES_MAX} bytes, or broken off");
+            return Err(no(StatusCode::PAYLOAD_TOO_LARGE, why));
+        }
+        Err(_) => return Err(no(StatusCode::REQUEST_TIMEOUT, "it came too slowly")),
+    };
+    let given = read(&body)?;
+    let added = egress.policies.renounced.add(given.clone());
+    // All of it is told: so what had room is recorded too, and what another one has given up just
+    // now is on disk.
+    let recorded = egress.line.give_up(given).await;
+    recorded.map_err(|_| no(StatusCode::SERVICE_UNAVAILABLE, "the run ends"))?;
+    let full = |error: TooMuchGivenUp| no(StatusCode::TOO_MANY_REQUESTS, error);
+    added.map_err(full)
+}
+
+/// What a text gives up now.
+fn read(text: &[u8]) -> Result<Vec<GivenUp>, No> {
+    let unread = |error: serde_json::Error| {
+        let why = format!("it is not understood: {error}");
+        no(StatusCode::BAD_REQUEST, why)
+    };
+    let said: GivingUp = serde_json::from_slice(text).map_err(unread)?;
+    let now_s = now_s();
+    let named = said.restrictions(now_s);
+    let named = named.map_err(|error: InvalidGivingUp| no(StatusCode::BAD_REQUEST, error))?;
+    let one = |what| GivenUp {
+        at_s: now_s,
+        by: GivenUpBy::Program {},
+        what,
+    };
+    Ok(named.into_iter().map(one).collect())
+}

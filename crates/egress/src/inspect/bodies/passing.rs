@@ -1,0 +1,85 @@
+//! Bodies that other credentials' placeholders are taken out of as they pass.
+//!
+//! An agent that has printed its environment tells its model of it with everything that it
+//! says from then on. What it speaks to its model with may stand in that; the placeholder of
+//! another credential becomes a text of the same length that stands for nothing. That is done
+//! only where all of a body can be read and changed: one that is compressed or signed, or
+//! whose digest is told, stops at such a placeholder, as trailers do. All that leaves is
+//! searched afterwards, as every body is.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_ENCODING, HeaderMap};
+
+use super::{Again, DIGESTS};
+use crate::secret::{Failed, Mask, MaskedBody};
+
+/// Why one comes to no end.
+pub(super) type Stopped = Failed<hyper::Error>;
+
+/// A body, with or without them.
+pub(crate) enum Passing {
+    /// As it is.
+    Through(Again),
+    /// Without those of others.
+    Masked(Box<MaskedBody<Again>>),
+}
+
+/// Whether a body with these headers may be changed.
+pub(super) fn may_be_changed(headers: &HeaderMap) -> bool {
+    let tells = |name| headers.contains_key(name);
+    !tells(&CONTENT_ENCODING) && !DIGESTS.iter().any(tells)
+}
+
+impl Passing {
+    pub(super) fn new(body: Again, mask: Option<Mask>) -> Self {
+        match mask {
+            Some(mask) => Self::Masked(Box::new(MaskedBody::outgoing(body, mask))),
+            None => Self::Through(body),
+        }
+    }
+
+    /// What the program sends and nobody has read.
+    pub(super) fn into_rest(self) -> Option<Incoming> {
+        match self {
+            Self::Through(body) => body.into_rest(),
+            Self::Masked(body) => body.into_inner().into_rest(),
+        }
+    }
+}
+
+impl Body for Passing {
+    type Data = Bytes;
+    type Error = Stopped;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Stopped>>> {
+        match self.get_mut() {
+            Self::Through(body) => {
+                let frame = std::task::ready!(Pin::new(body).poll_frame(context));
+                Poll::Ready(frame.map(|frame| frame.map_err(Failed::Inner)))
+            }
+            Self::Masked(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Through(body) => body.is_end_stream(),
+            Self::Masked(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Through(body) => body.size_hint(),
+            Self::Masked(body) => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a body may tell of credentials: of those that are put into its request, and of others
+//! where they are taken out of it.
+
+use std::sync::Arc;
+
+use atoll_model::network::{Others, Place};
+
+use super::Injection;
+use crate::credentials::{Credentials, Held};
+use crate::secret::{Mask, Noted, Placeholders};
+
+impl Injection {
+    /// What may not be in the body of such a request: a program that has printed its
+    /// environment speaks of it to who has given it the credential, and to nobody else.
+    pub(in crate::inspect) fn unfit(&self, credentials: &Credentials) -> Option<Placeholders> {
+        let passing = self.passing(credentials);
+        Some(credentials.placeholders()?.but(passing))
+    }
+
+    /// What may be there: their places among all.
+    fn passing<'a>(&'a self, credentials: &'a Credentials) -> impl Iterator<Item = usize> {
+        let stands = move |other: &Held| {
+            let is_its =
+                |held: &Held| held.placeholder == other.placeholder || held.name() == other.name();
+            // Nobody can do anything with what stands for a login's renewal.
+            let renews = matches!(other.binding.place, Place::Refresh(_));
+            self.held(credentials)
+                .any(|(held, _)| renews || is_its(held))
+        };
+        // One variable can stand for several credentials, and a key has several.
+        let all = credentials.iter().enumerate();
+        all.filter(move |(_, held)| stands(held))
+            .map(|(index, _)| index)
+    }
+
+    /// What takes the placeholders of other credentials out of the body, where one that is put
+    /// in has that. What a program has signed stays as it is.
+    pub(in crate::inspect) fn without_others(&mut self, credentials: &Credentials) -> Option<Mask> {
+        let masks = credentials.others().filter(|_| self.signing.is_none())?;
+        let masks_others = |held: &Held| held.binding.others == Others::Masked;
+        let mut all = self.held(credentials);
+        all.find(|(held, _)| masks_others(held))?;
+        drop(all);
+        let noted = Arc::default();
+        let mask = masks.stream_but(self.passing(credentials), Arc::clone(&noted));
+        self.masked = Some(noted);
+        Some(mask)
+    }
+
+    /// The credentials whose placeholders were taken out of the body.
+    pub(in crate::inspect) fn masked(&self) -> Option<&Arc<Noted>> {
+        self.masked.as_ref()
+    }
+}

@@ -1,0 +1,57 @@
+//! Questions to a person, and their answers.
+
+use std::sync::atomic::Ordering;
+
+use atoll_model::conduct::Deed;
+use atoll_model::network::{ASKING_MAX, AskedCall, CallDigest, Consent, FlowReport, NoConsent};
+use tokio::sync::oneshot;
+
+use super::{Line, lock};
+
+impl Line {
+    /// Has a person asked. What stands for the question, and what will be said about it.
+    ///
+    /// # Errors
+    /// [`NoConsent`]: so many wait already, or nobody could ask them any more.
+    pub(crate) fn ask(
+        &self,
+        call: AskedCall,
+    ) -> Result<(u64, oneshot::Receiver<(CallDigest, Consent)>), NoConsent> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (says, said) = oneshot::channel();
+        {
+            let mut asking = lock(&self.asking);
+            if asking.len() >= ASKING_MAX {
+                return Err(NoConsent::TooMany);
+            }
+            asking.insert(id, says);
+        }
+        let call = Box::new(call);
+        if self.tell(&FlowReport::Ask { id, call }, true).is_err() {
+            lock(&self.asking).remove(&id);
+            return Err(NoConsent::Ended);
+        }
+        Ok((id, said))
+    }
+
+    /// Nobody waits any more for what is said about it.
+    pub(crate) fn leave(&self, id: u64) {
+        if lock(&self.asking).remove(&id).is_some() {
+            // Nobody listens: then nobody is asked either.
+            let _ = self.tell(&FlowReport::Left { id }, true);
+        }
+    }
+
+    pub(super) fn said(&self, id: u64, digest: CallDigest, consent: Consent) {
+        let no = Consent::Denied {
+            why: NoConsent::Person,
+        };
+        if consent == no {
+            lock(&self.conduct).did(Deed::Refused);
+        }
+        if let Some(says) = lock(&self.asking).remove(&id) {
+            // It may have gone meanwhile.
+            let _ = says.send((digest, consent));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! By what a person is asked.
+
+use atoll_cedar::Decision;
+use atoll_model::network::NetworkRule;
+
+use super::{Forbidden, Forbids, bounded};
+
+/// By what a person is asked, in words: policies for whose yes something waits.
+#[derive(Debug)]
+pub(crate) struct Asks {
+    /// For the question, and the record.
+    pub(crate) rule: String,
+    /// Whether the level of trust alone asks. That is about what a program sends.
+    pub(crate) is_of_level: bool,
+}
+
+impl Asks {
+    pub(super) fn by(decision: &Decision) -> Self {
+        // Where none says that it asks, it is nobody's but a person's.
+        let mut asking = decision.asking().peekable();
+        let is_asked = asking.peek().is_some();
+        Self {
+            rule: bounded(decision.why()),
+            is_of_level: is_asked && asking.all(atoll_cedar::Deciding::is_of_level),
+        }
+    }
+
+    /// Both of them: a yes to one is none to the other.
+    pub(super) fn and(one: Option<Self>, two: Option<Self>) -> Option<Self> {
+        let (one, two) = match (one, two) {
+            (Some(one), Some(two)) => (one, two),
+            (one, two) => return one.or(two),
+        };
+        let rule = match one.rule == two.rule {
+            true => one.rule,
+            false => bounded(format!("{}; {}", one.rule, two.rule)),
+        };
+        Some(Self {
+            rule,
+            is_of_level: one.is_of_level && two.is_of_level,
+        })
+    }
+
+    /// With a rule that asks about the same, if one does.
+    pub(crate) fn beside(rule: Option<&NetworkRule>, asks: Option<Self>) -> Option<String> {
+        match (rule.map(NetworkRule::told), asks) {
+            (None, None) => None,
+            (Some(rule), None) => Some(rule),
+            (None, Some(asks)) => Some(asks.rule),
+            (Some(rule), Some(asks)) => Some(format!("{rule}; {}", asks.rule)),
+        }
+    }
+
+    /// A second look once a person has said yes: where something else would be asked by now, as
+    /// after a label that came meanwhile, the yes was to another question.
+    pub(crate) fn still(
+        asked: &str,
+        rule: Option<&NetworkRule>,
+        asks: Option<Self>,
+    ) -> Result<(), Forbidden> {
+        match Self::beside(rule, asks) {
+            Some(now) if now != asked => {
+                let inside = "meanwhile it is asked about for another reason; try again".to_owned();
+                Err(Forbidden {
+                    why: format!("a person has allowed it, and {inside}"),
+                    inside,
+                    policy: None,
+                    by: Forbids::Policy,
+                })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! How a refusal by policies is said.
+
+use atoll_cedar::Decision;
+
+use super::{Forbidden, Forbids};
+
+impl Forbidden {
+    /// Policies have this taken out, and it is not.
+    pub(crate) fn unredacted(all: &str) -> Self {
+        Self::of(format!(
+            "policies have {all} taken out of it, which is not done here"
+        ))
+    }
+
+    /// Policies have this header taken out, and a signature is of it.
+    pub(crate) fn signed_with(name: &str) -> Self {
+        Self::of(format!(
+            "policies have header:{name} taken out of it, which its signature is of"
+        ))
+    }
+
+    fn of(why: String) -> Self {
+        Self {
+            inside: why.clone(),
+            why,
+            policy: None,
+            by: Forbids::Policy,
+        }
+    }
+
+    pub(super) fn by(decision: &Decision) -> Self {
+        Self {
+            why: decision.why(),
+            inside: decision.why_inside(),
+            policy: decision
+                .deciding
+                .first()
+                .map(|one| format!("policy {}", one.id)),
+            by: match decision.is_of_level() {
+                true => Forbids::Level,
+                false => Forbids::Policy,
+            },
+        }
+    }
+}

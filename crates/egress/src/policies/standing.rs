@@ -1,0 +1,151 @@
+//! Which policies are in force: those that the run began with, or others that have come since. What
+//! is decided is decided by one version of them alone, which whoever asks is told.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError};
+
+use atoll_cedar::{Facts, HANDED_BYTES_MAX, Layers, Principal, take};
+use rustix::io::Errno;
+
+use super::{Forbidden, Policies};
+use crate::labels::Labels;
+
+/// How much of a file is read at once, bytes.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Policies, and who acts.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) layers: Layers,
+    pub(super) principal: Principal,
+    pub(super) facts: Facts,
+}
+
+/// One version of them.
+#[derive(Debug)]
+pub(super) struct Standing {
+    /// Which of the run's they are: 0 those that it began with.
+    version: u32,
+    /// None where nobody has written any.
+    pub(super) taken: Option<Taken>,
+}
+
+impl Standing {
+    /// What a run begins with.
+    pub(super) fn first(taken: Option<Taken>) -> Self {
+        Self { version: 0, taken }
+    }
+}
+
+/// The policies of one version, by which something is decided from its beginning to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Now<'a> {
+    pub(super) policies: &'a Policies,
+    pub(super) standing: Arc<Standing>,
+}
+
+impl Now<'_> {
+    /// Which of the run's they are: 0 those that it began with.
+    pub(crate) fn version(&self) -> u32 {
+        self.standing.version
+    }
+}
+
+/// Reads what was handed over, with the labels that are noted. None where it is no such thing.
+pub(super) fn read(text: &[u8]) -> Option<(Taken, Option<Labels>)> {
+    let (layers, principal, mut facts) = take(text).ok()?;
+    let trusted = std::mem::take(&mut facts.trusted);
+    let models = std::mem::take(&mut facts.models);
+    let labels = facts.labels.take();
+    let taken = Taken {
+        layers,
+        principal,
+        facts,
+    };
+    Some((taken, labels.map(|has| Labels::new(has, trusted, models))))
+}
+
+impl Policies {
+    /// Those that are in force.
+    pub(crate) fn now(&self) -> Now<'_> {
+        let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
+        Now {
+            policies: self,
+            standing: Arc::clone(&standing),
+        }
+    }
+
+    /// Says which version these are that a run is begun with.
+    pub(crate) fn numbered(self, version: u32) -> Self {
+        {
+            let mut standing = self
+                .standing
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            if let Some(standing) = Arc::get_mut(&mut standing) {
+                standing.version = version;
+            }
+        }
+        self
+    }
+
+    /// Puts others in force, for whatever begins from now on, and has what goes on asked again.
+    /// Labels, counts and what was given up stay. False where they are none that can be: then those
+    /// that were there are still in force.
+    pub(crate) fn reload(&self, version: u32, file: Option<OwnedFd>) -> bool {
+        let taken = match file.map(|file| content(&file)) {
+            None => None,
+            Some(text) => match text.as_deref().and_then(read) {
+                // What was touched before labels were noted is not known.
+                Some((_, Some(_))) if self.labels.is_none() => return false,
+                Some((taken, _)) => Some(taken),
+                None => return false,
+            },
+        };
+        let new = Arc::new(Standing { version, taken });
+        *self
+            .standing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = new;
+        self.reloaded.send_replace(());
+        true
+    }
+
+    /// Returns why, once another version than this one denies something that goes on.
+    pub(crate) async fn denied_since(
+        &self,
+        version: u32,
+        may: impl Fn(&Now<'_>) -> Result<(), Forbidden>,
+    ) -> String {
+        let mut reloaded = self.reloaded.subscribe();
+        loop {
+            // What was decided by this version is not asked again.
+            let now = self.now();
+            if now.version() != version
+                && let Err(forbidden) = may(&now)
+            {
+                return forbidden.why;
+            }
+            drop(now);
+            // Its sender is this one, and still there.
+            drop(reloaded.changed().await);
+        }
+    }
+}
+
+/// All of a file from where it stands: this process may read and nothing else.
+fn content(file: &OwnedFd) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        match rustix::io::read(file, &mut block) {
+            Ok(0) => return Some(text),
+            Ok(got) => text.extend_from_slice(block.get(..got)?),
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+        if text.len() > HANDED_BYTES_MAX {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! How often policies let something happen: each policy counts for itself, over the run.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use atoll_cedar::Rate;
+
+/// When a policy was counted, the earliest first: as many as its rates allow, and as long ago as
+/// they look back. Its rate can be another one once policies were read anew, and what it has
+/// counted until then stays.
+#[derive(Debug, Default)]
+struct Counted {
+    times: VecDeque<Instant>,
+    /// The largest number of all its rates so far.
+    most: usize,
+    /// The longest time of all its rates so far.
+    span: Duration,
+}
+
+impl Counted {
+    /// How long it takes until there is room for one more by this rate; none where there is.
+    fn full(&mut self, rate: Rate, now: Instant) -> Option<Duration> {
+        let (most, span) = bounds(rate);
+        self.most = self.most.max(most);
+        self.span = self.span.max(span);
+        let at = self.times.len().checked_sub(most)?;
+        let passed = now.duration_since(*self.times.get(at)?);
+        (passed < span).then(|| span.saturating_sub(passed))
+    }
+
+    fn push(&mut self, now: Instant) {
+        self.times.push_back(now);
+        let (most, span) = (self.most, self.span);
+        let is_over = |first: &Instant| now.duration_since(*first) >= span;
+        while self.times.len() > most || self.times.front().is_some_and(is_over) {
+            self.times.pop_front();
+        }
+    }
+}
+
+/// What has happened under rates, by the policies' ids.
+#[derive(Debug, Default)]
+pub(crate) struct Rates(Mutex<BTreeMap<Arc<str>, Counted>>);
+
+/// One more would be too often.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooOften {
+    /// The policy.
+    pub(crate) by: Arc<str>,
+    /// Its rate.
+    pub(crate) rate: Rate,
+    /// When there is room again.
+    pub(crate) again: Duration,
+}
+
+impl Rates {
+    /// Counts one more by every one of these, or by none of them.
+    ///
+    /// # Errors
+    /// [`TooOften`]: the one that has room last.
+    pub(crate) fn count(&self, all: &[(Arc<str>, Rate)], now: Instant) -> Result<(), TooOften> {
+        if all.is_empty() {
+            return Ok(());
+        }
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last: Option<TooOften> = None;
+        for (by, rate) in all {
+            let known = counted.entry(Arc::clone(by)).or_default();
+            let Some(again) = known.full(*rate, now) else {
+                continue;
+            };
+            if last.as_ref().is_none_or(|one| one.again < again) {
+                last = Some(TooOften {
+                    by: Arc::clone(by),
+                    rate: *rate,
+                    again,
+                });
+            }
+        }
+        if let Some(last) = last {
+            return Err(last);
+        }
+        // Of two rates by one id each counts, and it happens once.
+        let policies: BTreeSet<_> = all.iter().map(|(by, _)| by).collect();
+        for by in policies {
+            counted.entry(Arc::clone(by)).or_default().push(now);
+        }
+        Ok(())
+    }
+}
+
+fn bounds(rate: Rate) -> (usize, Duration) {
+    let most = usize::try_from(rate.count).unwrap_or(usize::MAX);
+    (most, Duration::from_secs(rate.seconds.into()))
+}
+
+impl TooOften {
+    /// In words.
+    pub(crate) fn why(&self) -> String {
+        let Rate { count, seconds } = self.rate;
+        let again = self.again.as_secs().saturating_add(1);
+        format!(
+            "policy {} lets it happen {count} times in {seconds} s; try again in {again} s",
+            self.by
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(count: u32, seconds: u32) -> Rate {
+        Rate { count, seconds }
+    }
+
+    #[test]
+    fn every_rate_is_kept_to_by_its_own_policy_and_in_every_span() {
+        let rates = Rates::default();
+        let begin = Instant::now();
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        let (one, two): (Arc<str>, Arc<str>) = ("one".into(), "two".into());
+        let of_one = [(Arc::clone(&one), rate(2, 60))];
+        assert_eq!(rates.count(&of_one, at(0)), Ok(()));
+        assert_eq!(rates.count(&of_one, at(30)), Ok(()));
+        let late = rates.count(&of_one, at(50)).unwrap_err();
+        assert_eq!((late.by.as_ref(), late.again.as_secs()), ("one", 10));
+        assert!(late.why().ends_with("try again in 11 s"), "{}", late.why());
+        // What is denied counts nowhere, and another policy has counted nothing.
+        let both = [of_one[0].clone(), (Arc::clone(&two), rate(1, 3_600))];
+        assert!(rates.count(&both, at(55)).is_err());
+        assert_eq!(rates.count(&both[1..], at(56)), Ok(()));
+        assert_eq!(rates.count(&of_one, at(60)), Ok(()));
+        assert!(rates.count(&of_one, at(89)).is_err());
+        // Of two that are full the one that has room last is told.
+        assert_eq!(rates.count(&both, at(89)).unwrap_err().by.as_ref(), "two");
+        assert_eq!(rates.count(&of_one, at(90)), Ok(()));
+    }
+
+    /// Policies that are read anew forget nothing by another number or another time.
+    #[test]
+    fn another_rate_of_a_policy_counts_what_was_counted() {
+        let rates = Rates::default();
+        let begin = Instant::now();
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        let of = |count: u32, seconds: u32| [(Arc::<str>::from("send"), rate(count, seconds))];
+        for second in [0, 10, 20] {
+            assert_eq!(rates.count(&of(3, 60), at(second)), Ok(()));
+        }
+        // More are let through, and not as many more as if none had been.
+        assert_eq!(rates.count(&of(4, 60), at(30)), Ok(()));
+        assert!(rates.count(&of(4, 60), at(31)).is_err());
+        // Of fewer the last ones count.
+        let fewer = rates.count(&of(2, 3_600), at(40)).unwrap_err();
+        assert_eq!(fewer.again, Duration::from_secs(3_600 - 20));
+        assert!(rates.count(&of(2, 3_600), at(3_619)).is_err());
+        assert_eq!(rates.count(&of(2, 3_600), at(3_620)), Ok(()));
+        // And back again, though each has counted under the other.
+        assert_eq!(rates.count(&of(3, 60), at(3_621)), Ok(()));
+        assert_eq!(rates.count(&of(3, 60), at(3_622)), Ok(()));
+        assert!(rates.count(&of(3, 60), at(3_623)).is_err());
+        // Two layers can each say one, and it happens once.
+        let both = [of(2, 60), of(3, 3_600)].concat();
+        let other = Rates::default();
+        assert_eq!(other.count(&both, at(0)), Ok(()));
+        assert_eq!(other.count(&both, at(1)), Ok(()));
+        assert!(other.count(&both, at(2)).is_err());
+        assert_eq!(other.count(&both, at(60)), Ok(()));
+        assert!(other.count(&both, at(3_599)).is_err());
+    }
+}

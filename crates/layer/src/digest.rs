@@ -1,0 +1,167 @@
+//! What a plan would write, as one number: what a person has agreed to is what is written.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+
+use sha2::{Digest, Sha256};
+
+use crate::content::parts;
+use crate::path::RelativePath;
+use crate::plan::{Content, Node};
+use crate::tree::{Tree, path_bytes};
+use crate::{Plan, Step, TreeError};
+
+/// SHA-256 of all that one plan or several would do: every step, with what it finds, what it
+/// writes, and what the files hold that it writes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlanDigest([u8; 32]);
+
+impl PlanDigest {
+    /// That of several, in this order.
+    #[must_use]
+    pub fn of_all(all: &[Self]) -> Self {
+        let mut hash = Sha256::new();
+        for one in all {
+            hash.update(one.0);
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+impl fmt::Display for PlanDigest {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(to, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PlanDigest {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "PlanDigest({self})")
+    }
+}
+
+impl Plan {
+    /// What it would do. All content that it would write is read.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn digest(&self) -> Result<PlanDigest, TreeError> {
+        let mut hash = Sha256::new();
+        part(&mut hash, path_bytes(&self.root));
+        let (device, inode) = self.root_identity;
+        hash.update(device.to_le_bytes());
+        hash.update(inode.to_le_bytes());
+        for step in &self.steps {
+            let text = serde_json::to_vec(step).map_err(|error| {
+                TreeError::new("cannot write down", step.path(), io::Error::from(error))
+            })?;
+            part(&mut hash, text);
+        }
+        let (mut source, mut indexed) = (None, None);
+        for entry in self.steps.iter().flat_map(Step::new_entries) {
+            let Node::File { content, .. } = &entry.node else {
+                continue;
+            };
+            let (tree, at) = match (content, &self.work) {
+                (Content::Layer(at), _) => (opened(&mut source, || Tree::open(&self.content))?, at),
+                (Content::Indexed(at), Some(work)) => {
+                    (opened(&mut indexed, || Tree::open_for_lookups(work))?, at)
+                }
+                (Content::Indexed(at), None) => {
+                    let nowhere = io::Error::other("the plan does not say where the layer is");
+                    return Err(TreeError::new("cannot read", at, nowhere));
+                }
+                // A plan has none of these before it is begun.
+                (Content::Kept { .. } | Content::Outer { .. } | Content::Untouched, _) => continue,
+            };
+            let read = tree.file(at).and_then(|(file, _)| held(&mut hash, &file));
+            read.map_err(|error| tree.error("cannot read", at, error))?;
+        }
+        Ok(PlanDigest(hash.finalize().into()))
+    }
+}
+
+fn opened(
+    tree: &mut Option<Tree>,
+    open: impl FnOnce() -> Result<Tree, TreeError>,
+) -> Result<&Tree, TreeError> {
+    match tree {
+        Some(tree) => Ok(tree),
+        None => Ok(tree.insert(open()?)),
+    }
+}
+
+/// Adds a text in such a way that no two lists of texts are the same.
+fn part(hash: &mut Sha256, text: impl AsRef<[u8]>) {
+    let text = text.as_ref();
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
+}
+
+/// Adds what a file holds: how long it is, and each part of it that is not all zeros, so that
+/// what is claimed to be of any size costs what it holds.
+fn held(hash: &mut Sha256, file: &File) -> io::Result<()> {
+    let bytes = file.metadata()?.len();
+    hash.update(bytes.to_le_bytes());
+    parts(file, bytes, |at, held| {
+        if held.iter().any(|byte| *byte != 0) {
+            hash.update(at.to_le_bytes());
+            part(hash, held);
+        }
+    })?;
+    hash.update(u64::MAX.to_le_bytes());
+    Ok(())
+}
+
+/// What one step does to one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writing {
+    /// Something new appears.
+    Made,
+    /// Something takes the place of another.
+    Replaced,
+    /// Something goes.
+    Removed,
+    /// Permissions, owner or extended attributes change.
+    Facts,
+    /// A directory moves with all that is in it.
+    Moved,
+}
+
+/// What stands at a path afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// A file.
+    File {
+        /// How long it is.
+        bytes: u64,
+        /// Whether somebody may execute it.
+        is_executable: bool,
+    },
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link {
+        /// Where to, as the program wrote it.
+        target: Vec<u8>,
+    },
+    /// Nothing, or what is not written.
+    Nothing,
+}
+
+/// One path that is written or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Which.
+    pub path: RelativePath,
+    /// What happens to it.
+    pub how: Writing,
+    /// What it is then.
+    pub thing: Thing,
+    /// The permissions of what it replaces or changes, the lowest twelve bits; none where nothing
+    /// was there, or a link.
+    pub mode_before: Option<u32>,
+    /// The permissions that it has then, likewise; none where nothing is there, or a link.
+    pub mode: Option<u32>,
+}

@@ -1,0 +1,60 @@
+//! Permissions, owners and attributes that change alone.
+
+use super::{Planner, REPLACED, is_list};
+use crate::entries::layer_entry;
+use crate::facts::{Facts, Kind, is_note};
+use crate::plan::{Act, Content};
+use crate::{Change, PlanError};
+
+impl Planner<'_> {
+    pub(super) fn plan_facts(&mut self, top: &Change, now: Option<Facts>) -> Result<(), PlanError> {
+        let Some(facts) = now else {
+            self.conflict(&top.path, "it is gone outside");
+            return Ok(());
+        };
+        let before = top.before.as_ref();
+        if before.is_some_and(|before| !facts.is(&before.kind)) {
+            self.refuse(&top.path, "it is of another type outside now");
+            return Ok(());
+        }
+        if facts.changed_after(self.paths.since)
+            && facts.kind != Kind::Directory
+            && self.conflict(&top.path, "it changed outside meanwhile")
+        {
+            return Ok(());
+        }
+        let old = match self
+            .walker
+            .one(&self.reader.before, &top.path, Content::Untouched)
+        {
+            Ok(old) => old,
+            Err(error) => {
+                self.refuse(&top.path, &error.to_string());
+                return Ok(());
+            }
+        };
+        // The second look may have met something else than the first.
+        if !old.is_of(&facts) {
+            self.refuse(&top.path, REPLACED);
+            return Ok(());
+        }
+        match layer_entry(&self.reader, &self.root, top, &top.path, Some(&facts), 0) {
+            Ok(new) if !new.is_of_the_kind_of(&old) => self.refuse(&top.path, REPLACED),
+            Ok(mut new) => {
+                new.node = old.node.clone();
+                new.mode |= facts.mode & 0o7000;
+                new.listed_mode = new.listed_mode.map(|mode| mode | facts.mode & 0o7000);
+                let lists = old.xattrs.iter().filter(|(name, _)| is_list(&name.0));
+                new.xattrs.extend(lists.cloned());
+                new.modified = old.modified;
+                // Overlayfs hides these from the program, so it has not removed them.
+                let notes = old.xattrs.iter().filter(|(name, _)| is_note(&name.0));
+                new.xattrs.extend(notes.cloned());
+                let (old, new) = (Box::new(old), Box::new(new));
+                self.push(&top.path, Act::Facts { old, new });
+            }
+            Err(why) => self.refuse(&top.path, &why),
+        }
+        Ok(())
+    }
+}

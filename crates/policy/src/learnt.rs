@@ -1,0 +1,74 @@
+//! The least that runs need, as policies in Cedar.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use atoll_cedar::Granted;
+use atoll_model::network::{CredentialName, Network, NetworkRule};
+use atoll_model::{Access, WorkspaceMode};
+
+use crate::rules::Rules;
+
+/// What policies permit that let these runs go through again and nothing else: the programs that
+/// were started, in the workspaces that they were started in, what of the network was used, and
+/// what a run by these rules is asked about before it starts: its places, credentials and ports.
+#[must_use]
+pub fn learnt_cedar(
+    all: &[(&Rules, &Path)],
+    started: &BTreeSet<String>,
+    used: Vec<NetworkRule>,
+) -> String {
+    let mut places: BTreeMap<PathBuf, bool> = BTreeMap::new();
+    let mut credentials: BTreeSet<CredentialName> = BTreeSet::new();
+    let mut programs: BTreeSet<PathBuf> = BTreeSet::new();
+    let mut profiles: BTreeSet<&str> = BTreeSet::new();
+    let mut mode = WorkspaceMode::ReadOnly;
+    let mut network = Network {
+        allow: used,
+        ..Network::default()
+    };
+    let is_any = all.iter().any(|(rules, _)| rules.programs.is_empty());
+    for (rules, workspace) in all {
+        profiles.insert(rules.profile());
+        for view in rules.views.values() {
+            let changes = matches!(view.value.access, Access::Layer(_));
+            *places.entry(view.value.host.clone()).or_default() |= changes;
+        }
+        mode = wider(mode, rules.workspace.value);
+        let changes = rules.workspace.value != WorkspaceMode::ReadOnly;
+        *places.entry(workspace.to_path_buf()).or_default() |= changes;
+        credentials.extend(rules.credentials.keys().cloned());
+        credentials.extend(rules.ssh().map(|one| one.grant.name.clone()));
+        programs.extend(rules.programs.iter().map(|place| place.value.clone()));
+        for one in rules.network().publish {
+            if network.publish.iter().all(|other| other.port != one.port) {
+                network.publish.push(one);
+            }
+        }
+    }
+    // Where something runs what it likes, that is the most.
+    let programs = programs.into_iter().filter(|_| !is_any);
+    atoll_cedar::written(&Granted {
+        profile: &profiles.into_iter().collect::<Vec<_>>().join(", "),
+        network: &network,
+        credentials: &credentials.into_iter().collect::<Vec<_>>(),
+        places: &places.into_iter().collect::<Vec<_>>(),
+        workspace: (mode, None),
+        programs: &programs.collect::<Vec<_>>(),
+        root: all.iter().any(|(rules, _)| rules.root.value),
+        nesting: all.iter().any(|(rules, _)| rules.nesting.value),
+        started: &started.iter().cloned().collect::<Vec<_>>(),
+    })
+}
+
+fn wider(one: WorkspaceMode, two: WorkspaceMode) -> WorkspaceMode {
+    let rank = |mode: WorkspaceMode| match mode {
+        WorkspaceMode::ReadOnly => 0,
+        WorkspaceMode::CopyOnWrite => 1,
+        WorkspaceMode::Live => 2,
+    };
+    match rank(two) > rank(one) {
+        true => two,
+        false => one,
+    }
+}

@@ -1,0 +1,187 @@
+//! What a run gives up while it goes on: recorded, then counted by who carries, then answered.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use atoll_model::network::{
+    CredentialName, FlowOrder, GivenUp, GivenUpBy, GivenUps, GivingUp, Restriction,
+};
+use atoll_sys::descriptor;
+use std::os::fd::AsFd;
+
+use super::{FlowNews, Outside, State, Who};
+use crate::Handover;
+use crate::control::{Answer, Declined};
+
+/// How long who carries may take until it counts: it hears between other things.
+const COUNTED_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether a token is revoked.
+const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Whether a token of the run is revoked by now. It is where that cannot be told.
+pub type IsRevoked<'a> = Box<dyn Fn() -> bool + 'a>;
+
+/// When that is looked at next.
+pub(super) struct Revoking<'a> {
+    is_revoked: IsRevoked<'a>,
+    next: Instant,
+}
+
+impl Revoking<'_> {
+    pub(super) fn due(&self) -> Instant {
+        self.next
+    }
+}
+
+impl<'a> Outside<'a> {
+    /// With tokens, where the run has some: once one is revoked nothing leaves any more.
+    #[must_use]
+    pub fn holding(mut self, is_revoked: Option<IsRevoked<'a>>) -> Self {
+        let next = Instant::now();
+        self.revoking = is_revoked.map(|is_revoked| Revoking { is_revoked, next });
+        self
+    }
+
+    /// Looks whether a token of the run is revoked, where it is time to.
+    pub(super) fn attend_revoking(&mut self) {
+        let now = Instant::now();
+        let Some(revoking) = self.revoking.as_mut().filter(|one| one.next <= now) else {
+            return;
+        };
+        revoking.next = now + REVOKED_INTERVAL;
+        if !(revoking.is_revoked)() {
+            return;
+        }
+        self.revoking = None;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let (new, _) = self.add(vec![GivenUp {
+            at_s: since.map_or(0, |since| since.as_secs()),
+            by: GivenUpBy::TokenRevoked {},
+            what: Restriction::Network {},
+        }]);
+        if self.record_given_up(&new) {
+            self.have_counted(new);
+        }
+    }
+
+    /// With what was given up before this run, in its session.
+    #[must_use]
+    pub fn having_given_up(mut self, given_up: GivenUps) -> Self {
+        self.given_up = given_up;
+        self
+    }
+
+    /// Somebody outside gives something up for the run. It counts when this answers that it is
+    /// done: where who carries does not say so in time, nothing is carried any more.
+    pub(super) fn give_up(&mut self, said: &GivingUp, by: Who) -> Answer {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let at_s = since.map_or(0, |since| since.as_secs());
+        let named = match said.restrictions(at_s) {
+            Ok(named) => named,
+            Err(error) => return declined(error.to_string()),
+        };
+        if let Err(why) = self.are_known(&said.no_credentials) {
+            return Answer::Refused(Declined {
+                why,
+                advice: "nothing of it is given up: say it again with a name that there is"
+                    .to_owned(),
+            });
+        }
+        let by = GivenUpBy::Person { uid: by.uid };
+        let given = named.into_iter().map(|what| GivenUp { at_s, by, what });
+        let (new, is_full) = self.add(given.collect());
+        if !self.record_given_up(&new) {
+            return declined("it cannot be recorded, and the run ends".to_owned());
+        }
+        self.have_counted(new.clone());
+        match is_full {
+            None => Answer::GivenUp {
+                new,
+                all: self.given_up.clone(),
+            },
+            Some(why) => declined(why),
+        }
+    }
+
+    /// Whether the run has these credentials: who mistypes one would take it for given up.
+    fn are_known(&self, names: &[CredentialName]) -> Result<(), String> {
+        let handed = self.handover.into_iter().flat_map(Handover::names);
+        let keys = self.signing.iter().flat_map(|(keys, _)| keys.keys());
+        let known: BTreeSet<_> = handed.chain(keys.map(|one| &one.name)).collect();
+        let Some(unknown) = names.iter().find(|name| !known.contains(name)) else {
+            return Ok(());
+        };
+        let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+        Err(match known.is_empty() {
+            true => format!("the run has no credential {unknown}, nor any other"),
+            false => format!(
+                "the run has no credential {unknown}, only {}",
+                known.join(", ")
+            ),
+        })
+    }
+
+    /// The program has given something up, which counts with who carries already.
+    pub(super) fn given_up_inside(&mut self, id: u64, given: Vec<GivenUp>) {
+        // Whoever carries cannot say that somebody else has.
+        let own = given.into_iter().map(|one| GivenUp {
+            by: GivenUpBy::Program {},
+            ..one
+        });
+        let (new, _) = self.add(own.collect());
+        if self.record_given_up(&new) {
+            self.tell(FlowOrder::Recorded { id }, &[]);
+        }
+    }
+
+    /// Adds to what is given up. What of it is new, and why not all of it was added.
+    fn add(&mut self, given: Vec<GivenUp>) -> (Vec<GivenUp>, Option<String>) {
+        let mut new = Vec::new();
+        for one in given {
+            match self.given_up.add(one.clone()) {
+                Ok(true) => new.push(one),
+                Ok(false) => {}
+                Err(error) => return (new, Some(error.to_string())),
+            }
+        }
+        (new, None)
+    }
+
+    fn record_given_up(&mut self, new: &[GivenUp]) -> bool {
+        let news: Vec<FlowNews<'_>> = new.iter().map(FlowNews::GivenUp).collect();
+        self.recorded(&news)
+    }
+
+    /// Has it counted by who carries, if anybody does, and waits until it is.
+    fn have_counted(&mut self, new: Vec<GivenUp>) {
+        if new.is_empty() || !matches!(self.state, State::Carrying { .. }) {
+            return;
+        }
+        self.giving_up += 1;
+        let id = self.giving_up;
+        self.tell(FlowOrder::GiveUp { id, given: new }, &[]);
+        let until = Instant::now() + COUNTED_PATIENCE;
+        while self.counted < id {
+            let State::Carrying { line, .. } = &self.state else {
+                return;
+            };
+            let now = Instant::now();
+            let left = u32::try_from(until.saturating_duration_since(now).as_millis());
+            let _ = descriptor::wait_readable([Some(line.as_fd())], left.ok());
+            if !self.hear_some() || now >= until {
+                let _ = self.end_carrier();
+                self.fail("what carried them did not hear what was given up".to_owned());
+            }
+        }
+    }
+}
+
+fn declined(why: String) -> Answer {
+    Answer::Refused(Declined {
+        why,
+        advice:
+            "atoll restrict RUN --no-network gives all of the network up; atoll stop RUN ends it"
+                .to_owned(),
+    })
+}

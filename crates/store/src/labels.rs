@@ -1,0 +1,50 @@
+//! Which data a session has touched, as the ledger tells of it.
+
+use std::collections::BTreeSet;
+
+use atoll_model::{RunId, SessionId};
+use serde_json::Value;
+
+use crate::event::LABEL_GAINED;
+use crate::read::{Events, Filter};
+use crate::{LedgerError, StateDir, sessions};
+
+/// The labels that the runs of a session have gained: those with which each began, and what came
+/// while it went on. Damage may hide one of them: it is an error, and a run that needs to know
+/// does not begin.
+pub(crate) fn of_session(
+    state: &StateDir,
+    session: &SessionId,
+) -> Result<BTreeSet<String>, LedgerError> {
+    let filter = Filter {
+        session: Some(session.clone()),
+        ..Filter::default()
+    };
+    let place = sessions::place_of(state, session)?;
+    gained(Events::from_place(state, filter, place)?)
+}
+
+/// The same of one run.
+pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, LedgerError> {
+    let filter = Filter {
+        run: Some(run.clone()),
+        ..Filter::default()
+    };
+    gained(Events::from_start(state, filter)?)
+}
+
+fn gained(events: Events) -> Result<BTreeSet<String>, LedgerError> {
+    let mut labels = BTreeSet::new();
+    for event in events {
+        let event = event?;
+        if event.kind == LABEL_GAINED {
+            let label = event.body.get("label").and_then(Value::as_str);
+            labels.extend(label.map(str::to_owned));
+        } else if event.kind == "run.opened" {
+            let begun = event.body.pointer("/decision/labels");
+            let begun = begun.and_then(Value::as_array).into_iter().flatten();
+            labels.extend(begun.filter_map(Value::as_str).map(str::to_owned));
+        }
+    }
+    Ok(labels)
+}

@@ -1,0 +1,105 @@
+//! What is kept of capability tokens: the key that issues them, and which ones are revoked.
+//!
+//! No token is kept: whoever holds one has it.
+
+use std::collections::BTreeSet;
+
+use zeroize::Zeroizing;
+
+use crate::StateDir;
+use crate::private::{PrivateDirectory, PrivateFault};
+use crate::state::TOKENS;
+
+const KEY: &str = "issuing.key";
+const REVOKED: &str = "revoked";
+
+/// The longest key, bytes.
+const KEY_BYTES_MAX: u64 = 1 << 10;
+/// The longest list of what is revoked, bytes: about 16,000.
+const REVOKED_BYTES_MAX: u64 = 2 << 20;
+
+/// The files about tokens cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    /// One of them cannot be read or written.
+    #[error(transparent)]
+    Private(#[from] PrivateFault),
+    /// It is no text.
+    #[error("{KEY} or {REVOKED} of the tokens is no text: it was changed by somebody else")]
+    Unreadable,
+    /// There is no room for another one.
+    #[error("the list of revoked tokens has {} KiB, and no room for more", REVOKED_BYTES_MAX >> 10)]
+    Full,
+}
+
+/// The files about tokens of a deployment.
+pub struct TokenFiles(PrivateDirectory);
+
+impl TokenFiles {
+    /// Those that there are; none where no token was ever issued, unless they are to be made.
+    ///
+    /// # Errors
+    /// [`TokenFileError`].
+    pub fn open(state: &StateDir, create: bool) -> Result<Option<Self>, TokenFileError> {
+        Ok(PrivateDirectory::of_state(state, TOKENS, create)?.map(Self))
+    }
+
+    /// The key that issues tokens, as it was written; nothing where there is none yet.
+    ///
+    /// # Errors
+    /// [`TokenFileError`].
+    pub fn key(&self) -> Result<Option<Zeroizing<String>>, TokenFileError> {
+        let Some(bytes) = self.0.read(KEY, KEY_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let bytes = Zeroizing::new(bytes);
+        let text = std::str::from_utf8(&bytes).map_err(|_| TokenFileError::Unreadable)?;
+        Ok(Some(Zeroizing::new(text.trim_ascii().to_owned())))
+    }
+
+    /// The key that there is, or this new one, which then is it.
+    ///
+    /// # Errors
+    /// [`TokenFileError`].
+    pub fn key_or(
+        &self,
+        make: impl FnOnce() -> Zeroizing<String>,
+    ) -> Result<Zeroizing<String>, TokenFileError> {
+        let _lock = self.0.lock()?;
+        if let Some(key) = self.key()? {
+            return Ok(key);
+        }
+        let key = make();
+        let line = Zeroizing::new(format!("{}\n", key.as_str()));
+        self.0.replace(KEY, line.as_bytes())?;
+        Ok(key)
+    }
+
+    /// By what tokens are revoked: each has all of its ids looked for here.
+    ///
+    /// # Errors
+    /// [`TokenFileError`]: then every token is to be taken for revoked.
+    pub fn revoked(&self) -> Result<BTreeSet<String>, TokenFileError> {
+        let bytes = self.0.read(REVOKED, REVOKED_BYTES_MAX)?.unwrap_or_default();
+        let text = String::from_utf8(bytes).map_err(|_| TokenFileError::Unreadable)?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Revokes by an id. Whether it was not before.
+    ///
+    /// # Errors
+    /// [`TokenFileError`].
+    pub fn revoke(&self, id: &str) -> Result<bool, TokenFileError> {
+        let _lock = self.0.lock()?;
+        let mut all = self.revoked()?;
+        if !all.insert(id.to_owned()) {
+            return Ok(false);
+        }
+        let text: String = all.iter().map(|id| format!("{id}\n")).collect();
+        if text.len() as u64 > REVOKED_BYTES_MAX {
+            return Err(TokenFileError::Full);
+        }
+        self.0.replace(REVOKED, text.as_bytes())?;
+        Ok(true)
+    }
+}

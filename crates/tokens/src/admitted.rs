@@ -1,0 +1,172 @@
+//! Which tokens are taken: those whose Datalog ends in good time, whatever it says.
+//!
+//! A question has one fact of each name, and a block that was appended adds none. So a check has
+//! nothing to combine, and takes as long as it is: a token's size is the bound of what it costs.
+//! biscuit-auth looks at the time between checks alone, not within one, and keeps every text that
+//! an operation makes: none may make one. What sets make is no longer than the token.
+//!
+//! Blocks are revoked by their signatures. Those of Ed25519 nobody can change without its key; one
+//! of ECDSA has a second form, under which it would not be revoked.
+
+use biscuit_auth::format::schema::op::Content;
+use biscuit_auth::format::schema::op_binary::Kind as Binary;
+use biscuit_auth::format::schema::op_unary::Kind as Unary;
+use biscuit_auth::format::schema::public_key::Algorithm;
+use biscuit_auth::format::schema::{Biscuit, Block, Expression, Op, Rule};
+use prost::Message as _;
+
+use crate::terms::is_plain;
+use crate::token::BLOCKS_MAX;
+
+/// How many predicates a rule or a check names at once.
+const BODY_MAX: usize = 16;
+/// From this number on symbols are a token's own (Biscuit's specification, "Symbol table").
+const OWN_SYMBOLS: u64 = 1024;
+
+/// Why a token is not taken, though its signature may be good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Foreign {
+    /// It is no token.
+    #[error("it is no Biscuit token")]
+    Form,
+    /// It has too many blocks.
+    #[error("it has more than {BLOCKS_MAX} blocks")]
+    Blocks,
+    /// Somebody else has signed one.
+    #[error("a block of it is signed by a third party, who has no say here")]
+    ThirdParty,
+    /// What it is revoked by could be changed.
+    #[error("a block of it has a key that is not one of Ed25519: it could not be revoked for good")]
+    Key,
+    /// It trusts other blocks than the first one.
+    #[error("a block of it names whom it trusts: who appends one only narrows")]
+    Scopes,
+    /// It states something.
+    #[error("a block of it states facts: only checks narrow")]
+    Facts,
+    /// It concludes something.
+    #[error("a block that was appended has rules: only checks narrow")]
+    Rules,
+    /// It is too much at once.
+    #[error("a check or rule of it names more than {BODY_MAX} facts at once")]
+    Body,
+    /// It may not end in time.
+    #[error("it has a regular expression, a closure, a + or a function of somebody's in it")]
+    Operation,
+    /// It shows something else than it says.
+    #[error("it has a quote, a backslash or a control character in a text, or an odd name")]
+    Text,
+}
+
+/// Looks at all of a token's blocks.
+pub(crate) fn admit(bytes: &[u8]) -> Result<(), Foreign> {
+    let token = Biscuit::decode(bytes).map_err(|_| Foreign::Form)?;
+    if token.blocks.len() >= BLOCKS_MAX {
+        return Err(Foreign::Blocks);
+    }
+    let signed = [&token.authority].into_iter().chain(&token.blocks);
+    let mut symbols = Vec::new();
+    for (number, signed) in signed.enumerate() {
+        if signed.external_signature.is_some() {
+            return Err(Foreign::ThirdParty);
+        }
+        if signed.next_key.algorithm != Algorithm::Ed25519 as i32 {
+            return Err(Foreign::Key);
+        }
+        let block = Block::decode(&signed.block[..]).map_err(|_| Foreign::Form)?;
+        symbols.extend(block.symbols.iter().cloned());
+        if !symbols
+            .iter()
+            .chain(&block.context)
+            .all(|text| is_shown(text))
+        {
+            return Err(Foreign::Text);
+        }
+        look(&block, number > 0, &symbols)?;
+    }
+    Ok(())
+}
+
+/// Whether a text is shown as it is: what people read of a token is one in lines.
+fn is_shown(text: &str) -> bool {
+    text.split('\n').all(is_plain)
+}
+
+fn look(block: &Block, is_appended: bool, symbols: &[String]) -> Result<(), Foreign> {
+    if !block.scope.is_empty() || !block.public_keys.is_empty() {
+        return Err(Foreign::Scopes);
+    }
+    if !block.facts.is_empty() {
+        return Err(Foreign::Facts);
+    }
+    if is_appended && !block.rules.is_empty() {
+        return Err(Foreign::Rules);
+    }
+    let queries = block.checks.iter().flat_map(|check| &check.queries);
+    let mut all = block.rules.iter().chain(queries);
+    all.try_for_each(|rule| look_at(rule, symbols))
+}
+
+fn look_at(rule: &Rule, symbols: &[String]) -> Result<(), Foreign> {
+    if !rule.scope.is_empty() {
+        return Err(Foreign::Scopes);
+    }
+    if rule.body.len() > BODY_MAX {
+        return Err(Foreign::Body);
+    }
+    let mut names = [&rule.head].into_iter().chain(&rule.body);
+    if !names.all(|one| is_name(one.name, symbols)) {
+        return Err(Foreign::Text);
+    }
+    let mut operations = rule.expressions.iter().flat_map(Expression::operations);
+    match operations.all(ends_in_time) {
+        true => Ok(()),
+        false => Err(Foreign::Operation),
+    }
+}
+
+/// What a predicate is called: a word, also where it is shown.
+fn is_name(number: u64, symbols: &[String]) -> bool {
+    let Some(own) = number.checked_sub(OWN_SYMBOLS) else {
+        return true;
+    };
+    let own = usize::try_from(own).ok().and_then(|own| symbols.get(own));
+    own.is_some_and(|name| {
+        let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        !name.is_empty() && name.bytes().all(is_of_word)
+    })
+}
+
+/// Its operations in order.
+trait Operations {
+    fn operations(&self) -> &[Op];
+}
+
+impl Operations for Expression {
+    fn operations(&self) -> &[Op] {
+        &self.ops
+    }
+}
+
+/// Whether an operation takes no longer than what it is about is long, and makes nothing longer
+/// than the token: `+` joins texts, and a path is as long as whoever sends it likes. One of a kind
+/// that this does not know does not.
+fn ends_in_time(operation: &Op) -> bool {
+    match &operation.content {
+        Some(Content::Value(_)) => true,
+        Some(Content::Unary(one)) => {
+            one.ffi_name.is_none()
+                && Unary::from_i32(one.kind).is_some_and(|kind| kind != Unary::Ffi)
+        }
+        Some(Content::Binary(one)) => {
+            let ends = |kind| {
+                !matches!(
+                    kind,
+                    Binary::Regex | Binary::Add | Binary::All | Binary::Any | Binary::Ffi
+                )
+            };
+            one.ffi_name.is_none() && Binary::from_i32(one.kind).is_some_and(ends)
+        }
+        Some(Content::Closure(_)) | None => false,
+    }
+}

@@ -1,0 +1,192 @@
+//! The tokens that a run holds, on their way to the process that carries its connections.
+
+use atoll_model::RunId;
+use atoll_model::SessionName;
+use atoll_model::network::{Look, Scheme};
+use biscuit_auth::builder::Policy;
+use serde::{Deserialize, Serialize};
+
+use crate::key::PublicKey;
+use crate::question::{Asked, NOT_CARRIED, carries};
+use crate::terms::told_time;
+use crate::token::{TOKEN_BYTES_MAX, Token, TokenError};
+
+/// How many tokens a run holds.
+pub const HELD_MAX: usize = 4;
+/// The most that is handed over, bytes.
+pub const HANDED_BYTES_MAX: usize = HELD_MAX * TOKEN_BYTES_MAX + (16 << 10);
+
+/// Who holds them. A token that is bound to another session or workspace carries nothing here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Holder {
+    /// The run.
+    pub run: RunId,
+    /// The session that it is a part of.
+    pub session: Option<SessionName>,
+    /// The real path of its workspace.
+    pub workspace: String,
+    /// The person's number on this host.
+    pub person: u32,
+}
+
+/// Where alone a token counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// In runs of this session.
+    Session(SessionName),
+    /// In runs in this workspace: its real path.
+    Workspace(String),
+}
+
+/// As it is handed over.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Handed {
+    key: PublicKey,
+    tokens: Vec<String>,
+    holder: Holder,
+}
+
+/// All tokens of a run: every one of them has to carry what is asked.
+#[derive(Clone, Debug)]
+pub struct Held {
+    key: PublicKey,
+    /// Each with its end, if Atoll knows of one.
+    tokens: Vec<(Token, Option<u64>)>,
+    holder: Holder,
+    carried: Policy,
+}
+
+impl Held {
+    /// Reads the tokens that a run is given.
+    ///
+    /// # Errors
+    /// [`TokenError`], of the first one that is none.
+    pub fn new(key: PublicKey, texts: &[String], holder: Holder) -> Result<Self, TokenError> {
+        if texts.len() > HELD_MAX {
+            return Err(TokenError::Unmade(format!(
+                "a run holds at most {HELD_MAX} tokens"
+            )));
+        }
+        let read = |text: &String| {
+            let token = Token::read(text, key)?;
+            let end = token.end_s()?;
+            Ok((token, end))
+        };
+        let tokens = texts.iter().map(read).collect::<Result<_, TokenError>>()?;
+        let carried: Policy = "allow if carried(true)"
+            .try_into()
+            .map_err(|error: biscuit_auth::error::Token| TokenError::Unmade(error.to_string()))?;
+        Ok(Self {
+            key,
+            tokens,
+            holder,
+            carried,
+        })
+    }
+
+    /// Writes them down for [`take`](Self::take).
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn hand(&self) -> Result<Vec<u8>, String> {
+        let tokens = self.tokens.iter().map(|(token, _)| token.text().to_owned());
+        let handed = Handed {
+            key: self.key,
+            tokens: tokens.collect(),
+            holder: self.holder.clone(),
+        };
+        serde_json::to_vec(&handed).map_err(|error| error.to_string())
+    }
+
+    /// Reads what [`hand`](Self::hand) wrote. None where it is no such thing.
+    #[must_use]
+    pub fn take(written: &[u8]) -> Option<Self> {
+        let handed: Handed = serde_json::from_slice(written).ok()?;
+        Self::new(handed.key, &handed.tokens, handed.holder).ok()
+    }
+
+    /// The tokens.
+    pub fn tokens(&self) -> impl Iterator<Item = &Token> {
+        self.tokens.iter().map(|(token, _)| token)
+    }
+
+    /// The first of their ends that Atoll knows of, in seconds since 1970.
+    #[must_use]
+    pub fn end_s(&self) -> Option<u64> {
+        self.tokens.iter().filter_map(|(_, end)| *end).min()
+    }
+
+    /// Whether all of them carry this at a time, in seconds since 1970.
+    ///
+    /// # Errors
+    /// Why they do not, in words.
+    pub fn carry(&self, asked: Asked<'_>, now_s: u64) -> Result<(), String> {
+        let question = (&self.holder, now_s);
+        for (token, end) in &self.tokens {
+            if !carries(&token.biscuit, &self.carried, asked, question) {
+                let ended = end.filter(|end| *end <= now_s).and_then(told_time);
+                let unseen = unseen(asked)
+                    .filter(|(into, _)| carries(&token.biscuit, &self.carried, *into, question));
+                return Err(match (ended, unseen) {
+                    (Some(end), _) => format!("{NOT_CARRIED}: it has ended, at {end}"),
+                    (None, Some((_, why))) => format!("{NOT_CARRIED}: {why}"),
+                    (None, None) => NOT_CARRIED.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a token is bound to, where that is another session or workspace than the holder's: it
+    /// carries nothing here.
+    #[must_use]
+    pub fn stray(&self) -> Option<Bound> {
+        let own = &self.holder;
+        let parts = self.tokens().filter_map(|token| token.parts().ok());
+        let mut terms = parts.flatten().filter_map(|part| part.terms);
+        terms.find_map(|terms| {
+            let session = terms
+                .session
+                .filter(|one| own.session.as_ref() != Some(one));
+            let workspace = terms.workspace.filter(|path| *path != own.workspace);
+            session
+                .map(Bound::Session)
+                .or(workspace.map(Bound::Workspace))
+        })
+    }
+}
+
+/// Of a connection that nobody looks into: the same one where its requests are judged, and what is
+/// said where that one would be carried.
+fn unseen(asked: Asked<'_>) -> Option<(Asked<'_>, String)> {
+    let (host, port) = match asked {
+        Asked::Connect {
+            host,
+            port,
+            look: Look::Past,
+        } => (host, port),
+        Asked::Connect {
+            look: Look::Into, ..
+        }
+        | Asked::Resolve(_)
+        | Asked::Request(_)
+        | Asked::UseCredential(_)
+        | Asked::Publish(_) => return None,
+    };
+    let url = match [Scheme::Http, Scheme::Https].map(|one| (one, one.port() == port)) {
+        [(scheme, true), _] | [_, (scheme, true)] => format!("{scheme}://{host}"),
+        [(scheme, false), (_, false)] => format!("{scheme}://{host}:{port}"),
+    };
+    let into = Asked::Connect {
+        host,
+        port,
+        look: Look::Into,
+    };
+    let why = format!(
+        "it carries requests there, and this connection is carried unseen: --allow '{url}' has \
+         them looked at"
+    );
+    Some((into, why))
+}

@@ -1,0 +1,183 @@
+//! A token that was read and is this deployment's.
+
+use biscuit_auth::{Biscuit, BlockBuilder, KeyPair, UnverifiedBiscuit};
+use sha2::{Digest as _, Sha256};
+
+use crate::admitted::{Foreign, admit};
+use crate::key::{IssuingKey, PublicKey};
+use crate::terms::{InvalidTerms, Terms};
+
+/// The longest token, bytes of its text (base64).
+pub const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// How many blocks a token has.
+pub const BLOCKS_MAX: usize = 16;
+
+/// Why a text is no token that counts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It is too long.
+    #[error("a token is at most {TOKEN_BYTES_MAX} bytes long")]
+    TooLong,
+    /// It is none, or somebody else's, or was changed.
+    #[error("it was not issued by this deployment's key, or was changed since")]
+    Signature,
+    /// It says what is not taken.
+    #[error(transparent)]
+    Foreign(#[from] Foreign),
+    /// What is to be said cannot be.
+    #[error(transparent)]
+    Terms(#[from] InvalidTerms),
+    /// Nothing can be appended.
+    #[error("it is sealed: nothing can be appended to it any more")]
+    Sealed,
+    /// Biscuit's answer.
+    #[error("no token can be made: {0}")]
+    Unmade(String),
+}
+
+/// A token whose signatures are good and whose Datalog ends in good time. Whether it carries
+/// something is asked of those that a run holds together ([`crate::Held`]).
+#[derive(Clone, Debug)]
+pub struct Token {
+    pub(crate) biscuit: Biscuit,
+    text: String,
+}
+
+/// One block of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// By what it is revoked, with all that was appended to it: hexadecimal digits.
+    pub id: String,
+    /// What it says in words, where Atoll has written it.
+    pub terms: Option<Terms>,
+    /// Its Datalog.
+    pub source: String,
+}
+
+/// Issues a token.
+///
+/// # Errors
+/// [`TokenError`].
+pub fn issue(key: &IssuingKey, terms: &Terms) -> Result<String, TokenError> {
+    let builder = Biscuit::builder().merge(terms.first_block()?);
+    let token = builder.build(&key.0).and_then(|token| token.to_base64());
+    settled(token.map_err(|error| TokenError::Unmade(error.to_string()))?)
+}
+
+/// Narrows a token, without a key and whoever has issued it.
+///
+/// # Errors
+/// [`TokenError`].
+pub fn attenuate(text: &str, terms: &Terms) -> Result<String, TokenError> {
+    let text = written(text)?;
+    let block = terms.further_block()?;
+    let token = UnverifiedBiscuit::from_base64(text).map_err(|_| Foreign::Form)?;
+    admit(&token.to_vec().map_err(|_| Foreign::Form)?)?;
+    let narrower = token.append(block).map_err(|error| match error {
+        biscuit_auth::error::Token::AppendOnSealed => TokenError::Sealed,
+        error => TokenError::Unmade(error.to_string()),
+    })?;
+    let text = narrower.to_base64();
+    settled(text.map_err(|error| TokenError::Unmade(error.to_string()))?)
+}
+
+/// A token that was just made, if it can be read again.
+fn settled(text: String) -> Result<String, TokenError> {
+    let token = UnverifiedBiscuit::from_base64(written(&text)?).map_err(|_| Foreign::Form)?;
+    admit(&token.to_vec().map_err(|_| Foreign::Form)?)?;
+    Ok(text)
+}
+
+fn written(text: &str) -> Result<&str, TokenError> {
+    let text = text.trim_ascii();
+    match text.len() <= TOKEN_BYTES_MAX {
+        true => Ok(text),
+        false => Err(TokenError::TooLong),
+    }
+}
+
+impl Token {
+    /// Reads a token that this key has issued.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub fn read(text: &str, key: PublicKey) -> Result<Self, TokenError> {
+        let text = written(text)?;
+        // What is not taken is told first: who has appended something can change that.
+        let unverified = UnverifiedBiscuit::from_base64(text).map_err(|_| Foreign::Form)?;
+        admit(&unverified.to_vec().map_err(|_| Foreign::Form)?)?;
+        let verified = unverified.verify(key.0);
+        Ok(Self {
+            biscuit: verified.map_err(|_| TokenError::Signature)?,
+            text: text.to_owned(),
+        })
+    }
+
+    /// As it is handed on: a secret, to be sure, for whoever has it holds it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// SHA-256 of its text, hexadecimal digits: by this it is recorded.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        hexadecimal(&Sha256::digest(self.text.as_bytes()))
+    }
+
+    /// By what each of its blocks is revoked, hexadecimal digits, the first one's first.
+    #[must_use]
+    pub fn ids(&self) -> Vec<String> {
+        let ids = self.biscuit.revocation_identifiers();
+        ids.iter().map(|id| hexadecimal(id)).collect()
+    }
+
+    /// What each of its blocks says.
+    ///
+    /// # Errors
+    /// [`TokenError`]: it cannot be shown.
+    pub fn parts(&self) -> Result<Vec<Part>, TokenError> {
+        let contexts = self.biscuit.context();
+        let all = self.ids().into_iter().zip(contexts).enumerate();
+        let part = |(number, (id, context)): (usize, (String, Option<String>))| {
+            let source = self.biscuit.print_block_source(number);
+            let source = source.map_err(|_| Foreign::Form)?;
+            let terms = context.and_then(|words| Terms::parse(&words).ok());
+            // Its words are whoever's who wrote it: they count where they come to the same.
+            let is_said = |terms: &Terms| {
+                let block = match number {
+                    0 => terms.first_block(),
+                    _ => terms.further_block(),
+                };
+                block.is_ok_and(|block| source_of(block).as_deref() == Some(&source))
+            };
+            let terms = terms.filter(is_said);
+            Ok(Part { id, terms, source })
+        };
+        all.map(part).collect()
+    }
+
+    /// When it ends, in seconds since 1970, by the blocks that Atoll has written: the first of
+    /// their times.
+    ///
+    /// # Errors
+    /// [`TokenError`]: it cannot be told.
+    pub fn end_s(&self) -> Result<Option<u64>, TokenError> {
+        let parts = self.parts()?.into_iter();
+        let ends = parts.filter_map(|part| part.terms.and_then(|terms| terms.until_s));
+        Ok(ends.min())
+    }
+}
+
+/// How Biscuit shows a block.
+fn source_of(block: BlockBuilder) -> Option<String> {
+    let token = Biscuit::builder()
+        .merge(block)
+        .build(&KeyPair::new())
+        .ok()?;
+    token.print_block_source(0).ok()
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

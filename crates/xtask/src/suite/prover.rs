@@ -1,0 +1,54 @@
+//! The prover, a workspace of its own: built, linted and tested as the others are, in a directory
+//! of its own below the one that cargo builds in, which is kept from one time to the next.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::binaries::{self, TestBinary};
+use super::tally::Tally;
+use super::{built_below, cargo};
+use crate::tree;
+
+/// The manifest of its workspace.
+const MANIFEST: &str = "prover/Cargo.toml";
+/// Its name, and the directory of what is built.
+const NAME: &str = "atoll-prove";
+const BELOW: &str = "prover";
+
+/// Builds it, and says where it is: `cargo xtask prover`.
+pub(crate) fn run() -> Result<bool> {
+    let program = program(&tree::root()?)?;
+    println!(
+        "{}\nPut it beside atoll, or into PATH, where nobody else can write.",
+        program.display()
+    );
+    Ok(true)
+}
+
+/// The program. One profile serves tests and use: most of the time is the solver's.
+pub(crate) fn program(root: &Path) -> Result<PathBuf> {
+    binaries::program_of(root, NAME, &with_place(root, &["build"])?)
+}
+
+/// Its unit tests.
+pub(super) fn unit_tests(root: &Path) -> Result<Vec<TestBinary>> {
+    binaries::tests_of(root, &with_place(root, &["test", "--no-run"])?)
+}
+
+/// Its form and its lints.
+pub(super) fn gates(root: &Path, tally: &mut Tally) -> Result<()> {
+    let format = ["fmt", "--manifest-path", MANIFEST, "--check"];
+    tally.gate("format of the prover", &mut cargo(root, &format))?;
+    let lint = with_place(root, &["clippy", "--all-targets", "--quiet"])?;
+    let mut lint: Command = cargo(root, &lint);
+    tally.gate("lints of the prover", lint.args(["--", "-D", "warnings"]))
+}
+
+fn with_place(root: &Path, words: &[&str]) -> Result<Vec<String>> {
+    let below = built_below(root)?.join(BELOW).display().to_string();
+    let own = ["--locked", "--manifest-path", MANIFEST, "--target-dir"];
+    let words = words.iter().copied().chain(own).map(str::to_owned);
+    Ok(words.chain([below]).collect())
+}
