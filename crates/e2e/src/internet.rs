@@ -13,6 +13,18 @@ pub const PROGRAM: &str = include_str!("internet/internet.py");
 /// What makes certificates there: the directory, names, `--`, and a command.
 const SIGNED: &str = include_str!("internet/signed.sh");
 
+/// Whom `tests/agents/servers.py` is: the models of the agents, who renews their logins, and two
+/// strangers.
+pub const MODELS: &[&str] = &[
+    "api.openai.com",
+    "api.anthropic.com",
+    "generativelanguage.googleapis.com",
+    "auth.openai.com",
+    "platform.claude.com",
+    "example.com",
+    "other.example",
+];
+
 /// A program that was run, and what the internet saw of it.
 #[derive(Debug)]
 pub struct Seen {

@@ -14,22 +14,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use e2e::internet::{events, is_possible, on_servers, without_namespaces};
+use e2e::internet::{MODELS, events, is_possible, on_servers, without_namespaces};
 use e2e::{Avoidable, Outcome, World, cache, is_root};
 
 const LONG: Duration = Duration::from_secs(300);
 const MODEL: &str = include_str!("agents/servers.py");
 const SEARCH: &str = include_str!("credentials/search.py");
 const ATTACK: &str = include_str!("agents/attack.sh");
-const NAMES: &[&str] = &[
-    "api.openai.com",
-    "api.anthropic.com",
-    "generativelanguage.googleapis.com",
-    "auth.openai.com",
-    "platform.claude.com",
-    "example.com",
-    "other.example",
-];
 /// What the model demands.
 const KEY: &str = "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 
@@ -151,7 +142,7 @@ fn at_work(
     let command = format!(
         "sh -c '{variable}=$(cat \"$REAL\"); export {variable}; exec \"{atoll}\" run --keep \"$@\"' sh \"$@\""
     );
-    let run = on_servers(world, MODEL, NAMES, &command);
+    let run = on_servers(world, MODEL, MODELS, &command);
     let commands = serde_json::to_string(commands).unwrap();
     let run = run.env("COMMANDS", commands);
     let run = run.env("REAL", world.top().join("real"));
@@ -471,7 +462,7 @@ fn each_way_of_the_attack_works_but_with_a_placeholder() {
     let attacked = |profile: &str, before: &str| {
         let command = "sh -c 'OPENAI_API_KEY=$(cat \"$REAL\"); export OPENAI_API_KEY; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
         let script = format!("{before} sh attack.sh; cat attack.out; echo LOG; cat attack.log");
-        let run = on_servers(&world, MODEL, NAMES, command).env("COMMANDS", "[]");
+        let run = on_servers(&world, MODEL, MODELS, command).env("COMMANDS", "[]");
         let run = run.env("REAL", world.top().join("real")).within(LONG);
         let outcome = run
             .args(["sh", "--profile", profile, "--", "sh", "-c", &script])
@@ -554,7 +545,7 @@ fn page_works(world: &World, agent: &str, program: &str) {
     );
     world.write(world.top().join("typed"), script);
     let command = format!("sh '{}'", world.top().join("typed").display());
-    let run = on_servers(world, MODEL, NAMES, &command)
+    let run = on_servers(world, MODEL, MODELS, &command)
         .env("COMMANDS", serde_json::to_string(&[COMMAND]).unwrap())
         .env("REAL", world.top().join("real"))
         .within(LONG);
@@ -714,7 +705,7 @@ fn run_logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: 
     world.write(world.top().join("search.py"), SEARCH);
     world.write(&file, &login.text);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let run = on_servers(world, MODEL, NAMES, "\"$ATOLL\" run --keep \"$@\"");
+    let run = on_servers(world, MODEL, MODELS, "\"$ATOLL\" run --keep \"$@\"");
     // In a file of its own: Claude Code would ask a person before it shows its own login.
     let look = format!(
         "{COMMAND}; cat ~/{}; cp ~/{} copied",

@@ -11,7 +11,7 @@
 use std::fs;
 use std::time::Duration;
 
-use e2e::internet::{events, is_possible, on_servers};
+use e2e::internet::{MODELS, events, is_possible, on_servers};
 use e2e::{Avoidable, World, cache, id, is_root};
 
 const LONG: Duration = Duration::from_secs(400);
@@ -19,15 +19,6 @@ const MODEL: &str = include_str!("agents/servers.py");
 const SEARCH: &str = include_str!("credentials/search.py");
 const GIT: &str = include_str!("clients/servers.py");
 const DAY: &str = include_str!("worth/day.py");
-const NAMES: &[&str] = &[
-    "api.openai.com",
-    "api.anthropic.com",
-    "generativelanguage.googleapis.com",
-    "auth.openai.com",
-    "example.com",
-    "other.example",
-    "git.example",
-];
 const KEY: &str = "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 const PASSWORD: &str = "ghp_r3alP4ssw0rdOfTh1sT3stN0bodyS33s1t00";
 /// The agent waits for half a minute at most with each command.
@@ -81,7 +72,8 @@ fn an_agent_mends_a_program_and_pushes_it_from_an_empty_home_slow() {
     ];
     let words = words.map(|word| format!("'{}'", word.display()));
     let command = format!("python3 {}", words.join(" "));
-    let run = on_servers(&world, MODEL, NAMES, &command)
+    let names = [MODELS, &["git.example"]].concat();
+    let run = on_servers(&world, MODEL, &names, &command)
         .env("COMMANDS", serde_json::to_string(&COMMANDS).unwrap())
         .env("SERVERS", "git")
         .env("GIT_PASSWORD", PASSWORD)
