@@ -300,8 +300,11 @@ pub struct Outside<'a> {
 enum State {
     /// Nobody carries.
     None,
-    /// The first connection has not come yet.
-    Listening(Vec<OwnedFd>),
+    /// The first connection has not come yet. Those by which one can come stand first.
+    Listening {
+        listeners: Vec<OwnedFd>,
+        comers: usize,
+    },
     /// This process carries.
     Carrying {
         line: OwnedFd,
@@ -559,7 +562,7 @@ impl<'a> Outside<'a> {
         }
         let told = match &self.state {
             State::Carrying { line, .. } => order(line, said, with),
-            State::None | State::Listening(_) => true,
+            State::None | State::Listening { .. } => true,
         };
         if !told {
             let _ = self.end_carrier();
@@ -737,16 +740,18 @@ impl Carrier for Outside<'_> {
             self.listening = Some(Listening::of(launcher, &listeners));
         }
         listeners.append(&mut self.doors.listeners);
-        self.state = State::Listening(listeners);
+        listeners.sort_by_cached_key(|one| !tells_of_comers(one));
+        let comers = listeners.partition_point(tells_of_comers);
+        self.state = State::Listening { listeners, comers };
     }
 
     fn waits_on(&self) -> Vec<BorrowedFd<'_>> {
         let callers = self.control.iter().flat_map(Control::waits_on);
         let mut waits: Vec<BorrowedFd<'_>> = match &self.state {
             State::None => Vec::new(),
-            State::Listening(listeners) => {
-                let listeners = listeners.iter().filter(tells_of_comers);
+            State::Listening { listeners, comers } => {
                 let agent = self.signing.iter().map(|(_, listener)| listener);
+                let listeners = listeners.iter().take(*comers);
                 listeners.chain(agent).map(AsFd::as_fd).collect()
             }
             State::Carrying { line, .. } => {
@@ -829,12 +834,17 @@ impl Outside<'_> {
     fn attend_carrier(&mut self) {
         match mem::replace(&mut self.state, State::None) {
             State::None => {}
-            // A line of a fence whose other end has gone: nothing came.
-            State::Listening(listeners) if listeners.iter().any(has_ended) => {}
-            State::Listening(listeners) if !self.has_come(&listeners) => {
-                self.state = State::Listening(listeners);
+            // Nothing came on a line of a fence whose other end has gone.
+            State::Listening { listeners, comers } => {
+                let telling = listeners.get(..comers).unwrap_or(&listeners);
+                if !telling.iter().any(has_ended) {
+                    if self.has_come(telling) {
+                        self.start(&listeners);
+                    } else {
+                        self.state = State::Listening { listeners, comers };
+                    }
+                }
             }
-            State::Listening(listeners) => self.start(&listeners),
             carrying @ State::Carrying { .. } => {
                 self.state = carrying;
                 if !self.hear_some() {
@@ -855,9 +865,9 @@ impl Outside<'_> {
 
     /// Whether anybody wants something carried.
     fn has_come(&self, listeners: &[OwnedFd]) -> bool {
-        let listeners = listeners.iter().filter(tells_of_comers);
         let agent = self.signing.iter().map(|(_, listener)| listener);
         let mut set: Vec<PollFd<'_>> = listeners
+            .iter()
             .chain(agent)
             .map(|one| PollFd::new(one, PollFlags::IN))
             .collect();

@@ -30,6 +30,7 @@ use clap::{Args, Subcommand};
 
 use crate::command;
 use crate::person::{self, Person, Stage};
+use crate::suite::{self, AS_USERS};
 use crate::tree;
 use measure::Measured;
 use report::Column;
@@ -98,12 +99,12 @@ pub(crate) fn run(task: &Task) -> Result<bool> {
 
 fn run_all(options: &Options) -> Result<bool> {
     let root = tree::root()?;
-    let program = crate::suite::program(&root)?;
+    let program = suite::program(&root)?;
     // `/tmp` may be memory; state and workspaces of users are on a disk.
     let stage = Stage::below(Path::new("/var/tmp"), "atoll-bench-")?;
     let program = stage.place(&program, "atoll")?;
-    let many = stage.place(&crate::suite::spawner(&root)?, "spawner")?;
-    let weakened = stage.place(&crate::suite::weakened(&root)?, "atoll-without-defences")?;
+    let many = stage.place(&suite::spawner(&root, AS_USERS)?, "spawner")?;
+    let weakened = stage.place(&suite::weakened(&root, AS_USERS)?, "atoll-without-defences")?;
     let runner = stage.place(&std::env::current_exe()?, "xtask")?;
     let people: Vec<Person> = person::everyone()?
         .into_iter()

@@ -185,7 +185,7 @@ fn run_tests(
     Ok(())
 }
 
-pub(crate) use binaries::{figures, program, share, spawner, weakened};
+pub(crate) use binaries::{AS_USERS, figures, program, share, spawner, weakened};
 pub(crate) use needs::{cache_directory, npm_program, provide_peers};
 
 fn cargo(root: &Path, arguments: &[impl AsRef<std::ffi::OsStr>]) -> std::process::Command {

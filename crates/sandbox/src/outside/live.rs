@@ -316,7 +316,7 @@ impl<'a> Outside<'a> {
         if matches!(self.state, State::None) {
             return Err(over());
         }
-        let mut listeners = doors::listen(port).map_err(|error| Declined {
+        let listeners = doors::listen(port).map_err(|error| Declined {
             why: error.to_string(),
             advice: "atoll publish RUN PORT --to HOSTPORT takes another port of this host"
                 .to_owned(),
@@ -331,7 +331,13 @@ impl<'a> Outside<'a> {
         }
         match &mut self.state {
             State::None => {}
-            State::Listening(waiting) => waiting.append(&mut listeners),
+            State::Listening {
+                listeners: waiting,
+                comers,
+            } => {
+                *comers += listeners.len();
+                waiting.splice(0..0, listeners);
+            }
             State::Carrying { .. } => {
                 let published = published.clone();
                 self.tell(FlowOrder::Publish { published }, &listeners);

@@ -8,6 +8,14 @@ use serde::Deserialize;
 use super::END_TO_END;
 use crate::command;
 
+/// By which profile cargo builds.
+type How = &'static [&'static str];
+
+/// As users get it. Linking that takes minutes for each program.
+pub(crate) const AS_USERS: How = &["--release"];
+/// What only tests start: of the parts that unit tests are made of.
+const QUICKLY: How = &[];
+
 /// One test executable of one crate.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TestBinary {
@@ -76,30 +84,27 @@ pub(crate) fn end_to_end_tests(root: &Path) -> Result<Vec<TestBinary>> {
 pub(crate) fn programs(root: &Path) -> Result<Programs> {
     Ok(Programs {
         ordinary: program(root)?,
-        weakened: weakened(root)?,
-        spawner: spawner(root)?,
+        weakened: weakened(root, QUICKLY)?,
+        spawner: spawner(root, QUICKLY)?,
         prover: super::prover::program(root)?,
     })
 }
 
 /// The program as users get it.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
-    build_program(root, "atoll", &["--bin", "atoll"])
+    build_program(root, "atoll", AS_USERS, &["--bin", "atoll"])
 }
 
 /// The program in which a test can leave defences out.
-pub(crate) fn weakened(root: &Path) -> Result<PathBuf> {
+pub(crate) fn weakened(root: &Path, how: How) -> Result<PathBuf> {
     let name = "atoll-without-defences";
-    build_program(
-        root,
-        name,
-        &["--bin", name, "--features", "without_defences"],
-    )
+    let which = ["--bin", name, "--features", "without_defences"];
+    build_program(root, name, how, &which)
 }
 
 /// The program that makes many sandboxes.
-pub(crate) fn spawner(root: &Path) -> Result<PathBuf> {
-    build_program(root, "spawner", &["--example", "spawner"])
+pub(crate) fn spawner(root: &Path, how: How) -> Result<PathBuf> {
+    build_program(root, "spawner", how, &["--example", "spawner"])
 }
 
 /// The program that measures the ledger.
@@ -108,6 +113,7 @@ pub(crate) fn figures(root: &Path) -> Result<PathBuf> {
     build_program(
         root,
         "figures",
+        AS_USERS,
         &["--package", "atoll-store", "--example", "figures"],
     )
 }
@@ -117,13 +123,14 @@ pub(crate) fn share(root: &Path) -> Result<PathBuf> {
     build_program(
         root,
         "share",
+        AS_USERS,
         &["--package", "atoll-policy", "--example", "share"],
     )
 }
 
-fn build_program(root: &Path, name: &str, which: &[&str]) -> Result<PathBuf> {
-    let build = ["build", "--release", "--package", "atoll"];
-    program_of(root, name, &[&build, which].concat())
+fn build_program(root: &Path, name: &str, how: How, which: &[&str]) -> Result<PathBuf> {
+    let build = ["build", "--package", "atoll"];
+    program_of(root, name, &[&build, how, which].concat())
 }
 
 /// The program of this name that cargo builds with these arguments.

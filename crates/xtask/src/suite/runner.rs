@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -68,17 +68,23 @@ impl<'a> Runner<'a> {
         tally: &mut Tally,
     ) -> Result<()> {
         let mut sums = libtest::Sums::default();
+        let mut times: Vec<(Duration, &str)> = Vec::new();
         let is_repeated = self.person.is_another();
         let again = |binary: &&TestBinary| !RUN_ONCE.contains(&binary.name.as_str());
         for binary in binaries.iter().filter(|one| !is_repeated || again(one)) {
+            let began = Instant::now();
             let one = self.run_one(binary, programs, tally)?;
+            times.push((began.elapsed(), &binary.name));
             sums.passed += one.passed;
             sums.failed += one.failed;
             sums.filtered_out += one.filtered_out;
         }
         let result = format!(
-            "{} passed, {} failed, {} left out by name",
-            sums.passed, sums.failed, sums.filtered_out
+            "{} passed, {} failed, {} left out by name; longest: {}",
+            sums.passed,
+            sums.failed,
+            sums.filtered_out,
+            longest(times)
         );
         tally.progress(&format!("{stage} as {}", self.person.label), &result);
         Ok(())
@@ -159,6 +165,15 @@ impl<'a> Runner<'a> {
         };
         command::wait(command, Duration::from_secs(seconds_max))
     }
+}
+
+/// Where most of the time went, in seconds.
+fn longest(mut times: Vec<(Duration, &str)>) -> String {
+    const TOLD: usize = 8;
+    times.sort_unstable_by(|one, other| other.cmp(one));
+    let told = times.iter().take(TOLD);
+    let told = told.map(|(time, name)| format!("{name} {:.0}", time.as_secs_f64()));
+    told.collect::<Vec<_>>().join(", ")
 }
 
 /// Why the printed lines do not tell the whole story, if they do not.
