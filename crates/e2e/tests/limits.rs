@@ -888,6 +888,31 @@ fn a_sandbox_weighs_as_one_and_little() {
     );
 }
 
+/// Where no control group can be made, each of its processes weighs half of another, and cannot
+/// have more.
+#[test]
+fn a_sandbox_without_groups_weighs_little_too() {
+    let world = World::new("a_sandbox_without_groups_weighs_little_too");
+    let script = "echo ready; read x; nice; nice -n -3 nice 2>/dev/null || true";
+    let mut running = world.run([""; 0], script).start();
+    running.until_stdout("ready");
+    let groups = e2e::remains::groups(&e2e::remains::recorded_runs(&world.state()));
+    running.send("\n");
+    let ended = running.wait().success();
+    let outside: i32 = world.host("nice").run().out().trim().parse().unwrap();
+    let expected = match groups.is_empty() {
+        true => (outside + 3).min(19),
+        false => outside,
+    };
+    let said: Vec<i32> = ended
+        .out()
+        .lines()
+        .skip(1)
+        .map(|one| one.parse().unwrap())
+        .collect();
+    assert_eq!(said, [expected, expected], "{ended}");
+}
+
 /// What the ledger says of the last run's end.
 fn closed(world: &World) -> serde_json::Value {
     let events = e2e::traces::events(world);

@@ -176,6 +176,13 @@ pub fn fork(body: impl FnOnce() -> u8) -> io::Result<u32> {
     }
 }
 
+/// Leaves others the larger part of a busy processor, for good and with all that it starts: half
+/// the usual weight (nice(2), sched(7)), which only a capability takes back.
+pub fn yield_to_others() {
+    // Who is at the last step already has no further one.
+    let _ = rustix::process::nice(3);
+}
+
 /// How large a page of memory is, bytes.
 #[must_use]
 pub fn page_bytes() -> u64 {

@@ -19,7 +19,8 @@ const TURNS: usize = 4;
 
 const WHAT: &str = "agent";
 
-/// Its name is not that of the provider that Codex knows, which has tools of its own.
+/// Its name is not that of the provider that Codex knows, which has tools of its own. What it tells
+/// its makers would be waited for at its end: five seconds for everybody, next to which nothing shows.
 const SETTINGS: &str = r#"model = "scripted"
 model_provider = "model"
 [model_providers.model]
@@ -30,6 +31,8 @@ wire_api = "responses"
 supports_websockets = false
 [shell_environment_policy]
 inherit = "all"
+[analytics]
+enabled = false
 "#;
 
 /// What stands for the key inside is put in on the way to the model.
