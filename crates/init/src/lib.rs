@@ -151,8 +151,11 @@ fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Fai
 }
 
 /// Joins the control groups of version 1: moving oneself costs a fraction of being
-/// moved.
+/// moved. Where there are none of any version, nothing else gives a sandbox a low weight.
 pub(crate) fn join_groups(spec: &Spec) -> Result<(), Failure> {
+    if spec.cgroup_tasks.is_empty() && spec.cgroup_unified.is_none() {
+        atoll_sys::process::yield_to_others();
+    }
     for tasks in &spec.cgroup_tasks {
         std::fs::write(OsStr::from_bytes(tasks), "0").at_path(Stage::ControlGroups, tasks)?;
     }

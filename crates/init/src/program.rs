@@ -25,8 +25,6 @@ pub(crate) struct Prepared {
     own_capabilities: u64,
     directory: CString,
     limits: Vec<ResourceLimit>,
-    /// No control group gives it less of the processor than others have.
-    ungrouped: bool,
     /// Whether some of its calls are judged.
     fenced: bool,
     /// Whether calls of it come to `init` at all.
@@ -89,7 +87,6 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
         own_filter: filter::own(process),
         own_capabilities: spec.capabilities & KILL,
         limits: spec.resource_limits.clone(),
-        ungrouped: spec.cgroup_tasks.is_empty() && spec.cgroup_unified.is_none(),
         fenced: spec.fenced,
         heard: Denials::of(spec).are_heard(),
         directory: text(&spec.directory).at(Stage::Directory)?,
@@ -179,9 +176,6 @@ fn become_program(
         descriptor::close_on_exec_from(3).map_err(at(Stage::Start))?;
         process::change_directory(&prepared.directory).map_err(at(Stage::Directory))?;
         process::reset_signals().map_err(at(Stage::Start))?;
-        if prepared.ungrouped {
-            process::yield_to_others();
-        }
         // Here and not before the fork: what the program runs out of, `init` has.
         for limit in &prepared.limits {
             credentials::limit_resource(limit.resource, limit.value).map_err(at(Stage::Limits))?;
