@@ -1,5 +1,5 @@
-//! Whether it is worth something to a person: from an empty home to an agent's work that is
-//! looked at, pushed and taken over, with real programs, and no secret inside at any time.
+//! Whether it is worth something to a person: from an empty home to an agent that is logged in, and whose
+//! work is looked at, pushed and taken over, with real programs, and no secret inside at any time.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,13 +19,20 @@ const MODEL: &str = include_str!("agents/servers.py");
 const SEARCH: &str = include_str!("credentials/search.py");
 const GIT: &str = include_str!("clients/servers.py");
 const DAY: &str = include_str!("worth/day.py");
-const KEY: &str = "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
+/// What the agent's issuer gives who logs in: a web token, for the account `account-1`.
+const TOKEN: &str = concat!(
+    "eyJhbGciOiAiUlMyNTYiLCAidHlwIjogIkpXVCJ9.",
+    "eyJlbWFpbCI6ICJhbm5AZXhhbXBsZS5jb20iLCAiZXhwIjogNDkwMDAwMDAwMCwgInN1YiI6ICJ1c2VyLW9mLXRoaXMtdGVz",
+    "dCIsICJodHRwczovL2FwaS5vcGVuYWkuY29tL2F1dGgiOiB7ImNoYXRncHRfYWNjb3VudF9pZCI6ICJhY2NvdW50LTEiLCAi",
+    "Y2hhdGdwdF9wbGFuX3R5cGUiOiAicHJvIn19.YS1zMWduYXR1cmVPZlRoMXNUM3N0",
+);
+const RENEWAL: &str = "rt-r3newalOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
 const PASSWORD: &str = "ghp_r3alP4ssw0rdOfTh1sT3stN0bodyS33s1t00";
 /// The agent waits for half a minute at most with each command.
 const LOOK: &str = "for one in $(seq 250); do test -e seen && break; sleep 0.1; done";
 /// What the model has the agent do: mend it, run it, wait until somebody has looked, push it.
 const COMMANDS: [&str; 7] = [
-    "printf %s \"$OPENAI_API_KEY\" > inside-key; sed -i 's/a - b/a + b/' app.py && python3 test.py",
+    "printf %s \"$HUB_TOKEN\" > inside-key; cp ~/.codex/auth.json inside-login; sed -i 's/a - b/a + b/' app.py && python3 test.py",
     "setsid python3 app.py >/dev/null 2>&1 </dev/null & for one in $(seq 100); do \
      curl -sS http://127.0.0.1:3000/sum 2>/dev/null && break; sleep 0.1; done",
     LOOK,
@@ -50,11 +57,14 @@ fn an_agent_mends_a_program_and_pushes_it_from_an_empty_home_slow() {
         return world.skip("Codex is not in ATOLL_TEST_CACHE", Avoidable::Yes);
     };
     let top = world.top().to_path_buf();
-    let keys = top.join("keys");
+    let given = serde_json::json!({
+        "access_token": TOKEN, "refresh_token": RENEWAL, "id_token": TOKEN,
+        "token_type": "Bearer", "expires_in": 3600,
+    });
     for (path, text) in [
-        (top.join("real"), KEY),
-        (keys.join("model"), KEY),
-        (keys.join("hub"), PASSWORD),
+        (top.join("real"), TOKEN),
+        (top.join("renewal"), &given.to_string()),
+        (top.join("hub"), PASSWORD),
         (top.join("search.py"), SEARCH),
         (top.join("git.py"), GIT),
         (top.join("day.py"), DAY),
@@ -68,7 +78,7 @@ fn an_agent_mends_a_program_and_pushes_it_from_an_empty_home_slow() {
         top.join("day.py"),
         npm,
         codex,
-        keys,
+        top.join("hub"),
     ];
     let words = words.map(|word| format!("'{}'", word.display()));
     let command = format!("python3 {}", words.join(" "));
@@ -88,12 +98,13 @@ fn an_agent_mends_a_program_and_pushes_it_from_an_empty_home_slow() {
     let what = format!("{ended}\nREQUESTS\n{requests}\nSEARCHED\n{searched}");
     assert_eq!(
         ended.out(),
-        "unasked: ConnectionRefusedError\n\
+        "logged in: 0\n\
+         unasked: ConnectionRefusedError\n\
          seen from here: 2 + 3 = 5\n\
          ended: 0\n\
          took less than ten minutes: True\n\
          changed unasked: []\n\
-         changed by taking over: ['work/app.py', 'work/environments', 'work/inside-key']\n\
+         changed by taking over: ['work/app.py', 'work/environments', 'work/inside-key', 'work/inside-login']\n\
          taken over: True\n\
          the same commit here and there: True\n",
         "{what}"
@@ -109,7 +120,7 @@ fn an_agent_mends_a_program_and_pushes_it_from_an_empty_home_slow() {
     let published = events(&world, "port.published");
     assert_eq!(published.len(), 1, "{published:?}");
     let opened = events(&world, "flow.opened");
-    for credential in ["openai", "hub"] {
+    for credential in ["codex-login", "hub"] {
         let with = |one: &&serde_json::Value| one["credential"] == credential;
         assert!(
             opened.iter().any(|one| with(&one)),
@@ -130,9 +141,11 @@ fn no_secret_is_inside(world: &World, what: &str, searched: &str) {
     let environments = world.home().join("work/environments");
     let environments = fs::read(environments).expect(what);
     let environments = String::from_utf8_lossy(&environments);
-    for stands in ["OPENAI_API_KEY=sk-proj-", "HUB_TOKEN=ghp_"] {
-        assert!(environments.contains(stands), "{stands}: {what}");
-    }
+    assert!(environments.contains("HUB_TOKEN=ghp_"), "{what}");
+    let login = fs::read_to_string(world.home().join("work/inside-login")).expect(what);
+    let login: serde_json::Value = serde_json::from_str(&login).expect(what);
+    let stands = login["tokens"]["access_token"].as_str().expect(what);
+    assert!(stands.starts_with("eyJ") && stands != TOKEN, "{what}");
     // What the model heard of it, which knows its key without that.
     let requests = what.split("\nREQUESTS\n").nth(1).expect(what);
     let heard = requests.lines().filter(|line| line.starts_with("tools "));
@@ -140,14 +153,20 @@ fn no_secret_is_inside(world: &World, what: &str, searched: &str) {
     assert!(!heard.is_empty(), "{what}");
     let top = world.top().display().to_string();
     let given = |name: &str| format!("{top}{name}");
-    for (secret, at) in [(KEY, "/keys/model"), (PASSWORD, "/keys/hub")] {
+    for (secret, at) in [
+        (TOKEN, "/renewal"),
+        (RENEWAL, "/renewal"),
+        (PASSWORD, "/hub"),
+    ] {
         assert!(!environments.contains(secret), "{what}");
         assert!(heard.iter().all(|one| !one.contains(secret)), "{what}");
         let find = world.host("grep").args(["-rlaF", secret]).arg(&top);
         let found = find.run().out();
         let (own, others): (Vec<_>, Vec<_>) = found.lines().partition(|line| {
             let known = ["/real", "/internet/requests", at];
-            known.iter().any(|name| **line == given(name))
+            // Its login is where the agent's own login is, outside.
+            let is_login = **line == world.home().join(".codex/auth.json").display().to_string();
+            known.iter().any(|name| **line == given(name)) || is_login
         });
         assert!(own.contains(&given(at).as_str()), "{found}");
         assert_eq!(others, Vec::<&str>::new(), "{what}");

@@ -2,7 +2,7 @@
 recorders under other names. A turn for each command of COMMANDS, then a last word; before
 that the key is looked for in all processes of the run. Arguments: the directory, then the
 command to run while they are there. The key is in the file `real` beside that directory."""
-import glob, http.server, json, os, re, socket, ssl, subprocess, sys, threading
+import glob, http.server, json, os, re, socket, ssl, subprocess, sys, threading, urllib.parse
 
 PLACE = sys.argv[1]
 TOP = os.path.dirname(PLACE)
@@ -83,16 +83,23 @@ class Model(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def renew(self, body):
+    def issue(self, body):
         """An issuer of logins: what it answers is in the file `renewal`."""
-        note(f"RENEWAL {json.dumps(body)}")
+        try:
+            asked = json.loads(body)
+        except ValueError:
+            asked = dict(urllib.parse.parse_qsl(body.decode()))
+        note(f"RENEWAL {json.dumps(asked)}")
+        if asked.get("grant_type") not in ("refresh_token", "authorization_code"):
+            return self.send_error(403)
         with open(os.path.join(TOP, "renewal"), "rb") as file:
             self.told("application/json", file.read())
 
     def do_POST(self):
-        body = json.loads(self.body())
+        body = self.body()
         if self.headers["Host"] in ISSUERS:
-            return self.renew(body)
+            return self.issue(body)
+        body = json.loads(body)
         note(f"POST {self.headers['Host']} {self.path} {self.said()}")
         if not self.is_granted():
             return

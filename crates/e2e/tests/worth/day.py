@@ -1,9 +1,9 @@
-"""A person's first day with Atoll, from an empty home: installs it, puts two keys into the vault,
-has an agent mend a program, looks at its server, and takes the work over. Arguments: where
-packages of npm are, the agent's program, a directory with the keys."""
-import atexit, base64, hashlib, json, os, shutil, subprocess, sys, time, urllib.request
+"""A person's first day with Atoll, from an empty home: installs it, logs an agent in, puts a password
+into the vault, has the agent mend a program, looks at its server, and takes the work over. Arguments:
+where packages of npm are, the agent's program, a file with the password."""
+import atexit, base64, json, os, re, shutil, subprocess, sys, time, urllib.parse, urllib.request
 
-npm, codex, keys = sys.argv[1:]
+npm, codex, hub = sys.argv[1:]
 home = os.environ["HOME"]
 work = os.path.join(home, "work")
 assert os.listdir(home) == [], os.listdir(home)
@@ -26,26 +26,23 @@ class Page(http.server.BaseHTTPRequestHandler):
 if __name__ == "__main__":
     http.server.ThreadingHTTPServer(("127.0.0.1", 3000), Page).serve_forever()
 '''
-PROFILE = '''extends = ["codex"]
+PROFILE = f'''extends = ["codex"]
+[files]
+read = [{json.dumps(npm)}]
 [network]
-allow = [{ preset = "git-push", repositories = ["git.example/repo"] }]
-[credential.openai]
-source = { vault = "model" }
-to = "api.openai.com"
-place = { header = "authorization", form = "Bearer {}" }
-variable = "OPENAI_API_KEY"
+allow = [{{ preset = "git-push", repositories = ["git.example/repo"] }}]
 [credential.hub]
-source = { vault = "hub" }
+source = {{ vault = "hub" }}
 to = "git.example"
-place = { basic = "*" }
+place = {{ basic = "*" }}
 variable = "HUB_TOKEN"
 '''
 CODEX = '''model = "scripted"
-model_provider = "openai-by-key"
-[model_providers.openai-by-key]
+model_provider = "openai-by-login"
+[model_providers.openai-by-login]
 name = "openai"
 base_url = "https://api.openai.com/v1"
-env_key = "OPENAI_API_KEY"
+requires_openai_auth = true
 wire_api = "responses"
 supports_websockets = false
 [shell_environment_policy]
@@ -65,16 +62,19 @@ def here(*words):
 
 
 def tree(top):
-    """All that is there: names, kinds, rights, content."""
-    found = {}
-    for place, directories, files in os.walk(top):
-        for name in directories + files:
+    """All that is there: names, kinds, rights, content. What is in files is read by others: among
+    them is the login, and this is one of the processes that are searched for it."""
+    found, files = {}, []
+    for place, directories, names in os.walk(top):
+        for name in directories + names:
             path = os.path.join(place, name)
             facts = os.lstat(path)
-            content = b""
+            found[os.path.relpath(path, top)] = (facts.st_mode, facts.st_uid)
             if os.path.isfile(path) and not os.path.islink(path):
-                content = open(path, "rb").read()
-            found[os.path.relpath(path, top)] = (facts.st_mode, facts.st_uid, hashlib.sha256(content).hexdigest())
+                files.append(path)
+    sums = subprocess.run(["xargs", "-0", "sha256sum"], input="\0".join(files), check=True, capture_output=True, text=True)
+    for path, line in zip(files, sums.stdout.splitlines()):
+        found[os.path.relpath(path, top)] += (line.split()[0],)
     return found
 
 
@@ -86,16 +86,35 @@ def said(*words):
     return subprocess.run(words, cwd=work, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout.strip()
 
 
+def log_in():
+    """The person's browser goes where the agent says, and comes back with a code."""
+    words = ["atoll", "login", "codex", "--profile", "mine", "--yes", "--", "node", codex, "login"]
+    run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    came_back = False
+    for line in run.stdout:
+        sys.stderr.write(line)
+        address = re.search(r"https://\S*/oauth/authorize\?\S*", line)
+        if address and not came_back:
+            query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(address[0]).query))
+            back = {"code": "good", "state": query["state"]}
+            to = query["redirect_uri"].replace("localhost", "127.0.0.1")
+            opener.open(to + "?" + urllib.parse.urlencode(back), timeout=60).read()
+            came_back = True
+    print("logged in:", run.wait())
+
+
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 # Installing is one file.
 programs = os.path.join(home, ".local/bin")
 os.makedirs(programs)
 shutil.copy(os.environ["ATOLL"], os.path.join(programs, "atoll"))
 os.environ["PATH"] = programs + ":" + os.environ["PATH"]
-for name in ("model", "hub"):
-    with open(os.path.join(keys, name)) as key:
-        subprocess.run(["atoll", "secret", "set", name], stdin=key, check=True, stdout=sys.stderr)
+begun = time.monotonic()
+with open(hub) as password_file:
+    subprocess.run(["atoll", "secret", "set", "hub"], stdin=password_file, check=True, stdout=sys.stderr)
 write(os.path.join(os.environ["XDG_CONFIG_HOME"], "atoll/profiles/mine.toml"), PROFILE)
 write(os.path.join(home, ".codex/config.toml"), CODEX)
+log_in()
 # What there is to work on, as the person had it before.
 basic = base64.b64encode(f"git:{password}".encode()).decode()
 as_known = ["-c", f"http.extraHeader=Authorization: Basic {basic}"]
@@ -109,14 +128,12 @@ here("git", "commit", "-qm", "an app")
 here("git", *as_known, "push", "-q", "origin", "HEAD:main")
 
 before = tree(home)
-begun = time.monotonic()
 agent = f"node '{codex}' exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox 'mend it'"
 run = subprocess.Popen(
-    ["atoll", "run", "--keep", "--profile", "mine", "--ro", npm, "--", "sh", "-c", agent],
+    ["atoll", "run", "--keep", "--profile", "mine", "--", "sh", "-c", agent],
     cwd=work, stdin=subprocess.DEVNULL, stdout=sys.stderr,
 )
 atexit.register(run.kill)
-opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def get(url):
