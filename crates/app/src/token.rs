@@ -379,7 +379,7 @@ fn until(text: &str, now_s: u64) -> Result<u64, Failure> {
 }
 
 /// Now, in seconds since 1970. A clock before that is at its beginning, where no token counts.
-fn now_s() -> u64 {
+pub(crate) fn now_s() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }

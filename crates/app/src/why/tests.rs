@@ -22,7 +22,7 @@ pub(crate) fn event(kind: &str, body: Value) -> Event {
     }
 }
 
-fn opened(verdict: &str, decision: Value) -> Event {
+pub(super) fn opened(verdict: &str, decision: Value) -> Event {
     event(
         "run.opened",
         json!({
@@ -44,7 +44,7 @@ fn given_up(events: &[Event]) -> GivenUps {
     pasts.of(&RunId::parse(RUN).expect("a run id")).given_up
 }
 
-fn told(events: &[Event]) -> String {
+pub(super) fn told(events: &[Event]) -> String {
     let run = RunId::parse(RUN).expect("a run id");
     let story = Story {
         run: &run,
