@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use atoll_cedar::{
-    Action, Case, Decision, Effect, Layer, Layers, Meant, PolicyFile, Property, Reach, Refuted,
-    SCHEMA, Subject, Target, Unkept, Verdict, carried,
+    Action, Case, Deciding, Decision, Effect, Layer, Layers, Meant, PolicyFile, Property, Reach,
+    Refuted, SCHEMA, Subject, Target, Unkept, Verdict, carried,
 };
 use atoll_model::network::HostPart;
 use cedar_policy::{EntityId, EntityTypeName, EntityUid, Policy, PolicySet, RequestEnv, Schema};
@@ -61,6 +61,16 @@ impl Side {
     pub(crate) fn unkept(&self, older: &Self, action: Action) -> Result<Vec<Unkept>, String> {
         let reach = self.reach(Reach::Possible);
         self.layers.unkept(&older.layers, action, reach)
+    }
+
+    /// Where a policy alone has something done besides what it permits.
+    pub(crate) fn done_by(
+        &self,
+        own: &Deciding,
+        action: Action,
+    ) -> Result<Vec<(Meant, Meant)>, String> {
+        let reach = self.reach(Reach::Possible);
+        self.layers.done_by(own, action, reach)
     }
 
     fn reach(&self, reach: Reach) -> Reach {
@@ -150,9 +160,15 @@ impl Prover {
             let why = "the levels that both state are different, and policies can read them";
             return Verdict::Unknown(why.to_owned());
         }
-        match self.only_tightens(new, &old) {
-            Verdict::Proven if both => self.only_tightens(&old, new),
-            verdict => verdict,
+        let narrower = self.only_tightens(new, &old);
+        match narrower {
+            Verdict::Refuted(_) => narrower,
+            Verdict::Proven | Verdict::Unknown(_) if !both => narrower,
+            Verdict::Proven => self.only_tightens(&old, new),
+            Verdict::Unknown(_) => match self.only_tightens(&old, new) {
+                refuted @ Verdict::Refuted(_) => refuted,
+                Verdict::Proven | Verdict::Unknown(_) => narrower,
+            },
         }
     }
 
@@ -250,7 +266,10 @@ impl Prover {
         }
         match unknown {
             Some(why) => Verdict::Unknown(why),
-            None => self.keeps(new, old),
+            None => match self.keeps(new, old) {
+                Verdict::Proven => self.gains_nothing(new, old),
+                verdict => verdict,
+            },
         }
     }
 

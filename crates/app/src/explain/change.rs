@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::asking::Asking;
 use super::verdict::{Deciders, OfRules, Verdict, host};
+use crate::reached::no_host;
 use crate::render;
 
 /// How many steps a change has at most: more is another profile.
@@ -273,6 +274,9 @@ impl Repair<'_> {
 /// The rule that allows it.
 fn rule(case: &Case) -> Option<Meant> {
     let host = host(case).ok()?;
+    if no_host(&host.to_string()).is_some() {
+        return None;
+    }
     let scheme = match case.scheme.as_deref() {
         Some("http") => Scheme::Http,
         Some(_) | None => Scheme::Https,
