@@ -980,3 +980,34 @@ fn where_no_policies_count_there_is_nothing_to_prove() {
     let prover = findings.iter().find(|one| one["name"] == "prover").unwrap();
     assert_eq!(prover["grade"], "note", "{prover}");
 }
+
+/// That programs are there says nothing of what they prove.
+#[test]
+fn the_doctor_tries_a_proof() {
+    let world = World::new("the_doctor_tries_a_proof");
+    let Some(solver) = solver(&world) else {
+        return;
+    };
+    let doctor = |solver: &Path| {
+        let doctor = world.atoll(["doctor"]).env("CVC5", solver);
+        let told = doctor.within(Duration::from_secs(120)).run().out();
+        told.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let told = doctor(&solver);
+    assert!(told.contains("a trivial proof was found"), "{told}");
+    for (script, says) in [
+        ("exit 0", "are there, and prove nothing: "),
+        (
+            "while read -r line; do [ \"$line\" = '(check-sat)' ] && echo unsat; done",
+            "are not to be believed",
+        ),
+    ] {
+        let place = world.top().join("solvers");
+        fs::create_dir_all(&place).unwrap();
+        let fake = place.join("cvc5");
+        write_program(&fake, &format!("#!/bin/sh\n{script}\n"));
+        let told = doctor(&fake);
+        assert!(told.contains(says), "{says}: {told}");
+        assert!(told.contains("nothing is proven of policies"), "{told}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use atoll_model::RunId;
 use atoll_model::network::{Breadth, PublishedPort, Scope};
-use atoll_sandbox::{Agreed, OfTwo, PortAgreed, Second, Settled, SettledOf};
+use atoll_sandbox::{Agreed, OfTwo, PortAgreed, Second, Settled, SettledOf, Widening};
 
 use super::line;
 use crate::configuration::user_name;
@@ -33,6 +33,20 @@ pub(crate) fn persons(second: &Second) -> String {
         None => "nobody".to_owned(),
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
+    }
+}
+
+/// Who can say the second yes to what the run's own person has said yes to, where it takes two.
+pub(crate) fn second_of(widening: &Widening) -> Option<String> {
+    match widening {
+        Widening::OnePerson | Widening::Unheard {} => None,
+        Widening::TwoPersons { owner, approvers } => {
+            let others = approvers.iter().filter(|one| *one != owner);
+            Some(persons(&Second {
+                owner: *owner,
+                persons: others.copied().collect(),
+            }))
+        }
     }
 }
 
