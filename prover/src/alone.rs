@@ -209,7 +209,8 @@ impl Prover {
     /// Whether something is done besides where it permits that no other one has done there.
     /// Otherwise what is known of it is as before.
     fn has_done(&mut self, side: &Side, (action, own): (Action, &Deciding), known: Alone) -> Alone {
-        let done = match side.done_by(own, action) {
+        let reach = side.reach(Reach::Possible);
+        let done = match side.layers.done_by(own, action, reach) {
             Ok(done) => done,
             Err(why) => return Alone::CannotSay(why),
         };

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use atoll_cedar::{
-    Action, Case, Deciding, Decision, Effect, Layer, Layers, Meant, PolicyFile, Property, Reach,
-    Refuted, SCHEMA, Subject, Target, Unkept, Verdict, carried,
+    Action, Case, Decision, Effect, Layer, Layers, Meant, PolicyFile, Property, Reach, Refuted,
+    SCHEMA, Subject, Target, Unkept, Verdict, carried,
 };
 use atoll_model::network::HostPart;
 use cedar_policy::{EntityId, EntityTypeName, EntityUid, Policy, PolicySet, RequestEnv, Schema};
@@ -63,17 +63,7 @@ impl Side {
         self.layers.unkept(&older.layers, action, reach)
     }
 
-    /// Where a policy alone has something done besides what it permits.
-    pub(crate) fn done_by(
-        &self,
-        own: &Deciding,
-        action: Action,
-    ) -> Result<Vec<(Meant, Meant)>, String> {
-        let reach = self.reach(Reach::Possible);
-        self.layers.done_by(own, action, reach)
-    }
-
-    fn reach(&self, reach: Reach) -> Reach {
+    pub(crate) fn reach(&self, reach: Reach) -> Reach {
         match self.is_strict {
             true => Reach::Unasked,
             false => reach,

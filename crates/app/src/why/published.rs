@@ -144,46 +144,35 @@ impl Story<'_> {
 
     /// The first of what keeps visitors out from then on.
     fn doors_end(&self) -> Option<End> {
-        let given_up = self
-            .events
-            .iter()
-            .filter(|one| one.kind == RIGHTS_GIVEN_UP)
-            .filter_map(|event| {
-                let is_all = event.body.get("network").and_then(Value::as_bool) == Some(true);
-                let until = event.body.get("until").and_then(Value::as_u64);
-                Some(match (is_all, until) {
-                    (true, _) => event.time.clone(),
-                    (false, Some(time_s)) => told_time(time_s)?,
-                    (false, None) => return None,
-                })
-            });
-        let given_up = given_up.map(|time| End {
-            time,
-            why: "the network was given up",
-        });
-        let tokens = self.decision("tokens").and_then(Value::as_array);
-        let tokens = tokens.into_iter().flatten();
-        let tokens = tokens
-            .filter_map(|one| text(one.get("until")))
-            .map(|time| End {
-                time,
-                why: "its token ended",
-            });
-        let over = self
-            .events
-            .iter()
-            .rev()
-            .find(|one| ENDS.contains(&one.kind.as_str()));
-        let ended = over.map(|over| End {
-            time: over.time.clone(),
-            why: "the run ended",
-        });
         // All times are of one form, in UTC, some in whole seconds: the earliest comes first.
         let plain = |time: &str| time.trim_end_matches('Z').to_owned();
         let now = told_time(now_s()).unwrap_or_default();
-        let all = given_up.chain(tokens).chain(ended);
-        let past = all.filter(|end| plain(&end.time) <= plain(&now));
-        past.min_by_key(|end| plain(&end.time))
+        // What is to come may be after the run's own end, which nobody knows yet.
+        let is_past = |time: &String| plain(time) <= plain(&now);
+        let given_up = self.events.iter().filter_map(|event| {
+            let is_all = event.body.get("network").and_then(Value::as_bool) == Some(true);
+            let until = event.body.get("until").and_then(Value::as_u64);
+            match (event.kind == RIGHTS_GIVEN_UP, is_all, until) {
+                (true, true, _) => Some(event.time.clone()),
+                (true, false, Some(time_s)) => told_time(time_s).filter(is_past),
+                (true, false, None) | (false, _, _) => None,
+            }
+        });
+        let tokens = self.decision("tokens").and_then(Value::as_array);
+        let tokens = tokens.into_iter().flatten();
+        let tokens = tokens.filter_map(|one| text(one.get("until")).filter(is_past));
+        let mut ended = self.events.iter().rev();
+        let ended = ended.find(|one| ENDS.contains(&one.kind.as_str()));
+        let because = |why: &'static str| move |time: String| End { time, why };
+        let all = given_up
+            .map(because("the network was given up"))
+            .chain(tokens.map(because("its token ended")))
+            .chain(
+                ended
+                    .map(|over| over.time.clone())
+                    .map(because("the run ended")),
+            );
+        all.min_by_key(|end| plain(&end.time))
     }
 
     /// What was asked for and not published, in words.
@@ -234,13 +223,12 @@ fn port_of(event: &Event) -> Option<PublishedPort> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
+    use super::*;
     use crate::why::tests::{event, opened, told};
 
     #[test]
     fn ports_are_told_with_since_when_by_whom_for_whom_and_until_when() {
-        let begun = json!({ "profile": "default", "network": { "allow": [], "deny": [], "publish": ["8080:3000"] } });
+        let begun = || json!({ "profile": "default", "network": { "allow": [], "deny": [], "publish": ["8080:3000"] } });
         let door = |kind: &str, at: u64, further: Value| {
             let mut body = json!({ "host_port": at, "port": 4000 });
             let (Some(members), Some(further)) = (body.as_object_mut(), further.as_object()) else {
@@ -252,7 +240,7 @@ mod tests {
         let visit = |rule: &str| event("flow.opened", json!({ "kind": "published", "rule": rule }));
         let both = json!({ "uid": 0, "first_uid": 4_000_000_000_u32 });
         let mut events = vec![
-            opened("allow", begun),
+            opened("allow", begun()),
             visit("publish 8080:3000 (--publish)"),
             visit("publish 8080:3000 (--publish)"),
             door("port.agreed", 4000, json!({ "uid": 4_000_000_000_u32 })),
@@ -298,6 +286,15 @@ mod tests {
             .join(" ");
         assert!(text.contains("closed 2023-11-14 22:13:20"), "{text}");
         assert!(text.contains("(the network was given up)"), "{text}");
+        // A run that has ended in this very second has ended.
+        let now = format!(
+            "{}.999999Z",
+            told_time(now_s()).unwrap().trim_end_matches('Z')
+        );
+        let mut over = event("run.closed", json!({ "status": 0 }));
+        over.time = now;
+        let text = told(&[opened("allow", begun()), over]);
+        assert!(text.contains("(the run ended)"), "{text}");
         // Without any port nothing is told of one.
         let none = told(&[opened("allow", json!({ "profile": "default" }))]);
         assert!(!none.contains("port "), "{none}");
