@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use atoll_cedar::{Action, Case, Reach, Verdict};
+use atoll_cedar::{Action, Case, Deciding, Reach, Verdict};
 use cedar_policy::{EntityUid, Policy, PolicySet};
 use cedar_policy_symcc::CompiledPolicy;
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ impl Prover {
     pub(crate) fn every_policy_matters(&mut self, side: &Side) -> Verdict {
         let mut idle: Vec<String> = Vec::new();
         let mut unknown = None;
-        let mut policies: Vec<(String, Vec<(Action, Policy)>)> = Vec::new();
+        let mut policies: Vec<(Deciding, Vec<(Action, Policy)>)> = Vec::new();
         for (action, policy) in each(side) {
             match policy {
                 Ok((told, policy)) => match policies.iter_mut().find(|(one, _)| *one == told) {
@@ -122,7 +122,8 @@ impl Prover {
                 Err(why) => return Verdict::Unknown(why),
             }
         }
-        for (told, all) in policies {
+        for (own, all) in policies {
+            let told = named(&own);
             let is = |alone: &Alone| matches!(alone, Alone::Holds);
             let holds: Vec<Alone> = all
                 .iter()
@@ -137,7 +138,12 @@ impl Prover {
             }
             let changes: Vec<Alone> = all
                 .iter()
-                .map(|(action, policy)| self.changes(side, *action, policy))
+                .map(
+                    |(action, policy)| match self.changes(side, *action, policy) {
+                        Alone::Holds => Alone::Holds,
+                        other => self.has_done(side, (*action, &own), other),
+                    },
+                )
                 .collect();
             if !changes.iter().any(is) {
                 match cannot_say(changes) {
@@ -200,6 +206,25 @@ impl Prover {
         unknown.map_or(Alone::Never, Alone::CannotSay)
     }
 
+    /// Whether something is done besides where it permits that no other one has done there.
+    /// Otherwise what is known of it is as before.
+    fn has_done(&mut self, side: &Side, (action, own): (Action, &Deciding), known: Alone) -> Alone {
+        let reach = side.reach(Reach::Possible);
+        let done = match side.layers.done_by(own, action, reach) {
+            Ok(done) => done,
+            Err(why) => return Alone::CannotSay(why),
+        };
+        let mut unknown = None;
+        for (allowed, kept) in done {
+            match self.can_differ(&allowed.set, &kept.set, action) {
+                Alone::Holds => return Alone::Holds,
+                Alone::Never => {}
+                Alone::CannotSay(why) => unknown = Some(why),
+            }
+        }
+        unknown.map_or(known, Alone::CannotSay)
+    }
+
     fn can_differ(&mut self, one: &PolicySet, other: &PolicySet, action: Action) -> Alone {
         let all = one.policies().chain(other.policies());
         let named = all.flat_map(|policy| policy.entity_literals()).collect();
@@ -227,8 +252,13 @@ fn cannot_say(all: Vec<Alone>) -> Option<String> {
     })
 }
 
-/// A policy with how it is told, or why it cannot be read.
-type Read = Result<(String, Policy), String>;
+/// A policy as it is written and that it permits, or why it cannot be read.
+type Read = Result<(Deciding, Policy), String>;
+
+/// How a policy is told.
+fn named(own: &Deciding) -> String {
+    format!("policy {} ({}:{})", own.id, own.file, own.line)
+}
 
 /// Every policy of every layer, for each action that it is about and that is asked for.
 fn each(side: &Side) -> Vec<(Action, Read)> {
@@ -236,10 +266,7 @@ fn each(side: &Side) -> Vec<(Action, Read)> {
     for action in asked() {
         for (_, policies) in side.layers.each() {
             match policies.each_alone(action) {
-                Ok(each) => all.extend(each.into_iter().map(|(told, policy)| {
-                    let told = format!("policy {} ({}:{})", told.id, told.file, told.line);
-                    (action, Ok((told, policy)))
-                })),
+                Ok(each) => all.extend(each.into_iter().map(|own| (action, Ok(own)))),
                 Err(why) => all.push((action, Err(why))),
             }
         }

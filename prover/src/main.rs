@@ -21,6 +21,7 @@
 
 mod alone;
 mod kept;
+mod labelled;
 mod prover;
 mod solver;
 mod witness;

@@ -63,7 +63,7 @@ impl Side {
         self.layers.unkept(&older.layers, action, reach)
     }
 
-    fn reach(&self, reach: Reach) -> Reach {
+    pub(crate) fn reach(&self, reach: Reach) -> Reach {
         match self.is_strict {
             true => Reach::Unasked,
             false => reach,
@@ -150,9 +150,15 @@ impl Prover {
             let why = "the levels that both state are different, and policies can read them";
             return Verdict::Unknown(why.to_owned());
         }
-        match self.only_tightens(new, &old) {
-            Verdict::Proven if both => self.only_tightens(&old, new),
-            verdict => verdict,
+        let narrower = self.only_tightens(new, &old);
+        match narrower {
+            Verdict::Refuted(_) => narrower,
+            Verdict::Proven | Verdict::Unknown(_) if !both => narrower,
+            Verdict::Proven => self.only_tightens(&old, new),
+            Verdict::Unknown(_) => match self.only_tightens(&old, new) {
+                refuted @ Verdict::Refuted(_) => refuted,
+                Verdict::Proven | Verdict::Unknown(_) => narrower,
+            },
         }
     }
 
@@ -250,7 +256,10 @@ impl Prover {
         }
         match unknown {
             Some(why) => Verdict::Unknown(why),
-            None => self.keeps(new, old),
+            None => match self.keeps(new, old) {
+                Verdict::Proven => self.gains_nothing(new, old),
+                verdict => verdict,
+            },
         }
     }
 

@@ -236,6 +236,7 @@ impl Question<'_> {
             "for": of("for"),
             "why": of("why"),
             "uid": of("uid"),
+            "first-uid": self.agreed.and_then(|agreed| agreed.body.get("uid")),
         })
     }
 }

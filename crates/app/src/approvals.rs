@@ -26,7 +26,7 @@ use crate::output::Output;
 use crate::ports::{meant, none_goes_on, refused, runs_of, unanswered};
 use crate::render::counted;
 pub(crate) use rows::{facts, words};
-pub(crate) use second::{persons, same_port, told as told_of_two};
+pub(crate) use second::{persons, same_port, second_of, told as told_of_two};
 use second::{same, waiting_port};
 
 /// How long is waited for a run that has only just begun, before it is said to be gone.

@@ -63,6 +63,8 @@ pub struct ConsoleSettings {
     pub keep_bytes_max: u64,
     /// What brings a question back to the terminal.
     pub ask_key: AskKey,
+    /// Who can say the second yes to what lasts, where that takes two persons.
+    pub second: Option<String>,
 }
 
 /// A terminal by this name moves no cursor.
@@ -98,7 +100,13 @@ impl Console {
         let can_draw =
             std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != DUMB);
         let desk = raw.as_ref().filter(|_| can_draw && filters[0].is_some());
-        let desk = desk.map(|_| Desk::new(settings.run.clone(), settings.ask_key));
+        let desk = desk.map(|_| {
+            Desk::new(
+                settings.run.clone(),
+                settings.ask_key,
+                settings.second.clone(),
+            )
+        });
         Self {
             desk,
             untold: Vec::new(),

@@ -2,6 +2,7 @@
 
 mod keys;
 mod login;
+mod missing;
 mod tokens;
 
 use std::ffi::OsStr;
@@ -26,6 +27,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::secret;
 pub use login::OWN as RENEWALS;
+pub use missing::hint;
 use tokens::Variables;
 
 /// Reads them; none where the rules name none. To be called before anybody takes a copy of

@@ -47,6 +47,8 @@ const BELL: u8 = 0x07;
 pub struct Desk {
     run: RunId,
     key: AskKey,
+    /// Who can say the second yes to what lasts, where that takes two persons.
+    second: Option<String>,
     open: Vec<Pending>,
     /// The last question for which the bell was rung.
     rung: u32,
@@ -116,10 +118,11 @@ pub struct Looked {
 
 impl Desk {
     /// Where nothing is asked yet.
-    pub fn new(run: RunId, key: AskKey) -> Self {
+    pub fn new(run: RunId, key: AskKey, second: Option<String>) -> Self {
         Self {
             run,
             key,
+            second,
             open: Vec::new(),
             rung: 0,
             aside: BTreeSet::new(),
@@ -364,7 +367,13 @@ impl Desk {
         if drawn.wants == Wants::Nothing {
             return;
         }
-        let pages = Pages::of(&self.run, &drawn.subject, (further, self.key), size);
+        let second = self.second.as_deref();
+        let pages = Pages::of(
+            (&self.run, second),
+            &drawn.subject,
+            (further, self.key),
+            size,
+        );
         drawn.page = drawn.page.min(pages.last());
         drawn.is_read |= drawn.page == pages.last();
         let prompt = match drawn.counts {

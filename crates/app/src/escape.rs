@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 
 use atoll_model::TerminalRights;
 
-pub use printable::{printable, printable_lines, quoted};
+pub use printable::{printable, printable_json, printable_lines, quoted};
 
 use decoder::{Decoder, Input};
 use parser::{Sequence, State};

@@ -28,7 +28,7 @@ use crate::arguments::{
     ShowLedgerArguments, TailLedgerArguments, VerifyLedgerArguments,
 };
 use crate::configuration::Places;
-use crate::escape::printable;
+use crate::escape::{printable, printable_json};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
@@ -253,10 +253,12 @@ fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> R
     Ok(0)
 }
 
-/// One event on one line: its canonical form, which holds no control characters.
+/// One event on one line: its canonical form, but for characters that deceive a terminal, which
+/// JSON can write in another way too.
 fn write_event(event: &Event, output: &Output) {
     let line = event.canonical().unwrap_or_default();
-    output.result(&format!("{}\n", printable(&line)));
+    let line = printable_json(&String::from_utf8_lossy(&line));
+    output.result(&format!("{line}\n"));
 }
 
 fn key(output: &Output) -> Result<u8, Failure> {
@@ -333,8 +335,8 @@ fn lines(
         match format {
             ExportFormat::Jsonl => write_event(&event, output),
             ExportFormat::Ocsf => {
-                let line = ocsf::ocsf(&event, &host).to_string();
-                output.result(&format!("{}\n", printable(line.as_bytes())));
+                let line = printable_json(&ocsf::ocsf(&event, &host).to_string());
+                output.result(&format!("{line}\n"));
             }
         }
     }

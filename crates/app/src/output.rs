@@ -1,5 +1,6 @@
 use std::io::{IsTerminal, Write};
 
+use crate::escape::printable_json;
 use crate::failure::Failure;
 use crate::render::{Paint, problem, warning};
 
@@ -71,10 +72,30 @@ impl Output {
     }
 }
 
-/// A value as text for programs, members in the order of their names.
+/// A value as text for programs, members in the order of their names. It can be shown at a
+/// terminal as it is.
 pub fn json_text(value: &serde_json::Value) -> String {
     // serde_json may be built to keep them in the order of insertion.
     let mut sorted = value.clone();
     sorted.sort_all_objects();
-    format!("{sorted:#}\n")
+    printable_json(&format!("{sorted:#}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::json_text;
+
+    #[test]
+    fn what_would_deceive_a_terminal_is_written_as_json_writes_it() {
+        let value = json!({ "a\u{200b}": "x\u{202e}\u{e0041}\u{9b}\u{7f}\u{1b}\n\"\\é" });
+        let text = json_text(&value);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        assert!(
+            text.contains(r"x\u202e\udb40\udc41\u009b\u007f\u001b\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("}\n") && text.contains('é'), "{text}");
+    }
 }

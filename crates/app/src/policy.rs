@@ -169,12 +169,14 @@ fn counts_any() -> Result<bool, Failure> {
     Ok(files.any(|(_, files)| !files.is_empty()))
 }
 
-/// What properties of policies are proven with, in words.
+/// What properties of policies are proven with, in words, once that was tried.
 ///
 /// # Errors
-/// That something is not there, with how it is got.
+/// That something is not there, with how it is got, or does not work.
 pub(crate) fn provers() -> Result<String, String> {
-    prover::Programs::find().map(|found| found.told())
+    let found = prover::Programs::find()?;
+    found.try_out()?;
+    Ok(format!("{}: a trivial proof was found", found.told()))
 }
 
 /// Tells of one file. Whether it has mistakes.
@@ -238,8 +240,10 @@ pub(crate) fn stated(arguments: &AskPolicyArguments) -> Result<Requested, Failur
 
 fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let mut case = case(arguments)?;
+    let mut widened = false;
     let found = if arguments.file.is_empty() {
         let rules = rules_here(stated(arguments)?)?;
+        widened = rules.widened().by_two.is_some();
         rules.state(&mut case);
         reputation::state(&mut case, &rules);
         match rules.policies() {
@@ -261,10 +265,35 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
     // As a run is decided on: what is to be approved is denied where nobody is asked.
     let found = found.within(carried);
     tell(&found, output);
+    if found.effect == Effect::Ask {
+        let by = by_whom(&found, &case.action, widened);
+        output.result(&format!("  {}\n", printable(by.as_bytes())));
+    }
     Ok(match found.effect {
         Effect::Allow => 0,
         Effect::Ask | Effect::Deny => STATUS_DENIED,
     })
+}
+
+/// By whom it is approved, and by how many, where that is asked for.
+fn by_whom(found: &Decision, action: &str, takes_two: bool) -> String {
+    if !found.asks_a_person() {
+        return format!(
+            "by {}: nobody but \"person\" can be asked, so that every run is denied this",
+            found.agreeing().join(" and ")
+        );
+    }
+    let where_asked = match atoll_cedar::Action::named(action) {
+        Some(atoll_cedar::Action::Run) => "at the terminal of `atoll run`",
+        Some(atoll_cedar::Action::Promote) => "at the terminal of `atoll apply`",
+        Some(_) | None => "at the run's terminal or by `atoll approvals`",
+    };
+    let goes_out = !["run", "promote"].contains(&action);
+    let two = match takes_two && goes_out {
+        true => "; what lasts takes two (widen = 2)",
+        false => "",
+    };
+    format!("by one person, {where_asked}{two}")
 }
 
 /// What of a question nobody has to say: it is now, and the person asks.

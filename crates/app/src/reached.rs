@@ -16,6 +16,9 @@ use crate::renewed;
 /// How much of a path a line shows, characters: a program writes paths as it likes.
 const PATH_SHOWN_MAX: usize = 120;
 
+/// Why such a question comes to nothing whatever is allowed.
+const UNANSWERED: &str = "no rule would have it answered, and programs do without";
+
 /// Something outside that was not reached, and what would let it be.
 pub(crate) fn unreached(refused: &Refused) -> Denied {
     let flow = &refused.flow;
@@ -42,20 +45,41 @@ pub(crate) fn unreached(refused: &Refused) -> Denied {
                 whom.unwrap_or_default()
             )
         }
-        (None, 0) => format!("reaching {}", flow.host),
+        (None, 0) => match no_host(&flow.host) {
+            Some(whose) => format!("asking for {whose} ({})", flow.host),
+            None => format!("reaching {}", flow.host),
+        },
         (None, port) => format!("reaching {}:{port}", flow.host),
     };
     let what = printable(what.as_bytes());
+    let is_name = flow.kind == FlowKind::Name;
     let why = match (flow.limit, place_of_rule(flow.rule.as_deref())) {
         (Some(_), Some(place)) => format!("{}, in {place}", refused.why),
+        (None, _) if is_name && no_host(&flow.host).is_some() => UNANSWERED.to_owned(),
         (Some(_) | None, _) => refused.why.clone(),
     };
-    let is_name = flow.kind == FlowKind::Name;
     Denied {
         what: format!("{what}: {}", printable(why.as_bytes())),
         // A question for a name is asked in several ways, and again.
         times: if is_name { 1 } else { refused.count },
         limit: None,
+    }
+}
+
+/// What a name beneath `arpa` is for, where it is no host's: RFC 3172, of addresses RFC 1035, 3.5
+/// and RFC 3596, 2.5. What is beneath `home.arpa` is of a network at home (RFC 8375).
+pub(crate) fn no_host(name: &str) -> Option<&'static str> {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let is_in = |zone: &str| {
+        let front = name.strip_suffix(zone);
+        front.is_some_and(|front| front.is_empty() || front.ends_with('.'))
+    };
+    if !is_in("arpa") || is_in("home.arpa") {
+        return None;
+    }
+    match is_in("in-addr.arpa") || is_in("ip6.arpa") {
+        true => Some("the name that an address has"),
+        false => Some("what the network says of itself"),
     }
 }
 

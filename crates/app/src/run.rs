@@ -24,6 +24,7 @@ use beginning::{given_tokens, handed, recall, session};
 
 use crate::LAUNCHER;
 use crate::advice;
+use crate::approvals;
 use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::configuration::{self, Places, PolicyFiles};
@@ -96,7 +97,8 @@ pub fn carry_out(
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let attach = |grant: &Grant| {
         tell_granted(grant, &ledger, &environment, output);
-        console(grant, &state, &asked, arguments, signals)
+        let second = approvals::second_of(&widening);
+        console(grant, &state, &asked, (arguments, second), signals)
     };
     let ended = match looked(&request, call(&request, starting, attach), look) {
         // What was left out is told behind what it came to.
@@ -440,7 +442,7 @@ fn console(
     grant: &Grant,
     state: &StateDir,
     asked: &Call,
-    arguments: &RunArguments,
+    (arguments, second): (&RunArguments, Option<String>),
     signals: Signals,
 ) -> Console {
     let boundary = grant.boundary();
@@ -451,6 +453,7 @@ fn console(
         keep_in: (!arguments.discard).then(|| state.run_dir(&asked.run).join("output")),
         keep_bytes_max: boundary.limits.output_bytes,
         ask_key: arguments.ask_key.unwrap_or_default(),
+        second,
     };
     Console::new(settings, Some(signals))
 }

@@ -21,7 +21,7 @@ const LISTENING: Duration = Duration::from_secs(10);
 /// How long one that was told to end may take to answer.
 const ANSWERING: Duration = Duration::from_secs(2);
 
-/// Ends a run, those of a session, or all.
+/// Ends runs that are named, those of a session or an agent, or all.
 ///
 /// # Errors
 /// When there is no such run, or one does not answer.
@@ -35,16 +35,79 @@ pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
     if let Some(agent) = &arguments.agent {
         return stop_agent(agent, output);
     }
-    match &arguments.run {
-        Some(text) => stop_one(text, output),
-        None if arguments.all => stop_all(output),
-        None => Err(Failure::new("no run is named")
+    match arguments.runs.as_slice() {
+        [text] => stop_one(text, output),
+        [_, _, ..] => stop_named(&arguments.runs, output),
+        [] if arguments.all => stop_all(output),
+        [] => Err(Failure::new("no run is named")
             .because("atoll stop ends what you name, and nothing by itself")
-            .advise("atoll stop last ends the run started last")
+            .advise("atoll stop last ends the run started last, atoll stop RUN RUN several")
             .advise("atoll stop --session NAME ends the runs of a session")
             .advise("atoll stop --agent NAME ends the runs of a profile")
             .advise("atoll stop --all ends all that go on")),
     }
+}
+
+/// Ends several runs, none of which waits for another.
+///
+/// # Errors
+/// When one cannot be ended: the others are.
+fn stop_named(texts: &[String], output: &Output) -> Result<u8, Failure> {
+    let texts = each_once(texts)?;
+    let ended = scope(|threads| {
+        let begun = texts.iter().map(|text| {
+            let one = threads.spawn(|| stop_one(text, output));
+            (text, one)
+        });
+        let begun: Vec<_> = begun.collect();
+        let ended = begun.into_iter().map(|(text, one)| {
+            let lost = |_| {
+                let text = printable(text.as_bytes());
+                Err(Failure::new(format!("run {text} could not be stopped")))
+            };
+            one.join().unwrap_or_else(lost)
+        });
+        ended.collect::<Vec<_>>()
+    });
+    all_told(ended.into_iter().filter_map(Result::err), output)
+}
+
+/// These names without those of a run that another one of them has named already, as far as that
+/// is known now. `last` is settled with that: meanwhile a further run may begin.
+fn each_once(texts: &[String]) -> Result<Vec<String>, Failure> {
+    let unlisted = "the runs cannot be listed";
+    let mut going: BTreeSet<RunId> = BTreeSet::new();
+    if let Some(directory) = directory()? {
+        going.extend(spoken_to(&directory).doing(unlisted)?);
+    }
+    let places = Places::read()?;
+    if places.state.exists() {
+        going.extend(live_runs(&places.read_state()?).doing(unlisted)?);
+    }
+    let going = Vec::from_iter(going);
+    let settled = texts.iter().map(|text| {
+        let named = Named::read(text).ok();
+        let run = named.and_then(|named| named_of(&going, &named).ok().flatten());
+        run.map_or_else(|| text.clone(), |run| run.to_string())
+    });
+    let mut once: Vec<String> = Vec::new();
+    for text in settled {
+        if !once.contains(&text) {
+            once.push(text);
+        }
+    }
+    Ok(once)
+}
+
+/// Tells all failures but the last one, which ends the command.
+fn all_told(failures: impl Iterator<Item = Failure>, output: &Output) -> Result<u8, Failure> {
+    let mut last = None;
+    for failure in failures {
+        if let Some(earlier) = last.replace(failure) {
+            output.failure(&earlier);
+        }
+    }
+    last.map_or(Ok(0), Err)
 }
 
 fn stop_one(text: &str, output: &Output) -> Result<u8, Failure> {
@@ -260,7 +323,7 @@ fn ended(run: &RunId, answer: Result<Answer, ControlError>) -> Result<String, Fa
 /// When one goes on and does not answer: the others are ended.
 fn stop_each(state: &StateDir, mut runs: Vec<RunId>, output: &Output) -> Result<u8, Failure> {
     let until = Instant::now() + LISTENING;
-    let mut failed = None;
+    let mut failed = Vec::new();
     loop {
         if let Some(directory) = directory()? {
             for (run, answer) in told_all(&directory, &runs) {
@@ -270,7 +333,7 @@ fn stop_each(state: &StateDir, mut runs: Vec<RunId>, output: &Output) -> Result<
                 runs.retain(|one| *one != run);
                 match ended(&run, answer) {
                     Ok(told) => output.say(&told),
-                    Err(failure) => failed = Some(failure),
+                    Err(failure) => failed.push(failure),
                 }
             }
         }
@@ -283,11 +346,11 @@ fn stop_each(state: &StateDir, mut runs: Vec<RunId>, output: &Output) -> Result<
         if Instant::now() > until {
             match ended(deaf, Err(ControlError::Gone)) {
                 Ok(told) => output.say(&told),
-                Err(failure) => failed = Some(failure),
+                Err(failure) => failed.push(failure),
             }
             runs.swap_remove(0);
         }
         sleep(BEGINNING_PAUSE);
     }
-    failed.map_or(Ok(0), Err)
+    all_told(failed.into_iter(), output)
 }

@@ -2,6 +2,7 @@
 
 mod given;
 mod narrowing;
+mod worth;
 
 use std::io::Read;
 use std::path::Path;
@@ -86,7 +87,11 @@ fn narrow(arguments: &AttenuateTokenArguments, output: &Output) -> Result<u8, Fa
                 .advise("atoll token attenuate --help shows what else narrows one"),
         );
     }
-    let narrower = attenuate(&text, &terms).doing("the token is not narrowed")?;
+    let unmade = format!(
+        "the token in {} is not narrowed",
+        file_told(&arguments.token)
+    );
+    let narrower = attenuate(&text, &terms).doing(&unmade)?;
     for told in narrowing::told(&before(&text), &terms) {
         output.warn(&told);
     }
@@ -141,27 +146,40 @@ const NO_KEY: &str = "no token was issued here";
 fn show(arguments: &ShowTokenArguments, output: &Output) -> Result<u8, Failure> {
     let text = text_in(&arguments.token)?;
     let (why_not, token) = look(&text)?;
+    let unshown = format!(
+        "the token in {} cannot be shown",
+        file_told(&arguments.token)
+    );
     let parts = match &token {
-        Some(token) => token.parts().doing("the token cannot be shown")?,
+        Some(token) => token.parts().doing(&unshown)?,
         None => Vec::new(),
     };
-    let status = match why_not {
-        None => 0,
-        Some(_) => STATUS_COUNTS_NOT,
+    let worth = match why_not {
+        Some(why) => Err(why),
+        None => worth::worth(&parts, now_s()),
+    };
+    let status = match worth {
+        Ok(_) => 0,
+        Err(_) => STATUS_COUNTS_NOT,
     };
     if arguments.json {
         let blocks: Vec<Value> = parts.iter().map(part_json).collect();
-        let shown = json!({ "counts": why_not.is_none(), "why": why_not, "blocks": blocks });
+        let carries = worth.as_ref().ok().map(|worth| &worth.rights);
+        let why = worth.as_ref().err();
+        let counts = worth.is_ok();
+        let shown = json!({ "counts": counts, "why": why, "carries": carries, "blocks": blocks });
         output.json(&without_nothing(shown));
         return Ok(status);
     }
     for (number, part) in parts.iter().enumerate() {
         output.result(&part_lines(number, part));
     }
-    output.result(&match why_not {
-        None => "It counts.\n".to_owned(),
-        Some(why) => format!("It does not count: {}.\n", printable(why.as_bytes())),
-    });
+    let is_narrowed = parts.iter().any(|part| part.terms.is_none());
+    let told = match worth {
+        Ok(worth) => worth.told(is_narrowed),
+        Err(why) => format!("It does not count: {why}."),
+    };
+    output.result(&format!("{}\n", printable(told.as_bytes())));
     Ok(status)
 }
 
@@ -204,8 +222,10 @@ fn revoke(arguments: &RevokeTokenArguments, output: &Output) -> Result<u8, Failu
                 .advise("atoll token list names those that were issued"));
         }
         None => {
-            let text = text_in(Path::new(&arguments.token))?;
-            let token = Token::read(&text, public_key(&files)?).doing("it is not revoked")?;
+            let path = Path::new(&arguments.token);
+            let text = text_in(path)?;
+            let unrevoked = format!("the token in {} is not revoked", file_told(path));
+            let token = Token::read(&text, public_key(&files)?).doing(&unrevoked)?;
             token.ids().pop().unwrap_or_default()
         }
     };
@@ -379,15 +399,22 @@ fn until(text: &str, now_s: u64) -> Result<u64, Failure> {
 }
 
 /// Now, in seconds since 1970. A clock before that is at its beginning, where no token counts.
-fn now_s() -> u64 {
+pub(crate) fn now_s() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
+/// A file that a token is in, or standard input, as it is told.
+fn file_told(path: &Path) -> String {
+    match path.as_os_str() == "-" {
+        true => "standard input".to_owned(),
+        false => printable(path.as_os_str().as_encoded_bytes()),
+    }
+}
+
 /// The token in a file, or at standard input.
 fn text_in(path: &Path) -> Result<String, Failure> {
-    let shown = printable(path.as_os_str().as_encoded_bytes());
-    let unread = format!("no token can be read from {shown}");
+    let unread = format!("no token can be read from {}", file_told(path));
     let mut text = String::new();
     // One more than there can be, with the end of its line: what is longer is found out.
     let most = TOKEN_BYTES_MAX as u64 + 2;

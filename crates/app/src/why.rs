@@ -3,6 +3,7 @@
 
 mod boundary;
 mod failed;
+mod published;
 mod remedy;
 #[cfg(test)]
 mod tests;
@@ -182,6 +183,7 @@ impl Story<'_> {
                 report.line("asked", &asked);
                 self.tell_why_asked(&mut report);
             }
+            self.tell_published(&mut report);
             report.styled("outcome", &self.ended(), self.ended_style());
             for used in used::of_events(self.events) {
                 report.line("used", &used);
@@ -446,6 +448,7 @@ impl Story<'_> {
             "denied": self.denied(),
             "failed": self.failed().iter().map(|one| json!({ "what": one.what, "times": one.times })).collect::<Vec<_>>(),
             "attempts": self.attempts(),
+            "published": self.published_json(),
             "denials-not-seen": denials_not_seen(self.is_nesting()),
             "allow": self.remedies(),
             "explained": self.explained.iter().map(Explained::told).collect::<Vec<_>>(),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::obligation::PERSON;
 use crate::{Obligation, Obligations, Rate};
 
 /// What the names of files begin with that say what a level of trust means.
@@ -169,6 +170,17 @@ impl Decision {
         self.deciding.iter().filter(|one| one.asks)
     }
 
+    /// Who has to agree, each of them.
+    #[must_use]
+    pub fn agreeing(&self) -> Vec<String> {
+        let all = self.obligations.approve.iter();
+        all.map(|one| match one == PERSON {
+            true => "a person".to_owned(),
+            false => format!("{one:?}"),
+        })
+        .collect()
+    }
+
     /// Whether it may happen once a person says yes, and nobody else has to.
     #[must_use]
     pub fn asks_a_person(&self) -> bool {
@@ -209,7 +221,11 @@ impl Decision {
             (Effect::Ask, all) if self.asks_a_person() => {
                 format!("a person is asked by {}", all.join(", "))
             }
-            (Effect::Ask, all) => format!("not without approval, by {}", all.join(", ")),
+            (Effect::Ask, all) => format!(
+                "not without approval of {}, by {}",
+                self.agreeing().join(" and "),
+                all.join(", ")
+            ),
             (Effect::Allow, []) => "no policy says anything of it".to_owned(),
             (Effect::Allow, all) => format!("permitted by {}", all.join(", ")),
         }

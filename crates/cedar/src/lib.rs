@@ -23,6 +23,7 @@ mod fault;
 mod handed;
 mod ids;
 mod index;
+mod labelled;
 mod layers;
 mod lint;
 mod literals;

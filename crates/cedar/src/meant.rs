@@ -202,7 +202,7 @@ fn unclear(policy: &Policy, id: PolicyId) -> Result<Policy, String> {
     read(all, id)
 }
 
-fn read(all: Value, id: PolicyId) -> Result<Policy, String> {
+pub(crate) fn read(all: Value, id: PolicyId) -> Result<Policy, String> {
     Policy::from_json(Some(id), all).map_err(|error| error.to_string())
 }
 

@@ -13,7 +13,7 @@ use cedar_policy::{Effect as CedarEffect, Policy, PolicyId, PolicySet};
 use serde_json::{Value, json};
 
 use crate::Action;
-use crate::decision::Decision;
+use crate::decision::{Deciding, Decision};
 use crate::layers::Layers;
 use crate::meant::{Meant, Reach, condition, effect, either, with_effect};
 use crate::obligation::{Obligations, Rate};
@@ -96,6 +96,44 @@ impl Layers {
         Ok(unkept)
     }
 
+    /// Where a policy alone has something done, besides what is asked: of each such thing what
+    /// is allowed of what the policy is about, and for what others have the same done.
+    ///
+    /// # Errors
+    /// When a policy cannot be put into other words.
+    pub fn done_by(
+        &self,
+        own: &Deciding,
+        action: Action,
+        reach: Reach,
+    ) -> Result<Vec<(Meant, Meant)>, String> {
+        let is_own = |meta: &Meta| (&meta.told.file, meta.told.line) == (&own.file, own.line);
+        let mut done = Vec::new();
+        for (policy, meta) in self.permits(action) {
+            if !is_own(meta) || effect(meta, action, reach) != CedarEffect::Permit {
+                continue;
+            }
+            let others = |does: &dyn Fn(&Policy, &Meta) -> bool| {
+                let others = self.permits(action).filter(|(_, other)| !is_own(other));
+                let others = others.filter(|(policy, other)| does(policy, other));
+                let with = others.map(|(policy, _)| Ok((policy.clone(), condition(policy)?)));
+                only(&with.collect::<Result<Vec<_>, String>>()?)
+            };
+            let mut kept = Vec::new();
+            for owed in Owed::by(policy, meta, false) {
+                kept.push(others(&|policy, other| owed.is_by(policy, other))?);
+            }
+            for told in &meta.obligations.log {
+                kept.push(others(&|_, other| other.obligations.log.contains(told))?);
+            }
+            for kept in kept {
+                let about = vec![(policy.clone(), condition(policy)?)];
+                done.push((self.allowed(about, action, reach)?, kept));
+            }
+        }
+        Ok(done)
+    }
+
     /// What these allow of what some of these policies are about.
     fn allowed(
         &self,
@@ -114,7 +152,7 @@ impl Layers {
     }
 
     /// Every policy that counts and permits something of this action.
-    fn permits(&self, action: Action) -> impl Iterator<Item = (&Policy, &Meta)> {
+    pub(crate) fn permits(&self, action: Action) -> impl Iterator<Item = (&Policy, &Meta)> {
         self.each().flat_map(move |(_, policies)| {
             policies.all.policies().filter_map(move |policy| {
                 let meta = policies.meta.get(policy.id())?;
@@ -150,7 +188,7 @@ fn only(all: &[(Policy, Value)]) -> Result<Meant, String> {
 
 impl Owed {
     /// All that a policy has done where it permits.
-    fn by(policy: &Policy, meta: &Meta, is_one_file: bool) -> Vec<Self> {
+    pub(crate) fn by(policy: &Policy, meta: &Meta, is_one_file: bool) -> Vec<Self> {
         let of = &meta.obligations;
         let is_unnamed = policy.annotation("id").is_none();
         let counter = match is_unnamed && is_one_file {

@@ -518,3 +518,49 @@ fn stop_by_agent_ends_the_runs_of_that_profile_alone() {
     let outcome = other.wait().success();
     assert!(outcome.out().contains("unharmed"), "{outcome}");
 }
+
+/// None of them waits for another, and what is no run that goes on is told for itself.
+#[test]
+fn several_runs_are_stopped_at_once_and_each_failure_is_told() {
+    let world = World::new("several_runs_are_stopped_at_once_and_each_failure_is_told");
+    let started = |script: &str| {
+        let run = world.run(["--discard"], script).start();
+        run.until_stdout("begun");
+        let query = ["ledger", "query", "--type", "run.opened", "--json"];
+        let opened = world.atoll(query).run().success().out();
+        let last: Value = serde_json::from_str(opened.lines().last().unwrap()).unwrap();
+        (run, text(&last, "run").to_owned())
+    };
+    let (first, first_id) = started("echo begun; sleep 1000");
+    let (second, second_id) = started("echo begun; sleep 1000");
+    let (mut other, _) = started("echo begun; read x; echo unharmed");
+    // Two that answer nobody, each of which takes as long as it is given for an answer.
+    for run in [&first, &second] {
+        let process = Pid::from_raw(run.pid().cast_signed()).unwrap();
+        kill_process(process, Signal::STOP).unwrap();
+    }
+    let since = Instant::now();
+    let arguments = ["stop", "zzz", &first_id, "yyy", &second_id, &first_id];
+    let stopped = world.atoll(arguments).run().expect_status(125);
+    let took = since.elapsed();
+    for run in [first, second] {
+        assert_eq!(run.wait().status.signal(), Some(9));
+    }
+    let told = stopped.err();
+    assert_eq!(told.matches("Stopped ").count(), 2, "{stopped}");
+    assert_eq!(told.matches("error: ").count(), 2, "{stopped}");
+    for words in ["no run zzz goes on", "no run yyy goes on"] {
+        assert!(told.contains(words), "{words}: {stopped}");
+    }
+    // One after the other would be four times two seconds.
+    assert!(took < Duration::from_secs(7), "{took:?}");
+    for mixed in ["--all", "--session", "--agent"] {
+        let value: &[&str] = if mixed == "--all" { &[] } else { &["one"] };
+        let arguments = [&["stop", "one", "two", mixed], value].concat();
+        let refused = world.atoll(arguments).run();
+        assert!(refused.err().contains("cannot be used with"), "{refused}");
+    }
+    other.send("x\n");
+    let outcome = other.wait().success();
+    assert!(outcome.out().contains("unharmed"), "{outcome}");
+}

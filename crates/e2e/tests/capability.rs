@@ -166,6 +166,11 @@ fn what_is_wrong_about_a_token_is_told_before_it_is_of_no_use() {
         lost.contains("the narrower token carries nothing"),
         "{lost}"
     );
+    let nothing = at("\"$ATOLL\" token show narrow").expect_status(1).out();
+    assert!(
+        nothing.contains("It does not count: no right is in all of its blocks"),
+        "{nothing}"
+    );
     let part =
         narrowed("--allow 'connect b.example:443' --allow 'request GET https://a.example/*'");
     assert!(
@@ -175,6 +180,11 @@ fn what_is_wrong_about_a_token_is_told_before_it_is_of_no_use() {
     assert!(
         !part.contains("carries nothing") && !part.contains("a.example/"),
         "{part}"
+    );
+    let shown = at("\"$ATOLL\" token show narrow").success().out();
+    assert!(
+        shown.contains("It counts, for request GET https://a.example/*, until "),
+        "{shown}"
     );
     let longer = narrowed("--until 2h");
     assert!(
@@ -188,6 +198,21 @@ fn what_is_wrong_about_a_token_is_told_before_it_is_of_no_use() {
     let absent = at("\"$ATOLL\" token issue --allow 'publish 1' --workspace /nonexist");
     let absent = absent.expect_status(125);
     absent.is_clear_error(["--workspace /nonexist is not usable"]);
+    // Which of several files is wrong is told.
+    let wrong = |script: &str, told: &str| {
+        let wrong = at(&format!("echo none >wrong; \"$ATOLL\" {script}"));
+        assert_ne!(wrong.code(), 0, "{wrong}");
+        wrong.is_clear_error([told]);
+    };
+    wrong(
+        "token attenuate wrong --until 1m",
+        "the token in wrong is not narrowed",
+    );
+    wrong("token revoke wrong", "the token in wrong is not revoked");
+    wrong(
+        "run --token wide --token wrong -- true",
+        "--token wrong is not usable",
+    );
     // A token that lies in the workspace is the program's as well.
     let _ = at(&format!(
         "cp wide '{}'",

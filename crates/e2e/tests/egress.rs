@@ -83,7 +83,7 @@ fn what_no_rule_allows_is_not_reached_and_nobody_is_asked_for_it() {
         .map(|one| format!("{CURL} '{one}' && echo reached {one}; "))
         .collect();
     // The control: the same program reaches what is allowed.
-    let script = format!("{script} {CURL} http://example.com/");
+    let script = format!("{script} getent hosts 192.0.2.7; {CURL} http://example.com/");
     let seen = online(&world, &["--allow", "example.com"], &script);
     assert_eq!(seen.output(), "this is 93.184.216.34");
     assert_eq!(seen.reached, ["93.184.216.34 80"]);
@@ -102,6 +102,16 @@ fn what_no_rule_allows_is_not_reached_and_nobody_is_asked_for_it() {
         told.contains("reaching other.example: no rule allows it"),
         "{told}"
     );
+    // What is no host's is told as that, and is nothing to allow.
+    assert!(is_refused("7.2.0.192.in-addr.arpa", 0), "{refused:?}");
+    let why = world.atoll(["why", "last"]).run().success().out();
+    let lines = |word: &str| why.lines().filter(|line| line.contains(word)).count();
+    assert!(
+        lines("asking for the name that an address has") == 1,
+        "{why}"
+    );
+    assert!(lines("--allow other.example") == 1, "{why}");
+    assert_eq!(lines("--allow 7.2") + lines("\"7.2."), 0, "{why}");
 }
 
 #[test]

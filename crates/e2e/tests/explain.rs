@@ -747,3 +747,68 @@ fn what_nobody_was_asked_about_and_what_a_token_refused_is_told() {
         "{told}"
     );
 }
+
+/// Where a yes is asked for is not the same for what goes out and for what is started or taken
+/// over, and a group that nobody knows is asked nowhere.
+#[test]
+fn who_would_say_yes_is_told_and_where() {
+    let world = World::new("who_would_say_yes_is_told_and_where");
+    let text = |whom: &str| {
+        let one = |action: &str| {
+            format!(
+                "@id(\"asks-{action}\") @approve(\"{whom}\") permit(principal, action == Action::\"{action}\", resource);\n"
+            )
+        };
+        ["run", "promote", "request"].map(one).concat()
+    };
+    world.profile("api", "[network]\nallow = [\"api.example.com\"]\n");
+    let questions = [
+        ("promote", "/work/a", "`atoll apply`"),
+        ("run", "make", "`atoll run`"),
+        ("request", "api.example.com", "`atoll approvals"),
+    ];
+    own(&world, &text("person"));
+    for (action, what, whose) in questions {
+        let told = explained(&world, &[action, what, "--profile", "api"]).out();
+        assert!(told.contains("a person's yes: "), "{told}");
+        assert!(told.contains(whose), "{whose}: {told}");
+        let others = questions.map(|(_, _, other)| other);
+        let others = others.iter().filter(|other| **other != whose);
+        for other in others {
+            assert!(!told.contains(other), "{other}: {told}");
+        }
+        let asked = world.atoll(["policy", "ask", action, what]).run();
+        let asked = asked.expect_status(126).out();
+        assert!(
+            asked.starts_with("to be approved: a person is asked by policy asks-"),
+            "{asked}"
+        );
+        assert!(asked.contains("  by one person, "), "{asked}");
+        assert!(asked.contains(whose) && !asked.contains("two"), "{asked}");
+    }
+    world.write(
+        world.config().join("atoll/config.toml"),
+        "[approvals]\nwiden = 2\napprovers = [1]\n",
+    );
+    let asked = world
+        .atoll(["policy", "ask", "request", "api.example.com"])
+        .run();
+    assert!(
+        asked.out().contains("what lasts takes two (widen = 2)"),
+        "{asked}"
+    );
+    own(&world, &text("lead, person"));
+    let asked = world
+        .atoll(["policy", "ask", "request", "api.example.com"])
+        .run();
+    let asked = asked.expect_status(126).out();
+    for words in [
+        "to be approved: not without approval of \"lead\" and a person, by policy asks-request",
+        "by \"lead\" and a person: nobody but \"person\" can be asked, so that every run is denied this",
+    ] {
+        assert!(asked.contains(words), "{words}: {asked}");
+    }
+    // What nobody can say is no way to have it allowed.
+    let told = explained(&world, &["request", "api.example.com", "--profile", "api"]).out();
+    assert!(!told.contains("a person's yes"), "{told}");
+}

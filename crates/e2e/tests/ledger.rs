@@ -385,6 +385,35 @@ fn a_full_disk_keeps_a_checkpoint_from_being_written_and_no_run_from_ending() {
     assert!(sizes.len() == 2 && sizes[0] != sizes[1], "{ended}");
 }
 
+/// What would turn the text of a terminal round is written as JSON writes it, and not as text for
+/// people.
+#[test]
+fn what_the_ledger_prints_is_json_whatever_was_run() {
+    let world = World::new("what_the_ledger_prints_is_json_whatever_was_run");
+    let hostile = "echo \u{202e}gpj \u{200b}\u{e0041}";
+    let _ = world.run_inside(hostile).success();
+    for arguments in [
+        &["ledger", "show", "last"][..],
+        &["ledger", "tail"],
+        &["ledger", "query", "--type", "run.opened", "--json"],
+        &["ledger", "export", "--format", "jsonl", "--unsealed"],
+        &["ledger", "export", "--format", "ocsf", "--unsealed"],
+        &["why", "last", "--json"],
+        &["runs", "--all", "--json"],
+    ] {
+        let out = fine(&world, arguments).out();
+        let is_lines = arguments[0] == "ledger";
+        let read = |text: &str| serde_json::from_str::<Value>(text).map(drop);
+        let wrong = match is_lines {
+            true => out.lines().find_map(|line| read(line).err()),
+            false => read(&out).err(),
+        };
+        assert!(wrong.is_none(), "{arguments:?}: {wrong:?}: {out}");
+        assert!(out.contains(r"\u202e"), "{arguments:?}: {out}");
+        assert!(!out.contains('\u{202e}'), "{arguments:?}: {out}");
+    }
+}
+
 #[test]
 fn what_is_asked_for_is_found_in_the_ledger() {
     let world = World::new("what_is_asked_for_is_found_in_the_ledger");

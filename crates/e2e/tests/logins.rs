@@ -511,3 +511,53 @@ fn no_process_but_the_one_that_carries_holds_a_login() {
         holders::expect_held_by(&world, holders, &format!("{real} {outcome}"));
     }
 }
+
+/// Each of the agents that have a profile, in the same words.
+#[test]
+fn an_agent_without_a_key_or_a_login_is_told_of_before_it_starts() {
+    let world = World::new("an_agent_without_a_key_or_a_login_is_told_of_before_it_starts");
+    for (agent, key, login) in [
+        ("claude", "ANTHROPIC_API_KEY", "atoll login claude"),
+        ("codex", "OPENAI_API_KEY", "atoll login codex"),
+        ("gemini", "GEMINI_API_KEY", "atoll login gemini"),
+        ("opencode", "ANTHROPIC_API_KEY", "atoll login opencode"),
+        (
+            "openclaw",
+            "OPENAI_API_KEY",
+            ".openclaw/secrets.json, outside",
+        ),
+    ] {
+        e2e::write_program(&world.path(agent), "#!/bin/sh\necho started\n");
+        let started = |profile: &str, key: Option<&str>, word: &str| {
+            let command = format!("./{agent}");
+            let run = world.atoll([
+                "run",
+                "--discard",
+                "--profile",
+                profile,
+                "--",
+                &command,
+                word,
+            ]);
+            let run = key.into_iter().fold(run, |run, key| {
+                run.env(key, "sk-k3yOfTh1sT3stWh1chN0bodyM4yS33in0123456789")
+            });
+            let ended = run.run().success();
+            assert!(ended.out().contains("started"), "{ended}");
+            ended.err()
+        };
+        let told = started(agent, None, "");
+        let hint = format!("atoll: {agent} has neither a key nor a login here");
+        assert!(told.contains(&hint), "{told}");
+        assert!(told.contains(key) && told.contains(login), "{told}");
+        // The controls: with a key, for what needs none, and by another profile.
+        for (profile, key, word) in [
+            (agent, Some(key), ""),
+            (agent, None, "--version"),
+            ("default", None, ""),
+        ] {
+            let told = started(profile, key, word);
+            assert!(!told.contains("neither a key"), "{told}");
+        }
+    }
+}

@@ -114,6 +114,8 @@ fn what_lasts_takes_two_persons() {
             "for the other one 0 True True",
             "recorded 61234 61234 61235",
             "reload 125 True",
+            "why True True True",
+            "for machines 3000 3999 61235 61234 True",
             "published atoll: http://127.0.0.1:3999 leads to port 3000 inside",
         ],
         false => &["denied 0", "once 0"],

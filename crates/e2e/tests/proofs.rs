@@ -208,6 +208,21 @@ fn a_policy_that_decides_nothing_is_found() {
     );
     let other = narrow.replace(".example.com", ".example.org");
     check(&format!("{WEB}{other}"), 0, &[]);
+    // What is done besides is something too, where no other policy has it done.
+    let web = WEB.replace("permit(", "@label(\"web\") permit(");
+    for (annotation, status) in [
+        ("@rate(\"10/m\")", 0),
+        ("@label(\"web, crm\")", 0),
+        ("@label(\"web\")", 1),
+        ("", 1),
+    ] {
+        let says: &[&str] = match status {
+            0 => &["proven   every-policy-matters"],
+            _ => &["policy narrow", "changes nothing"],
+        };
+        let narrow = narrow.replace("permit(", &format!("{annotation} permit("));
+        check(&format!("{web}{narrow}"), status, says);
+    }
 }
 
 /// Every shipped profile, in Cedar: none of its rules fails, and the address at which clouds tell
@@ -807,6 +822,91 @@ fn what_is_done_besides_is_done_by_a_tighter_version() {
     assert!(found.out().contains("nothing more is allowed\n"), "{found}");
 }
 
+/// A session gains it, and what it may do next is asked with it.
+#[test]
+fn a_label_more_is_tighter_only_where_nothing_is_allowed_by_it() {
+    let world = World::new("a_label_more_is_tighter_only_where_nothing_is_allowed_by_it");
+    let Some(solver) = solver(&world) else {
+        return;
+    };
+    let rule = |annotation: &str, host: &str, condition: &str| {
+        format!(
+            "{annotation} permit(principal, action == Action::\"connect\", resource == Host::\"{host}\") when {{ {condition} }};\n"
+        )
+    };
+    let gains = |annotation: &str| rule(annotation, "a.example.com", "true");
+    let tightens = ["--only-tightens", "old.cedar"];
+    let asks = |name: &str| format!("context has labels && context.labels.contains(\"{name}\")");
+    let any = "context has labels && context.labels.containsAny([\"x\", \"z\"])";
+    let unless = |condition: &str| {
+        let all = "permit(principal, action == Action::\"connect\", resource in Host::\"*.example.org\");\n";
+        format!(
+            "{all}forbid(principal, action == Action::\"connect\", resource) unless {{ {condition} }};\n"
+        )
+    };
+    for (rest, is_tighter) in [
+        // Whoever has the label may do more by it.
+        (rule("", "b.example.com", &asks("x")), false),
+        (rule("", "b.example.com", any), false),
+        (unless(&asks("x")), false),
+        (
+            rule(
+                "",
+                "b.example.com",
+                "context has labels && context.labels == [\"x\"]",
+            ),
+            false,
+        ),
+        // Without it something is done that is not done with it.
+        (
+            rule(
+                "@rate(\"1/m\")",
+                "b.example.com",
+                &format!("!({})", asks("x")),
+            ) + &rule("", "b.example.com", "true"),
+            false,
+        ),
+        // By another one, by none, or by what is allowed without it as well.
+        (rule("", "b.example.com", &asks("y")), true),
+        (rule("", "b.example.com", "true"), true),
+        (
+            rule("", "b.example.com", &format!("!({})", asks("x"))),
+            true,
+        ),
+        (
+            rule(
+                "",
+                "b.example.com",
+                &format!("({}) && context.port == 443", asks("x")),
+            ) + &rule("", "b.example.com", "context.port < 1000"),
+            true,
+        ),
+    ] {
+        world.write("old.cedar", gains("") + &rest);
+        let (status, says): (i32, &[&str]) = match is_tighter {
+            true => (0, &["proven   only-tightens"]),
+            false => (2, &["unknown  only-tightens", "@label(\"x\") is added"]),
+        };
+        let new = gains("@label(\"x\")") + &rest;
+        check(&world, &solver, &new, &tightens, status, says);
+        // What the older version gives as well is not added.
+        world.write("old.cedar", gains("@label(\"x\")") + &rest);
+        check(&world, &solver, &new, &tightens, 0, &["proven"]);
+    }
+    // Where it is refuted in one direction it is refuted for both.
+    let rest = rule("", "b.example.com", &asks("x"));
+    world.write("old.cedar", gains("") + &rest);
+    let new = gains("@label(\"x\")") + &rest;
+    check(
+        &world,
+        &solver,
+        &new,
+        &["--same", "old.cedar"],
+        1,
+        &["refuted"],
+    );
+}
+
 /// The commands of the page about policies that need the solver.
 #[test]
 fn the_commands_about_proofs_work() {
@@ -879,4 +979,35 @@ fn where_no_policies_count_there_is_nothing_to_prove() {
     let findings = bare.json()["findings"].as_array().unwrap().clone();
     let prover = findings.iter().find(|one| one["name"] == "prover").unwrap();
     assert_eq!(prover["grade"], "note", "{prover}");
+}
+
+/// That programs are there says nothing of what they prove.
+#[test]
+fn the_doctor_tries_a_proof() {
+    let world = World::new("the_doctor_tries_a_proof");
+    let Some(solver) = solver(&world) else {
+        return;
+    };
+    let doctor = |solver: &Path| {
+        let doctor = world.atoll(["doctor"]).env("CVC5", solver);
+        let told = doctor.within(Duration::from_secs(120)).run().out();
+        told.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let told = doctor(&solver);
+    assert!(told.contains("a trivial proof was found"), "{told}");
+    for (script, says) in [
+        ("exit 0", "are there, and prove nothing: "),
+        (
+            "while read -r line; do [ \"$line\" = '(check-sat)' ] && echo unsat; done",
+            "are not to be believed",
+        ),
+    ] {
+        let place = world.top().join("solvers");
+        fs::create_dir_all(&place).unwrap();
+        let fake = place.join("cvc5");
+        write_program(&fake, &format!("#!/bin/sh\n{script}\n"));
+        let told = doctor(&fake);
+        assert!(told.contains(says), "{says}: {told}");
+        assert!(told.contains("nothing is proven of policies"), "{told}");
+    }
 }

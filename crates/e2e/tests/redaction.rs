@@ -68,6 +68,11 @@ fn headers_that_policies_take_out_neither_leave_nor_come_in() {
     ] {
         assert!(out.contains(text), "{text}: {out}");
     }
+    let put_in = |one: &&serde_json::Value| one["credential"] == "key";
+    assert_eq!(
+        events(&world, "flow.opened").iter().filter(put_in).count(),
+        2
+    );
     // Of two policies the union.
     own(
         &world,
@@ -92,6 +97,8 @@ fn headers_that_policies_take_out_neither_leave_nor_come_in() {
         .collect();
     assert!(requests.len() >= 4, "{opened:?}");
     for one in requests {
+        // Nothing of it is told that did not leave.
+        assert!(one["credential"].is_null(), "{one}");
         assert_eq!(
             one["redacted"],
             "header:authorization,header:x-internal,response-header:set-cookie,response-header:x-inner"

@@ -79,6 +79,7 @@ pub use policies::check_policies;
 pub use promotion::{AskedChange, Promoted, Promoter, Promotion, PromotionError, promote};
 pub use reload::{Compared, Reconsidered, ReloadError, compared, reconsider};
 pub use rules::Rules;
+pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{
     Facts, HostFacts, NoProfiles, PolicySources, ProfileSource, Requested, RequestedProfile,

@@ -47,6 +47,16 @@ pub(crate) const ALL: &[Shipped] = shipped! {
     "browser": [],
 };
 
+/// Agents that have a profile of their own, by the command that each is started by: without a
+/// key or a login none of them does anything.
+const AGENTS: [&str; 5] = ["codex", "claude", "opencode", "gemini", "openclaw"];
+
+/// The agent that a command starts, if it is one that has a profile of its own.
+#[must_use]
+pub fn agent_of(command: &str) -> Option<&'static str> {
+    AGENTS.into_iter().find(|agent| *agent == command)
+}
+
 impl Shipped {
     pub(crate) fn by_name(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|profile| profile.name == name)
@@ -82,5 +92,19 @@ impl Shipped {
 
     pub(crate) fn source(&self) -> SourceFile<'static> {
         SourceFile::new(self.file, self.content.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_are_the_profiles_with_a_login_file() {
+        let with_login = ALL.iter().filter(|one| one.content.contains("\n[login."));
+        let commands: Vec<&str> = with_login.flat_map(|one| one.commands).copied().collect();
+        assert_eq!(commands, AGENTS);
+        assert_eq!(agent_of("claude"), Some("claude"));
+        assert_eq!(agent_of("cargo"), None);
     }
 }

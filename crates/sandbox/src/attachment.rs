@@ -1,9 +1,11 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use atoll_model::network::{CallDigest, Listener, Published, PublishedPort};
+use atoll_model::network::{
+    AskedCall, Breadth, CallDigest, Listener, Published, PublishedPort, Scope,
+};
 
-use crate::approvals::{Decision, Pending};
+use crate::approvals::{Decision, Pending, Who};
 use crate::control::{Declined, PortAgreed};
 
 /// Which of the program's outputs.
@@ -59,6 +61,40 @@ pub enum OfTwo {
     Question(Box<Pending>),
     /// One has said yes to a port.
     Port(PortAgreed),
+    /// Both have answered.
+    Settled(Box<Settled>),
+}
+
+/// What a second person has answered after the yes of a first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Who said yes first.
+    pub first: Who,
+    /// Who has answered then.
+    pub by: Who,
+    /// What it was about, and what came of it.
+    pub of: SettledOf,
+}
+
+/// What two persons have answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettledOf {
+    /// A question.
+    Question {
+        /// Its number.
+        approval: u32,
+        /// What it asked about.
+        call: Box<AskedCall>,
+        /// For how long and for what both have said yes; nothing where the second said no.
+        granted: Option<(Scope, Breadth)>,
+    },
+    /// A port.
+    Port {
+        /// Which.
+        port: PublishedPort,
+        /// Why it is not published for all that.
+        refused: Option<String>,
+    },
 }
 
 /// Whoever sits on the host's side of a session: where its input comes from,

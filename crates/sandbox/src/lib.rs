@@ -56,7 +56,9 @@ mod without;
 pub use approvals::{
     Agreed, ApprovalNews, Decision, Lease, Pending, Second, Stopped, Who, Widening,
 };
-pub use attachment::{Answered, Attachment, Carrier, OfTwo, Reaction, Stream, Turn};
+pub use attachment::{
+    Answered, Attachment, Carrier, OfTwo, Reaction, Settled, SettledOf, Stream, Turn,
+};
 pub use commands::CredentialCommand;
 pub use control::{
     Answer, CONTROL_VERSION, ControlError, Declined, PortAgreed, Question, Reloaded, Runs,

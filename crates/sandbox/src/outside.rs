@@ -261,6 +261,8 @@ pub struct Outside<'a> {
     approvals: Approvals,
     /// A port that waits for the second of two persons.
     agreed_port: Option<AgreedPort>,
+    /// How often others than the run's own person were the first to say yes to a port.
+    yeses_of_others: u32,
     /// What takes two persons and was not told yet.
     of_two: Vec<Waits>,
     /// What a person is asked has changed since it was told last.
@@ -335,6 +337,7 @@ impl<'a> Outside<'a> {
             opens_at: None,
             approvals: Approvals::default(),
             agreed_port: None,
+            yeses_of_others: 0,
             of_two: Vec::new(),
             has_new_questions: false,
             is_unattended: false,

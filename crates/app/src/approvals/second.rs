@@ -2,7 +2,7 @@
 
 use atoll_model::RunId;
 use atoll_model::network::{Breadth, PublishedPort, Scope};
-use atoll_sandbox::{OfTwo, PortAgreed, Second};
+use atoll_sandbox::{Agreed, OfTwo, PortAgreed, Second, Settled, SettledOf, Widening};
 
 use super::line;
 use crate::configuration::user_name;
@@ -33,6 +33,20 @@ pub(crate) fn persons(second: &Second) -> String {
         None => "nobody".to_owned(),
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
+    }
+}
+
+/// Who can say the second yes to what the run's own person has said yes to, where it takes two.
+pub(crate) fn second_of(widening: &Widening) -> Option<String> {
+    match widening {
+        Widening::OnePerson | Widening::Unheard {} => None,
+        Widening::TwoPersons { owner, approvers } => {
+            let others = approvers.iter().filter(|one| *one != owner);
+            Some(persons(&Second {
+                owner: *owner,
+                persons: others.copied().collect(),
+            }))
+        }
     }
 }
 
@@ -105,6 +119,7 @@ pub(crate) fn told(run: &RunId, of_two: &OfTwo) -> Option<String> {
             let what = line(&pending.call);
             (agreed.by, second, pending.left_seconds, what, how)
         }
+        OfTwo::Settled(settled) => return Some(answered(settled)),
         OfTwo::Port(agreed) => {
             let how = same_port(run, agreed.port, agreed.second.owner);
             let what = format!("port {}", agreed.port.inside);
@@ -116,4 +131,47 @@ pub(crate) fn told(run: &RunId, of_two: &OfTwo) -> Option<String> {
         named(by.uid),
         persons(second)
     ))
+}
+
+/// That a second person has answered, and what came of it.
+fn answered(settled: &Settled) -> String {
+    let (by, first) = (named(settled.by.uid), named(settled.first.uid));
+    let (says, what, comes) = match &settled.of {
+        SettledOf::Question {
+            approval,
+            call,
+            granted: Some((scope, breadth)),
+        } => {
+            let said = Agreed {
+                scope: *scope,
+                breadth: *breadth,
+                by: settled.by,
+            };
+            let comes = format!("it is granted {said} ({})", line(call));
+            ("yes", format!("question .{approval}"), comes)
+        }
+        SettledOf::Question {
+            approval,
+            call,
+            granted: None,
+        } => {
+            let comes = format!("it is denied ({})", line(call));
+            ("no", format!("question .{approval}"), comes)
+        }
+        SettledOf::Port {
+            port,
+            refused: None,
+        } => {
+            let comes = format!("it is at http://127.0.0.1:{}", port.outside);
+            ("yes", format!("port {}", port.inside), comes)
+        }
+        SettledOf::Port {
+            port,
+            refused: Some(why),
+        } => {
+            let comes = format!("it is not published: {}", printable(why.as_bytes()));
+            ("yes", format!("port {}", port.inside), comes)
+        }
+    };
+    format!("atoll: {by} said {says} to {what}, after a yes of {first}: {comes}")
 }

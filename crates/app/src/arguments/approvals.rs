@@ -16,6 +16,7 @@ Examples:
 const STOP_EXAMPLES: &str = "\
 Examples:
   atoll stop last
+  atoll stop 7f3kq x9w2m
   atoll stop --session fix-login
   atoll stop --agent codex
   atoll stop --all";
@@ -138,26 +139,27 @@ pub struct RevokeApprovalArguments {
     pub lease: String,
 }
 
-/// End a run that goes on, with everything in it, now
+/// End runs that go on, with everything in them, now
 ///
-/// Its connections are cut and its processes ended without a word to them; its record says
-/// who did that. What it has changed is kept as at any other end.
+/// Their connections are cut and their processes ended without a word to them; their records say
+/// who did that. What they have changed is kept as at any other end.
+/// Several are told at once; one that cannot be ended holds up no other, and the status is 125.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = STOP_EXAMPLES)]
 pub struct StopArguments {
-    /// The run: its id, its beginning or end, or `last`.
+    /// The runs, one or several: each by its id, its beginning or end, or `last`.
     #[arg(value_name = "RUN")]
-    pub run: Option<String>,
+    pub runs: Vec<String>,
 
     /// All that go on.
-    #[arg(long, conflicts_with = "run")]
+    #[arg(long, conflicts_with = "runs")]
     pub all: bool,
 
     /// All of a session, by its name or id.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["run", "all"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["runs", "all"])]
     pub session: Option<String>,
 
     /// All of an agent, by the name of its profile.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["run", "all", "session"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["runs", "all", "session"])]
     pub agent: Option<String>,
 }

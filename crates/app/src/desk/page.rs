@@ -79,7 +79,7 @@ struct Line {
 
 impl Pages {
     pub(super) fn of(
-        run: &RunId,
+        (run, second): (&RunId, Option<&str>),
         subject: &Subject,
         (further, key): (usize, AskKey),
         size: Size,
@@ -109,10 +109,8 @@ impl Pages {
                     format!("Publish this port?{waits}"),
                     format!("port {} inside", listener.port),
                 ],
-                ["p  publish", "n  next port", "l  leave it"]
-                    .map(str::to_owned)
-                    .to_vec(),
-                body_of_port(run, listener, columns),
+                answers_to_port(second),
+                body_of_port((run, second), listener, columns),
                 "p, n or l",
             ),
         };
@@ -255,8 +253,21 @@ fn answers_to_call(question: &Pending, key: AskKey) -> Vec<String> {
     ]
 }
 
-/// What is published, to whom, and for how long.
-fn body_of_port(run: &RunId, listener: &Listener, columns: usize) -> Vec<Line> {
+fn answers_to_port(second: Option<&str>) -> Vec<String> {
+    let publish = match second {
+        None => "p  publish".to_owned(),
+        Some(_) => format!("p  publish{TAKES_TWO}"),
+    };
+    let others = ["n  next port", "l  leave it"].map(str::to_owned);
+    std::iter::once(publish).chain(others).collect()
+}
+
+/// What is published, to whom, and for how long, and who else has to say so.
+fn body_of_port(
+    (run, second): (&RunId, Option<&str>),
+    listener: &Listener,
+    columns: usize,
+) -> Vec<Line> {
     let Listener { port, program, .. } = listener;
     let mut facts = vec![("run", run.to_string())];
     facts.push(("address", format!("http://127.0.0.1:{port} on this host")));
@@ -264,6 +275,10 @@ fn body_of_port(run: &RunId, listener: &Listener, columns: usize) -> Vec<Line> {
         "reached by",
         "your programs and root's on this host, until the run ends".to_owned(),
     ));
+    facts.extend(second.map(|second| {
+        let text = "it takes two: once you say yes, within two minutes";
+        ("persons", format!("{text} {second}"))
+    }));
     let mut lines = told(facts, columns);
     if let Some(program) = program {
         let marked = format!("{MARK}name: {}", printable(program.as_bytes()));

@@ -84,7 +84,7 @@ impl Scene {
         let mut filter = EscapeFilter::new(rights);
         filter.push(written.as_bytes(), &mut Vec::new());
         Self {
-            desk: Desk::new(RunId::new(1, 1), AskKey::default()),
+            desk: Desk::new(RunId::new(1, 1), AskKey::default(), None),
             filter,
             now: Instant::now(),
             size: SIZE,
@@ -424,7 +424,12 @@ fn no_text_of_a_program_is_a_line_of_atolls_own_on_any_page() {
             value: text,
         }];
         let subject = Subject::Call(Box::new(question.clone()));
-        let pages = Pages::of(&RunId::new(1, 1), &subject, (0, AskKey::default()), size);
+        let pages = Pages::of(
+            (&RunId::new(1, 1), None),
+            &subject,
+            (0, AskKey::default()),
+            size,
+        );
         assert!(pages.last() > 2);
         let mut has_words = false;
         for page in 0..=pages.last() {
@@ -691,4 +696,26 @@ fn a_page_leaves_the_terminal_when_the_program_ends() {
     scene.desk.over();
     scene.turn();
     assert!(!scene.desk.has_terminal());
+}
+
+#[test]
+fn a_port_that_takes_two_persons_is_shown_so_with_who_the_other_can_be() {
+    let drawn = |second: Option<&str>| {
+        let mut scene = Scene::new("$ ");
+        scene.desk.second = second.map(str::to_owned);
+        scene.desk.listens(&listener(3000, ListensAt::Loopback));
+        scene.turn();
+        scene.typed("\x1d");
+        scene.turn().0
+    };
+    let two = drawn(Some("ada or ben"));
+    for text in [
+        "p  publish (takes two)",
+        "persons: it takes two: once you say yes, within two minutes ada or ben",
+    ] {
+        assert!(two.contains(text), "{text}: {two}");
+    }
+    // The control.
+    let one = drawn(None);
+    assert!(one.contains("p  publish ") && !one.contains("two"), "{one}");
 }

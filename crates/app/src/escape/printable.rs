@@ -32,6 +32,24 @@ pub fn printable_lines(text: &[u8]) -> String {
     })
 }
 
+/// A JSON text with the same characters written as JSON has them (`\\u202e`, RFC 8259 section 7), so
+/// that it stays JSON and says the same. Line feeds stay: in a JSON text none is within a string.
+#[must_use]
+pub fn printable_json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character == '\n' || !is_deceptive(character) {
+            shown.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "\\u{unit:04x}");
+        }
+    }
+    shown
+}
+
 fn escape(text: &[u8], escaped: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for chunk in text.utf8_chunks() {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::asking::Asking;
 use super::verdict::{Deciders, OfRules, Verdict, host};
+use crate::reached::no_host;
 use crate::render;
 
 /// How many steps a change has at most: more is another profile.
@@ -26,8 +27,8 @@ pub(crate) struct Change {
 /// One step.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Somebody says yes.
-    Person,
+    /// Somebody says yes, who is asked about this action.
+    Person(Option<Action>),
     /// An option that trusts further.
     Trust {
         option: &'static str,
@@ -71,7 +72,7 @@ pub(crate) fn that_allow(asking: &Asking<'_>) -> Vec<Change> {
     match asking.verdict.effect {
         Effect::Allow => return found,
         Effect::Ask => {
-            let steps = vec![Step::Person];
+            let steps = vec![Step::Person(Action::named(&asking.case.action))];
             found.push(Change {
                 steps,
                 effect: Effect::Allow,
@@ -273,6 +274,9 @@ impl Repair<'_> {
 /// The rule that allows it.
 fn rule(case: &Case) -> Option<Meant> {
     let host = host(case).ok()?;
+    if no_host(&host.to_string()).is_some() {
+        return None;
+    }
     let scheme = match case.scheme.as_deref() {
         Some("http") => Scheme::Http,
         Some(_) | None => Scheme::Https,
@@ -354,7 +358,17 @@ impl Step {
     /// For people.
     pub(crate) fn told(&self) -> String {
         match self {
-            Self::Person => {
+            Self::Person(Some(Action::Promote)) => {
+                "a person's yes: `atoll apply` asks at its own terminal before it writes anything, \
+                 and without one nothing is taken over"
+                    .to_owned()
+            }
+            Self::Person(Some(Action::Run)) => {
+                "a person's yes: `atoll run` asks at its own terminal before it starts anything, \
+                 and without one nothing is started"
+                    .to_owned()
+            }
+            Self::Person(_) => {
                 "a person's yes: `atoll approvals list` shows it while the program waits".to_owned()
             }
             Self::Trust { option, value } => format!("trust it further: {option} {value}"),
@@ -401,7 +415,7 @@ impl Step {
     fn json(&self) -> Value {
         let text = self.told();
         let kind = match self {
-            Self::Person => "approval",
+            Self::Person(_) => "approval",
             Self::Trust { .. } => "trust",
             Self::Allow { .. } => "rule",
             Self::Publish(_) => "publish",

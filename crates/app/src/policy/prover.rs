@@ -14,7 +14,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use atoll_cedar::{ANSWER_BYTES_MAX, ASKED_BYTES_MAX, Proving, Verdict};
+use atoll_cedar::{
+    ANSWER_BYTES_MAX, ASKED_BYTES_MAX, Action, Case, Layer, PolicyFile, Property, Proving, Subject,
+    Verdict,
+};
 use complaint::Complaint;
 use rustix::process::{Pid, Resource, Rlimit, getuid, prlimit};
 
@@ -28,6 +31,8 @@ const SOLVER_VARIABLE: &str = "CVC5";
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 /// How long the prover may take beside the solver for each property, seconds.
 const BESIDE_SECONDS: u64 = 60;
+/// How long each part of a trial may take, seconds.
+const TRIAL_SECONDS: u16 = 10;
 /// How many answers wait to be read.
 const LINES_MAX: usize = 16;
 /// What lies at the top of a project.
@@ -71,6 +76,44 @@ impl Programs {
     /// Where they are.
     pub(super) fn told(&self) -> String {
         format!("{}, with {}", self.prover.display(), self.solver.display())
+    }
+
+    /// Tries both on what needs no thought: something that holds, and something that does not.
+    ///
+    /// # Errors
+    /// What came of it instead.
+    pub(super) fn try_out(&self) -> Result<(), String> {
+        let text = "permit(principal, action == Action::\"connect\", resource)\n\
+                    when { context.port == 443 };\n";
+        let file = PolicyFile {
+            name: "trial.cedar".to_owned(),
+            content: text.as_bytes().to_vec(),
+        };
+        let never = |port: u16| Property::NeverAllows {
+            action: Action::Connect,
+            condition: Some(format!("context.port == {port}")),
+        };
+        let asked = Proving {
+            subject: Subject::new(&[(Layer::User, vec![file])])?,
+            properties: vec![never(22), never(443)],
+            seconds: TRIAL_SECONDS,
+            solver: self.solver.clone(),
+            usual: Case::default(),
+        };
+        let mut found = Vec::new();
+        self.prove(&asked, |verdict| found.push(verdict));
+        match found.as_slice() {
+            [Verdict::Proven, Verdict::Refuted(_)] => Ok(()),
+            [Verdict::Unknown(why), ..] | [_, Verdict::Unknown(why), ..] => Err(format!(
+                "{} are there, and prove nothing: {why}",
+                self.told()
+            )),
+            _ => Err(format!(
+                "{} are there, and say of a trivial policy what is wrong: they are not to be \
+                 believed",
+                self.told()
+            )),
+        }
     }
 
     /// Has properties proven, and hands each verdict on as it comes. What is not answered is

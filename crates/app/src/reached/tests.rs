@@ -79,3 +79,42 @@ fn machines_are_told_of_requests_too() {
     assert!(told["learnt"].is_null());
     assert_eq!(traffic(&flows).map(|traffic| traffic.requests), Some(3));
 }
+
+#[test]
+fn a_question_for_the_name_of_an_address_is_told_as_one_and_no_host() {
+    let name = |host: &str| {
+        let mut asked = refused(0, None);
+        asked.flow.kind = FlowKind::Name;
+        asked.flow.host = host.to_owned();
+        unreached(&asked).what
+    };
+    for (host, told) in [
+        (
+            "1.2.0.192.in-addr.arpa",
+            "asking for the name that an address has (1.2.0.192.in-addr.arpa): no rule would have \
+             it answered, and programs do without",
+        ),
+        (
+            "8.B.D.0.1.0.0.2.ip6.ARPA.",
+            "asking for the name that an address has (8.B.D.0.1.0.0.2.ip6.ARPA.): no rule would \
+             have it answered, and programs do without",
+        ),
+        (
+            "_dns.resolver.arpa",
+            "asking for what the network says of itself (_dns.resolver.arpa): no rule would have \
+             it answered, and programs do without",
+        ),
+        // The controls.
+        ("nas.home.arpa", "reaching nas.home.arpa: no rule allows it"),
+        (
+            "example.comarpa",
+            "reaching example.comarpa: no rule allows it",
+        ),
+        (
+            "in-addr.arpa.example.com",
+            "reaching in-addr.arpa.example.com: no rule allows it",
+        ),
+    ] {
+        assert_eq!(name(host), told);
+    }
+}

@@ -11,6 +11,7 @@ use atoll_store::{Ledger, RunRecord, StateDir};
 
 use crate::arguments::RunArguments;
 use crate::configuration::Places;
+use crate::escape::printable;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::{advice, credentials, reputation, ssh, token};
@@ -70,6 +71,10 @@ pub(super) fn handed(
     output: &Output,
 ) -> Result<(Option<Handover>, Option<SshHandover>), Failure> {
     let handover = credentials::read(rules, places, (workspace, arguments.login()), output)?;
+    let hint = credentials::hint(rules, &arguments.command, handover.as_ref());
+    if let Some(hint) = hint.filter(|_| arguments.login().is_none()) {
+        output.say(&format!("atoll: {}\n", printable(hint.as_bytes())));
+    }
     let signing = ssh::read(rules, places, &host.home, workspace, output)?;
     Ok((handover, signing))
 }

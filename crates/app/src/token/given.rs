@@ -1,5 +1,6 @@
 //! The tokens that a run is given.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use atoll_gateway::Tokens;
@@ -10,7 +11,7 @@ use atoll_store::{StateDir, TokenFiles};
 use atoll_tokens::{Asked, Bound, Held, Holder, told_time};
 use serde_json::{Value, json};
 
-use super::{NO_KEY, UNUSABLE, now_s, public_key, text_in, without_nothing};
+use super::{NO_KEY, UNUSABLE, file_told, now_s, public_key, text_in, without_nothing};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 
@@ -39,6 +40,8 @@ pub fn read(
     let texts = texts.collect::<Result<Vec<_>, _>>()?;
     let files = TokenFiles::open(state, false).doing(UNUSABLE)?;
     let files = files.ok_or_else(|| Failure::new(unusable).because(NO_KEY))?;
+    let key = public_key(&files)?;
+    let revoked = files.revoked().doing(UNUSABLE)?;
     let holder = Holder {
         run: run.clone(),
         session: session.and_then(|name| SessionName::parse(name).ok()),
@@ -46,7 +49,13 @@ pub fn read(
         workspace: workspace.to_str().unwrap_or_default().to_owned(),
         person: rustix::process::getuid().as_raw(),
     };
-    let held = Held::new(public_key(&files)?, &texts, holder);
+    for (path, text) in paths.iter().zip(&texts) {
+        let alone = Held::new(key, std::slice::from_ref(text), holder.clone());
+        let unusable = format!("--token {} is not usable", file_told(path));
+        let alone = alone.doing(&unusable).map_err(denied)?;
+        counts(&alone, (path, &revoked), (session, workspace)).map_err(denied)?;
+    }
+    let held = Held::new(key, &texts, holder);
     let held = held.doing(unusable).map_err(denied)?;
     let handed = held.hand().doing(unusable)?;
     let given = Given {
@@ -54,19 +63,6 @@ pub fn read(
         handed,
         files,
     };
-    let over = Failure::new("--token is of no use any more")
-        .advise("atoll token show FILE tells what it carries")
-        .advise("atoll token issue --allow RIGHT issues another one");
-    if given.is_revoked() {
-        return Err(denied(over.because("it is revoked")));
-    }
-    if let Some(end) = given.end_s().filter(|end| *end <= now_s()) {
-        let end = told_time(end).unwrap_or_default();
-        return Err(denied(over.because(format!("it has ended, at {end}"))));
-    }
-    if let Some(bound) = given.held.stray() {
-        return Err(denied(elsewhere(bound, session, workspace)));
-    }
     for published in &network.publish {
         let port = published.port.inside;
         given.publishes(port).map_err(|why| {
@@ -76,6 +72,32 @@ pub fn read(
         })?;
     }
     Ok(Some(given))
+}
+
+/// Whether the token in a file counts in this run.
+fn counts(
+    token: &Held,
+    (path, revoked): (&Path, &BTreeSet<String>),
+    (session, workspace): (Option<&str>, &Path),
+) -> Result<(), Failure> {
+    let file = file_told(path);
+    let over = || {
+        Failure::new(format!("--token {file} is of no use any more"))
+            .advise(format!("atoll token show {file} tells what it carries"))
+            .advise("atoll token issue --allow RIGHT issues another one")
+    };
+    let mut ids = token.tokens().flat_map(|token| token.ids());
+    if ids.any(|id| revoked.contains(&id)) {
+        return Err(over().because("it is revoked"));
+    }
+    if let Some(end) = token.end_s().filter(|end| *end <= now_s()) {
+        let end = told_time(end).unwrap_or_default();
+        return Err(over().because(format!("it has ended, at {end}")));
+    }
+    match token.stray() {
+        Some(bound) => Err(elsewhere(&file, bound, session, workspace)),
+        None => Ok(()),
+    }
 }
 
 /// Those of these files that the program inside sees, with its workspace.
@@ -92,8 +114,8 @@ pub fn seen_inside(paths: &[PathBuf], workspace: &Path) -> Vec<String> {
 }
 
 /// That a token counts in another place alone.
-fn elsewhere(bound: Bound, session: Option<&str>, workspace: &Path) -> Failure {
-    let failure = Failure::new("--token carries nothing in this run");
+fn elsewhere(file: &str, bound: Bound, session: Option<&str>, workspace: &Path) -> Failure {
+    let failure = Failure::new(format!("--token {file} carries nothing in this run"));
     match bound {
         Bound::Session(only) => {
             let own = session.map_or("none".to_owned(), |name| format!("session {name}"));

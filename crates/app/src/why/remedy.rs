@@ -11,6 +11,7 @@ use atoll_store::{Event, read_host_text};
 use serde_json::Value;
 
 use super::{Story, text};
+use crate::reached::no_host;
 use crate::render;
 
 /// How many hosts one command allows: more are a profile.
@@ -289,6 +290,10 @@ impl Missing {
         likely: impl FnOnce() -> Option<u16>,
     ) -> Option<Self> {
         let said = |member: &str| refused.get(member).and_then(Value::as_str);
+        // What is no host's is opened by no rule.
+        if no_host(said("host")?).is_some() {
+            return None;
+        }
         let host: HostPart = said("host")?.parse().ok()?;
         let port = refused.get("port").and_then(Value::as_u64);
         let port = u16::try_from(port.unwrap_or(0)).ok()?;

@@ -22,7 +22,7 @@ pub(crate) fn event(kind: &str, body: Value) -> Event {
     }
 }
 
-fn opened(verdict: &str, decision: Value) -> Event {
+pub(super) fn opened(verdict: &str, decision: Value) -> Event {
     event(
         "run.opened",
         json!({
@@ -44,7 +44,7 @@ fn given_up(events: &[Event]) -> GivenUps {
     pasts.of(&RunId::parse(RUN).expect("a run id")).given_up
 }
 
-fn told(events: &[Event]) -> String {
+pub(super) fn told(events: &[Event]) -> String {
     let run = RunId::parse(RUN).expect("a run id");
     let story = Story {
         run: &run,
@@ -405,7 +405,14 @@ fn the_port_and_the_profile_are_those_of_the_command() {
     run.body["command"] = json!(["curl", "http://host.atoll.internal:18090/x"]);
     run.body["options"] = json!(["--discard", "--profile=./mine.toml"]);
     let name = json!({ "kind": "name", "host": "host.atoll.internal", "why": "no rule allows it", "count": 4 });
-    let text = told(&[run, event("flow.refused", name)]);
+    // What is no host's is nothing to allow.
+    let reverse = json!({ "kind": "name", "host": "1.2.0.192.in-addr.arpa", "why": "no rule allows it", "count": 1 });
+    let text = told(&[
+        run,
+        event("flow.refused", reverse),
+        event("flow.refused", name),
+    ]);
+    assert!(!text.contains("arpa"), "{text}");
     for line in [
         "atoll run --discard --profile ./mine.toml --allow host.atoll.internal:18090 -- curl",
         "atoll profile show ./mine.toml",

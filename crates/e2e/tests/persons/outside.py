@@ -136,12 +136,14 @@ say("so is the end", stop[0], run.poll())
 say("still before", reached("/lease"))
 second = atoll(SECOND, "approvals", "grant", name, "--for", "10m", *OF)
 say("second", second[0], "Granted" in second[2])
+until("the second yes is told", lambda: told(f"{SECOND} said yes to question .{number}, after a yes of {OWNER}: it is granted for 600 s"))
 lease = until("it is used", lambda: [one for run in listed(OWNER) for one in run["leases"] if one["uses"] == 2])
 say("the narrower", lease[0]["left_seconds"] <= 600, lease[0]["by"]["uid"])
 # Whoever says no ends it for all, also after a yes.
 name = asked("/no")
 say("yes", atoll(SECOND, "approvals", "grant", name, "--run", *OF)[0])
 say("no", atoll(THIRD, "approvals", "deny", name, *OF)[0], atoll(OWNER, "approvals", "grant", name, "--run")[0])
+until("a no after a yes is told", lambda: told(f"{THIRD} said no to question .{name.rsplit('.', 1)[1]}, after a yes of {SECOND}: it is denied"))
 # Of two at once one is the first and the other the second.
 name = asked("/race")
 said = [(OWNER, ()), (SECOND, OF)]
@@ -165,6 +167,7 @@ command = f"atoll publish {port[0]} 3000 --to 3999 --of {OWNER}"
 waits = ["port 3000 waits for a second person" in one and command in one for one in listings]
 say("the port waits", *waits, command in first[2], json.loads(atoll(SECOND, "approvals", "list", "--json", *OF)[1])[0]["port"]["by"]["uid"])
 say("published", atoll(SECOND, "publish", "last", *port[1:], *OF)[1].strip())
+until("the second yes to a port is told", lambda: f"{SECOND} said yes to port 3000, after a yes of {OWNER}: it is at http://127.0.0.1:3999" in open(TOLD).read())
 wider = atoll(OWNER, "policy", "reload", port[0])
 say("reload", wider[0], "may allow more take two persons" in wider[2])
 with open(f"{HOMES}/{OWNER}/work/over", "w"):
@@ -173,3 +176,8 @@ say("ended", run.wait())
 events = [json.loads(line) for line in atoll(OWNER, "ledger", "show", port[0])[1].splitlines()]
 bodies = {one["type"]: one["body"] for one in events if one["type"].startswith("port.")}
 say("recorded", bodies["port.agreed"]["uid"], bodies["port.published"]["first_uid"], bodies["port.published"]["uid"])
+why = atoll(OWNER, "why", port[0])[1].replace("\n            ", " ")
+by = f"by {SECOND}, after a yes of {OWNER}, "
+say("why", "3000 inside was published at 127.0.0.1:3999 for programs of" in why, by in why, "(the run ended)" in why)
+[door] = json.loads(atoll(OWNER, "why", port[0], "--json")[1])["published"]
+say("for machines", door["inside"], door["port"], door["by"], door["after"], door["since"] < door["until"])

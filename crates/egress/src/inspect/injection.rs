@@ -7,6 +7,7 @@
 
 mod claim;
 mod others;
+mod redacted;
 mod renewal;
 mod signing;
 mod sigv4;
@@ -394,7 +395,7 @@ impl Outgoing {
         if !self.injection.put(&egress.credentials, &mut headers) {
             return None;
         }
-        // Also what was put in; a signature is of what is left.
+        // A signature is of what is left.
         self.leave.redactions.take_out(Way::Up, &mut headers);
         // At last, since it is of what is sent.
         if let Some(signing) = &self.injection.signing {
@@ -424,14 +425,8 @@ fn ask_for_readable(headers: &mut HeaderMap) {
 /// Puts one in, in the one value that has its placeholder.
 fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
     let real = real?;
-    let bound = match &held.binding.place {
-        Place::Header { name, .. } => name.as_str(),
-        Place::Basic(_) => AUTHORIZATION.as_str(),
-        Place::Query(_)
-        | Place::Body(_)
-        | Place::Refresh(_)
-        | Place::SigV4(_)
-        | Place::Postgres(_) => return Some(()),
+    let Some(bound) = redacted::header(held) else {
+        return Some(());
     };
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound

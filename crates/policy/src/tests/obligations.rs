@@ -113,7 +113,7 @@ fn at_start(text: &str, annotation: &str) -> Cell {
             let told = [
                 "is not carried out here, and policy p asks for it",
                 "nobody here knows",
-                "not without approval, by policy p",
+                "not without approval of \"lead\", by policy p",
             ];
             let is_told = |one: &Reason| told.iter().any(|told| one.why.contains(told));
             assert!(reasons.iter().any(is_told), "{reasons:?}");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{Breadth, Scope};
+use atoll_model::network::{AskedCall, Breadth, Scope};
 use serde::{Deserialize, Serialize};
 
 use super::{ApprovalNews, Approvals, Decision, LEASES_MAX, Open, Step, Who, until};
@@ -84,6 +84,14 @@ impl Widening {
         match self {
             Self::OnePerson | Self::Unheard {} => &[],
             Self::TwoPersons { approvers, .. } => approvers,
+        }
+    }
+
+    /// Whether this is whose run it is, where it matters who.
+    pub(crate) fn is_owner(&self, by: Who) -> bool {
+        match self {
+            Self::OnePerson | Self::Unheard {} => true,
+            Self::TwoPersons { owner, .. } => *owner == by.uid,
         }
     }
 
@@ -172,6 +180,13 @@ impl Approvals {
     /// Who says yes to what lasts.
     pub(crate) fn widening(&self) -> &Widening {
         &self.widening
+    }
+
+    /// What a question asks about, and the yes of the first of two persons to it.
+    pub(crate) fn agreed(&self, approval: u32) -> Option<(&AskedCall, Agreed)> {
+        let mut open = self.open.iter();
+        let open = open.find(|one| one.approval == approval)?;
+        Some((&open.call, open.agreed?))
     }
 
     /// What somebody's answer to an open question comes to.

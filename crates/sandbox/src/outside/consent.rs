@@ -3,12 +3,15 @@
 
 use std::time::Instant;
 
-use atoll_model::network::{ASKED_SHORT_BYTES_MAX, AskedCall, CallDigest, FlowOrder};
+use atoll_model::network::{
+    ASKED_SHORT_BYTES_MAX, AskedCall, Breadth, CallDigest, FlowOrder, Scope,
+};
 
 use super::live::Waits;
 use super::{FlowNews, Outside, Who};
 use crate::approvals::{ApprovalNews, Decision, Pending, Second, Step, Stopped};
 use crate::control::{Answer, Declined};
+use crate::{Settled, SettledOf};
 
 impl Outside<'_> {
     /// A person is to be asked.
@@ -82,13 +85,26 @@ impl Outside<'_> {
         decision: Decision,
         by: Who,
     ) -> Answer {
+        let agreed = self.approvals.agreed(about.0);
+        let agreed = agreed.map(|(call, first)| (Box::new(call.clone()), first.by));
         let decided = self.approvals.decide(about, decision, by, Instant::now());
+        let granted = decided.as_ref().ok().and_then(granted);
         if let (Ok(_), Decision::Stop {}) = (&decided, decision) {
             // Before the program hears of it.
             let approval = Some(about.0);
             self.stop(Stopped { by, approval });
         }
-        self.done(decided)
+        let answer = self.done(decided);
+        if let (Some((call, first)), Answer::Done {}) = (agreed, &answer) {
+            let approval = about.0;
+            let of = SettledOf::Question {
+                approval,
+                call,
+                granted,
+            };
+            self.waits_for(Waits::Settled(Box::new(Settled { first, by, of })));
+        }
+        answer
     }
 
     pub(super) fn revoke(&mut self, approval: u32, by: Who) -> Answer {
@@ -133,6 +149,17 @@ impl Outside<'_> {
         self.kill_carrier();
         Answer::Done {}
     }
+}
+
+/// For how long and for what somebody has said yes, if that has come of an answer.
+fn granted(step: &Step) -> Option<(Scope, Breadth)> {
+    step.news.iter().find_map(|one| match one {
+        ApprovalNews::Granted { scope, breadth, .. } => Some((*scope, *breadth)),
+        ApprovalNews::Asked { .. }
+        | ApprovalNews::Agreed { .. }
+        | ApprovalNews::Denied { .. }
+        | ApprovalNews::LeaseEnded { .. } => None,
+    })
 }
 
 fn declined(why: String) -> Answer {

@@ -10,7 +10,7 @@ use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope}
 use super::{Comparer, FlowNews, Outside, Reloader, State, Who};
 use crate::approvals::{Decision, SECOND_PATIENCE, Stopped, UNHEARD, Widening};
 use crate::control::{Answer, Control, Declined, Others, PortAgreed, Question, Standing};
-use crate::{OfTwo, doors};
+use crate::{OfTwo, Settled, SettledOf, doors};
 
 /// From this port on the kernel hands out those that nobody has asked for (ip(7),
 /// `ip_local_port_range`): who listens there seldom is for a person.
@@ -24,6 +24,10 @@ const OPENS_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How much of what takes two persons waits to be told of.
 const UNTOLD_MAX: usize = 16;
+
+/// How often others than the run's own person can be the first to say yes to a port: each time is
+/// an event.
+const YESES_OF_OTHERS_MAX: u32 = 64;
 
 /// Who decides whether one more port is published, with these published already.
 pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>;
@@ -56,7 +60,7 @@ pub(super) struct AgreedPort {
 }
 
 /// What takes two persons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     /// All of it, of whom nobody is heard.
     Unheard,
@@ -64,6 +68,8 @@ pub(super) enum Waits {
     Question(u32),
     /// The port to which the first has said yes.
     Port,
+    /// Nothing any more: the second has answered.
+    Settled(Box<Settled>),
 }
 
 impl<'a> Outside<'a> {
@@ -242,8 +248,13 @@ impl<'a> Outside<'a> {
         };
         if suffices.map_err(declined)? {
             self.agreed_port = None;
-            return self.publish(port, by, first).map(Answer::Published);
+            let published = self.publish(port, by, first);
+            self.settled_port((port, first), by, &published);
+            return published.map(Answer::Published);
         }
+        self.begin_yes(by)?;
+        // Nobody else is asked for what is not published whoever says so.
+        let _ = self.decided(port)?;
         if !self.recorded(&[FlowNews::AgreedPort { port, by }]) {
             return Err(unrecorded());
         }
@@ -252,6 +263,42 @@ impl<'a> Outside<'a> {
         self.waits_for(Waits::Port);
         let second = self.approvals.widening().second(Some(by));
         Ok(second.map_or(Answer::Done {}, Answer::Agreed))
+    }
+
+    /// Somebody is the first to say yes to a port: in each run so many of others' are recorded.
+    fn begin_yes(&mut self, by: Who) -> Result<(), Declined> {
+        if self.approvals.widening().is_owner(by) {
+            return Ok(());
+        }
+        if self.yeses_of_others >= YESES_OF_OTHERS_MAX {
+            return Err(Declined {
+                why: format!(
+                    "others have been the first to say yes to a port {YESES_OF_OTHERS_MAX} times \
+                     in this run"
+                ),
+                advice: "whose run it is says yes first: atoll publish RUN PORT".to_owned(),
+            });
+        }
+        self.yeses_of_others = self.yeses_of_others.saturating_add(1);
+        Ok(())
+    }
+
+    /// Has it told at the terminal what the second yes to a port has come to.
+    fn settled_port(
+        &mut self,
+        (port, first): (PublishedPort, Option<Who>),
+        by: Who,
+        published: &Result<Published, Declined>,
+    ) {
+        let Some(first) = first else {
+            return;
+        };
+        let refused = published.as_ref().err().map(|declined| &declined.why);
+        let of = SettledOf::Port {
+            port,
+            refused: refused.cloned(),
+        };
+        self.waits_for(Waits::Settled(Box::new(Settled { first, by, of })));
     }
 
     /// The port that waits for the second of two persons.
@@ -291,9 +338,19 @@ impl<'a> Outside<'a> {
                     it.map(|it| OfTwo::Question(Box::new(it.clone())))
                 }
                 Waits::Port => self.waiting_port().map(OfTwo::Port),
+                Waits::Settled(settled) => Some(OfTwo::Settled(settled)),
             });
         }
         told
+    }
+
+    /// Whether one more port is published; that it is not is recorded.
+    fn decided(&mut self, port: PublishedPort) -> Result<Published, Declined> {
+        let live = self.live.ok_or_else(over)?;
+        (live.decide)(port, &self.published).inspect_err(|declined| {
+            let why = &declined.why;
+            self.is_unrecorded |= !(self.record)(&[FlowNews::Unpublished { port, why }]);
+        })
     }
 
     /// Publishes one more port: decided, recorded, and only then taken.
@@ -303,16 +360,7 @@ impl<'a> Outside<'a> {
         by: Who,
         first: Option<Who>,
     ) -> Result<Published, Declined> {
-        let over = || Declined {
-            why: "its connections are not carried any more".to_owned(),
-            advice: "start the run anew, with --publish".to_owned(),
-        };
-        let live = self.live.ok_or_else(over)?;
-        let decided = (live.decide)(port, &self.published).inspect_err(|declined| {
-            let why = &declined.why;
-            self.is_unrecorded |= !(self.record)(&[FlowNews::Unpublished { port, why }]);
-        });
-        let published = decided?;
+        let published = self.decided(port)?;
         if matches!(self.state, State::None) {
             return Err(over());
         }
@@ -346,6 +394,13 @@ impl<'a> Outside<'a> {
         self.published.push(published.clone());
         self.flows.published_later.push(published.clone());
         Ok(published)
+    }
+}
+
+fn over() -> Declined {
+    Declined {
+        why: "its connections are not carried any more".to_owned(),
+        advice: "start the run anew, with --publish".to_owned(),
     }
 }
 

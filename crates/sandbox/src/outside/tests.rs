@@ -11,10 +11,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-use atoll_model::network::{FlowKind, FlowReport, Issue};
+use atoll_model::network::{AskedCall, Breadth, FlowKind, FlowReport, Issue, Scope};
 
 use super::*;
-use crate::control::Answer;
+use crate::SettledOf;
+use crate::approvals::Decision;
+use crate::control::{Answer, Declined};
+use crate::outside::live::Publisher;
 
 fn message(id: u64) -> Vec<u8> {
     let flow = Flow {
@@ -184,7 +187,10 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
         run: &run,
         has_network: false,
         directory: &|| Err(io::ErrorKind::NotFound.into()),
-        decide: &|_, _| Err(no()),
+        decide: &|port, _| {
+            let origin = "a test".to_owned();
+            Ok(Published { port, origin })
+        },
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
         widening: &widening,
@@ -224,4 +230,168 @@ fn where_a_runs_name_is_taken_two_persons_widen_nothing_and_that_is_told() {
         panic!("it waits: {answer:?}")
     };
     assert_eq!(second.persons, [second.owner + 1]);
+}
+
+/// Has persons say something to a run of two, whose ports are decided so: what was recorded, and
+/// what is told at its terminal.
+fn said_by_two(
+    decide: Publisher<'_>,
+    say: &mut dyn FnMut(&mut Outside<'_>, Who, Who),
+) -> (Vec<String>, Vec<OfTwo>) {
+    let own = Who::own();
+    let other = Who {
+        uid: own.uid + 1,
+        pid: 1,
+    };
+    let second = 1_800_100_000 + u64::from(std::process::id());
+    let run = atoll_model::RunId::new(
+        second,
+        rustix::thread::gettid().as_raw_nonzero().get() as u32,
+    );
+    let network = Network::default();
+    let issuer = || Ok(None);
+    let mut recorded = Vec::new();
+    let mut record = |news: &[FlowNews<'_>]| {
+        recorded.extend(news.iter().map(|one| format!("{one:?}")));
+        true
+    };
+    let no = || Declined {
+        why: "a test".to_owned(),
+        advice: String::new(),
+    };
+    let widening = crate::Widening::TwoPersons {
+        owner: own.uid,
+        approvers: vec![other.uid],
+    };
+    let live = Live {
+        run: &run,
+        has_network: false,
+        directory: &|| Err(io::ErrorKind::NotFound.into()),
+        decide,
+        reload: &|_| Err((String::new(), no())),
+        compare: &|| Err(no()),
+        widening: &widening,
+    };
+    let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));
+    say(&mut outside, own, other);
+    let told = outside.of_two();
+    drop(outside);
+    (recorded, told)
+}
+
+const PORT: PublishedPort = PublishedPort {
+    outside: 1,
+    inside: 2,
+};
+
+fn allowed(port: PublishedPort, _: &[Published]) -> Result<Published, Declined> {
+    let origin = "a test".to_owned();
+    Ok(Published { port, origin })
+}
+
+/// Each of them is an event on the disk, and whose run it is need not be there.
+#[test]
+fn another_person_begins_only_so_many_yeses_to_ports() {
+    let mut heard = 0;
+    let (recorded, _) = said_by_two(&allowed, &mut |outside, own, other| {
+        for _ in 0..1_000 {
+            let answer = outside.answer(other, crate::Question::Publish(PORT));
+            heard += usize::from(matches!(answer, Answer::Agreed(_)));
+            // Twice by the same person is once.
+            let again = outside.answer(other, crate::Question::Publish(PORT));
+            assert!(matches!(again, Answer::Refused(_)), "{again:?}");
+            // As after its time.
+            outside.agreed_port = None;
+        }
+        // Whose run it is begins it still.
+        let answer = outside.answer(own, crate::Question::Publish(PORT));
+        assert!(matches!(answer, Answer::Agreed(_)), "{answer:?}");
+    });
+    assert_eq!((heard, recorded.len()), (64, 65), "{recorded:?}");
+    // What is not published whoever says so is no question to anybody else.
+    let no = |_, _: &[Published]| {
+        let why = "policies say no".to_owned();
+        Err(Declined {
+            why,
+            advice: String::new(),
+        })
+    };
+    let (recorded, told) = said_by_two(&no, &mut |outside, _, other| {
+        for _ in 0..1_000 {
+            let answer = outside.answer(other, crate::Question::Publish(PORT));
+            assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+        }
+    });
+    assert!(told.is_empty(), "{told:?}");
+    assert_eq!(recorded.len(), 64);
+    assert!(recorded.iter().all(|one| one.starts_with("Unpublished")));
+}
+
+#[test]
+fn the_second_yes_is_told_to_whose_run_it_is() {
+    let port = |told: &[OfTwo]| match told {
+        [OfTwo::Port(_), OfTwo::Settled(settled)] | [OfTwo::Settled(settled)] => settled.of.clone(),
+        told => panic!("it is told: {told:?}"),
+    };
+    let (_, told) = said_by_two(&allowed, &mut |outside, own, other| {
+        let _ = outside.answer(own, crate::Question::Publish(PORT));
+        let _ = outside.answer(other, crate::Question::Publish(PORT));
+    });
+    // Nothing carries connections in this test, so that none can be published.
+    let why = "its connections are not carried any more";
+    let refused = Some(why.to_owned());
+    assert_eq!(
+        port(&told),
+        SettledOf::Port {
+            port: PORT,
+            refused
+        }
+    );
+    let mut call = AskedCall {
+        kind: FlowKind::Tunnel,
+        host: "example.com".to_owned(),
+        port: 443,
+        request: None,
+        login: None,
+        credentials: Vec::new(),
+        rule: "a rule".to_owned(),
+        policies: 0,
+    };
+    let (_, told) = said_by_two(&allowed, &mut |outside, own, other| {
+        outside.ask_person(1, call.clone());
+        let [pending] = &outside.approvals.pending(Instant::now())[..] else {
+            panic!("it is asked")
+        };
+        let about = (pending.approval, pending.digest);
+        let scope = Scope::Run;
+        let breadth = Breadth::Same;
+        let yes = Decision::Grant { scope, breadth };
+        let answer = outside.decide(about, yes, other);
+        assert!(matches!(answer, Answer::Agreed(_)), "{answer:?}");
+        let answer = outside.decide(about, yes, own);
+        assert!(matches!(answer, Answer::Done {}), "{answer:?}");
+        // A no after a yes is told as well.
+        call.host = "other.example".to_owned();
+        outside.ask_person(2, call.clone());
+        let [pending] = &outside.approvals.pending(Instant::now())[..] else {
+            panic!("it is asked")
+        };
+        let about = (pending.approval, pending.digest);
+        let _ = outside.decide(about, yes, own);
+        let answer = outside.decide(about, Decision::Deny {}, other);
+        assert!(matches!(answer, Answer::Done {}), "{answer:?}");
+    });
+    let granted: Vec<_> = told
+        .iter()
+        .map(|one| match one {
+            OfTwo::Settled(settled) => match &settled.of {
+                SettledOf::Question { granted, .. } => (settled.by.uid, *granted),
+                other => panic!("it is a question: {other:?}"),
+            },
+            other => panic!("it is settled: {other:?}"),
+        })
+        .collect();
+    let own = Who::own().uid;
+    let yes = Some((Scope::Run, Breadth::Same));
+    assert_eq!(granted, [(own, yes), (own + 1, None)]);
 }

@@ -31,7 +31,7 @@ pub(super) async fn wait(
         let request = judged(asked, &outgoing.parts, &outgoing.head);
         let rule = egress.network.asks_of_request(&request);
         let passed = now.begin_request(&request, sent).map_err(forbidden)?;
-        redact(outgoing, passed.redactions).map_err(forbidden)?;
+        redact(egress, outgoing, passed.redactions).map_err(forbidden)?;
         Asks::beside(rule, passed.asks)
     };
     let Some(rule) = rule else {
@@ -65,14 +65,22 @@ pub(super) async fn wait(
     still.map_err(forbidden)
 }
 
-/// It goes without what policies say, which is told. What was signed with it does not go at all.
-fn redact(outgoing: &mut Outgoing, redactions: Redactions) -> Result<(), Forbidden> {
+/// It goes without what policies say, which is told, and no credential is put in there. What was
+/// signed with it does not go at all.
+fn redact(
+    egress: &Egress,
+    outgoing: &mut Outgoing,
+    redactions: Redactions,
+) -> Result<(), Forbidden> {
     if let Some(name) = outgoing.injection.is_of_redacted(&redactions) {
         return Err(Forbidden::signed_with(name));
     }
     if let Some(request) = &mut outgoing.flow.request {
         request.redacted = redactions.told().map(bounded);
     }
+    let credentials = &egress.credentials;
+    outgoing.injection.leave_out(credentials, &redactions);
+    outgoing.flow = outgoing.injection.flow(credentials, &outgoing.flow);
     outgoing.leave.redactions = redactions;
     Ok(())
 }
