@@ -106,6 +106,7 @@ impl Opened {
             since: record.since,
             shared: true,
             logins: record.logins.clone(),
+            settings: record.settings.clone(),
         };
         let (seconds, nanoseconds) = record.since;
         let since = Duration::new(u64::try_from(seconds).unwrap_or_default(), nanoseconds);

@@ -9,7 +9,9 @@ use std::time::SystemTime;
 use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_aside};
 use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind};
 use atoll_sandbox::{PlacedLayer, SandboxError, identity_base, make_layer};
-use atoll_store::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs};
+use atoll_store::{
+    KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs, SettingsRecord,
+};
 
 use crate::login;
 use crate::place::{Placing, stamp};
@@ -109,6 +111,7 @@ impl Wanted<'_> {
             base: self.base,
             since,
             logins: self.logins(),
+            settings: Vec::new(),
             run: self.request.call.run.clone(),
             used_at_ms: u64::try_from(used_at_ms).unwrap_or(u64::MAX),
         }
@@ -183,6 +186,11 @@ impl Kept {
     /// Whether it is seen there.
     pub(crate) fn is_at(&self, inside: &Path) -> bool {
         self.record.inside == inside
+    }
+
+    /// Notes what stands in it for a file of settings.
+    pub(crate) fn stands(&mut self, settings: SettingsRecord) {
+        self.record.settings.push(settings);
     }
 
     /// Writes down that this run uses it, before anything is written there.

@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-use crate::{PlacedLayer, SandboxError};
+use crate::{PlacedLayer, SandboxError, Stands};
 
-/// Puts a text in the place of a file at the top of a layer, or, without one, has the layer
+/// Puts what stands for a file in its place at the top of a layer, or, without a text, has the layer
 /// show nothing there. `base` is the kernel's id for the id 0 inside, where that is not the
 /// caller's. Nothing may be mounted on the layer.
 ///
@@ -22,7 +22,7 @@ use crate::{PlacedLayer, SandboxError};
 pub fn furnish_login(
     layer: &PlacedLayer,
     name: &OsStr,
-    text: Option<&[u8]>,
+    stands: &Stands,
     base: Option<u32>,
 ) -> Result<(), SandboxError> {
     let furnish = || -> io::Result<()> {
@@ -37,7 +37,7 @@ pub fn furnish_login(
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let Some(text) = text else {
+        let Some(text) = stands.text.as_deref() else {
             // What overlayfs takes for the removal of what is below.
             let kind = FileType::CharacterDevice;
             return Ok(rustix::fs::mknodat(&top, name, kind, Mode::empty(), 0)?);
@@ -47,6 +47,9 @@ pub fn furnish_login(
         if let Some(base) = base {
             let (owner, group) = (Uid::from_raw(base), Gid::from_raw(base));
             rustix::fs::fchown(&file, Some(owner), Some(group))?;
+        }
+        if let Some(mode) = stands.mode {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
         }
         File::from(file).write_all(text)
     };
