@@ -241,6 +241,97 @@ fn whatever_a_program_does_with_settings_writes_over_none() {
 }
 
 #[test]
+fn what_a_program_makes_of_settings_is_taken_over_where_they_have_no_keys() {
+    let name = "what_a_program_makes_of_settings_is_taken_over_where_they_have_no_keys";
+    let world = world(name, PROFILE);
+    let plain = world.home().join(".agent/config.toml");
+    let absent = world.home().join(".agent/settings.json");
+    world.write(&plain, "# mine\nmodel = \"two\"\n");
+    let script = "echo 'more = 1' >>~/.agent/config.toml; echo '{}' >~/.agent/settings.json; \
+                  cat ~/.agent/config.toml";
+    let outcome = run(&world, script).success();
+    assert!(outcome.out().contains("# mine"), "{outcome}");
+    // The one with keys is not, which is said; the other one is, as any control file.
+    let diff = world.atoll(["diff", "last"]).run().success();
+    assert!(diff.out().contains("+more = 1"), "{diff}");
+    let told = format!("{}{}", diff.out(), diff.err());
+    assert!(
+        told.contains("settings.json: it was changed inside"),
+        "{diff}"
+    );
+    assert!(!told.contains("+{}"), "{diff}");
+    nowhere(&diff);
+    // Whoever goes on with it has the change still.
+    let options = [
+        "run",
+        "--keep",
+        "--resume",
+        "last",
+        "--profile",
+        "agent",
+        "--",
+    ];
+    let again = world
+        .atoll(options)
+        .args(["sh", "-c", "cat ~/.agent/config.toml"])
+        .run();
+    assert!(again.out().contains("more = 1"), "{again}");
+    let applied = world.atoll(["apply", "last", "--control"]).run().success();
+    let now = fs::read_to_string(&plain).unwrap();
+    assert_eq!(now, "# mine\nmodel = \"two\"\nmore = 1\n", "{applied}");
+    assert_eq!(
+        fs::read_to_string(&absent).unwrap(),
+        settings(),
+        "{applied}"
+    );
+    let _ = world.atoll(["undo", "last"]).run().success();
+    let now = fs::read_to_string(&plain).unwrap();
+    assert_eq!(now, "# mine\nmodel = \"two\"\n");
+    // One that a program has made is a change, too.
+    fs::remove_file(&absent).unwrap();
+    let _ = run(&world, "echo '{\"by\": \"it\"}' >~/.agent/settings.json").success();
+    let _ = world.atoll(["apply", "last", "--control"]).run().success();
+    assert_eq!(fs::read_to_string(&absent).unwrap(), "{\"by\": \"it\"}\n");
+}
+
+#[test]
+fn settings_are_never_kept_for_the_next_run() {
+    let name = "settings_are_never_kept_for_the_next_run";
+    let keep = PROFILE.replace("layer = [\".agent\", ", "keep = [\".agent\"]\nlayer = [");
+    let world = world(name, &keep);
+    let plain = world.home().join(".agent/config.toml");
+    world.write(&plain, "model = \"two\"\n");
+    let script =
+        "cat ~/.agent/*; echo 'more = 1' >>~/.agent/config.toml; echo '{}' >~/.agent/settings.json";
+    let outcome = run(&world, script).success();
+    assert!(!outcome.out().contains("more"), "{outcome}");
+    let _ = outcome.says([
+        "settings.json is not taken over",
+        "set aside in ~/.agent: config.toml",
+    ]);
+    nowhere(&outcome);
+    // The next one begins with what is outside, without its keys.
+    let again = run(&world, "cat ~/.agent/*").success();
+    assert!(!again.out().contains("more"), "{again}");
+    assert!(again.out().contains("\"model\": \"one\""), "{again}");
+    nowhere(&again);
+    let diff = world.atoll(["kept", "diff", "agent"]).run().success();
+    assert!(diff.out().contains("+more = 1"), "{diff}");
+    assert!(!diff.out().contains("settings.json"), "{diff}");
+    nowhere(&diff);
+    let _ = world
+        .atoll(["kept", "apply", "agent", "--control"])
+        .run()
+        .success();
+    assert_eq!(
+        fs::read_to_string(&plain).unwrap(),
+        "model = \"two\"\nmore = 1\n"
+    );
+    let text = fs::read_to_string(world.home().join(".agent/settings.json")).unwrap();
+    assert_eq!(text, settings());
+}
+
+#[test]
 fn settings_that_nothing_can_stand_for_are_not_shown_and_it_is_said() {
     let name = "settings_that_nothing_can_stand_for_are_not_shown_and_it_is_said";
     let world = world(name, PROFILE);

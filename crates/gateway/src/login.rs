@@ -1,11 +1,12 @@
 //! Login files of agents: something else stands in their places, or what holds them is not
 //! shown.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use atoll_model::{Access, Boundary, Mode, Stood, View, ViewKind};
 use atoll_policy::{Holds, Login};
-use atoll_sandbox::{HOME_FILE_BYTES_MAX, PlacedLayer, furnish_login};
+use atoll_sandbox::{HOME_FILE_BYTES_MAX, PlacedLayer, furnish_login, has_changed};
 use atoll_store::SettingsRecord;
 
 use crate::PlaceError;
@@ -126,6 +127,12 @@ fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Resul
     let Some(name) = login.file.file_name() else {
         return Ok(());
     };
+    let earlier = placing.layers.iter();
+    let mut earlier = earlier.filter(|record| record.inside == layer.inside);
+    if earlier.any(|record| is_taken_over(&record.settings, &layer.upper, name)) {
+        // The run that goes on has made that of it.
+        return Ok(());
+    }
     furnish_login(layer, name, &stands, placing.base)?;
     let settings = matches!(login.holds, Holds::Settings(_)).then(|| SettingsRecord {
         name: name.into(),
@@ -149,6 +156,14 @@ fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Resul
         record.settings.extend(settings);
     }
     Ok(())
+}
+
+/// Whether a program has changed settings in a layer that had no keys in them: that is a change
+/// as any other.
+#[must_use]
+pub fn is_taken_over(settings: &[SettingsRecord], upper: &Path, name: &OsStr) -> bool {
+    let mut its = settings.iter().filter(|one| one.name == Path::new(name));
+    its.any(|one| one.stood.is_harmless() && has_changed(upper, name, &one.stood))
 }
 
 fn not_shown(view: &View, login: &Login) -> String {

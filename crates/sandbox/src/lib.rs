@@ -93,7 +93,7 @@ pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use signing::{SIGNER, SshHandover};
-pub use standing::furnish_login;
+pub use standing::{furnish_login, has_changed};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
 pub use token_renewal::{RotatedToken, TokenPlace, TokenRenewal, TokenVault};

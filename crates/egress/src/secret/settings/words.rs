@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::secret::BYTES_MIN;
 use crate::secret::placeholder::prefix_bytes;
+use crate::secret::{BYTES_MAX, BYTES_MIN};
 
 /// Ends of names whose values are secrets, without marks and in lower case; also in the plural.
 const SECRETS: &[&str] = &[
@@ -55,6 +55,8 @@ const HOLDERS: &[&str] = &[
 const SCHEMES: &[&str] = &["bearer ", "basic ", "token ", "apikey "];
 /// How a key in PEM is known.
 const PEM: &str = "PRIVATE KEY-----";
+/// How many places of a row of letters may look like the beginning of a web token.
+const TRIED_MAX: usize = 64;
 /// The longest number, in digits, that is a setting and no secret.
 const NUMBER_DIGITS_MAX: usize = 6;
 
@@ -159,14 +161,32 @@ fn runs(text: &str) -> Vec<Range<usize>> {
 fn of_known_kind(word: &str) -> Option<Range<usize>> {
     let is_of_key = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.~+/=%".contains(byte);
     let bytes = word.as_bytes();
-    (0..bytes.len()).find_map(|start| {
-        let before = start.checked_sub(1).and_then(|at| bytes.get(at));
-        let rest = bytes.get(start..).unwrap_or_default();
+    let mut from = 0;
+    while let Some(rest) = bytes.get(from..).filter(|rest| !rest.is_empty()) {
         let length = rest.iter().take_while(|byte| is_of_key(byte)).count();
-        let key = rest.get(..length).unwrap_or_default();
-        let is_begun = before.is_none_or(|byte| !byte.is_ascii_alphanumeric());
-        let is_key = is_begun && length >= BYTES_MIN && key.iter().any(u8::is_ascii_digit);
-        (is_key && prefix_bytes(key) > 0).then_some(start..start + length)
+        let row = rest.get(..length).unwrap_or_default();
+        if let Some(start) = begun(row) {
+            let key = row.get(start..).unwrap_or_default();
+            if key.len() >= BYTES_MIN && key.iter().any(u8::is_ascii_digit) {
+                return Some(from + start..from + length);
+            }
+        }
+        from += length + 1;
+    }
+    None
+}
+
+/// Where in a row of letters that keys are of one begins as its kind does. A row that looks so
+/// in too many places is taken for one as a whole.
+fn begun(row: &[u8]) -> Option<usize> {
+    let mut tried = 0;
+    (0..row.len()).find(|start| {
+        let before = start.checked_sub(1).and_then(|at| row.get(at));
+        let rest = row.get(*start..).unwrap_or_default();
+        let rest = rest.get(..rest.len().min(BYTES_MAX)).unwrap_or_default();
+        tried += usize::from(rest.starts_with(b"eyJ"));
+        let is_apart = before.is_none_or(|byte| !byte.is_ascii_alphanumeric());
+        is_apart && (tried > TRIED_MAX || prefix_bytes(rest) > 0)
     })
 }
 
