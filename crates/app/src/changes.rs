@@ -164,7 +164,7 @@ fn leave_out_settings(set: &mut ChangeSet, layer: &LayerRecord, paths: &LayerPat
             .zip(upper)
             .filter(|(one, upper)| has_changed(upper, name, &one.stood));
         match changed {
-            Some((one, _)) if one.stood.is_harmless() => continue,
+            Some((one, _)) if !one.stood.has_secrets => continue,
             Some(_) => withheld.push(Refusal {
                 path: path.clone(),
                 why: NOT_WRITTEN.to_owned(),

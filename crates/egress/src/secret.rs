@@ -57,8 +57,7 @@ pub use mask::{Mask, Masks, Noted};
 pub(crate) use patterns::VALUES_MAX;
 pub use placeholder::{Unfit, placeholder};
 pub use settings::{
-    SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, digest as settings_digest,
-    mask as mask_settings, restore as restore_settings,
+    SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, mask as mask_settings,
 };
 pub use shape::text_of;
 pub use symbols::Form;

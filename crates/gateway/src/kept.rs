@@ -320,7 +320,7 @@ fn clear(
     notices: &mut Vec<String>,
 ) -> Result<(), TreeError> {
     let upper = layer.upper();
-    for one in settings.iter().filter(|one| !one.stood.is_harmless()) {
+    for one in settings.iter().filter(|one| one.stood.has_secrets) {
         if has_changed(&upper, one.name.as_os_str(), &one.stood) {
             let (place, name) = (&told.place, one.name.display());
             notices.push(format!("{place}/{name} is not taken over: {NOT_WRITTEN}"));

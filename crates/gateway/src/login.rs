@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use atoll_model::{Access, Boundary, Mode, Stood, View, ViewKind};
+use atoll_model::{Access, Boundary, Mode, View, ViewKind};
 use atoll_policy::{Holds, Login};
 use atoll_sandbox::{HOME_FILE_BYTES_MAX, PlacedLayer, furnish_login, has_changed};
 use atoll_store::SettingsRecord;
@@ -87,7 +87,7 @@ fn alone(
     match text {
         Some(text) => shown.texts.push((view.inside.clone(), text.clone())),
         // Nothing of it is a secret.
-        None if !is_alone && stood.is_some_and(Stood::is_harmless) => {}
+        None if !is_alone && stood.is_some_and(|stood| !stood.has_secrets) => {}
         None => {
             if login.file.symlink_metadata().is_ok() {
                 placing.notices.push(not_shown(view, login));
@@ -163,7 +163,7 @@ fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Resul
 #[must_use]
 pub fn is_taken_over(settings: &[SettingsRecord], upper: &Path, name: &OsStr) -> bool {
     let mut its = settings.iter().filter(|one| one.name == Path::new(name));
-    its.any(|one| one.stood.is_harmless() && has_changed(upper, name, &one.stood))
+    its.any(|one| !one.stood.has_secrets && has_changed(upper, name, &one.stood))
 }
 
 fn not_shown(view: &View, login: &Login) -> String {

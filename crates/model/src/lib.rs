@@ -36,7 +36,7 @@ pub use secret::{InvalidSecretName, SECRET_NAME_BYTES_MAX, SecretName};
 pub use session::{
     InvalidSessionId, InvalidSessionName, SESSION_NAME_BYTES_MAX, SessionId, SessionName,
 };
-pub use settings::{Masked, Stood};
+pub use settings::Stood;
 pub use verdict::{Reason, Verdict};
 
 #[cfg(test)]

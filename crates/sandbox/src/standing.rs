@@ -33,7 +33,8 @@ pub fn has_changed(upper: &Path, name: &OsStr, stood: &Stood) -> bool {
             Ok(facts) if facts.file_type().is_char_device() && facts.rdev() == 0 => {
                 return Ok(None);
             }
-            facts => drop(facts?),
+            Ok(_) => {}
+            Err(error) => return Err(error),
         }
         let file = File::from(rustix::fs::open(&path, flags, Mode::empty())?);
         if !file.metadata()?.is_file() {

@@ -5,19 +5,17 @@
 //! whatever in any text has the shape of a key ([`words`]); numbers in such places are 0. A secret
 //! that was found is replaced wherever else it stands. A text that names a variable or a file in
 //! place of a secret stays. Where a secret was replaced, comments are left out.
-//!
-//! What the program inside has made of it can be taken over: [`restore`] puts the real values back
-//! where what stands for them is still at its place.
 
 mod tree;
 mod words;
 
+use atoll_model::Stood;
 use atoll_model::network::FieldPath;
-use atoll_model::{Masked, Stood};
 use atoll_sys::memory;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
+use super::BYTES_MIN;
 use super::login::{Known, other};
 use tree::{Leaf, Spot, Tree};
 pub use tree::{SETTINGS_BYTES_MAX, SettingsForm};
@@ -25,13 +23,13 @@ pub use tree::{SETTINGS_BYTES_MAX, SettingsForm};
 /// Shorter secrets are not looked for in other texts: they could stand anywhere, bytes.
 const SOUGHT_BYTES_MIN: usize = 8;
 
-/// What stands for a file, and where it differs from that.
+/// What stands for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What stands for it: without a secret the file as it is.
+    /// Its text: without a secret the file as it is.
     pub text: Vec<u8>,
-    /// Where something else stands in it.
-    pub masked: Vec<Masked>,
+    /// Whether it is another one than the file's.
+    pub has_secrets: bool,
 }
 
 impl Settings {
@@ -40,8 +38,7 @@ impl Settings {
     pub fn stood(&self) -> Stood {
         Stood {
             digest: Some(digest(&self.text)),
-            masked: self.masked.clone(),
-            is_unfit: false,
+            has_secrets: self.has_secrets,
         }
     }
 }
@@ -53,8 +50,7 @@ pub fn digest(text: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Why nothing can stand for a file of settings, or nothing of it be taken over. Nothing of it is
-/// in the words.
+/// Why nothing can stand for a file of settings. Nothing of it is in the words.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsUnfit {
     /// It cannot be read.
@@ -72,12 +68,6 @@ pub enum SettingsUnfit {
     /// It would go in all the same.
     #[error("a secret of it stands in the name of a member, too")]
     Kept,
-    /// Something that stands for a secret is not where it was.
-    #[error("what stands for a secret of it was moved to another place")]
-    Moved,
-    /// The value outside is gone.
-    #[error("a secret of it is not there outside any more")]
-    Gone,
     /// There is no text to put in a value's place.
     #[error("{0}")]
     Unfit(String),
@@ -99,98 +89,49 @@ pub fn mask(
         let mut tree = Tree::read(form, file)?;
         let mut found = Found::default();
         tree.visit(&mut |spot, leaf| match leaf {
-            Leaf::Text(text) => found.look(spot, text, (secrets, keep), known),
+            Leaf::Text(text) => found.look(spot, text, (secrets, keep), &mut *known),
             Leaf::Number(is_zero) => {
                 *is_zero = is_secret(spot, None, secrets, keep);
-                if *is_zero {
-                    let at = spot.pointer.clone();
-                    found.masked.push(Masked { at, text: None });
-                }
+                found.has_any |= *is_zero;
                 Ok(())
             }
         })?;
         let raw = std::str::from_utf8(file).unwrap_or_default();
-        if found.masked.is_empty() && words::keys_in(raw).is_empty() {
-            let (text, masked) = (file.to_vec(), Vec::new());
-            return Ok(Settings { text, masked });
+        if !found.has_any && words::keys_in(raw).is_empty() {
+            let text = file.to_vec();
+            return Ok(Settings {
+                text,
+                has_secrets: false,
+            });
         }
-        tree.visit(&mut |spot, leaf| match leaf {
-            Leaf::Text(text) => found.look_again(spot, text),
-            Leaf::Number(_) => Ok(()),
+        tree.visit(&mut |_, leaf| {
+            if let Leaf::Text(text) = leaf {
+                found.look_again(text);
+            }
+            Ok(())
         })?;
         let text = tree.text()?;
         match found.is_in(&text) {
             true => Err(SettingsUnfit::Kept),
             false => Ok(Settings {
                 text: text.as_bytes().to_vec(),
-                masked: found.masked,
+                has_secrets: true,
             }),
         }
     })
 }
 
-/// What a program has made of what stood for a file, with the real values of the file `outside`
-/// where what stands for them is where it was.
-///
-/// # Errors
-/// [`SettingsUnfit`]: then nothing can be taken over.
-pub fn restore(
-    form: SettingsForm,
-    now: &[u8],
-    outside: &[u8],
-    masked: &[Masked],
-) -> Result<Zeroizing<String>, SettingsUnfit> {
-    memory::erasing(|| {
-        let mut real = Vec::new();
-        let is_masked = |spot: &Spot| masked.iter().any(|one| one.at == spot.pointer);
-        Tree::read(form, outside)?.visit(&mut |spot, leaf| {
-            if let (Leaf::Text(text), true) = (leaf, is_masked(spot)) {
-                real.push((spot.pointer.clone(), Zeroizing::new(text.clone())));
-            }
-            Ok(())
-        })?;
-        let mut tree = Tree::read(form, now)?;
-        tree.visit(&mut |spot, leaf| match leaf {
-            Leaf::Text(text) => put_back(spot, text, masked, &real),
-            // What was there is not known, and 0 may be what is meant now.
-            Leaf::Number(_) if is_masked(spot) => Err(SettingsUnfit::Moved),
-            Leaf::Number(_) => Ok(()),
-        })?;
-        let text = tree.text()?;
-        let stands = |one: &Masked| {
-            let stands = one.text.as_deref().filter(|text| is_sought(text));
-            stands.is_some_and(|stands| text.contains(stands))
-        };
-        match masked.iter().any(stands) {
-            true => Err(SettingsUnfit::Moved),
-            false => Ok(text),
-        }
-    })
-}
-
-fn put_back(
-    spot: &Spot,
-    text: &mut String,
-    masked: &[Masked],
-    real: &[(String, Zeroizing<String>)],
-) -> Result<(), SettingsUnfit> {
-    let its = |one: &&Masked| one.at == spot.pointer && one.text.as_ref() == Some(text);
-    if masked.iter().any(|one| its(&one)) {
-        let mut real = real.iter().filter(|(at, _)| *at == spot.pointer);
-        let (_, value) = real.next().ok_or(SettingsUnfit::Gone)?;
-        value.as_str().clone_into(text);
-    }
-    Ok(())
-}
-
+/// Whether a secret is looked for elsewhere, too: a word could stand there by itself.
 fn is_sought(text: &str) -> bool {
-    text.len() >= SOUGHT_BYTES_MIN
+    let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
+    text.len() >= BYTES_MIN || (text.len() >= SOUGHT_BYTES_MIN && has_digit)
 }
 
 /// Secrets that were found, and what stands for them.
 #[derive(Default)]
 struct Found {
-    masked: Vec<Masked>,
+    /// Whether there is one.
+    has_any: bool,
     /// Each with what stands for it.
     replaced: Vec<(Zeroizing<String>, String)>,
 }
@@ -202,7 +143,7 @@ impl Found {
         spot: &Spot,
         text: &mut String,
         (secrets, keep): (&[FieldPath], &[FieldPath]),
-        known: &mut dyn FnMut(&[String], &[u8]) -> Result<Option<String>, String>,
+        known: Known<'_>,
     ) -> Result<(), SettingsUnfit> {
         let is_reference = words::is_reference(text);
         let stands = match is_reference {
@@ -223,33 +164,18 @@ impl Found {
             }
             None => self.without_keys(text),
         };
-        self.put(spot, text, made);
+        self.has_any |= made != *text;
+        *text = made;
         Ok(())
     }
 
     /// The same for what was found elsewhere.
-    fn look_again(&mut self, spot: &Spot, text: &mut String) -> Result<(), SettingsUnfit> {
-        let mut made = Zeroizing::new(text.clone());
+    fn look_again(&self, text: &mut String) {
         for (real, stands) in &self.replaced {
-            if is_sought(real) && made.contains(real.as_str()) {
-                *made = made.replace(real.as_str(), stands);
+            if is_sought(real) && text.contains(real.as_str()) {
+                *text = text.replace(real.as_str(), stands);
             }
         }
-        self.put(spot, text, made.to_string());
-        Ok(())
-    }
-
-    fn put(&mut self, spot: &Spot, text: &mut String, made: String) {
-        if made == *text {
-            return;
-        }
-        let at = spot.pointer.clone();
-        self.masked.retain(|one| one.at != at);
-        self.masked.push(Masked {
-            at,
-            text: Some(made.clone()),
-        });
-        *text = made;
     }
 
     /// A text with something else in the places of what has the shape of a key.

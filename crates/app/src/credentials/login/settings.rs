@@ -46,15 +46,15 @@ pub(super) fn read(
             login.file.display()
         ));
         let stood = Stood {
-            is_unfit: true,
-            ..Stood::default()
+            digest: None,
+            has_secrets: true,
         };
         Stands {
             stood: Some(stood),
             ..Stands::default()
         }
     });
-    if !stands.stood.as_ref().is_some_and(Stood::is_harmless) {
+    if stands.stood.as_ref().is_none_or(|stood| stood.has_secrets) {
         refuse_shown(rules, login, workspace)?;
         refuse_names(login, has_names)?;
     }

@@ -76,7 +76,7 @@ fn a_secret_does_not_go_in_and_the_rest_does() {
         let (after, made) = json(&file);
         let text = String::from_utf8(made.text).unwrap();
         assert_eq!(text.contains(CANARY), stays, "{value}: {text}");
-        assert_eq!(made.masked.is_empty(), stays, "{value}: {text}");
+        assert_eq!(!made.has_secrets, stays, "{value}: {text}");
         if stays {
             assert_eq!(text, file);
         }
@@ -141,7 +141,15 @@ fn a_secret_that_was_found_goes_in_by_no_other_member() {
     assert!(!String::from_utf8(made.text).unwrap().contains(CANARY));
     let stands = after["token"].as_str().unwrap();
     assert_eq!(after["told"], format!("I use {stands}, mostly"));
-    assert_eq!((stands.len(), made.masked.len()), (CANARY.len(), 3));
+    assert_eq!((stands.len(), made.has_secrets), (CANARY.len(), true));
+    // A word of an environment can stand anywhere by itself.
+    let file = r#"{"env": {"ANY": "production"}, "name": "production", "production": 1}"#;
+    let (after, _) = json(file);
+    assert_eq!(
+        (&after["name"], &after["production"]),
+        (&"production".into(), &1.into())
+    );
+    assert_ne!(after["env"]["ANY"], "production");
     // As the name of a member nothing can stand for it.
     let file = format!(r#"{{"{CANARY}": 1, "token": "{CANARY}"}}"#);
     let refused = mask(
@@ -169,10 +177,10 @@ fn what_people_write_besides_json_is_read_and_comments_with_keys_are_left_out() 
     // Without a secret it is what it was, with its comments.
     let plain = "// settings\n{a: 1}\n";
     let made = masked(SettingsForm::Json, plain);
-    assert_eq!((made.text, made.masked), (plain.into(), Vec::new()));
+    assert_eq!((made.text, made.has_secrets), (plain.into(), false));
     // A key in a comment alone is one.
     let (after, made) = json(&format!("// {KEY}\n{{a: 1}}\n"));
-    assert_eq!((after["a"].clone(), made.masked.len()), (1.into(), 0));
+    assert_eq!((after["a"].clone(), made.has_secrets), (1.into(), true));
 }
 
 #[test]
@@ -197,8 +205,7 @@ fn settings_in_toml_are_the_same() {
     assert_eq!(docs["env"]["CI"].as_str(), Some("1"));
     assert_eq!(docs["password"].as_integer(), Some(0));
     assert_eq!(docs["args"][0].as_str(), Some("--token"));
-    let places: Vec<&str> = made.masked.iter().map(|one| one.at.as_str()).collect();
-    assert!(places.contains(&"/mcp_servers/docs/args/1"), "{places:?}");
+    assert_eq!(docs["args"][1].as_str().map(str::len), Some(CANARY.len()));
 }
 
 #[test]
@@ -273,45 +280,4 @@ fn settings_of_any_words_are_read_in_a_moment() {
         );
     }
     assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
-}
-
-#[test]
-fn real_values_are_put_back_where_what_stands_for_them_is_still_at_its_place() {
-    let outside = format!(
-        r#"{{"model": "a", "token": "{CANARY}", "mcp": {{"x": {{"env": {{"K": "{KEY}"}}}}}}}}"#
-    );
-    let made = masked(SettingsForm::Json, &outside);
-    let text = String::from_utf8(made.text.clone()).unwrap();
-    let after: Value = serde_json::from_str(&text).unwrap();
-    let back = |now: &str| {
-        restore(
-            SettingsForm::Json,
-            now.as_bytes(),
-            outside.as_bytes(),
-            &made.masked,
-        )
-    };
-    // The agent has changed something else.
-    let now = text.replace("\"a\"", "\"b\"");
-    let whole: Value = serde_json::from_str(&back(&now).unwrap()).unwrap();
-    assert_eq!(whole["model"], "b");
-    assert_eq!(whole["token"], CANARY);
-    assert_eq!(whole["mcp"]["x"]["env"]["K"], KEY);
-    // It has removed one, or put another in its place.
-    let stands = after["token"].as_str().unwrap();
-    let whole = back(&text.replace(stands, "another")).unwrap();
-    assert!(whole.contains("another") && whole.contains(KEY) && !whole.contains(CANARY));
-    // It has moved what stands for one.
-    for moved in [
-        text.replace("\"token\"", "\"other\""),
-        text.replace("\"a\"", &format!("\"{stands}\"")),
-        text.replace("\"a\"", &format!("\"x{stands}x\"")),
-        text.replace("\"model\"", &format!("\"{stands}\"")),
-    ] {
-        assert!(matches!(back(&moved), Err(SettingsUnfit::Moved)), "{moved}");
-    }
-    assert!(matches!(back("no JSON"), Err(SettingsUnfit::Syntax(_))));
-    // What is outside has lost it meanwhile.
-    let gone = restore(SettingsForm::Json, text.as_bytes(), b"{}", &made.masked);
-    assert!(matches!(gone, Err(SettingsUnfit::Gone)), "{gone:?}");
 }

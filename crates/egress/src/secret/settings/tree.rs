@@ -43,8 +43,6 @@ pub(super) enum Tree {
 pub(super) struct Spot {
     /// The names of members that lead to it; elements of a list are where the list is.
     pub(super) names: Vec<String>,
-    /// The same, with the places in lists, as a JSON Pointer.
-    pub(super) pointer: String,
     /// The text before it, in a list.
     pub(super) before: Option<Zeroizing<String>>,
 }
@@ -117,9 +115,9 @@ fn visit_json(value: &mut Value, spot: &mut Spot, each: Each<'_>) -> Result<(), 
         }
         Value::Array(elements) => {
             let mut before = None;
-            for (index, value) in elements.iter_mut().enumerate() {
+            for value in elements {
                 let own = value.as_str().map(|text| Zeroizing::new(text.to_owned()));
-                spot.element(index, before, |spot| visit_json(value, spot, each))?;
+                spot.element(before, |spot| visit_json(value, spot, each))?;
                 before = own;
             }
         }
@@ -149,9 +147,9 @@ fn visit_toml(
         }
         toml::Value::Array(elements) => {
             let mut before = None;
-            for (index, value) in elements.iter_mut().enumerate() {
+            for value in elements {
                 let own = value.as_str().map(|text| Zeroizing::new(text.to_owned()));
-                spot.element(index, before, |spot| visit_toml(value, spot, each))?;
+                spot.element(before, |spot| visit_toml(value, spot, each))?;
                 before = own;
             }
         }
@@ -171,34 +169,19 @@ fn visit_toml(
 impl Spot {
     fn member<Done>(&mut self, name: &str, within: impl FnOnce(&mut Self) -> Done) -> Done {
         self.names.push(name.to_owned());
-        let escaped = name.replace('~', "~0").replace('/', "~1");
-        let done = self.at(&escaped, None, within);
+        let done = self.element(None, within);
         self.names.pop();
         done
     }
 
     fn element<Done>(
         &mut self,
-        index: usize,
         before: Option<Zeroizing<String>>,
         within: impl FnOnce(&mut Self) -> Done,
     ) -> Done {
-        self.at(&index.to_string(), before, within)
-    }
-
-    fn at<Done>(
-        &mut self,
-        step: &str,
-        before: Option<Zeroizing<String>>,
-        within: impl FnOnce(&mut Self) -> Done,
-    ) -> Done {
-        let length = self.pointer.len();
-        self.pointer.push('/');
-        self.pointer.push_str(step);
         let outer = std::mem::replace(&mut self.before, before);
         let done = within(self);
         self.before = outer;
-        self.pointer.truncate(length);
         done
     }
 }

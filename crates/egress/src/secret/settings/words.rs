@@ -118,7 +118,7 @@ pub(super) fn scheme_bytes(text: &str) -> usize {
 /// tokens, keys in PEM, passwords within addresses, and what follows the name of a secret.
 pub(super) fn keys_in(text: &str) -> Vec<Range<usize>> {
     if let Some(at) = text.find("-----BEGIN ").filter(|_| text.contains(PEM)) {
-        return vec![at..text.len()];
+        return std::iter::once(at..text.len()).collect();
     }
     let mut keys: Vec<Range<usize>> = Vec::new();
     for word in runs(text) {
