@@ -2,39 +2,19 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The system's allocator, which overwrites what is given back once a process has called
-/// [`erase_from_now_on`], or while it is within [`erasing`]: whoever takes it over later finds
-/// what it still uses.
+/// [`set_erasing`]: whoever takes it over later finds what it still uses.
 #[derive(Debug)]
 pub struct Erasing;
 
-/// How many have asked for it.
-static ERASERS: AtomicUsize = AtomicUsize::new(0);
+static IS_ERASING: AtomicBool = AtomicBool::new(false);
 
-/// From now on this process overwrites memory that it gives back to [`Erasing`].
-pub fn erase_from_now_on() {
-    ERASERS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Does something with values that nobody is to find afterwards: until it is done, this process
-/// overwrites memory that it gives back to [`Erasing`], and then what is left on the stack.
-pub fn erasing<Done>(work: impl FnOnce() -> Done) -> Done {
-    struct Until;
-    impl Drop for Until {
-        fn drop(&mut self) {
-            ERASERS.fetch_sub(1, Ordering::Relaxed);
-            erase_stack();
-        }
-    }
-    erase_from_now_on();
-    let _until = Until;
-    work()
-}
-
-fn is_erasing() -> bool {
-    ERASERS.load(Ordering::Relaxed) > 0
+/// Whether this process overwrites memory from now on that it gives back to [`Erasing`]. Tells
+/// whether it did before.
+pub fn set_erasing(is_erasing: bool) -> bool {
+    IS_ERASING.swap(is_erasing, Ordering::Relaxed)
 }
 
 // SAFETY: every call is passed on as it came; what is moved is copied to as many bytes.
@@ -52,7 +32,7 @@ unsafe impl GlobalAlloc for Erasing {
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: the caller gives back so many bytes of its own.
         unsafe {
-            if is_erasing() {
+            if IS_ERASING.load(Ordering::Relaxed) {
                 libc::explicit_bzero(memory.cast(), layout.size());
             }
             System.dealloc(memory, layout);
@@ -62,7 +42,7 @@ unsafe impl GlobalAlloc for Erasing {
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         // SAFETY: the caller's promise is passed on; it holds of the new layout too.
         unsafe {
-            if !is_erasing() {
+            if !IS_ERASING.load(Ordering::Relaxed) {
                 return System.realloc(memory, layout, bytes);
             }
             let moved = System.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));

@@ -10,6 +10,8 @@ mod tree;
 mod words;
 
 use atoll_model::Stood;
+use std::sync::{Mutex, PoisonError};
+
 use atoll_model::network::FieldPath;
 use atoll_sys::memory;
 use sha2::{Digest, Sha256};
@@ -85,7 +87,7 @@ pub fn mask(
     (secrets, keep): (&[FieldPath], &[FieldPath]),
     known: Known<'_>,
 ) -> Result<Settings, SettingsUnfit> {
-    memory::erasing(|| {
+    erasing(|| {
         let mut tree = Tree::read(form, file)?;
         let mut found = Found::default();
         tree.visit(&mut |spot, leaf| match leaf {
@@ -119,6 +121,23 @@ pub fn mask(
             }),
         }
     })
+}
+
+/// Does something whose memory is overwritten as it is given back, and then what it left on the
+/// stack. What else this process does meanwhile is overwritten, too.
+fn erasing<Done>(work: impl FnOnce() -> Done) -> Done {
+    // One at a time, so that none ends it for another.
+    static ONE: Mutex<()> = Mutex::new(());
+    struct Until(bool);
+    impl Drop for Until {
+        fn drop(&mut self) {
+            memory::set_erasing(self.0);
+            memory::erase_stack();
+        }
+    }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _until = Until(memory::set_erasing(true));
+    work()
 }
 
 /// Whether a secret is looked for elsewhere, too: a word could stand there by itself.
