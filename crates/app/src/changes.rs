@@ -1,15 +1,16 @@
 //! A run's changes, layer by layer, as its record tells where they are.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_gateway::NOT_WRITTEN;
 use atoll_layer::{
     AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths, ReadError,
-    RelativePath, XattrFlavour,
+    Refusal, RelativePath, XattrFlavour,
 };
 use atoll_model::WorkspaceMode;
+use atoll_sandbox::has_changed;
 use atoll_store::{
     ChangeCounts, Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState,
     StateDir, update_run,
@@ -108,7 +109,7 @@ fn sorted(
         "the changes below {} cannot be read",
         layer.host.display()
     ))?;
-    set.leave_out(&logins(&layer));
+    leave_out_settings(&mut set, &layer, &paths);
     if layer.kind == LayerKind::Home
         && let Ok(directory) = within_root(&layer.inside)
     {
@@ -144,10 +145,36 @@ fn within_root(path: &Path) -> Result<RelativePath, InvalidPath> {
     RelativePath::new(bytes.strip_prefix(b"/").unwrap_or(bytes))
 }
 
-/// Login files in whose places something else stands in a layer.
-fn logins(layer: &LayerRecord) -> Vec<RelativePath> {
-    let path = |name: &OsString| RelativePath::new(name.as_bytes()).ok();
-    layer.logins.iter().filter_map(path).collect()
+/// Leaves out the files in whose places something else stands in a layer. Of settings without keys
+/// what a program has made is a change as any other; with keys it is told.
+fn leave_out_settings(set: &mut ChangeSet, layer: &LayerRecord, paths: &LayerPaths) {
+    let upper = match &paths.after {
+        AfterTree::Overlay { upper, .. } => Some(upper),
+        AfterTree::Copy { .. } | AfterTree::Live { .. } => None,
+    };
+    let mut withheld = Vec::new();
+    let mut left = Vec::new();
+    for name in &layer.logins {
+        let Ok(path) = RelativePath::new(name.as_bytes()) else {
+            continue;
+        };
+        let mut settings = layer.settings.iter();
+        let settings = settings.find(|one| one.name.as_os_str() == name);
+        let changed = settings
+            .zip(upper)
+            .filter(|(one, upper)| has_changed(upper, name, &one.stood));
+        match changed {
+            Some((one, _)) if !one.stood.has_secrets => continue,
+            Some(_) => withheld.push(Refusal {
+                path: path.clone(),
+                why: NOT_WRITTEN.to_owned(),
+            }),
+            None => {}
+        }
+        left.push(path);
+    }
+    set.leave_out(&left);
+    set.withheld.extend(withheld);
 }
 
 /// The journals of a layer's applies, oldest first.

@@ -3,9 +3,10 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_gateway::is_taken_over;
 use atoll_layer::{
     AfterTree, DiffOptions, IdShift, JournalState, LayerPaths, RelativePath, journal_state,
     set_aside, take_back, undo, undo_conflicts, write_diff,
@@ -77,7 +78,7 @@ impl Opened {
             return Ok(None);
         };
         layer.furnish().doing("what is kept cannot be used")?;
-        let logins = paths_of(&record);
+        let logins = paths_of(&record, &layer.upper());
         set_aside(&layer.upper(), &layer.aside(), &record.host, &logins)
             .doing("what is kept cannot be looked at")?;
         Ok(Some(Self { layer, record }))
@@ -105,7 +106,12 @@ impl Opened {
             upper: upper.clone(),
             since: record.since,
             shared: true,
-            logins: record.logins.clone(),
+            // What is set aside of settings has no keys.
+            logins: match part {
+                Part::Seen => record.logins.clone(),
+                Part::Aside => other_than_settings(record),
+            },
+            settings: Vec::new(),
         };
         let (seconds, nanoseconds) = record.since;
         let since = Duration::new(u64::try_from(seconds).unwrap_or_default(), nanoseconds);
@@ -187,10 +193,24 @@ fn journals(layer: &KeptLayer) -> Vec<PathBuf> {
     numbered.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Login files of a layer, as paths in it.
-fn paths_of(record: &KeptRecord) -> Vec<RelativePath> {
+/// Login files of a layer, as paths in it, whose places are nobody's to keep.
+fn paths_of(record: &KeptRecord, upper: &Path) -> Vec<RelativePath> {
+    let is_own = |name: &&OsString| !is_taken_over(&record.settings, upper, name);
     let path = |name: &OsString| RelativePath::new(name.as_bytes()).ok();
-    record.logins.iter().filter_map(path).collect()
+    record
+        .logins
+        .iter()
+        .filter(is_own)
+        .filter_map(path)
+        .collect()
+}
+
+fn other_than_settings(record: &KeptRecord) -> Vec<OsString> {
+    let is_other = |name: &&OsString| {
+        let mut settings = record.settings.iter();
+        settings.all(|one| one.name.as_os_str() != name.as_os_str())
+    };
+    record.logins.iter().filter(is_other).cloned().collect()
 }
 
 /// The layers that a person means: one by its name, or all of a profile's.

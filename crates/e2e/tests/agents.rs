@@ -730,14 +730,14 @@ fn has_worked(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
     let what = format!("{outcome}\n{requests}");
     assert!(outcome.out().contains("ALL IS DONE"), "{what}");
     // The model was asked with the real token, and the agent has told it of what stands for it.
-    let asked = format!("Bearer {}", login.token);
+    let asked = format!(" {}", login.token);
     let begun = format!("POST {} /v1/", login.host);
     let is_asked = |line: &str| line.starts_with(&begun) && line.ends_with(&asked);
     assert!(requests.lines().any(is_asked), "{what}");
     assert!(requests.contains("made by an agent"), "{what}");
     let diff = world.atoll(["diff", "--stat", "last"]).run().success();
     assert!(diff.out().contains("copied"), "{diff}");
-    let (_, name) = login.file.rsplit_once('/').unwrap();
+    let name = login.file.rsplit('/').next().unwrap();
     assert!(!diff.out().contains(name), "{diff}");
 }
 
@@ -993,6 +993,39 @@ fn claude_code_works_by_a_login_that_is_renewed_outside_and_written_back() {
     assert!(own["expiresAt"].as_u64() > Some(1_700_000_000_000), "{now}");
 }
 
+#[test]
+fn claude_code_works_by_a_key_among_its_settings_that_is_not_inside() {
+    let world = World::new("claude_code_works_by_a_key_among_its_settings_that_is_not_inside");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let Some(claude) = package(&world, &claude_program()) else {
+        return;
+    };
+    fs::create_dir(world.home().join(".claude")).unwrap();
+    let text = serde_json::json!({
+        "primaryApiKey": ANTHROPIC.key, "hasCompletedOnboarding": true, "numStartups": 3,
+        "customApiKeyResponses": {"approved": [SIGNATURE], "rejected": []},
+        "projects": {"/none": {"mcpServers": {"none": {
+            "type": "http", "url": "https://example.com/mcp", "headers": {"X-Own": RENEWAL},
+        }}}},
+    });
+    let login = LoggedIn {
+        file: ".claude.json",
+        text: text.to_string(),
+        host: ANTHROPIC.host,
+        token: ANTHROPIC.key.to_owned(),
+        secrets: [ANTHROPIC.key, RENEWAL, SIGNATURE]
+            .map(str::to_owned)
+            .to_vec(),
+    };
+    let script = format!(
+        "'{}' --allowedTools Bash --print 'do the work'",
+        claude.display()
+    );
+    logged_in(&world, &login, &["--profile", "claude"], &script);
+}
+
 fn codex(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Option<Outcome> {
     codex_by(world, mode, commands, further, "'do the work'")
 }
@@ -1143,6 +1176,36 @@ fn openclaw_works_by_a_file_of_secrets_that_is_not_inside() {
     let login = LoggedIn {
         file: ".openclaw/secrets.json",
         text: text.to_string(),
+        host: OPENAI.host,
+        token: KEY.to_owned(),
+        secrets: [KEY, RENEWAL, SIGNATURE].map(str::to_owned).to_vec(),
+    };
+    let script = format!(
+        "PATH='{}':$PATH; openclaw agent exec 'do the work'",
+        openclaw.parent().unwrap().display()
+    );
+    logged_in(&world, &login, &["--profile", "openclaw"], &script);
+}
+
+#[test]
+fn openclaw_works_by_a_key_among_its_settings_that_is_not_inside() {
+    let world = World::new("openclaw_works_by_a_key_among_its_settings_that_is_not_inside");
+    if !is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let Some(openclaw) = package(&world, ".bin/openclaw") else {
+        return;
+    };
+    let settings = format!(
+        "// its owner's\n{{agents: {{defaults: {{model: {{primary: 'openai/gpt-5.5'}}}}}},\n\
+         gateway: {{mode: 'local', auth: {{mode: 'token', token: '{RENEWAL}'}}}},\n\
+         env: {{vars: {{OTHER_KEY: '{SIGNATURE}'}}}},\n\
+         models: {{providers: {{openai: {{baseUrl: 'https://api.openai.com/v1', models: [],\n\
+         apiKey: '{KEY}'}}}}}},}}\n"
+    );
+    let login = LoggedIn {
+        file: ".openclaw/openclaw.json",
+        text: settings,
         host: OPENAI.host,
         token: KEY.to_owned(),
         secrets: [KEY, RENEWAL, SIGNATURE].map(str::to_owned).to_vec(),

@@ -238,7 +238,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     descriptor::never_block(line.as_fd()).map_err(at("its line"))?;
     let has_values = !carriage.placeholders.is_empty() || !carriage.issues.is_empty();
     if has_values {
-        memory::erase_from_now_on();
+        memory::set_erasing(true);
     }
     let values = (has_values && !listeners.is_empty()).then(|| listeners.remove(0));
     let credentials = Credentials::receive(

@@ -40,6 +40,7 @@ mod login;
 mod mask;
 mod patterns;
 mod placeholder;
+mod settings;
 mod shape;
 mod symbols;
 mod table;
@@ -55,6 +56,9 @@ pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_for_token, stand_in};
 pub use mask::{Mask, Masks, Noted};
 pub(crate) use patterns::VALUES_MAX;
 pub use placeholder::{Unfit, placeholder};
+pub use settings::{
+    SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, mask as mask_settings,
+};
 pub use shape::text_of;
 pub use symbols::Form;
 

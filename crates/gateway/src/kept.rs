@@ -8,8 +8,10 @@ use std::time::SystemTime;
 
 use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_aside};
 use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind};
-use atoll_sandbox::{PlacedLayer, SandboxError, identity_base, make_layer};
-use atoll_store::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs};
+use atoll_sandbox::{PlacedLayer, SandboxError, has_changed, identity_base, make_layer};
+use atoll_store::{
+    KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs, SettingsRecord,
+};
 
 use crate::login;
 use crate::place::{Placing, stamp};
@@ -20,6 +22,9 @@ use crate::{Fate, Request};
 const ASIDE_BYTES_MAX: u64 = 1 << 30;
 /// The same: files and directories.
 const ASIDE_ENTRIES_MAX: u64 = 100_000;
+/// Why settings are not written over those outside.
+pub const NOT_WRITTEN: &str =
+    "it was changed inside, where its keys are not in it; change it outside";
 /// How many paths a line for people names.
 const NAMES_MAX: usize = 5;
 
@@ -109,6 +114,7 @@ impl Wanted<'_> {
             base: self.base,
             since,
             logins: self.logins(),
+            settings: Vec::new(),
             run: self.request.call.run.clone(),
             used_at_ms: u64::try_from(used_at_ms).unwrap_or(u64::MAX),
         }
@@ -155,8 +161,10 @@ impl Kept {
         }
         let mut logins = wanted.logins();
         logins.extend(earlier.iter().flat_map(|earlier| earlier.logins.clone()));
+        let settings = earlier.iter().flat_map(|earlier| &earlier.settings);
+        let settings: Vec<SettingsRecord> = settings.cloned().collect();
         let told = Told::of(wanted, &name);
-        let cleared = clear_before(&layer, &logins, (&told, wanted.host), notices);
+        let cleared = clear_before(&layer, (&logins, &settings), (&told, wanted.host), notices);
         let is_empty = cleared.map_err(&broken)?;
         let aside = layer
             .aside_usage()
@@ -185,6 +193,11 @@ impl Kept {
         self.record.inside == inside
     }
 
+    /// Notes what stands in it for a file of settings.
+    pub(crate) fn stands(&mut self, settings: SettingsRecord) {
+        self.record.settings.push(settings);
+    }
+
     /// Writes down that this run uses it, before anything is written there.
     pub(crate) fn note(&self) -> Result<(), KeptError> {
         self.layer.write(&self.record)
@@ -196,7 +209,7 @@ impl Kept {
         let host = &self.record.host;
         let _ = clear(
             &self.layer,
-            &self.record.logins,
+            (&self.record.logins, &self.record.settings),
             (&self.told, host),
             notices,
         );
@@ -286,7 +299,7 @@ fn below_root(path: &Path) -> &Path {
 /// Makes a layer ready for another run; answers whether it is empty.
 fn clear_before(
     layer: &KeptLayer,
-    logins: &[OsString],
+    logins: (&[OsString], &[SettingsRecord]),
     (told, host): (&Told, &Path),
     notices: &mut Vec<String>,
 ) -> Result<bool, String> {
@@ -302,11 +315,20 @@ fn clear_before(
 /// Sets aside what is not history, and tells of it.
 fn clear(
     layer: &KeptLayer,
-    logins: &[OsString],
+    (logins, settings): (&[OsString], &[SettingsRecord]),
     (told, host): (&Told, &Path),
     notices: &mut Vec<String>,
 ) -> Result<(), TreeError> {
-    let paths = logins.iter().map(|name| RelativePath::new(name.as_bytes()));
+    let upper = layer.upper();
+    for one in settings.iter().filter(|one| one.stood.has_secrets) {
+        if has_changed(&upper, one.name.as_os_str(), &one.stood) {
+            let (place, name) = (&told.place, one.name.display());
+            notices.push(format!("{place}/{name} is not taken over: {NOT_WRITTEN}"));
+        }
+    }
+    let is_own = |name: &&OsString| !login::is_taken_over(settings, &upper, name);
+    let paths = logins.iter().filter(is_own);
+    let paths = paths.map(|name| RelativePath::new(name.as_bytes()));
     let paths: Vec<RelativePath> = paths.filter_map(Result::ok).collect();
     let moved = set_aside(&layer.upper(), &layer.aside(), host, &paths)?;
     if !moved.is_empty() {

@@ -30,6 +30,8 @@ mod trust;
 pub use call::{CallError, Called, Fate, Request, Reread, Tokens, call};
 pub use fallback::holds_layers;
 pub use given_up::{is_of_token, take_given_up};
+pub use kept::NOT_WRITTEN;
+pub use login::is_taken_over;
 pub use persons::{NoSecondPerson, widening};
 pub use place_error::PlaceError;
 pub use ranged::reclaim_leftovers;

@@ -1,17 +1,28 @@
 //! Login files of agents: something else stands in their places, or what holds them is not
 //! shown.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use atoll_model::{Boundary, View, ViewKind};
-use atoll_policy::Login;
-use atoll_sandbox::{PlacedLayer, furnish_login};
+use atoll_model::{Access, Boundary, Mode, View, ViewKind};
+use atoll_policy::{Holds, Login};
+use atoll_sandbox::{HOME_FILE_BYTES_MAX, PlacedLayer, furnish_login, has_changed};
+use atoll_store::SettingsRecord;
 
 use crate::PlaceError;
 use crate::place::Placing;
 
+/// What of the boundary's views is shown otherwise than it is, by their paths inside.
+#[derive(Default)]
+pub(crate) struct Shown {
+    /// Views that are not shown.
+    pub(crate) hidden: Vec<PathBuf>,
+    /// Views of single files, and their text.
+    pub(crate) texts: Vec<(PathBuf, Vec<u8>)>,
+}
+
 /// Puts into the layers what stands for login files, and takes out of them those views in
-/// which nothing can. Returns which views are not shown, by their paths inside.
+/// which nothing can.
 ///
 /// A file that is not there has its place covered too: it may come meanwhile.
 ///
@@ -21,36 +32,76 @@ pub(crate) fn place(
     placing: &mut Placing<'_>,
     boundary: &Boundary,
     layers: &mut Vec<PlacedLayer>,
-) -> Result<Vec<PathBuf>, PlaceError> {
-    let mut hidden = Vec::new();
+) -> Result<Shown, PlaceError> {
+    let mut shown = Shown::default();
     let rules = placing.request.rules;
     for login in rules.logins() {
         let Some((directory, file)) = real(login) else {
             continue;
         };
+        // What a link leads to can be read by its own name.
+        let target = file.canonicalize().ok();
         for view in boundary.views.iter().filter(is_of_home) {
             let Ok(host) = view.host.canonicalize() else {
                 continue;
             };
-            if !file.starts_with(&host) || hidden.contains(&view.inside) {
+            let is_led_to = target.as_ref().is_some_and(|to| to.starts_with(&host));
+            if !(file.starts_with(&host) || is_led_to) || shown.hidden.contains(&view.inside) {
                 continue;
             }
+            let is_alone = view.host == login.file || host == file;
             let layer = layers.iter().find(|layer| layer.inside == view.inside);
-            match layer.filter(|layer| layer.lower == directory) {
-                Some(layer) => cover(placing, login, layer)?,
-                None if file.symlink_metadata().is_ok() => {
-                    placing.notices.push(not_shown(view, login));
-                    hidden.push(view.inside.clone());
+            match layer.filter(|layer| layer.lower == directory && !is_alone) {
+                Some(layer) => {
+                    cover(placing, login, layer)?;
+                    let is_apart = target.as_ref().is_none_or(|to| *to == file || !is_led_to);
+                    if !is_apart {
+                        placing.notices.push(not_shown(view, login));
+                        shown.hidden.push(view.inside.clone());
+                    }
                 }
-                None => {}
+                None => alone(placing, (boundary, view), (login, is_alone), &mut shown),
             }
         }
     }
-    layers.retain(|layer| !hidden.contains(&layer.inside));
-    placing
-        .layers
-        .retain(|layer| !hidden.contains(&layer.inside));
-    Ok(hidden)
+    let is_hidden = |inside: &PathBuf| shown.hidden.contains(inside);
+    layers.retain(|layer| !is_hidden(&layer.inside));
+    placing.layers.retain(|layer| !is_hidden(&layer.inside));
+    Ok(shown)
+}
+
+/// A view without a layer at whose top the file is: of settings alone it is shown with what
+/// stands for them, and otherwise not at all.
+fn alone(
+    placing: &mut Placing<'_>,
+    (boundary, view): (&Boundary, &View),
+    (login, is_alone): (&Login, bool),
+    shown: &mut Shown,
+) {
+    let handover = placing.request.handover;
+    let stands = handover.and_then(|handover| handover.stands_for(&login.file));
+    let stood = stands.and_then(|stands| stands.stood.as_ref());
+    let can_be = is_alone && boundary.mode == Mode::Full && view.access != Access::ReadOnly;
+    let text = stands.and_then(|stands| stands.text.as_ref());
+    let text = text.filter(|text| can_be && stood.is_some() && is_small(text));
+    match text {
+        Some(text) => shown.texts.push((view.inside.clone(), text.clone())),
+        // Nothing of it is a secret.
+        None if !is_alone && stood.is_some_and(|stood| !stood.has_secrets) => {}
+        None => {
+            if login.file.symlink_metadata().is_ok() {
+                placing.notices.push(not_shown(view, login));
+                shown.hidden.push(view.inside.clone());
+            } else if is_alone {
+                // It may come before the view is made.
+                shown.hidden.push(view.inside.clone());
+            }
+        }
+    }
+}
+
+fn is_small(text: &[u8]) -> bool {
+    u64::try_from(text.len()).is_ok_and(|bytes| bytes <= HOME_FILE_BYTES_MAX)
 }
 
 /// Where a login file really is, and its directory.
@@ -71,34 +122,66 @@ fn is_of_home(view: &&View) -> bool {
 
 fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Result<(), PlaceError> {
     let handover = placing.request.handover;
-    let text = handover.and_then(|handover| handover.stands_for(&login.file));
+    let stands = handover.and_then(|handover| handover.stands_for(&login.file));
+    let stands = stands.cloned().unwrap_or_default();
     let Some(name) = login.file.file_name() else {
         return Ok(());
     };
-    furnish_login(layer, name, text, placing.base)?;
+    let earlier = placing.layers.iter();
+    let mut earlier = earlier.filter(|record| record.inside == layer.inside);
+    if earlier.any(|record| is_taken_over(&record.settings, &layer.upper, name)) {
+        // The run that goes on has made that of it.
+        return Ok(());
+    }
+    furnish_login(layer, name, &stands, placing.base)?;
+    let settings = matches!(login.holds, Holds::Settings(_)).then(|| SettingsRecord {
+        name: name.into(),
+        stood: stands.stood.unwrap_or_default(),
+    });
     // What is kept has noted it already.
-    let mut kept = placing.kept.iter();
-    if kept.any(|kept| kept.is_at(&layer.inside)) {
+    let mut kept = placing.kept.iter_mut();
+    if let Some(kept) = kept.find(|kept| kept.is_at(&layer.inside)) {
+        if let Some(settings) = settings {
+            kept.stands(settings);
+        }
         return Ok(());
     }
     let mut records = placing.layers.iter_mut();
     let record = records.find(|record| record.inside == layer.inside);
-    if let Some(record) = record
-        && !record.logins.iter().any(|one| one == name)
-    {
-        record.logins.push(name.to_owned());
+    if let Some(record) = record {
+        if !record.logins.iter().any(|one| one == name) {
+            record.logins.push(name.to_owned());
+        }
+        record.settings.retain(|one| one.name != Path::new(name));
+        record.settings.extend(settings);
     }
     Ok(())
 }
 
+/// Whether a program has changed settings in a layer that had no keys in them: that is a change
+/// as any other.
+#[must_use]
+pub fn is_taken_over(settings: &[SettingsRecord], upper: &Path, name: &OsStr) -> bool {
+    let mut its = settings.iter().filter(|one| one.name == Path::new(name));
+    its.any(|one| !one.stood.has_secrets && has_changed(upper, name, &one.stood))
+}
+
 fn not_shown(view: &View, login: &Login) -> String {
+    let (inside, file) = (view.inside.display(), login.file.display());
+    if view.host == login.file && matches!(login.holds, Holds::Settings(_)) {
+        return format!(
+            "{inside} is not shown: there are keys in it, and nothing else can stand in its place here"
+        );
+    }
     let why = match Path::parent(&login.file) == Some(view.host.as_path()) {
         true => "it has no layer here",
         false => "it is not at the top of a layer",
     };
+    let kind = match login.holds {
+        Holds::Login | Holds::Copies => "the login file",
+        Holds::Settings(_) => "the file of settings with keys",
+    };
     format!(
-        "{} is not shown: the login file {} is in it, and {why}, so that nothing else can stand in its place",
-        view.inside.display(),
-        login.file.display()
+        "{inside} is not shown: {kind} {file} is in it, and {why}, so that nothing else can stand in its place"
     )
 }

@@ -65,7 +65,7 @@ pub(crate) fn place(
         layers.extend(placing.view(view, keep, boundary)?);
     }
     kept::tell_absent(&mut placing, boundary);
-    let hidden = login::place(&mut placing, boundary, &mut layers)?;
+    let login::Shown { hidden, texts } = login::place(&mut placing, boundary, &mut layers)?;
     for kept in &placing.kept {
         kept.note()?;
     }
@@ -96,6 +96,7 @@ pub(crate) fn place(
             trust: trust.as_ref().map(|trust| trust.files().to_path_buf()),
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             hidden,
+            texts,
             fence,
         },
         notices: placing.notices,
@@ -304,6 +305,7 @@ impl Placing<'_> {
                 since: stamp(since),
                 shared: false,
                 logins: Vec::new(),
+                settings: Vec::new(),
             },
         );
     }
@@ -365,6 +367,7 @@ impl Placing<'_> {
                 since: stamp(since),
                 shared: shared.is_some(),
                 logins: Vec::new(),
+                settings: Vec::new(),
             });
         }
         Ok(Some(layer))

@@ -46,7 +46,7 @@ const EIO: u8 = 5;
 const CLONE_NEWUSER: i32 = 0x1000_0000;
 
 fn main() {
-    memory::erase_from_now_on();
+    memory::set_erasing(true);
     // Without its line there is nobody to tell.
     let Ok(mut line) = descriptor::inherited(LINE) else {
         process::exit_now(1)

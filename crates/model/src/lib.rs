@@ -19,6 +19,7 @@ mod outcome;
 mod quantity;
 mod secret;
 mod session;
+mod settings;
 mod verdict;
 
 pub use attempt::{ATLAS_VERSION, Attempt, TOLD_CALLS, Technique, Wall};
@@ -35,6 +36,7 @@ pub use secret::{InvalidSecretName, SECRET_NAME_BYTES_MAX, SecretName};
 pub use session::{
     InvalidSessionId, InvalidSessionName, SESSION_NAME_BYTES_MAX, SessionId, SessionName,
 };
+pub use settings::Stood;
 pub use verdict::{Reason, Verdict};
 
 #[cfg(test)]

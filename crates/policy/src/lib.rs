@@ -68,7 +68,7 @@ pub use error::{Problem, ProfileError};
 pub use grant::{Grant, Notice};
 pub use layers::organisation_directory;
 pub use learnt::learnt_cedar;
-pub use login::{IssuedTo, Login, LoginIssue};
+pub use login::{Holds, IssuedTo, Login, LoginIssue};
 pub use network::preset::{PresetSummary, preset_for, preset_for_host, presets};
 pub use network::publishing::decide_publishing;
 pub use network::repositories::Remote;

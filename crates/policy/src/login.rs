@@ -1,4 +1,5 @@
-//! `[login.NAME]`: a login file of an agent, inside whose place something else stands.
+//! `[login.NAME]`: a login file of an agent, or one of its settings with keys among them, inside
+//! whose place something else stands.
 
 mod issue;
 mod narrow;
@@ -26,9 +27,11 @@ const TABLES: Tables = Tables {
     key: "login",
     table: "login.NAME",
 };
-const KEYS: [&str; 5] = ["file", "keep", "claims", "optional", "issue"];
+const KEYS: [&str; 7] = [
+    "file", "keep", "claims", "secrets", "hidden", "optional", "issue",
+];
 /// The most login files of one run.
-const LOGINS_MAX: usize = 16;
+const LOGINS_MAX: usize = 32;
 /// The longest name of a claim, bytes.
 const CLAIM_BYTES_MAX: usize = 64;
 
@@ -43,10 +46,23 @@ pub struct Login {
     pub keep: Vec<FieldPath>,
     /// Claims of web tokens in it that go in as they are.
     pub claims: Vec<String>,
+    /// What it holds, and so what goes in of it.
+    pub holds: Holds,
     /// Whether a run goes without it where it is not there.
     pub optional: bool,
     /// How one logs in from inside.
     pub issue: Option<LoginIssue>,
+}
+
+/// What a login file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// A login: nothing goes in but what is named.
+    Login,
+    /// Settings: all goes in but these values, and what looks like a secret.
+    Settings(Vec<FieldPath>),
+    /// A copy of either: nothing stands in its place.
+    Copies,
 }
 
 /// The same as written: its place may be in the home directory.
@@ -56,6 +72,7 @@ pub(crate) struct Written {
     file: Place,
     keep: Vec<FieldPath>,
     claims: Vec<String>,
+    holds: Holds,
     optional: bool,
     issue: Option<LoginIssue>,
 }
@@ -73,6 +90,7 @@ fn read_one(
 ) -> Option<Sourced<Written>> {
     let before = document.problem_count();
     let file = document.text(&mut section, "file", parse_place);
+    let holds = read_holds(document, &mut section);
     let keep = document.list(&mut section, "keep", parse_field);
     let claims = document.list(&mut section, "claims", parse_claim);
     let optional = document.flag(&mut section, "optional");
@@ -91,10 +109,33 @@ fn read_one(
         file: file.value,
         keep: keep.map_or_else(Vec::new, |list| values(list.value)),
         claims: claims.map_or_else(Vec::new, |list| values(list.value)),
+        holds,
         optional: optional.is_some_and(|(flag, _)| flag.value),
         issue,
     };
     Some(Sourced::new(written, document.origin(at)))
+}
+
+/// What the file holds, and that nothing else is said of it than what that takes.
+fn read_holds(document: &mut Document, section: &mut Section<'_>) -> Holds {
+    let (has_secrets, is_hidden) = (section.holds("secrets"), section.holds("hidden"));
+    let secrets = document.list(section, "secrets", parse_field);
+    let hidden = document.flag(section, "hidden");
+    if is_hidden {
+        for key in ["keep", "claims", "issue"] {
+            document.refuse(section, key, "of a `hidden` file nothing is read");
+        }
+    }
+    if has_secrets {
+        for key in ["claims", "issue"] {
+            document.refuse(section, key, "`secrets` are of a file of settings");
+        }
+    }
+    match (secrets, hidden) {
+        (_, Some((flag, _))) if flag.value => Holds::Copies,
+        (Some(list), _) => Holds::Settings(values(list.value)),
+        (None, _) => Holds::Login,
+    }
 }
 
 fn values<T>(list: Vec<Sourced<T>>) -> Vec<T> {
@@ -124,6 +165,7 @@ impl Login {
             file,
             keep,
             claims,
+            holds,
             optional,
             issue,
         } = self;
@@ -136,6 +178,14 @@ impl Login {
         if !claims.is_empty() {
             let claims = claims.iter().map(|one| quoted(one)).collect();
             lines.push(format!("claims = {}", list(claims)));
+        }
+        match holds {
+            Holds::Login => {}
+            Holds::Settings(secrets) => {
+                let secrets = secrets.iter().map(|one| quoted(&one.to_string())).collect();
+                lines.push(format!("secrets = {}", list(secrets)));
+            }
+            Holds::Copies => lines.push("hidden = true".to_owned()),
         }
         if *optional {
             lines.push("optional = true".to_owned());
@@ -190,11 +240,18 @@ impl Rules {
                 name: written.name,
                 keep: written.keep,
                 claims: written.claims,
+                holds: written.holds,
                 optional: written.optional,
                 issue: written.issue,
             });
             self.logins.insert(login.value.name.clone(), login);
         }
+    }
+
+    /// Whether a file holds a login, and nothing else.
+    fn is_login(&self, name: &CredentialName) -> bool {
+        let login = self.logins.get(name);
+        login.is_some_and(|login| login.value.holds == Holds::Login)
     }
 
     /// Why they cannot be used as they are written, if they cannot.
@@ -221,6 +278,8 @@ impl Rules {
             } else if !fields.insert((&source.login, source.field.clone())) {
                 "another one has the same field of that login, and one text cannot stand for both"
                     .to_owned()
+            } else if source.renew.is_some() && !self.is_login(&source.login) {
+                "what is renewed is in a login file, and this is another".to_owned()
             } else if source.renew.is_some() && self.renewed_by(source).is_none() {
                 "no credential with a place of { refresh = … } is of the `refresh` field of its `renew`"
                     .to_owned()

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use atoll_model::Stood;
 use atoll_model::network::{
     CAUGHT_BYTES_MAX, CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, Ingredient, Issue,
     IssuedToken, Part, Placeholder,
@@ -41,8 +42,19 @@ pub struct Handover {
     fetched: Vec<Fetched>,
     commands: Vec<(CredentialName, CredentialCommand)>,
     renewals: Vec<(CredentialName, Renewable)>,
-    logins: Vec<(PathBuf, Vec<u8>)>,
+    stands: Vec<(PathBuf, Stands)>,
     issues: Vec<Issue>,
+}
+
+/// What stands inside for a login file, or for one of settings. There is no secret in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stands {
+    /// Its text; without one nothing stands there.
+    pub text: Option<Vec<u8>>,
+    /// Bits of its mode, where those of a private file are not meant.
+    pub mode: Option<u32>,
+    /// Of settings: what is known of it when the program is done.
+    pub stood: Option<Stood>,
 }
 
 /// A token that was caught when an agent logged in.
@@ -109,7 +121,7 @@ impl Handover {
             fetched: Vec::new(),
             commands: Vec::new(),
             renewals: Vec::new(),
-            logins: Vec::new(),
+            stands: Vec::new(),
             issues: Vec::new(),
         })
     }
@@ -290,16 +302,15 @@ impl Handover {
     }
 
     /// Notes what stands inside for a login file, in which there is no secret any more.
-    pub fn stand_for(&mut self, file: &Path, text: Vec<u8>) {
-        self.logins.push((file.to_owned(), text));
+    pub fn stand_for(&mut self, file: &Path, stands: Stands) {
+        self.stands.push((file.to_owned(), stands));
     }
 
     /// What stands inside for a login file that was there.
     #[must_use]
-    pub fn stands_for(&self, file: &Path) -> Option<&[u8]> {
-        let mut all = self.logins.iter();
-        all.find(|(one, _)| one == file)
-            .map(|(_, text)| text.as_slice())
+    pub fn stands_for(&self, file: &Path) -> Option<&Stands> {
+        let mut all = self.stands.iter();
+        all.find(|(one, _)| one == file).map(|(_, stands)| stands)
     }
 
     /// Notes where a login is issued.
@@ -337,7 +348,7 @@ impl Handover {
     /// Whether there is nothing to hand on.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.placeholders.is_empty() && self.logins.is_empty() && self.issues.is_empty()
+        self.placeholders.is_empty() && self.stands.is_empty() && self.issues.is_empty()
     }
 
     /// What stands inside for each, in the order in which their values come.

@@ -72,12 +72,14 @@ pub use errand::{
 };
 pub use error::{SandboxError, explain};
 pub use flows::{Flows, Refused};
-pub use handover::{CaughtToken, Disguise, Handover, SourceError, take_out};
+pub use handover::{CaughtToken, Disguise, Handover, SourceError, Stands, take_out};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};
 pub use leftovers::{RunGroup, run_groups};
-pub use login_file::{FieldError, LoginFileError, LoginLock, LoginText, read_login_file};
+pub use login_file::{
+    FieldError, LoginFileError, LoginLock, LoginText, read_login_file, read_settings_file,
+};
 pub use login_renewal::{LoginFacts, LoginRenewal, RenewedLogin};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
@@ -93,10 +95,11 @@ pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use signing::{SIGNER, SshHandover};
-pub use standing::furnish_login;
+pub use standing::{furnish_login, has_changed};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
 pub use token_renewal::{RotatedToken, TokenPlace, TokenRenewal, TokenVault};
+pub use tree::HOME_FILE_BYTES_MAX;
 pub use trial::{Trial, try_namespaces};
 pub use trusting::furnish_trust;
 

@@ -55,8 +55,8 @@ pub enum LoginFileError {
     #[error("others than its owner can write to it (mode {0:04o})")]
     Writable(u32),
     /// It is too much.
-    #[error("it is longer than {} KiB", LOGIN_FILE_BYTES_MAX / 1024)]
-    Long,
+    #[error("it is longer than {} KiB", .0 / 1024)]
+    Long(usize),
     /// It is not what was read before.
     #[error("somebody has changed it meanwhile")]
     Changed,
@@ -79,6 +79,7 @@ pub struct LoginText {
     text: Zeroizing<Vec<u8>>,
     mode: u32,
     group: u32,
+    names: u64,
 }
 
 impl std::fmt::Debug for LoginText {
@@ -92,6 +93,18 @@ impl LoginText {
     #[must_use]
     pub fn text(&self) -> &[u8] {
         &self.text
+    }
+
+    /// Who may do what with it: bits of its mode.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    /// Whether it has further names (hard links).
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        self.names != 1
     }
 
     /// Whether others than its owner can read it.
@@ -117,7 +130,28 @@ fn split(file: &Path) -> Result<(&Path, &OsStr), LoginFileError> {
     both.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput).into())
 }
 
+/// Reads a file of settings, of this many bytes at most, that is no link: whoever may write it,
+/// since nothing of it is believed, and by whatever names.
+///
+/// # Errors
+/// [`LoginFileError`]; of the kernel's `NotFound` and `NotADirectory` where there is none.
+pub fn read_settings_file(file: &Path, bytes_max: usize) -> Result<LoginText, LoginFileError> {
+    let (directory, name) = split(file)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(CWD, directory, flags, Mode::empty())?;
+    read_bounded(directory.as_fd(), name, (false, bytes_max))
+}
+
 fn read_at(directory: BorrowedFd<'_>, name: &OsStr) -> Result<LoginText, LoginFileError> {
+    read_bounded(directory, name, (true, LOGIN_FILE_BYTES_MAX))
+}
+
+/// Reads a file of so many bytes at most, which is this user's own alone where it has to be.
+fn read_bounded(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    (is_own, bytes_max): (bool, usize),
+) -> Result<LoginText, LoginFileError> {
     // A pipe would not end.
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = openat(directory, name, flags | OFlags::RDONLY, Mode::empty());
@@ -127,24 +161,28 @@ fn read_at(directory: BorrowedFd<'_>, name: &OsStr) -> Result<LoginText, LoginFi
     if !facts.is_file() {
         return Err(LoginFileError::Kind);
     }
-    if facts.nlink() != 1 {
+    if is_own && facts.nlink() != 1 {
         return Err(LoginFileError::Names);
     }
-    if facts.uid() != rustix::process::geteuid().as_raw() {
+    if is_own && facts.uid() != rustix::process::geteuid().as_raw() {
         return Err(LoginFileError::Owner(facts.uid()));
     }
-    if mode & OTHERS_WRITE != 0 {
+    if is_own && mode & OTHERS_WRITE != 0 {
         return Err(LoginFileError::Writable(mode));
     }
     // Never larger, so that it is moved to no other place without being overwritten.
-    let mut text = Zeroizing::new(Vec::with_capacity(LOGIN_FILE_BYTES_MAX + 1));
-    let most = u64::try_from(LOGIN_FILE_BYTES_MAX + 1).unwrap_or(u64::MAX);
+    let mut text = Zeroizing::new(Vec::with_capacity(bytes_max + 1));
+    let most = u64::try_from(bytes_max + 1).unwrap_or(u64::MAX);
     file.take(most).read_to_end(&mut text)?;
-    if text.len() > LOGIN_FILE_BYTES_MAX {
-        return Err(LoginFileError::Long);
+    if text.len() > bytes_max {
+        return Err(LoginFileError::Long(bytes_max));
     }
-    let group = facts.gid();
-    Ok(LoginText { text, mode, group })
+    Ok(LoginText {
+        text,
+        mode,
+        group: facts.gid(),
+        names: facts.nlink(),
+    })
 }
 
 /// Why it cannot be opened.
@@ -246,7 +284,7 @@ impl LoginLock {
     /// [`LoginFileError`]; then what is there is what was there.
     pub fn write(&self, before: Option<&LoginText>, text: &[u8]) -> Result<(), LoginFileError> {
         if text.len() > LOGIN_FILE_BYTES_MAX {
-            return Err(LoginFileError::Long);
+            return Err(LoginFileError::Long(LOGIN_FILE_BYTES_MAX));
         }
         // One that was left behind by a run that was killed.
         self.forget();

@@ -34,6 +34,8 @@ pub struct Placement {
     /// Views of the boundary that are not shown, by their paths inside: a login file is in
     /// them, and nothing can stand in its place there.
     pub hidden: Vec<PathBuf>,
+    /// Views of single files that are shown with another text, by their paths inside.
+    pub texts: Vec<(PathBuf, Vec<u8>)>,
     /// In a fence: what stands in for a home and a /tmp of its own.
     pub fence: Option<FencePlace>,
 }

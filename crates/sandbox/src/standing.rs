@@ -6,14 +6,51 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
+use atoll_model::Stood;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
+use sha2::{Digest, Sha256};
 
-use crate::{PlacedLayer, SandboxError};
+use crate::{PlacedLayer, SandboxError, Stands};
 
-/// Puts a text in the place of a file at the top of a layer, or, without one, has the layer
+/// What stands for settings is no longer than this, bytes.
+const SETTINGS_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+/// Whether a program has made something else of what stood for settings at the top of a layer's
+/// upper directory: also where nobody can tell.
+#[must_use]
+pub fn has_changed(upper: &Path, name: &OsStr, stood: &Stood) -> bool {
+    let now = || -> io::Result<Option<String>> {
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let path = upper.join(name);
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // What overlayfs takes for a removal.
+            Ok(facts) if facts.file_type().is_char_device() && facts.rdev() == 0 => {
+                return Ok(None);
+            }
+            Ok(_) => {}
+            Err(error) => return Err(error),
+        }
+        let file = File::from(rustix::fs::open(&path, flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut text = Vec::new();
+        file.take(SETTINGS_BYTES_MAX + 1).read_to_end(&mut text)?;
+        let digest = Sha256::digest(&text);
+        Ok(Some(
+            digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        ))
+    };
+    now().ok().is_none_or(|now| now != stood.digest)
+}
+
+/// Puts what stands for a file in its place at the top of a layer, or, without a text, has the layer
 /// show nothing there. `base` is the kernel's id for the id 0 inside, where that is not the
 /// caller's. Nothing may be mounted on the layer.
 ///
@@ -22,7 +59,7 @@ use crate::{PlacedLayer, SandboxError};
 pub fn furnish_login(
     layer: &PlacedLayer,
     name: &OsStr,
-    text: Option<&[u8]>,
+    stands: &Stands,
     base: Option<u32>,
 ) -> Result<(), SandboxError> {
     let furnish = || -> io::Result<()> {
@@ -37,7 +74,7 @@ pub fn furnish_login(
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let Some(text) = text else {
+        let Some(text) = stands.text.as_deref() else {
             // What overlayfs takes for the removal of what is below.
             let kind = FileType::CharacterDevice;
             return Ok(rustix::fs::mknodat(&top, name, kind, Mode::empty(), 0)?);
@@ -47,6 +84,9 @@ pub fn furnish_login(
         if let Some(base) = base {
             let (owner, group) = (Uid::from_raw(base), Gid::from_raw(base));
             rustix::fs::fchown(&file, Some(owner), Some(group))?;
+        }
+        if let Some(mode) = stands.mode {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
         }
         File::from(file).write_all(text)
     };

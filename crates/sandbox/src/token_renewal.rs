@@ -222,7 +222,7 @@ fn not_changed(token: &TokenRenewal, error: &LoginFileError) -> KeptSaid {
         | LoginFileError::Names
         | LoginFileError::Owner(_)
         | LoginFileError::Writable(_)
-        | LoginFileError::Long
+        | LoginFileError::Long(_)
         | LoginFileError::Elsewhere => KeptSaid::Unkept(error.to_string()),
     }
 }

@@ -44,7 +44,7 @@ pub(crate) const INODES_PER_MIB: u64 = 256;
 /// Terminals that can be open inside at once.
 const TERMINALS_MAX: u32 = 64;
 /// The largest file that is copied into a home directory, bytes.
-const COPIED_FILE_BYTES_MAX: u64 = 100 * 1024;
+pub const HOME_FILE_BYTES_MAX: u64 = 100 * 1024;
 
 /// The steps, and what the program may do where.
 #[derive(Debug, Default)]
@@ -226,6 +226,11 @@ impl Plan {
         placement: &Placement,
         host: &Host,
     ) -> Result<(), SandboxError> {
+        // Whatever is there outside now, or is not.
+        if let Some((_, text)) = placement.texts.iter().find(|(at, _)| *at == view.inside) {
+            self.memory_file(&view.inside, text.clone());
+            return Ok(());
+        }
         let facts = match view.host.symlink_metadata() {
             Ok(facts) => facts,
             Err(_) if !view.required => return Ok(()),
@@ -494,7 +499,7 @@ impl Plan {
     /// A single file that the program may change: its copy lives in the home
     /// directory's memory and ends with the run.
     fn copied_file(&mut self, view: &View, bytes: u64) -> Result<(), SandboxError> {
-        if bytes > COPIED_FILE_BYTES_MAX {
+        if bytes > HOME_FILE_BYTES_MAX {
             return Ok(());
         }
         let error = |error| SandboxError::Source {

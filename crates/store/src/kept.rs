@@ -17,7 +17,9 @@ use crate::record_file::{self, RECORD, RecordFault, replace};
 use crate::state::KEPT;
 use crate::tree::{delete_tree, is_dots};
 use crate::usage::measure;
-use crate::{DiskUsage, Durability, FileFault, OverlayXattrs, RunError, StateDir, host_text};
+use crate::{
+    DiskUsage, Durability, FileFault, OverlayXattrs, RunError, SettingsRecord, StateDir, host_text,
+};
 
 /// The version of the form of a kept layer's `record.json`.
 pub const KEPT_VERSION: u32 = 1;
@@ -117,6 +119,9 @@ pub struct KeptRecord {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub logins: Vec<OsString>,
+    /// Those of them that are settings, and what stood there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingsRecord>,
     /// The run that used it last.
     pub run: RunId,
     /// When that was, milliseconds since 1970.

@@ -101,7 +101,7 @@ pub use proof::{
 pub use read::{Events, Filter};
 pub use record::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RECORD_VERSION, RunRecord,
-    RunState,
+    RunState, SettingsRecord,
 };
 pub use recovery::{InterruptedRun, live_runs, settle_run};
 pub use removal::remove_run;

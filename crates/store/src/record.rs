@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use atoll_model::{Ending, RunId, WorkspaceMode};
+use atoll_model::{Ending, RunId, Stood, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
 use crate::{StateDir, host_text};
@@ -127,6 +127,20 @@ pub struct LayerRecord {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub logins: Vec<OsString>,
+    /// Those of them that are settings, and what stood there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingsRecord>,
+}
+
+/// A file of settings at the top of a layer, in whose place something without its secrets stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingsRecord {
+    /// Its name.
+    #[serde(with = "host_text::path")]
+    pub name: PathBuf,
+    /// What stood there.
+    pub stood: Stood,
 }
 
 /// What a layer is for.

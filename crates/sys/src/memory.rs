@@ -5,15 +5,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The system's allocator, which overwrites what is given back once a process has called
-/// [`erase_from_now_on`]: whoever takes it over later finds what it still uses.
+/// [`set_erasing`]: whoever takes it over later finds what it still uses.
 #[derive(Debug)]
 pub struct Erasing;
 
 static IS_ERASING: AtomicBool = AtomicBool::new(false);
 
-/// From now on this process overwrites memory that it gives back to [`Erasing`].
-pub fn erase_from_now_on() {
-    IS_ERASING.store(true, Ordering::Relaxed);
+/// Whether this process overwrites memory from now on that it gives back to [`Erasing`]. Tells
+/// whether it did before.
+pub fn set_erasing(is_erasing: bool) -> bool {
+    IS_ERASING.swap(is_erasing, Ordering::Relaxed)
 }
 
 // SAFETY: every call is passed on as it came; what is moved is copied to as many bytes.

@@ -1,13 +1,16 @@
 //! Login files of agents: read outside, once, and something else made for their places inside.
 
+mod settings;
+
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use atoll_egress::secret::{LoginUnfit, stand_in};
 use atoll_model::network::{CredentialName, Issue, Part};
-use atoll_policy::{Credential, CredentialSource, Login, LoginSource, Rules};
+use atoll_policy::{Credential, CredentialSource, Holds, Login, LoginSource, Rules};
 use atoll_sandbox::{
-    Handover, LoginFacts, LoginFileError, LoginRenewal, LoginText, SourceError, read_login_file,
+    Handover, LoginFacts, LoginFileError, LoginRenewal, LoginText, SourceError, Stands,
+    read_login_file,
 };
 
 use crate::configuration::Places;
@@ -35,6 +38,17 @@ pub(super) fn read(
 ) -> Result<(), Failure> {
     let own = places.state.join(OWN);
     for login in rules.logins() {
+        match &login.holds {
+            Holds::Login => {}
+            Holds::Settings(secrets) => {
+                settings::read(handover, rules, (login, secrets), workspace, output)?;
+                continue;
+            }
+            Holds::Copies => {
+                refuse_copies(rules, login, workspace)?;
+                continue;
+            }
+        }
         let is_issued = issued == Some(&login.name);
         if let Some(issue) = &login.issue {
             handover.issue(Issue {
@@ -100,6 +114,10 @@ fn take(
         hand_on(handover, credential, (value, renewal), output)
     };
     let stands = stand_in(text.text(), &login.keep, &login.claims, known)?;
+    let stands = Stands {
+        text: Some(stands),
+        ..Stands::default()
+    };
     handover.stand_for(&login.file, stands);
     Ok(())
 }
@@ -184,6 +202,14 @@ fn hand_on(
     }
 }
 
+/// Copies that lie where nothing else can stand in their place.
+fn refuse_copies(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), Failure> {
+    match login.file.symlink_metadata().is_ok() {
+        true => refuse_shown(rules, login, workspace),
+        false => Ok(()),
+    }
+}
+
 /// A file that lies where nothing else can stand in its place.
 fn refuse_shown(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), Failure> {
     let real = login.file.canonicalize();
@@ -218,7 +244,7 @@ fn refused(login: &Login, error: &LoginError) -> Failure {
         }
         LoginError::File(LoginFileError::Writable(_)) => format!("chmod go-w {text}"),
         LoginError::File(
-            LoginFileError::Long
+            LoginFileError::Long(_)
             | LoginFileError::Changed
             | LoginFileError::Held
             | LoginFileError::Elsewhere,

@@ -179,6 +179,7 @@ mod tests {
             .map(path)
             .to_vec(),
             claims: Vec::new(),
+            holds: atoll_policy::Holds::Login,
             optional: true,
             issue: None,
         };

@@ -213,6 +213,7 @@ mod tests {
             file: "/home/ann/.agent/auth.json".into(),
             keep: keep.iter().map(path).collect(),
             claims: Vec::new(),
+            holds: atoll_policy::Holds::Login,
             optional: true,
             issue: None,
         };

@@ -141,6 +141,7 @@ mod tests {
             file: file.clone(),
             keep: Vec::new(),
             claims: Vec::new(),
+            holds: atoll_policy::Holds::Login,
             optional: true,
             issue: None,
         };

@@ -280,7 +280,7 @@ pub fn stand_for_token(value: &str, claims: &[String]) -> Result<String, LoginUn
 }
 
 /// Something else of a text's shape; where that cannot be had, of its length.
-fn other(value: &str) -> String {
+pub(super) fn other(value: &str) -> String {
     let made = disguise(value.as_bytes()).ok();
     let made = made.and_then(|made| String::from_utf8(made).ok());
     made.unwrap_or_else(|| "x".repeat(value.chars().count()))

@@ -37,7 +37,7 @@ fn run() -> Option<()> {
     process::set_name(c"atoll-signer").ok()?;
     // Before there is a key: another process of this user could look on.
     crate::hold_alone().ok()?;
-    memory::erase_from_now_on();
+    memory::set_erasing(true);
     let start = descriptor::inherited(LINE).ok()?;
     let mut message = vec![0_u8; CARRIAGE_BYTES_MAX];
     let (got, given) = socket::receive(start.as_fd(), &mut message).ok()?;

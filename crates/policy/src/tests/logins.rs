@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::{CredentialSource, LoginSource};
+use crate::{CredentialSource, Holds, LoginSource};
 
 const LOGIN: &str = r#"
 [network]
@@ -67,6 +67,95 @@ fn a_login_file_and_its_fields_are_read_and_shown() {
     let rules = world.rules();
     let files: Vec<_> = rules.logins().map(|login| login.file.clone()).collect();
     assert_eq!(files, [Path::new("/home/ann/.other/auth.json")]);
+}
+
+#[test]
+fn a_file_of_settings_says_what_of_it_is_secret_and_a_copy_says_nothing() {
+    let settings = "[login.agent]\nfile = '~/.agent/settings.json'\nkeep = ['env.MODEL']\n\
+                    secrets = ['pins.*']\noptional = true\n";
+    let copy = "[login.copy]\nfile = '~/.agent/settings.json.bak'\nhidden = true\n";
+    let with = |text: &str| world().profile("p", text).with("p").compile();
+    let rules = with(&format!("{settings}{copy}")).unwrap();
+    let holds: Vec<_> = rules.logins().map(|login| login.holds.clone()).collect();
+    let pins = vec!["pins.*".parse().unwrap()];
+    assert_eq!(holds, [Holds::Settings(pins), Holds::Copies]);
+    let shown = rules.show();
+    for line in [
+        "keep = [\"env.MODEL\"]",
+        "secrets = [\"pins.*\"]",
+        "hidden = true",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    // What is shown is read as the same.
+    let again = with(&shown).unwrap();
+    assert!(again.logins().eq(rules.logins()), "{shown}");
+    let issue = "issue = { token = 'https://api.example.com/t', command = ['a'], access = 'a' }\n";
+    for text in [
+        format!("{settings}claims = ['email']\n"),
+        format!("{settings}hidden = true\nclaims = ['email']\n"),
+        format!("{settings}{issue}"),
+        format!("{copy}keep = ['mode']\n"),
+        format!("{copy}claims = ['email']\n"),
+        settings.replace("pins.*", "pins..x"),
+        settings.replace("['pins.*']", "'pins.*'"),
+    ] {
+        assert!(with(&text).is_err(), "{text}");
+    }
+    // Atoll renews logins alone: settings it never writes.
+    let renewed = LOGIN.replace(
+        "keep = [\"mode\", \"*.expires\"]\nclaims = [\"email\"]\n",
+        "secrets = []\n",
+    );
+    let renewed: String = renewed
+        .lines()
+        .filter(|line| !line.starts_with("issue"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert!(with(&renewed).is_ok());
+    let renew = ", renew = { token = 'https://api.example.com/oauth/token', client = 'c', refresh = 'tokens.refresh' } }";
+    let renewed = renewed.replacen(
+        "field = \"tokens.access\" }",
+        &format!("field = \"tokens.access\"{renew}"),
+        1,
+    );
+    let refused = format!("{:?}", with(&renewed));
+    assert!(
+        refused.contains("what is renewed is in a login file"),
+        "{refused}"
+    );
+}
+
+/// The files of the agents that ship in which people keep keys.
+#[test]
+fn the_profiles_of_agents_name_their_files_of_settings() {
+    for (profile, files) in [
+        ("claude", &[".claude.json", ".claude/settings.json"][..]),
+        ("codex", &[".codex/config.toml"]),
+        ("gemini", &[".gemini/settings.json"]),
+        (
+            "opencode",
+            &[
+                ".config/opencode/opencode.json",
+                ".config/opencode/opencode.jsonc",
+            ],
+        ),
+        ("openclaw", &[".openclaw/openclaw.json"]),
+    ] {
+        let rules = world().with(profile).rules();
+        for file in files {
+            let path = Path::new("/home/ann").join(file);
+            let is_it = |login: &&crate::Login| login.file == path;
+            let login = rules
+                .logins()
+                .find(is_it)
+                .unwrap_or_else(|| panic!("{file}"));
+            assert!(
+                matches!(login.holds, Holds::Settings(_)) && login.optional,
+                "{file}"
+            );
+        }
+    }
 }
 
 #[test]

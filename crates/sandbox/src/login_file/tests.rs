@@ -145,7 +145,7 @@ fn a_login_file_is_made_where_there_is_none_and_nowhere_else() {
     let long = vec![b'x'; LOGIN_FILE_BYTES_MAX + 1];
     let before = lock.read().unwrap();
     let error = lock.write(before.as_ref(), &long).unwrap_err();
-    assert!(matches!(error, LoginFileError::Long), "{error}");
+    assert!(matches!(error, LoginFileError::Long(_)), "{error}");
     assert_eq!(place.left(), ["auth.json"]);
 }
 

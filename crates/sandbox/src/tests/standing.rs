@@ -2,7 +2,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 
-use crate::{furnish_login, make_layer};
+use crate::{Stands, furnish_login, make_layer};
 
 #[test]
 fn what_stands_for_a_login_is_laid_down_and_nothing_is_followed() {
@@ -14,8 +14,11 @@ fn what_stands_for_a_login_is_laid_down_and_nothing_is_followed() {
     let (layer, _) = make_layer(&path("layer"), &path("lower"), &path("inside"), None).unwrap();
     let upper = layer.upper.join("auth.json");
     let furnish = |text: Option<&str>| {
-        let text = text.map(str::as_bytes);
-        furnish_login(&layer, OsStr::new("auth.json"), text, None).unwrap();
+        let stands = Stands {
+            text: text.map(|text| text.as_bytes().to_vec()),
+            ..Stands::default()
+        };
+        furnish_login(&layer, OsStr::new("auth.json"), &stands, None).unwrap();
     };
     // Whatever a former program has left there, it is a file of its own then.
     let former: [&dyn Fn(); 5] = [

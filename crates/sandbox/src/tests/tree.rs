@@ -63,6 +63,7 @@ impl World {
             trust: None,
             ssh: None,
             hidden: Vec::new(),
+            texts: Vec::new(),
             fence: None,
         }
     }

@@ -19,6 +19,7 @@ fn full_record(number: u32) -> RunRecord {
         since: (1_795_253_412, 999),
         shared,
         logins: Vec::new(),
+        settings: Vec::new(),
     };
     RunRecord {
         command: vec!["echo".into(), odd.clone()],

@@ -1,0 +1,257 @@
+//! What stands inside for a file of an agent's settings that has keys among them.
+//!
+//! It is the file with other texts in the places of its secrets. Those are what a profile names,
+//! what is beneath names such as `env` and `headers`, the values of names such as `apiKey`, and
+//! whatever in any text has the shape of a key ([`words`]); numbers in such places are 0. A secret
+//! that was found is replaced wherever else it stands. A text that names a variable or a file in
+//! place of a secret stays. Where a secret was replaced, comments are left out.
+
+mod tree;
+mod words;
+
+use atoll_model::Stood;
+use std::sync::{Mutex, PoisonError};
+
+use atoll_model::network::FieldPath;
+use atoll_sys::memory;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::BYTES_MIN;
+use super::login::{Known, other};
+use tree::{Leaf, Spot, Tree};
+pub use tree::{SETTINGS_BYTES_MAX, SettingsForm};
+
+/// Shorter secrets are not looked for in other texts: they could stand anywhere, bytes.
+const SOUGHT_BYTES_MIN: usize = 8;
+
+/// What stands for a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Its text: without a secret the file as it is.
+    pub text: Vec<u8>,
+    /// Whether it is another one than the file's.
+    pub has_secrets: bool,
+}
+
+impl Settings {
+    /// What a record of the run says of it.
+    #[must_use]
+    pub fn stood(&self) -> Stood {
+        Stood {
+            digest: Some(digest(&self.text)),
+            has_secrets: self.has_secrets,
+        }
+    }
+}
+
+/// What tells a text that stood for settings from any other: its SHA-256, in hexadecimal digits.
+#[must_use]
+pub fn digest(text: &[u8]) -> String {
+    let bytes = Sha256::digest(text);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Why nothing can stand for a file of settings. Nothing of it is in the words.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsUnfit {
+    /// It cannot be read.
+    #[error("it is no {0}")]
+    Syntax(&'static str),
+    /// It is nested too deeply.
+    #[error(
+        "its objects and lists are more than {} within each other",
+        tree::DEPTH_MAX
+    )]
+    Deep,
+    /// It is too much.
+    #[error("it is longer than {} KiB", SETTINGS_BYTES_MAX / 1024)]
+    Long,
+    /// It would go in all the same.
+    #[error("a secret of it stands in the name of a member, too")]
+    Kept,
+    /// There is no text to put in a value's place.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+/// What stands inside for a file of settings. `known` says what stands for a field that is the
+/// source of a credential, `secrets` names further values that do not go in, and `keep` those that
+/// do, but for what has the shape of a key. Memory that held any of it is overwritten.
+///
+/// # Errors
+/// [`SettingsUnfit`]: then nothing may be shown of it.
+pub fn mask(
+    form: SettingsForm,
+    file: &[u8],
+    (secrets, keep): (&[FieldPath], &[FieldPath]),
+    known: Known<'_>,
+) -> Result<Settings, SettingsUnfit> {
+    erasing(|| {
+        let mut tree = Tree::read(form, file)?;
+        let mut found = Found::default();
+        tree.visit(&mut |spot, leaf| match leaf {
+            Leaf::Text(text) => found.look(spot, text, (secrets, keep), &mut *known),
+            Leaf::Number(is_zero) => {
+                *is_zero = is_secret(spot, None, secrets, keep);
+                found.has_any |= *is_zero;
+                Ok(())
+            }
+        })?;
+        let raw = std::str::from_utf8(file).unwrap_or_default();
+        if !found.has_any && words::keys_in(raw).is_empty() {
+            let text = file.to_vec();
+            return Ok(Settings {
+                text,
+                has_secrets: false,
+            });
+        }
+        tree.visit(&mut |_, leaf| {
+            if let Leaf::Text(text) = leaf {
+                found.look_again(text);
+            }
+            Ok(())
+        })?;
+        let text = tree.text()?;
+        match found.is_in(&text) {
+            true => Err(SettingsUnfit::Kept),
+            false => Ok(Settings {
+                text: text.as_bytes().to_vec(),
+                has_secrets: true,
+            }),
+        }
+    })
+}
+
+/// Does something whose memory is overwritten as it is given back, and then what it left on the
+/// stack. What else this process does meanwhile is overwritten, too.
+fn erasing<Done>(work: impl FnOnce() -> Done) -> Done {
+    // One at a time, so that none ends it for another.
+    static ONE: Mutex<()> = Mutex::new(());
+    struct Until(bool);
+    impl Drop for Until {
+        fn drop(&mut self) {
+            memory::set_erasing(self.0);
+            memory::erase_stack();
+        }
+    }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _until = Until(memory::set_erasing(true));
+    work()
+}
+
+/// Whether a secret is looked for elsewhere, too: a word could stand there by itself.
+fn is_sought(text: &str) -> bool {
+    let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
+    text.len() >= BYTES_MIN || (text.len() >= SOUGHT_BYTES_MIN && has_digit)
+}
+
+/// Secrets that were found, and what stands for them.
+#[derive(Default)]
+struct Found {
+    /// Whether there is one.
+    has_any: bool,
+    /// Each with what stands for it.
+    replaced: Vec<(Zeroizing<String>, String)>,
+}
+
+impl Found {
+    /// Puts something else in the place of a text that is a secret, or of those in it.
+    fn look(
+        &mut self,
+        spot: &Spot,
+        text: &mut String,
+        (secrets, keep): (&[FieldPath], &[FieldPath]),
+        known: Known<'_>,
+    ) -> Result<(), SettingsUnfit> {
+        let is_reference = words::is_reference(text);
+        let stands = match is_reference {
+            true => None,
+            false => known(&spot.names, text.as_bytes()).map_err(SettingsUnfit::Unfit)?,
+        };
+        let made = match stands {
+            Some(stands) => {
+                self.note(text, &stands);
+                stands
+            }
+            None if !is_reference && is_secret(spot, Some(text), secrets, keep) => {
+                let from = words::scheme_bytes(text);
+                let (scheme, value) = text.split_at_checked(from).unwrap_or(("", text));
+                let stands = other(value);
+                self.note(value, &stands);
+                format!("{scheme}{stands}")
+            }
+            None => self.without_keys(text),
+        };
+        self.has_any |= made != *text;
+        *text = made;
+        Ok(())
+    }
+
+    /// The same for what was found elsewhere.
+    fn look_again(&self, text: &mut String) {
+        for (real, stands) in &self.replaced {
+            if is_sought(real) && text.contains(real.as_str()) {
+                *text = text.replace(real.as_str(), stands);
+            }
+        }
+    }
+
+    /// A text with something else in the places of what has the shape of a key.
+    fn without_keys(&mut self, text: &str) -> String {
+        let mut made = String::with_capacity(text.len());
+        let mut at = 0;
+        for key in words::keys_in(text) {
+            let (before, real) = (text.get(at..key.start), text.get(key.clone()));
+            let real = real.unwrap_or_default();
+            let stands = other(real);
+            self.note(real, &stands);
+            made.push_str(before.unwrap_or_default());
+            made.push_str(&stands);
+            at = key.end;
+        }
+        made.push_str(text.get(at..).unwrap_or_default());
+        made
+    }
+
+    fn note(&mut self, real: &str, stands: &str) {
+        let real = Zeroizing::new(real.to_owned());
+        self.replaced.push((real, stands.to_owned()));
+    }
+
+    /// Whether a secret is still in a text.
+    fn is_in(&self, text: &str) -> bool {
+        let mut sought = self.replaced.iter().filter(|(real, _)| is_sought(real));
+        sought.any(|(real, _)| {
+            let quoted = serde_json::to_string(real.as_str()).map(Zeroizing::new);
+            let escaped = quoted.as_deref().map(|quoted| quoted.trim_matches('"'));
+            text.contains(real.as_str()) || escaped.is_ok_and(|escaped| text.contains(escaped))
+        })
+    }
+}
+
+/// Whether a value does not go in, by where it is. A number has no text.
+fn is_secret(spot: &Spot, text: Option<&str>, secrets: &[FieldPath], keep: &[FieldPath]) -> bool {
+    if keep.iter().any(|path| path.leads_along(&spot.names)) || text == Some("") {
+        return false;
+    }
+    if secrets.iter().any(|path| path.leads_along(&spot.names)) {
+        return true;
+    }
+    let (name, above) = match spot.names.split_last() {
+        Some((name, above)) => (name.as_str(), above),
+        None => ("", &[][..]),
+    };
+    let Some(text) = text else {
+        return words::is_secret(name, "");
+    };
+    let is_of_flag = spot
+        .before
+        .as_deref()
+        .is_some_and(|word| words::is_flag(word));
+    let is_held = above.iter().any(|name| words::is_holder(name)) && !words::is_plain(text);
+    is_of_flag || is_held || words::is_secret(name, text)
+}
+
+#[cfg(test)]
+mod tests;
