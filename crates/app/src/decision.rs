@@ -161,6 +161,7 @@ impl Work<'_> {
         let meant = Meant {
             workspace: Some(&record.workspace),
             profile: &record.profile,
+            purposes: &record.purposes,
             all,
             plans,
             anew: &|| promotion::digests(&promotion::plans(all, selection)?),

@@ -117,6 +117,9 @@ pub struct KeptRecord {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub logins: Vec<OsString>,
+    /// The purposes that narrowed runs which have used it, by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub purposes: Vec<String>,
     /// The run that used it last.
     pub run: RunId,
     /// When that was, milliseconds since 1970.
