@@ -282,6 +282,54 @@ fn a_purpose_that_permits_stops_the_runs_that_are_for_it() {
     told.says(["purpose \"acme\" narrows nothing"]);
 }
 
+/// What docs/purposes.md shows is typed, and the file that it writes is a purpose.
+#[test]
+fn the_page_about_purposes_is_as_it_says() {
+    let world = World::new("the_page_about_purposes_is_as_it_says");
+    let page = include_str!("../../../docs/purposes.md");
+    let block = |kind: &str| {
+        let begin = page.split(&format!("```{kind}\n")).nth(1).unwrap();
+        begin.split("```").next().unwrap().to_owned()
+    };
+    let shown = block("console");
+    let commands: Vec<&str> = shown
+        .lines()
+        .filter_map(|line| line.strip_prefix("$ atoll "))
+        .collect();
+    assert_eq!(commands.len(), 5);
+    for command in commands {
+        let status = if command.contains("policy ask") {
+            126
+        } else {
+            0
+        };
+        let run = world.atoll(command.split_whitespace()).run();
+        assert_eq!(run.code(), status, "{run}");
+    }
+    world.write(
+        world.config().join("atoll/acme.purpose.cedar"),
+        block("cedar"),
+    );
+    let listed = fine(&world, &["policy", "purposes"]).out();
+    assert!(
+        listed.contains("acme") && listed.contains("Looks after the handbook"),
+        "{listed}"
+    );
+    let written = "mkdir handbook; echo a > handbook/a.md";
+    let _ = run(&world, &["--purpose", "acme"], written).success();
+    let _ = apply(&world, &[]).success();
+    assert!(world.exists("handbook/a.md"));
+    let _ = run(&world, &["--purpose", "acme"], "echo b > b.md").success();
+    apply(&world, &[]).expect_status(126).says(["handbook"]);
+    // The table of what ships names each of them.
+    for name in ALL {
+        assert!(
+            page.matches(&format!("| `{name}` |")).count() == 2,
+            "{name}"
+        );
+    }
+}
+
 #[test]
 fn purposes_are_listed_shown_and_asked() {
     let world = World::new("purposes_are_listed_shown_and_asked");

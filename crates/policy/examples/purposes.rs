@@ -6,6 +6,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "a measurement ends where something is wrong"
 )]
 
