@@ -23,7 +23,7 @@ const WORDS_NAMED: usize = 12;
 type Simpler = fn(&mut Case, &Case);
 
 /// Each thing of a case that may not matter.
-pub(crate) const SIMPLER: [Simpler; 21] = [
+pub(crate) const SIMPLER: [Simpler; 23] = [
     |case, _| case.task = None,
     |case, _| case.purpose = None,
     |case, _| case.trust = None,
@@ -38,6 +38,8 @@ pub(crate) const SIMPLER: [Simpler; 21] = [
     |case, _| (case.root, case.nesting) = (false, false),
     |case, _| case.terminal = false,
     |case, _| case.control = false,
+    |case, _| case.within = None,
+    |case, _| case.model = false,
     |case, _| case.body = false,
     |case, usual| case.person = usual.person,
     |case, usual| case.time = usual.time,
@@ -148,12 +150,23 @@ fn of_action(context: &Context, action: Action, mut case: Case) -> Vec<Case> {
             case.terminal = truth("terminal");
         }
         Action::Connect => {
+            case.model = truth("model");
             case.port = port("port");
             case.look = text(context, "look").filter(|look| look != "into");
         }
         Action::Publish => case.port = port("outside"),
-        Action::Promote => case.control = truth("control"),
+        Action::Promote => {
+            case.control = truth("control");
+            if let Some(within) = text(context, "within").as_deref().and_then(inner) {
+                // Beneath what it is in, it is in the same.
+                let path = within.trim_end_matches('/');
+                case.resource = format!("{}/{path}", case.resource.trim_end_matches('/'));
+                case.within = Some(within.to_owned());
+            }
+        }
+        Action::Resolve => case.model = truth("model"),
         Action::Request => {
+            case.model = truth("model");
             case.port = port("port");
             case.scheme = text(context, "scheme").filter(|scheme| scheme != "https");
             let methods = methods(context);
@@ -169,10 +182,18 @@ fn of_action(context: &Context, action: Action, mut case: Case) -> Vec<Case> {
             });
             return each.collect();
         }
-        Action::Read | Action::Write | Action::Resolve | Action::UseCredential => {}
+        Action::Read | Action::Write | Action::UseCredential => {}
         Action::Exec | Action::Call | Action::Escalate | Action::Administer => {}
     }
     vec![case]
+}
+
+/// A path in a workspace, as a case says it, of one as policies compare it.
+fn inner(within: &str) -> Option<&str> {
+    let inner = within.strip_prefix('/')?;
+    let parts = inner.strip_suffix('/').unwrap_or(inner);
+    let is_part = |part: &str| !["", ".", ".."].contains(&part);
+    parts.split('/').all(is_part).then_some(inner)
 }
 
 fn methods(context: &Context) -> Vec<String> {

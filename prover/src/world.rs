@@ -16,6 +16,9 @@ const TIME_MAX: i64 = 253_402_300_799;
 /// How many words of a path have a name: as in the schema.
 const WORDS_NAMED: usize = 12;
 
+/// An address is nobody's name, and so no model's.
+const NO_MODEL: &str = "context has ip && context.model";
+
 /// What an action is done with, as the schema names it; nothing where nobody asks for it.
 pub(crate) fn resource(action: Action) -> Option<&'static str> {
     match action {
@@ -82,17 +85,28 @@ fn of_context(action: Action, text: &str) -> Vec<String> {
             let modes = ["copy-on-write", "live", "read-only"];
             all.push(one_of("context.workspace", &modes));
         }
-        Action::Connect => all.extend([port(), one_of("context.look", &["into", "past"])]),
+        Action::Connect => {
+            all.extend([port(), one_of("context.look", &["into", "past"])]);
+            all.push(NO_MODEL.to_owned());
+        }
         Action::Publish => all.push(between("context.outside", i64::from(u16::MAX))),
         Action::Request => {
             all.extend([port(), one_of("context.scheme", &["http", "https"])]);
             all.push("context has bytes".to_owned());
+            all.push(NO_MODEL.to_owned());
             let reads = "[\"GET\", \"HEAD\"].contains(context.method)";
             all.push(format!("!({reads}) && !context.sends"));
             all.extend(of_words(text));
         }
         Action::Read | Action::Write | Action::Resolve | Action::UseCredential => {}
-        Action::Promote | Action::Exec | Action::Call => {}
+        Action::Promote => {
+            let wrong = ["*//*", "*/./*", "*/../*", "*/.", "*/.."];
+            let wrong = wrong.map(|one| format!("context.within like \"{one}\""));
+            let is_wrong = wrong.join(" || ");
+            let is_inner = "context.within like \"/*\" && context.within != \"/\"";
+            all.push(format!("context has within && (!({is_inner}) || {is_wrong})"));
+        }
+        Action::Exec | Action::Call => {}
         Action::Escalate | Action::Administer => {}
     }
     all

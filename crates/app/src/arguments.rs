@@ -53,7 +53,7 @@ pub use organisation::{
 };
 pub use policy::{
     AskPolicyArguments, CheckPolicyArguments, DiffPolicyArguments, ExplainPolicyArguments,
-    LearnPolicyArguments, PolicyAction, PolicyArguments, ProvePolicyArguments,
+    LearnPolicyArguments, PolicyAction, PolicyArguments, ProvePolicyArguments, PurposesArguments,
     ReloadPolicyArguments, ReplayPolicyArguments, ShowPolicyArguments, TestPolicyArguments,
 };
 pub use ports::{PortsArguments, PublishArguments};

@@ -100,8 +100,7 @@ impl Work<'_> {
         }
     }
 
-    /// Writes selected changes to the person's directories, recorded before and after, and
-    /// returns whether there were any.
+    /// Writes selected changes, recorded before and after. Whether there were any.
     ///
     /// # Errors
     /// Conflicts, no space, a directory that cannot be written: nothing is left
@@ -161,6 +160,7 @@ impl Work<'_> {
         let meant = Meant {
             workspace: Some(&record.workspace),
             profile: &record.profile,
+            purposes: &record.purposes,
             all,
             plans,
             anew: &|| promotion::digests(&promotion::plans(all, selection)?),

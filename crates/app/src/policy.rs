@@ -5,6 +5,7 @@ mod changed;
 mod organisation;
 mod proof;
 mod prover;
+mod purposes;
 mod reload;
 mod widening;
 
@@ -15,8 +16,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, Standing, carried, cases,
-    remarks,
+    Action, Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, Standing, carried,
+    cases, forbids_alone, purpose_of, remarks,
 };
 use atoll_policy::{Requested, Rules, SourceFile};
 
@@ -53,6 +54,7 @@ pub fn policy(arguments: PolicyArguments, output: &Output) -> Result<u8, Failure
             organisation::organisation(arguments.action, output)
         }
         PolicyAction::Reload(arguments) => reload::reload(&arguments, output),
+        PolicyAction::Purposes(arguments) => purposes::list(&arguments, output),
     }
 }
 
@@ -82,6 +84,7 @@ fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure>
         presets: arguments.preset.clone(),
         trust: arguments.trust.clone(),
         mode: arguments.mode.clone(),
+        purpose: arguments.purpose.clone(),
         ..Requested::default()
     })?;
     if arguments.cedar {
@@ -112,6 +115,9 @@ fn show(arguments: &ShowPolicyArguments, output: &Output) -> Result<u8, Failure>
     }
     if let Some(text) = rules.level_cedar() {
         output.result(&format!("\n{text}"));
+    }
+    if arguments.purpose.is_some() {
+        purposes::show(&rules, output);
     }
     for notice in rules.notices() {
         output.warn(&notice.to_string());
@@ -183,9 +189,17 @@ pub(crate) fn provers() -> Result<String, String> {
 fn check_one(file: PolicyFile, output: &Output) -> bool {
     let name = file.name.clone();
     let tell = |text: String| output.result(&format!("{}\n", printable(text.as_bytes())));
-    let policies = match Policies::compile(&[file], Known::default()) {
-        Ok(policies) => policies,
-        Err(faults) => {
+    let mut wrong = match purpose_of(&file.name) {
+        Some(_) => forbids_alone(&file),
+        None => Vec::new(),
+    };
+    let compiled = Policies::compile(&[file], Known::default()).map_err(|faults| {
+        wrong.extend(faults);
+    });
+    let policies = match compiled {
+        Ok(policies) if wrong.is_empty() => policies,
+        Ok(_) | Err(()) => {
+            let faults = wrong;
             let lines = faults.iter().map(ToString::to_string);
             let lines: Vec<String> = lines.collect();
             lines
@@ -310,6 +324,10 @@ fn usual() -> Case {
 pub(crate) fn case(arguments: &AskPolicyArguments) -> Result<Case, Failure> {
     let with = usual().with(&arguments.with);
     let with = with.map_err(|why| Failure::new("--with cannot be used").because(why))?;
+    let with = Case {
+        within: with.within.clone().or_else(|| within(arguments)),
+        ..with
+    };
     Ok(Case {
         action: arguments.what.clone().unwrap_or_default(),
         resource: arguments.resource.clone().unwrap_or_default(),
@@ -332,6 +350,15 @@ pub(crate) fn case(arguments: &AskPolicyArguments) -> Result<Case, Failure> {
         reputation: arguments.reputation.or(with.reputation),
         ..with
     })
+}
+
+/// Where in the present directory a change lies that is asked about: a run's workspace is that.
+fn within(arguments: &AskPolicyArguments) -> Option<String> {
+    let path = Path::new(arguments.resource.as_deref()?);
+    let here = std::env::current_dir().ok()?;
+    let within = path.strip_prefix(here).ok()?.to_str()?;
+    let is_change = arguments.what.as_deref() == Some(Action::Promote.name());
+    (is_change && !within.is_empty()).then(|| within.to_owned())
 }
 
 /// The method that is meant: those that everybody knows are typed in small letters too.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use atoll_layer::{Class, Plan, PlanDigest, Selection, Write, Writing, plan_apply};
+use atoll_layer::{Class, Plan, PlanDigest, Selection, Thing, Write, Writing, plan_apply};
 use atoll_policy::{Promoted, Promoter, PromotionError, promote};
 use atoll_store::{LayerKind, host_text};
 use serde_json::{Value, json};
@@ -86,6 +86,8 @@ pub struct Meant<'a> {
     pub workspace: Option<&'a Path>,
     /// The profile of the run.
     pub profile: &'a str,
+    /// The purposes that have narrowed what made them.
+    pub purposes: &'a [String],
     /// What a diff shows.
     pub all: &'a [LayerChanges],
     /// What would be written, in the order in which it is.
@@ -102,7 +104,7 @@ pub struct Meant<'a> {
 /// or is not there.
 pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failure> {
     let files = PolicyFiles::read(&Places::read()?, meant.workspace)?;
-    if files.policies().next().is_none() {
+    if files.policies().next().is_none() && meant.purposes.is_empty() {
         return Ok(Allowed::default());
     }
     let written = written(meant.plans);
@@ -112,6 +114,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
             path,
             control: *control,
             is_moved: write.how == Writing::Moved,
+            is_directory: write.how == Writing::Made && write.thing == Thing::Directory,
         })
         .collect();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -119,6 +122,8 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
         user: configuration::principal().uid,
         time: now.map_or(0, |time| time.as_secs()),
         profile: meant.profile,
+        workspace: meant.workspace,
+        purposes: meant.purposes,
     };
     let promotion = promote(&files.sources(), &promoter, &changes).map_err(refused)?;
     for notice in promotion.notices {

@@ -2,6 +2,7 @@
 
 mod asking;
 mod beginning;
+mod purpose;
 mod refused;
 
 use std::ffi::OsString;
@@ -60,6 +61,7 @@ pub fn carry_out(
     let starting = begin()?;
     let (places, state) = own_state()?;
     let resume = resumed(arguments, &state)?;
+    let arguments = &*purpose::kept(arguments, &state, resume.as_ref())?;
     let (workspace, directory) = workspace_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
     let mut rules = compiled(arguments, (&places, &workspace), &host)?;

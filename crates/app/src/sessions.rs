@@ -193,6 +193,24 @@ pub fn begin(
     })
 }
 
+/// The session of this name or id, where it has begun.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub(crate) fn known(state: &StateDir, text: &str) -> Result<Option<SessionId>, Failure> {
+    let name = match (SessionId::parse(text), SessionName::parse(text)) {
+        (Ok(id), _) => return Ok(Some(id)),
+        (Err(_), Ok(name)) => name,
+        // That it is none is told by whoever begins it.
+        (Err(_), Err(_)) => return Ok(None),
+    };
+    if let Some(id) = Ledger::noted_session(state, &name) {
+        return Ok(Some(id));
+    }
+    let mut sessions = list(state)?.into_iter();
+    Ok(sessions.find(|one| one.name == name).map(|one| one.id))
+}
+
 fn list(state: &StateDir) -> Result<Vec<Session>, Failure> {
     Ledger::sessions(state).doing("the ledger cannot be read")
 }

@@ -41,6 +41,11 @@ pub struct Case {
     pub body: bool,
     /// Whether other programs run a file that is taken over: no.
     pub control: bool,
+    /// Of a file that is taken over its path in the run's workspace, as `docs/guide.md`, or
+    /// `docs/` of a directory that is made: it lies in none.
+    pub within: Option<String>,
+    /// Whether a host is one of the agent's models: no.
+    pub model: bool,
     /// How the workspace is given: `copy-on-write`.
     pub workspace: Option<WorkspaceMode>,
     /// Whether it is root inside: no.
@@ -171,6 +176,7 @@ impl Case {
             Some(Action::Write) => put(Asked::Write(&self.place()?)),
             Some(Action::Promote) => put(Asked::Promote {
                 path: &self.place()?,
+                within: self.within()?,
                 control: self.control,
             }),
             Some(Action::Resolve) => {
@@ -259,7 +265,10 @@ impl Case {
             labels: self.labels.clone(),
             reputation: self.reputation.unwrap_or(0).min(REPUTATION_MAX),
             trusted: Vec::new(),
-            models: Vec::new(),
+            models: match self.model {
+                true => vec![self.resource.clone()],
+                false => Vec::new(),
+            },
             is_strict: self.is_strict,
         }
     }
@@ -304,10 +313,27 @@ impl Case {
         }
     }
 
+    /// Where in the workspace it lies.
+    fn within(&self) -> Result<Option<&str>, String> {
+        let Some(within) = self.within.as_deref() else {
+            return Ok(None);
+        };
+        let path = within.strip_suffix('/').unwrap_or(within);
+        let above = self.resource.strip_suffix(path);
+        let is_end = above.is_some_and(|above| above.ends_with('/') && above.len() > 1);
+        match is_end && !path.is_empty() && path.split('/').all(|part| !part.is_empty()) {
+            true => Ok(Some(within)),
+            false => Err(format!(
+                "within is the end of {:?}, as it lies in the workspace: {within:?} is none",
+                self.resource
+            )),
+        }
+    }
+
     /// What is said of it has to be of this action: else it would be passed over.
     fn says_nothing(&self, action: Action) -> Result<(), String> {
-        use Action::{Connect, Promote, Publish, Request, Run};
-        let said: [(&str, bool, &[Action]); 10] = [
+        use Action::{Connect, Promote, Publish, Request, Resolve, Run};
+        let said: [(&str, bool, &[Action]); 12] = [
             ("port", self.port.is_some(), &[Connect, Request, Publish]),
             ("look", self.look.is_some(), &[Connect]),
             ("scheme", self.scheme.is_some(), &[Request]),
@@ -315,6 +341,8 @@ impl Case {
             ("path", self.path.is_some(), &[Request]),
             ("body", self.body, &[Request]),
             ("control", self.control, &[Promote]),
+            ("within", self.within.is_some(), &[Promote]),
+            ("model", self.model, &[Resolve, Connect, Request]),
             ("workspace", self.workspace.is_some(), &[Run]),
             ("root, nesting", self.root || self.nesting, &[Run]),
             ("terminal", self.terminal, &[Run]),
@@ -335,8 +363,13 @@ impl Case {
 
     fn host(&self) -> Result<HostPart, String> {
         let name = &self.resource;
-        name.parse()
-            .map_err(|error| format!("{name:?} is no host: {error}"))
+        let host = name.parse();
+        match host.map_err(|error| format!("{name:?} is no host: {error}"))? {
+            HostPart::Address(_) if self.model => Err(format!(
+                "{name:?} is an address, and models are known by their names"
+            )),
+            host => Ok(host),
+        }
     }
 
     fn look(&self) -> Result<Look, String> {

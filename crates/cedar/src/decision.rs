@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::handed::base_name;
 use crate::obligation::PERSON;
 use crate::{Obligation, Obligations, Rate};
 
@@ -12,6 +13,18 @@ use crate::{Obligation, Obligations, Rate};
 const LEVEL: &str = "level/";
 /// The same for what becomes of data that a session has touched.
 const LABELS: &str = "labels/";
+/// Where the purposes that come with Atoll are written, in names of files.
+const PURPOSE: &str = "purpose/";
+/// How a file of a purpose of people's own ends.
+const PURPOSE_END: &str = ".purpose.cedar";
+
+/// The purpose of which a file is, by its name.
+#[must_use]
+pub fn purpose_of(file: &str) -> Option<&str> {
+    let shipped = file.strip_prefix(PURPOSE);
+    let shipped = shipped.and_then(|name| name.strip_suffix(".cedar"));
+    shipped.or_else(|| base_name(file).strip_suffix(PURPOSE_END))
+}
 
 /// Whether something may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +125,12 @@ impl Decision {
     #[must_use]
     pub fn is_of_level(&self) -> bool {
         !self.deciding.is_empty() && self.deciding.iter().all(Deciding::is_of_level)
+    }
+
+    /// Whether what a session is for decided alone.
+    #[must_use]
+    pub fn is_of_purpose(&self) -> bool {
+        !self.deciding.is_empty() && self.deciding.iter().all(Deciding::is_of_purpose)
     }
 
     /// The same where nobody is asked.
@@ -237,6 +256,12 @@ impl Deciding {
     #[must_use]
     pub fn is_of_level(&self) -> bool {
         [LEVEL, LABELS].iter().any(|own| self.file.starts_with(own))
+    }
+
+    /// Whether what a session is for says so.
+    #[must_use]
+    pub fn is_of_purpose(&self) -> bool {
+        purpose_of(&self.file).is_some()
     }
 }
 

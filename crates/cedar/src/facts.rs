@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use atoll_model::Mode;
+use atoll_model::network::{HostName, HostPart};
 
 /// What is true whatever is asked. What nobody has stated is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct Facts {
     pub reputation: u8,
     /// Hosts whose answers are trusted: names, or `*.` and a name. No policy sees it.
     pub trusted: Vec<String>,
-    /// Those of models among them, written the same way. No policy sees it.
+    /// Those of models among them, written the same way. Policies see of a host whether it is one.
     pub models: Vec<String>,
     /// Whether what somebody would have to agree to is denied. No policy sees it.
     pub is_strict: bool,
@@ -50,6 +51,23 @@ impl Facts {
             trusted: Vec::new(),
             models: Vec::new(),
             is_strict: false,
+        }
+    }
+
+    /// Whether a name is that of a model, or lies beneath one.
+    pub(crate) fn is_model(&self, name: &HostName) -> bool {
+        let name = name.as_str();
+        self.models.iter().any(|one| {
+            let beneath = one.strip_prefix('*').is_some_and(|end| name.ends_with(end));
+            one == name || beneath
+        })
+    }
+
+    /// The same of a host: an address is nobody's name.
+    pub(crate) fn is_model_at(&self, host: &HostPart) -> bool {
+        match host {
+            HostPart::Name(name) => self.is_model(name),
+            HostPart::Address(_) => false,
         }
     }
 

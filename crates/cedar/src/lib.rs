@@ -44,7 +44,7 @@ mod written;
 
 pub use action::Action;
 pub use case::{Case, Expected, cases};
-pub use decision::{Deciding, Decision, Effect};
+pub use decision::{Deciding, Decision, Effect, purpose_of};
 pub use facts::Facts;
 pub use fault::Fault;
 pub use handed::{HANDED_BYTES_MAX, hand, take};
@@ -58,6 +58,7 @@ pub use proof::{
     ANSWER_BYTES_MAX, ASKED_BYTES_MAX, Property, Proving, Refuted, Subject, Target, Verdict,
 };
 pub use question::{Asked, Follows, Look, Principal, Question};
+pub use reading::forbids_alone;
 pub use redaction::Redaction;
 pub use source::{POLICIES_MAX, SOURCE_BYTES_MAX};
 pub use written::{Granted, written};

@@ -88,6 +88,9 @@ pub enum Asked<'a> {
     Promote {
         /// Where to.
         path: &'a Path,
+        /// Its path in the run's workspace, where it lies beneath that; of a directory that is
+        /// made with a `/` at its end.
+        within: Option<&'a str>,
         /// Whether other programs run it.
         control: bool,
     },
@@ -289,7 +292,8 @@ impl Question<'_> {
         to: &mut Vec<(String, RestrictedExpression)>,
     ) -> Result<(), String> {
         match &self.asked {
-            Asked::Read(_) | Asked::Write(_) | Asked::Resolve(_) | Asked::UseCredential(_) => {}
+            Asked::Read(_) | Asked::Write(_) | Asked::UseCredential(_) => {}
+            Asked::Resolve(name) => to.push(truth("model", self.facts.is_model(name))),
             Asked::Run {
                 workspace,
                 root,
@@ -315,11 +319,19 @@ impl Question<'_> {
                 to.push(long("port", i64::from(*port)));
                 to.push(text("look", look));
                 to.extend(address(host));
+                to.push(truth("model", self.facts.is_model_at(host)));
             }
-            Asked::Promote { control, .. } => to.push(truth("control", *control)),
+            Asked::Promote {
+                control, within, ..
+            } => {
+                to.push(truth("control", *control));
+                let within = within.map(|within| format!("/{}", within.to_ascii_lowercase()));
+                to.extend(within.map(|within| text("within", &within)));
+            }
             Asked::Publish(port) => to.push(long("outside", i64::from(port.outside))),
             Asked::Request(request, follows) => {
                 to.push(truth("sends", sends(request, *follows)));
+                to.push(truth("model", self.facts.is_model_at(request.host)));
                 of_request(request, needs, to)?;
             }
         }

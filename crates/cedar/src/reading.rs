@@ -144,6 +144,28 @@ impl Reading {
     }
 }
 
+/// What of a file does not forbid, where only that counts: what permits something, and what does
+/// not count yet. What cannot be read is a mistake that compiling it tells.
+#[must_use]
+pub fn forbids_alone(file: &PolicyFile) -> Vec<Fault> {
+    let Ok(text) = source::read(&file.name, &file.content) else {
+        return Vec::new();
+    };
+    let set = PolicySet::from_str(text).unwrap_or_default();
+    let wrong = |policy: &Policy| {
+        let what = match (policy.effect(), policy.annotation("shadow")) {
+            (CedarEffect::Permit, _) => "a purpose only forbids, and this permits",
+            (CedarEffect::Forbid, Some(_)) => "a purpose counts, and @shadow does not",
+            (CedarEffect::Forbid, None) => return None,
+        };
+        let hint = "write forbid(...) unless { ... } of what the purpose needs";
+        Some(Fault::at(&file.name, text, offset(policy), what).hint(hint))
+    };
+    let mut faults: Vec<Fault> = set.policies().filter_map(wrong).collect();
+    faults.sort_by_key(|fault| (fault.line, fault.column));
+    faults
+}
+
 /// What a policy is called: by its line where it has no `@id`.
 fn id_of(policy: &Policy, name: &str, line: u32) -> Result<Arc<str>, String> {
     match policy.annotation("id") {

@@ -431,6 +431,7 @@ fn every_command_that_documents_name_exists() {
         "docs/network-inside.md",
         "docs/trust.md",
         "docs/levels.md",
+        "docs/purposes.md",
         "docs/labels.md",
         "docs/reputation.md",
         "docs/secrets.md",

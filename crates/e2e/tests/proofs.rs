@@ -359,6 +359,51 @@ fn lower_levels_and_stricter_modes_only_tighten() {
     }
 }
 
+/// Each purpose takes away of whatever people allow: of everything, of what is asked about, of what
+/// has something done besides. No policy of one fails, and each says something of its own.
+#[test]
+fn every_shipped_purpose_only_tightens() {
+    let world = World::new("every_shipped_purpose_only_tightens");
+    let Some(solver) = solver(&world) else {
+        return;
+    };
+    let own = "@id(\"sent\") @approve(\"person\") permit(principal, action == Action::\"request\", resource) when { context.sends };\n\
+               @id(\"read\") @rate(\"10/m\") permit(principal, action == Action::\"request\", resource) unless { context.sends };\n\
+               @id(\"rest\") permit(principal, action in [Action::\"run\", Action::\"read\", Action::\"write\", Action::\"resolve\", Action::\"connect\", Action::\"use_credential\", Action::\"promote\", Action::\"publish\"], resource);\n";
+    world.write("own.cedar", own);
+    let listed = fine(&world, &["policy", "purposes", "--json"]).json();
+    let all = listed.as_array().unwrap();
+    assert_eq!(all.len(), 8);
+    for one in all {
+        let name = one["name"].as_str().unwrap();
+        world.write("purpose.cedar", one["policies"].as_str().unwrap());
+        let arguments = [
+            "prove",
+            "own.cedar",
+            "purpose.cedar",
+            "--never-errors",
+            "--only-tightens",
+            "own.cedar",
+            "--seconds",
+            "300",
+        ];
+        let found = policy(&world, &solver, arguments);
+        assert_eq!(found.code(), 0, "{name}: {found}");
+    }
+    // It takes something away: the same is not proven the other way round.
+    let review = all.iter().find(|one| one["name"] == "review").unwrap();
+    let both = format!("{own}{}", review["policies"].as_str().unwrap());
+    world.write("both.cedar", both);
+    let found = only_tightens(&world, &solver, "own.cedar", "both.cedar").expect_status(1);
+    shown(&world, &found, false);
+    // One that opens something is found out.
+    let opens = "@id(\"sent\") permit(principal, action == Action::\"request\", resource) when { context.sends };";
+    let looser = format!("{opens}\n{}", own.split_once('\n').unwrap().1);
+    world.write("looser.cedar", looser);
+    let found = only_tightens(&world, &solver, "looser.cedar", "own.cedar").expect_status(1);
+    shown(&world, &found, false);
+}
+
 /// A level with a hole is found out, by a request that goes through it.
 #[test]
 fn a_broken_level_is_refuted() {

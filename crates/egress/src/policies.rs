@@ -126,6 +126,8 @@ pub(crate) enum Forbids {
     Rate,
     /// The level of trust alone.
     Level,
+    /// What the session is for, alone.
+    Purpose,
     /// The run itself: it was given up.
     GivenUp,
     /// The token that it holds: it does not carry it.

@@ -436,6 +436,7 @@ fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {
         workspace: call.workspace.clone(),
         directory: call.directory.clone(),
         profile: grant.boundary().profile.clone(),
+        purposes: request.rules.narrowed(),
         mode: grant.boundary().workspace,
         base: None,
         layers: Vec::new(),

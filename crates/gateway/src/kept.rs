@@ -98,8 +98,21 @@ impl Wanted<'_> {
             .collect()
     }
 
+    /// What narrows this run, and has narrowed those whose changes are still there.
+    fn purposes(&self, earlier: Option<&KeptRecord>) -> Vec<String> {
+        let mut all = self.request.rules.narrowed();
+        all.extend(
+            earlier
+                .into_iter()
+                .flat_map(|earlier| earlier.purposes.clone()),
+        );
+        all.sort();
+        all.dedup();
+        all
+    }
+
     /// What is known of the layer from this run on.
-    fn record(&self, since: (i64, u32)) -> KeptRecord {
+    fn record(&self, since: (i64, u32), earlier: Option<&KeptRecord>) -> KeptRecord {
         let used_at = self.request.now.duration_since(SystemTime::UNIX_EPOCH);
         let used_at_ms = used_at.map_or(0, |time| time.as_millis());
         KeptRecord {
@@ -115,6 +128,7 @@ impl Wanted<'_> {
             since,
             logins: self.logins(),
             settings: Vec::new(),
+            purposes: self.purposes(earlier),
             run: self.request.call.run.clone(),
             used_at_ms: u64::try_from(used_at_ms).unwrap_or(u64::MAX),
         }
@@ -174,12 +188,10 @@ impl Kept {
         }
         let made = make_layer(layer.path(), host, &wanted.view.inside, base);
         let (placed, now) = made.map_err(|error: SandboxError| broken(error.to_string()))?;
-        let since = match earlier {
-            Some(earlier) if !is_empty => earlier.since,
-            Some(_) | None => stamp(now),
-        };
+        let earlier = earlier.filter(|_| !is_empty);
+        let since = earlier.as_ref().map_or_else(|| stamp(now), |one| one.since);
         tell_changed(&layer, wanted.host, &told, notices);
-        let record = wanted.record(since);
+        let record = wanted.record(since, earlier.as_ref());
         let kept = Self {
             layer,
             record,

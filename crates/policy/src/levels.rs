@@ -16,6 +16,7 @@ use atoll_model::network::HostName;
 use crate::document::{Complaint, Document, Section};
 use crate::error::ProfileError;
 use crate::origin::{Origin, Sourced};
+use crate::purposes;
 use crate::rules::Rules;
 use crate::settings::{Author, among};
 use crate::source::Requested;
@@ -23,6 +24,7 @@ use crate::source::Requested;
 const TRUST: Origin = Origin::CommandLine("--trust");
 const MODE: Origin = Origin::CommandLine("--mode");
 const PRESET: Origin = Origin::CommandLine("--preset");
+const PURPOSE: Origin = Origin::CommandLine("--purpose");
 /// The longest task or purpose, bytes.
 const STATED_BYTES_MAX: usize = 256;
 
@@ -100,6 +102,8 @@ pub(crate) struct TrustSettings {
     /// Hosts of the model that an agent works with: names, or `*.` and a name. Of a layer that
     /// bounds others the most that count; nothing is bounded where it names none.
     pub(crate) endpoints: Option<Vec<Sourced<String>>>,
+    /// What a session is for.
+    pub(crate) purpose: Option<Sourced<String>>,
 }
 
 impl TrustSettings {
@@ -115,7 +119,9 @@ impl TrustSettings {
         let level = document.text(&mut section, "level", Level::parse);
         let mode = document.text(&mut section, "mode", TrustMode::parse);
         let endpoints = document.list(&mut section, "endpoints", parse_host);
-        document.end(section, &["preset", "level", "mode", "endpoints"]);
+        let purpose = document.text(&mut section, "purpose", purposes::parse);
+        let keys = ["preset", "level", "mode", "endpoints", "purpose"];
+        document.end(section, &keys);
         // What stands beside a preset is said more closely.
         let of_preset = preset.map(|one| (one.value, one.origin));
         let named = of_preset.as_ref();
@@ -123,6 +129,7 @@ impl TrustSettings {
             level: level.or_else(|| named.map(|(one, at)| Sourced::new(one.level, at.clone()))),
             mode: mode.or_else(|| named.map(|(one, at)| Sourced::new(one.mode, at.clone()))),
             endpoints: endpoints.map(|list| list.value),
+            purpose,
         }
     }
 }
@@ -159,9 +166,12 @@ pub(crate) struct TrustRules {
     pub(crate) level: Option<Sourced<Level>>,
     pub(crate) mode: Option<Sourced<TrustMode>>,
     pub(crate) endpoints: Vec<Sourced<String>>,
-    /// What is to be done, and what for: stated by the person, never from inside.
+    /// What is to be done: stated by the person, never from inside.
     pub(crate) task: Option<String>,
-    pub(crate) purpose: Option<String>,
+    /// What it is for, stated by persons alone: the first is what policies see, and each narrows.
+    pub(crate) purposes: Vec<Sourced<String>>,
+    /// The names of those of them that have policies, with the files of these.
+    pub(crate) narrowed: Vec<(String, Vec<String>)>,
     /// What the agent has earned, points, as the ledger says.
     pub(crate) reputation: u8,
 }
@@ -201,6 +211,14 @@ impl TrustRules {
         self.mode = settings.mode.or(self.mode.take());
         let endpoints = settings.endpoints.into_iter().flatten();
         self.endpoints.extend(endpoints);
+        if let Some(purpose) = settings.purpose {
+            self.purposes = vec![purpose];
+        }
+    }
+
+    /// What it is for, as policies see it.
+    pub(crate) fn purpose(&self) -> Option<String> {
+        self.purposes.first().map(|one| one.value.clone())
     }
 
     /// The same as the most that another profile has. Where nothing says how far it is trusted,
@@ -212,6 +230,7 @@ impl TrustRules {
             level: self.level.or(Some(Sourced::new(level, origin.clone()))),
             mode: self.mode.or(Some(Sourced::new(mode, origin.clone()))),
             endpoints: is_stated.then_some(self.endpoints),
+            purpose: self.purposes.into_iter().next(),
         }
     }
 
@@ -249,6 +268,10 @@ impl TrustRules {
                 }
             }
         }
+        // Every purpose takes away, so one more is always less.
+        let is_new = |one: &Sourced<String>| self.purposes.iter().all(|own| own.value != one.value);
+        let further = settings.purpose.filter(is_new);
+        self.purposes.extend(further);
         if let Some(one) = settings.mode {
             match one.value.cmp(&mode) {
                 std::cmp::Ordering::Less => self.mode = Some(one),
@@ -275,7 +298,12 @@ impl Rules {
             stated.push(("trust-by", trust.stated_by()));
         }
         stated.extend(trust.task.clone().map(|text| ("task", text)));
-        stated.extend(trust.purpose.clone().map(|text| ("purpose", text)));
+        stated.extend(trust.purpose().map(|text| ("purpose", text)));
+        let files = trust.narrowed.iter().flat_map(|(_, files)| files);
+        let files: Vec<&str> = files.map(String::as_str).collect();
+        if !files.is_empty() {
+            stated.push(("purpose-policies", files.join(", ")));
+        }
         stated
     }
 }
@@ -312,7 +340,9 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
         rules.trust.mode = Some(Sourced::new(mode, MODE));
     }
     rules.trust.task = stated("--task", requested.task.as_deref())?;
-    rules.trust.purpose = stated("--purpose", requested.purpose.as_deref())?;
+    if let Some(purpose) = stated("--purpose", requested.purpose.as_deref())? {
+        rules.trust.purposes = vec![Sourced::new(purpose, PURPOSE)];
+    }
     Ok(())
 }
 

@@ -16,9 +16,10 @@ use crate::compile::untrusted;
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
 use crate::grant::Notice;
-use crate::levels::{TrustMode, TrustRules};
+use crate::levels::{TrustMode, TrustRules, covers};
 use crate::network::publishing::publishing;
 use crate::origin::Origin;
+use crate::purposes::{self, Purposes};
 use crate::refusal::reason;
 use crate::rules::Rules;
 use crate::source::{Facts, SourceFile, Sources};
@@ -35,6 +36,8 @@ pub(crate) struct Policies {
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) policies: Option<Policies>,
+    /// The files of purposes, each with the name that it is of.
+    pub(crate) purposes: Purposes,
     pub(crate) notice: Option<Notice>,
     /// Of every file, also of one without a policy.
     pub(crate) version: PolicyDigest,
@@ -46,6 +49,9 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
     let mut version = PolicyDigest::new();
     let mut notice = None;
     let given = sources.policies;
+    let (organisation, of_organisation) = purposes::apart(given.organisation);
+    let (user, of_user) = purposes::apart(given.user);
+    let purposes = Purposes::new([of_organisation, of_user].concat());
     let project = match given.project {
         Some(file) if sources.trust.trusts(&file.name, &file.content) => vec![policy_file(file)],
         Some(file) => {
@@ -55,11 +61,8 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
         None => Vec::new(),
     };
     let files = vec![
-        (
-            Layer::Organisation,
-            given.organisation.iter().map(policy_file).collect(),
-        ),
-        (Layer::User, given.user.iter().map(policy_file).collect()),
+        (Layer::Organisation, organisation),
+        (Layer::User, user),
         (Layer::Project, project),
     ];
     let mut any = false;
@@ -72,6 +75,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
     if !any {
         return Ok(Read {
             policies: None,
+            purposes,
             notice,
             version,
         });
@@ -81,6 +85,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
     let policies = (!layers.is_empty()).then_some(Policies { layers, files });
     Ok(Read {
         policies,
+        purposes,
         notice,
         version,
     })
@@ -90,6 +95,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
 /// that change nothing. The version of all that decides is known then.
 pub(crate) fn take(rules: &mut Rules, read: Read) -> Result<(), ProfileError> {
     let read = with_level(read, rules)?;
+    let read = with_purposes(read, rules)?;
     let read = with_labels(read, rules)?;
     let mut version = rules.rest.clone();
     version.add("policies", read.version.clone().finish().as_bytes());
@@ -103,7 +109,17 @@ fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
     let Some((name, text)) = rules.trust.cedar() else {
         return Ok(read);
     };
-    read.add(Layer::Level, (name, text))?;
+    read.add(Layer::Level, vec![own_file((name, text))])?;
+    Ok(read)
+}
+
+/// Adds those of what it is for.
+fn with_purposes(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
+    let (files, narrowed) = read.purposes.settle(rules)?;
+    rules.trust.narrowed = narrowed;
+    if !files.is_empty() {
+        read.add(Layer::Purpose, files)?;
+    }
     Ok(read)
 }
 
@@ -112,36 +128,42 @@ fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> 
     let policies = read.policies.as_ref();
     let are_about = policies.is_some_and(|policies| policies.layers.are_about_labels());
     if let Some(file) = rules.label_cedar(are_about) {
-        read.add(Layer::Labels, file)?;
+        read.add(Layer::Labels, vec![own_file(file)])?;
     }
     Ok(read)
 }
 
 impl Read {
-    /// Adds a layer of Atoll's own.
-    fn add(&mut self, layer: Layer, (name, text): (String, String)) -> Result<(), ProfileError> {
-        self.version
-            .add(&format!("policies {name}"), text.as_bytes());
-        let file = PolicyFile {
-            name,
-            content: text.into_bytes(),
-        };
+    /// Adds a layer that nobody has written beside `config.toml`.
+    pub(crate) fn add(&mut self, layer: Layer, files: Vec<PolicyFile>) -> Result<(), ProfileError> {
+        for file in &files {
+            let name = format!("policies {}", file.name);
+            self.version.add(&name, &file.content);
+        }
         let policies = self.policies.get_or_insert_default();
-        let added = policies.layers.add(layer, &file);
+        let added = policies.layers.add(layer, &files);
         added.map_err(|faults| ProfileError::Invalid(problems(faults)))?;
-        policies.files.push((layer, vec![file]));
+        policies.files.push((layer, files));
         Ok(())
     }
 }
 
-fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
+/// A file of Atoll's own.
+fn own_file((name, text): (String, String)) -> PolicyFile {
+    PolicyFile {
+        name,
+        content: text.into_bytes(),
+    }
+}
+
+pub(crate) fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
     PolicyFile {
         name: file.name.to_string(),
         content: file.content.to_vec(),
     }
 }
 
-fn problems(faults: Vec<Fault>) -> Vec<Problem> {
+pub(crate) fn problems(faults: Vec<Fault>) -> Vec<Problem> {
     let problem = |fault: Fault| Problem {
         file: fault.file,
         line: fault.line,
@@ -155,8 +177,11 @@ fn problems(faults: Vec<Fault>) -> Vec<Problem> {
 /// All that is wrong in a file of policies.
 #[must_use]
 pub fn check_policies(file: &SourceFile<'_>) -> Vec<Problem> {
-    let read = atoll_cedar::Policies::compile(&[policy_file(file)], Known::default());
-    problems(read.err().unwrap_or_default())
+    let file = policy_file(file);
+    let mut faults = purposes::faults(&file);
+    let read = atoll_cedar::Policies::compile(&[file], Known::default());
+    faults.extend(read.err().unwrap_or_default());
+    problems(faults)
 }
 
 /// Keeps what was read, and tells of policies that change nothing.
@@ -367,7 +392,7 @@ pub(crate) fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
     CedarFacts {
         trust: trust.level.as_ref().map(|one| one.value.name().to_owned()),
         task: trust.task.clone(),
-        purpose: trust.purpose.clone(),
+        purpose: trust.purpose(),
         reputation: trust.reputation,
         is_strict: trust.mode() == TrustMode::Strict,
         trusted: rules.vouched(),
@@ -394,6 +419,18 @@ impl Rules {
         self.ask_for_reputation().then_some(self.trust.reputation)
     }
 
+    /// Whether a question is about a host of the agent's models.
+    fn is_model_of(&self, case: &Case) -> bool {
+        let is_flow =
+            Action::named(&case.action).is_some_and(|one| Action::OF_FLOWS.contains(&one));
+        let name = HostName::parse(&case.resource);
+        let is_model = |name: HostName| {
+            let models = self.label_models();
+            models.iter().any(|one| covers(one, name.as_str()))
+        };
+        is_flow && (case.model || name.is_ok_and(is_model))
+    }
+
     /// Puts into a question what a run by these rules would be asked about with: its profile, and
     /// what is stated of it.
     pub fn state(&self, case: &mut Case) {
@@ -401,7 +438,8 @@ impl Rules {
         case.profile = Some(self.profile.value.clone());
         case.trust = trust.level.as_ref().map(|one| one.value.name().to_owned());
         case.task.clone_from(&trust.task);
-        case.purpose.clone_from(&trust.purpose);
+        case.purpose = trust.purpose();
+        case.model = self.is_model_of(case);
         case.is_strict = trust.mode() == TrustMode::Strict;
     }
 }
@@ -544,6 +582,10 @@ impl Asking<'_> {
         match (decision.others.first(), asked.permit()) {
             (Some(other), Some(permit)) if decision.deciding.is_empty() => {
                 format!("add {permit} to {}, or ask who wrote it", other.file)
+            }
+            (_, _) if decision.is_of_purpose() => {
+                "another purpose needs a person: atoll run --purpose NAME (atoll policy purposes)"
+                    .to_owned()
             }
             (_, _) => {
                 "ask who wrote that policy; `atoll policy ask` shows what it decides on".to_owned()

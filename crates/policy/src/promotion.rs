@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use atoll_cedar::{Action, Asked, Facts as CedarFacts, Principal};
+use atoll_cedar::{Action, Asked, Facts as CedarFacts, Layer, Principal};
 use atoll_model::{Mode, Reason};
 
 use crate::error::ProfileError;
@@ -21,6 +21,8 @@ pub struct Promoted<'a> {
     pub control: bool,
     /// Whether it is a directory that was moved with all that is in it.
     pub is_moved: bool,
+    /// Whether it is a directory that is made, of which what comes to lie in it is told apart.
+    pub is_directory: bool,
 }
 
 /// Who takes changes over.
@@ -32,6 +34,20 @@ pub struct Promoter<'a> {
     pub time: u64,
     /// The profile of the run that made them.
     pub profile: &'a str,
+    /// The workspace of that run; none where they were made elsewhere.
+    pub workspace: Option<&'a Path>,
+    /// The purposes that have narrowed what made them, by their names.
+    pub purposes: &'a [String],
+}
+
+impl Promoter<'_> {
+    /// Where in the workspace a change lies; what is no text is refused for its whole path.
+    fn within(&self, change: &Promoted<'_>) -> Option<String> {
+        let within = change.path.strip_prefix(self.workspace?).ok()?;
+        let text = within.to_str().filter(|text| !text.is_empty())?;
+        let end = if change.is_directory { "/" } else { "" };
+        Some(format!("{text}{end}"))
+    }
 }
 
 /// A change that may be taken over once a person says yes.
@@ -80,7 +96,11 @@ pub fn promote(
     promoter: &Promoter<'_>,
     changes: &[Promoted<'_>],
 ) -> Result<Promotion, PromotionError> {
-    let read = read(sources)?;
+    let mut read = read(sources)?;
+    let files = read.purposes.still(promoter.purposes)?;
+    if !files.is_empty() {
+        read.add(Layer::Purpose, files)?;
+    }
     let mut notices: Vec<Notice> = read.notice.into_iter().collect();
     let Some(policies) = read.policies else {
         return Ok(Promotion {
@@ -113,8 +133,13 @@ pub fn promote(
             continue;
         }
         let what = format!("taking over {}", path.display());
-        let control = change.control;
-        asking.ask(&person, Asked::Promote { path, control }, what);
+        let within = promoter.within(change);
+        let promoted = Asked::Promote {
+            path,
+            within: within.as_deref(),
+            control: change.control,
+        };
+        asking.ask(&person, promoted, what);
         asked.extend(asking.answer.asked.drain(..).map(|one| AskedChange {
             path: path.to_owned(),
             why: one.why,

@@ -24,6 +24,12 @@ pub enum ReloadError {
         /// The project's file.
         name: String,
     },
+    /// What narrowed the run would be left out.
+    #[error("purpose {name} narrows this run, and there is no file of it any more")]
+    Purpose {
+        /// The purpose's name.
+        name: String,
+    },
     /// What the run has touched so far is not known.
     #[error("policies are about labels now, and this run has noted none since it began")]
     Labels,
@@ -80,6 +86,11 @@ impl Rules {
         {
             let name = name.to_owned();
             return Err(ReloadError::Project { name });
+        }
+        let narrowed = rules.narrowed();
+        let mut before = self.narrowed().into_iter();
+        if let Some(name) = before.find(|one| !narrowed.contains(one)) {
+            return Err(ReloadError::Purpose { name });
         }
         match rules.notes_labels() && !self.notes_labels() {
             true => Err(ReloadError::Labels),

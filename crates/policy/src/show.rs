@@ -208,6 +208,9 @@ impl Rows {
         if let Some(mode) = &trust.mode {
             self.text("trust", "mode", mode.value.name(), &mode.origin);
         }
+        if let Some(one) = trust.purposes.first() {
+            self.text("trust", "purpose", &one.value, &one.origin);
+        }
         for one in &trust.endpoints {
             self.text("trust", "endpoints", &one.value, &one.origin);
         }

@@ -77,7 +77,8 @@ pub struct Sources<'a> {
     pub policies: PolicySources<'a>,
 }
 
-/// The files of policies of each layer.
+/// The files of policies of each layer. One that is called `NAME.purpose.cedar` counts only where
+/// that is what a run is for, and only forbids.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PolicySources<'a> {
     /// The organisation's.

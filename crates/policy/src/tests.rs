@@ -18,6 +18,7 @@ mod persons;
 mod policies;
 mod postgres;
 mod publish;
+mod purposes;
 mod selection;
 mod shipped;
 

@@ -122,6 +122,9 @@ pub struct KeptRecord {
     /// Those of them that are settings, and what stood there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingsRecord>,
+    /// The purposes that narrowed runs which have used it, by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub purposes: Vec<String>,
     /// The run that used it last.
     pub run: RunId,
     /// When that was, milliseconds since 1970.

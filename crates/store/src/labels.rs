@@ -1,4 +1,4 @@
-//! Which data a session has touched, as the ledger tells of it.
+//! Which data a session has touched and what it is for, as the ledger tells of it.
 
 use std::collections::BTreeSet;
 
@@ -31,6 +31,43 @@ pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, 
         ..Filter::default()
     };
     gained(Events::from_start(state, filter)?)
+}
+
+/// What the runs of a session were for, each purpose once: the same as of labels holds of damage.
+pub(crate) fn purposes_of_session(
+    state: &StateDir,
+    session: &SessionId,
+) -> Result<BTreeSet<String>, LedgerError> {
+    let filter = Filter {
+        session: Some(session.clone()),
+        ..Filter::default()
+    };
+    let place = sessions::place_of(state, session)?;
+    purposes(Events::from_place(state, filter, place)?)
+}
+
+/// The same of one run.
+pub(crate) fn purposes_of_run(
+    state: &StateDir,
+    run: &RunId,
+) -> Result<BTreeSet<String>, LedgerError> {
+    let filter = Filter {
+        run: Some(run.clone()),
+        ..Filter::default()
+    };
+    purposes(Events::from_start(state, filter)?)
+}
+
+fn purposes(events: Events) -> Result<BTreeSet<String>, LedgerError> {
+    let mut purposes = BTreeSet::new();
+    for event in events {
+        let event = event?;
+        if event.kind == "run.opened" {
+            let stated = event.body.pointer("/decision/purpose");
+            purposes.extend(stated.and_then(Value::as_str).map(str::to_owned));
+        }
+    }
+    Ok(purposes)
 }
 
 fn gained(events: Events) -> Result<BTreeSet<String>, LedgerError> {

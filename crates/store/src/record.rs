@@ -28,6 +28,9 @@ pub struct RunRecord {
     pub directory: PathBuf,
     /// The name of the profile.
     pub profile: String,
+    /// The purposes whose policies narrowed it, by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub purposes: Vec<String>,
     /// How the workspace was given.
     pub mode: WorkspaceMode,
     /// As host root: the first kernel user id of the range that the sandbox's

@@ -149,6 +149,7 @@ fn record(number: u32) -> RunRecord {
         workspace: "/srv/project".into(),
         directory: "/srv/project".into(),
         profile: "default".to_owned(),
+        purposes: Vec::new(),
         mode: WorkspaceMode::CopyOnWrite,
         base: None,
         layers: Vec::new(),

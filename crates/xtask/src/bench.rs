@@ -13,6 +13,7 @@ mod neighbour;
 mod peers;
 mod policy;
 mod prove;
+mod purpose;
 mod report;
 mod scenarios;
 mod spawner;
@@ -50,6 +51,8 @@ pub(crate) enum Task {
     Policy,
     /// Measure how long it takes to prove all that ships
     Prove,
+    /// Measure how well the shipped purposes narrow: labelled actions, decided
+    Purpose,
     /// What one user measures; started by `run`
     #[command(hide = true)]
     Measure(Measurement),
@@ -92,6 +95,7 @@ pub(crate) fn run(task: &Task) -> Result<bool> {
         Task::Ledger(options) => ledger::run(options),
         Task::Policy => policy::run(),
         Task::Prove => prove::run(),
+        Task::Purpose => purpose::run(),
         Task::Measure(measurement) => measure_one(measurement),
         Task::MeasureEgress(measurement) => egress::measure(measurement),
     }

@@ -41,6 +41,24 @@ pub enum PolicyAction {
     Diff(DiffPolicyArguments),
     Organisation(OrganisationArguments),
     Reload(ReloadPolicyArguments),
+    Purposes(PurposesArguments),
+}
+
+/// List the purposes that narrow what a run may do, or print one
+///
+/// Those that come with Atoll, and those of NAME.purpose.cedar beside config.toml and in the
+/// organisation's directory: all of one name count together, and each only forbids.
+/// Example: atoll policy purposes review
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(verbatim_doc_comment)]
+pub struct PurposesArguments {
+    /// Print the policies of this one. Default: list all.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Print JSON. Default: text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Have runs that go on decide by the policies that there are now
@@ -113,6 +131,10 @@ pub struct ShowPolicyArguments {
     /// With a preset of a level and a mode that comes with Atoll. Default: none.
     #[arg(long, value_name = "NAME", conflicts_with = "cedar")]
     pub preset: Vec<String>,
+
+    /// With the policies of this purpose, and print them. Default: what the profile names.
+    #[arg(long, value_name = "NAME", conflicts_with = "cedar")]
+    pub purpose: Option<String>,
 }
 
 /// Check files of policies: mistakes, and what changes nothing
@@ -208,7 +230,7 @@ pub struct AskPolicyArguments {
     #[arg(long, value_name = "TEXT")]
     pub task: Option<String>,
 
-    /// What it is for, as a person states it. Default: not stated.
+    /// What it is for, as a person states it, with its policies. Default: not stated.
     #[arg(long, value_name = "TEXT")]
     pub purpose: Option<String>,
 

@@ -170,7 +170,8 @@ pub struct RunArguments {
     #[arg(long, value_name = "TEXT", verbatim_doc_comment)]
     pub task: Option<String>,
 
-    /// What it is for, for policies that ask for it (context.purpose)
+    /// What it is for: a purpose that narrows what it may do (atoll policy purposes), or a text
+    /// for policies that ask for it (context.purpose)
     ///
     /// Nothing inside can change it. Default: not stated.
     /// Example: --purpose support

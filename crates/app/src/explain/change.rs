@@ -198,7 +198,7 @@ impl Repair<'_> {
         let files = self.files.clone();
         let files = files.unwrap_or_else(|| deciders.files.clone());
         let (files, step) = match (decision.deciding.first(), decision.others.first()) {
-            (Some(policy), _) if policy.is_of_level() => return None,
+            (Some(policy), _) if policy.is_of_level() || policy.is_of_purpose() => return None,
             (Some(policy), _) => self.changed(&files, policy, &asked, deciders)?,
             (None, Some(other)) if other.is_of_level() => return None,
             (None, Some(other)) => {
@@ -450,6 +450,6 @@ fn whose(layer: Option<Layer>) -> &'static str {
     match layer {
         Some(Layer::Organisation) => " (the organisation's: ask who wrote it)",
         Some(Layer::Project) => " (the project's: it counts once trusted again, atoll trust)",
-        Some(Layer::User | Layer::Level | Layer::Labels) | None => "",
+        Some(Layer::User | Layer::Level | Layer::Labels | Layer::Purpose) | None => "",
     }
 }

@@ -102,6 +102,7 @@ fn allowed(
     let meant = Meant {
         workspace: None,
         profile: &one.record.profile,
+        purposes: &one.record.purposes,
         all,
         plans,
         anew: &|| promotion::digests(&planned(&one.changes()?, selection)?),

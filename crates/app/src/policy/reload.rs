@@ -300,6 +300,9 @@ pub(crate) fn rereading<'a>(
                     "look at it, then atoll trust, and reload once more; or start the run anew"
                         .to_owned()
                 }
+                ReloadError::Purpose { name } => {
+                    format!("put {name}.purpose.cedar back, and reload once more")
+                }
                 ReloadError::Labels => "start the run anew".to_owned(),
             },
             why: error.to_string(),

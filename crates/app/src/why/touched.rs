@@ -37,10 +37,15 @@ impl Story<'_> {
         {
             report.line("trust", &format!("{level}, {mode} ({by})"));
         }
-        for member in ["task", "purpose"] {
-            if let Some(stated) = said(member) {
-                report.line(member, &stated);
+        if let Some(task) = said("task") {
+            report.line("task", &task);
+        }
+        match (said("purpose"), said("purpose-policies")) {
+            (Some(purpose), Some(by)) => {
+                report.line("purpose", &format!("{purpose}, narrowed by {by}"));
             }
+            (Some(purpose), None) => report.line("purpose", &purpose),
+            (None, _) => {}
         }
     }
 

@@ -315,6 +315,7 @@ fn every_question_is_one_of_the_schema() {
             Asked::UseCredential(&key),
             Asked::Promote {
                 path: Path::new("/srv/a"),
+                within: Some("a"),
                 control: true,
             },
             Asked::Publish(PublishedPort {

@@ -102,7 +102,9 @@ fn policed(now: &Now<'_>, kind: FlowKind, judged: &Judged<'_>) -> Result<(), Str
             "{}, and it is not among endpoints under [trust] of the profile",
             forbidden.inside
         ),
-        Forbids::Policy | Forbids::Rate | Forbids::GivenUp | Forbids::Token => forbidden.inside,
+        Forbids::Policy | Forbids::Purpose | Forbids::Rate | Forbids::GivenUp | Forbids::Token => {
+            forbidden.inside
+        }
     })?;
     match kind != FlowKind::Revocation && asks.is_some_and(|asks| !asks.is_of_level) {
         true => Err(ASKED.to_owned()),

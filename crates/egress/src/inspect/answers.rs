@@ -30,6 +30,8 @@ const HOW_TO_ASK_POLICY: &str = "Ask the person who started this: a policy decid
 const HOW_TO_ASK_RATE: &str = "A policy says how often: wait as long as it says, and try again. No option of the run allows it sooner.";
 /// The same of what the level of trust does not let pass.
 const HOW_TO_ASK_LEVEL: &str = "Ask the person who started this: how far this run is trusted decides, and `atoll why last` shows who said so. Trying again changes nothing.";
+/// The same of what does not belong to what the run is for.
+const HOW_TO_ASK_PURPOSE: &str = "Ask the person who started this: it does not belong to what this run is for, and only a person starts one for another purpose. Trying again changes nothing.";
 /// The same of what was given up.
 const HOW_TO_ASK_TOKEN: &str = "Whoever has issued the token can issue one that carries it, for another run. Trying again changes nothing.";
 const HOW_TO_ASK_GIVEN_UP: &str = "Nobody gives it back while this run, or its session, goes on: a person can start another one. Trying again changes nothing.";
@@ -101,6 +103,7 @@ impl Denial {
     pub(crate) fn forbidden(self, forbidden: &Forbidden) -> Self {
         let how_to_ask = match forbidden.by {
             Forbids::Level => HOW_TO_ASK_LEVEL,
+            Forbids::Purpose => HOW_TO_ASK_PURPOSE,
             Forbids::Policy => HOW_TO_ASK_POLICY,
             Forbids::Rate => HOW_TO_ASK_RATE,
             Forbids::GivenUp => HOW_TO_ASK_GIVEN_UP,

@@ -36,9 +36,10 @@ impl Forbidden {
                 .deciding
                 .first()
                 .map(|one| format!("policy {}", one.id)),
-            by: match decision.is_of_level() {
-                true => Forbids::Level,
-                false => Forbids::Policy,
+            by: match (decision.is_of_level(), decision.is_of_purpose()) {
+                (true, _) => Forbids::Level,
+                (false, true) => Forbids::Purpose,
+                (false, false) => Forbids::Policy,
             },
         }
     }

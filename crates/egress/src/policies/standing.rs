@@ -55,7 +55,7 @@ impl Now<'_> {
 pub(super) fn read(text: &[u8]) -> Option<(Taken, Option<Labels>)> {
     let (layers, principal, mut facts) = take(text).ok()?;
     let trusted = std::mem::take(&mut facts.trusted);
-    let models = std::mem::take(&mut facts.models);
+    let models = facts.models.clone();
     let labels = facts.labels.take();
     let taken = Taken {
         layers,

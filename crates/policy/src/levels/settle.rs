@@ -91,6 +91,13 @@ impl Rules {
     pub fn level_cedar(&self) -> Option<String> {
         self.trust.cedar().map(|(_, text)| text)
     }
+
+    /// The purposes whose policies narrow the run, by their names.
+    #[must_use]
+    pub fn narrowed(&self) -> Vec<String> {
+        let all = self.trust.narrowed.iter();
+        all.map(|(name, _)| name.clone()).collect()
+    }
 }
 
 /// What opens all of the internet is allowed by no profile.

@@ -123,6 +123,13 @@ impl Rules {
         if let Some(mode) = &self.trust.mode {
             out.value("mode", &quoted(mode.value.name()), &mode.origin);
         }
+        if let Some(one) = self.trust.purposes.first() {
+            out.value("purpose", &quoted(&one.value), &one.origin);
+        }
+        for one in self.trust.purposes.iter().skip(1) {
+            let (name, origin) = (&one.value, &one.origin);
+            out.comment(&format!("and narrowed by purpose {name} ({origin})"));
+        }
         let endpoints = self.trust.endpoints.iter();
         out.list(
             "endpoints",

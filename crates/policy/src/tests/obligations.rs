@@ -160,11 +160,14 @@ fn promoted(text: &str) -> Cell {
         user: 1000,
         time: 1,
         profile: "default",
+        workspace: None,
+        purposes: &[],
     };
     let change = Promoted {
         path: Path::new("/home/ann/src/app/a"),
         control: false,
         is_moved: false,
+        is_directory: false,
     };
     match promote(&sources, &promoter, &[change]) {
         Ok(promotion) if !promotion.asked.is_empty() => {

@@ -398,6 +398,8 @@ fn promotion_is_asked_for_change_by_change() {
             user: 1000,
             time: 1,
             profile: "default",
+            workspace: None,
+            purposes: &[],
         };
         promote(&sources, &promoter, changes)
     };
@@ -405,6 +407,7 @@ fn promotion_is_asked_for_change_by_change() {
         path: std::path::Path::new(path),
         control,
         is_moved,
+        is_directory: false,
     };
     let good = change("/home/ann/src/app/a", false, false);
     let bad = change("/home/ann/src/app/secret/b", false, false);

@@ -46,6 +46,25 @@ impl Ledger {
         labels::of_run(state, run)
     }
 
+    /// What the runs of a session were for, each purpose once.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
+    pub fn session_purposes(
+        state: &StateDir,
+        session: &SessionId,
+    ) -> Result<BTreeSet<String>, LedgerError> {
+        labels::purposes_of_session(state, session)
+    }
+
+    /// The same of one run.
+    ///
+    /// # Errors
+    /// As [`Ledger::session_purposes`].
+    pub fn run_purposes(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, LedgerError> {
+        labels::purposes_of_run(state, run)
+    }
+
     /// How a person's runs by a profile of this name have behaved, as of a day counted from
     /// 1970-01-01. Nothing where more was written in the time that counts than is read.
     ///

@@ -24,6 +24,7 @@ fn full_record(number: u32) -> RunRecord {
     RunRecord {
         command: vec!["echo".into(), odd.clone()],
         workspace: odd.clone().into(),
+        purposes: vec!["review".to_owned()],
         base: Some(1_000_000),
         layers: vec![
             layer(

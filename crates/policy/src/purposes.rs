@@ -1,0 +1,240 @@
+//! What a session is for: policies that only forbid, by the name of a purpose (docs/purposes.md).
+//!
+//! A purpose is all files of its name together: the one that comes with Atoll, and those that the
+//! organisation and the person have written beside their policies. None of them can permit, so a
+//! further one only takes away.
+
+use std::sync::Arc;
+
+use atoll_cedar::{Fault, PolicyFile, forbids_alone, purpose_of};
+
+use crate::document::Complaint;
+use crate::error::{Problem, ProfileError};
+use crate::origin::{Origin, Sourced};
+use crate::policies::{policy_file, problems};
+use crate::profile::is_profile_name;
+use crate::promotion::PromotionError;
+use crate::refusal::reason;
+use crate::rules::Rules;
+use crate::source::SourceFile;
+use crate::suggest::nearest;
+
+/// A purpose that comes with Atoll.
+struct Shipped {
+    name: &'static str,
+    /// As in messages.
+    file: &'static str,
+    content: &'static str,
+}
+
+macro_rules! shipped {
+    ($($name:literal,)*) => {
+        &[$(Shipped {
+            name: $name,
+            file: concat!("purpose/", $name, ".cedar"),
+            content: include_str!(concat!("../purposes/", $name, ".cedar")),
+        }),*]
+    };
+}
+
+const ALL: &[Shipped] = shipped! {
+    "review",
+    "fix",
+    "tests",
+    "documentation",
+    "dependencies",
+    "release",
+    "research",
+    "data-analysis",
+};
+
+/// A purpose in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurposeSummary {
+    /// Its name, as for `--purpose`.
+    pub name: String,
+    /// What it is for, as the first line of its file says.
+    pub description: String,
+    /// The name of its file.
+    pub file: String,
+    /// The file, whole.
+    pub content: String,
+}
+
+impl PurposeSummary {
+    fn of(name: &str, file: PolicyFile) -> Self {
+        let content = String::from_utf8_lossy(&file.content).into_owned();
+        let first = content.lines().next().unwrap_or_default();
+        let description = first.strip_prefix("//").unwrap_or_default().trim();
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            file: file.name,
+            content,
+        }
+    }
+}
+
+/// The purposes that there are: those that come with Atoll, then those of people's own files, in
+/// the order in which they are given.
+#[must_use]
+pub fn purposes<'a>(own: impl Iterator<Item = &'a SourceFile<'static>>) -> Vec<PurposeSummary> {
+    let shipped = ALL.iter().map(|one| (one.name.to_owned(), one.file()));
+    let own = own.map(policy_file).filter_map(|file| {
+        let name = purpose_of(&file.name)?.to_owned();
+        Some((name, file))
+    });
+    let all = shipped.chain(own);
+    all.map(|(name, file)| PurposeSummary::of(&name, file))
+        .collect()
+}
+
+impl Shipped {
+    fn file(&self) -> PolicyFile {
+        PolicyFile {
+            name: self.file.to_owned(),
+            content: self.content.as_bytes().to_vec(),
+        }
+    }
+}
+
+/// Reads the name of a purpose in a file.
+pub(crate) fn parse(name: &str) -> Result<String, Complaint> {
+    match is_profile_name(name) {
+        true => Ok(name.to_owned()),
+        false => Err(Complaint::new(
+            format!("{name:?} is no purpose's name"),
+            "letters, digits, `-` and `_`, at most 64",
+        )),
+    }
+}
+
+/// What is wrong with a file besides its mistakes, where it is one of a purpose.
+pub(crate) fn faults(file: &PolicyFile) -> Vec<Fault> {
+    match purpose_of(&file.name) {
+        Some(_) => forbids_alone(file),
+        None => Vec::new(),
+    }
+}
+
+/// A layer's files that count whatever a run is for, and those of purposes.
+pub(crate) fn apart(files: &[SourceFile<'static>]) -> (Vec<PolicyFile>, Vec<PolicyFile>) {
+    let of_purpose = |file: &PolicyFile| purpose_of(&file.name).is_some();
+    let (purposes, others) = files.iter().map(policy_file).partition(of_purpose);
+    (others, purposes)
+}
+
+/// The files of people's own purposes.
+#[derive(Debug, Default)]
+pub(crate) struct Purposes {
+    files: Vec<PolicyFile>,
+}
+
+/// What narrows a run: the files, and which of them are of which purpose.
+type Narrowing = (Vec<PolicyFile>, Vec<(String, Vec<String>)>);
+
+impl Purposes {
+    pub(crate) fn new(files: Vec<PolicyFile>) -> Self {
+        Self { files }
+    }
+
+    /// All files of one purpose; none where nobody has written any.
+    fn named(&self, name: &str) -> Vec<PolicyFile> {
+        let shipped = ALL.iter().filter(|one| one.name == name);
+        let own = self.files.iter();
+        let own = own.filter(|file| purpose_of(&file.name) == Some(name));
+        shipped.map(Shipped::file).chain(own.cloned()).collect()
+    }
+
+    /// The policies of what a run is for. What has none narrows nothing: that is told where a
+    /// person has typed it, and a mistake in a file, which means one that is there.
+    pub(crate) fn settle(&self, rules: &mut Rules) -> Result<Narrowing, ProfileError> {
+        let (mut all, mut narrowed) = Narrowing::default();
+        for stated in rules.trust.purposes.clone() {
+            let files = self.named(&stated.value);
+            refuse_permits(&files)?;
+            match (files.is_empty(), &stated.origin) {
+                (false, _) => {
+                    let names = files.iter().map(|file| file.name.clone());
+                    narrowed.push((stated.value, names.collect()));
+                    all.extend(files);
+                }
+                (true, Origin::File { name, line }) => {
+                    return Err(self.unknown(&stated, name, *line));
+                }
+                (true, Origin::CommandLine(_) | Origin::BuiltIn) => {
+                    let text = self.idle(&stated.value);
+                    rules.notice(text, stated.origin);
+                }
+            }
+        }
+        Ok((all, narrowed))
+    }
+
+    /// The policies of what has narrowed a run that is over.
+    ///
+    /// # Errors
+    /// Where one has none any more, or has mistakes.
+    pub(crate) fn still(&self, names: &[String]) -> Result<Vec<PolicyFile>, PromotionError> {
+        let mut all = Vec::new();
+        for name in names {
+            let files = self.named(name);
+            refuse_permits(&files)?;
+            if files.is_empty() {
+                return Err(PromotionError::Refused(vec![reason(
+                    "taking changes over",
+                    format!(
+                        "purpose {name} has narrowed what made them, and there is no file of it any more"
+                    ),
+                    &Origin::BuiltIn,
+                    format!("put {name}.purpose.cedar back beside config.toml"),
+                )]));
+            }
+            all.extend(files);
+        }
+        Ok(all)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let own = self.files.iter();
+        let own = own.filter_map(|file| purpose_of(&file.name));
+        let mut names: Vec<&str> = ALL.iter().map(|one| one.name).chain(own).collect();
+        names.dedup();
+        names
+    }
+
+    /// That a text is a fact and nothing else.
+    fn idle(&self, text: &str) -> String {
+        let names = self.names();
+        let meant = nearest(text, names.iter().copied());
+        let meant = meant.map(|name| format!("; did you mean {name:?}?"));
+        format!(
+            "purpose {text:?} narrows nothing: no policies have that name{} (atoll policy purposes \
+             lists those that do)",
+            meant.unwrap_or_default()
+        )
+    }
+
+    fn unknown(&self, stated: &Sourced<String>, file: &Arc<str>, line: u32) -> ProfileError {
+        let names = self.names();
+        let known = names.join(", ");
+        let meant = nearest(&stated.value, names.iter().copied());
+        let hint = meant.map(|name| format!("did you mean {name:?}?"));
+        ProfileError::Invalid(vec![Problem {
+            file: file.to_string(),
+            line,
+            column: 1,
+            what: format!("there is no purpose {:?}", stated.value),
+            hint: Some(hint.unwrap_or_else(|| format!("those that there are: {known}"))),
+        }])
+    }
+}
+
+/// No purpose can permit: what it would allow, it would close for everything else.
+fn refuse_permits(files: &[PolicyFile]) -> Result<(), ProfileError> {
+    let faults: Vec<Fault> = files.iter().flat_map(forbids_alone).collect();
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(ProfileError::Invalid(problems(faults))),
+    }
+}
