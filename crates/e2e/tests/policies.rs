@@ -920,6 +920,52 @@ fn what_a_policy_does_is_told_as_it_is() {
 }
 
 #[test]
+fn a_test_of_policies_that_fails_says_which_case_and_ends_with_one() {
+    let world = World::new("a_test_of_policies_that_fails_says_which_case_and_ends_with_one");
+    world.write(
+        "own.cedar",
+        "@id(\"reads-alone\")\npermit(principal, action == Action::\"request\", resource)\n\
+         when { context.method == \"GET\" };\n",
+    );
+    let case = |name: &str, method: &str, expect: &str| {
+        format!(
+            "[[case]]\nname = \"{name}\"\naction = \"request\"\n\
+             resource = \"api.example.com\"\nmethod = \"{method}\"\nexpect = \"{expect}\"\n"
+        )
+    };
+    let sound =
+        case("reading goes out", "GET", "allow") + &case("writing does not", "POST", "deny");
+    let test = |cases: &str| {
+        world.write("own.test.toml", cases);
+        world.atoll(["policy", "test", "own.cedar"]).run()
+    };
+    let _ = test(&sound).success();
+    let fails = |cases: &str, words: [&str; 2]| {
+        let failed = test(cases).expect_status(1);
+        let told = format!("{}{}", failed.out(), failed.err());
+        for word in words {
+            assert!(told.contains(word), "{word}: {failed}");
+        }
+    };
+    // One that is not as expected, and one that another policy decides.
+    let denied = "\"writing does\": it is denied, and allowed was expected";
+    let cases = sound.clone() + &case("writing does", "POST", "allow");
+    fails(&cases, [denied, "3 cases, 1 not as expected"]);
+    let cases = case("reading", "GET", "allow") + "by = \"another\"\n";
+    let decided = "policy another was to decide: permitted by policy reads-alone";
+    fails(&cases, [decided, "1 case, 1 not as expected"]);
+    // What is no test is neither.
+    let _ = test(&sound.replace("allow", "perhaps")).expect_status(125);
+    let _ = test("").expect_status(125);
+    // Of several files, one that fails is enough.
+    world.write("second.cedar", world.read("own.cedar"));
+    world.write("second.test.toml", case("nothing", "GET", "deny"));
+    let _ = test(&sound).success();
+    let both = ["policy", "test", "own.cedar", "second.cedar"];
+    let _ = world.atoll(both).run().expect_status(1);
+}
+
+#[test]
 fn mistakes_at_the_commands_about_policies_name_the_right_one() {
     let world = World::new("mistakes_at_the_commands_about_policies_name_the_right_one");
     let check = |arguments: &[&str], status: i32, told: &str| {

@@ -16,21 +16,30 @@ use crate::tests::power;
 pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     #[cfg(test)]
     power::write(file, bytes, offset)?;
-    file.write_all_at(bytes, offset)
+    file.write_all_at(bytes, offset)?;
+    #[cfg(test)]
+    power::written(file, bytes, offset);
+    Ok(())
 }
 
 /// Makes a file this long, bytes.
 pub(crate) fn set_length(file: &File, length: u64) -> io::Result<()> {
     #[cfg(test)]
     power::set_length(file, length)?;
-    file.set_len(length)
+    file.set_len(length)?;
+    #[cfg(test)]
+    power::length_set(file, length);
+    Ok(())
 }
 
 /// Waits until the content of a file is on disk, and its length.
 pub(crate) fn sync(file: &File) -> io::Result<()> {
     #[cfg(test)]
-    power::sync(file)?;
-    file.sync_data()
+    let wait = power::sync(file)?;
+    file.sync_data()?;
+    #[cfg(test)]
+    power::synced(file, wait);
+    Ok(())
 }
 
 /// Waits until the names in a directory are on disk.

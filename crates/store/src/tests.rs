@@ -17,6 +17,7 @@ mod scan;
 mod seals;
 mod sessions;
 mod trust;
+mod writers;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -10,6 +10,7 @@ mod ledger;
 mod machine;
 mod measure;
 mod neighbour;
+mod outcome;
 mod peers;
 mod policy;
 mod prove;
@@ -34,11 +35,21 @@ use crate::person::{self, Person, Stage};
 use crate::suite::{self, AS_USERS};
 use crate::tree;
 use measure::Measured;
+use outcome::Outcome;
 use report::Column;
 use scenarios::{Benchmark, Place};
 
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// End well where targets are missed
+    #[arg(long, global = true)]
+    report_only: bool,
+    #[command(subcommand)]
+    task: Task,
+}
+
 #[derive(Subcommand)]
-pub(crate) enum Task {
+enum Task {
     /// Measure everything, print a table, keep the raw numbers
     Run(Options),
     /// Measure the way out of a sandbox against peers (needs root)
@@ -87,8 +98,8 @@ pub(crate) struct Measurement {
     out: PathBuf,
 }
 
-pub(crate) fn run(task: &Task) -> Result<bool> {
-    match task {
+pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
+    let outcome = match &arguments.task {
         Task::Run(options) => run_all(options),
         Task::Egress(options) => egress::run(options),
         Task::Identity => identity::run(),
@@ -96,12 +107,16 @@ pub(crate) fn run(task: &Task) -> Result<bool> {
         Task::Policy => policy::run(),
         Task::Prove => prove::run(),
         Task::Purpose => purpose::run(),
-        Task::Measure(measurement) => measure_one(measurement),
-        Task::MeasureEgress(measurement) => egress::measure(measurement),
+        Task::Measure(measurement) => return measure_one(measurement),
+        Task::MeasureEgress(measurement) => return egress::measure(measurement),
+    }?;
+    for line in outcome.lines() {
+        println!("{line}");
     }
+    Ok(outcome.is_good(arguments.report_only))
 }
 
-fn run_all(options: &Options) -> Result<bool> {
+fn run_all(options: &Options) -> Result<Outcome> {
     let root = tree::root()?;
     let program = suite::program(&root)?;
     // `/tmp` may be memory; state and workspaces of users are on a disk.
@@ -115,7 +130,7 @@ fn run_all(options: &Options) -> Result<bool> {
         .map(|who| stage.person(who))
         .collect::<Result<_>>()?;
     let machine = machine::describe(&root, stage.path())?;
-    let mut whole = true;
+    let mut outcome = Outcome::default();
     for benchmark in Benchmark::ALL {
         if options.only.is_some_and(|only| only != benchmark) {
             continue;
@@ -147,10 +162,10 @@ fn run_all(options: &Options) -> Result<bool> {
             "\nraw numbers: {}\n",
             path.strip_prefix(&root).unwrap_or(&path).display()
         );
-        whole &= result.is_whole();
+        outcome.join(result.outcome());
     }
     stage.close()?;
-    Ok(whole)
+    Ok(outcome)
 }
 
 fn as_person(

@@ -36,8 +36,7 @@ enum Task {
     /// Build the prover, and say where it is
     Prover,
     /// Measure speed against peers and against work outside
-    #[command(subcommand)]
-    Bench(bench::Task),
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -45,7 +44,7 @@ fn main() -> ExitCode {
         Task::Tidy { ran } => tidy::run(ran.as_deref()),
         Task::Test(options) => suite::run(&options),
         Task::Prover => suite::prover::run(),
-        Task::Bench(task) => bench::run(&task),
+        Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -53,6 +52,28 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("cargo xtask: {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bench_takes_that_a_report_is_wanted_alone() {
+        for bench in ["run", "egress", "identity", "ledger", "policy", "prove"] {
+            let line = ["cargo xtask", "bench", bench, "--report-only"];
+            let read = Arguments::try_parse_from(line);
+            assert!(
+                matches!(
+                    read,
+                    Ok(Arguments {
+                        task: Task::Bench(_)
+                    })
+                ),
+                "{bench}"
+            );
         }
     }
 }

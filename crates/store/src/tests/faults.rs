@@ -391,7 +391,12 @@ fn a_process_whose_wait_for_the_disk_failed_appends_nothing_more() {
     let fallible = |step: &&Step| {
         !matches!(
             step,
-            Step::Node { .. } | Step::Link { .. } | Step::Told(_) | Step::Acknowledged { .. }
+            Step::Node { .. }
+                | Step::Link { .. }
+                | Step::Wait { .. }
+                | Step::Told(_)
+                | Step::Held(_)
+                | Step::Acknowledged { .. }
         )
     };
     let is_begin = |step: &Step| matches!(step, Step::Begun);

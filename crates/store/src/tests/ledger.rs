@@ -1,9 +1,10 @@
 use std::sync::Barrier;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atoll_model::{Attempt, Enforcement, Usage};
 use serde_json::Value;
 
+use super::power::{Dice, Step, finish, take_part, watch, watch_shared};
 use super::*;
 use crate::event::Draft;
 
@@ -608,11 +609,12 @@ fn many_threads_share_waits_for_the_disk() {
     let place = Place::new();
     let ledger = place.ledger();
     let barrier = Barrier::new(THREADS as usize);
-    let begin = Instant::now();
+    let watched = watch_shared(place.state.path(), Dice(1));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (ledger, barrier) = (&ledger, &barrier);
+            let (ledger, barrier, watched) = (&ledger, &barrier, watched.clone());
             scope.spawn(move || {
+                take_part(watched);
                 barrier.wait();
                 let mut last = None;
                 for number in 0..EACH {
@@ -623,11 +625,13 @@ fn many_threads_share_waits_for_the_disk() {
             });
         }
     });
-    println!(
-        "{:?} for each of {} durable appends",
-        begin.elapsed() / (THREADS * EACH) as u32,
-        THREADS * EACH
-    );
+    let (steps, _) = finish();
+    // A segment's alone: the ledger was there before.
+    let waits = steps.iter().skip_while(|step| !matches!(step, Step::Begun));
+    let waits = waits.filter(|step| matches!(step, Step::Sync { .. }));
+    let waits = waits.count() as u64;
+    println!("{waits} waits for {} durable appends", THREADS * EACH);
+    assert!(waits > 0 && waits * 2 < THREADS * EACH, "{waits}");
     assert_eq!(place.verified().events, THREADS * EACH);
     let mut numbers: Vec<u64> = place
         .events()
@@ -729,9 +733,46 @@ fn unknown_types_are_passed_through() {
     place.verified();
 }
 
+/// What something took, in what does not depend on how fast anything is.
+#[derive(Debug, PartialEq)]
+struct Cost {
+    writes: usize,
+    waits: usize,
+    /// By this thread, of any file.
+    read_bytes: u64,
+}
+
+/// proc_pid_io(5): what was passed to this thread by calls that read.
+fn read_bytes() -> u64 {
+    let counts = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    let mut counts = counts.lines().filter_map(|line| line.split_once(": "));
+    let (_, count) = counts.find(|(name, _)| *name == "rchar").unwrap();
+    count.parse().unwrap()
+}
+
+fn cost<T>(place: &Place, act: impl FnOnce() -> T) -> (T, Cost) {
+    watch(place.state.path(), None);
+    let before = read_bytes();
+    let made = act();
+    let read_bytes = read_bytes() - before;
+    let (steps, _) = finish();
+    let begun = steps.iter().position(|step| matches!(step, Step::Begun));
+    let count = |is: fn(&Step) -> bool| {
+        let steps = steps.iter().skip(begun.unwrap());
+        steps.filter(|step| is(step)).count()
+    };
+    let cost = Cost {
+        writes: count(|step| matches!(step, Step::Write { .. })),
+        waits: count(|step| matches!(step, Step::Sync { .. } | Step::SyncNames { .. })),
+        read_bytes,
+    };
+    (made, cost)
+}
+
+/// However long the ledger is: here of 3 MB.
 #[test]
 fn opening_and_appending_are_cheap() {
-    const ROUNDS: u32 = 50;
+    const READ_BYTES_MAX: u64 = 32 << 10;
     let place = Place::new();
     let ledger = place.ledger();
     for number in 0..5_000 {
@@ -741,40 +782,24 @@ fn opening_and_appending_are_cheap() {
             .unwrap();
     }
     note(&ledger, 0);
-    let mut opening = Vec::new();
-    let mut durable = Vec::new();
-    let mut buffered = Vec::new();
-    let mut fdatasync = Vec::new();
-    let probe = std::fs::File::create(place.file("probe")).unwrap();
-    for round in 0..ROUNDS {
-        let begin = Instant::now();
-        let state = StateDir::open(place.state.path()).unwrap();
-        let ledger = Ledger::open(&state, SystemTime::now).unwrap();
-        opening.push(begin.elapsed());
-        let begin = Instant::now();
-        note(&ledger, u64::from(round));
-        durable.push(begin.elapsed());
-        let begin = Instant::now();
-        ledger
-            .record(None, "test.noted", json!({}), Durability::Buffered)
-            .unwrap();
-        buffered.push(begin.elapsed());
-        let begin = Instant::now();
-        std::io::Write::write_all(&mut &probe, &[b'x'; 300]).unwrap();
-        probe.sync_data().unwrap();
-        fdatasync.push(begin.elapsed());
-    }
-    for (what, mut times) in [
-        ("open state and ledger", opening),
-        ("first durable append", durable),
-        ("buffered append", buffered),
-        ("bare write and fdatasync", fdatasync),
-    ] {
-        times.sort_unstable();
-        println!(
-            "{what}: median {:?}, best {:?}",
-            times[times.len() / 2],
-            times[0]
-        );
+    for round in 0..3 {
+        let (ledger, opening) = cost(&place, || {
+            let state = StateDir::open(place.state.path()).unwrap();
+            Ledger::open(&state, SystemTime::now).unwrap()
+        });
+        assert_eq!((opening.writes, opening.waits), (0, 0), "{opening:?}");
+        assert!(opening.read_bytes < READ_BYTES_MAX, "{opening:?}");
+        // The first of a process looks for the end. Each writes the event and the head, and
+        // waits once.
+        for most in [READ_BYTES_MAX, 2 << 10] {
+            let (_, durable) = cost(&place, || note(&ledger, round));
+            assert_eq!((durable.writes, durable.waits), (2, 1), "{durable:?}");
+            assert!(durable.read_bytes < most, "{durable:?}");
+        }
+        let (_, buffered) = cost(&place, || {
+            ledger.record(None, "test.noted", json!({}), Durability::Buffered)
+        });
+        assert_eq!((buffered.writes, buffered.waits), (1, 0), "{buffered:?}");
+        assert!(buffered.read_bytes < 2 << 10, "{buffered:?}");
     }
 }

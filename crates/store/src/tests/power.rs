@@ -3,23 +3,33 @@
 //!
 //! It promises no more than a file system does: what was waited for is there; of all else any
 //! part may be, in any order. A sector is written whole or not at all, and a change of a name
-//! is one step.
+//! is one step. A wait is for what was written before it began, and counts from its end on.
 
 use std::cell::RefCell;
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
 const SECTOR_BYTES: u64 = 512;
+/// How long a wait for a disk that several threads share takes at most, microseconds: as long as
+/// others need to write meanwhile.
+const WAIT_US_MAX: usize = 400;
+
+/// One disk for all threads that take part.
+pub(super) type Watched = Arc<Mutex<Watch>>;
 
 thread_local! {
-    static WATCHED: RefCell<Option<Watch>> = const { RefCell::new(None) };
+    static WATCHED: RefCell<Option<Watched>> = const { RefCell::new(None) };
 }
 
 /// Numbers that are the same for the same seed (SplitMix64).
@@ -75,8 +85,15 @@ pub(super) enum Step {
         file: Id,
         length: u64,
     },
+    /// A wait begins, for all that was written before.
+    Wait {
+        file: Id,
+        wait: usize,
+    },
+    /// That wait is over.
     Sync {
         file: Id,
+        wait: usize,
     },
     /// The kernel could not write, and has forgotten what.
     SyncFailed {
@@ -86,6 +103,8 @@ pub(super) enum Step {
     Begun,
     /// An event that says this number is about to be written.
     Told(u64),
+    /// The event that says this number is acknowledged.
+    Held(u64),
     /// So many events are acknowledged, the last of this hash.
     Acknowledged {
         size: u64,
@@ -110,10 +129,13 @@ enum Operation {
 }
 
 #[derive(Default)]
-struct Watch {
+pub(super) struct Watch {
     ids: HashMap<u64, Id>,
     steps: Vec<Step>,
     next: Id,
+    waits: usize,
+    /// How long each wait takes; none where only one thread takes part.
+    delays: Option<Dice>,
     /// How many operations there were that can fail.
     operations: usize,
     failing: Option<(Range<usize>, Failure)>,
@@ -140,6 +162,15 @@ impl Watch {
         *self.ids.get(&inode).expect("a file that was seen before")
     }
 
+    fn write(&mut self, file: &File, bytes: &[u8], offset: u64) {
+        let (file, bytes) = (self.id(file), bytes.to_vec());
+        self.steps.push(Step::Write {
+            file,
+            offset,
+            bytes,
+        });
+    }
+
     fn add(&mut self, inode: u64, is_directory: bool, name: &str) -> Id {
         let id = self.next;
         self.next += 1;
@@ -151,6 +182,13 @@ impl Watch {
             name,
         });
         id
+    }
+
+    fn begin_wait(&mut self, file: Id) -> usize {
+        let wait = self.waits;
+        self.waits += 1;
+        self.steps.push(Step::Wait { file, wait });
+        wait
     }
 
     /// Takes up what is there, as being on disk.
@@ -174,7 +212,8 @@ impl Watch {
                     offset: 0,
                     bytes,
                 });
-                self.steps.push(Step::Sync { file: child });
+                let wait = self.begin_wait(child);
+                self.steps.push(Step::Sync { file: child, wait });
             }
         }
         self.steps.push(Step::SyncNames { directory: id });
@@ -190,13 +229,28 @@ pub(super) fn watch(state: &Path, failing: Option<(Range<usize>, Failure)>) {
     let root = watch.add(std::fs::metadata(state).unwrap().ino(), true, "");
     watch.take_up(state, root);
     watch.steps.push(Step::Begun);
-    WATCHED.with(|watched| *watched.borrow_mut() = Some(watch));
+    take_part(Arc::new(Mutex::new(watch)));
 }
 
-/// What was seen: the steps, and how many operations could have failed.
+/// The same for several threads: each that is handed what this returns, and takes part. From
+/// now on waits take time, as the dice say.
+pub(super) fn watch_shared(state: &Path, delays: Dice) -> Watched {
+    watch(state, None);
+    with(|watch| watch.delays = Some(delays));
+    WATCHED.with(|watched| watched.borrow().clone().unwrap())
+}
+
+/// This thread's changes are watched too.
+pub(super) fn take_part(watched: Watched) {
+    WATCHED.with(|own| *own.borrow_mut() = Some(watched));
+}
+
+/// What was seen: the steps, and how many operations could have failed. Other threads have
+/// ended.
 pub(super) fn finish() -> (Vec<Step>, usize) {
-    let watch = WATCHED.with(|watched| watched.borrow_mut().take()).unwrap();
-    (watch.steps, watch.operations)
+    let watched = WATCHED.with(|watched| watched.borrow_mut().take()).unwrap();
+    let mut watch = watched.lock().unwrap_or_else(PoisonError::into_inner);
+    (std::mem::take(&mut watch.steps), watch.operations)
 }
 
 pub(super) fn acknowledged(size: u64, leaf: String) {
@@ -208,8 +262,16 @@ pub(super) fn told(number: u64) {
     with(|watch| watch.steps.push(Step::Told(number)));
 }
 
+/// Tells that an event is acknowledged.
+pub(super) fn held(number: u64) {
+    with(|watch| watch.steps.push(Step::Held(number)));
+}
+
 fn with<T: Default>(act: impl FnOnce(&mut Watch) -> T) -> T {
-    WATCHED.with(|watched| watched.borrow_mut().as_mut().map(act).unwrap_or_default())
+    WATCHED.with(|watched| match &*watched.borrow() {
+        Some(watch) => act(&mut watch.lock().unwrap_or_else(PoisonError::into_inner)),
+        None => T::default(),
+    })
 }
 
 fn refused(watch: &mut Watch, operation: Operation) -> Result<(), Errno> {
@@ -236,59 +298,76 @@ impl Done {
     }
 }
 
+/// Before it is written: half of it may be, and then no more.
 pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     let done = with(|watch| {
-        let (id, failure) = (watch.id(file), watch.fails(Operation::Content));
-        let needs_room = file.metadata().unwrap().len() < offset + bytes.len() as u64;
-        let (written, done) = match failure {
-            None => (bytes, Done::Not),
-            Some(Failure::Error(errno)) => return Done::Refused(errno),
-            Some(Failure::Short) if needs_room => {
-                (&bytes[..bytes.len() / 2], Done::Refused(Errno::NOSPC))
-            }
-            Some(Failure::Short) => return Done::Refused(Errno::NOSPC),
+        let failure = match watch.fails(Operation::Content) {
+            None => return Done::Not,
+            Some(failure) => failure,
         };
-        if matches!(done, Done::Refused(_)) {
-            file.write_all_at(written, offset).unwrap();
+        let needs_room = file.metadata().unwrap().len() < offset + bytes.len() as u64;
+        match failure {
+            Failure::Error(errno) => return Done::Refused(errno),
+            Failure::Short if needs_room => {
+                let half = &bytes[..bytes.len() / 2];
+                file.write_all_at(half, offset).unwrap();
+                watch.write(file, half, offset);
+            }
+            Failure::Short => {}
         }
-        let bytes = written.to_vec();
-        watch.steps.push(Step::Write {
-            file: id,
-            offset,
-            bytes,
-        });
-        done
+        Done::Refused(Errno::NOSPC)
     });
     Ok(done.result()?)
 }
 
-pub(crate) fn set_length(file: &File, length: u64) -> io::Result<()> {
-    let done = with(|watch| {
-        let id = watch.id(file);
-        if let Err(errno) = refused(watch, Operation::Content) {
-            return Done::Refused(errno);
-        }
-        watch.steps.push(Step::SetLength { file: id, length });
-        Done::Not
-    });
+/// Once it is written: a wait that began before is none for it.
+pub(crate) fn written(file: &File, bytes: &[u8], offset: u64) {
+    with(|watch| watch.write(file, bytes, offset));
+}
+
+pub(crate) fn set_length(_: &File, _: u64) -> io::Result<()> {
+    let done =
+        with(|watch| refused(watch, Operation::Content).map_or_else(Done::Refused, |()| Done::Not));
     Ok(done.result()?)
 }
 
-pub(crate) fn sync(file: &File) -> io::Result<()> {
-    let done = with(|watch| {
+pub(crate) fn length_set(file: &File, length: u64) {
+    with(|watch| {
+        let file = watch.id(file);
+        watch.steps.push(Step::SetLength { file, length });
+    });
+}
+
+/// A wait that has begun.
+pub(crate) struct Wait(usize);
+
+pub(crate) fn sync(file: &File) -> io::Result<Wait> {
+    let (done, wait, delay_us) = with(|watch| {
         let file = watch.id(file);
         match refused(watch, Operation::Sync) {
             Ok(()) => {
-                watch.steps.push(Step::Sync { file });
-                Done::Not
+                let delays = watch.delays.as_mut();
+                let delay_us = delays.map_or(0, |dice| dice.below(WAIT_US_MAX));
+                (Done::Not, watch.begin_wait(file), delay_us)
             }
             Err(errno) => {
                 watch.steps.push(Step::SyncFailed { file });
-                Done::Refused(errno)
+                (Done::Refused(errno), 0, 0)
             }
         }
     });
-    Ok(done.result()?)
+    done.result()?;
+    if delay_us > 0 {
+        std::thread::sleep(Duration::from_micros(delay_us as u64));
+    }
+    Ok(Wait(wait))
+}
+
+pub(crate) fn synced(file: &File, Wait(wait): Wait) {
+    with(|watch| {
+        let file = watch.id(file);
+        watch.steps.push(Step::Sync { file, wait });
+    });
 }
 
 pub(crate) fn sync_names(directory: BorrowedFd<'_>) -> Result<(), Errno> {
@@ -368,7 +447,7 @@ pub(crate) fn remove(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno>
     done.result()
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
     Write { offset: u64, bytes: Vec<u8> },
     SetLength(u64),
@@ -385,6 +464,10 @@ struct Node {
     content: Vec<u8>,
     names: BTreeMap<String, Id>,
     pending: Vec<Change>,
+    /// How many changes are no longer pending.
+    settled: usize,
+    /// How many changes each wait that goes on is for.
+    waits: BTreeMap<usize, usize>,
 }
 
 impl Node {
@@ -412,15 +495,49 @@ impl Node {
         }
     }
 
-    fn settle(&mut self) {
-        for change in std::mem::take(&mut self.pending) {
-            self.apply(&change);
+    /// The first so many changes of all are on disk.
+    fn settle(&mut self, changes: usize) {
+        let count = changes.saturating_sub(self.settled).min(self.pending.len());
+        self.settled += count;
+        let settled: Vec<Change> = self.pending.drain(..count).collect();
+        settled.iter().for_each(|change| self.apply(change));
+    }
+
+    fn changes(&self) -> usize {
+        self.settled + self.pending.len()
+    }
+
+    /// All that it can be when the power goes, changes being whole or not there; none where
+    /// that is more than this.
+    fn every_loss(&self, max: usize) -> Option<Vec<Self>> {
+        let settled = Self {
+            pending: Vec::new(),
+            ..self.clone()
+        };
+        let mut all = vec![settled];
+        for change in &self.pending {
+            for number in 0..all.len() {
+                let mut with_it = all[number].clone();
+                with_it.apply(change);
+                if !all.iter().any(|one| one.is_same(&with_it)) {
+                    all.push(with_it);
+                }
+            }
+            if all.len() > max {
+                return None;
+            }
         }
+        Some(all)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.content == other.content && self.names == other.names
     }
 
     /// Some of what was not waited for.
     fn lose(&mut self, dice: &mut Dice) {
         let pending = std::mem::take(&mut self.pending);
+        self.settled += pending.len();
         let kept_first = dice.below(pending.len() + 1);
         let how = dice.below(4);
         for (number, change) in pending.iter().enumerate() {
@@ -480,6 +597,8 @@ pub(super) struct Disk {
     pub(super) told: Vec<u64>,
     /// What was acknowledged last.
     pub(super) acknowledged: Option<(u64, String)>,
+    /// What was acknowledged of those that say a number, in no order.
+    pub(super) held: Vec<u64>,
 }
 
 impl Disk {
@@ -532,23 +651,85 @@ impl Disk {
             Step::SetLength { file, length } => {
                 self.nodes[file].pending.push(Change::SetLength(length));
             }
-            Step::Sync { file: id } | Step::SyncNames { directory: id } => self.nodes[id].settle(),
+            Step::SyncNames { directory: id } => {
+                let changes = self.nodes[id].changes();
+                self.nodes[id].settle(changes);
+            }
+            Step::Wait { file, wait } => {
+                let changes = self.nodes[file].changes();
+                self.nodes[file].waits.insert(wait, changes);
+            }
+            Step::Sync { file, wait } => {
+                let changes = self.nodes[file].waits.remove(&wait).unwrap();
+                self.nodes[file].settle(changes);
+            }
             Step::SyncFailed { file } => self.nodes[file].lose(dice),
             Step::Begun => {}
             Step::Told(number) => self.told.push(number),
             Step::Acknowledged { size, leaf } => self.acknowledged = Some((size, leaf)),
+            Step::Held(number) => self.held.push(number),
         }
     }
 
     /// Takes the power away, and puts what is left to a directory of its own.
     pub(super) fn cut_power(mut self, dice: &mut Dice, to: &Path) {
-        for node in &mut self.nodes {
-            node.lose(dice);
-        }
+        self.nodes.iter_mut().for_each(|node| node.lose(dice));
         self.put(0, to);
     }
 
-    fn put(&self, id: Id, to: &Path) {
+    /// All that can be left when the power goes now, changes being whole or not there; none
+    /// where that is more than this many.
+    pub(super) fn every_loss(&self, max: usize) -> Option<Vec<Self>> {
+        let mut all = vec![Self::default()];
+        for node in &self.nodes {
+            let each = node.every_loss(max)?;
+            if all.len() * each.len() > max {
+                return None;
+            }
+            let more = each.iter().flat_map(|node| {
+                all.iter().map(|disk| {
+                    let mut nodes = disk.nodes.clone();
+                    nodes.push(node.clone());
+                    Self {
+                        nodes,
+                        ..Self::default()
+                    }
+                })
+            });
+            all = more.collect();
+        }
+        Some(all)
+    }
+
+    /// What is left by one loss of power, as the dice say.
+    pub(super) fn some_loss(&self, dice: &mut Dice) -> Self {
+        let mut nodes = self.nodes.clone();
+        nodes.iter_mut().for_each(|node| node.lose(dice));
+        Self {
+            nodes,
+            ..Self::default()
+        }
+    }
+
+    /// The same for the same files of the same content.
+    pub(super) fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash_of(0, &mut hasher);
+        hasher.finish()
+    }
+
+    fn hash_of(&self, id: Id, hasher: &mut DefaultHasher) {
+        for (name, child) in &self.nodes[id].names {
+            let node = &self.nodes[*child];
+            (name, node.is_directory, &node.content).hash(hasher);
+            if node.is_directory {
+                self.hash_of(*child, hasher);
+            }
+        }
+        hasher.write_u8(0);
+    }
+
+    pub(super) fn put(&self, id: Id, to: &Path) {
         std::fs::DirBuilder::new().mode(0o700).create(to).unwrap();
         for (name, child) in &self.nodes[id].names {
             let (node, path) = (&self.nodes[*child], to.join(name));

@@ -28,7 +28,8 @@ pub(crate) use self::figures::Group;
 use self::series::Series;
 use self::world::World;
 use super::machine;
-use super::report::{Verdict, free_name};
+use super::outcome::Outcome;
+use super::report::free_name;
 use crate::command;
 use crate::person::{self, Stage};
 use crate::tree;
@@ -81,7 +82,7 @@ pub(crate) struct Measurement {
 /// Where the numbers go, in the directory.
 const MEASURED: &str = "measured.json";
 
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
     if person::caller_id()? != 0 {
         bail!("this needs root: it makes a network of its own, with servers at public addresses");
     }
@@ -141,8 +142,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let shown = path.strip_prefix(&root).unwrap_or(&path).display();
     println!("\nraw numbers: {shown}");
     stage.close()?;
-    let mut figures = report::FIGURES.iter().filter(|one| one.is_in(options.only));
-    Ok(figures.all(|figure| !matches!(figure.verdict(&all), Verdict::NotMeasured(_))))
+    Ok(report::outcome(&all, options.only))
 }
 
 /// Runs in a network of its own.

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::machine;
-use super::report::free_name;
+use super::outcome::Outcome;
+use super::report::{Verdict, free_name};
 use super::statistics::summarise;
 use crate::command;
 use crate::person::Stage;
@@ -68,6 +69,11 @@ const LEDGERS_SHARE: &str = "the ledger's share of a run";
 const DECISIONS_SHARE: &str = "the decision's share of a run";
 const BOTH_SHARES: &str = "policy and ledger together in a run";
 
+const OPENED: &str = "opened, added to and signed";
+const MEMORY: &str = "most memory";
+/// What is measured on the ledger of ten million events.
+const OF_OLD: [&str; 2] = [OPENED, MEMORY];
+
 const FIGURES: [Figure; 10] = [
     Figure {
         name: "durable append",
@@ -100,12 +106,12 @@ const FIGURES: [Figure; 10] = [
         wanted: Wanted::AtMost(1_000.0),
     },
     Figure {
-        name: "opened, added to and signed",
+        name: OPENED,
         against: None,
         wanted: Wanted::AtMost(1_000.0),
     },
     Figure {
-        name: "most memory",
+        name: MEMORY,
         against: None,
         wanted: Wanted::AtMost(32.0),
     },
@@ -121,7 +127,7 @@ const FIGURES: [Figure; 10] = [
     },
 ];
 
-pub(crate) fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let root = tree::root()?;
     let program = suite::figures(&root)?;
     let stage = Stage::below(&options.below, "atoll-bench-")?;
@@ -174,7 +180,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         path.strip_prefix(&root).unwrap_or(&path).display()
     );
     stage.close()?;
-    Ok(true)
+    Ok(outcome(&all, options.small))
 }
 
 /// Has measured what the decision takes of a run, and adds it to what the ledger takes.
@@ -237,22 +243,26 @@ fn table(all: &[Measured]) -> String {
     }
     table.push_str("\n| wanted | measured | verdict |\n|---|---|---|\n");
     for figure in &FIGURES {
-        let (sign, limit) = match figure.wanted {
-            Wanted::AtLeast(limit) => ('≥', limit),
-            Wanted::AtMost(limit) => ('≤', limit),
+        let (measured, word) = match figure.verdict(all) {
+            Verdict::Met(number) => (format!("{number:.2}"), "met"),
+            Verdict::Missed(number) => (format!("{number:.2}"), "missed"),
+            Verdict::NotMeasured(_) => (String::new(), "not measured"),
         };
-        let against = figure.against.map(|name| format!(" / {name}"));
-        let (measured, word) = match figure.measured(all) {
-            None => ("".to_owned(), "not measured"),
-            Some(number) => (format!("{number:.2}"), figure.word(number)),
-        };
-        let (name, against) = (figure.name, against.unwrap_or_default());
-        let _ = writeln!(
-            table,
-            "| {name}{against} {sign} {limit} | {measured} | {word} |"
-        );
+        let _ = writeln!(table, "| {} | {measured} | {word} |", figure.told());
     }
     table
+}
+
+/// What became of each target. What is asked to be left out is missed by nobody.
+fn outcome(all: &[Measured], small: bool) -> Outcome {
+    let mut outcome = Outcome::default();
+    for figure in FIGURES
+        .iter()
+        .filter(|figure| !(small && OF_OLD.contains(&figure.name)))
+    {
+        outcome.add(&figure.told(), &figure.verdict(all));
+    }
+    outcome
 }
 
 impl Figure {
@@ -267,12 +277,29 @@ impl Figure {
         }
     }
 
-    fn word(&self, number: f64) -> &'static str {
+    fn verdict(&self, all: &[Measured]) -> Verdict {
+        let Some(number) = self.measured(all) else {
+            return Verdict::NotMeasured("it has no numbers".to_owned());
+        };
         let is_met = match self.wanted {
             Wanted::AtLeast(limit) => number >= limit,
             Wanted::AtMost(limit) => number <= limit,
         };
-        if is_met { "met" } else { "missed" }
+        match is_met {
+            true => Verdict::Met(number),
+            false => Verdict::Missed(number),
+        }
+    }
+
+    /// What is wanted, in words.
+    fn told(&self) -> String {
+        let (sign, limit) = match self.wanted {
+            Wanted::AtLeast(limit) => ('≥', limit),
+            Wanted::AtMost(limit) => ('≤', limit),
+        };
+        let against = self.against.map(|name| format!(" / {name}"));
+        let against = against.unwrap_or_default();
+        format!("{}{against} {sign} {limit}", self.name)
     }
 }
 
@@ -301,5 +328,11 @@ mod tests {
         ] {
             assert!(table.contains(line), "{table}");
         }
+        let [missed, unmeasured] = <[String; 2]>::try_from(outcome(&all, true).lines()).unwrap();
+        assert_eq!(missed, "missed: events verified ≥ 400000, was 1.00");
+        assert!(unmeasured.starts_with("not measured: durable appends of 64"));
+        assert!(!unmeasured.contains(MEMORY), "{unmeasured}");
+        let whole = outcome(&all, false).lines().join("\n");
+        assert!(whole.contains(MEMORY) && whole.contains(OPENED), "{whole}");
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::command;
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct Machine {
     pub(crate) date: String,
     processor: String,

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::outcome::Outcome;
+use super::report::Verdict;
 use super::{machine, report};
 use crate::person::Stage;
 use crate::{command, suite, tree};
@@ -24,7 +26,7 @@ struct Place<'a> {
     solver: &'a Path,
 }
 
-pub(crate) fn run() -> Result<bool> {
+pub(crate) fn run() -> Result<Outcome> {
     let root = tree::root()?;
     let cache = suite::cache_directory()?;
     let solver = cache.join("solver/cvc5");
@@ -56,13 +58,12 @@ pub(crate) fn run() -> Result<bool> {
         println!("| {name} | {count} | {:.1} |", took.as_secs_f64());
         parts.push(json!({"name": name, "properties": count, "seconds": took.as_secs_f64()}));
     }
-    let met = whole <= AIM;
-    let verdict = if met { "met" } else { "missed" };
-    let aim = AIM.as_secs();
-    println!(
-        "\nall: {:.1} s, aim {aim} s: {verdict}",
-        whole.as_secs_f64()
-    );
+    let (seconds, aim) = (whole.as_secs_f64(), AIM.as_secs());
+    let (verdict, word) = match whole <= AIM {
+        true => (Verdict::Met(seconds), "met"),
+        false => (Verdict::Missed(seconds), "missed"),
+    };
+    println!("\nall: {seconds:.1} s, aim {aim} s: {word}");
     let machine = machine::describe(&root, Path::new("/var/tmp"))?;
     let date = machine.date.clone();
     let results = root.join("bench/results");
@@ -71,7 +72,9 @@ pub(crate) fn run() -> Result<bool> {
     fs::write(&path, format!("{all}\n"))?;
     let told = path.strip_prefix(&root).unwrap_or(&path).display();
     println!("raw numbers: {told}");
-    Ok(met)
+    let mut outcome = Outcome::default();
+    outcome.add(&format!("all proven in {aim} s"), &verdict);
+    Ok(outcome)
 }
 
 impl Place<'_> {

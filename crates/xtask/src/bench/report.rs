@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::machine::Machine;
 use super::measure::Measured;
+use super::outcome::Outcome;
 use super::scenarios::{Benchmark, Statistic, Target};
 use super::statistics::{Summary, summarise};
 
@@ -34,15 +35,27 @@ pub(crate) enum Verdict {
 }
 
 impl Report<'_> {
-    /// Whether every contender could be measured.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.columns.iter().all(|column| {
-            !column.measured.is_empty()
-                && column
-                    .measured
-                    .iter()
-                    .all(|measured| measured.failure.is_none())
-        })
+    /// What became of each target, and of each contender that failed.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let mut outcome = Outcome::default();
+        for column in self.columns {
+            let place = format!("{} as {}", self.benchmark.name(), column.user);
+            if column.measured.is_empty() {
+                outcome.add(&place, &Verdict::NotMeasured("nobody took part".to_owned()));
+            }
+            for measured in &column.measured {
+                if let Some(failure) = &measured.failure {
+                    let contender = format!("{place}: {}", measured.name);
+                    outcome.add(&contender, &Verdict::NotMeasured(failure.clone()));
+                }
+            }
+            for target in self.benchmark.targets() {
+                let verdict = verdict(&column.measured, &target);
+                let told = format!("{place}: {} {}", target.ratio(), target.limit());
+                outcome.add(&told, &verdict);
+            }
+        }
+        outcome
     }
 
     pub(crate) fn table(&self) -> String {
@@ -68,10 +81,6 @@ impl Report<'_> {
         table.push_str("\n| user | ratio | target | measured | verdict |\n|---|---|---|---|---|\n");
         for column in self.columns {
             for target in self.benchmark.targets() {
-                let (against, unit) = match target.to {
-                    Some(to) => (format!(" / {to}"), ""),
-                    None => (String::new(), " ms"),
-                };
                 let (measured, word) = match verdict(&column.measured, &target) {
                     Verdict::Met(ratio) => (format!("{ratio:.2}"), "met".to_owned()),
                     Verdict::Missed(ratio) => (format!("{ratio:.2}"), "missed".to_owned()),
@@ -81,11 +90,10 @@ impl Report<'_> {
                 };
                 let _ = writeln!(
                     table,
-                    "| {} | {}{against}{} | ≤ {}{unit} | {measured} | {word} |",
+                    "| {} | {} | {} | {measured} | {word} |",
                     column.user,
-                    target.of,
-                    target.by.suffix(),
-                    target.at_most
+                    target.ratio(),
+                    target.limit()
                 );
             }
         }

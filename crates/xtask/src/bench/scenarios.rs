@@ -58,6 +58,20 @@ pub(crate) struct Target {
     pub(crate) by: Statistic,
 }
 
+impl Target {
+    /// What is measured of it.
+    pub(crate) fn ratio(&self) -> String {
+        let against = self.to.map_or(String::new(), |to| format!(" / {to}"));
+        format!("{}{against}{}", self.of, self.by.suffix())
+    }
+
+    /// What that may be.
+    pub(crate) fn limit(&self) -> String {
+        let unit = self.to.map_or(" ms", |_| "");
+        format!("≤ {}{unit}", self.at_most)
+    }
+}
+
 /// Where and with what one user measures.
 pub(crate) struct Place {
     /// `atoll`, or what else is measured.

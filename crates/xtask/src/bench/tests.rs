@@ -1,10 +1,11 @@
 //! Numbers, verdicts and the reading of what others wrote.
 
-use super::machine::{date, field};
+use super::machine::{Machine, date, field};
 use super::measure::{Contender, Measured, Prepared, elapsed_ms, take_turns};
+use super::outcome::Outcome;
 use super::peers::times;
-use super::report::{Verdict, verdict};
-use super::scenarios::{Statistic, Target, c_source};
+use super::report::{Column, Report, Verdict, verdict};
+use super::scenarios::{Benchmark, Statistic, Target, c_source};
 use super::statistics::summarise;
 
 fn measured(name: &str, numbers: &[f64]) -> Measured {
@@ -88,6 +89,54 @@ fn a_target_can_be_for_the_slowest_in_hundred() {
     let all = [measured("a", &slow), measured("b", &[1.0; 100])];
     assert_eq!(verdict(&all, &target(Statistic::Median)), Verdict::Met(1.0));
     assert_eq!(verdict(&all, &target(Statistic::P99)), Verdict::Missed(2.0));
+}
+
+#[test]
+fn a_bench_says_what_it_missed_and_fails() {
+    let mut outcome = Outcome::default();
+    outcome.add("a / b ≤ 1.5", &Verdict::Met(1.4));
+    assert!(outcome.lines().is_empty() && outcome.is_good(false));
+    outcome.add("a / b ≤ 1.2", &Verdict::Missed(1.4));
+    outcome.add("c ≤ 1 ms", &Verdict::Missed(2.0));
+    let missed = "missed: a / b ≤ 1.2, was 1.40; c ≤ 1 ms, was 2.00";
+    assert_eq!(outcome.lines(), [missed]);
+    assert!(!outcome.is_good(false) && outcome.is_good(true));
+    // A report that is not whole is no success.
+    let mut other = Outcome::default();
+    other.add("d", &Verdict::NotMeasured("not installed".to_owned()));
+    assert!(!other.is_good(false) && !other.is_good(true));
+    outcome.join(other);
+    assert_eq!(outcome.lines(), [missed, "not measured: d (not installed)"]);
+    assert!(!outcome.is_good(true));
+}
+
+#[test]
+fn a_benchmark_names_the_user_and_the_target_that_was_missed() {
+    let told = |inside: Measured| {
+        let columns = [Column {
+            user: "root",
+            measured: vec![inside, measured("outside", &[100.0])],
+        }];
+        let report = Report {
+            benchmark: Benchmark::Compile,
+            rounds: 1,
+            machine: &Machine::default(),
+            columns: &columns,
+        };
+        report.outcome().lines()
+    };
+    assert!(told(measured("inside", &[104.0])).is_empty());
+    let slow = told(measured("inside", &[110.0]));
+    assert_eq!(
+        slow,
+        ["missed: compile as root: inside / outside ≤ 1.05, was 1.10"]
+    );
+    let failed = Measured {
+        failure: Some("exit status: 1".to_owned()),
+        ..measured("inside", &[])
+    };
+    let failed = told(failed).join("\n");
+    assert!(failed.starts_with("not measured: compile as root: inside (exit status: 1)"));
 }
 
 #[test]

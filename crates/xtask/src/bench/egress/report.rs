@@ -8,6 +8,7 @@ use super::figures::{
     ATOLL, Group, MITMPROXY, NO_NETWORK, SOCAT, SQUID, STRAIGHT, UNUSED, WITH_CREDENTIAL,
 };
 use super::series::Series;
+use crate::bench::outcome::Outcome;
 use crate::bench::report::Verdict;
 use crate::bench::statistics::summarise;
 
@@ -247,6 +248,16 @@ pub(crate) fn table(all: &[Series], only: Option<Group>) -> String {
         );
     }
     table
+}
+
+/// What became of each target.
+pub(crate) fn outcome(all: &[Series], only: Option<Group>) -> Outcome {
+    let mut outcome = Outcome::default();
+    for figure in FIGURES.iter().filter(|figure| figure.is_in(only)) {
+        let told = format!("{} {}", figure.name, figure.must());
+        outcome.add(&told, &figure.verdict(all));
+    }
+    outcome
 }
 
 /// Every single number, and what came of them.
