@@ -55,7 +55,7 @@ pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_for_token, stand_in};
 pub use mask::{Mask, Masks, Noted};
 pub(crate) use patterns::VALUES_MAX;
 pub use placeholder::{Unfit, placeholder};
-pub use shape::text_of;
+pub use shape::{key as key_placeholders, text_of};
 pub use symbols::Form;
 
 /// The shortest secret, and the shortest line of one that is looked for by itself, bytes.

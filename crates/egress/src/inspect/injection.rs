@@ -308,9 +308,17 @@ impl Injection {
     /// Fetches what is fetched when it is needed, for a request that is allowed and recorded.
     pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), fetch::Unfetched> {
         for put in &mut self.found {
-            if egress.credentials.source(put.index).is_some() {
-                put.real = Some(fetch::value(egress, put.index).await?);
-            }
+            let Some((name, _)) = egress.credentials.source(put.index) else {
+                continue;
+            };
+            // All values of a key are of one answer, though a new one comes meanwhile.
+            let signing = self.signing.as_mut().filter(|signing| signing.is_of(name));
+            let values = match signing {
+                Some(signing) => signing.key(egress, put.index).await?,
+                None => fetch::value(egress, put.index).await?,
+            };
+            let held = egress.credentials.get(put.index);
+            put.real = held.and_then(|held| values.part(held.part)).map(Arc::clone);
         }
         Ok(())
     }
@@ -423,7 +431,6 @@ fn ask_for_readable(headers: &mut HeaderMap) {
 
 /// Puts one in, in the one value that has its placeholder.
 fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
-    let real = real?;
     let bound = match &held.binding.place {
         Place::Header { name, .. } => name.as_str(),
         Place::Basic(_) => AUTHORIZATION.as_str(),
@@ -433,6 +440,7 @@ fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> 
         | Place::SigV4(_)
         | Place::Postgres(_) => return Some(()),
     };
+    let real = real?;
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound
             && matches!(in_header(held, name, value.as_bytes()), Some(Spot::Bound))
