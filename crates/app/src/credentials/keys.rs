@@ -210,7 +210,7 @@ fn keyless(
         NoCommand::Unnamed | NoCommand::OtherWay(_) => format!(
             "a profile of roles or of single sign-on is asked by a command: write source = {{ \
              command = [\"aws\", \"configure\", \"export-credentials\", \"--profile\", {profile:?}, \
-             \"--format\", \"process\"] }}"
+             \"--format\", \"process\"] }} (AWS CLI version 2)"
         ),
         NoCommand::Unclear(_) => {
             "write what is meant as its source: { command = [\"PROGRAM\", \"ARGUMENT\", …] }"

@@ -308,17 +308,9 @@ impl Injection {
     /// Fetches what is fetched when it is needed, for a request that is allowed and recorded.
     pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), fetch::Unfetched> {
         for put in &mut self.found {
-            let Some((name, _)) = egress.credentials.source(put.index) else {
-                continue;
-            };
-            // All values of a key are of one answer, though a new one comes meanwhile.
-            let signing = self.signing.as_mut().filter(|signing| signing.is_of(name));
-            let values = match signing {
-                Some(signing) => signing.key(egress, put.index).await?,
-                None => fetch::value(egress, put.index).await?,
-            };
-            let held = egress.credentials.get(put.index);
-            put.real = held.and_then(|held| values.part(held.part)).map(Arc::clone);
+            if egress.credentials.source(put.index).is_some() {
+                put.real = signing::fetched(&mut self.signing, egress, put.index).await?;
+            }
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use crate::credentials::{Credentials, Held, Values, fetch};
 use crate::inspect::Asked;
 use crate::inspect::head::{self, Head};
 use crate::redaction::Redactions;
+use crate::secret::Secret;
 
 /// A signature to be made anew.
 #[derive(Debug)]
@@ -111,18 +112,6 @@ impl Signing {
 
     pub(super) fn is_of(&self, name: &CredentialName) -> bool {
         self.credential == *name
-    }
-
-    /// The values of its key, which is fetched: by the place of one of them among all.
-    pub(super) async fn key(
-        &mut self,
-        egress: &Arc<Egress>,
-        index: usize,
-    ) -> Result<Values, fetch::Unfetched> {
-        match &self.key {
-            Some(values) => Ok(values.clone()),
-            None => Ok(self.key.insert(fetch::value(egress, index).await?).clone()),
-        }
     }
 
     /// What it takes to see whether the program's own signature is right.
@@ -276,6 +265,28 @@ impl Signing {
             })),
         }
     }
+}
+
+/// The value of a credential that is fetched, by its place among all: those of a key are of one
+/// answer, though a new one comes meanwhile. None where the key has no such value.
+pub(super) async fn fetched(
+    signing: &mut Option<Signing>,
+    egress: &Arc<Egress>,
+    index: usize,
+) -> Result<Option<Arc<Secret>>, fetch::Unfetched> {
+    let Some(held) = egress.credentials.get(index) else {
+        return Ok(None);
+    };
+    let its = signing.as_mut().filter(|one| one.is_of(held.name()));
+    let values = match its.as_ref().and_then(|signing| signing.key.clone()) {
+        Some(values) => values,
+        None => fetch::value(egress, index).await?,
+    };
+    let real = values.part(held.part).map(Arc::clone);
+    if let Some(signing) = its {
+        signing.key = Some(values);
+    }
+    Ok(real)
 }
 
 /// Puts in a session token where what stands for it is; where the key has none, nothing is left
