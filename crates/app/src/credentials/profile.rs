@@ -153,7 +153,8 @@ pub(super) fn command(
 /// Takes it apart where a shell and a program without one make the same of it.
 fn parse(text: &str) -> Result<CommandSource, String> {
     let mut words = words(text)?.into_iter();
-    let program = words.next().ok_or("is empty")?;
+    let program = words.next().filter(|program| !program.is_empty());
+    let program = program.ok_or("is empty")?;
     let program = match program.contains('/') {
         false => CommandProgram::Named(program),
         true if program.starts_with('/') => CommandProgram::At(PathBuf::from(program)),
