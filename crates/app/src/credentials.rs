@@ -3,6 +3,7 @@
 mod keys;
 mod login;
 mod missing;
+mod profile;
 mod tokens;
 
 use std::ffi::OsStr;
@@ -10,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use atoll_model::SecretName;
-use atoll_model::network::{CredentialName, Part, Shape};
+use atoll_model::network::{CredentialName, Part, Place, Shape};
 use atoll_policy::{
     CommandProgram, CommandSource, Credential, CredentialSource, IssuedTo, KEY_PARTS, KeySource,
     Login, Rules,
@@ -60,7 +61,14 @@ pub fn read(
             }
             CredentialSource::Key(source) => {
                 let inside = |file: &Path| refuse_shown(rules, credential, file, workspace);
-                keys::read(&mut handover, places, (credential, source), &inside, output)?;
+                let what = (credential, source);
+                let printed = keys::read(&mut handover, places, what, &inside, output)?;
+                if let Some(printed) = printed {
+                    let writers = errands::writers(places, Some(workspace));
+                    refuse_written(credential, &printed.by, &writers)?;
+                    let command = prepared(credential, &printed.command, writers)?;
+                    promise(&mut handover, credential, command)?;
+                }
                 Ok(())
             }
             CredentialSource::File(path) => {
@@ -79,7 +87,7 @@ pub fn read(
             CredentialSource::Command(command) => {
                 let writers = errands::writers(places, Some(workspace));
                 let command = prepared(credential, command, writers)?;
-                handover.promise(&credential.binding.name, standing(credential)?, command);
+                promise(&mut handover, credential, command)?;
                 Ok(())
             }
             CredentialSource::Token(token) => {
@@ -116,6 +124,39 @@ fn prepared(
         written,
         writers,
     })
+}
+
+/// What names a program is as good as the program.
+fn refuse_written(credential: &Credential, by: &Path, writers: &Writers) -> Result<(), Failure> {
+    let written = errands::written(writers)?;
+    let name = &credential.binding.name;
+    let refused = |unfit| errands::refused(&format!("credential {name}"), &unfit);
+    program_outside(by, &written).map(drop).map_err(refused)
+}
+
+/// Hands on what prints a credential, with what stands inside for each of its values.
+fn promise(
+    handover: &mut Handover,
+    credential: &Credential,
+    command: CredentialCommand,
+) -> Result<(), Failure> {
+    let name = &credential.binding.name;
+    match &credential.binding.place {
+        Place::SigV4(_) => {
+            let texts = atoll_egress::key_placeholders().doing("a placeholder cannot be made")?;
+            handover.promise(name, texts, command);
+        }
+        Place::Header { .. }
+        | Place::Basic(_)
+        | Place::Query(_)
+        | Place::Body(_)
+        | Place::Refresh(_)
+        | Place::Postgres(_) => {
+            let text = standing(credential)?;
+            handover.promise(name, [(Part::Whole, text)], command);
+        }
+    }
+    Ok(())
 }
 
 /// What can be read inside by its own name, whatever leads to it: what policy sees is what is

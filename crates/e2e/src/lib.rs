@@ -15,6 +15,7 @@
 )]
 
 mod apparmor;
+pub mod aws;
 pub mod canary;
 mod guest;
 pub mod holders;

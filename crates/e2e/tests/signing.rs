@@ -10,9 +10,8 @@
 
 use std::fs;
 
-use e2e::holders;
 use e2e::internet::{events, is_possible, on_servers};
-use e2e::{Avoidable, Outcome, World, cache};
+use e2e::{Outcome, World, aws, holders};
 
 const SERVERS: &str = include_str!("signing/servers.py");
 const ATTACKS: &str = include_str!("signing/attacks.py");
@@ -48,11 +47,6 @@ to = "dynamodb.eu-west-1.amazonaws.com"
 place = { body = "key" }
 "#;
 const REAL_FIELD: &str = "f13ldK3yOfTh1sT3stWh1chN0bodyM4yS33";
-/// AWS's programs inside.
-const AWS: &str = "export PYTHONDONTWRITEBYTECODE=1 AWS_CONFIG_FILE=$PWD/config; \
-    printf '[default]\\ns3 =\\n  addressing_style = path\\n  signature_version = s3v4\\n  multipart_threshold = 5GB\\n' >config; \
-    aws() { python3 -m awscli \"$@\"; }; ";
-
 /// A world where a profile says this of credentials, with AWS's programs, if there can be one.
 fn world(name: &str, credential: &str) -> Option<World> {
     let world = World::new(name);
@@ -62,29 +56,7 @@ fn world(name: &str, credential: &str) -> Option<World> {
         world.canary(one, &["keys", "home/.aws/credentials"]);
     }
     world.write(world.top().join("attacks.py"), ATTACKS);
-    if !is_possible(&world, &["openssl"]) {
-        return None;
-    }
-    let wheels = cache().map(|cache| cache.join("pip/wheels"));
-    let wheels = wheels.and_then(|wheels| fs::read_dir(wheels).ok());
-    let wheels: Vec<_> = wheels.into_iter().flatten().flatten().collect();
-    let is_there = |of: &str| {
-        let name = |one: &fs::DirEntry| one.file_name().to_string_lossy().starts_with(of);
-        wheels.iter().any(name)
-    };
-    if !is_there("awscli-") || !is_there("boto3-") {
-        world.skip("AWS's programs are not in ATOLL_TEST_CACHE", Avoidable::Yes);
-        return None;
-    }
-    for wheel in wheels {
-        let unpack = world.host("python3").args(["-m", "zipfile", "-e"]);
-        let _ = unpack
-            .arg(wheel.path())
-            .arg(world.top().join("site"))
-            .run()
-            .success();
-    }
-    Some(world)
+    (is_possible(&world, &["openssl"]) && aws::unpack(&world)).then_some(world)
 }
 
 /// Runs a shell script inside, where the origins are and the real key is in Atoll's
@@ -96,7 +68,7 @@ fn online(world: &World, script: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, command);
     let run = run.env("KEYS", world.top().join("keys"));
     let run = run.env("FIELD_KEY", REAL_FIELD);
-    let script = format!("export PYTHONPATH='{site}'; {AWS}{script}");
+    let script = format!("{}{script}", aws::inside(world));
     run.args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
         .arg(script)
         .run()
@@ -336,8 +308,8 @@ fn no_process_but_the_one_that_carries_holds_a_key_that_signs() {
     let run = holders::without_variable(&world, run).env("KEYS", world.top().join("keys"));
     let site = world.top().join("site").display().to_string();
     let script = format!(
-        "export PYTHONPATH='{site}'; {AWS} aws s3 ls; echo KEY=$AWS_SECRET_ACCESS_KEY; \
-         echo READY; read go; aws s3 ls"
+        "{} aws s3 ls; echo KEY=$AWS_SECRET_ACCESS_KEY; echo READY; read go; aws s3 ls",
+        aws::inside(&world)
     );
     let outcome = run
         .args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])

@@ -15,6 +15,7 @@ mod own;
 mod published;
 mod refresh;
 mod rotation;
+mod values;
 
 use std::fmt;
 use std::io;
@@ -37,6 +38,7 @@ use self::fetch::{Ingredients, Source};
 pub(crate) use self::holds::{holds, holds_in_any_case};
 use self::issued::Issues;
 pub(crate) use self::issued::why_not_issued;
+pub(crate) use self::values::Values;
 use crate::secret::{self, Masks, Placeholders, Secret};
 
 /// How many values of one credential are masked: the one in use, and all before it that may
@@ -96,8 +98,8 @@ pub(crate) struct Held {
 enum Value {
     /// Known from the beginning.
     Given(Arc<Secret>),
-    /// Fetched when it is needed.
-    Fetched(Box<Source>),
+    /// Fetched when it is needed: all values of a key at once.
+    Fetched(Arc<Source>),
 }
 
 impl fmt::Debug for Credentials {
@@ -127,6 +129,13 @@ impl Held {
         match &self.value {
             Value::Given(secret) => Some(secret),
             Value::Fetched(source) => source.first(),
+        }
+    }
+
+    fn source(&self) -> Option<&Arc<Source>> {
+        match &self.value {
+            Value::Fetched(source) => Some(source),
+            Value::Given(_) => None,
         }
     }
 
@@ -161,26 +170,30 @@ impl Credentials {
         fetched: &[Fetched],
         values: Option<&OwnedFd>,
     ) -> io::Result<Self> {
-        let mut held = Vec::with_capacity(placeholders.len());
+        let mut held: Vec<Held> = Vec::with_capacity(placeholders.len());
         let missing = || io::Error::from(io::ErrorKind::InvalidData);
         let next = || taken(values.ok_or_else(missing)?);
         for placeholder in placeholders {
             let mut bindings = network.credentials.iter();
             let binding = bindings.find(|one| one.name == placeholder.name);
+            let of_same = held.iter().find(|one| *one.name() == placeholder.name);
+            let of_same = of_same.and_then(Held::source);
             let value = match fetched.iter().find(|one| one.name == placeholder.name) {
                 Some(Fetched {
                     by: by @ Fetch::Login { ends_s, .. },
                     ..
                 }) => {
                     let source = Source::new(by.clone(), network, Ingredients::new());
-                    Value::Fetched(Box::new(source.with(Arc::new(next()?), *ends_s)))
+                    Value::Fetched(Arc::new(source.with(Arc::new(next()?), *ends_s)))
                 }
+                // A further value of a key that signs.
+                Some(_) if let Some(source) = of_same => Value::Fetched(Arc::clone(source)),
                 Some(Fetched { by, .. }) => {
                     let mut ingredients = Ingredients::new();
                     for which in by.ingredients() {
                         ingredients.insert(which, Arc::new(next()?));
                     }
-                    Value::Fetched(Box::new(Source::new(by.clone(), network, ingredients)))
+                    Value::Fetched(Arc::new(Source::new(by.clone(), network, ingredients)))
                 }
                 None => Value::Given(Arc::new(next()?)),
             };
@@ -191,9 +204,7 @@ impl Credentials {
                 value,
             };
             let signs = matches!(one.binding.place, Place::SigV4(_));
-            // What signs has to be there for each of its values.
-            let is_fit = one.part.is_whole() != signs && (one.given().is_some() || !signs);
-            if one.placeholder.is_empty() || !is_fit {
+            if one.placeholder.is_empty() || one.part.is_whole() == signs {
                 return Err(missing());
             }
             held.push(one);
@@ -275,10 +286,7 @@ impl Credentials {
     /// The name and source of one that is fetched.
     pub(crate) fn source(&self, index: usize) -> Option<(&CredentialName, &Source)> {
         let held = self.held.get(index)?;
-        match &held.value {
-            Value::Fetched(source) => Some((held.name(), source)),
-            Value::Given(_) => None,
-        }
+        Some((held.name(), held.source()?))
     }
 
     /// Hears that a host has refused a value that was put in.

@@ -43,7 +43,7 @@ mod vault;
 mod visitors;
 
 pub use credentials::{check_app_key, disguise, disguise_renewed};
-pub use secret::text_of as placeholder_of;
+pub use secret::{key_placeholders, text_of as placeholder_of};
 pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
 
 use std::io;

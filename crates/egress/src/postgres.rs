@@ -389,10 +389,14 @@ async fn sign_in(
     // Before the server waits for it.
     let secret = match held.given() {
         Some(secret) => Arc::clone(secret),
-        None => fetch::value(egress, index).await.map_err(|unfetched| {
-            let recorded = Some(unfetched.recorded());
-            (Failed::because(unfetched.why), recorded)
-        })?,
+        None => {
+            let values = fetch::value(egress, index).await.map_err(|unfetched| {
+                let recorded = Some(unfetched.recorded());
+                (Failed::because(unfetched.why), recorded)
+            })?;
+            let whole = values.whole().map(Arc::clone);
+            whole.ok_or_else(|| plain(Failed::rejected("there is no such credential")))?
+        }
     };
     let to = (&asked.wanted.host, asked.wanted.port);
     let connected = server::connect(egress, to, (place, asked.tls)).await;

@@ -59,7 +59,7 @@ pub use placeholder::{Unfit, placeholder};
 pub use settings::{
     SETTINGS_BYTES_MAX, Settings, SettingsForm, SettingsUnfit, mask as mask_settings,
 };
-pub use shape::text_of;
+pub use shape::{key as key_placeholders, text_of};
 pub use symbols::Form;
 
 /// The shortest secret, and the shortest line of one that is looked for by itself, bytes.

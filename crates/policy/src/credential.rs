@@ -122,7 +122,7 @@ pub struct Credential {
     pub source: CredentialSource,
     /// The variables inside that hold its placeholders, with what each is for.
     pub variables: Vec<(Part, String)>,
-    /// What stands inside, where the value is fetched; [`Shape::opaque`] by default.
+    /// What stands inside, where one value is fetched; [`Shape::opaque`] by default.
     pub shape: Option<Shape>,
     /// Whether a run goes without it where its source is not there.
     pub optional: bool,
@@ -238,7 +238,7 @@ fn read_one(
     let place = read_place(document, &mut section);
     let others = others::read(document, &mut section, place.as_ref());
     let variables = read_variables(document, &mut section, at);
-    let shape = read_shape(document, &mut section, source.as_ref());
+    let shape = read_shape(document, &mut section, (source.as_ref(), place.as_ref()));
     let optional = read_optional(document, &mut section, source.as_ref());
     document.end(section, &KEYS);
     if document.problem_count() > before {
@@ -306,14 +306,27 @@ fn settle_variables(
     (name, named): (&CredentialName, Option<Vec<(Part, String)>>),
     (source, place): (&WrittenSource, &Spot),
 ) -> Option<Vec<(Part, String)>> {
-    let Some(variables) = named.or_else(|| source.variables()) else {
+    let signs = matches!(place, Spot::SigV4(_));
+    let is_fetched = matches!(source, WrittenSource::Command(_));
+    let usual = || match is_fetched && signs {
+        true => Some(signing::usual_variables()),
+        false => source.variables(),
+    };
+    let Some(variables) = named.or_else(usual) else {
         let what = format!("[credential.{name}] needs `variable`: what holds it inside");
         document.report(at, what, None);
         return None;
     };
-    let signs = matches!(place, Spot::SigV4(_));
-    let is_key = matches!(source, WrittenSource::Key(_));
-    if let Some((what, hint)) = signing::mismatch(is_key, signs, &variables) {
+    let gives = match source {
+        WrittenSource::Key(_) => signing::Gives::Key,
+        WrittenSource::Command(_) => signing::Gives::Command,
+        WrittenSource::Variable(_)
+        | WrittenSource::File(_)
+        | WrittenSource::Vault(_)
+        | WrittenSource::Token(_)
+        | WrittenSource::Login(_) => signing::Gives::Value,
+    };
+    if let Some((what, hint)) = signing::mismatch(gives, signs, &variables) {
         document.report(at, format!("[credential.{name}]: {what}"), Some(hint));
         return None;
     }
@@ -389,10 +402,11 @@ fn complete(
         document.report(at, what, Some("use a header or a parameter".to_owned()));
         return None;
     }
-    if let (Some(fetched), Spot::SigV4(_)) = (fetched, &place) {
+    let is_command = matches!(source, WrittenSource::Command(_));
+    if let (Some(fetched), Spot::SigV4(_), false) = (fetched, &place, is_command) {
         let what = format!(
             "[credential.{name}] has {fetched} as its source, which gives one value: `sigv4` signs with a key of \
-             two values or three, which are there when a run starts"
+             two values or three"
         );
         let hint = format!("write `source` as one of: {}", signing::SOURCES);
         document.report(at, what, Some(hint));
@@ -533,9 +547,14 @@ fn parse_secret(text: &str) -> Result<SecretName, Complaint> {
 fn read_shape(
     document: &mut Document,
     within: &mut Section<'_>,
-    source: Option<&WrittenSource>,
+    (source, place): (Option<&WrittenSource>, Option<&Spot>),
 ) -> Option<Shape> {
     let is_known = source.is_some_and(|source| !source.is_fetched());
+    if let (false, Some(Spot::SigV4(_))) = (is_known, place) {
+        let what = "what stands for a key that signs has the shape of AWS's";
+        document.refuse(within, "shape", what);
+        return None;
+    }
     if is_known {
         document.refuse(
             within,
@@ -793,9 +812,7 @@ pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
             false => "",
         };
         let kind = match &binding.place {
-            Spot::SigV4(_) => {
-                "; what its services answer the program has, also keys that they give out"
-            }
+            Spot::SigV4(_) => signing::remark(&one.value.source),
             Spot::Postgres(access) => postgres::remark(access),
             Spot::Header { .. }
             | Spot::Basic(_)

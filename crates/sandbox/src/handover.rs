@@ -184,15 +184,21 @@ impl Handover {
         self.take_part(name, Part::Whole, value, disguise)
     }
 
-    /// Takes a credential that a command prints once it is needed. What stands inside for it
-    /// is this text.
-    pub fn promise(&mut self, name: &CredentialName, text: String, command: CredentialCommand) {
+    /// Takes a credential that a command prints once it is needed. What stands inside for each
+    /// of its values is one of these texts.
+    pub fn promise(
+        &mut self,
+        name: &CredentialName,
+        texts: impl IntoIterator<Item = (Part, String)>,
+        command: CredentialCommand,
+    ) {
         let name = name.clone();
-        self.placeholders.push(Placeholder {
+        let placeholder = |(part, text)| Placeholder {
             name: name.clone(),
-            part: Part::Whole,
+            part,
             text,
-        });
+        };
+        self.placeholders.extend(texts.into_iter().map(placeholder));
         self.fetched.push(Fetched {
             name: name.clone(),
             by: Fetch::Command {

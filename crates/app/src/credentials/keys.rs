@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atoll_model::network::{CredentialName, Part};
-use atoll_policy::{Credential, KEY_PARTS, KeySource, Rules};
+use atoll_policy::{CommandSource, Credential, KEY_PARTS, KeySource, Rules};
 use atoll_sandbox::{Handover, SourceError};
 use zeroize::Zeroizing;
 
+use super::profile::{self, Kind, NoCommand, Profile};
 use super::{served, unread, warn_of_open};
 use crate::configuration::Places;
 use crate::failure::Failure;
@@ -22,8 +23,9 @@ const FILE_BYTES_MAX: u64 = 256 * 1024;
 const OTHERS_READ: u32 = 0o044;
 
 /// What each value is called in a file as the command line of AWS writes it.
+const ID: &str = "aws_access_key_id";
 const NAMES: [(Part, &str); 3] = [
-    (Part::KeyId, "aws_access_key_id"),
+    (Part::KeyId, ID),
     (Part::Secret, "aws_secret_access_key"),
     (Part::Token, "aws_session_token"),
 ];
@@ -57,61 +59,165 @@ pub(super) fn take<'a>(
     Ok(())
 }
 
-/// Reads what is not in variables, of a file where this lets it.
+/// What prints a key once it is needed, and the file that names it.
+pub(super) struct Printed {
+    pub(super) command: CommandSource,
+    pub(super) by: PathBuf,
+}
+
+/// Reads what is not in variables, of a file where this lets it; or what prints it.
 pub(super) fn read(
     handover: &mut Handover,
     places: &Places,
     (credential, source): (&Credential, &KeySource),
     inside: &dyn Fn(&Path) -> Result<(), Failure>,
     output: &Output,
-) -> Result<(), Failure> {
+) -> Result<Option<Printed>, Failure> {
     let name = &credential.binding.name;
     match source {
-        KeySource::Variables(_) => Ok(()),
+        KeySource::Variables(_) => Ok(None),
         KeySource::Vault(secrets) => {
             for (secret, part) in secrets.iter().zip(KEY_PARTS) {
                 let value = secret::open(places, secret)?;
                 let from = format!("the vault's secret {secret}");
                 hand_on(handover, name, part, &value, &from)?;
             }
-            Ok(())
+            Ok(None)
         }
         KeySource::Profile {
             name: profile,
             file,
+            settings,
         } => {
-            let shown = file.display();
             inside(file)?;
-            let unreadable = |error: io::Error| {
-                Failure::new(format!("credential {name} cannot be read from {shown}"))
-                    .because(error)
-                    .advise("aws configure makes it; or name variables or secrets as its source")
+            let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+            let read = whole(file);
+            let text = match &read {
+                Ok((text, _)) => text.as_str(),
+                Err(error) if is_missing(error) => "",
+                Err(error) => return Err(unreadable(name, file, error)),
             };
-            let (text, is_open) = match whole(file) {
-                Err(error) if credential.optional && error.kind() == io::ErrorKind::NotFound => {
-                    return Ok(());
+            let keys = Profile::read(text, Kind::Keys, profile);
+            if keys.value(ID).is_some() {
+                let is_open = matches!(read, Ok((_, true)));
+                if is_open {
+                    warn_of_open(output, name, file);
                 }
-                read => read.map_err(unreadable)?,
-            };
-            if is_open {
-                warn_of_open(output, name, file);
+                return take_profile(handover, name, &keys, (profile, file)).map(|()| None);
             }
-            let from = format!("the profile {profile} of {shown}");
-            for (part, key) in NAMES {
-                match value(&text, profile, key) {
-                    Some(value) => hand_on(handover, name, part, value.as_bytes(), &from)?,
-                    None if part == Part::Token => {}
-                    None => {
-                        let what = format!("credential {name} cannot be read from {from}");
-                        return Err(Failure::new(what)
-                            .because(format!("it has no {key} there"))
-                            .advise("a profile of roles or of single sign-on has none: eval \"$(aws configure export-credentials --format env)\" puts a key of it into variables"));
+            match printed(credential, &keys, (profile, file, settings))? {
+                Ok(printed) => {
+                    inside(&printed.by)?;
+                    Ok(Some(printed))
+                }
+                Err(missing) => match read {
+                    Err(_) if credential.optional => Ok(None),
+                    Err(error) if missing == NoCommand::Unnamed => {
+                        Err(unreadable(name, file, &error))
                     }
-                }
+                    Err(_) | Ok(_) => Err(keyless(name, &missing, (profile, file, settings))),
+                },
             }
-            Ok(())
         }
     }
+}
+
+/// Hands on the values of a profile.
+fn take_profile(
+    handover: &mut Handover,
+    name: &CredentialName,
+    keys: &Profile<'_>,
+    (profile, file): (&str, &Path),
+) -> Result<(), Failure> {
+    let from = format!("the profile {profile} of {}", file.display());
+    for (part, key) in NAMES {
+        match keys.value(key) {
+            Some(value) => hand_on(handover, name, part, value.as_bytes(), &from)?,
+            None if part == Part::Token => {}
+            None => {
+                let what = format!("credential {name} cannot be read from {from}");
+                return Err(Failure::new(what)
+                    .because(format!("it has no {key} there"))
+                    .advise("aws configure puts it there"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What prints the key of a profile that has none in its file of keys, if anything does.
+fn printed(
+    credential: &Credential,
+    keys: &Profile<'_>,
+    (profile, file, settings): (&str, &Path, &Path),
+) -> Result<Result<Printed, NoCommand>, Failure> {
+    let name = &credential.binding.name;
+    let text = match whole(settings) {
+        Ok((text, _)) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Zeroizing::default(),
+        Err(error) => return Err(unreadable(name, settings, &error)),
+    };
+    let others = Profile::read(&text, Kind::Settings, profile);
+    let (command, kind) = match profile::command(keys, &others) {
+        Ok(named) => named,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    if credential.variables.len() < KEY_PARTS.len() {
+        let what = format!(
+            "credential {name}: `variable` names two, and what its command prints may have a session token too"
+        );
+        let why = format!("the profile {profile} has a credential_process");
+        return Err(Failure::new(what)
+            .because(why)
+            .advise("write variable = [\"KEY_ID\", \"KEY_SECRET\", \"KEY_TOKEN\"]"));
+    }
+    let by = match kind {
+        Kind::Keys => file,
+        Kind::Settings => settings,
+    };
+    Ok(Ok(Printed {
+        command,
+        by: by.to_owned(),
+    }))
+}
+
+fn unreadable(name: &CredentialName, file: &Path, error: &io::Error) -> Failure {
+    let what = format!("credential {name} cannot be read from {}", file.display());
+    Failure::new(what)
+        .because(error)
+        .advise("aws configure makes it; or name variables or secrets as its source")
+}
+
+/// A profile has no key in its file, and nothing that may be run prints one.
+fn keyless(
+    name: &CredentialName,
+    missing: &NoCommand,
+    (profile, file, settings): (&str, &Path, &Path),
+) -> Failure {
+    let what = format!(
+        "credential {name} cannot be read from the profile {profile} of {}",
+        file.display()
+    );
+    let why = match missing {
+        NoCommand::Unnamed => format!("it has no {ID} there"),
+        NoCommand::OtherWay(key) => format!(
+            "it has no {ID} there, and {key} in {} or there, by which programs of AWS get one",
+            settings.display()
+        ),
+        NoCommand::Unclear(why) => why.clone(),
+    };
+    let advice = match missing {
+        NoCommand::Unnamed | NoCommand::OtherWay(_) => format!(
+            "a profile of roles or of single sign-on is asked by a command: write source = {{ \
+             command = [\"aws\", \"configure\", \"export-credentials\", \"--profile\", {profile:?}, \
+             \"--format\", \"process\"] }} (AWS CLI version 2)"
+        ),
+        NoCommand::Unclear(_) => {
+            "write what is meant as its source: { command = [\"PROGRAM\", \"ARGUMENT\", …] }"
+                .to_owned()
+        }
+    };
+    Failure::new(what).because(why).advise(advice)
 }
 
 fn hand_on(
@@ -142,45 +248,4 @@ pub(super) fn whole(path: &Path) -> io::Result<(Zeroizing<String>, bool)> {
     let mut text = Zeroizing::new(String::new());
     file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
     Ok((text, facts.mode() & OTHERS_READ != 0))
-}
-
-/// A value of a profile: the last one that is written there, as programs of AWS read it.
-fn value<'a>(text: &'a str, profile: &str, key: &str) -> Option<&'a str> {
-    let mut is_its = false;
-    let mut found = None;
-    for line in text.lines() {
-        let line = line.trim_end();
-        if let Some(name) = line.strip_prefix('[') {
-            let name = name.split_once(']').map(|(name, _)| name.trim());
-            is_its = name == Some(profile);
-        } else if is_its
-            && !line.starts_with(['#', ';', ' ', '\t'])
-            && let Some((name, value)) = line.split_once('=')
-            && name.trim() == key
-        {
-            found = Some(value.trim());
-        }
-    }
-    found.filter(|value| !value.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_profile_of_a_file_has_its_own_values_alone() {
-        let text = "# keys\n[default]\naws_access_key_id = AKIAONE\naws_secret_access_key=a/b+c=\n\
-                    [work]\n aws_session_token = no\naws_access_key_id=AKIATWO\n\
-                    aws_access_key_id = AKIATHREE \n#aws_secret_access_key = no\n";
-        assert_eq!(value(text, "default", "aws_access_key_id"), Some("AKIAONE"));
-        assert_eq!(
-            value(text, "default", "aws_secret_access_key"),
-            Some("a/b+c=")
-        );
-        assert_eq!(value(text, "work", "aws_access_key_id"), Some("AKIATHREE"));
-        assert_eq!(value(text, "work", "aws_secret_access_key"), None);
-        assert_eq!(value(text, "work", "aws_session_token"), None);
-        assert_eq!(value(text, "other", "aws_access_key_id"), None);
-    }
 }

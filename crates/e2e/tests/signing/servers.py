@@ -1,7 +1,8 @@
 """Origins of AWS that check each signature with AWS's own library, and write down every
 request. Arguments: the directory, then the command to run while they are there. Beside
-that directory the file `keys` has the real id, secret and session token."""
-import datetime, hashlib, http.server, json, os, ssl, subprocess, sys, threading, urllib.parse
+that directory the file `keys` has the real id, secret and session token (- for none) of each
+key, a line each, and until when it holds where it ends, in seconds since 1970."""
+import datetime, hashlib, http.server, json, os, ssl, subprocess, sys, threading, time, urllib.parse
 
 PLACE = sys.argv[1]
 TOP = os.path.join(PLACE, "..")
@@ -10,20 +11,27 @@ import botocore.auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-ID, SECRET, TOKEN = open(os.path.join(TOP, "keys")).read().split()
 NAMES = ["s3.eu-west-1.amazonaws.com", "dynamodb.eu-west-1.amazonaws.com", "sts.us-east-1.amazonaws.com", "other.example"]
 lock = threading.Lock()
 objects = {}
 
 
-def signer(service, in_query, region):
+def known(id):
+    """The key with that id, where it holds."""
+    for line in open(os.path.join(TOP, "keys")):
+        own, secret, token, *until = line.split()
+        if own == id and all(time.time() < float(one) for one in until):
+            return Credentials(own, secret, None if token == "-" else token)
+
+
+def signer(service, in_query, region, key):
     kinds = {
         (True, False): botocore.auth.S3SigV4Auth,
         (True, True): botocore.auth.S3SigV4QueryAuth,
         (False, False): botocore.auth.SigV4Auth,
         (False, True): botocore.auth.SigV4QueryAuth,
     }
-    return kinds[service == "s3", in_query](Credentials(ID, SECRET, TOKEN), service, region)
+    return kinds[service == "s3", in_query](key, service, region)
 
 
 def verify(method, host, target, headers, body):
@@ -35,18 +43,19 @@ def verify(method, host, target, headers, body):
     in_query = "X-Amz-Signature" in named
     if in_query:
         credential, signed, signature = named["X-Amz-Credential"], named["X-Amz-SignedHeaders"], named["X-Amz-Signature"]
-        time, token = named["X-Amz-Date"], named.get("X-Amz-Security-Token")
+        at, token = named["X-Amz-Date"], named.get("X-Amz-Security-Token")
         target = path + "?" + "&".join(one for one in query.split("&") if not one.startswith("X-Amz-Signature="))
     elif said.startswith("AWS4-HMAC-SHA256 "):
         fields = dict(one.strip().split("=", 1) for one in said.split(" ", 1)[1].split(","))
         credential, signed, signature = fields["Credential"], fields["SignedHeaders"], fields["Signature"]
-        time, token = headers["x-amz-date"], headers.get("x-amz-security-token")
+        at, token = headers["x-amz-date"], headers.get("x-amz-security-token")
     else:
         return "there is no signature"
     id, day, region, service, _ = credential.split("/")
-    if id != ID or token != TOKEN:
-        return "it is of another key"
-    made = datetime.datetime.strptime(time, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.timezone.utc)
+    key = known(id)
+    if key is None or token != key.token:
+        return "it is of another key, or of one that has ended"
+    made = datetime.datetime.strptime(at, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.timezone.utc)
     if not in_query and abs((datetime.datetime.now(datetime.timezone.utc) - made).total_seconds()) > 900:
         return "it is of another time"
     request = AWSRequest(method=method, url=f"https://{host}{target}", data=body)
@@ -58,8 +67,8 @@ def verify(method, host, target, headers, body):
         request.headers["X-Amz-Content-SHA256"] = told
     if len(told) == 64 and told != hashlib.sha256(body).hexdigest():
         return "its body is another one"
-    request.context["timestamp"] = time
-    auth = signer(service, in_query, region)
+    request.context["timestamp"] = at
+    auth = signer(service, in_query, region, key)
     if in_query:
         auth.payload = (lambda _: "UNSIGNED-PAYLOAD") if service == "s3" else auth.payload
     canonical = auth.canonical_request(request)
@@ -118,7 +127,9 @@ class Origin(http.server.BaseHTTPRequestHandler):
                 objects[path] = body
             return 200, "text/plain", b"", {"ETag": '"1"'}
         if path.endswith("masked"):
-            return 200, "text/plain", f"{ID} {SECRET} {TOKEN}".encode(), {"X-Echo": ID}
+            with open(os.path.join(TOP, "keys")) as keys:
+                id, secret, token = keys.read().split("\n")[-2].split()[:3]
+            return 200, "text/plain", f"{id} {secret} {token}".encode(), {"X-Echo": id}
         if path.endswith("/big"):
             return 200, "text/plain", b"x" * (9 << 20), {"ETag": '"1"', "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}
         if path.count("/") > 1:

@@ -1,7 +1,9 @@
 //! What a command prints of a credential: a plain value, Git's form, or Kubernetes'.
 //!
 //! Each is told by its beginning, and what is none of them is refused: to take a text for
-//! a value that it is not would send it to somebody.
+//! a value that it is not would send it to somebody. A key that signs has a form of its own.
+
+pub(super) mod key;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +12,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use zeroize::Zeroizing;
 
-use super::fetch::Fresh;
+use super::values::Fresh;
 
 /// What Git's helpers print (git-credential(1)).
 const PASSWORD: &[u8] = b"password=";
@@ -94,7 +96,7 @@ fn of_json(text: &[u8]) -> Result<Fresh, String> {
         return of_kubernetes(read.status);
     }
     Err(match kind.access_key {
-        Some(_) => "it prints keys of AWS, which sign requests: they are no value that one can be put in".to_owned(),
+        Some(_) => "it prints keys of AWS, which sign requests and are put into none: write place = { sigv4 = … }".to_owned(),
         None => "it prints JSON of an unknown kind: an ExecCredential, the lines of a Git credential helper, \
                  or one plain line are read"
             .to_owned(),

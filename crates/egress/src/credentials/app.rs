@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::answer;
-use super::fetch::{Fresh, Source};
+use super::fetch::Source;
 use super::own::{self, Answer, Asking, JSON};
+use super::values::Fresh;
 use crate::Egress;
 use crate::secret::Secret;
 

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use atoll_model::network::{COMMAND_OUTPUT_BYTES_MAX, CommandEnd, CredentialName};
 use tokio::io::AsyncReadExt;
@@ -12,8 +12,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::answer;
-use super::fetch::{Fresh, Unfetched};
+use super::answer::{self, key};
+use super::fetch::Unfetched;
+use super::values::Got;
 use crate::Egress;
 use crate::line::Heard;
 
@@ -42,9 +43,11 @@ struct Written {
 /// [`Unfetched`]: why there is no value. What the command prints is not in the words.
 pub(super) async fn fetch(
     egress: &Egress,
-    name: &CredentialName,
+    (index, name): (usize, &CredentialName),
     patience: Duration,
-) -> Result<Fresh, Unfetched> {
+) -> Result<Got, Unfetched> {
+    let held = egress.credentials.get(index);
+    let is_key = held.is_some_and(|held| !held.part.is_whole());
     let nobody = || "nobody runs its command any more".to_owned();
     let mut heard = egress.line.command(name).map_err(|_| nobody())?;
     let late = |_| format!("its command took longer than {} s", patience.as_secs());
@@ -57,14 +60,23 @@ pub(super) async fn fetch(
         let (written, end) = follow(outputs, &mut heard).await?;
         match end.ok_or_else(nobody)? {
             CommandEnd::Exited(0) => {
-                let read = answer::read(&written.output);
+                let read = match is_key {
+                    true => key::read(&written.output, SystemTime::now()),
+                    false => answer::read(&written.output).map(Got::from),
+                };
                 read.map_err(|why| format!("its command: {why}").into())
             }
             // What it says may hold a key, however it is masked: it is for outside alone.
-            end => Err(Unfetched {
-                why: failed(end, patience),
-                said: last_line(&written),
-            }),
+            end => {
+                let hint = match (is_key, end) {
+                    (true, CommandEnd::Exited(_)) => key::LOG_IN,
+                    (_, _) => "",
+                };
+                Err(Unfetched {
+                    why: format!("{}{hint}", failed(end, patience)),
+                    said: last_line(&written),
+                })
+            }
         }
     };
     timeout(patience + GRACE, ran).await.map_err(late)?

@@ -12,10 +12,10 @@ use atoll_model::network::{
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use zeroize::Zeroizing;
 
 use super::login::Login;
 use super::published::Heard;
+use super::values::{Got, Values};
 use super::{app, command, login, oauth};
 use crate::Egress;
 use crate::secret::Secret;
@@ -38,22 +38,6 @@ const LOGIN_DOUBTED_AFTER_MAX: Duration = Duration::from_secs(4 * 3600);
 const EARLIER_MAX: usize = 16;
 /// How long taking all back may take at the end of a run. Who records waits longer.
 pub(crate) const TAKING_BACK: Duration = Duration::from_secs(5);
-
-/// A value that has just been got.
-pub(crate) struct Fresh {
-    pub(crate) value: Zeroizing<Vec<u8>>,
-    /// When it ends, where that is known.
-    pub(crate) ends: Option<SystemTime>,
-}
-
-impl Fresh {
-    pub(crate) fn new(value: &[u8], ends: Option<SystemTime>) -> Self {
-        Self {
-            value: Zeroizing::new(value.to_vec()),
-            ends,
-        }
-    }
-}
 
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +100,7 @@ struct State {
 }
 
 struct Token {
-    secret: Arc<Secret>,
+    values: Values,
     since: SystemTime,
     ends: Option<SystemTime>,
     /// Its host has refused it.
@@ -149,18 +133,18 @@ impl Token {
 
 impl State {
     /// What is known without a question.
-    fn known(&self, now: SystemTime) -> Option<Result<Arc<Secret>, Unfetched>> {
+    fn known(&self, now: SystemTime) -> Option<Result<Values, Unfetched>> {
         if let Some(token) = self.token.as_ref().filter(|token| token.is_fresh(now)) {
-            return Some(Ok(Arc::clone(&token.secret)));
+            return Some(Ok(token.values.clone()));
         }
         let failed = self.failed.as_ref()?;
         (Instant::now() < failed.until).then(|| self.otherwise(now, &failed.why))
     }
 
     /// What there is where a new one could not be had: the one before, as long as it holds.
-    fn otherwise(&self, now: SystemTime, why: &Unfetched) -> Result<Arc<Secret>, Unfetched> {
+    fn otherwise(&self, now: SystemTime, why: &Unfetched) -> Result<Values, Unfetched> {
         match self.token.as_ref().filter(|token| token.holds(now)) {
-            Some(token) => Ok(Arc::clone(&token.secret)),
+            Some(token) => Ok(token.values.clone()),
             None => Err(why.clone()),
         }
     }
@@ -170,17 +154,17 @@ impl State {
         &mut self,
         got: Result<Token, Unfetched>,
         now: SystemTime,
-    ) -> Result<Arc<Secret>, Unfetched> {
+    ) -> Result<Values, Unfetched> {
         match got {
             Ok(token) => {
                 self.failed = None;
-                let is_same = |one: &Token| Arc::ptr_eq(&one.secret, &token.secret);
+                let is_same = |one: &Token| one.values.are(&token.values);
                 self.earlier
                     .extend(self.token.take().filter(|one| !is_same(one)));
                 self.earlier.retain(|one| one.holds(now));
                 let many = self.earlier.len().saturating_sub(EARLIER_MAX);
                 self.oldest.extend(self.earlier.drain(..many));
-                Ok(Arc::clone(&self.token.insert(token).secret))
+                Ok(self.token.insert(token).values.clone())
             }
             Err(why) => {
                 let before = self.failed.as_ref().map(|failed| failed.pause * 2);
@@ -221,7 +205,7 @@ impl Source {
         let token = Token {
             ends: login::end_of(text, ends_s),
             since: SystemTime::UNIX_EPOCH,
-            secret: Arc::clone(&secret),
+            values: Arc::clone(&secret).into(),
             is_doubted: false,
         };
         let state = State {
@@ -308,18 +292,18 @@ impl Source {
     /// Tells its issuer that a value is not needed any more. Why that cannot be is told with
     /// its flow.
     async fn take_back(&self, egress: &Arc<Egress>, name: &CredentialName, one: &Token) {
-        let _ = match &self.by {
-            Fetch::Command { .. } | Fetch::Login { .. } => Ok(()),
-            Fetch::Token(request) => match &**request {
-                TokenRequest::OAuth(request) => {
-                    let what = (request, &*one.secret);
-                    oauth::take_back(egress, name, self, what, TAKING_BACK).await
-                }
-                TokenRequest::GithubApp(request) => {
-                    let what = (request, &*one.secret);
-                    app::take_back(egress, name, self, what, TAKING_BACK).await
-                }
-            },
+        let (Fetch::Token(request), Some(token)) = (&self.by, one.values.whole()) else {
+            return;
+        };
+        let _ = match &**request {
+            TokenRequest::OAuth(request) => {
+                let what = (request, &**token);
+                oauth::take_back(egress, name, self, what, TAKING_BACK).await
+            }
+            TokenRequest::GithubApp(request) => {
+                let what = (request, &**token);
+                app::take_back(egress, name, self, what, TAKING_BACK).await
+            }
         };
     }
 
@@ -337,7 +321,7 @@ impl Source {
                 Fetch::Command { .. } | Fetch::Token(_) => (DOUBTED_AFTER, DOUBTED_AFTER),
             };
             let after = state.doubted_after.unwrap_or(first);
-            let is_it = Arc::ptr_eq(&token.secret, secret);
+            let is_it = token.values.has(secret);
             if is_it && age >= after && !token.is_doubted {
                 token.is_doubted = true;
                 state.doubted_after = Some((after * 2).min(most));
@@ -348,7 +332,7 @@ impl Source {
 
 /// The value of a credential that is fetched: the one that is there, or a new one. Who wants
 /// it at the same time waits for the one question.
-pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secret>, Unfetched> {
+pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Values, Unfetched> {
     let Some((name, source)) = egress.credentials.source(index) else {
         return Err("there is no such credential".to_owned().into());
     };
@@ -360,7 +344,8 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Arc<Secr
     let (done, waits) = oneshot::channel();
     let (asking, asked) = (Arc::clone(egress), name.clone());
     egress.upstream.tasks.spawn(async move {
-        let current = state.token.as_ref().map(|token| Arc::clone(&token.secret));
+        let current = state.token.as_ref().and_then(|token| token.values.whole());
+        let current = current.map(Arc::clone);
         let got = fetch(&asking, index, current).await;
         let got = got.map_err(|unfetched| Unfetched {
             why: format!("credential {asked} cannot be fetched: {}", unfetched.why),
@@ -406,16 +391,15 @@ fn fetch(
         let Some((name, source)) = egress.credentials.source(index) else {
             return Err("there is none".to_owned().into());
         };
-        let fresh = ask(egress, (index, name), source, current).await?;
-        let since = SystemTime::now();
-        if fresh.ends.is_some_and(|ends| ends <= since) {
+        let got = ask(egress, (index, name), source, current).await?;
+        let (since, ends) = (SystemTime::now(), got.ends);
+        if ends.is_some_and(|ends| ends <= since) {
             return Err("what it gives has expired".to_owned().into());
         }
-        let secret = egress.credentials.accept(index, fresh.value, fresh.ends)?;
         Ok(Token {
-            secret,
+            values: egress.credentials.accept_all(index, got)?,
             since,
-            ends: fresh.ends,
+            ends,
             is_doubted: false,
         })
     })
@@ -426,7 +410,7 @@ async fn ask(
     (index, name): (usize, &CredentialName),
     source: &Source,
     current: Option<Arc<Secret>>,
-) -> Result<Fresh, Unfetched> {
+) -> Result<Got, Unfetched> {
     match &source.by {
         Fetch::Login { request, by, .. } => {
             let login = Login {
@@ -435,17 +419,24 @@ async fn ask(
                 request,
                 by,
             };
-            Ok(login::fetch(egress, login, source, current).await?)
+            let fresh = login::fetch(egress, login, source, current).await?;
+            Ok(fresh.into())
         }
         Fetch::Command { patience_s } => {
-            command::fetch(egress, name, Duration::from_secs(*patience_s)).await
+            let patience = Duration::from_secs(*patience_s);
+            command::fetch(egress, (index, name), patience).await
         }
-        Fetch::Token(request) => Ok(match &**request {
-            TokenRequest::OAuth(request) => {
-                oauth::fetch(egress, (index, name), source, request).await?
-            }
-            TokenRequest::GithubApp(request) => app::fetch(egress, name, source, request).await?,
-        }),
+        Fetch::Token(request) => {
+            let fresh = match &**request {
+                TokenRequest::OAuth(request) => {
+                    oauth::fetch(egress, (index, name), source, request).await?
+                }
+                TokenRequest::GithubApp(request) => {
+                    app::fetch(egress, name, source, request).await?
+                }
+            };
+            Ok(fresh.into())
+        }
     }
 }
 

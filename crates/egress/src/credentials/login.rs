@@ -20,10 +20,11 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::fetch::{Fresh, Source};
+use super::fetch::Source;
 use super::keeper::{Keeper, READING, WRITING};
 use super::oauth::{self, FORM, Form, Unsaid};
 use super::own::{self, Asking, JSON};
+use super::values::Fresh;
 use crate::Egress;
 use crate::secret::Secret;
 

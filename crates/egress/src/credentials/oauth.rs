@@ -13,9 +13,10 @@ use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::fetch::{Fresh, Source};
+use super::fetch::Source;
 use super::own::{self, Answer, Asking};
 use super::rotation;
+use super::values::Fresh;
 use crate::Egress;
 use crate::secret::Secret;
 

@@ -145,7 +145,7 @@ mod tests {
             },
             part: Part::Whole,
             placeholder: "tok-0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
-            value: Value::Fetched(Box::new(Source::new(
+            value: Value::Fetched(Arc::new(Source::new(
                 Fetch::Command { patience_s: 1 },
                 &Network::default(),
                 Ingredients::new(),

@@ -13,10 +13,11 @@ use atoll_model::network::{
 };
 use zeroize::Zeroizing;
 
-use super::fetch::{Fresh, Source};
+use super::fetch::Source;
 use super::keeper::{Keeper, READING, WRITING};
 use super::login::Unwritten;
 use super::oauth::{self, Read};
+use super::values::Fresh;
 use crate::Egress;
 
 /// Asks for a token by a refresh token.

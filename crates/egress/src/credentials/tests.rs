@@ -44,7 +44,7 @@ fn with(ingredients: Ingredients) -> Credentials {
             binding: binding("fetched"),
             part: Part::Whole,
             placeholder: "ghp_0000000000000000AAAAAAAAAAAAAAAAaaaa".to_owned(),
-            value: Value::Fetched(Box::new(Source::new(by, &Network::default(), ingredients))),
+            value: Value::Fetched(Arc::new(Source::new(by, &Network::default(), ingredients))),
         },
     ];
     Credentials::masked(held).unwrap()

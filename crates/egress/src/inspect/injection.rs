@@ -310,7 +310,7 @@ impl Injection {
     pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), fetch::Unfetched> {
         for put in &mut self.found {
             if egress.credentials.source(put.index).is_some() {
-                put.real = Some(fetch::value(egress, put.index).await?);
+                put.real = signing::fetched(&mut self.signing, egress, put.index).await?;
             }
         }
         Ok(())
@@ -424,10 +424,10 @@ fn ask_for_readable(headers: &mut HeaderMap) {
 
 /// Puts one in, in the one value that has its placeholder.
 fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
-    let real = real?;
     let Some(bound) = redacted::header(held) else {
         return Some(());
     };
+    let real = real?;
     let is_it = |name: &HeaderName, value: &HeaderValue| {
         name.as_str() == bound
             && matches!(in_header(held, name, value.as_bytes()), Some(Spot::Bound))

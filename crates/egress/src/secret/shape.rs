@@ -2,7 +2,7 @@
 
 use std::io;
 
-use atoll_model::network::{SHAPE_HOLE, Shape};
+use atoll_model::network::{Part, SHAPE_HOLE, Shape};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -19,6 +19,32 @@ const SIGNATURE_LETTERS: usize = 44;
 /// look before they send it: 2000 and 2100, in seconds since 1970.
 const ISSUED_S: u64 = 946_684_800;
 const ENDS_S: u64 = 4_102_444_800;
+
+/// Of a key that AWS gives for a time: what its id begins with ("Unique identifiers" in the user
+/// guide of AWS's IAM) and what else is in it, 80 bits.
+const ID_KIND: &str = "ASIA";
+const ID_LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+const ID_RANDOM: usize = 16;
+/// How long its secret is, bytes.
+const SECRET_BYTES: usize = 40;
+/// How its session token begins, and how many letters follow: programs take it as it is.
+const TOKEN_KIND: &str = "IQoJb3JpZ2luX2Vj";
+const TOKEN_LETTERS: usize = 240;
+
+/// What stands for a key that signs and is not known yet: for each of its values, as it may have
+/// a session token.
+///
+/// # Errors
+/// Where there are no random numbers.
+pub fn key() -> io::Result<[(Part, String); 3]> {
+    let id = format!("{ID_KIND}{}", drawn(ID_LETTERS, ID_RANDOM)?);
+    let token = format!("{TOKEN_KIND}{}", letters(TOKEN_LETTERS)?);
+    Ok([
+        (Part::KeyId, id),
+        (Part::Secret, letters(SECRET_BYTES)?),
+        (Part::Token, token),
+    ])
+}
 
 /// A text of a shape, with other letters each time.
 ///
@@ -62,18 +88,23 @@ fn of_text(text: &str) -> io::Result<String> {
     String::from_utf8(made).map_err(io::Error::other)
 }
 
-/// So many letters and digits, each as likely.
+/// So many letters and digits.
 fn letters(count: usize) -> io::Result<String> {
+    drawn(LETTERS, count)
+}
+
+/// So many of these, each as likely.
+fn drawn(from: &[u8], count: usize) -> io::Result<String> {
     let mut made = String::with_capacity(count);
     let mut random = [0; 64];
     // What is left of 256 would make some of them likelier.
-    let fair = 256 / LETTERS.len() * LETTERS.len();
+    let fair = 256 / from.len() * from.len();
     while made.len() < count {
         aws_lc_rs::rand::fill(&mut random)
             .map_err(|_| io::Error::other("there are no random numbers"))?;
         let drawn = random.iter().map(|byte| usize::from(*byte));
         let drawn = drawn.filter(|byte| *byte < fair);
-        let drawn = drawn.filter_map(|byte| LETTERS.get(byte % LETTERS.len()));
+        let drawn = drawn.filter_map(|byte| from.get(byte % from.len()));
         made.extend(drawn.take(count - made.len()).copied().map(char::from));
     }
     Ok(made)
@@ -82,6 +113,23 @@ fn letters(count: usize) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_for_an_unknown_key_has_the_shape_of_one_that_ends() {
+        let [one, other] = [0; 2].map(|_| key().unwrap());
+        let parts = one.iter().map(|(part, _)| *part).collect::<Vec<_>>();
+        assert_eq!(parts, [Part::KeyId, Part::Secret, Part::Token]);
+        let [(_, id), (_, secret), (_, token)] = &one;
+        let is_of_id = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+        assert!(id.starts_with("ASIA") && id.len() == 20, "{id}");
+        assert!(id.bytes().all(is_of_id), "{id}");
+        assert_eq!(secret.len(), 40);
+        assert!(token.starts_with("IQoJ") && token.len() == 256, "{token}");
+        for ((_, one), (_, other)) in one.iter().zip(&other) {
+            assert_ne!(one, other);
+            assert!(crate::secret::Secret::new(one.clone().into_bytes()).is_ok());
+        }
+    }
 
     #[test]
     fn what_stands_for_an_unknown_value_has_its_shape_and_is_never_the_same() {

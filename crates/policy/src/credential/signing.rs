@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use atoll_model::SecretName;
 use atoll_model::network::{Part, SignatureScope};
 
-use super::{parse_secret, parse_variable};
+use super::{WrittenSource, parse_secret, parse_variable};
 use crate::document::{Complaint, Document, Section};
 use crate::places::{Place, parse_place};
 use crate::show::quoted;
@@ -22,11 +22,13 @@ const VARIABLES: [&str; 3] = [
     "AWS_SESSION_TOKEN",
 ];
 
-/// Where the command line of AWS keeps keys.
+/// Where the command line of AWS keeps keys, and where all else of its profiles.
 const PROFILES: &str = "~/.aws/credentials";
+const SETTINGS: &str = "~/.aws/config";
 
 pub(super) const SOURCES: &str = "{ environment = [\"AWS_ACCESS_KEY_ID\", \"AWS_SECRET_ACCESS_KEY\"] }, \
-     { aws-profile = \"default\" }, { vault = [\"aws-id\", \"aws-secret\"] }";
+     { aws-profile = \"default\" }, { vault = [\"aws-id\", \"aws-secret\"] }, { command = [\"aws\", \
+     \"configure\", \"export-credentials\", \"--format\", \"process\"] }";
 
 /// Where the values of a key come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +38,14 @@ pub enum KeySource {
     Variables(Vec<String>),
     /// Secrets of the vault, in that order.
     Vault(Vec<SecretName>),
-    /// A profile of a file as the command line of AWS writes it.
+    /// A profile of files as the command line of AWS writes them.
     Profile {
         /// Its name.
         name: String,
-        /// The file, absolute.
+        /// The file with its values, absolute.
         file: PathBuf,
+        /// The file with its settings, which can name a command that prints them, absolute.
+        settings: PathBuf,
     },
 }
 
@@ -50,7 +54,11 @@ pub enum KeySource {
 pub(super) enum Written {
     Variables(Vec<String>),
     Vault(Vec<SecretName>),
-    Profile { name: String, file: Place },
+    Profile {
+        name: String,
+        file: Place,
+        settings: Place,
+    },
 }
 
 impl Written {
@@ -65,22 +73,33 @@ impl Written {
         match self {
             Self::Variables(names) => KeySource::Variables(names),
             Self::Vault(secrets) => KeySource::Vault(secrets),
-            Self::Profile { name, file } => KeySource::Profile {
+            Self::Profile {
+                name,
+                file,
+                settings,
+            } => KeySource::Profile {
                 name,
                 file: file.resolve(home),
+                settings: settings.resolve(home),
             },
         }
     }
 
     /// The variables inside, where none are named.
     pub(super) fn variables(&self) -> Vec<(Part, String)> {
-        let usual = VARIABLES.map(str::to_owned).to_vec();
-        let named = match self {
-            Self::Variables(names) => names.clone(),
-            Self::Vault(_) | Self::Profile { .. } => usual,
-        };
-        KEY_PARTS.into_iter().zip(named).collect()
+        match self {
+            Self::Variables(names) => KEY_PARTS.into_iter().zip(names.clone()).collect(),
+            Self::Vault(_) | Self::Profile { .. } => usual_variables(),
+        }
     }
+}
+
+/// The variables in which programs look for a key.
+pub(super) fn usual_variables() -> Vec<(Part, String)> {
+    KEY_PARTS
+        .into_iter()
+        .zip(VARIABLES.map(str::to_owned))
+        .collect()
 }
 
 impl KeySource {
@@ -125,7 +144,12 @@ pub(super) fn read_source(
     }
     let name = document.text(section, "aws-profile", parse_profile)?.value;
     let file = parse_place(PROFILES).ok()?;
-    Some(Written::Profile { name, file })
+    let settings = parse_place(SETTINGS).ok()?;
+    Some(Written::Profile {
+        name,
+        file,
+        settings,
+    })
 }
 
 /// Reads the variables inside.
@@ -221,31 +245,65 @@ fn parse_profile(text: &str) -> Result<String, Complaint> {
     Err(format!("{text:?} is no name of a profile in {PROFILES}").into())
 }
 
+/// What a source gives.
+#[derive(Clone, Copy)]
+pub(super) enum Gives {
+    /// The values of a key.
+    Key,
+    /// What a command prints: a value, or a key where that is wanted.
+    Command,
+    /// One value.
+    Value,
+}
+
 /// Why such a source and such a place are not for one another.
 pub(super) fn mismatch(
-    source_is_key: bool,
+    gives: Gives,
     place_signs: bool,
     variables: &[(Part, String)],
 ) -> Option<(&'static str, String)> {
-    match (source_is_key, place_signs) {
-        (true, true) if variables.len() < 2 => Some((
+    let named = || {
+        "write variable = [\"KEY_ID\", \"KEY_SECRET\", \"KEY_TOKEN\"], or leave it out".to_owned()
+    };
+    match (gives, place_signs) {
+        (Gives::Key | Gives::Command, true) if variables.len() < 2 => Some((
             "`variable` names one, and the key has several values",
-            "write variable = [\"KEY_ID\", \"KEY_SECRET\", \"KEY_TOKEN\"], or leave it out"
-                .to_owned(),
+            named(),
         )),
-        (false, false) if variables.len() > 1 => Some((
+        // What is not known yet may have a session token.
+        (Gives::Command, true) if variables.len() < KEY_PARTS.len() => Some((
+            "`variable` names two, and what its command prints may have a session token too",
+            named(),
+        )),
+        (Gives::Value | Gives::Command, false) if variables.len() > 1 => Some((
             "`variable` names several, and the credential is one value",
             "write variable = \"TOKEN\"".to_owned(),
         )),
-        (true, true) | (false, false) => None,
-        (false, true) => Some((
+        (Gives::Key | Gives::Command, true) | (Gives::Value | Gives::Command, false) => None,
+        (Gives::Value, true) => Some((
             "`sigv4` signs with a key of two values or three",
             format!("write `source` as one of: {SOURCES}"),
         )),
-        (true, false) => Some((
+        (Gives::Key, false) => Some((
             "`source` is a key of several values, which signs and is put in nowhere",
             "write place = { sigv4 = { region = \"eu-west-1\", service = \"s3\" } }".to_owned(),
         )),
+    }
+}
+
+/// What a profile that has it may do better, for whoever checks it: behind what nobody can ask
+/// AWS for.
+pub(super) fn remark(source: &WrittenSource) -> &'static str {
+    match matches!(source, WrittenSource::Command(_)) {
+        true => {
+            "; its command can, by a role with a session policy (aws sts assume-role --policy …, for \
+             --duration-seconds as few as the work takes); what its services answer the program has, also \
+             keys that they give out"
+        }
+        false => {
+            "; a key that a `command` prints, or credential_process of a profile, ends by itself and can be \
+             of a narrower role; what its services answer the program has, also keys that they give out"
+        }
     }
 }
 

@@ -78,6 +78,7 @@ fn a_key_is_shown_as_it_is_written() {
             KeySource::Profile {
                 name: "work".to_owned(),
                 file: "/home/ann/.aws/credentials".into(),
+                settings: "/home/ann/.aws/config".into(),
             },
         ),
         (
@@ -106,11 +107,48 @@ fn a_key_is_shown_as_it_is_written() {
         let again = world().profile("shown", &shown).with("shown").rules();
         assert_eq!(again.credentials().next(), Some(credential), "{shown}");
     }
-    let told = remarks(AWS.as_bytes(), "p.toml");
-    assert!(
-        told[0].1.contains("also keys that they give out"),
-        "{told:?}"
-    );
+    let told = |text: &str| remarks(text.as_bytes(), "p.toml").remove(0).1;
+    assert!(told(AWS).contains("also keys that they give out"));
+    assert!(told(AWS).contains("a key that a `command` prints"));
+    let printed = AWS.replace(list, "command = [\"aws-key\"]");
+    assert!(told(&printed).contains("its command can, by a role with a session policy"));
+}
+
+#[test]
+fn a_command_that_prints_a_key_is_shown_as_it_is_written() {
+    let list = "{ environment = [\"AWS_ACCESS_KEY_ID\", \"AWS_SECRET_ACCESS_KEY\", \"AWS_SESSION_TOKEN\"] }";
+    let source = "{ command = [\"aws-key\", \"--profile\", \"work\"], timeout = \"60s\" }";
+    for (further, names) in [
+        (
+            "",
+            [
+                "AWS_ACCESS_KEY_ID",
+                "AWS_SECRET_ACCESS_KEY",
+                "AWS_SESSION_TOKEN",
+            ],
+        ),
+        (
+            "variable = ['R2_ID', 'R2_SECRET', 'R2_TOKEN']",
+            ["R2_ID", "R2_SECRET", "R2_TOKEN"],
+        ),
+    ] {
+        let text = format!("{}{further}\n", AWS.replace(list, source));
+        let world = super::world().profile("p", &text).with("p");
+        let rules = world.rules();
+        let credential = rules.credentials().next().unwrap();
+        assert!(matches!(credential.source, CredentialSource::Command(_)));
+        let parts = [Part::KeyId, Part::Secret, Part::Token];
+        let expected = parts.into_iter().zip(names.map(str::to_owned));
+        assert_eq!(credential.variables, expected.collect::<Vec<_>>());
+        let again = super::world().profile("shown", &rules.show());
+        let again = again.with("shown").rules();
+        assert_eq!(again.credentials().next(), Some(credential));
+        let all = parts.into_iter().zip(["i", "s", "t"]).collect::<Vec<_>>();
+        let values: Vec<_> = environment(&world, &all);
+        let expected = names.into_iter().zip(["i", "s", "t"]);
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(values, expected.collect::<Vec<_>>());
+    }
 }
 
 #[test]
@@ -164,7 +202,27 @@ fn what_is_no_key_is_told() {
         (with("region =", "regions ="), "did you mean `region`?"),
         (
             with(&format!("environment = {list}"), "command = ['aws-key']") + "variable = 'ONE'",
-            "has a command as its source, which gives one value",
+            "`variable` names one, and the key has several values",
+        ),
+        (
+            with(&format!("environment = {list}"), "command = ['aws-key']")
+                + "variable = ['ONE', 'TWO']",
+            "may have a session token too",
+        ),
+        (
+            with(&format!("environment = {list}"), "command = ['aws-key']") + "shape = 'jwt'",
+            "has the shape of AWS's",
+        ),
+        (
+            with(&format!("environment = {list}"), "command = ['aws-key']") + "optional = true",
+            "a secret of the vault and a command have to be there",
+        ),
+        (
+            with(
+                &format!("environment = {list}"),
+                "oauth = { token = 'https://a.example/', client = 'a', secret = { vault = 'a' } }",
+            ) + "variable = 'ONE'",
+            "has a token as its source, which gives one value",
         ),
         (
             with(&format!("environment = {list}"), "vault = ['one', 'two']") + "optional = true",

@@ -2,7 +2,7 @@ use super::*;
 
 fn token(since: SystemTime, life_s: Option<u64>) -> Token {
     Token {
-        secret: Arc::new(Secret::new(b"0123456789abcdef".to_vec()).unwrap()),
+        values: Arc::new(Secret::new(b"0123456789abcdef".to_vec()).unwrap()).into(),
         since,
         ends: life_s.map(|life| since + Duration::from_secs(life)),
         is_doubted: false,
@@ -69,7 +69,7 @@ fn what_still_holds_before_the_last_one_is_kept_to_be_taken_back() {
     // The same one again is not another one.
     let last = state.token.as_ref().unwrap();
     let same = Token {
-        secret: Arc::clone(&last.secret),
+        values: last.values.clone(),
         ..token(now, None)
     };
     let _ = state.keep(Ok(same), now);
@@ -102,13 +102,13 @@ fn a_host_that_refuses_a_value_has_it_fetched_anew_but_not_at_will() {
     let by = Fetch::Command { patience_s: 1 };
     let source = Source::new(by, &Network::default(), Ingredients::new());
     let kept = token(now, None);
-    let secret = Arc::clone(&kept.secret);
+    let secret = Arc::clone(kept.values.whole().unwrap());
     source.state.try_lock().unwrap().token = Some(kept);
     let is_known = |at| source.state.try_lock().unwrap().known(at).is_some();
     let later = now + DOUBTED_AFTER;
     source.doubt(&secret, now);
     assert!(is_known(later));
-    source.doubt(&token(now, None).secret, later);
+    source.doubt(token(now, None).values.whole().unwrap(), later);
     assert!(is_known(later));
     source.doubt(&secret, later);
     assert!(!is_known(later));
@@ -132,7 +132,7 @@ fn a_login_that_is_refused_is_renewed_more_and_more_seldom() {
     let now = SystemTime::now();
     for pause_s in [600, 1200, 2400, 4800, 9600, 14_400, 14_400] {
         let kept = token(now, None);
-        let secret = Arc::clone(&kept.secret);
+        let secret = Arc::clone(kept.values.whole().unwrap());
         source.state.try_lock().unwrap().token = Some(kept);
         let is_known = |at| source.state.try_lock().unwrap().known(at).is_some();
         let later = now + Duration::from_secs(pause_s);

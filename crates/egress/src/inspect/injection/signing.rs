@@ -3,6 +3,7 @@
 //! What is signed anew is what the program has signed: its own signature is checked first,
 //! with the placeholder's secret, so that nothing it has not signed gets a real one.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use atoll_model::network::{CredentialName, Part, Place};
@@ -13,10 +14,12 @@ use hyper::http::request::Parts;
 use super::claim::{self, Claim, Form, Payload};
 use super::sigv4::{ALGORITHM, Reading, SIGNATURE, Signable, digest};
 use super::{Misuse, escaped, unescaped};
-use crate::credentials::{Credentials, Held};
+use crate::Egress;
+use crate::credentials::{Credentials, Held, Values, fetch};
 use crate::inspect::Asked;
 use crate::inspect::head::{self, Head};
 use crate::redaction::Redactions;
+use crate::secret::Secret;
 
 /// A signature to be made anew.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct Signing {
     credential: CredentialName,
     claim: Claim,
     proven: Option<Proven>,
+    /// The real key, where that is fetched.
+    key: Option<Values>,
 }
 
 /// What is known once the program's own signature has been found right.
@@ -100,6 +105,7 @@ impl Signing {
                 credential: held.name().clone(),
                 claim,
                 proven: None,
+                key: None,
             }),
         }
     }
@@ -175,6 +181,15 @@ impl Signing {
         all.find(|held| held.part == part && *held.name() == self.credential)
     }
 
+    /// A value of its key: none of one that is still to be fetched.
+    fn real<'a>(&'a self, credentials: &'a Credentials, part: Part) -> Option<&'a [u8]> {
+        let real = match &self.key {
+            Some(key) => key.part(part),
+            None => self.part(credentials, part)?.given(),
+        };
+        real.map(|real| real.expose())
+    }
+
     /// A header that its signature is of, or is in, and that is taken out: who signed meant it to
     /// be there.
     pub(super) fn is_of_redacted(&self, redactions: &Redactions) -> Option<&str> {
@@ -194,17 +209,12 @@ impl Signing {
         headers: &mut HeaderMap,
     ) -> Option<String> {
         let proven = self.proven.as_ref()?;
-        let id = self.part(credentials, Part::KeyId)?.given()?.expose();
-        let id = std::str::from_utf8(id).ok()?;
-        let secret = self.part(credentials, Part::Secret)?.given()?;
+        let id = std::str::from_utf8(self.real(credentials, Part::KeyId)?).ok()?;
+        let secret = self.real(credentials, Part::Secret)?;
+        let real = self.real(credentials, Part::Token);
         let token = self.part(credentials, Part::Token);
-        let token = token.and_then(|token| Some((token, token.given()?.expose())));
-        if let Some((token, real)) = token
-            && let Some(value) = headers.get_mut(claim::TOKEN_HEADER)
-            && value.as_bytes() == token.placeholder.as_bytes()
-        {
-            *value = HeaderValue::from_bytes(real).ok()?;
-            value.set_sensitive(true);
+        if let Some(token) = token {
+            put_token(token, real, headers)?;
         }
         let host = asked.authority.as_str();
         // What is for one connection only is not sent on.
@@ -217,13 +227,14 @@ impl Signing {
         let target = match self.claim.form {
             Form::Header => target.to_owned(),
             Form::Query => rewritten(target, |name, value| match name {
-                claim::CREDENTIAL => Some(escaped(credential.as_bytes())),
-                claim::SIGNED => Some(escaped(names.as_bytes())),
-                claim::TOKEN => {
-                    let token = token.filter(|(token, _)| is_bound_parameter(token, name, value));
-                    token.map(|(_, real)| escaped(real))
+                claim::CREDENTIAL => Pair::With(escaped(credential.as_bytes())),
+                claim::SIGNED => Pair::With(escaped(names.as_bytes())),
+                claim::TOKEN
+                    if token.is_some_and(|token| is_bound_parameter(token, name, value)) =>
+                {
+                    real.map_or(Pair::LeftOut, |real| Pair::With(escaped(real)))
                 }
-                _ => None,
+                _ => Pair::AsItIs,
             }),
         };
         let signable = Signable {
@@ -236,7 +247,7 @@ impl Signing {
             time: &self.claim.time,
             scope: &self.claim.scope,
         };
-        let signature = signable.sign(secret.expose(), proven.reading);
+        let signature = signable.sign(secret, proven.reading);
         match self.claim.form {
             Form::Header => {
                 let value = format!(
@@ -248,27 +259,79 @@ impl Signing {
                 headers.insert(AUTHORIZATION, value);
                 Some(target)
             }
-            Form::Query => Some(rewritten(&target, |name, _| {
-                (name == SIGNATURE).then(|| signature.clone())
+            Form::Query => Some(rewritten(&target, |name, _| match name {
+                SIGNATURE => Pair::With(signature.clone()),
+                _ => Pair::AsItIs,
             })),
         }
     }
 }
 
-/// A target with other values for some parameters of its query.
-fn rewritten(target: &str, value: impl Fn(&str, &str) -> Option<String>) -> String {
+/// The value of a credential that is fetched, by its place among all: those of a key are of one
+/// answer, though a new one comes meanwhile. None where the key has no such value.
+pub(super) async fn fetched(
+    signing: &mut Option<Signing>,
+    egress: &Arc<Egress>,
+    index: usize,
+) -> Result<Option<Arc<Secret>>, fetch::Unfetched> {
+    let Some(held) = egress.credentials.get(index) else {
+        return Ok(None);
+    };
+    let its = signing.as_mut().filter(|one| one.is_of(held.name()));
+    let values = match its.as_ref().and_then(|signing| signing.key.clone()) {
+        Some(values) => values,
+        None => fetch::value(egress, index).await?,
+    };
+    let real = values.part(held.part).map(Arc::clone);
+    if let Some(signing) = its {
+        signing.key = Some(values);
+    }
+    Ok(real)
+}
+
+/// Puts in a session token where what stands for it is; where the key has none, nothing is left
+/// of it: then it is not signed either.
+fn put_token(token: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
+    let is_alone = headers.get_all(claim::TOKEN_HEADER).iter().count() == 1;
+    let found = headers.get_mut(claim::TOKEN_HEADER);
+    let Some(value) = found.filter(|value| value.as_bytes() == token.placeholder.as_bytes()) else {
+        return Some(());
+    };
+    match real {
+        Some(real) => {
+            *value = HeaderValue::from_bytes(real).ok()?;
+            value.set_sensitive(true);
+            Some(())
+        }
+        // Another one beside it would become the first.
+        None if !is_alone => None,
+        None => headers.remove(claim::TOKEN_HEADER).map(drop),
+    }
+}
+
+/// What becomes of a parameter of a query.
+enum Pair {
+    AsItIs,
+    With(String),
+    LeftOut,
+}
+
+/// A target with other values for some parameters of its query, or without them.
+fn rewritten(target: &str, change: impl Fn(&str, &str) -> Pair) -> String {
     let Some((path, query)) = target.split_once('?') else {
         return target.to_owned();
     };
     let pair = |pair: &str| {
-        let parts = pair.split_once('=');
-        let other = parts.and_then(|(name, own)| Some((name, value(name, own)?)));
-        other.map_or_else(
-            || pair.to_owned(),
-            |(name, other)| format!("{name}={other}"),
-        )
+        let Some((name, value)) = pair.split_once('=') else {
+            return Some(pair.to_owned());
+        };
+        match change(name, value) {
+            Pair::AsItIs => Some(pair.to_owned()),
+            Pair::With(other) => Some(format!("{name}={other}")),
+            Pair::LeftOut => None,
+        }
     };
-    let pairs: Vec<String> = query.split('&').map(pair).collect();
+    let pairs: Vec<String> = query.split('&').filter_map(pair).collect();
     format!("{path}?{}", pairs.join("&"))
 }
 

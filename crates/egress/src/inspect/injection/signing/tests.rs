@@ -19,7 +19,16 @@ const REAL_TOKEN: &str = "FwoGqX81zLmN0pQ/8vWxY+3kJ5hG7fD9sA2b==";
 const HOST_NAME: &str = "s3.eu-west-1.amazonaws.com";
 
 fn credentials() -> Credentials {
-    let binding = Binding {
+    let binding = binding();
+    Credentials::of_parts(vec![
+        (binding.clone(), Part::KeyId, ID, REAL_ID),
+        (binding.clone(), Part::Secret, SECRET, REAL_SECRET),
+        (binding, Part::Token, TOKEN, REAL_TOKEN),
+    ])
+}
+
+fn binding() -> Binding {
+    Binding {
         name: "aws".parse().unwrap(),
         to: vec![format!("{HOST_NAME}:443").parse::<Destination>().unwrap()],
         requests: Conditions {
@@ -31,12 +40,7 @@ fn credentials() -> Credentials {
             regions: vec!["eu-west-1".to_owned()],
             services: vec!["s3".to_owned()],
         }),
-    };
-    Credentials::of_parts(vec![
-        (binding.clone(), Part::KeyId, ID, REAL_ID),
-        (binding.clone(), Part::Secret, SECRET, REAL_SECRET),
-        (binding, Part::Token, TOKEN, REAL_TOKEN),
-    ])
+    }
 }
 
 /// Now, as signatures have it.
@@ -128,7 +132,18 @@ impl Made {
 
     /// What is sent of it, or why nothing is.
     fn sent(&self, host: &str) -> Result<(String, HeaderMap), String> {
-        let credentials = credentials();
+        let sent = self.sent_by(host, &credentials(), None)?;
+        Ok(sent.unwrap())
+    }
+
+    /// The same with these credentials, of which a key may have been fetched; nothing where it
+    /// cannot be signed.
+    fn sent_by(
+        &self,
+        host: &str,
+        credentials: &Credentials,
+        key: Option<Values>,
+    ) -> Result<Option<(String, HeaderMap)>, String> {
         let host: HostPart = host.parse().unwrap();
         let wanted = Wanted {
             host: host.clone(),
@@ -144,7 +159,7 @@ impl Made {
             method: "GET",
             target: &target,
         };
-        let injection = Injection::of(&credentials, &judged, &parts);
+        let injection = Injection::of(credentials, &judged, &parts);
         let mut injection = injection.map_err(|misuse| misuse.why)?;
         let written = target.as_written().to_owned();
         let head = Head {
@@ -154,19 +169,20 @@ impl Made {
         };
         let mut headers = parts.headers.clone();
         let Some(signing) = injection.signing() else {
-            return Ok((written, headers));
+            return Ok(Some((written, headers)));
         };
         assert_eq!(signing.needs(), Needed::Nothing);
         // Nothing is signed before it is known who signed it.
         let whose = (&asked, "GET");
-        let unproven = signing.sign(&credentials, whose, &written, &mut headers.clone());
+        let unproven = signing.sign(credentials, whose, &written, &mut headers.clone());
         assert_eq!(unproven, None);
-        let proven = signing.prove(&credentials, &asked, &parts, &head, b"");
+        let proven = signing.prove(credentials, &asked, &parts, &head, b"");
         proven.map_err(|misuse| misuse.why)?;
         // As whatever is sent with credentials.
         ask_for_readable(&mut headers);
-        let target = signing.sign(&credentials, whose, &written, &mut headers);
-        Ok((target.unwrap(), headers))
+        signing.key = key;
+        let target = signing.sign(credentials, whose, &written, &mut headers);
+        Ok(target.map(|target| (target, headers)))
     }
 }
 
@@ -245,6 +261,93 @@ fn what_a_program_has_signed_beforehand_is_too() {
     assert!(changed.unwrap_err().contains("not of this request"));
     let long = made(inside.replace("Expires=60&", "Expires=61&")).sent(HOST_NAME);
     assert!(long.unwrap_err().contains("not of this request"));
+}
+
+fn printed() -> Credentials {
+    let all = [
+        (Part::KeyId, ID),
+        (Part::Secret, SECRET),
+        (Part::Token, TOKEN),
+    ];
+    Credentials::of_printed(&binding(), &all)
+}
+
+#[test]
+fn a_key_that_was_fetched_signs_and_one_that_was_not_signs_nothing() {
+    let made = signed("/bucket/key", ID, SECRET, SCOPE);
+    assert!(made.sent_by(HOST_NAME, &printed(), None).unwrap().is_none());
+    let pair = [(Part::KeyId, REAL_ID), (Part::Secret, REAL_SECRET)];
+    for token in [Some(REAL_TOKEN), None] {
+        let all: Vec<_> = pair
+            .into_iter()
+            .chain(token.map(|token| (Part::Token, token)))
+            .collect();
+        let sent = made.sent_by(HOST_NAME, &printed(), Some(Values::of(&all)));
+        let (_, headers) = sent.unwrap().unwrap();
+        let mut expected = Made {
+            target: made.target.clone(),
+            headers: made.headers.clone(),
+            time: made.time.clone(),
+        };
+        expected
+            .headers
+            .retain(|(name, value)| name != "authorization" && (token.is_some() || value != TOKEN));
+        for (_, value) in &mut expected.headers {
+            if value == TOKEN {
+                REAL_TOKEN.clone_into(value);
+            }
+        }
+        let names = expected.headers.iter().map(|(name, _)| name.clone());
+        let names: Vec<String> = names.collect();
+        let scope = real_scope(&made);
+        let signature = signature(&expected, &names, REAL_SECRET, &scope);
+        let value = format!(
+            "{ALGORITHM} Credential={REAL_ID}/{}, SignedHeaders={}, Signature={signature}",
+            scope.text(),
+            names.join(";")
+        );
+        assert_eq!(headers["authorization"], value);
+        let sent = headers.get("x-amz-security-token");
+        assert_eq!(sent.map(|value| value.to_str().unwrap()), token);
+        assert_eq!(value.contains("x-amz-security-token"), token.is_some());
+    }
+    // Another one beside what stands for it is not what is left.
+    let credentials = printed();
+    let token = credentials.iter().find(|held| held.part == Part::Token);
+    let mut headers = HeaderMap::new();
+    headers.append(claim::TOKEN_HEADER, HeaderValue::from_static(TOKEN));
+    assert!(put_token(token.unwrap(), None, &mut headers.clone()).is_some());
+    headers.append(claim::TOKEN_HEADER, HeaderValue::from_static("its-own"));
+    assert!(put_token(token.unwrap(), None, &mut headers).is_none());
+}
+
+#[test]
+fn a_token_that_a_key_has_not_is_left_out_of_what_was_signed_beforehand() {
+    let time = time();
+    let scope = SCOPE.replace("DAY", &time[..8]);
+    let unsigned = |id: &str, token: &str| {
+        format!(
+            "/bucket/key?X-Amz-Algorithm={ALGORITHM}&X-Amz-Credential={}&X-Amz-Date={time}&X-Amz-Expires=60&\
+             {token}X-Amz-SignedHeaders=host",
+            escaped(format!("{id}/{scope}").as_bytes()),
+        )
+    };
+    let made = |target: String| Made {
+        target,
+        headers: vec![("host".to_owned(), HOST_NAME.to_owned())],
+        time: time.clone(),
+    };
+    let of = |target: &str, secret: &str| {
+        let made = made(target.to_owned());
+        let signature = signature(&made, &["host".to_owned()], secret, &real_scope(&made));
+        format!("{target}&X-Amz-Signature={signature}")
+    };
+    let token = format!("X-Amz-Security-Token={}&", escaped(TOKEN.as_bytes()));
+    let inside = made(of(&unsigned(ID, &token), SECRET));
+    let key = Values::of(&[(Part::KeyId, REAL_ID), (Part::Secret, REAL_SECRET)]);
+    let sent = inside.sent_by(HOST_NAME, &printed(), Some(key));
+    let (sent, _) = sent.unwrap().unwrap();
+    assert_eq!(sent, of(&unsigned(REAL_ID, ""), REAL_SECRET));
 }
 
 #[test]
