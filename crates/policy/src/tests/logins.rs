@@ -102,28 +102,6 @@ fn a_file_of_settings_says_what_of_it_is_secret_and_a_copy_says_nothing() {
     ] {
         assert!(with(&text).is_err(), "{text}");
     }
-    // Atoll renews logins alone: settings it never writes.
-    let renewed = LOGIN.replace(
-        "keep = [\"mode\", \"*.expires\"]\nclaims = [\"email\"]\n",
-        "secrets = []\n",
-    );
-    let renewed: String = renewed
-        .lines()
-        .filter(|line| !line.starts_with("issue"))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    assert!(with(&renewed).is_ok());
-    let renew = ", renew = { token = 'https://api.example.com/oauth/token', client = 'c', refresh = 'tokens.refresh' } }";
-    let renewed = renewed.replacen(
-        "field = \"tokens.access\" }",
-        &format!("field = \"tokens.access\"{renew}"),
-        1,
-    );
-    let refused = format!("{:?}", with(&renewed));
-    assert!(
-        refused.contains("what is renewed is in a login file"),
-        "{refused}"
-    );
 }
 
 /// The files of the agents that ship in which people keep keys.
@@ -300,22 +278,41 @@ fn logins_that_contradict_each_other_let_nothing_start() {
             "of the same file",
         ),
     ] {
-        let world = world().profile("p", &LOGIN.replace(from, to)).with("p");
-        let facts = Facts {
-            now: crate::tests::now(),
-            mode: atoll_model::Mode::Full,
-            host: &world.host,
-            environment: &world.environment,
-            placeholders: &[],
-        };
-        let Verdict::Deny(reasons) = decide(&world.rules(), &world.call, &facts) else {
-            panic!("{said}");
-        };
-        assert!(
-            reasons.iter().any(|one| one.why.contains(said)),
-            "{said}: {reasons:?}"
-        );
+        nothing_starts(&LOGIN.replace(from, to), said);
     }
+    // Atoll renews logins alone: settings it never writes.
+    let of_settings = |line: &str| match line.split(' ').next() {
+        Some("keep" | "issue") => String::new(),
+        Some("claims") => "secrets = []\n".to_owned(),
+        _ => format!("{line}\n"),
+    };
+    let settings: String = LOGIN.lines().map(of_settings).collect();
+    let field = "field = \"tokens.access\"";
+    let renew = "renew = { token = 'https://api.example.com/oauth/token', client = 'c', \
+                 refresh = 'tokens.refresh' }";
+    nothing_starts(
+        &settings.replace(field, &format!("{field}, {renew}")),
+        "what is renewed is in a login file",
+    );
+}
+
+/// A profile that says this lets nothing start, for that reason.
+fn nothing_starts(profile: &str, said: &str) {
+    let world = world().profile("p", profile).with("p");
+    let facts = Facts {
+        now: crate::tests::now(),
+        mode: atoll_model::Mode::Full,
+        host: &world.host,
+        environment: &world.environment,
+        placeholders: &[],
+    };
+    let Verdict::Deny(reasons) = decide(&world.rules(), &world.call, &facts) else {
+        panic!("{said}");
+    };
+    assert!(
+        reasons.iter().any(|one| one.why.contains(said)),
+        "{said}: {reasons:?}"
+    );
 }
 
 #[test]
