@@ -104,7 +104,9 @@ fn of_context(action: Action, text: &str) -> Vec<String> {
             let wrong = wrong.map(|one| format!("context.within like \"{one}\""));
             let is_wrong = wrong.join(" || ");
             let is_inner = "context.within like \"/*\" && context.within != \"/\"";
-            all.push(format!("context has within && (!({is_inner}) || {is_wrong})"));
+            all.push(format!(
+                "context has within && (!({is_inner}) || {is_wrong})"
+            ));
         }
         Action::Exec | Action::Call => {}
         Action::Escalate | Action::Administer => {}
