@@ -763,7 +763,7 @@ fn who_would_say_yes_is_told_and_where() {
     };
     world.profile("api", "[network]\nallow = [\"api.example.com\"]\n");
     let questions = [
-        ("promote", "/work/a", "`atoll apply`"),
+        ("promote", "/project/a", "`atoll apply`"),
         ("run", "make", "`atoll run`"),
         ("request", "api.example.com", "`atoll approvals"),
     ];
