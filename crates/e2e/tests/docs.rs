@@ -356,6 +356,7 @@ fn the_commands_about_credentials_work() {
             "of-a-login",
             ["[login.agent]", "source = { login = \"agent\", field ="],
         ),
+        ("of-settings", ["secrets = [\"pins.*\"]", "hidden = true"]),
         (
             "of-a-renewal",
             [
