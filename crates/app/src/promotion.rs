@@ -1,6 +1,7 @@
 //! Whether policies let a run's changes be taken over.
 
 mod asking;
+mod makers;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use asking::Agreed;
 pub use asking::Taking;
+pub use makers::By;
 
 /// By what changes are taken over.
 #[derive(Clone, Debug, Default)]
@@ -84,8 +86,8 @@ pub struct Planned<'a> {
 pub struct Meant<'a> {
     /// The workspace whose policies count too.
     pub workspace: Option<&'a Path>,
-    /// The profile of the run.
-    pub profile: &'a str,
+    /// Whose runs have made it.
+    pub by: By<'a>,
     /// What a diff shows.
     pub all: &'a [LayerChanges],
     /// What would be written, in the order in which it is.
@@ -118,7 +120,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     let promoter = Promoter {
         user: configuration::principal().uid,
         time: now.map_or(0, |time| time.as_secs()),
-        profile: meant.profile,
+        makers: &|asks_for_reputation| meant.by.makers(asks_for_reputation),
     };
     let promotion = promote(&files.sources(), &promoter, &changes).map_err(refused)?;
     for notice in promotion.notices {
@@ -191,6 +193,12 @@ fn refused(error: PromotionError) -> Failure {
                 .because(&error)
                 .advise(advice::profile(&error))
         }
+        PromotionError::Untold(why) => Failure::new(
+            "policies ask about these changes, and what they ask cannot be told; nothing was applied",
+        )
+        .because(why)
+        .advise("look at the changes, and take what you want of them over by hand")
+        .with_status(STATUS_DENIED),
         PromotionError::Refused(reasons) => {
             let lines = reasons
                 .iter()

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_aside};
-use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind};
+use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind};
 use atoll_sandbox::{PlacedLayer, SandboxError, identity_base, make_layer};
 use atoll_store::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs};
 
@@ -94,7 +94,7 @@ impl Wanted<'_> {
     }
 
     /// What is known of the layer from this run on.
-    fn record(&self, since: (i64, u32)) -> KeptRecord {
+    fn record(&self, since: (i64, u32), first: Option<RunId>) -> KeptRecord {
         let used_at = self.request.now.duration_since(SystemTime::UNIX_EPOCH);
         let used_at_ms = used_at.map_or(0, |time| time.as_millis());
         KeptRecord {
@@ -109,6 +109,7 @@ impl Wanted<'_> {
             base: self.base,
             since,
             logins: self.logins(),
+            first,
             run: self.request.call.run.clone(),
             used_at_ms: u64::try_from(used_at_ms).unwrap_or(u64::MAX),
         }
@@ -166,12 +167,12 @@ impl Kept {
         }
         let made = make_layer(layer.path(), host, &wanted.view.inside, base);
         let (placed, now) = made.map_err(|error: SandboxError| broken(error.to_string()))?;
-        let since = match earlier {
-            Some(earlier) if !is_empty => earlier.since,
-            Some(_) | None => stamp(now),
+        let (since, first) = match earlier {
+            Some(earlier) if !is_empty => (earlier.since, earlier.first),
+            Some(_) | None => (stamp(now), Some(request.call.run.clone())),
         };
         tell_changed(&layer, wanted.host, &told, notices);
-        let record = wanted.record(since);
+        let record = wanted.record(since, first);
         let kept = Self {
             layer,
             record,

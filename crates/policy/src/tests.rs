@@ -46,6 +46,21 @@ struct World {
     policies: [Vec<SourceFile<'static>>; 3],
 }
 
+/// A run of which nothing is stated.
+fn maker() -> Maker {
+    Maker {
+        profile: "default".to_owned(),
+        mode: atoll_model::Mode::Full,
+        trust: None,
+        is_strict: false,
+        task: None,
+        purpose: None,
+        confidence: None,
+        labels: Some(std::collections::BTreeSet::new()),
+        reputation: 0,
+    }
+}
+
 impl ProfileSource for BTreeMap<String, String> {
     fn names(&self) -> Result<Vec<String>, String> {
         Ok(self.keys().cloned().collect())

@@ -159,7 +159,7 @@ fn promoted(text: &str) -> Cell {
     let promoter = Promoter {
         user: 1000,
         time: 1,
-        profile: "default",
+        makers: &|_| Ok(vec![super::maker()]),
     };
     let change = Promoted {
         path: Path::new("/home/ann/src/app/a"),
