@@ -128,7 +128,10 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     }
     let agreed = match promotion.asked.as_slice() {
         [] => None,
-        asked => Some(asking::agreed(asked, written, meant, taking)?),
+        asked => {
+            let by = promotion.policy_digest.as_deref();
+            Some(asking::agreed((asked, by), written, meant, taking)?)
+        }
     };
     Ok(Allowed {
         policies: promotion.policy_digest,
