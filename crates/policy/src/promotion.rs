@@ -120,7 +120,7 @@ pub fn promote(
     changes: &[Promoted<'_>],
 ) -> Result<Promotion, PromotionError> {
     let read = read(sources)?;
-    let mut notices: Vec<Notice> = read.notice.into_iter().collect();
+    let mut notices = read.notices;
     let Some(policies) = read.policies else {
         return Ok(Promotion {
             notices,

@@ -23,7 +23,7 @@ mod shipped;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_model::{Boundary, Call, Principal, Reason, RunId, Verdict};
@@ -205,7 +205,8 @@ impl World {
             policies: PolicySources {
                 organisation: &self.policies[0],
                 user: &self.policies[1],
-                project: self.policies[2].first(),
+                project: &self.policies[2],
+                directory: Some(Path::new("/home/ann/src/app")),
             },
         };
         let program = self.call.command.first().cloned().unwrap_or_default();
