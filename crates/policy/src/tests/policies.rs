@@ -483,7 +483,8 @@ fn taken_over(when: &str, makers: &Result<Vec<Maker>, String>) -> Result<(), Pro
 
 #[test]
 fn each_fact_of_the_run_is_in_the_question_about_its_changes() {
-    let facts: [(&str, &dyn Fn(&mut Maker)); 9] = [
+    type Set<'a> = &'a dyn Fn(&mut Maker);
+    let facts: [(&str, Set<'_>); 9] = [
         ("context.profile == \"codex\"", &|run| {
             run.profile = "codex".to_owned();
         }),
