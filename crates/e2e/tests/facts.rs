@@ -143,6 +143,65 @@ fn one_call_is_moved_by_each_fact() {
     assert_eq!(web["by"], "policy web", "{gained:?}");
 }
 
+/// A credential that was put in, by the label of its name, and a yes that lasts: each moves a call by
+/// itself.
+#[test]
+fn a_used_credential_and_a_lease_each_move_a_call() {
+    let world = World::new("a_used_credential_and_a_lease_each_move_a_call");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let text = "[credential.api]\nsource = { environment = 'REAL' }\nto = 'www.example.com'\nscheme = 'http'\n\
+                place = { header = 'x-key' }\nvariable = 'KEY'\n";
+    let profile = profile(&world, "credential.toml", text);
+    let run = |command: &str, script: &str| {
+        let run = e2e::internet::on_internet(&world, command);
+        let run = run.env("REAL", "r3alK3yOfTh1sT3st").arg("sh");
+        let run = run.args(["--allow", "example.com", "--allow", "www.example.com"]);
+        let run = run.args(["--profile", &profile, "--", "sh", "-c", script]);
+        Seen::of(&world, run.run())
+    };
+    let post = format!("{CURL} -d text http://example.com/write; true");
+    let uses = format!("{CURL} -H \"x-key: $KEY\" http://www.example.com/read;");
+    let has = |label: &str| format!("context has labels && context.labels.contains(\"{label}\")");
+    let alone = "\"$ATOLL\" run --discard \"$@\"";
+    for (asks, denies, used) in [
+        ("secret:api", "secret:other", Asked),
+        ("secret:other", "secret:api", Denied),
+    ] {
+        own(&world, &moved("secret", &has(asks), &has(denies)));
+        for (script, expected) in [(post.clone(), Allowed), (format!("{uses} {post}"), used)] {
+            let seen = run(alone, &script);
+            assert_eq!(
+                became(&world, &seen, "/write"),
+                expected,
+                "{}",
+                seen.outcome
+            );
+        }
+    }
+    // A yes is to one call, but where it is for longer.
+    own(
+        &world,
+        &moved("lease", "context.path == \"/write\"", "false"),
+    );
+    for (scope, asked, sent) in [("--once", 2, 1), ("--for 10m", 1, 2)] {
+        let grants = format!(
+            "\"$ATOLL\" run --discard \"$@\" & run=$!; \
+             until \"$ATOLL\" approvals grant 1 {scope} 2>/dev/null; do sleep 0.1; done; wait $run"
+        );
+        let seen = run(&grants, &format!("{post}; {post}"));
+        let questions = events(&world, "approval.asked");
+        assert_eq!(questions.len(), asked, "{scope} {}", seen.outcome);
+        assert_eq!(
+            seen.first.matches(" /write ").count(),
+            sent,
+            "{scope} {}",
+            seen.outcome
+        );
+    }
+}
+
 /// What an agent states of itself opens nothing, and is not sent on.
 #[test]
 fn stated_confidence_only_tightens() {
