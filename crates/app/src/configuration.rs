@@ -20,8 +20,6 @@ use crate::organisation;
 
 /// A project's own wishes, at the top of its workspace.
 pub const PROJECT_FILE: &str = "atoll.toml";
-/// A project's own policies, beside that.
-pub const PROJECT_POLICIES: &str = "atoll.cedar";
 /// The most files of policies in one directory.
 const POLICY_FILES_MAX: usize = 64;
 /// The largest configuration file, bytes.
@@ -138,7 +136,9 @@ pub struct PolicyFiles {
     /// Which project files the person has trusted.
     pub trust: TrustList,
     user_policies: Vec<SourceFile<'static>>,
-    project_policies: Option<SourceFile<'static>>,
+    project_policies: Vec<SourceFile<'static>>,
+    /// Where the project's files lie.
+    workspace: Option<PathBuf>,
 }
 
 impl PolicyFiles {
@@ -148,12 +148,9 @@ impl PolicyFiles {
     /// When one is there and cannot be read, and where the organisation's layer is not what it
     /// has signed.
     pub fn read(places: &Places, workspace: Option<&Path>) -> Result<Self, Failure> {
-        let of_project = |name| match workspace {
-            Some(workspace) => read_optional(&workspace.join(name)),
-            None => Ok(None),
-        };
-        let project = of_project(PROJECT_FILE)?;
-        let project_policies = of_project(PROJECT_POLICIES)?;
+        let project = workspace.map(|workspace| read_optional(&workspace.join(PROJECT_FILE)));
+        let project = project.transpose()?.flatten();
+        let project_policies = workspace.map(read_project_policies).transpose()?;
         let user_config = read_optional(&places.config.join("config.toml"))?;
         Ok(Self {
             organisation: organisation::read(places, user_config.as_ref())?,
@@ -161,19 +158,19 @@ impl PolicyFiles {
             profiles: UserProfiles {
                 directory: places.config.join("profiles"),
             },
-            // Nothing to trust, no need for the list.
-            trust: if project.is_some() || project_policies.is_some() {
-                read_trust(places)?
-            } else {
-                TrustList::default()
+            // It also tells what was there.
+            trust: match workspace {
+                Some(_) => read_trust(places)?,
+                None => TrustList::default(),
             },
             project,
             user_policies: read_policies(&places.config)?,
-            project_policies,
+            project_policies: project_policies.unwrap_or_default(),
+            workspace: workspace.map(Path::to_owned),
         })
     }
 
-    /// Every file of policies, with that of a project that nobody has trusted.
+    /// Every file of policies, with those of a project that nobody has trusted.
     pub fn policies(&self) -> impl Iterator<Item = &SourceFile<'static>> {
         let above = self.organisation.policies.iter().chain(&self.user_policies);
         above.chain(&self.project_policies)
@@ -218,7 +215,8 @@ impl PolicyFiles {
             policies: PolicySources {
                 organisation: &self.organisation.policies,
                 user: &self.user_policies,
-                project: self.project_policies.as_ref(),
+                project: &self.project_policies,
+                directory: self.workspace.as_deref(),
             },
         }
     }
@@ -280,6 +278,23 @@ impl ProfileSource for UserProfiles {
 /// # Errors
 /// When the directory or one of them is there and cannot be read, or there are too many.
 pub(crate) fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> {
+    let paths = policy_paths(directory)?;
+    let files = paths.iter().map(|path| read_optional(path));
+    files.filter_map(Result::transpose).collect()
+}
+
+/// The same of a project's directory, where others than the person may write: no link is followed.
+///
+/// # Errors
+/// As of [`read_policies`], and where one is a link.
+pub(crate) fn read_project_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> {
+    let paths = policy_paths(directory)?;
+    let files = paths.iter().map(|path| read_unfollowed(path));
+    files.filter_map(Result::transpose).collect()
+}
+
+/// Where a directory's files of policies are, in the order of their names.
+fn policy_paths(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let what = || format!("the policies in {} cannot be read", directory.display());
     let entries = match std::fs::read_dir(directory) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -300,8 +315,7 @@ pub(crate) fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>
     }
     paths.sort();
     paths.retain(|path| !is_lock(path));
-    let files = paths.iter().map(|path| read_optional(path));
-    files.filter_map(Result::transpose).collect()
+    Ok(paths)
 }
 
 /// Whether it is what an editor (Emacs) leaves beside a file that is being changed: a link to
@@ -316,12 +330,28 @@ fn is_lock(path: &Path) -> bool {
 /// # Errors
 /// When it is there and cannot be read, is a link to nothing, or is larger than any such file.
 pub fn read_optional(path: &Path) -> Result<Option<SourceFile<'static>>, Failure> {
+    read_file(path, OFlags::NONBLOCK)
+}
+
+/// The same of one that is no link.
+fn read_unfollowed(path: &Path) -> Result<Option<SourceFile<'static>>, Failure> {
+    if path.is_symlink() {
+        return Err(
+            Failure::new(format!("{} is a link, and is not followed", path.display()))
+                .because("a project's policies are files in its own directory")
+                .advise("put the file itself there, or give the link another name"),
+        );
+    }
+    read_file(path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
+}
+
+fn read_file(path: &Path, flags: OFlags) -> Result<Option<SourceFile<'static>>, Failure> {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;
     let failed =
         |why: String| Failure::new(format!("{} cannot be read", path.display())).because(why);
     // A pipe that an earlier program has left there must not hold Atoll up.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
     let opened = std::fs::File::options()
         .read(true)
         .custom_flags(flags)

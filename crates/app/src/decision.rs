@@ -18,7 +18,7 @@ use crate::answered;
 use crate::changes::{self, LayerChanges};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::promotion::{self, Allowed, Meant, Planned, Taking};
+use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
 use crate::render::{self, Afterwards, Style};
 
 const UNRECORDED: &str = "the decision could not be recorded";
@@ -159,8 +159,8 @@ impl Work<'_> {
         };
         let meant = Meant {
             workspace: Some(&record.workspace),
-            profile: &record.profile,
             purposes: &record.purposes,
+            by: By::Run(self.state, record),
             all,
             plans,
             anew: &|| promotion::digests(&promotion::plans(all, selection)?),

@@ -1,6 +1,7 @@
 //! Whether policies let a run's changes be taken over.
 
 mod asking;
+mod makers;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use asking::Agreed;
 pub use asking::Taking;
+pub use makers::By;
 
 /// By what changes are taken over.
 #[derive(Clone, Debug, Default)]
@@ -84,10 +86,10 @@ pub struct Planned<'a> {
 pub struct Meant<'a> {
     /// The workspace whose policies count too.
     pub workspace: Option<&'a Path>,
-    /// The profile of the run.
-    pub profile: &'a str,
     /// The purposes that have narrowed what made them.
     pub purposes: &'a [String],
+    /// Whose runs have made it.
+    pub by: By<'a>,
     /// What a diff shows.
     pub all: &'a [LayerChanges],
     /// What would be written, in the order in which it is.
@@ -121,9 +123,9 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     let promoter = Promoter {
         user: configuration::principal().uid,
         time: now.map_or(0, |time| time.as_secs()),
-        profile: meant.profile,
         workspace: meant.workspace,
         purposes: meant.purposes,
+        makers: &|asks_for_reputation| meant.by.makers(asks_for_reputation),
     };
     let promotion = promote(&files.sources(), &promoter, &changes).map_err(refused)?;
     for notice in promotion.notices {
@@ -131,7 +133,10 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     }
     let agreed = match promotion.asked.as_slice() {
         [] => None,
-        asked => Some(asking::agreed(asked, written, meant, taking)?),
+        asked => {
+            let by = promotion.policy_digest.as_deref();
+            Some(asking::agreed((asked, by), written, meant, taking)?)
+        }
     };
     Ok(Allowed {
         policies: promotion.policy_digest,
@@ -196,6 +201,12 @@ fn refused(error: PromotionError) -> Failure {
                 .because(&error)
                 .advise(advice::profile(&error))
         }
+        PromotionError::Untold(why) => Failure::new(
+            "policies ask about these changes, and what they ask cannot be told; nothing was applied",
+        )
+        .because(why)
+        .advise("look at the changes, and take what you want of them over by hand")
+        .with_status(STATUS_DENIED),
         PromotionError::Refused(reasons) => {
             let lines = reasons
                 .iter()

@@ -132,10 +132,14 @@ fn look(text: &str) -> Result<(Option<String>, Option<Token>), Failure> {
     let ended = end.filter(|end| *end <= now_s()).and_then(told_time);
     let revoked = files.revoked().doing(UNUSABLE)?;
     let is_revoked = token.ids().iter().any(|id| revoked.contains(id));
-    let why = match (is_revoked, ended) {
-        (true, _) => Some("it is revoked".to_owned()),
-        (false, Some(end)) => Some(format!("it has ended, at {end}")),
-        (false, None) => None,
+    let bound = files.bound().doing(UNUSABLE)?;
+    let once = token.once().doing("the token cannot be shown")?;
+    let run = once.iter().find_map(|id| bound.get(id));
+    let why = match (is_revoked, ended, run) {
+        (true, _, _) => Some("it is revoked".to_owned()),
+        (false, Some(end), _) => Some(format!("it has ended, at {end}")),
+        (false, None, Some(run)) => Some(format!("it counts in run {run} alone")),
+        (false, None, None) => None,
     };
     Ok((why, Some(token)))
 }
@@ -388,6 +392,7 @@ fn terms(arguments: &TermsArguments, now_s: u64) -> Result<Terms, Failure> {
             .transpose()?,
         session: session.transpose().doing("--session is not usable")?,
         workspace: workspace.transpose()?,
+        once: arguments.once,
     })
 }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
-    PresetSummary, ProfileSummary, Requested, RequestedProfile, TrustList, check, check_policies,
-    digest, list, nearest, presets,
+    PresetSummary, ProfileSummary, Requested, RequestedProfile, SourceFile, TrustList, check,
+    check_policies, digest, list, nearest, presets,
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
@@ -24,7 +24,7 @@ use crate::arguments::{
     CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
     ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
-use crate::configuration::{self, PROJECT_FILE, PROJECT_POLICIES, Places, PolicyFiles};
+use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -292,15 +292,26 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
     let directory = directory
         .canonicalize()
         .doing(&format!("{} cannot be used", directory.display()))?;
-    let there = [PROJECT_FILE, PROJECT_POLICIES].map(|name| directory.join(name));
     let state = places.open_state()?;
     let ledger = crate::run::open_ledger(&state)?;
+    let mut there = Vec::new();
+    if !arguments.revoke {
+        there.extend(configuration::read_optional(&directory.join(PROJECT_FILE))?);
+        there.extend(configuration::read_project_policies(&directory)?);
+        // One of them with mistakes, and none is trusted.
+        there.iter().try_for_each(refuse_mistakes)?;
+    }
     let mut done = 0;
-    for path in &there {
-        done += usize::from(match arguments.revoke {
-            true => revoke(path, &mut trusted, (&places, &ledger), output)?,
-            false => trust_one(path, &mut trusted, (&places, &ledger), output)?,
-        });
+    // What is gone is trusted no more, either: it could come back without a word.
+    for path in trusted_in(&trusted, &directory) {
+        if there.iter().all(|file| file.name != path) {
+            let path = Path::new(&path);
+            done += usize::from(revoke(path, &mut trusted, (&places, &ledger), output)?);
+        }
+    }
+    for file in &there {
+        trust_one(file, &mut trusted, (&places, &ledger), output)?;
+        done += 1;
     }
     if done > 0 {
         return Ok(0);
@@ -334,26 +345,33 @@ fn revoke(
     Ok(true)
 }
 
-/// Shows a file and trusts it as it is, if it is there.
+/// What of a project is trusted.
+fn trusted_in(trusted: &TrustList, directory: &Path) -> Vec<String> {
+    let file = directory.join(PROJECT_FILE).to_string_lossy().into_owned();
+    let file = trusted.knows(&file).then_some(file);
+    let policies = trusted.policies_in(Some(directory)).map(str::to_owned);
+    file.into_iter().chain(policies).collect()
+}
+
+fn refuse_mistakes(file: &SourceFile<'static>) -> Result<(), Failure> {
+    let problems = match file.name.ends_with(".cedar") {
+        true => check_policies(file),
+        false => check(&file.content, PROJECT_FILE),
+    };
+    problems.first().map_or(Ok(()), |problem| {
+        let what = format!("{} has mistakes and is not trusted", file.name);
+        Err(Failure::new(what).because(problem))
+    })
+}
+
+/// Shows a file and trusts it as it is.
 fn trust_one(
-    path: &Path,
+    file: &SourceFile<'static>,
     trusted: &mut TrustList,
     (places, ledger): (&Places, &Ledger),
     output: &Output,
-) -> Result<bool, Failure> {
-    let name = path.to_string_lossy().into_owned();
-    let Some(file) = configuration::read_optional(path)? else {
-        return Ok(false);
-    };
-    let problems = match path.ends_with(PROJECT_POLICIES) {
-        true => check_policies(&file),
-        false => check(&file.content, PROJECT_FILE),
-    };
-    if let Some(problem) = problems.first() {
-        return Err(
-            Failure::new(format!("{name} has mistakes and is not trusted")).because(problem),
-        );
-    }
+) -> Result<(), Failure> {
+    let name = &file.name;
     output.say(
         &String::from_utf8_lossy(&file.content)
             .lines()
@@ -361,15 +379,15 @@ fn trust_one(
             .collect::<String>(),
     );
     let sha256 = digest(&file.content);
-    let body = json!({ "path": host_text(path), "sha256": sha256 });
+    let body = json!({ "path": host_text(Path::new(&**name)), "sha256": sha256 });
     record_trust(ledger, "trust.given", body)?;
-    trusted.trust(&name, &file.content);
+    trusted.trust(name, &file.content);
     write_trust(places, &trusted.to_text())?;
     output.say(&format!(
         "{} is trusted with this content ({sha256}); any change ends that.\n",
         printable(name.as_bytes())
     ));
-    Ok(true)
+    Ok(())
 }
 
 fn record_trust(ledger: &Ledger, kind: &str, body: serde_json::Value) -> Result<(), Failure> {

@@ -84,17 +84,33 @@ impl Action {
     /// Whether this build asks policies for it: those about others decide nothing.
     #[must_use]
     pub fn is_asked(self) -> bool {
+        self.principal().is_some()
+    }
+
+    /// The type of who acts, in every question that a run puts about it.
+    #[must_use]
+    pub fn principal(self) -> Option<&'static str> {
         match self {
-            Self::Run
-            | Self::Read
-            | Self::Write
-            | Self::Connect
-            | Self::Request
-            | Self::Resolve
-            | Self::UseCredential
-            | Self::Promote
-            | Self::Publish => true,
-            Self::Exec | Self::Call | Self::Escalate | Self::Administer => false,
+            // Before there is a session, and after it.
+            Self::Run | Self::Promote => Some("Person"),
+            Self::Read | Self::Write | Self::Connect | Self::Request | Self::Resolve => {
+                Some("Session")
+            }
+            Self::UseCredential | Self::Publish => Some("Session"),
+            Self::Exec | Self::Call | Self::Escalate | Self::Administer => None,
+        }
+    }
+
+    /// The type of what is acted on, the same way.
+    #[must_use]
+    pub fn resource(self) -> Option<&'static str> {
+        match self {
+            Self::Run => Some("Program"),
+            Self::Read | Self::Write | Self::Promote => Some("Path"),
+            Self::Connect | Self::Request | Self::Resolve => Some("Host"),
+            Self::UseCredential => Some("Credential"),
+            Self::Publish => Some("Port"),
+            Self::Exec | Self::Call | Self::Escalate | Self::Administer => None,
         }
     }
 

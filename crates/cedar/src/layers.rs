@@ -130,6 +130,13 @@ impl Layers {
         layers.any(|(_, policies)| policies.needs.labels || policies.labels())
     }
 
+    /// Whether some policy about this looks at the labels of a session.
+    #[must_use]
+    pub fn look_at_labels(&self, action: Action) -> bool {
+        let mut layers = self.layers.iter();
+        layers.any(|(_, policies)| policies.looks_at_labels(action))
+    }
+
     /// Whether some policy asks what the agent has earned.
     #[must_use]
     pub fn are_about_reputation(&self) -> bool {

@@ -28,6 +28,7 @@ mod layers;
 mod lint;
 mod literals;
 mod meant;
+mod never;
 mod obligation;
 mod owed;
 mod policies;

@@ -7,6 +7,7 @@ use cedar_policy::{
 use serde_json::Value;
 
 use crate::index::actions;
+use crate::never::never;
 use crate::obligation::{PERSON, carried};
 use crate::policies::{Meta, Policies};
 use crate::{Action, Redaction};
@@ -60,8 +61,9 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
         let meta = policies.meta.get(policy.id());
         all.extend(meta.and_then(|meta| covered(policies, policy, meta)));
         all.extend(meta.into_iter().flat_map(|meta| as_typed(policy, meta)));
-        let permits = meta.filter(|meta| meta.effect == CedarEffect::Permit);
-        all.extend(permits.and_then(idle));
+        let never = meta.map(|meta| never(policies, policy, meta));
+        let idle = |one: &Remark| one.standing != Standing::Refused;
+        all.extend(never.into_iter().flatten().filter(idle));
     }
     all.sort_by(order);
     all
@@ -111,28 +113,11 @@ pub fn refused(policies: &Policies) -> Vec<Remark> {
             );
             all.push(remark(meta, what, Standing::Refused));
         }
-        // What permits there is only idle; what forbids would be relied on.
-        if meta.effect == CedarEffect::Forbid {
-            all.extend(idle(meta));
-        }
+        let never = never(policies, policy, meta).into_iter();
+        all.extend(never.filter(|one| one.standing == Standing::Refused));
     }
     all.sort_by(order);
     all
-}
-
-/// That nothing asks for what a policy is about.
-fn idle(meta: &Meta) -> Option<Remark> {
-    let is_idle = !meta.actions.iter().any(|action| action.is_asked());
-    let names: Vec<&str> = meta.actions.iter().map(|action| action.name()).collect();
-    let what = format!(
-        "nothing asks for {} yet: this policy decides nothing",
-        names.join(", ")
-    );
-    let standing = match meta.effect {
-        CedarEffect::Permit => Standing::Idle,
-        CedarEffect::Forbid => Standing::Refused,
-    };
-    is_idle.then(|| remark(meta, what, standing))
 }
 
 /// That a name with `*.` is compared as if something had it.
@@ -304,7 +289,7 @@ fn has_condition(policy: &Policy) -> bool {
     policy.has_non_scope_constraint()
 }
 
-fn remark(meta: &Meta, what: String, standing: Standing) -> Remark {
+pub(crate) fn remark(meta: &Meta, what: String, standing: Standing) -> Remark {
     Remark {
         file: meta.told.file.to_string(),
         line: meta.told.line,

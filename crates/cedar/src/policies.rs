@@ -42,6 +42,12 @@ impl Known {
         Ok(())
     }
 
+    /// Whether anything is in it.
+    pub(crate) fn has(&self, group: &EntityUid) -> bool {
+        let mut all = self.above.values();
+        all.any(|above| above.contains(group))
+    }
+
     /// All that something is in; also where groups are in each other in a circle.
     fn above(&self, one: &EntityUid) -> Vec<EntityUid> {
         let mut found: Vec<EntityUid> = Vec::new();
@@ -134,7 +140,7 @@ pub struct Policies {
     pub(crate) needs: Needs,
     /// Of each action of which something is permitted the first policy that does.
     permits: HashMap<Action, Deciding>,
-    known: Known,
+    pub(crate) known: Known,
 }
 
 impl Policies {
@@ -200,6 +206,15 @@ impl Policies {
     pub(crate) fn labels(&self) -> bool {
         let mut all = self.meta.values();
         all.any(|one| !one.obligations.label.is_empty())
+    }
+
+    /// Whether some policy about this looks at the labels of a session.
+    pub(crate) fn looks_at_labels(&self, action: Action) -> bool {
+        let looks = |policy: &Policy| Needs::of(&policy.to_string()).labels;
+        self.all.policies().any(|policy| {
+            let meta = self.meta.get(policy.id());
+            meta.is_some_and(|meta| meta.actions.contains(&action)) && looks(policy)
+        })
     }
 
     /// Whether a person has to agree to one of these.

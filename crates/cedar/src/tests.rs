@@ -4,6 +4,7 @@ mod engine;
 mod files;
 mod indexed;
 mod layered;
+mod never;
 mod obligations;
 mod owed;
 mod stated;

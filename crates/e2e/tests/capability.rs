@@ -237,3 +237,78 @@ fn what_is_wrong_about_a_token_is_told_before_it_is_of_no_use() {
         "{why}"
     );
 }
+
+/// A token of one run counts in the first that holds it, and in no other: not later, not at the same
+/// time, and not by what was made from it.
+#[test]
+fn a_token_of_one_run_counts_in_the_first_alone() {
+    let world = World::new("a_token_of_one_run_counts_in_the_first_alone");
+    let token = |name: &str, words: &[&str]| {
+        let made = world.atoll(["token"]).args(words).run().success();
+        let path = world.top().join(name);
+        world.write(&path, made.out());
+        path.display().to_string()
+    };
+    let right = "request GET http://example.com/*";
+    let run = |token: &str| {
+        let run = world.atoll(["run", "--discard", "--token", token]);
+        run.args(["--allow", "example.com", "--", "true"]).run()
+    };
+    let issued = token("issued", &["issue", "--once", "--allow", right]);
+    let narrowed = token("narrowed", &["attenuate", &issued, "--until", "1h"]);
+    let shown = world.atoll(["token", "show", &narrowed]).run().success();
+    assert!(
+        shown.out().contains("once in the first run that holds it"),
+        "{shown}"
+    );
+    // A run that does not come to it takes nothing away.
+    let elsewhere = token("elsewhere", &["attenuate", &issued, "--session", "other"]);
+    let _ = run(&elsewhere).expect_status(126);
+    let _ = run(&narrowed).success();
+    for again in [
+        &issued,
+        &narrowed,
+        &token("later", &["attenuate", &issued, "--until", "2h"]),
+    ] {
+        run(again)
+            .expect_status(126)
+            .says(["it counts in one run alone, and that was run "]);
+        let shown = world.atoll(["token", "show", again]).run().expect_status(1);
+        assert!(shown.out().contains("it counts in run "), "{shown}");
+    }
+    // Two at once, of one that was narrowed to it: one of them wins.
+    let wide = token("wide", &["issue", "--allow", right]);
+    for round in 0..3 {
+        let once = token(&format!("once-{round}"), &["attenuate", &wide, "--once"]);
+        let copy = token(
+            &format!("copy-{round}"),
+            &["attenuate", &once, "--until", "1h"],
+        );
+        let mut codes = std::thread::scope(|scope| {
+            let both = [&once, &copy].map(|token| scope.spawn(|| run(token).code()));
+            both.map(|one| one.join().unwrap())
+        });
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 126]);
+    }
+    // What it was made from counts as before, in any.
+    let _ = run(&wide).success();
+    let _ = run(&wide).success();
+    // Where nobody can tell, it counts in none.
+    let fresh = token("fresh", &["attenuate", &wide, "--once"]);
+    let bound = world.state().join("atoll/tokens/bound");
+    assert!(bound.is_file());
+    world.write(&bound, "no list");
+    let _ = run(&fresh).expect_status(126);
+    let _ = run(&wide).success();
+    fs::remove_file(&bound).unwrap();
+    if is_possible(&world, &[]) {
+        let script =
+            "curl -sS -m 5 --noproxy '*' -o /dev/null -w '%{http_code}\\n' http://example.com/a";
+        let options = ["--token", &fresh, "--allow", "example.com"];
+        for expected in ["200", ""] {
+            let seen = e2e::internet::online(&world, &options, script);
+            assert_eq!(seen.output().trim(), expected, "{}", seen.outcome);
+        }
+    }
+}

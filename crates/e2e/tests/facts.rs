@@ -143,6 +143,65 @@ fn one_call_is_moved_by_each_fact() {
     assert_eq!(web["by"], "policy web", "{gained:?}");
 }
 
+/// A credential that was put in, by the label of its name, and a yes that lasts: each moves a call by
+/// itself.
+#[test]
+fn a_used_credential_and_a_lease_each_move_a_call() {
+    let world = World::new("a_used_credential_and_a_lease_each_move_a_call");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let text = "[credential.api]\nsource = { environment = 'REAL' }\nto = 'www.example.com'\nscheme = 'http'\n\
+                place = { header = 'x-key' }\nvariable = 'KEY'\n";
+    let profile = profile(&world, "credential.toml", text);
+    let run = |command: &str, script: &str| {
+        let run = e2e::internet::on_internet(&world, command);
+        let run = run.env("REAL", "r3alK3yOfTh1sT3st").arg("sh");
+        let run = run.args(["--allow", "example.com", "--allow", "www.example.com"]);
+        let run = run.args(["--profile", &profile, "--", "sh", "-c", script]);
+        Seen::of(&world, run.run())
+    };
+    let post = format!("{CURL} -d text http://example.com/write; true");
+    let uses = format!("{CURL} -H \"x-key: $KEY\" http://www.example.com/read;");
+    let has = |label: &str| format!("context has labels && context.labels.contains(\"{label}\")");
+    let alone = "\"$ATOLL\" run --discard \"$@\"";
+    for (asks, denies, used) in [
+        ("secret:api", "secret:other", Asked),
+        ("secret:other", "secret:api", Denied),
+    ] {
+        own(&world, &moved("secret", &has(asks), &has(denies)));
+        for (script, expected) in [(post.clone(), Allowed), (format!("{uses} {post}"), used)] {
+            let seen = run(alone, &script);
+            assert_eq!(
+                became(&world, &seen, "/write"),
+                expected,
+                "{}",
+                seen.outcome
+            );
+        }
+    }
+    // A yes is to one call, but where it is for longer.
+    own(
+        &world,
+        &moved("lease", "context.path == \"/write\"", "false"),
+    );
+    for (scope, asked, sent) in [("--once", 2, 1), ("--for 10m", 1, 2)] {
+        let grants = format!(
+            "\"$ATOLL\" run --discard \"$@\" & run=$!; \
+             until \"$ATOLL\" approvals grant 1 {scope} 2>/dev/null; do sleep 0.1; done; wait $run"
+        );
+        let seen = run(&grants, &format!("{post}; {post}"));
+        let questions = events(&world, "approval.asked");
+        assert_eq!(questions.len(), asked, "{scope} {}", seen.outcome);
+        assert_eq!(
+            seen.first.matches(" /write ").count(),
+            sent,
+            "{scope} {}",
+            seen.outcome
+        );
+    }
+}
+
 /// What an agent states of itself opens nothing, and is not sent on.
 #[test]
 fn stated_confidence_only_tightens() {
@@ -373,5 +432,145 @@ fn the_page_of_labels_is_as_it_works() {
     for command in commands {
         let words = command.trim_start_matches("$ atoll ").split(' ');
         let _ = world.atoll(words).run().success();
+    }
+}
+
+/// A file of policies that forbids that changes are taken over where this holds.
+fn forbidding(world: &World, when: &str) {
+    own(
+        world,
+        &format!(
+            "@id(\"no\") forbid(principal, action == Action::\"promote\", resource) when {{ {when} }};\n"
+        ),
+    );
+}
+
+/// What is known of the run that has made changes is in the question about them: at its end, later,
+/// and where it is only asked.
+#[test]
+fn what_is_known_of_a_run_counts_when_its_changes_are_taken_over() {
+    let world = World::new("what_is_known_of_a_run_counts_when_its_changes_are_taken_over");
+    world.write(world.home().join("notes/one"), "private");
+    let text = "[home]\nread = [\"notes\"]\n[labels]\nprivate = [\"~/notes\"]\n";
+    let private = profile(&world, "private.toml", text);
+    let place = world.workspace().join("x").display().to_string();
+    for (fact, value, options, asking) in [
+        (
+            "labels",
+            "private",
+            ["--profile", &private],
+            ["--label", "private"],
+        ),
+        ("trust", "high", ["--trust", "high"], ["--trust", "high"]),
+        ("task", "a", ["--task", "a"], ["--task", "a"]),
+        ("purpose", "a", ["--purpose", "a"], ["--purpose", "a"]),
+    ] {
+        forbidding(
+            &world,
+            &match fact {
+                "labels" => format!("context has labels && context.labels.contains(\"{value}\")"),
+                _ => format!("context has {fact} && context.{fact} == \"{value}\""),
+            },
+        );
+        let script = format!("echo x > {fact}");
+        let run = |options: &[&str]| {
+            let run = world.atoll(["run", "--apply"]).args(options);
+            run.args(["--", "sh", "-c", &script]).run()
+        };
+        let ended = run(&options);
+        assert!(!world.exists(fact), "{fact} {ended}");
+        ended.says(["policy no"]);
+        let refused = world.atoll(["apply", "last"]).run().expect_status(126);
+        refused.says(["policy no"]);
+        assert!(!world.exists(fact), "{fact} {refused}");
+        for ask in ["ask", "explain"] {
+            let with = [&["policy", ask, "promote", &place], &asking[..]].concat();
+            let _ = world.atoll(with).run().expect_status(126);
+        }
+        let _ = world.atoll(["discard", "last"]).run().success();
+        // The control: a run of which it is not so, and nothing else is another.
+        let _ = run(&[]).success();
+        assert!(world.exists(fact), "{fact}");
+        let _ = world
+            .atoll(["policy", "ask", "promote", &place])
+            .run()
+            .success();
+    }
+    // A run that went on with the changes of another has made those too.
+    forbidding(&world, "context has task && context.task == \"a\"");
+    let kept = [
+        "run",
+        "--keep",
+        "--task",
+        "a",
+        "--",
+        "sh",
+        "-c",
+        "echo x > first",
+    ];
+    let _ = world.atoll(kept).run().success();
+    let _ = world
+        .atoll(["run", "--keep", "--resume", "last", "--", "true"])
+        .run()
+        .success();
+    let _ = world.atoll(["apply", "last"]).run().expect_status(126);
+    assert!(!world.exists("first"));
+}
+
+/// What no ledger tells denies, where policies ask.
+#[test]
+fn what_is_not_known_of_a_run_lets_none_of_its_changes_be_taken_over() {
+    let world = World::new("what_is_not_known_of_a_run_lets_none_of_its_changes_be_taken_over");
+    let keep = || {
+        let run = world.atoll(["run", "--keep", "--", "sh", "-c", "echo x > made"]);
+        let _ = run.run().success();
+    };
+    let apply = || world.atoll(["apply", "last"]).run();
+    // Nobody has noted what it has touched.
+    keep();
+    forbidding(
+        &world,
+        "context has labels && context.labels.contains(\"web\")",
+    );
+    apply().expect_status(126).says(["noted none"]);
+    assert!(!world.exists("made"));
+    keep();
+    let _ = apply().success();
+    fs::remove_file(world.workspace().join("made")).unwrap();
+    // Nobody has its beginning.
+    keep();
+    let ledger = world.state().join("atoll/ledger");
+    fs::rename(&ledger, world.top().join("away")).unwrap();
+    apply()
+        .expect_status(126)
+        .says(["the ledger does not know run"]);
+    assert!(!world.exists("made"));
+    // Where policies ask nothing of changes, nothing has to be known.
+    own(&world, "");
+    let _ = apply().success();
+    assert!(world.exists("made"));
+}
+
+/// What an agent has said last of how sure it is counts for what it has changed.
+#[test]
+fn the_confidence_that_was_stated_last_counts_for_changes() {
+    let world = World::new("the_confidence_that_was_stated_last_counts_for_changes");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    forbidding(&world, "context has confidence && context.confidence < 50");
+    for (stated, is_taken) in [(["10", "90"], true), (["90", "10"], false)] {
+        let mut script = format!("echo x > made-{is_taken};");
+        for stated in stated {
+            script += &format!("{CURL} -H 'Atoll-Confidence: {stated}' http://example.com/read;");
+        }
+        let run = "\"$ATOLL\" run --apply --allow example.com \"$@\"";
+        let run = e2e::internet::on_internet(&world, run).arg("sh");
+        let ended = run.args(["--", "sh", "-c", &script]).run();
+        assert_eq!(
+            world.exists(&format!("made-{is_taken}")),
+            is_taken,
+            "{ended}"
+        );
     }
 }

@@ -79,6 +79,36 @@ fn a_policy_asks_before_what_is_kept_is_taken_over() {
     }
 }
 
+/// What is known of each run that may have put something there counts: of the one that found it
+/// empty, and of all since.
+#[test]
+fn what_is_known_of_every_run_counts_when_what_is_kept_is_taken_over() {
+    let world = world(
+        "what_is_known_of_every_run_counts_when_what_is_kept_is_taken_over",
+        KEEP,
+    );
+    let forbids = "@id(\"no\") forbid(principal, action == Action::\"promote\", resource) when { context has task && context.task == \"a\" };\n";
+    world.write(world.config().join("atoll/own.cedar"), forbids);
+    let run = |options: &[&str]| {
+        let script = "echo more >> ~/.agent/history.jsonl";
+        let run = world
+            .atoll(["run", "--keep", "--profile", "agent"])
+            .args(options);
+        let _ = run.args(["--", "sh", "-c", script]).run().success();
+    };
+    let apply = || world.atoll(["kept", "apply", "agent"]).run();
+    let history = || world.read(own(&world).join("history.jsonl"));
+    run(&["--task", "a"]);
+    run(&[]);
+    apply().expect_status(126).says(["policy no"]);
+    assert_eq!(history(), "before\n");
+    // What an earlier one has put there is gone with it.
+    let _ = world.atoll(["kept", "discard", "agent"]).run().success();
+    run(&[]);
+    let _ = apply().success();
+    assert_eq!(history(), "before\nmore\n");
+}
+
 /// A yes is to both parts, also where they share a directory that neither has found: both are
 /// written, and what another one takes the place of meanwhile is not, in none of them.
 #[test]

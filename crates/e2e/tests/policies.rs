@@ -88,6 +88,147 @@ fn a_projects_policies_count_once_trusted_and_only_take_away() {
     let _ = started(&world, &["echo", "hello"]).success();
 }
 
+/// Each file counts by itself once it is trusted, in the order of their names.
+#[test]
+fn every_file_of_a_projects_policies_counts_once_it_is_trusted() {
+    let world = World::new("every_file_of_a_projects_policies_counts_once_it_is_trusted");
+    let forbid = |id: &str, program: &str| {
+        format!(
+            "@id(\"{id}\") forbid(principal, action == Action::\"run\", resource in Program::\"{program}\");\n"
+        )
+    };
+    world.write("a.cedar", forbid("no-echo", "echo"));
+    world.write("b.cedar", forbid("no-ls", "ls"));
+    let ran = |program: &str| started(&world, &[program]);
+    for program in ["echo", "ls"] {
+        ran(program)
+            .success()
+            .says(["a.cedar is not trusted", "b.cedar is not trusted"]);
+    }
+    // One with mistakes, and none is trusted.
+    world.write("c.cedar", "permit(");
+    let _ = world.atoll(["trust"]).run().expect_status(125);
+    let _ = ran("echo").success();
+    fs::remove_file(world.workspace().join("c.cedar")).unwrap();
+    let _ = world.atoll(["trust"]).run().success();
+    ran("echo")
+        .expect_status(126)
+        .says(["no-echo", "a.cedar:1"]);
+    ran("ls").expect_status(126).says(["no-ls", "b.cedar:1"]);
+    let shown = world.atoll(["policy", "show"]).run().success();
+    let why = world.atoll(["why", "last"]).run().success();
+    let checked = world.atoll(["policy", "check"]).run().success();
+    for name in ["a.cedar", "b.cedar"] {
+        assert!(shown.out().contains(&format!("{name}:1")), "{shown}");
+        assert!(format!("{checked}").contains(name), "{checked}");
+    }
+    assert!(why.out().contains("b.cedar:1"), "{why}");
+    // One that comes does not count; one that changes or goes is told. The others count on.
+    world.write("c.cedar", forbid("no-true", "true"));
+    ran("true").success().says(["c.cedar is not trusted"]);
+    let _ = ran("echo").expect_status(126);
+    world.write("b.cedar", forbid("no-ls", "lz"));
+    ran("ls")
+        .success()
+        .says(["b.cedar is not trusted: its content has changed"]);
+    fs::remove_file(world.workspace().join("b.cedar")).unwrap();
+    ran("ls")
+        .success()
+        .says(["b.cedar was trusted and is not there"]);
+    let _ = ran("echo").expect_status(126);
+    // What was trusted and went does not come back without a word.
+    let _ = world.atoll(["trust"]).run().success();
+    world.write("b.cedar", forbid("no-ls", "ls"));
+    let told = ran("ls").success();
+    told.says(["b.cedar is not trusted: nobody has trusted"]);
+    let _ = ran("true").expect_status(126);
+    let _ = world.atoll(["trust", "--revoke"]).run().success();
+    let _ = ran("true").success();
+    // Links are not followed, and there is an end to their number.
+    fs::remove_file(world.workspace().join("b.cedar")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", world.workspace().join("b.cedar")).unwrap();
+    ran("true")
+        .expect_status(125)
+        .says(["b.cedar is a link, and is not followed"]);
+    fs::remove_file(world.workspace().join("b.cedar")).unwrap();
+    for number in 0..70 {
+        world.write(format!("{number}.cedar"), "");
+    }
+    ran("true").expect_status(125).says(["64 at most"]);
+}
+
+/// What waits for somebody who never asks is refused by a check, and told at each start.
+#[test]
+fn a_policy_that_waits_for_what_never_asks_is_refused_and_told() {
+    let world = World::new("a_policy_that_waits_for_what_never_asks_is_refused_and_told");
+    for text in [
+        "forbid(principal is Agent, action, resource);",
+        "forbid(principal in Agent::\"codex\", action == Action::\"connect\", resource);",
+        "forbid(principal == Person::\"1000\", action == Action::\"connect\", resource);",
+        "permit(principal, action, resource) unless { principal in Group::\"team\" };",
+        "forbid(principal, action in [Action::\"run\", Action::\"exec\"], resource in Program::\"nothing\");",
+        "forbid(principal, action, resource is Tool);",
+    ] {
+        own(&world, &format!("// One.\n{text}\n"));
+        let checked = world.atoll(["policy", "check"]).run().expect_status(1);
+        assert!(
+            checked.out().contains("own.cedar:2:1: "),
+            "{text} {checked}"
+        );
+        started(&world, &["true"]).success().says(["own.cedar:2"]);
+    }
+    own(
+        &world,
+        "forbid(principal, action == Action::\"connect\", resource) when { context.profile == \"codex\" };\n",
+    );
+    let _ = world.atoll(["policy", "check"]).run().success();
+    let told = started(&world, &["true"]).success();
+    assert!(!format!("{told}").contains("own.cedar"), "{told}");
+}
+
+/// Which policies decided is said of each thing that goes out, is refused or asked about.
+#[test]
+fn every_flow_names_the_policies_that_decided() {
+    let world = World::new("every_flow_names_the_policies_that_decided");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!(
+        "{CURL} http://example.com/a; {CURL} http://example.com/no; {CURL} http://example.com/ask; true"
+    );
+    let path = |path: &str| format!("context.path == \"/{path}\"");
+    for text in [
+        String::new(),
+        format!(
+            "@id(\"no\") forbid(principal, action == Action::\"request\", resource) when {{ {} }};\n\
+             @id(\"ask\") @approve(\"person\") permit(principal, action == Action::\"request\", resource) when {{ {} }};\n\
+             @id(\"rest\") permit(principal, action == Action::\"request\", resource);\n",
+            path("no"),
+            path("ask")
+        ),
+    ] {
+        own(&world, &text);
+        let _ = online(&world, &["--allow", "example.com"], &script);
+        let opened = events(&world, "run.opened");
+        let version = &opened[0]["decision"]["policy"];
+        assert!(
+            version.as_str().unwrap().starts_with("sha256:"),
+            "{opened:?}"
+        );
+        for kind in ["flow.opened", "flow.refused", "approval.asked"] {
+            let told = events(&world, kind);
+            assert_eq!(
+                told.is_empty(),
+                kind != "flow.opened" && text.is_empty(),
+                "{kind}"
+            );
+            assert!(told.iter().all(|one| one["policy"] == *version), "{told:?}");
+        }
+    }
+    let why = world.atoll(["why", "last"]).run().success();
+    assert!(why.out().contains("they refused something"), "{why}");
+}
+
 /// A run that writes the file has it kept back as one that other programs read.
 #[test]
 fn a_run_does_not_write_its_projects_policies() {

@@ -74,8 +74,7 @@ fn text<'a>(event: &'a Value, member: &str) -> &'a str {
     event[member].as_str().unwrap_or_default()
 }
 
-/// By which policies something of this path was decided, of which it is told; none where it was by
-/// those of the beginning.
+/// By which policies something of this path was decided.
 fn decided_by(world: &World, kind: &str, path: &str) -> Vec<Option<String>> {
     let told = events(world, kind);
     let its = told.iter().filter(|one| text(one, "path") == path);
@@ -140,10 +139,10 @@ fn changed(world: &World, atoll: Option<&str>) {
         text(&refused[0], "why").contains("own.cedar:2:"),
         "{refused:?}"
     );
-    let of_begun = Some(begun.to_owned());
+    // Those of the beginning are named as well, before and after.
     assert_eq!(
         decided_by(world, "flow.opened", "/after"),
-        [None, None, of_begun]
+        [begun, begun, begun].map(|one| Some(one.to_owned()))
     );
     let of_between = [Some(between)];
     assert_eq!(decided_by(world, "flow.refused", "/after"), of_between);

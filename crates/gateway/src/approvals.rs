@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn check(news: &ApprovalNews, kind: &str, expected: &str) {
-        let (told, body) = event(news, &["v1".to_owned()]);
+        let (told, body) = event(news, &["v0".to_owned()]);
         let body = String::from_utf8(body.finish().unwrap()).unwrap();
         assert_eq!((told, body), (kind, expected.replace("D", &"0".repeat(64))));
     }
@@ -208,17 +208,17 @@ mod tests {
         check(
             &asked(all),
             "approval.asked",
-            r#"{"approval":1,"body_bytes":5,"body_sha256":"D","confidence":40,"credential":"one,two","digest":"D","host":"example.com","method":"POST","path":"/a","port":443,"rule":"a rule","scheme":"https","target_sha256":"D","web_socket":true}"#,
+            r#"{"approval":1,"body_bytes":5,"body_sha256":"D","confidence":40,"credential":"one,two","digest":"D","host":"example.com","method":"POST","path":"/a","policy":"v0","port":443,"rule":"a rule","scheme":"https","target_sha256":"D","web_socket":true}"#,
         );
         check(
             &asked(least),
             "approval.asked",
-            r#"{"approval":1,"digest":"D","host":"example.com","port":443,"rule":"a rule"}"#,
+            r#"{"approval":1,"digest":"D","host":"example.com","policy":"v0","port":443,"rule":"a rule"}"#,
         );
         check(
             &asked(login),
             "approval.asked",
-            r#"{"approval":1,"database":"shop","digest":"D","host":"example.com","port":443,"rule":"a rule","user":"app"}"#,
+            r#"{"approval":1,"database":"shop","digest":"D","host":"example.com","policy":"v0","port":443,"rule":"a rule","user":"app"}"#,
         );
         let granted = |scope, breadth| ApprovalNews::Granted {
             approval: 1,

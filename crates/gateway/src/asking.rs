@@ -29,7 +29,7 @@ pub(crate) struct Rereading<'a> {
     boundary: &'a Boundary,
     /// None while it is those that the run began with.
     rules: RefCell<Option<Rc<Rules>>>,
-    /// The versions that came since, in order.
+    /// The versions so far, in order: that of the beginning is the first.
     versions: RefCell<Vec<String>>,
 }
 
@@ -39,11 +39,11 @@ impl<'a> Rereading<'a> {
             request,
             boundary,
             rules: RefCell::default(),
-            versions: RefCell::default(),
+            versions: RefCell::new(vec![request.rules.digest().to_owned()]),
         }
     }
 
-    /// The versions of the policies that came since the run began, in order.
+    /// The versions of the policies, in order: that with which the run began is the first.
     pub(crate) fn versions(&self) -> Ref<'_, Vec<String>> {
         self.versions.borrow()
     }

@@ -382,8 +382,11 @@ fn note_outcome(record: &mut RunRecord, outcome: &Outcome) {
 /// What the verdict was reached on, and which tokens the run holds.
 fn told(request: &Request<'_>, verdict: &Verdict<Grant>) -> Value {
     let mut decision = describe(request.rules, verdict);
-    if let (Some(tokens), Some(decision)) = (request.tokens, decision.as_object_mut()) {
-        decision.insert("tokens".to_owned(), tokens.told());
+    if let Some(members) = decision.as_object_mut() {
+        let tokens = request.tokens.map(|tokens| tokens.told());
+        members.extend(tokens.map(|tokens| ("tokens".to_owned(), tokens)));
+        let earlier = request.resume.map(|earlier| json!(earlier.run));
+        members.extend(earlier.map(|run| ("resumed".to_owned(), run)));
     }
     decision
 }

@@ -40,7 +40,10 @@ pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
             if let Some(by) = grant.wall_clock_by() {
                 fields.insert("wall-clock-by".to_owned(), json!(by));
             }
-            insert_list(&mut fields, "labels", json!(grant.labels()));
+            // That there is none is told apart from that nobody looks.
+            if rules.notes_labels() {
+                fields.insert("labels".to_owned(), json!(grant.labels()));
+            }
         }
         Verdict::Ask(_) | Verdict::Deny(_) => {}
     }

@@ -9,7 +9,7 @@ use crate::{approvals, given_up};
 
 /// Records what is told at once, with one wait for the disk where something waits for it.
 ///
-/// `versions` are those of the policies that came since the run began, in order.
+/// `versions` are those of the policies, in order: that with which the run began is the first.
 pub(crate) fn record(
     ledger: &Ledger,
     run: &RunId,
@@ -38,9 +38,9 @@ pub(crate) fn record(
     ledger.record_flows(run, events, durability)
 }
 
-/// The version of policies that has decided, where the run did not begin with it.
+/// The version of policies that has decided.
 pub(crate) fn version(versions: &[String], policies: u32) -> Option<&str> {
-    let index = usize::try_from(policies).ok()?.checked_sub(1)?;
+    let index = usize::try_from(policies).ok()?;
     versions.get(index).map(String::as_str)
 }
 
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     fn check(news: &FlowNews<'_>, kind: &str, expected: &str) {
-        let (told, body) = event(news, &["v1".to_owned()]);
+        let (told, body) = event(news, &["v0".to_owned(), "v1".to_owned()]);
         let body = String::from_utf8(body.finish().unwrap()).unwrap();
         assert_eq!((told, body.as_str()), (kind, expected));
     }
@@ -290,7 +290,7 @@ mod tests {
         check(
             &opened(&all),
             "flow.opened",
-            r#"{"address":"192.0.2.1","approval":3,"confidence":40,"flow":7,"host":"example.com","kind":"request","limit":"body","method":"GET","path":"/\n","port":443,"redacted":"header:a","rule":"a rule","scheme":"https","via":"http://proxy.example:3128"}"#,
+            r#"{"address":"192.0.2.1","approval":3,"confidence":40,"flow":7,"host":"example.com","kind":"request","limit":"body","method":"GET","path":"/\n","policy":"v0","port":443,"redacted":"header:a","rule":"a rule","scheme":"https","via":"http://proxy.example:3128"}"#,
         );
         let with = Flow {
             credentials: vec!["one".parse().unwrap(), "two".parse().unwrap()],
@@ -300,7 +300,7 @@ mod tests {
         check(
             &opened(&with),
             "flow.opened",
-            r#"{"address":"192.0.2.1","approval":3,"credential":"one,two","flow":7,"host":"example.com","kind":"request","limit":"body","port":443,"rule":"a rule","via":"http://proxy.example:3128"}"#,
+            r#"{"address":"192.0.2.1","approval":3,"credential":"one,two","flow":7,"host":"example.com","kind":"request","limit":"body","policy":"v0","port":443,"rule":"a rule","via":"http://proxy.example:3128"}"#,
         );
         let refused = Refused {
             flow: with.clone(),
@@ -310,7 +310,7 @@ mod tests {
         check(
             &FlowNews::Refused(&refused),
             "flow.refused",
-            r#"{"address":"192.0.2.1","count":3,"credential":"one,two","host":"example.com","kind":"request","limit":"body","port":443,"rule":"a rule","via":"http://proxy.example:3128","why":"no"}"#,
+            r#"{"address":"192.0.2.1","count":3,"credential":"one,two","host":"example.com","kind":"request","limit":"body","policy":"v0","port":443,"rule":"a rule","via":"http://proxy.example:3128","why":"no"}"#,
         );
         let least = Flow {
             kind: FlowKind::Tunnel,
@@ -326,7 +326,7 @@ mod tests {
         check(
             &opened(&least),
             "flow.opened",
-            r#"{"approval":3,"flow":7,"host":"example.com","kind":"tunnel","port":443}"#,
+            r#"{"approval":3,"flow":7,"host":"example.com","kind":"tunnel","policy":"v0","port":443}"#,
         );
         let refused = Refused {
             flow: Flow {
@@ -340,7 +340,7 @@ mod tests {
         check(
             &FlowNews::Refused(&refused),
             "flow.refused",
-            r#"{"address":"192.0.2.1","confidence":40,"count":3,"host":"example.com","kind":"name","limit":"body","method":"GET","path":"/\n","redacted":"header:a","rule":"a rule","scheme":"https","via":"http://proxy.example:3128","why":"no"}"#,
+            r#"{"address":"192.0.2.1","confidence":40,"count":3,"host":"example.com","kind":"name","limit":"body","method":"GET","path":"/\n","policy":"v0","redacted":"header:a","rule":"a rule","scheme":"https","via":"http://proxy.example:3128","why":"no"}"#,
         );
         let login = Flow {
             kind: FlowKind::Postgres,
@@ -354,7 +354,7 @@ mod tests {
         check(
             &opened(&login),
             "flow.opened",
-            r#"{"approval":3,"credential":"shop","database":"shop","flow":7,"host":"example.com","kind":"postgres","port":443,"user":"app"}"#,
+            r#"{"approval":3,"credential":"shop","database":"shop","flow":7,"host":"example.com","kind":"postgres","policy":"v0","port":443,"user":"app"}"#,
         );
         let end = FlowEnd {
             up_bytes: 1,
@@ -428,12 +428,12 @@ mod tests {
     }
 
     #[test]
-    fn what_other_policies_have_decided_names_them() {
+    fn what_policies_have_decided_names_them() {
         let flow = |policies| Flow {
             policies,
             ..Flow::to(FlowKind::Tunnel, "example.com".to_owned(), 443)
         };
-        let own = r#"{"flow":7,"host":"example.com","kind":"tunnel","port":443}"#;
+        let own = r#"{"flow":7,"host":"example.com","kind":"tunnel","policy":"v0","port":443}"#;
         let later = r#"{"flow":7,"host":"example.com","kind":"tunnel","policy":"v1","port":443}"#;
         for (policies, expected) in [(0, own), (1, later)] {
             let opened = FlowNews::Opened {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_aside};
-use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind};
+use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind};
 use atoll_sandbox::{PlacedLayer, SandboxError, has_changed, identity_base, make_layer};
 use atoll_store::{
     KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs, SettingsRecord,
@@ -112,7 +112,12 @@ impl Wanted<'_> {
     }
 
     /// What is known of the layer from this run on.
-    fn record(&self, since: (i64, u32), earlier: Option<&KeptRecord>) -> KeptRecord {
+    fn record(
+        &self,
+        since: (i64, u32),
+        first: Option<RunId>,
+        earlier: Option<&KeptRecord>,
+    ) -> KeptRecord {
         let used_at = self.request.now.duration_since(SystemTime::UNIX_EPOCH);
         let used_at_ms = used_at.map_or(0, |time| time.as_millis());
         KeptRecord {
@@ -129,6 +134,7 @@ impl Wanted<'_> {
             logins: self.logins(),
             settings: Vec::new(),
             purposes: self.purposes(earlier),
+            first,
             run: self.request.call.run.clone(),
             used_at_ms: u64::try_from(used_at_ms).unwrap_or(u64::MAX),
         }
@@ -189,9 +195,12 @@ impl Kept {
         let made = make_layer(layer.path(), host, &wanted.view.inside, base);
         let (placed, now) = made.map_err(|error: SandboxError| broken(error.to_string()))?;
         let earlier = earlier.filter(|_| !is_empty);
-        let since = earlier.as_ref().map_or_else(|| stamp(now), |one| one.since);
+        let (since, first) = match &earlier {
+            Some(earlier) => (earlier.since, earlier.first.clone()),
+            None => (stamp(now), Some(request.call.run.clone())),
+        };
         tell_changed(&layer, wanted.host, &told, notices);
-        let record = wanted.record(since, earlier.as_ref());
+        let record = wanted.record(since, first, earlier.as_ref());
         let kept = Self {
             layer,
             record,

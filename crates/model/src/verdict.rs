@@ -10,7 +10,7 @@ pub enum Verdict<G> {
 }
 
 /// One reason of a verdict, for a person or an agent to act on.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Reason {
     /// What is refused or asked.
     pub what: String,

@@ -88,6 +88,7 @@ impl Place {
         let user_config = read(&self.configuration.join("config.toml"));
         let project = read(&self.workspace.join("atoll.toml"));
         let of_project = read(&self.workspace.join("atoll.cedar"));
+        let of_project: Vec<_> = of_project.into_iter().collect();
         let user = read(&self.configuration.join("own.cedar"));
         let user: Vec<_> = user.into_iter().collect();
         let sources = Sources {
@@ -99,7 +100,8 @@ impl Place {
             policies: PolicySources {
                 organisation: &[],
                 user: &user,
-                project: of_project.as_ref(),
+                project: &of_project,
+                directory: Some(&self.workspace),
             },
         };
         let program = OsStr::new("true");

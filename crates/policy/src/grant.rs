@@ -77,7 +77,7 @@ impl Grant {
 }
 
 /// Something that the person should know about how the rules came to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notice {
     /// The sentence.
     pub text: String,

@@ -141,7 +141,8 @@ impl Rules {
     }
 
     /// Whether labels are noted.
-    pub(crate) fn notes_labels(&self) -> bool {
+    #[must_use]
+    pub fn notes_labels(&self) -> bool {
         self.labels.are_noted
     }
 

@@ -77,7 +77,7 @@ pub use network::rule::network_entry;
 pub use origin::Origin;
 pub use persons::{Approver, Widened};
 pub use policies::check_policies;
-pub use promotion::{AskedChange, Promoted, Promoter, Promotion, PromotionError, promote};
+pub use promotion::{AskedChange, Maker, Promoted, Promoter, Promotion, PromotionError, promote};
 pub use purposes::{PurposeSummary, purposes};
 pub use reload::{Compared, Reconsidered, ReloadError, compared, reconsider};
 pub use rules::Rules;

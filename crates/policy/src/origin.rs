@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Where a value was set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// Nothing set it: Atoll's own default or its fixed rules.
     BuiltIn,

@@ -38,7 +38,7 @@ pub(crate) struct Read {
     pub(crate) policies: Option<Policies>,
     /// The files of purposes, each with the name that it is of.
     pub(crate) purposes: Purposes,
-    pub(crate) notice: Option<Notice>,
+    pub(crate) notices: Vec<Notice>,
     /// Of every file, also of one without a policy.
     pub(crate) version: PolicyDigest,
 }
@@ -47,23 +47,27 @@ pub(crate) struct Read {
 /// runs have none, and start as fast as before.
 pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
     let mut version = PolicyDigest::new();
-    let mut notice = None;
     let given = sources.policies;
     let (organisation, of_organisation) = purposes::apart(given.organisation);
     let (user, of_user) = purposes::apart(given.user);
     let purposes = Purposes::new([of_organisation, of_user].concat());
-    let project = match given.project {
-        Some(file) if sources.trust.trusts(&file.name, &file.content) => vec![policy_file(file)],
-        Some(file) => {
-            notice = Some(untrusted(sources, file, "atoll.cedar"));
-            Vec::new()
-        }
-        None => Vec::new(),
-    };
-    let files = vec![
+    let (project, others): (Vec<_>, Vec<_>) = given
+        .project
+        .iter()
+        .partition(|file| sources.trust.trusts(&file.name, &file.content));
+    let name = |file: &SourceFile<'_>| base_name(&file.name).to_owned();
+    let others = others.into_iter();
+    let mut notices: Vec<Notice> = others
+        .map(|file| untrusted(sources, file, &name(file)))
+        .collect();
+    notices.extend(gone(sources));
+    let files: Vec<(Layer, Vec<PolicyFile>)> = vec![
         (Layer::Organisation, organisation),
         (Layer::User, user),
-        (Layer::Project, project),
+        (
+            Layer::Project,
+            project.into_iter().map(policy_file).collect(),
+        ),
     ];
     let mut any = false;
     for (layer, files) in &files {
@@ -76,7 +80,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
         return Ok(Read {
             policies: None,
             purposes,
-            notice,
+            notices,
             version,
         });
     }
@@ -86,9 +90,33 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
     Ok(Read {
         policies,
         purposes,
-        notice,
+        notices,
         version,
     })
+}
+
+/// The trusted files of the project's policies that are not there any more.
+fn gone(sources: &Sources<'_>) -> Vec<Notice> {
+    let given = sources.policies;
+    let is_there = |path: &str| given.project.iter().any(|file| file.name == path);
+    let trusted = sources.trust.policies_in(given.directory);
+    let gone = trusted.filter(|path| !is_there(path));
+    gone.map(|path| Notice {
+        text: format!(
+            "{} was trusted and is not there: nothing of it counts. `atoll trust` trusts what is \
+             there now",
+            base_name(path)
+        ),
+        origin: Origin::File {
+            name: path.into(),
+            line: 1,
+        },
+    })
+    .collect()
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Takes what was read into the rules, with what Atoll itself says beside it, and tells of policies
@@ -186,7 +214,7 @@ pub fn check_policies(file: &SourceFile<'_>) -> Vec<Problem> {
 
 /// Keeps what was read, and tells of policies that change nothing.
 fn tell(rules: &mut Rules, read: Read) {
-    rules.notices.extend(read.notice);
+    rules.notices.extend(read.notices);
     let Some(policies) = read.policies else {
         return;
     };

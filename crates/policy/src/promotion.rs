@@ -1,8 +1,10 @@
 //! Policies about changes that are to be written to the person's own files.
 
+use std::collections::{BTreeSet, HashSet};
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
-use atoll_cedar::{Action, Asked, Facts as CedarFacts, Layer, Principal};
+use atoll_cedar::{Action, Asked, Facts as CedarFacts, Layer, Layers, Principal};
 use atoll_model::{Mode, Reason};
 
 use crate::error::ProfileError;
@@ -25,19 +27,44 @@ pub struct Promoted<'a> {
     pub is_directory: bool,
 }
 
+/// What is known of a run that has made changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maker {
+    /// Its profile.
+    pub profile: String,
+    /// What held it.
+    pub mode: Mode,
+    /// How far it was trusted.
+    pub trust: Option<String>,
+    /// Whether what somebody would have to agree to is denied.
+    pub is_strict: bool,
+    /// What was to be done.
+    pub task: Option<String>,
+    /// What it was for.
+    pub purpose: Option<String>,
+    /// How sure its agent has said last that it is, percent.
+    pub confidence: Option<u8>,
+    /// Which data its session has touched; none where nobody noted that.
+    pub labels: Option<BTreeSet<String>>,
+    /// What its agent has earned, points.
+    pub reputation: u8,
+}
+
 /// Who takes changes over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Promoter<'a> {
     /// The user's number.
     pub user: u32,
     /// The time, seconds since 1970.
     pub time: u64,
-    /// The profile of the run that made them.
-    pub profile: &'a str,
-    /// The workspace of that run; none where they were made elsewhere.
+    /// The workspace of the run that made them; none where they were made elsewhere.
     pub workspace: Option<&'a Path>,
     /// The purposes that have narrowed what made them, by their names.
     pub purposes: &'a [String],
+    /// Every run that may have made one of them, as far as they differ, or why nobody can tell. It
+    /// is asked only where policies are about changes, and told whether some policy asks what
+    /// agents have earned.
+    pub makers: &'a dyn Fn(bool) -> Result<Vec<Maker>, String>,
 }
 
 impl Promoter<'_> {
@@ -50,8 +77,16 @@ impl Promoter<'_> {
     }
 }
 
+impl std::fmt::Debug for Promoter<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = out.debug_struct("Promoter");
+        out.field("user", &self.user).field("time", &self.time);
+        out.finish_non_exhaustive()
+    }
+}
+
 /// A change that may be taken over once a person says yes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AskedChange {
     /// Where to, absolute.
     pub path: PathBuf,
@@ -84,10 +119,14 @@ pub enum PromotionError {
     /// Policies refuse it; never empty.
     #[error("policies refuse it")]
     Refused(Vec<Reason>),
+    /// What policies ask about cannot be told.
+    #[error("{0}")]
+    Untold(String),
 }
 
 /// Whether policies let these changes be written to the person's files. Where nobody has written
-/// any, nothing is refused.
+/// any, nothing is refused. Where several runs may have made them, each question is put for each of
+/// these.
 ///
 /// # Errors
 /// [`PromotionError`].
@@ -101,17 +140,70 @@ pub fn promote(
     if !files.is_empty() {
         read.add(Layer::Purpose, files)?;
     }
-    let mut notices: Vec<Notice> = read.notice.into_iter().collect();
+    let mut notices = read.notices;
     let Some(policies) = read.policies else {
         return Ok(Promotion {
             notices,
             ..Promotion::default()
         });
     };
-    let facts = CedarFacts::new(promoter.time, Mode::Full, promoter.profile);
+    let mut promotion = Promotion {
+        policy_digest: Some(read.version.finish()),
+        ..Promotion::default()
+    };
+    // What none of them is about is allowed, whoever has made it.
+    if policies.layers.are_about(&[Action::Promote]) {
+        let mut refused = Vec::new();
+        for maker in makers(&policies.layers, promoter)? {
+            let facts = maker.facts(promoter.time);
+            refused.extend(put(
+                &policies.layers,
+                promoter,
+                &facts,
+                changes,
+                &mut promotion,
+            ));
+        }
+        if !refused.is_empty() {
+            return Err(PromotionError::Refused(each_once(refused)));
+        }
+    }
+    notices.append(&mut promotion.notices);
+    Ok(Promotion {
+        notices: each_once(notices),
+        asked: each_once(promotion.asked),
+        ..promotion
+    })
+}
+
+/// Who may have made the changes. What policies ask about and nobody has noted denies.
+fn makers(layers: &Layers, promoter: &Promoter<'_>) -> Result<Vec<Maker>, PromotionError> {
+    let makers = (promoter.makers)(layers.are_about_reputation());
+    let makers = makers.map_err(PromotionError::Untold)?;
+    if makers.is_empty() {
+        let why = "nobody knows which run has made these changes";
+        return Err(PromotionError::Untold(why.to_owned()));
+    }
+    let is_unnoted = makers.iter().any(|maker| maker.labels.is_none());
+    if is_unnoted && layers.look_at_labels(Action::Promote) {
+        let why = "policies ask which data the session has touched, and its run noted none: they \
+                   are newer than it";
+        return Err(PromotionError::Untold(why.to_owned()));
+    }
+    Ok(makers)
+}
+
+/// Puts the question about each change; what is refused is given back.
+fn put(
+    layers: &Layers,
+    promoter: &Promoter<'_>,
+    facts: &CedarFacts,
+    changes: &[Promoted<'_>],
+    to: &mut Promotion,
+) -> Vec<Reason> {
     let mut asking = Asking {
-        layers: &policies.layers,
-        facts: &facts,
+        layers,
+        facts,
         trust: None,
         workspace: None,
         answer: Answer::default(),
@@ -120,19 +212,18 @@ pub fn promote(
         person: promoter.user,
         session: None,
     };
-    let mut asked = Vec::new();
     for change in changes {
         let path = change.path;
-        if change.is_moved && policies.layers.are_about(&[Action::Promote]) {
+        let what = format!("taking over {}", path.display());
+        if change.is_moved {
             asking.answer.reasons.push(reason(
-                format!("taking over {}", path.display()),
+                what,
                 "a directory was moved as it is, so policies cannot be asked about what is in it",
                 &Origin::BuiltIn,
                 "name other paths after the run, or move it yourself",
             ));
             continue;
         }
-        let what = format!("taking over {}", path.display());
         let within = promoter.within(change);
         let promoted = Asked::Promote {
             path,
@@ -140,20 +231,36 @@ pub fn promote(
             control: change.control,
         };
         asking.ask(&person, promoted, what);
-        asked.extend(asking.answer.asked.drain(..).map(|one| AskedChange {
-            path: path.to_owned(),
-            why: one.why,
-            rule: one.rule,
-        }));
+        to.asked
+            .extend(asking.answer.asked.drain(..).map(|one| AskedChange {
+                path: path.to_owned(),
+                why: one.why,
+                rule: one.rule,
+            }));
     }
-    if !asking.answer.reasons.is_empty() {
-        return Err(PromotionError::Refused(asking.answer.reasons));
+    to.has_checkpoint |= asking.answer.has_checkpoint;
+    to.notices.append(&mut asking.answer.notices);
+    asking.answer.reasons
+}
+
+impl Maker {
+    fn facts(self, time: u64) -> CedarFacts {
+        CedarFacts {
+            trust: self.trust,
+            is_strict: self.is_strict,
+            task: self.task,
+            purpose: self.purpose,
+            confidence: self.confidence,
+            labels: self.labels,
+            reputation: self.reputation,
+            ..CedarFacts::new(time, self.mode, &self.profile)
+        }
     }
-    notices.extend(asking.answer.notices);
-    Ok(Promotion {
-        notices,
-        policy_digest: Some(read.version.finish()),
-        has_checkpoint: asking.answer.has_checkpoint,
-        asked,
-    })
+}
+
+/// What several runs come to alike is told once.
+fn each_once<Told: Clone + Eq + Hash>(mut all: Vec<Told>) -> Vec<Told> {
+    let mut seen = HashSet::new();
+    all.retain(|one| seen.insert(one.clone()));
+    all
 }

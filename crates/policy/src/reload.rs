@@ -81,9 +81,8 @@ impl Rules {
         rules.policies = None;
         rules.notices.clear();
         policies::take(&mut rules, read)?;
-        if let Some(name) = self.project_policies()
-            && rules.project_policies().is_none()
-        {
+        let counts = |name: &&str| rules.project_policies().any(|one| one == *name);
+        if let Some(name) = self.project_policies().find(|name| !counts(name)) {
             let name = name.to_owned();
             return Err(ReloadError::Project { name });
         }
@@ -98,11 +97,11 @@ impl Rules {
         }
     }
 
-    /// The project's file of policies, where it counts.
-    fn project_policies(&self) -> Option<&str> {
-        let mut layers = self.policy_files().iter();
-        let (_, files) = layers.find(|(layer, _)| *layer == Layer::Project)?;
-        files.first().map(|file| file.name.as_str())
+    /// The project's files of policies that count.
+    fn project_policies(&self) -> impl Iterator<Item = &str> {
+        let layers = self.policy_files().iter();
+        let of_project = layers.filter(|(layer, _)| *layer == Layer::Project);
+        of_project.flat_map(|(_, files)| files.iter().map(|file| file.name.as_str()))
     }
 }
 

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_model::network::{CredentialName, Placeholder};
@@ -85,8 +85,10 @@ pub struct PolicySources<'a> {
     pub organisation: &'a [SourceFile<'static>],
     /// The user's own.
     pub user: &'a [SourceFile<'static>],
-    /// The project's `atoll.cedar`; counts only when the list of trusted files knows its content.
-    pub project: Option<&'a SourceFile<'a>>,
+    /// The project's; each counts only when the list of trusted files knows its content.
+    pub project: &'a [SourceFile<'static>],
+    /// Where those lie: what is trusted there and gone is told.
+    pub directory: Option<&'a Path>,
 }
 
 /// What the person asked for on the command line.

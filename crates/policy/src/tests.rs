@@ -24,7 +24,7 @@ mod shipped;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_model::{Boundary, Call, Principal, Reason, RunId, Verdict};
@@ -45,6 +45,21 @@ struct World {
     environment: Vec<(OsString, OsString)>,
     /// Files of policies: the organisation's, the user's, the project's.
     policies: [Vec<SourceFile<'static>>; 3],
+}
+
+/// A run of which nothing is stated.
+fn maker() -> Maker {
+    Maker {
+        profile: "default".to_owned(),
+        mode: atoll_model::Mode::Full,
+        trust: None,
+        is_strict: false,
+        task: None,
+        purpose: None,
+        confidence: None,
+        labels: Some(std::collections::BTreeSet::new()),
+        reputation: 0,
+    }
 }
 
 impl ProfileSource for BTreeMap<String, String> {
@@ -191,7 +206,8 @@ impl World {
             policies: PolicySources {
                 organisation: &self.policies[0],
                 user: &self.policies[1],
-                project: self.policies[2].first(),
+                project: &self.policies[2],
+                directory: Some(Path::new("/home/ann/src/app")),
             },
         };
         let program = self.call.command.first().cloned().unwrap_or_default();

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use crate::document::{Complaint, Document};
 use crate::error::ProfileError;
 use crate::{SourceFile, digest};
@@ -97,6 +99,16 @@ impl TrustList {
     #[must_use]
     pub fn knows(&self, path: &str) -> bool {
         self.entries.iter().any(|entry| entry.path == path)
+    }
+
+    /// The files of policies that are trusted in this directory.
+    pub fn policies_in<'a>(&'a self, directory: Option<&'a Path>) -> impl Iterator<Item = &'a str> {
+        let paths = self.entries.iter().map(|entry| entry.path.as_str());
+        paths.filter(move |path| {
+            let path = Path::new(path);
+            let is_of_policies = path.extension().is_some_and(|end| end == "cedar");
+            is_of_policies && directory.is_some() && path.parent() == directory
+        })
     }
 
     /// All entries.

@@ -125,6 +125,10 @@ pub struct KeptRecord {
     /// The purposes that narrowed runs which have used it, by their names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub purposes: Vec<String>,
+    /// The run that found it empty: what is in it is of that one, and of later ones. None in what
+    /// earlier releases wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<RunId>,
     /// The run that used it last.
     pub run: RunId,
     /// When that was, milliseconds since 1970.

@@ -2,8 +2,9 @@
 //!
 //! No token is kept: whoever holds one has it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use atoll_model::RunId;
 use zeroize::Zeroizing;
 
 use crate::StateDir;
@@ -12,11 +13,15 @@ use crate::state::TOKENS;
 
 const KEY: &str = "issuing.key";
 const REVOKED: &str = "revoked";
+const BOUND: &str = "bound";
 
 /// The longest key, bytes.
 const KEY_BYTES_MAX: u64 = 1 << 10;
 /// The longest list of what is revoked, bytes: about 16,000.
 const REVOKED_BYTES_MAX: u64 = 2 << 20;
+
+/// The longest list of what is bound to a run, bytes: about 13,000.
+const BOUND_BYTES_MAX: u64 = 2 << 20;
 
 /// The files about tokens cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -25,11 +30,16 @@ pub enum TokenFileError {
     #[error(transparent)]
     Private(#[from] PrivateFault),
     /// It is no text.
-    #[error("{KEY} or {REVOKED} of the tokens is no text: it was changed by somebody else")]
+    #[error(
+        "{KEY}, {REVOKED} or {BOUND} of the tokens is no text: it was changed by somebody else"
+    )]
     Unreadable,
     /// There is no room for another one.
     #[error("the list of revoked tokens has {} KiB, and no room for more", REVOKED_BYTES_MAX >> 10)]
     Full,
+    /// The same of those that count in one run alone.
+    #[error("the list of tokens that are bound to a run has {} KiB, and no room for more", BOUND_BYTES_MAX >> 10)]
+    NoRoom,
 }
 
 /// The files about tokens of a deployment.
@@ -83,6 +93,48 @@ impl TokenFiles {
         let bytes = self.0.read(REVOKED, REVOKED_BYTES_MAX)?.unwrap_or_default();
         let text = String::from_utf8(bytes).map_err(|_| TokenFileError::Unreadable)?;
         Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// The runs that tokens are bound to, by the ids of what counts in one alone.
+    ///
+    /// # Errors
+    /// [`TokenFileError`].
+    pub fn bound(&self) -> Result<BTreeMap<String, RunId>, TokenFileError> {
+        let bytes = self.0.read(BOUND, BOUND_BYTES_MAX)?.unwrap_or_default();
+        let text = String::from_utf8(bytes).map_err(|_| TokenFileError::Unreadable)?;
+        let line = |line: &str| {
+            let (id, run) = line.split_once(' ')?;
+            let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let run = RunId::parse(run).ok().filter(|_| is_id)?;
+            Some((id.to_owned(), run))
+        };
+        let all = text.lines().map(line).collect::<Option<_>>();
+        all.ok_or(TokenFileError::Unreadable)
+    }
+
+    /// Binds all of these to a run, on disk before it returns; the other run, and none of them is
+    /// bound, where one is another's already.
+    ///
+    /// # Errors
+    /// [`TokenFileError`]: then none of them is to count.
+    pub fn bind(&self, ids: &[String], run: &RunId) -> Result<Option<RunId>, TokenFileError> {
+        let _lock = self.0.lock()?;
+        let mut all = self.bound()?;
+        let others = ids.iter().filter_map(|id| all.get(id));
+        if let Some(other) = others.into_iter().find(|one| *one != run) {
+            return Ok(Some(other.clone()));
+        }
+        let own = ids.iter().map(|id| (id.clone(), run.clone()));
+        all.extend(own);
+        let text: String = all
+            .iter()
+            .map(|(id, run)| format!("{id} {run}\n"))
+            .collect();
+        if text.len() as u64 > BOUND_BYTES_MAX {
+            return Err(TokenFileError::NoRoom);
+        }
+        self.0.replace(BOUND, text.as_bytes())?;
+        Ok(None)
     }
 
     /// Revokes by an id. Whether it was not before.

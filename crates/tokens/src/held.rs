@@ -28,6 +28,8 @@ pub struct Holder {
     pub workspace: String,
     /// The person's number on this host.
     pub person: u32,
+    /// Whether what counts in one run alone ([`Token::once`]) is bound to this one.
+    pub is_bound: bool,
 }
 
 /// Where alone a token counts.
@@ -84,6 +86,11 @@ impl Held {
             holder,
             carried,
         })
+    }
+
+    /// Notes that what counts in one run alone is bound to the holder's.
+    pub fn bind(&mut self) {
+        self.holder.is_bound = true;
     }
 
     /// Writes them down for [`take`](Self::take).

@@ -7,6 +7,7 @@ use biscuit_auth::builder::{Fact, Policy, Term, fact};
 use biscuit_auth::{AuthorizerBuilder, AuthorizerLimits, Biscuit};
 
 use crate::held::Holder;
+use crate::terms::BOUND_TO_ONE;
 
 /// Why something is denied that a token does not carry.
 pub const NOT_CARRIED: &str = "the token does not carry it";
@@ -96,6 +97,9 @@ pub(crate) fn carries(
     all.push(fact("person", &[Term::Integer(holder.person.into())]));
     all.push(text("run", holder.run.as_str()));
     all.push(text("workspace", &holder.workspace));
+    if holder.is_bound {
+        all.push(fact(BOUND_TO_ONE, &[Term::Bool(true)]));
+    }
     if let Some(session) = &holder.session {
         all.push(text("session", session.as_str()));
     }

@@ -11,6 +11,10 @@ use crate::right::{InvalidRight, Right};
 
 /// How many rights a block names.
 pub const RIGHTS_MAX: usize = 64;
+/// In which run one counts that does so in one alone.
+const ONCE: &str = "in the first run that holds it";
+/// The fact of a run that such a token is bound to.
+pub(crate) const BOUND_TO_ONE: &str = "once";
 /// The longest path of a workspace in a token, bytes.
 const WORKSPACE_BYTES_MAX: usize = 1 << 10;
 
@@ -28,6 +32,8 @@ pub struct Terms {
     pub session: Option<SessionName>,
     /// For runs in this workspace alone: its real path.
     pub workspace: Option<String>,
+    /// For one run alone: the first that holds it.
+    pub once: bool,
 }
 
 /// The terms cannot be those of a block.
@@ -109,6 +115,9 @@ impl Terms {
         if let Some(workspace) = &self.workspace {
             let _ = writeln!(words, "workspace {workspace}");
         }
+        if self.once {
+            let _ = writeln!(words, "once {ONCE}");
+        }
         Ok(words)
     }
 
@@ -133,6 +142,7 @@ impl Terms {
                     terms.session = Some(name);
                 }
                 "workspace" => terms.workspace = Some(value.to_owned()),
+                "once" if value == ONCE => terms.once = true,
                 _ => return Err(InvalidTerms::Line),
             }
         }
@@ -194,6 +204,9 @@ impl Terms {
                 return Err(InvalidTerms::Workspace);
             }
             let _ = writeln!(code, "check if workspace(\"{workspace}\");");
+        }
+        if self.once {
+            let _ = writeln!(code, "check if {BOUND_TO_ONE}(true);");
         }
         let block = BlockBuilder::new().code(code);
         let block = block.map_err(|error| InvalidTerms::Datalog(error.to_string()))?;

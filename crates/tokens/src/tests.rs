@@ -23,6 +23,7 @@ fn holder(session: Option<&str>) -> Holder {
         session: session.map(|name| SessionName::parse(name).unwrap()),
         workspace: "/srv/one".to_owned(),
         person: 1000,
+        is_bound: false,
     }
 }
 
@@ -336,6 +337,46 @@ fn whoever_narrows_only_narrows() {
         why.contains("it has ended, at 2027-01-15T08:01:00Z"),
         "{why}"
     );
+}
+
+#[test]
+fn what_counts_in_one_run_alone_carries_nothing_before_it_is_bound() {
+    let key = IssuingKey::generate();
+    let once = Terms {
+        once: true,
+        ..Terms::default()
+    };
+    let issued = Terms {
+        once: true,
+        ..terms(&["publish 80"])
+    };
+    let words = issued.words().unwrap();
+    assert!(
+        words.ends_with("once in the first run that holds it\n"),
+        "{words}"
+    );
+    assert_eq!(Terms::parse(&words).unwrap(), issued);
+    let wide = issue(&key, &terms(&["publish 80"])).unwrap();
+    let issued = issue(&key, &issued).unwrap();
+    let narrowed = attenuate(&wide, &once).unwrap();
+    let further = attenuate(&narrowed, &terms(&["publish 80"])).unwrap();
+    for (token, blocks) in [
+        (&wide, vec![]),
+        (&issued, vec![0]),
+        (&narrowed, vec![1]),
+        (&further, vec![1]),
+    ] {
+        let mut held = held_in(&key, &[token], None);
+        assert_eq!(ask(&held, "publish 80"), blocks.is_empty());
+        held.bind();
+        assert!(ask(&held, "publish 80"));
+        let handed = Held::take(&held.hand().unwrap()).unwrap();
+        assert!(ask(&handed, "publish 80"));
+        let read = Token::read(token, key.public()).unwrap();
+        let ids = read.ids();
+        let bound: Vec<String> = blocks.iter().map(|at: &usize| ids[*at].clone()).collect();
+        assert_eq!(read.once().unwrap(), bound);
+    }
 }
 
 #[test]

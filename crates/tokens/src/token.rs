@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::admitted::{Foreign, admit};
 use crate::key::{IssuingKey, PublicKey};
-use crate::terms::{InvalidTerms, Terms};
+use crate::terms::{BOUND_TO_ONE, InvalidTerms, Terms};
 
 /// The longest token, bytes of its text (base64).
 pub const TOKEN_BYTES_MAX: usize = 16 << 10;
@@ -155,6 +155,18 @@ impl Token {
             Ok(Part { id, terms, source })
         };
         all.map(part).collect()
+    }
+
+    /// The ids of those of its blocks that count in one run alone, whoever has written them: bound
+    /// to a run, each binds all that is made from it.
+    ///
+    /// # Errors
+    /// [`TokenError`]: it cannot be told.
+    pub fn once(&self) -> Result<Vec<String>, TokenError> {
+        let parts = self.parts()?.into_iter();
+        let fact = format!("{BOUND_TO_ONE}(");
+        let once = parts.filter(|part| part.source.contains(&fact));
+        Ok(once.map(|part| part.id).collect())
     }
 
     /// When it ends, in seconds since 1970, by the blocks that Atoll has written: the first of

@@ -12,8 +12,8 @@ const PROOF_SECONDS: u16 = 60;
 
 /// Show, check, ask and test policies in Cedar, beside profiles
 ///
-/// They lie in /etc/atoll/*.cedar, in *.cedar beside config.toml, and in a project's
-/// trusted atoll.cedar. Each of these layers only takes away: see docs/policy.md.
+/// They lie in /etc/atoll/*.cedar, in *.cedar beside config.toml, and in those beside a
+/// project's atoll.toml that are trusted. Each of these layers only takes away: see docs/policy.md.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(
     verbatim_doc_comment,
@@ -145,7 +145,7 @@ pub struct ShowPolicyArguments {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct CheckPolicyArguments {
-    /// The files. Default: those that count here, and an atoll.cedar that is not trusted.
+    /// The files. Default: those that count here, and those of the project that are not trusted.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
 

@@ -65,6 +65,11 @@ pub struct TermsArguments {
     /// It counts for runs in this workspace alone. Default: in any, or as before.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub workspace: Option<PathBuf>,
+
+    /// It counts in one run alone: the first that is started with it, or with anything made from
+    /// it. Default: in any, or as before.
+    #[arg(long, verbatim_doc_comment)]
+    pub once: bool,
 }
 
 /// Issue a token, and print it

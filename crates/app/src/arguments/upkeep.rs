@@ -125,9 +125,9 @@ pub struct CheckProfileArguments {
 
 /// Let a project's own rules count, for their present content
 ///
-/// They are its `atoll.toml` and `atoll.cedar`, and shown first. The first can name a profile, show further places and set
-/// variables, as you could; all else only tightens, and the organisation's file
-/// stands above it. The other only takes away. What changes has to be trusted again.
+/// They are its `atoll.toml` and every `*.cedar` beside it, and shown first. The first can name a profile, show further
+/// places and set variables, as you could; all else only tightens, and the organisation's file
+/// stands above it. The others only take away. What changes has to be trusted again.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct TrustArguments {

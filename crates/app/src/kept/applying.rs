@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use atoll_layer::{
     JournalState, Plan, RelativePath, Selection, apply, join, journal_state, plan_apply,
 };
-use atoll_store::Ledger;
+use atoll_store::{Ledger, StateDir};
 use serde_json::json;
 
 use super::{Opened, journals, open_all, since, writable};
@@ -17,7 +17,7 @@ use crate::changes::LayerChanges;
 use crate::decision::refuse_any;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::promotion::{self, Allowed, Meant, Planned, Taking};
+use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
 
 /// By how much the time of a change may lag behind the clock: file systems take it from the kernel's
 /// last tick (inode(7)), of which there are at least a hundred a second.
@@ -46,7 +46,7 @@ pub(super) fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Res
         for one in &plans {
             refuse_conflicts(&one.plan, &arguments.name)?;
         }
-        let allowed = allowed(one, (all, &plans), &selection, &ledger, output)?;
+        let allowed = allowed(one, (all, &plans), &selection, (&state, &ledger), output)?;
         meant.push((plans, allowed));
     }
     // Where one of several is another than was agreed to, none is written.
@@ -89,7 +89,7 @@ fn allowed(
     one: &Opened,
     (all, plans): (&[LayerChanges], &[Planned<'_>]),
     selection: &Selection,
-    ledger: &Ledger,
+    (state, ledger): (&StateDir, &Ledger),
     output: &Output,
 ) -> Result<Allowed, Failure> {
     let taking = Taking {
@@ -101,8 +101,8 @@ fn allowed(
     };
     let meant = Meant {
         workspace: None,
-        profile: &one.record.profile,
         purposes: &one.record.purposes,
+        by: By::Kept(state, &one.record),
         all,
         plans,
         anew: &|| promotion::digests(&planned(&one.changes()?, selection)?),

@@ -51,7 +51,7 @@ pub struct Agreed {
 /// Asks the person at the terminal about all of these at once. Without their yes, and where they
 /// have been shown something else than would be written by then, nothing is.
 pub(super) fn agreed(
-    asked: &[AskedChange],
+    (asked, policies): (&[AskedChange], Option<&str>),
     changes: Written,
     meant: &Meant<'_>,
     taking: &Taking<'_>,
@@ -61,6 +61,7 @@ pub(super) fn agreed(
         changes,
         plans: digests(meant.plans)?,
         asked,
+        policies,
         taking,
     };
     if !taking.can_ask {
@@ -125,6 +126,8 @@ struct Question<'a> {
     changes: Written,
     plans: Vec<PlanDigest>,
     asked: &'a [AskedChange],
+    /// The version of the policies that ask.
+    policies: Option<&'a str>,
     taking: &'a Taking<'a>,
 }
 
@@ -213,6 +216,9 @@ impl Question<'_> {
             members.insert("digest".to_owned(), json!(digest));
             if let Some(approval) = self.approval {
                 members.insert("approval".to_owned(), json!(approval));
+            }
+            if let Some(policies) = self.policies {
+                members.insert("policy".to_owned(), json!(policies));
             }
         }
         (self.taking.record)(step, body)

@@ -48,6 +48,7 @@ pub fn read(
         // A path that is no text is none that a token names.
         workspace: workspace.to_str().unwrap_or_default().to_owned(),
         person: rustix::process::getuid().as_raw(),
+        is_bound: false,
     };
     for (path, text) in paths.iter().zip(&texts) {
         let alone = Held::new(key, std::slice::from_ref(text), holder.clone());
@@ -56,13 +57,12 @@ pub fn read(
         counts(&alone, (path, &revoked), (session, workspace)).map_err(denied)?;
     }
     let held = Held::new(key, &texts, holder);
-    let held = held.doing(unusable).map_err(denied)?;
-    let handed = held.hand().doing(unusable)?;
-    let given = Given {
-        held,
-        handed,
+    let mut given = Given {
+        held: held.doing(unusable).map_err(denied)?,
+        handed: Vec::new(),
         files,
     };
+    given.held.bind();
     for published in &network.publish {
         let port = published.port.inside;
         given.publishes(port).map_err(|why| {
@@ -71,6 +71,9 @@ pub fn read(
             )
         })?;
     }
+    // Last of all: a run that does not come so far takes none away from another.
+    given.bind_to(run)?;
+    given.handed = given.held.hand().doing(unusable)?;
     Ok(Some(given))
 }
 
@@ -97,6 +100,30 @@ fn counts(
     match token.stray() {
         Some(bound) => Err(elsewhere(&file, bound, session, workspace)),
         None => Ok(()),
+    }
+}
+
+impl Given {
+    /// Binds what counts in one run alone to this one, on disk before anything counts.
+    fn bind_to(&self, run: &RunId) -> Result<(), Failure> {
+        let unbound = "--token cannot be bound to this run";
+        let mut ids = Vec::new();
+        for token in self.held.tokens() {
+            ids.extend(token.once().doing(unbound)?);
+        }
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let other = self.files.bind(&ids, run).doing(unbound).map_err(denied)?;
+        other.map_or(Ok(()), |other| {
+            Err(denied(
+                Failure::new("--token carries nothing in this run")
+                    .because(format!(
+                        "it counts in one run alone, and that was run {other}"
+                    ))
+                    .advise("atoll token issue --once … issues another one"),
+            ))
+        })
     }
 }
 

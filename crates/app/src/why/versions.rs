@@ -28,5 +28,24 @@ impl Story<'_> {
                 _ => {}
             }
         }
+        for version in self.refusing_versions() {
+            let version = short_version(&version);
+            report.line("policies", &format!("{version}: they refused something"));
+        }
+    }
+
+    /// The versions of the policies that have refused something, each once.
+    fn refusing_versions(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for event in self.events {
+            let why = text(event.body.get("why")).unwrap_or_default();
+            let is_by_policy = match event.kind.as_str() {
+                "flow.refused" => why.contains("policy ") || why.contains("no policy permits"),
+                _ => false,
+            };
+            let version = text(event.body.get("policy")).filter(|_| is_by_policy);
+            all.extend(version.filter(|one| !all.contains(one)));
+        }
+        all
     }
 }

@@ -512,6 +512,7 @@ fn what_a_token_does_not_carry_is_denied_though_no_policy_forbids_it() {
         session: None,
         workspace: "/w".to_owned(),
         person: 7,
+        is_bound: false,
     };
     let held = Held::new(key.public(), &[issue(&key, &terms).unwrap()], holder);
     let without = Policies::default();

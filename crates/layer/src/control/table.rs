@@ -416,7 +416,7 @@ pub const CONTROL_FILES: &[ControlFile] = &[
     row(".radare2rc", DEBUGGER),
     // Agents.
     row("atoll.toml", ATOLL),
-    row("atoll.cedar", ATOLL),
+    row("*.cedar", ATOLL),
     row(".config/atoll", OWN),
     row("organisation.pub", OWN),
     row(".mcp.json", AGENT),

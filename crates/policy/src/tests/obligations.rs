@@ -159,9 +159,9 @@ fn promoted(text: &str) -> Cell {
     let promoter = Promoter {
         user: 1000,
         time: 1,
-        profile: "default",
         workspace: None,
         purposes: &[],
+        makers: &|_| Ok(vec![super::maker()]),
     };
     let change = Promoted {
         path: Path::new("/home/ann/src/app/a"),

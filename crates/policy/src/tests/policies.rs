@@ -397,9 +397,9 @@ fn promotion_is_asked_for_change_by_change() {
         let promoter = Promoter {
             user: 1000,
             time: 1,
-            profile: "default",
             workspace: None,
             purposes: &[],
+            makers: &|_| Ok(vec![maker()]),
         };
         promote(&sources, &promoter, changes)
     };
@@ -445,6 +445,128 @@ fn promotion_is_asked_for_change_by_change() {
         ask(&broken, &[good]),
         Err(PromotionError::Broken(_))
     ));
+}
+
+/// Whether a change by one of these runs is taken over, by a policy that forbids it when this
+/// holds.
+fn taken_over(when: &str, makers: &Result<Vec<Maker>, String>) -> Result<(), PromotionError> {
+    let text = format!(
+        "permit(principal, action == Action::\"promote\", resource);
+         forbid(principal, action == Action::\"promote\", resource) when {{ {when} }};"
+    );
+    let user = [policies("user/own.cedar", &text)];
+    let trust = TrustList::default();
+    let sources = Sources {
+        organisation: None,
+        user_config: None,
+        user_profiles: &NoProfiles,
+        project: None,
+        trust: &trust,
+        policies: PolicySources {
+            user: &user,
+            ..PolicySources::default()
+        },
+    };
+    let promoter = Promoter {
+        user: 1000,
+        time: 1,
+        makers: &|asks_for_reputation| {
+            assert_eq!(asks_for_reputation, when.contains("reputation"));
+            makers.clone()
+        },
+    };
+    let path = std::path::Path::new("/home/ann/src/app/a");
+    let change = Promoted {
+        path,
+        control: false,
+        is_moved: false,
+    };
+    promote(&sources, &promoter, &[change]).map(drop)
+}
+
+#[test]
+fn each_fact_of_the_run_is_in_the_question_about_its_changes() {
+    type Set<'a> = &'a dyn Fn(&mut Maker);
+    let facts: [(&str, Set<'_>); 9] = [
+        ("context.profile == \"codex\"", &|run| {
+            run.profile = "codex".to_owned();
+        }),
+        ("context.mode == \"fence\"", &|run| {
+            run.mode = atoll_model::Mode::Fence;
+        }),
+        ("context has trust && context.trust == \"low\"", &|run| {
+            run.trust = Some("low".to_owned());
+        }),
+        ("context has task && context.task == \"t\"", &|run| {
+            run.task = Some("t".to_owned());
+        }),
+        ("context has purpose && context.purpose == \"p\"", &|run| {
+            run.purpose = Some("p".to_owned());
+        }),
+        (
+            "context has confidence && context.confidence < 50",
+            &|run| run.confidence = Some(40),
+        ),
+        (
+            "context has labels && context.labels.contains(\"untrusted\")",
+            &|run| run.labels = Some(["untrusted".to_owned()].into()),
+        ),
+        ("context.reputation > 50", &|run| run.reputation = 51),
+        ("context.time == 2", &|_| {}),
+    ];
+    for (when, set) in facts {
+        assert_eq!(taken_over(when, &Ok(vec![maker()])), Ok(()), "{when}");
+        let mut run = maker();
+        set(&mut run);
+        let is_same = run == maker();
+        // Of several runs each may have made it.
+        for makers in [
+            vec![run.clone()],
+            vec![maker(), run.clone()],
+            vec![run, maker()],
+        ] {
+            match taken_over(when, &Ok(makers)) {
+                Err(PromotionError::Refused(reasons)) => assert_eq!(reasons.len(), 1, "{when}"),
+                found => assert_eq!((found, is_same), (Ok(()), true), "{when}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_told_of_the_run_denies() {
+    let labels = "context has labels && context.labels.contains(\"untrusted\")";
+    let unnoted = Maker {
+        labels: None,
+        ..maker()
+    };
+    let untold = |when: &str, makers: Result<Vec<Maker>, String>| match taken_over(when, &makers) {
+        Err(PromotionError::Untold(why)) => Some(why),
+        Ok(()) => None,
+        other => panic!("{other:?}"),
+    };
+    let why = untold(labels, Ok(vec![maker(), unnoted.clone()])).unwrap();
+    assert!(why.contains("noted none"), "{why}");
+    assert_eq!(untold("context.control", Ok(vec![unnoted])), None);
+    let why = untold("context.control", Err("it is damaged".to_owned()));
+    assert_eq!(why.as_deref(), Some("it is damaged"));
+    assert!(untold("context.control", Ok(Vec::new())).is_some());
+}
+
+/// Where nobody is asked anything, a change that a policy asks about is refused.
+#[test]
+fn what_a_strict_run_has_changed_is_asked_about_by_nobody() {
+    let run = Maker {
+        is_strict: true,
+        ..maker()
+    };
+    let ask = "false };\n@approve(\"person\") permit(principal, action == Action::\"promote\", resource) when { true";
+    assert_eq!(taken_over(ask, &Ok(vec![maker()])), Ok(()));
+    let refused = taken_over(ask, &Ok(vec![run]));
+    assert!(
+        matches!(refused, Err(PromotionError::Refused(_))),
+        "{refused:?}"
+    );
 }
 
 /// What a profile is shown as compiles, and as a layer of its own changes nothing.

@@ -1,0 +1,207 @@
+//! What is known of the runs that have made changes: as the ledger tells of them, which no program
+//! inside has a word in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
+
+use atoll_model::{Mode, RunId};
+use atoll_policy::Maker;
+use atoll_store::{
+    Event, Filter, KeptRecord, LABEL_GAINED, Ledger, LedgerError, RunRecord, StateDir, host_text,
+    load_run,
+};
+use serde_json::Value;
+
+use crate::explain::past::session_of;
+use crate::reputation::standing;
+
+/// The most runs that are asked about one by one, as far as what is known of them differs.
+const MAKERS_MAX: usize = 256;
+/// The most runs of which one has gone on with the changes of another.
+const RESUMED_MAX: usize = 10_000;
+
+/// Whose runs have made changes.
+#[derive(Clone, Copy)]
+pub enum By<'a> {
+    /// This one, and those whose layers it went on with.
+    Run(&'a StateDir, &'a RunRecord),
+    /// Those that have used what is kept.
+    Kept(&'a StateDir, &'a KeptRecord),
+}
+
+impl By<'_> {
+    /// What is known of each of them, once where several are alike.
+    ///
+    /// # Errors
+    /// Why that cannot be told.
+    pub fn makers(&self, asks_for_reputation: bool) -> Result<Vec<Maker>, String> {
+        let (state, runs) = match self {
+            Self::Run(state, record) => (state, of_run(state, record)?),
+            Self::Kept(state, record) => (state, of_kept(state, record)?),
+        };
+        let mut makers: Vec<Maker> = Vec::new();
+        for run in runs.into_values() {
+            let maker = run.maker(state, asks_for_reputation)?;
+            if !makers.contains(&maker) {
+                makers.push(maker);
+            }
+            if makers.len() > MAKERS_MAX {
+                return Err(format!(
+                    "more than {MAKERS_MAX} runs that differ may have made them"
+                ));
+            }
+        }
+        Ok(makers)
+    }
+}
+
+/// A run, as far as its events were read.
+struct Run {
+    opened: Event,
+    confidence: Option<u8>,
+    /// What came while it went on; none where nobody noted that.
+    labels: Option<BTreeSet<String>>,
+}
+
+/// Runs by their names.
+type Runs = BTreeMap<RunId, Run>;
+
+fn unread(error: &LedgerError) -> String {
+    format!("the ledger cannot tell which runs have made them: {error}")
+}
+
+fn unknown(run: &RunId) -> String {
+    format!("the ledger does not know run {run}, which has made some of them")
+}
+
+/// A run, and every one whose layers it went on with.
+fn of_run(state: &StateDir, record: &RunRecord) -> Result<Runs, String> {
+    let mut runs = Runs::new();
+    let mut next = Some(record.run.clone());
+    while let Some(run) = next.filter(|run| !runs.contains_key(run)) {
+        let mut read = Runs::new();
+        for event in Ledger::show(state, &run).map_err(|error| unread(&error))? {
+            take(&mut read, &event.map_err(|error| unread(&error))?);
+        }
+        let known = read.remove(&run).ok_or_else(|| unknown(&run))?;
+        // What earlier releases wrote has it in the record alone.
+        let earlier = match known.decision("resumed").and_then(Value::as_str) {
+            Some(name) => {
+                let named = RunId::parse(name);
+                Some(named.map_err(|_| format!("run {run} went on with {name:?}, which is none"))?)
+            }
+            None => load_run(state, &run)
+                .ok()
+                .and_then(|record| record.resumed_from),
+        };
+        runs.insert(run, known);
+        if runs.len() > RESUMED_MAX {
+            return Err(format!("they are of more than {RESUMED_MAX} runs"));
+        }
+        next = earlier;
+    }
+    Ok(runs)
+}
+
+/// Every run that may have put something into what is kept: of its profile, to be kept there, since
+/// it was found empty.
+fn of_kept(state: &StateDir, record: &KeptRecord) -> Result<Runs, String> {
+    let inside = host_text(&record.inside);
+    let mut runs = Runs::new();
+    let mut has_begun = record.first.is_none();
+    for event in Ledger::events(state, Filter::default()).map_err(|error| unread(&error))? {
+        let event = event.map_err(|error| unread(&error))?;
+        has_begun |= event.kind == OPENED && event.run == record.first;
+        let is_of_it = || {
+            let decision = |member: &str| event.body.pointer(&format!("/decision/{member}"));
+            let kept = decision("home-keep").and_then(Value::as_array);
+            let is_there = kept.is_some_and(|kept| kept.contains(&inside));
+            let is_of_profile =
+                decision("profile").and_then(Value::as_str) == Some(&record.profile);
+            is_of_profile && (is_there || decision("names-left-out").is_some())
+        };
+        if event.kind != OPENED || (has_begun && is_of_it()) {
+            take(&mut runs, &event);
+        }
+    }
+    for run in record.first.iter().chain([&record.run]) {
+        if !runs.contains_key(run) {
+            return Err(unknown(run));
+        }
+    }
+    Ok(runs)
+}
+
+const OPENED: &str = "run.opened";
+
+/// Takes an event of a run; one whose opening was not taken is none of those that are meant.
+fn take(runs: &mut Runs, event: &Event) {
+    let Some(name) = &event.run else {
+        return;
+    };
+    if event.kind == OPENED {
+        let labels = event.body.pointer("/decision/labels");
+        let labels = labels.and_then(Value::as_array);
+        let labels = labels.map(|all| {
+            let all = all.iter().filter_map(Value::as_str);
+            all.map(str::to_owned).collect()
+        });
+        let run = Run {
+            opened: event.clone(),
+            confidence: None,
+            labels,
+        };
+        runs.insert(name.clone(), run);
+    }
+    let Some(run) = runs.get_mut(name) else {
+        return;
+    };
+    if event.kind == LABEL_GAINED {
+        let label = event.body.get("label").and_then(Value::as_str);
+        let labels = run.labels.get_or_insert_default();
+        labels.extend(label.map(str::to_owned));
+    }
+    let stated = event.body.get("confidence").and_then(Value::as_u64);
+    let stated = stated.and_then(|percent| u8::try_from(percent).ok());
+    run.confidence = stated.or(run.confidence);
+}
+
+impl Run {
+    fn decision(&self, member: &str) -> Option<&Value> {
+        self.opened.body.get("decision")?.get(member)
+    }
+
+    fn maker(self, state: &StateDir, asks_for_reputation: bool) -> Result<Maker, String> {
+        let name = self.opened.run.as_ref();
+        let name = name.map(ToString::to_string).unwrap_or_default();
+        let told = |what: &str| format!("the ledger does not tell the {what} of run {name}");
+        let text = |member: &str| self.decision(member).and_then(Value::as_str);
+        let owned = |member: &str| text(member).map(str::to_owned);
+        let profile = owned("profile").ok_or_else(|| told("profile"))?;
+        let mode = self.decision("mode").cloned();
+        let mode: Mode = mode
+            .and_then(|mode| serde_json::from_value(mode).ok())
+            .ok_or_else(|| told("mode"))?;
+        let mut labels = self.labels.clone();
+        if let (Some(labels), Some(session)) = (&mut labels, session_of(&self.opened)) {
+            // Also what runs of it beside this one have touched.
+            let of_session = Ledger::session_labels(state, &session);
+            labels.extend(of_session.map_err(|error| unread(&error))?);
+        }
+        let reputation = match asks_for_reputation {
+            true => standing(state, &profile, SystemTime::now()).0.points,
+            false => 0,
+        };
+        Ok(Maker {
+            mode,
+            trust: owned("trust"),
+            is_strict: text("trust-mode") == Some("strict"),
+            task: owned("task"),
+            purpose: owned("purpose"),
+            confidence: self.confidence,
+            labels,
+            reputation,
+            profile,
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! What no question ever has: a policy that waits for it holds for nothing.
+
+use cedar_policy::{
+    ActionConstraint, Effect as CedarEffect, EntityId, EntityTypeName, EntityUid, Policy,
+    PrincipalConstraint, ResourceConstraint,
+};
+use serde_json::Value;
+
+use crate::Action;
+use crate::lint::{Remark, Standing, remark};
+use crate::policies::{Known, Meta, Policies};
+use crate::written::quoted;
+
+/// What can stand in the head of a policy.
+enum Head {
+    Any,
+    Is(EntityTypeName),
+    Equal(EntityUid),
+    In(EntityUid),
+    IsIn(EntityTypeName, EntityUid),
+}
+
+impl From<PrincipalConstraint> for Head {
+    fn from(head: PrincipalConstraint) -> Self {
+        match head {
+            PrincipalConstraint::Any => Self::Any,
+            PrincipalConstraint::Is(kind) => Self::Is(kind),
+            PrincipalConstraint::Eq(one) => Self::Equal(one),
+            PrincipalConstraint::In(one) => Self::In(one),
+            PrincipalConstraint::IsIn(kind, one) => Self::IsIn(kind, one),
+        }
+    }
+}
+
+impl From<ResourceConstraint> for Head {
+    fn from(head: ResourceConstraint) -> Self {
+        match head {
+            ResourceConstraint::Any => Self::Any,
+            ResourceConstraint::Is(kind) => Self::Is(kind),
+            ResourceConstraint::Eq(one) => Self::Equal(one),
+            ResourceConstraint::In(one) => Self::In(one),
+            ResourceConstraint::IsIn(kind, one) => Self::IsIn(kind, one),
+        }
+    }
+}
+
+impl Head {
+    /// Whether something of this type can be meant.
+    fn can_be(&self, kind: &str, known: &Known) -> bool {
+        let is = |name: &EntityTypeName| name.basename() == kind;
+        let within = |one: &EntityUid| {
+            let is_person = kind == "Session" && one.type_name().basename() == "Person";
+            is(one.type_name()) || is_person || known.has(one)
+        };
+        match self {
+            Self::Any => true,
+            Self::Is(name) => is(name),
+            Self::Equal(one) => is(one.type_name()),
+            Self::In(one) => within(one),
+            Self::IsIn(name, one) => is(name) && within(one),
+        }
+    }
+
+    /// As it is written, of this variable.
+    fn written(&self, of: &str) -> String {
+        match self {
+            Self::Any => of.to_owned(),
+            Self::Is(kind) => format!("{of} is {kind}"),
+            Self::Equal(one) => format!("{of} == {one}"),
+            Self::In(one) => format!("{of} in {one}"),
+            Self::IsIn(kind, one) => format!("{of} is {kind} in {one}"),
+        }
+    }
+}
+
+/// What of a policy no question ever has. What forbids by that would be relied on, as would any
+/// condition that waits for it: that is refused. What permits so is only idle.
+pub(crate) fn never(policies: &Policies, policy: &Policy, meta: &Meta) -> Vec<Remark> {
+    let standing = match meta.effect {
+        CedarEffect::Permit => Standing::Idle,
+        CedarEffect::Forbid => Standing::Refused,
+    };
+    let of_head = of_head(policy, meta, &policies.known);
+    let of_head = of_head.map(|what| remark(meta, what, standing));
+    let in_conditions = in_conditions(policy, &policies.known);
+    let in_conditions = in_conditions.into_iter().map(|one| {
+        let what = format!("no question ever has {one}: a condition waits for it in vain");
+        remark(meta, what, Standing::Refused)
+    });
+    of_head.into_iter().chain(in_conditions).collect()
+}
+
+/// What the head of a policy is about and nothing asks for.
+fn of_head(policy: &Policy, meta: &Meta, known: &Known) -> Option<String> {
+    let principal = Head::from(policy.principal_constraint());
+    let resource = Head::from(policy.resource_constraint());
+    let is_by = |action: &Action| {
+        let kind = action.principal();
+        kind.is_some_and(|kind| principal.can_be(kind, known))
+    };
+    let is_of = |action: &Action| {
+        let kind = action.resource();
+        kind.is_some_and(|kind| resource.can_be(kind, known))
+    };
+    let asked: Vec<Action> = meta
+        .actions
+        .iter()
+        .copied()
+        .filter(|one| one.is_asked())
+        .collect();
+    if asked.is_empty() {
+        let what = named(&meta.actions);
+        return Some(format!(
+            "nothing asks for {what} yet: this policy decides nothing"
+        ));
+    }
+    if !asked.iter().any(is_of) {
+        let what = resource.written("resource");
+        return Some(format!(
+            "no question ever has `{what}`: this policy decides nothing"
+        ));
+    }
+    let by_others = |of: Vec<Action>, end: &str| {
+        let what = principal.written("principal");
+        let of = named(&of);
+        format!(
+            "no question about {of} ever has `{what}`: {end}{}",
+            advice(&principal)
+        )
+    };
+    if !asked.iter().any(|action| is_by(action) && is_of(action)) {
+        let of = asked.into_iter().filter(is_of).collect();
+        return Some(by_others(of, "this policy decides nothing"));
+    }
+    // What is named one by one is meant one by one.
+    let is_listed = !matches!(policy.action_constraint(), ActionConstraint::Any);
+    let unasked = meta.actions.iter().copied().filter(|one| !one.is_asked());
+    let unasked: Vec<Action> = unasked.filter(|_| is_listed).collect();
+    if !unasked.is_empty() {
+        let what = named(&unasked);
+        return Some(format!(
+            "nothing asks for {what} yet: of that this policy decides nothing"
+        ));
+    }
+    let others = asked
+        .into_iter()
+        .filter(|one| is_listed && is_of(one) && !is_by(one));
+    let others: Vec<Action> = others.collect();
+    (!others.is_empty()).then(|| by_others(others, "of that this policy decides nothing"))
+}
+
+/// What stands for what is meant.
+fn advice(principal: &Head) -> String {
+    let kind = match principal {
+        Head::Any => return String::new(),
+        Head::Is(kind) | Head::IsIn(kind, _) => kind.basename(),
+        Head::Equal(one) | Head::In(one) => one.type_name().basename(),
+    };
+    match (kind, principal) {
+        ("Person", Head::Equal(one)) => format!("; write `principal in {one}`"),
+        ("Agent" | "Subagent", _) => {
+            "; an agent is known by its profile: write `when { context.profile == \"NAME\" }`"
+                .to_owned()
+        }
+        (_, _) => {
+            "; `run` and `promote` are a Person's, all else is a Session's in that".to_owned()
+        }
+    }
+}
+
+fn named(actions: &[Action]) -> String {
+    let names: Vec<&str> = actions.iter().map(|action| action.name()).collect();
+    names.join(", ")
+}
+
+/// Types and actions that conditions name and no question ever has.
+fn in_conditions(policy: &Policy, known: &Known) -> Vec<String> {
+    let mut found = Vec::new();
+    match policy.to_json() {
+        Ok(read) => waits(
+            read.get("conditions").unwrap_or(&Value::Null),
+            known,
+            &mut found,
+        ),
+        Err(error) => found.push(format!("what cannot be read ({error})")),
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The same of a part, in Cedar's JSON.
+fn waits(read: &Value, known: &Known, found: &mut Vec<String>) {
+    match read {
+        Value::Array(all) => all.iter().for_each(|one| waits(one, known, found)),
+        Value::Object(all) => {
+            let member = |name: &str| read.get(name).and_then(Value::as_str);
+            if let Some(kind) = member("entity_type")
+                && !is_had(kind)
+            {
+                found.push(kind.to_owned());
+            }
+            if let (Some(kind), Some(id)) = (member("type"), member("id")) {
+                let is_unasked =
+                    kind == "Action" && !Action::named(id).is_some_and(Action::is_asked);
+                let is_group = entity(kind, id).is_some_and(|one| known.has(&one));
+                if is_unasked || (kind != "Action" && !is_had(kind) && !is_group) {
+                    found.push(format!("{kind}::{}", quoted(id)));
+                }
+            }
+            all.values().for_each(|one| waits(one, known, found));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn entity(kind: &str, id: &str) -> Option<EntityUid> {
+    let kind = kind.parse().ok()?;
+    Some(EntityUid::from_type_name_and_id(kind, EntityId::new(id)))
+}
+
+/// Whether a question can have something of this type.
+fn is_had(kind: &str) -> bool {
+    let kinds = |action: Action| action.principal().into_iter().chain(action.resource());
+    Action::ALL
+        .into_iter()
+        .flat_map(kinds)
+        .any(|one| one == kind)
+}

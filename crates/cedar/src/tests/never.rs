@@ -1,0 +1,165 @@
+//! What waits for something that no question ever has is told, and refused where it is relied on.
+
+use super::compiled;
+use crate::{Known, Policies, Standing, refused, remarks};
+
+const ASKED: [&str; 9] = [
+    "run",
+    "read",
+    "write",
+    "connect",
+    "request",
+    "resolve",
+    "use_credential",
+    "promote",
+    "publish",
+];
+
+/// What there is to know of one policy.
+fn told(text: &str) -> Vec<(Standing, String)> {
+    let all = remarks(&compiled(text)).into_iter();
+    all.map(|one| (one.standing, one.what)).collect()
+}
+
+#[test]
+fn who_never_asks_is_no_principal_to_rely_on() {
+    for kind in ["Agent", "Subagent", "Service", "Group"] {
+        for head in [
+            "principal is KIND",
+            "principal == KIND::\"x\"",
+            "principal in KIND::\"x\"",
+        ] {
+            let head = head.replace("KIND", kind);
+            // Nobody is a group, so Cedar itself refuses that.
+            if kind == "Group" && !head.contains("in Group") {
+                continue;
+            }
+            for action in [
+                "action",
+                "action == Action::\"connect\"",
+                "action == Action::\"run\"",
+            ] {
+                let text = format!("forbid({head}, {action}, resource);");
+                let found = told(&text);
+                assert!(
+                    matches!(found.as_slice(), [(Standing::Refused, what)] if what.contains(&head)),
+                    "{text} {found:?}"
+                );
+                assert_eq!(refused(&compiled(&text)).len(), 1, "{text}");
+                let found = told(&text.replace("forbid", "permit"));
+                assert!(
+                    matches!(found.as_slice(), [(Standing::Idle, _)]),
+                    "{text} {found:?}"
+                );
+            }
+        }
+        // In a condition it can be relied on either way.
+        for text in [
+            "forbid(principal, action, resource) when { principal in KIND::\"x\" };",
+            "forbid(principal, action, resource) when { context.time > 1 || principal in KIND::\"x\" };",
+            "permit(principal, action, resource) unless { principal in KIND::\"x\" };",
+            "permit(principal, action, resource) when { principal in [KIND::\"x\", KIND::\"x\"] };",
+        ] {
+            let text = text.replace("KIND", kind);
+            let found = refused(&compiled(&text));
+            assert_eq!(found.len(), 1, "{text} {found:?}");
+            assert!(
+                found[0].what.contains(&format!("{kind}::\"x\"")),
+                "{found:?}"
+            );
+        }
+    }
+    let text = "permit(principal, action, resource) unless { principal is Agent };";
+    assert_eq!(refused(&compiled(text)).len(), 1);
+    let agent = told("forbid(principal in Agent::\"codex\", action, resource);");
+    assert!(agent[0].1.contains("context.profile"), "{agent:?}");
+}
+
+/// A run asks of some things as the person, of others as a session.
+#[test]
+fn who_asks_otherwise_is_no_principal_to_rely_on() {
+    for action in ASKED {
+        let is_persons = ["run", "promote"].contains(&action);
+        for (head, is_asked) in [
+            ("principal", true),
+            ("principal in Person::\"1000\"", true),
+            ("principal == Person::\"1000\"", is_persons),
+            ("principal is Person", is_persons),
+            ("principal is Session", !is_persons),
+            ("principal is Session in Person::\"1000\"", !is_persons),
+            ("principal == Session::\"s\"", !is_persons),
+        ] {
+            let text = format!("forbid({head}, action == Action::\"{action}\", resource);");
+            let found = told(&text);
+            let expected = if is_asked { 0 } else { 1 };
+            assert_eq!(found.len(), expected, "{text} {found:?}");
+            // Beside one of which it holds it is told too; of all of them nothing is meant alone.
+            let other = if is_persons { "read" } else { "promote" };
+            let both = format!(
+                "forbid({head}, action in [Action::\"{action}\", Action::\"{other}\"], resource);"
+            );
+            let found = refused(&compiled(&both));
+            let is_either = ["principal", "principal in Person::\"1000\""].contains(&head);
+            assert_eq!(found.len(), usize::from(!is_either), "{both} {found:?}");
+            let all = format!("forbid({head}, action, resource);");
+            assert_eq!(told(&all), [], "{all}");
+        }
+    }
+}
+
+#[test]
+fn what_is_never_acted_on_is_told() {
+    for head in [
+        "resource is Tool",
+        "resource == Artifact::\"x\"",
+        "resource is Run",
+        "resource in Policy::\"x\"",
+    ] {
+        let text = format!("forbid(principal, action, {head});");
+        let found = refused(&compiled(&text));
+        assert_eq!(found.len(), 1, "{text} {found:?}");
+        assert!(found[0].what.contains(head), "{found:?}");
+    }
+    let text = "forbid(principal, action == Action::\"promote\", resource is Artifact);";
+    assert_eq!(refused(&compiled(text)).len(), 1);
+    let text = "permit(principal, action, resource) unless { resource is Tool };";
+    assert_eq!(refused(&compiled(text)).len(), 1);
+    for head in ["resource is Path", "resource in Host::\"*.example.com\""] {
+        assert_eq!(told(&format!("forbid(principal, action, {head});")), []);
+    }
+}
+
+#[test]
+fn an_action_that_nothing_asks_for_is_told_beside_others_too() {
+    for action in ["exec", "call", "escalate", "administer"] {
+        for text in [
+            "forbid(principal, action in [Action::\"run\", Action::\"WHAT\"], resource);",
+            "forbid(principal, action == Action::\"WHAT\", resource);",
+            "forbid(principal, action, resource) when { action == Action::\"WHAT\" };",
+            "permit(principal, action, resource) unless { action in [Action::\"WHAT\"] };",
+        ] {
+            let text = text.replace("WHAT", action);
+            let found = refused(&compiled(&text));
+            assert_eq!(found.len(), 1, "{text} {found:?}");
+            assert!(found[0].what.contains(action), "{found:?}");
+        }
+    }
+    let asked = "forbid(principal, action, resource) when { action == Action::\"run\" };";
+    assert_eq!(refused(&compiled(asked)), []);
+}
+
+/// A group that somebody is in is one to rely on.
+#[test]
+fn a_group_that_is_known_is_not_told() {
+    let mut known = Known::default();
+    known.add("Session::\"run-1\"", "Group::\"team\"").unwrap();
+    let file = super::file(
+        "forbid(principal in Group::\"team\", action, resource);
+forbid(principal, action, resource) when { principal in Group::\"team\" };
+forbid(principal in Group::\"other\", action, resource);",
+    );
+    let policies = Policies::compile(&[file], known).unwrap();
+    let found = refused(&policies);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].line, 3);
+}
