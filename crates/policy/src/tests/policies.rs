@@ -474,12 +474,15 @@ fn taken_over(when: &str, makers: &Result<Vec<Maker>, String>) -> Result<(), Pro
             assert_eq!(asks_for_reputation, when.contains("reputation"));
             makers.clone()
         },
+        workspace: None,
+        purposes: &[],
     };
     let path = std::path::Path::new("/home/ann/src/app/a");
     let change = Promoted {
         path,
         control: false,
         is_moved: false,
+        is_directory: false,
     };
     promote(&sources, &promoter, &[change]).map(drop)
 }

@@ -372,7 +372,7 @@ fn changes_are_taken_over_for_what_they_were_made_for() {
         let promoter = Promoter {
             user: 1000,
             time: 1,
-            profile: "default",
+            makers: &|_| Ok(vec![super::maker()]),
             workspace: Some(Path::new(WORKSPACE)),
             purposes: &purposes,
         };
