@@ -582,7 +582,8 @@ fn a_placeholder_is_neither_asked_nor_copied_into_a_database() {
     let Some(world) = world(name, REAL_ONE) else {
         return;
     };
-    let backwards: String = REAL.chars().rev().collect();
+    // The test's own words do not have it.
+    let cut = REAL.replacen("w0rd", "#w0rd", 1);
     // A row that is asked for, and one of what is copied, each in several forms.
     let script = |key: &str| {
         format!(
@@ -597,7 +598,7 @@ fn a_placeholder_is_neither_asked_nor_copied_into_a_database() {
              echo $KEY | copy plain; printf 'a:%s' $KEY | base64 -w0 | copy in-base64; \
              {{ printf %s $KEY | head -c 9; sleep 1; printf %s $KEY | tail -c +10; echo; }} | copy with-a-pause; \
              psql -At -c 'select count(*) from t'; \
-             psql -qAt -c \"select reverse('{backwards}')\" -c \"do \\$\\$ begin raise notice '%', reverse('{backwards}'); end \\$\\$\" 2>&1; \
+             psql -qAt -c \"select replace('{cut}', '#', '')\" -c \"do \\$\\$ begin raise notice '%', replace('{cut}', '#', ''); end \\$\\$\" 2>&1; \
              echo \"is $PGPASSWORD\""
         )
     };

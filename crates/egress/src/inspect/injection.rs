@@ -69,7 +69,7 @@ impl fmt::Debug for Put {
 }
 
 /// A placeholder that is elsewhere.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Misuse {
     pub(crate) name: CredentialName,
     pub(crate) why: String,
