@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -16,24 +17,20 @@ use crate::tests::{PLACEHOLDER, REAL, keyed, pair};
 const QUIET: Duration = Duration::from_millis(20);
 
 /// One way of a connection in a task of its own: what it comes by, what goes on, and how it ends.
-fn carried(
-    way: Way,
-) -> impl Future<Output = (TcpStream, TcpStream, tokio::task::JoinHandle<bool>)> {
-    async move {
-        let (near, mut from) = pair().await;
-        let (mut to, far) = pair().await;
-        let [out, back] = Scan::both(&keyed());
-        let mut scan = if way == Way::Up { out } else { back };
-        let work = tokio::spawn(async move {
-            let (from, _) = from.split();
-            let (_, mut to) = to.split();
-            let bytes = AtomicU64::new(0);
-            pump((None, way), &mut scan, &from, &mut to, &bytes)
-                .await
-                .is_ok()
-        });
-        (near, far, work)
-    }
+async fn carried(way: Way) -> (TcpStream, TcpStream, JoinHandle<bool>) {
+    let (near, mut from) = pair().await;
+    let (mut to, far) = pair().await;
+    let [out, back] = Scan::both(&keyed());
+    let mut scan = if way == Way::Up { out } else { back };
+    let work = tokio::spawn(async move {
+        let (from, _) = from.split();
+        let (_, mut to) = to.split();
+        let bytes = AtomicU64::new(0);
+        pump((None, way), &mut scan, &from, &mut to, &bytes)
+            .await
+            .is_ok()
+    });
+    (near, far, work)
 }
 
 /// What of these pieces goes on, with pauses between them, and whether the way ends well.

@@ -9,7 +9,6 @@ use aws_lc_rs::digest::{Context as Hash, SHA256, SHA256_OUTPUT_LEN};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::inspect::bodies::Source;
 use crate::inspect::body::Broken;
 use crate::inspect::injection::Misuse;
 use crate::secret::longer;
@@ -62,7 +61,7 @@ impl Told {
     /// The next of it that may leave: what comes last waits until all of it is known.
     pub(super) fn poll(
         &mut self,
-        rest: &mut Source,
+        rest: &mut (impl Body<Data = Bytes, Error = Broken> + Unpin),
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         loop {
@@ -108,3 +107,6 @@ impl Told {
         longer(hint, held.map(|bytes| bytes.len() as u64).sum())
     }
 }
+
+#[cfg(test)]
+mod tests;
