@@ -16,7 +16,7 @@ use e2e::{Outcome, World};
 const SERVERS: &str = include_str!("tunnels/servers.py");
 const SAY: &str = include_str!("tunnels/say.py");
 /// What the servers know of.
-const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+const REAL: &str = "ghp_r3alK3yOfTunn3lsTh4tN0bodyM4yS33in00";
 const NETWORK: &str = r#"
 [network]
 allow = [

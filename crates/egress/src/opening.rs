@@ -214,7 +214,7 @@ impl Opening<'_> {
             let new = said.get(before..).unwrap_or_default();
             passed(self.part, Way::Down, new.len()).await?;
             let [_, back] = &mut *self.scans;
-            let on = back.at(new, &mut masked)?;
+            let on = back.at(new, true, &mut masked)?;
             self.program.write_all(on).await?;
             self.down.fetch_add(on.len() as u64, Ordering::Relaxed);
         };
@@ -267,7 +267,7 @@ impl Opening<'_> {
     async fn send(&mut self, count: usize) -> Result<(), Stop> {
         let first: Vec<u8> = self.held.drain(..count).collect();
         let [out, _] = &mut *self.scans;
-        out.at(&first, &mut Vec::new())?;
+        out.at(&first, true, &mut Vec::new())?;
         passed(self.part, Way::Up, first.len()).await?;
         self.server.write_all(&first).await?;
         self.up.fetch_add(first.len() as u64, Ordering::Relaxed);

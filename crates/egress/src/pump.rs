@@ -46,7 +46,7 @@ pub(crate) async fn pump(
                     return Ok(to.shutdown().await?);
                 }
                 Ok(got) => {
-                    let on = scan.at(&block, &mut masked)?;
+                    let on = scan.at(&block, got == piece_bytes, &mut masked)?;
                     passed(part, way, got).await?;
                     write(to, on, carried).await?;
                 }

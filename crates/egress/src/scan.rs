@@ -31,13 +31,15 @@ impl Scan {
         ]
     }
 
-    /// What goes on once this has come; `masked` is room for it.
+    /// What goes on once this has come, after which more is there or not; `masked` is room for
+    /// it. Too few bytes to be of use ([`Mask::is_short`]) wait for nothing that is not there.
     ///
     /// # Errors
     /// [`Found`]: nothing of it may leave.
     pub(crate) fn at<'a>(
         &mut self,
         came: &'a [u8],
+        is_more: bool,
         masked: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], Found> {
         match self {
@@ -46,6 +48,9 @@ impl Scan {
             Self::Back(mask) => {
                 masked.clear();
                 mask.feed(came, masked);
+                if !is_more && mask.is_short() {
+                    mask.release(masked);
+                }
                 Ok(masked)
             }
         }
@@ -63,8 +68,7 @@ impl Scan {
     }
 
     /// What was held back and goes on at once, now that no more has come: nobody who types is
-    /// to wait for it, and too few bytes are of no use ([`Mask::is_short`]). Whoever waits long
-    /// has no room taken meanwhile.
+    /// to wait for it. Whoever waits long has no room taken meanwhile.
     pub(crate) fn pause(&mut self) -> Vec<u8> {
         match self {
             Self::Not => Vec::new(),
