@@ -575,6 +575,87 @@ fn a_program_says_as_whom_it_signs_in_in_one_way() {
     });
 }
 
+/// What follows a login is searched as all else is, and without the real password.
+#[test]
+fn a_placeholder_is_neither_asked_nor_copied_into_a_database() {
+    let name = "a_placeholder_is_neither_asked_nor_copied_into_a_database";
+    let Some(world) = world(name, REAL_ONE) else {
+        return;
+    };
+    // The test's own words do not have it.
+    let cut = REAL.replacen("w0rd", "#w0rd", 1);
+    // A row that is asked for, and one of what is copied, each in several forms.
+    let script = |key: &str| {
+        format!(
+            "KEY={key}; told() {{ echo \"$1: $(grep -h FATAL out.$1 || tail -n 1 out.$1)\"; }}; \
+             ask() {{ row=$1; shift; psql -At \"$@\" >out.$row 2>&1; told $row; }}; \
+             copy() {{ row=$1; {{ seq 1 20000; cat; }} | psql -q -c 'copy t from stdin' >out.$row 2>&1; told $row; }}; \
+             psql -q -c 'drop table if exists t' -c 'create table t (a text)' 2>/dev/null; \
+             ask query -c \"select length('$KEY')\"; ask bound -v key=$KEY -c 'select 1' -f bound.sql; \
+             ask base64 -c \"select length('$(printf %s $KEY | base64 -w0)')\"; \
+             ask hex -c \"select length('$(printf %s $KEY | od -An -tx1 | tr -d ' \\n')')\"; \
+             ask name -c \"set application_name = '$KEY'\" -c 'select 7'; \
+             echo $KEY | copy plain; printf 'a:%s' $KEY | base64 -w0 | copy in-base64; \
+             {{ printf %s $KEY | head -c 9; sleep 1; printf %s $KEY | tail -c +10; echo; }} | copy with-a-pause; \
+             psql -At -c 'select count(*) from t'; \
+             psql -qAt -c \"select replace('{cut}', '#', '')\" -c \"do \\$\\$ begin raise notice '%', replace('{cut}', '#', ''); end \\$\\$\" 2>&1; \
+             echo \"is $PGPASSWORD\""
+        )
+    };
+    world.write("bound.sql", "select length(:'key');\n");
+    let rows = [
+        ("query", "35"),
+        ("bound", "35"),
+        ("base64", "48"),
+        ("hex", "70"),
+        ("name", "7"),
+        ("plain", ""),
+        ("in-base64", ""),
+        ("with-a-pause", ""),
+    ];
+    everywhere(&world, "real", &script("$PGPASSWORD"), |outcome| {
+        let out = outcome.out();
+        for (row, _) in rows {
+            let mut lines = out.lines();
+            let line = lines.find_map(|line| line.strip_prefix(&format!("{row}: ")));
+            let line = line.unwrap_or_else(|| panic!("{row}: {outcome}"));
+            assert!(
+                !line.is_empty() && line.parse::<u32>().is_err(),
+                "{row}: {line}"
+            );
+        }
+        // Nothing of what was copied has stayed.
+        let last: Vec<&str> = out.lines().rev().take(4).collect();
+        let placeholder = last[0].strip_prefix("is ").unwrap();
+        assert_eq!(last[3], "0", "{outcome}");
+        // What comes back is what stands for it.
+        assert_eq!(last[2], placeholder, "{outcome}");
+        let notice = format!("NOTICE:  {placeholder}");
+        assert_eq!(last[1], notice, "{outcome}");
+        let whys = refused(&world);
+        let words =
+            "the placeholder of credential shop is in what the program says to the database";
+        for form in ["", " within base64", " as hexadecimal digits"] {
+            let why = format!("{words}{form}, which it is not for");
+            assert!(whys.contains(&why), "{why}: {whys:?}");
+        }
+        let told = "query: FATAL:  Atoll: the placeholder of credential shop is in what";
+        assert!(out.contains(told), "{outcome}");
+        assert!(outcome.err().contains("alert"), "{outcome}");
+    });
+    // The control: another text of its length.
+    let other = "a-text-that-stands-for-nothing-at-l";
+    everywhere(&world, "real", &script(other), |outcome| {
+        let out = outcome.out();
+        for (row, said) in rows {
+            let told = format!("{row}: {said}");
+            assert!(out.lines().any(|line| line == told), "{told}: {outcome}");
+        }
+        assert!(out.contains("\n60003\n"), "{outcome}");
+        assert!(!outcome.err().contains("alert"), "{outcome}");
+    });
+}
+
 #[test]
 fn what_is_copied_passes_in_little_memory_slow() {
     let name = "what_is_copied_passes_in_little_memory_slow";

@@ -278,6 +278,12 @@ impl Credentials {
         masked.masks.clone()
     }
 
+    /// A text without real values, as long as it was.
+    pub(crate) fn masked_text(&self, text: Vec<u8>) -> Vec<u8> {
+        let masked = self.masks().and_then(|all| all.whole(&text));
+        masked.unwrap_or(text)
+    }
+
     #[cfg(test)]
     pub(crate) fn masked_count(&self) -> usize {
         self.masked.read().unwrap().values.len()

@@ -65,16 +65,8 @@ pub(crate) fn read(bytes: &[u8]) -> Hello {
 /// Whether the first message, which the library has found to be well-formed, has the
 /// extension that names a host (RFC 6066, 3).
 fn names_someone(bytes: &[u8]) -> Option<bool> {
-    let mut rest = bytes;
-    let mut message = Vec::new();
-    // A message may lie in several records.
-    while let Some(([HANDSHAKE, _, _, high, low], after)) = rest.split_first_chunk() {
-        let length = usize::from(u16::from_be_bytes([*high, *low]));
-        let (record, after) = after.split_at_checked(length)?;
-        message.extend_from_slice(record);
-        rest = after;
-    }
-    let mut rest = message.get(4 + 2 + 32..)?;
+    let (message, is_cut) = message(bytes);
+    let mut rest = message.get(4 + 2 + 32..).filter(|_| !is_cut)?;
     for width in [1, 2, 1] {
         // The session's id, what ciphers there are, and what compression.
         rest = split_field(rest, width)?.1;
@@ -90,6 +82,22 @@ fn names_someone(bytes: &[u8]) -> Option<bool> {
         extensions = split_field(after, 2)?.1;
     }
     Some(false)
+}
+
+/// What the first records hold that are whole, since a message may lie in several; and whether
+/// one that is cut follows.
+pub(crate) fn message(bytes: &[u8]) -> (Vec<u8>, bool) {
+    let mut rest = bytes;
+    let mut message = Vec::new();
+    while let Some(([HANDSHAKE, _, _, high, low], after)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let Some((record, after)) = after.split_at_checked(length) else {
+            return (message, true);
+        };
+        message.extend_from_slice(record);
+        rest = after;
+    }
+    (message, false)
 }
 
 /// Where the records end that hold the first message, which has been found to be

@@ -47,6 +47,7 @@ pub(crate) use body::Received as Answer;
 pub(crate) use certificates::{CertificateError, Certificates};
 pub(crate) use ending::serve as serve_1;
 pub(crate) use exchange::{Releases, Unrecorded, answer};
+pub(crate) use injection::misuse_in;
 pub(crate) use limits::HEAD_BYTES_MAX;
 use limits::SILENCE_MAX;
 use limits::{

@@ -14,6 +14,8 @@ use tokio::time::timeout;
 use crate::credentials::Credentials;
 use crate::hello::{self, Hello};
 use crate::limits::{Excess, Part, Way, passed};
+use crate::scan::Scan;
+use crate::secret::Found;
 
 /// How long a program may take over the first bytes of TLS.
 const HELLO_PATIENCE: Duration = Duration::from_secs(30);
@@ -31,6 +33,31 @@ pub(crate) enum Stop {
     Failed(String),
     /// Its rule allows no more.
     Beyond(Excess),
+    /// The program would send what stands for a credential: which, and in what it was seen.
+    Carries {
+        /// It.
+        found: Found,
+        /// In what, in words.
+        place: &'static str,
+    },
+}
+
+impl Stop {
+    /// Why, in words.
+    pub(crate) fn why(self) -> String {
+        match self {
+            Self::ForAnother(why) | Self::Failed(why) => why,
+            Self::Beyond(excess) => excess.why(),
+            Self::Carries { found, .. } => found.to_string(),
+        }
+    }
+}
+
+impl From<Found> for Stop {
+    fn from(found: Found) -> Self {
+        let place = "what the program sends by a tunnel";
+        Self::Carries { found, place }
+    }
 }
 
 impl From<Excess> for Stop {
@@ -57,6 +84,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) down: &'a AtomicU64,
     /// Its part of what its rule allows, where that limits something.
     pub(crate) part: Option<&'a Part>,
+    /// How what leaves and what comes back is looked at.
+    pub(crate) scans: &'a mut [Scan; 2],
 }
 
 /// Whom the first bytes may be for.
@@ -66,6 +95,8 @@ enum Whom<'a> {
     One(&'a HostName),
     /// Whoever is at an address, but nobody by whom tokens of a login are issued.
     NoIssuer(&'a Credentials),
+    /// Whoever is at an address: it is read for what it carries.
+    Anyone,
 }
 
 impl Whom<'_> {
@@ -84,7 +115,8 @@ impl Whom<'_> {
             (Self::NoIssuer(_), Hello::Malformed) => Some(format!(
                 "{hello}, and tokens of a login could come in by it"
             )),
-            (Self::NoIssuer(_), Hello::Other | Hello::Partial | Hello::Tls(None)) => None,
+            (Self::NoIssuer(_), Hello::Other | Hello::Partial | Hello::Tls(None))
+            | (Self::Anyone, _) => None,
         }
     }
 }
@@ -100,6 +132,7 @@ impl Opening<'_> {
         let whom = match host {
             HostPart::Name(name) => Whom::One(name),
             HostPart::Address(_) if credentials.are_issued() => Whom::NoIssuer(credentials),
+            HostPart::Address(_) if credentials.placeholders().is_some() => Whom::Anyone,
             HostPart::Address(_) => return self.send(self.held.len()).await,
         };
         if self.held.is_empty() {
@@ -130,10 +163,20 @@ impl Opening<'_> {
                 break Hello::Partial;
             }
         };
-        match whom.refuses(&hello) {
-            Some(why) => Err(Stop::ForAnother(why)),
-            None => Ok(hello),
+        if let Some(why) = whom.refuses(&hello) {
+            return Err(Stop::ForAnother(why));
         }
+        if hello != Hello::Other {
+            let [out, _] = &*self.scans;
+            let bytes = self.held.get(after..).unwrap_or_default();
+            // As it is sent, and as it is read where it lies in several records.
+            for text in [bytes, &hello::message(bytes).0] {
+                let place = "the beginning of TLS";
+                out.apart(text)
+                    .map_err(|found| Stop::Carries { found, place })?;
+            }
+        }
+        Ok(hello)
     }
 
     /// Sends the beginning of TLS, and waits for what the server makes of it: only then is
@@ -159,19 +202,30 @@ impl Opening<'_> {
     /// Whether the server wants TLS to begin again. What it says is passed on.
     async fn asks_again(&mut self) -> Result<bool, Stop> {
         let mut said = Vec::with_capacity(BLOCK_BYTES);
-        loop {
+        let mut masked = Vec::new();
+        let asks = loop {
             if let Some(asks) = hello::asks_again(&said) {
-                return Ok(asks);
+                break asks;
             }
             let before = said.len();
             if self.server.read_buf(&mut said).await? == 0 {
-                return Ok(false);
+                break false;
             }
             let new = said.get(before..).unwrap_or_default();
             passed(self.part, Way::Down, new.len()).await?;
-            self.program.write_all(new).await?;
-            self.down.fetch_add(new.len() as u64, Ordering::Relaxed);
+            let [_, back] = &mut *self.scans;
+            let on = back.at(new, true, &mut masked)?;
+            self.program.write_all(on).await?;
+            self.down.fetch_add(on.len() as u64, Ordering::Relaxed);
+        };
+        if asks {
+            // The program waits for all of it; else what is held back goes on later.
+            let [_, back] = &mut *self.scans;
+            let rest = back.end();
+            self.program.write_all(&rest).await?;
+            self.down.fetch_add(rest.len() as u64, Ordering::Relaxed);
         }
+        Ok(asks)
     }
 
     /// Where the second beginning lies in what the program has said meanwhile: data that
@@ -212,6 +266,8 @@ impl Opening<'_> {
     /// Sends on so many of the bytes that are held.
     async fn send(&mut self, count: usize) -> Result<(), Stop> {
         let first: Vec<u8> = self.held.drain(..count).collect();
+        let [out, _] = &mut *self.scans;
+        out.at(&first, true, &mut Vec::new())?;
         passed(self.part, Way::Up, first.len()).await?;
         self.server.write_all(&first).await?;
         self.up.fetch_add(first.len() as u64, Ordering::Relaxed);

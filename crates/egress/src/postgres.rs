@@ -6,6 +6,7 @@
 //! profile says that it does not: then it is one of a private network.
 
 mod message;
+mod passing;
 mod program;
 mod relay;
 mod scram;
@@ -185,7 +186,10 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
         |failed| (failed.said, failed.state, failed.why),
     );
     match failure {
-        (Some(said), _, _) => program.end_with(&said).await,
+        (Some(said), _, _) => {
+            let said = egress.credentials.masked_text(said);
+            program.end_with(&said).await;
+        }
         (None, state, why) => program.deny(state, &told(&why), "").await,
     }
 }
@@ -364,7 +368,7 @@ fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, (flow, ended): (Fl
             egress.line.refuse_beyond(flow, &excess);
             None
         }
-        Some(Stop::ForAnother(why) | Stop::Failed(why)) => Some(why),
+        Some(stop) => Some(stop.why()),
         None => None,
     };
     let carried = Carried {

@@ -22,9 +22,12 @@ use tokio::time::timeout;
 use crate::Egress;
 use crate::arrival::reset;
 use crate::given_up::Renounced;
+use crate::limits::Way;
 use crate::line::Carried;
+use crate::opening::Stop;
 use crate::policies::Now;
-use crate::tunnel::pump;
+use crate::pump::pump;
+use crate::scan::Scan;
 
 /// How long a server inside may take to answer the first packet.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -282,11 +285,25 @@ async fn relay(
     let work = async {
         let (from_visitor, mut to_visitor) = visitor.split();
         let (from_server, mut to_server) = server.split();
+        // Who has published it scans at what the program shows.
+        let [mut shown, mut said] = [Scan::Not, Scan::Not];
         let both = tokio::try_join!(
-            pump(&from_server, &mut to_visitor, up),
-            pump(&from_visitor, &mut to_server, down),
+            pump(
+                (None, Way::Up),
+                &mut shown,
+                &from_server,
+                &mut to_visitor,
+                up
+            ),
+            pump(
+                (None, Way::Down),
+                &mut said,
+                &from_visitor,
+                &mut to_server,
+                down
+            ),
         );
-        both.map(drop).map_err(|error| error.to_string())
+        both.map(drop).map_err(Stop::why)
     };
     let worked = tokio::select! {
         worked = work => worked,

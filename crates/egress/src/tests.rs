@@ -4,13 +4,15 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use atoll_model::network::{
-    Conditions, Flow, FlowKind, FlowReport, FlowRequest, HostName, Network, NetworkRule,
-    RuleLimits, Scheme, Way,
+    Binding, Conditions, Flow, FlowKind, FlowReport, FlowRequest, HostName, Network, NetworkRule,
+    Others, Place, RuleLimits, Scheme, Way,
 };
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 use proptest::prelude::*;
+use tokio::net::{TcpListener, TcpStream};
 
+use crate::credentials::Credentials;
 use crate::dns;
 use crate::hello::{self, Hello};
 use crate::names::Names;
@@ -214,6 +216,30 @@ fn addresses_that_stand_for_nothing_are_known_so() {
         assert_eq!(Names::is_for_names(address), stands, "{address}");
         assert_eq!(names.name(address), None);
     }
+}
+
+/// Both ends of a connection.
+pub(crate) async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap());
+    let (near, far) = tokio::join!(near, listener.accept());
+    (near.unwrap(), far.unwrap().0)
+}
+
+/// A real value, and what stands for it.
+pub(crate) const REAL: &str = "sk-r3alK3yOfTh1sT3stWh1chN0bodyS";
+pub(crate) const PLACEHOLDER: &str = "sk-Xk29fLq7ZpW3vB8nRt5YhJ4mC6dSg";
+
+/// A run's credentials: that one.
+pub(crate) fn keyed() -> Credentials {
+    let binding = Binding {
+        name: "key".parse().unwrap(),
+        to: vec!["example.com:443".parse().unwrap()],
+        requests: Conditions::default(),
+        place: Place::Query("key".to_owned()),
+        others: Others::Refused,
+    };
+    Credentials::of(vec![(binding, PLACEHOLDER, REAL)])
 }
 
 /// The first bytes of TLS for a name, as OpenSSL sends them.

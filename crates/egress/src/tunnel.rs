@@ -4,32 +4,30 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use atoll_model::network::{Flow, FlowKind, HostPart, Look, NoConsent};
 use atoll_sys::funnel::original_destination;
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 use crate::arrival::{Arrival, No, reset};
 use crate::dial::{Dialled, Place, dial};
 use crate::inspect::asking;
-use crate::limited;
 use crate::limits::{Asked, Part, Way, late};
 use crate::line::Carried;
 use crate::names::Names;
 use crate::opening::{Opening, Stop};
 use crate::policies::{Asks, Forbidden, Now};
+use crate::pump::pump;
 use crate::resolve::{Nowhere, addresses};
+use crate::scan::Scan;
+use crate::secret::Found;
 use crate::{Egress, dns, inside, inspect, postgres, proxy};
 
 /// How long a server may take to answer the first packet.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
-/// How much is carried at once, bytes.
-const BLOCK_BYTES: usize = 128 * 1024;
 
 /// Where a program wants to go.
 #[derive(Debug)]
@@ -249,6 +247,9 @@ async fn connect(
                         egress.line.refuse_beyond(flow, &excess);
                         None
                     }
+                    Some(Stop::Carries { found, place }) => {
+                        Some(misused(egress, flow, found, place))
+                    }
                     Some(Stop::Failed(why)) => Some(why),
                     None => None,
                 };
@@ -271,6 +272,17 @@ async fn connect(
     let what = wanted.flow();
     let why = "the host cannot be reached";
     program.end(No::Unreachable, &place(&what), why).await;
+}
+
+/// Tells of a placeholder in what nobody reads. Why the connection ends.
+pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) -> String {
+    match inspect::misuse_in(&egress.credentials, found, place) {
+        Some(misuse) => {
+            misuse.tell(egress, flow);
+            misuse.why
+        }
+        None => found.to_string(),
+    }
 }
 
 /// How a connection ended.
@@ -297,6 +309,7 @@ async fn relay(
     let _ = (program.set_nodelay(true), server.set_nodelay(true));
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
+    let mut scans = Scan::both(&egress.credentials);
     let work = async {
         let opening = Opening {
             program: &mut program,
@@ -305,23 +318,17 @@ async fn relay(
             up,
             down,
             part,
+            scans: &mut scans,
         };
         opening.pass(host, &egress.credentials).await?;
         let (from_program, mut to_program) = program.split();
         let (from_server, mut to_server) = server.split();
-        if let Some(part) = part {
-            let both = tokio::try_join!(
-                limited::pump(part, Way::Up, &from_program, &mut to_server, up),
-                limited::pump(part, Way::Down, &from_server, &mut to_program, down),
-            );
-            return both.map(drop);
-        }
+        let [out, back] = &mut scans;
         let both = tokio::try_join!(
-            pump(&from_program, &mut to_server, up),
-            pump(&from_server, &mut to_program, down),
+            pump((part, Way::Up), out, &from_program, &mut to_server, up),
+            pump((part, Way::Down), back, &from_server, &mut to_program, down),
         );
         both.map(drop)
-            .map_err(|error| Stop::Failed(error.to_string()))
     };
     let worked = tokio::select! {
         worked = work => worked,
@@ -336,31 +343,6 @@ async fn relay(
     Ended {
         bytes: carried.map(AtomicU64::into_inner),
         stopped: worked.err(),
-    }
-}
-
-/// Carries one way until the end, and passes that on. While nothing comes it holds no
-/// room for it: most connections are idle most of the time.
-pub(crate) async fn pump(
-    from: &ReadHalf<'_>,
-    to: &mut WriteHalf<'_>,
-    carried: &AtomicU64,
-) -> io::Result<()> {
-    loop {
-        from.readable().await?;
-        let mut block = Vec::with_capacity(BLOCK_BYTES);
-        loop {
-            match from.try_read_buf(&mut block) {
-                Ok(0) => return to.shutdown().await,
-                Ok(got) => {
-                    to.write_all(&block).await?;
-                    carried.fetch_add(got as u64, Ordering::Relaxed);
-                    block.clear();
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
     }
 }
 

@@ -46,7 +46,9 @@ for host, port in (("example.com", 9443), ("tunnel.example", 9444)):
             try:
                 one.sendall(first)
                 one.shutdown(socket.SHUT_WR)
-                answer = one.recv(4096)
+                answer = b""
+                while block := one.recv(4096):
+                    answer += block
             except OSError as error:
                 answer = type(error).__name__.encode()
         print(host, row, "got it" if answer == b"got it" else "not")

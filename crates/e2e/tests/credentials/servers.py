@@ -42,7 +42,8 @@ class Origin(http.server.BaseHTTPRequestHandler):
         if path.endswith("/echo"):
             self.send_header("X-Echo", said)
             self.send_header("X-Key", "it is " + REAL + ", " + REAL)
-            self.send_header("X-" + REAL.replace("_", "-"), "a name")
+            self.send_header("X-" + REAL, "in a name")
+            self.send_header("X-" + REAL[::-1], "in another name")
         if path.endswith("/closed"):
             self.send_header("Connection", "close")
         self.send_header("Content-Length", str(len(text)))

@@ -1,6 +1,6 @@
 """Requests that are signed with placeholders in ways that nobody may send, made by AWS's own
 library and changed afterwards. Prints a line for each: its name, its status, and why."""
-import datetime, hashlib, os, ssl, sys, http.client, json
+import datetime, hashlib, os, ssl, subprocess, sys, http.client, json
 
 import botocore.auth
 from botocore.awsrequest import AWSRequest
@@ -111,3 +111,63 @@ long = json.dumps({"ExclusiveStartTableName": "x" * 200000 + other}).encode()
 send("field-in-long-body", "POST", DYNAMODB, "/field-in-long-body", signed("POST", DYNAMODB, "/field-in-long-body", "dynamodb", body=long), long)
 field = json.dumps({"key": os.environ["FIELD_KEY"]}).encode()
 send("field-in-body", "POST", DYNAMODB, "/field-in-body", signed("POST", DYNAMODB, "/field-in-body", "dynamodb", body=field, more={"Content-Type": "application/json"}), field)
+
+
+def chunks(body):
+    for at in range(0, len(body), 7000):
+        yield body[at : at + 7000]
+
+
+def put_send(name, how, signed_body, body):
+    """Sends a body where the digest of one was signed: by HTTP/1.1 with its length or in chunks, by
+    HTTP/2 with its length or without."""
+    target = f"/bucket/{name}"
+    headers = signed("PUT", S3, target, body=signed_body)
+    if how == "length":
+        return send(name, "PUT", S3, target, headers, body)
+    if how == "chunked":
+        connection = http.client.HTTPSConnection(S3, timeout=30)
+        connection.request("PUT", target, chunks(body), dict(headers), encode_chunked=True)
+        answer = connection.getresponse()
+        status, text = answer.status, answer.read()
+    else:
+        with open("sent", "wb") as to:
+            to.write(body)
+        words = ["curl", "-sS", "-m", "30", "--noproxy", "*", "--http2", "-X", "PUT", "-o", "came", "-w", "%{http_code} %{http_version}", "-H", "Expect:"]
+        words += [word for one, value in headers for word in ("-H", f"{one}: {value}")]
+        words += {"two": ["--data-binary", "@sent", "-H", "Content-Type:"], "two-open": ["-T", "-"]}[how]
+        with open("sent", "rb") as given:
+            told = subprocess.run(words + [f"https://{S3}{target}"], stdin=given, capture_output=True, text=True).stdout
+        status, version = told.split()
+        assert version == "2", told
+        text = open("came", "rb").read() if os.path.exists("came") else b""
+        if os.path.exists("came"):
+            os.unlink("came")
+    try:
+        text = json.loads(text)["why"]
+    except (ValueError, KeyError, TypeError):
+        text = text.decode(errors="replace").split("\n")[0]
+    print(name, status, text, flush=True)
+
+
+SMALL, LARGE = b"a small body", b"a large body" * 25000
+put_send("control-told-length", "length", SMALL, SMALL)
+put_send("control-told-large", "length", LARGE, LARGE)
+put_send("control-told-chunked", "chunked", SMALL, SMALL)
+put_send("control-told-large-chunked", "chunked", LARGE, LARGE)
+put_send("control-told-two", "two", SMALL, SMALL)
+put_send("control-told-large-two", "two", LARGE, LARGE)
+put_send("control-told-two-open", "two-open", SMALL, SMALL)
+put_send("control-told-large-two-open", "two-open", LARGE, LARGE)
+put_send("told-length", "length", SMALL, SMALL[:-1] + b"!")
+put_send("told-large", "length", LARGE, LARGE[:-1] + b"!")
+put_send("told-begins-so", "length", LARGE, b"!" + LARGE[1:])
+put_send("told-longer", "length", LARGE, LARGE + b"!")
+put_send("told-shorter", "length", LARGE, LARGE[:-1])
+put_send("told-and-empty", "length", SMALL, b"")
+put_send("told-chunked", "chunked", SMALL, SMALL + b"!")
+put_send("told-large-chunked", "chunked", LARGE, LARGE[:-1] + b"!")
+put_send("told-two", "two", SMALL, SMALL + b"!")
+put_send("told-large-two", "two", LARGE, LARGE[:-1] + b"!")
+put_send("told-two-open", "two-open", SMALL, SMALL + b"!")
+put_send("told-large-two-open", "two-open", LARGE, LARGE[:-1] + b"!")

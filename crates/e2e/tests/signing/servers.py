@@ -96,7 +96,12 @@ class Origin(http.server.BaseHTTPRequestHandler):
             self.send_response_only(100)
             self.end_headers()
         chunked = self.headers.get("Transfer-Encoding", "") == "chunked"
-        body = self.chunks() if chunked else self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.chunks() if chunked else self.rfile.read(length)
+        if not chunked and len(body) < length:
+            # What is not whole is no request.
+            self.close_connection = True
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         host = self.headers["Host"]
         wrong = verify(self.command, host, self.path, headers, body)

@@ -363,6 +363,14 @@ impl Source {
         }
     }
 
+    /// All of it, where that is there.
+    pub(crate) fn all(&self) -> Option<&Bytes> {
+        match self {
+            Self::Whole { body, .. } if body.rest.is_none() => Some(&body.first),
+            Self::Plain(_) | Self::Searched { .. } | Self::Whole { .. } => None,
+        }
+    }
+
     /// What the program sends and nobody has read.
     pub(crate) fn into_rest(self) -> Option<Incoming> {
         match self {

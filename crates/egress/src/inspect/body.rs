@@ -12,6 +12,7 @@ use super::bodies::Held;
 use super::brake::{self, Brake, Pieces};
 use super::exchange::{Exchange, Rights};
 use super::expectation::{Unwanted, Waiting};
+use super::injection::Misuse;
 use super::upload::Upload;
 use crate::limits::{Excess, Way};
 use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Stalled, Undecodable};
@@ -28,6 +29,9 @@ pub(crate) enum Broken {
     /// It carries a placeholder of a credential.
     #[error(transparent)]
     Found(#[from] Found),
+    /// Its digest is signed, and it is another one.
+    #[error("{}", .0.why)]
+    AnotherBody(Box<Misuse>),
     /// It cannot be looked through.
     #[error(transparent)]
     Undecodable(#[from] Undecodable),

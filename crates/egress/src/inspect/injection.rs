@@ -70,7 +70,7 @@ impl fmt::Debug for Put {
 }
 
 /// A placeholder that is elsewhere.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Misuse {
     pub(crate) name: CredentialName,
     pub(crate) why: String,
@@ -88,7 +88,7 @@ impl Misuse {
     }
 
     /// Tells of it.
-    pub(super) fn tell(&self, egress: &Egress, flow: Flow) {
+    pub(crate) fn tell(&self, egress: &Egress, flow: Flow) {
         let named = self.is_alert.then(|| self.name.clone());
         let flow = Flow {
             credentials: named.into_iter().collect(),
@@ -117,22 +117,23 @@ pub(super) fn misuse_of_request(held: &Held, judged: &Judged<'_>) -> Misuse {
 
 /// One in a body, where it may not stand so.
 pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<Misuse> {
+    let held = credentials.get(found.number)?;
+    let Place::Body(field) = &held.binding.place else {
+        return misuse_in(credentials, found, "its body");
+    };
+    let form = written_as(found.form);
+    let why = format!(
+        "is in its body{form}, and not once as all of the field {field} of a small form or JSON object"
+    );
+    Some(misuse(held, &why))
+}
+
+/// One in what nobody reads, where none may stand.
+pub(crate) fn misuse_in(credentials: &Credentials, found: Found, place: &str) -> Option<Misuse> {
     let form = written_as(found.form);
     let held = credentials.get(found.number)?;
-    Some(match &held.binding.place {
-        Place::Body(field) => {
-            let why = format!(
-                "is in its body{form}, and not once as all of the field {field} of a small form or JSON object"
-            );
-            misuse(held, &why)
-        }
-        Place::Header { .. }
-        | Place::Basic(_)
-        | Place::Query(_)
-        | Place::Refresh(_)
-        | Place::SigV4(_)
-        | Place::Postgres(_) => misuse(held, &format!("is in its body{form}, which it is not for")),
-    })
+    let why = format!("is in {place}{form}, which it is not for");
+    Some(misuse(held, &why))
 }
 
 /// Placeholders in a head that are written in none of the ways in which one is put in:

@@ -1,18 +1,24 @@
 //! The body of a request that is to be sent, of which a part may have been read already.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::bodies::Source;
 use super::body::Broken;
+use super::injection::Misuse;
+
+mod told;
+
+use told::Told;
+pub(crate) use told::{Digest, digest};
 
 /// The longest body that is read before it is sent, bytes.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
@@ -36,6 +42,8 @@ pub(crate) struct Upload {
     rest: Source,
     /// Whether nothing is left in the rest.
     is_read: bool,
+    /// What the rest has to be, where its request tells that.
+    told: Option<Box<Told>>,
 }
 
 /// Why a body could not be read before it is sent.
@@ -61,6 +69,7 @@ impl From<Source> for Upload {
             ahead: None,
             rest,
             is_read: false,
+            told: None,
         }
     }
 }
@@ -82,6 +91,33 @@ impl Upload {
         self.rest.before()
     }
 
+    /// Has it be of this digest: another one is not sent to its end, for this reason.
+    ///
+    /// # Errors
+    /// The reason, where all of it is there and is another one.
+    pub(crate) fn expect(&mut self, told: Digest, misuse: Misuse) -> Result<(), Misuse> {
+        match self.rest.all() {
+            Some(whole) if digest(whole) == told => Ok(()),
+            Some(_) => Err(misuse),
+            None => {
+                let new = || Box::new(Told::new(told, misuse));
+                self.told.get_or_insert_with(new);
+                Ok(())
+            }
+        }
+    }
+
+    /// The next of what was not read ahead.
+    fn poll_rest(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match &mut self.told {
+            Some(told) => told.poll(&mut self.rest, context),
+            None => Pin::new(&mut self.rest).poll_frame(context),
+        }
+    }
+
     /// Reads all of it, before anything is sent.
     pub(crate) async fn read(&mut self, room: &std::sync::Arc<Semaphore>) -> Result<Bytes, Unheld> {
         if let Some((bytes, _)) = &self.ahead {
@@ -99,7 +135,7 @@ impl Upload {
             let permit = room.acquire_many_owned(units).await;
             let permit = permit.map_err(|_| Unheld::Late)?;
             let mut bytes = BytesMut::new();
-            while let Some(frame) = self.rest.frame().await {
+            while let Some(frame) = poll_fn(|context| self.poll_rest(context)).await {
                 let Ok(data) = frame?.into_data() else {
                     return Err(Unheld::Trailers);
                 };
@@ -134,7 +170,7 @@ impl Body for Upload {
         if self.is_read {
             return Poll::Ready(None);
         }
-        Pin::new(&mut self.rest).poll_frame(context)
+        self.poll_rest(context)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -142,14 +178,21 @@ impl Body for Upload {
             .ahead
             .as_ref()
             .is_some_and(|(bytes, _)| !bytes.is_empty());
-        !is_ahead && (self.is_read || self.rest.is_end_stream())
+        let is_over = || match &self.told {
+            Some(told) => told.is_over(),
+            None => self.rest.is_end_stream(),
+        };
+        !is_ahead && (self.is_read || is_over())
     }
 
     fn size_hint(&self) -> SizeHint {
         match (&self.ahead, self.is_read) {
             (Some((bytes, _)), true) => SizeHint::with_exact(bytes.len() as u64),
             (None, true) => SizeHint::with_exact(0),
-            (_, false) => self.rest.size_hint(),
+            (_, false) => match &self.told {
+                Some(told) => told.longer(self.rest.size_hint()),
+                None => self.rest.size_hint(),
+            },
         }
     }
 }

@@ -8,20 +8,13 @@ use std::time::Duration;
 use atoll_model::network::{HostName, HostPart};
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::{Opening, Stop};
 use crate::credentials::Credentials;
 use crate::hello::AGAIN;
-use crate::tests::client_hello;
-
-async fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let near = TcpStream::connect(listener.local_addr().unwrap());
-    let (near, far) = tokio::join!(near, listener.accept());
-    (near.unwrap(), far.unwrap().0)
-}
+use crate::scan::Scan;
+use crate::tests::{PLACEHOLDER, client_hello, keyed, pair};
 
 /// A server's first message: one that asks to begin again, or not.
 fn server_hello(asks_again: bool) -> Vec<u8> {
@@ -45,6 +38,7 @@ async fn reaches(first: &[u8], answer: &[u8], then: &[u8]) -> (Vec<u8>, Result<(
             held: Vec::new(),
             up: &up,
             down: &down,
+            scans: &mut [Scan::Not, Scan::Not],
         };
         let host = HostPart::Name(HostName::parse("example.com").unwrap());
         let passed = opening.pass(&host, &Credentials::default()).await;
@@ -189,6 +183,7 @@ async fn tls_that_really_begins_twice_gets_through() {
             held: Vec::new(),
             up: &up,
             down: &down,
+            scans: &mut [Scan::Not, Scan::Not],
         };
         let host = HostPart::Name(HostName::parse("example.com").unwrap());
         opening.pass(&host, &Credentials::default()).await.unwrap();
@@ -211,4 +206,90 @@ async fn tls_that_really_begins_twice_gets_through() {
         assert_eq!(&heard, b"there");
     };
     tokio::join!(carry, serve, ask);
+}
+
+/// What reaches a server of what a program says at once, in a run with a credential.
+async fn reaches_searched(host: &str, first: &[u8]) -> (Vec<u8>, Option<String>) {
+    let (mut program, mut inside) = pair().await;
+    let (mut outside, mut server) = pair().await;
+    let credentials = keyed();
+    program.write_all(first).await.unwrap();
+    program.shutdown().await.unwrap();
+    let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut scans = Scan::both(&credentials);
+    let opening = Opening {
+        part: None,
+        program: &mut inside,
+        server: &mut outside,
+        held: Vec::new(),
+        up: &up,
+        down: &down,
+        scans: &mut scans,
+    };
+    let host: HostPart = host.parse().unwrap();
+    let pass = opening.pass(&host, &credentials);
+    let passed = timeout(Duration::from_millis(300), pass).await;
+    drop(outside);
+    let mut seen = Vec::new();
+    server.read_to_end(&mut seen).await.unwrap();
+    let place = passed.map(|passed| match passed {
+        Err(Stop::Carries { place, .. }) => Some(place.to_owned()),
+        Ok(()) | Err(_) => None,
+    });
+    (seen, place.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_placeholder_in_the_beginning_of_a_connection_stays_here() {
+    let hello = client_hello("example.com");
+    // The extension of protocols has room for as much as one likes.
+    let carrying = |value: &str| {
+        let text = format!("{value}{}", "x".repeat(64 - value.len()));
+        let with = client_hello("example.com");
+        // A list of one name (RFC 7301, 3.1).
+        let name = [&[text.len() as u8][..], text.as_bytes()].concat();
+        let length = |bytes: usize| (bytes as u16).to_be_bytes();
+        let list = [&length(name.len())[..], &name].concat();
+        let extension = [&[0, 16][..], &length(list.len()), &list].concat();
+        let grown = |bytes: &[u8], at: usize| {
+            let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            (before + extension.len() as u16).to_be_bytes()
+        };
+        let mut all = with.clone();
+        for at in [3, 7, 5 + 4 + 2 + 32 + 1 + 4 + 2] {
+            let length = grown(&with, at);
+            all[at..at + 2].copy_from_slice(&length);
+        }
+        [all, extension].concat()
+    };
+    // The same message in records of seven bytes.
+    let in_pieces = |hello: &[u8]| -> Vec<u8> {
+        let pieces = hello[5..].chunks(7);
+        let record = |piece: &[u8]| [&[22, 3, 1, 0, piece.len() as u8][..], piece].concat();
+        pieces.map(record).collect::<Vec<_>>().concat()
+    };
+    let text = |value: &str| format!("PING {value}\r\n").into_bytes();
+    for host in ["example.com", "192.0.2.7"] {
+        let (tls, plain) = ("the beginning of TLS", "what the program sends by a tunnel");
+        for (name, value, place) in [
+            ("protocol", carrying(PLACEHOLDER), tls),
+            ("in pieces", in_pieces(&carrying(PLACEHOLDER)), tls),
+            ("text", text(PLACEHOLDER), plain),
+        ] {
+            let (seen, told) = reaches_searched(host, &value).await;
+            assert_eq!(told.as_deref(), Some(place), "{host} {name}");
+            assert_eq!(seen, b"", "{host} {name}");
+        }
+        // The control: another value of its length.
+        let other = PLACEHOLDER.chars().rev().collect::<String>();
+        for (name, value) in [
+            ("protocol", carrying(&other)),
+            ("in pieces", in_pieces(&carrying(&other))),
+            ("text", text(&other)),
+            ("hello", hello.clone()),
+        ] {
+            let (seen, told) = reaches_searched(host, &value).await;
+            assert_eq!((seen, told), (value, None), "{host} {name}");
+        }
+    }
 }

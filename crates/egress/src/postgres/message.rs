@@ -4,6 +4,8 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::credentials::Credentials;
+
 /// The longest message before a connection is ready, bytes: what it says then is short.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// How much of a server's word on a failure is told, bytes.
@@ -35,6 +37,11 @@ impl Message {
         let mut body = vec![0; length];
         from.read_exact(&mut body).await?;
         Ok(Self { kind, body })
+    }
+
+    /// Makes of real values in it what stands for them.
+    pub(super) fn mask(&mut self, credentials: &Credentials) {
+        self.body = credentials.masked_text(std::mem::take(&mut self.body));
     }
 
     /// As it was read.

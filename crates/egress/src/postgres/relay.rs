@@ -1,25 +1,26 @@
 //! Bytes both ways, once both sides are signed in.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use atoll_model::network::Look;
+use atoll_model::network::{Flow, Look};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::message::{self, ERROR, KEY, Message, NOTICE, READY, SETTING};
+use super::passing::{Heard, Passing, Said};
 use super::program::Program;
 use super::server::READY_PATIENCE;
 use super::sessions::Present;
 use super::startup::Key;
 use super::stream::Stream;
-use super::{Asked, may_use};
+use super::{Asked, FORBIDDEN, may_use, told};
 use crate::Egress;
 use crate::dial::Place;
 use crate::limits::{Part, Way, late, passed};
 use crate::opening::Stop;
 use crate::policies::Now;
-use crate::tunnel::Wanted;
+use crate::tunnel::{Wanted, misused};
 
 /// How much is carried at once, bytes: a record of TLS (RFC 8446, 5.1).
 const BLOCK_BYTES: usize = 16 * 1024;
@@ -38,21 +39,26 @@ pub(super) async fn carry(
     egress: &Egress,
     asked: &Asked<'_>,
     program: &mut Program,
-    (mut server, place): (Stream, Place),
+    (mut server, place_of): (Stream, Place),
 ) -> Ended {
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
     let part = asked.part;
+    // Whether a message to the program is not cut.
+    let is_between = AtomicBool::new(true);
     let work = async {
-        let begins = begin(egress, asked, program, (&mut server, place), down);
+        let begins = begin(egress, asked, program, (&mut server, place_of), down);
         let late = || Stop::Failed("the database server does not become ready".to_owned());
         let begun = timeout(READY_PATIENCE, begins).await.map_err(|_| late())?;
         // As long as it is there it can be asked to end what it does.
         let _present = begun?;
         let (from_program, to_program) = tokio::io::split(program.stream());
         let (from_server, to_server) = tokio::io::split(&mut server);
-        let to_server = pump(from_program, to_server, (part, Way::Up), up);
-        let to_program = pump(from_server, to_program, (part, Way::Down), down);
+        let unsearched = || Stop::Failed("there is nothing to look for".to_owned());
+        let said = Said::new(&egress.credentials).ok_or_else(unsearched)?;
+        let heard = Heard::new(&egress.credentials, &is_between).ok_or_else(unsearched)?;
+        let to_server = pump(from_program, to_server, (part, Way::Up, said), up);
+        let to_program = pump(from_server, to_program, (part, Way::Down, heard), down);
         tokio::pin!(to_program);
         tokio::select! {
             // Where the server has ended it, nobody hears what a program says.
@@ -66,12 +72,27 @@ pub(super) async fn carry(
     let worked = tokio::select! {
         worked = work => worked,
         excess = late(part) => Err(Stop::Beyond(excess)),
-        why = lost(egress, asked, place) => Err(Stop::Failed(why)),
+        why = lost(egress, asked, place_of) => Err(Stop::Failed(why)),
         () = egress.is_over() => Err(Stop::Failed("the sandbox ended".to_owned())),
+    };
+    let stopped = match worked.err() {
+        Some(Stop::Carries { found, place }) => {
+            let flow = Flow {
+                address: place_of.address(),
+                via: place_of.via(egress),
+                ..asked.flow.clone()
+            };
+            let why = misused(egress, flow, found, place);
+            if is_between.into_inner() {
+                program.deny(FORBIDDEN, &told(&why), "").await;
+            }
+            Some(Stop::Failed(why))
+        }
+        stopped => stopped,
     };
     Ended {
         bytes: carried.map(AtomicU64::into_inner),
-        stopped: worked.err(),
+        stopped,
     }
 }
 
@@ -99,14 +120,14 @@ async fn begin<'a>(
     program.say(&message::signed_in()).await?;
     let mut present = None;
     for _ in 0..MESSAGES_MAX {
-        let message = Message::read(server).await?;
+        let mut message = Message::read(server).await?;
         match message.kind {
             KEY => {
                 let key = key(&message.body).ok_or_else(unexpected)?;
                 let by = (place, server.tls(), asked.approval);
                 present = Some(egress.databases.enter(asked.wanted, key, by));
             }
-            READY | SETTING | NOTICE | ERROR => {}
+            READY | SETTING | NOTICE | ERROR => message.mask(&egress.credentials),
             _ => return Err(unexpected()),
         }
         let bytes = message.written();
@@ -142,12 +163,14 @@ fn key(body: &[u8]) -> Option<Key> {
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    (part, way): (Option<&Part>, Way),
+    (part, way, mut passing): (Option<&Part>, Way, impl Passing),
     carried: &AtomicU64,
 ) -> Result<(), Stop> {
     let bytes = part.map_or(BLOCK_BYTES, |part| part.piece_bytes().min(BLOCK_BYTES));
     let mut block = vec![0; bytes];
+    let mut on = Vec::new();
     loop {
+        on.clear();
         let got = match from.read(&mut block).await {
             Ok(got) => got,
             // Many end it so: where a message is cut, the other side finds that out.
@@ -155,13 +178,17 @@ async fn pump(
             Err(error) => return Err(error.into()),
         };
         if got == 0 {
+            passing.end(&mut on);
             // Who has hung up need not be told.
+            let _ = to.write_all(&on).await;
             let _ = to.shutdown().await;
             return Ok(());
         }
+        passing.take(block.get(..got).unwrap_or_default(), &mut on)?;
         passed(part, way, got).await?;
-        to.write_all(block.get(..got).unwrap_or_default()).await?;
+        to.write_all(&on).await?;
         to.flush().await?;
-        carried.fetch_add(got as u64, Ordering::Relaxed);
+        passing.sent();
+        carried.fetch_add(on.len() as u64, Ordering::Relaxed);
     }
 }

@@ -13,6 +13,8 @@ use super::table::View;
 
 /// How much is gone through at once, bytes.
 const PIECE_BYTES: usize = 64 * 1024;
+/// How much room is kept while nothing comes, bytes.
+const KEPT_BYTES: usize = 4 * 1024;
 /// How many of one placeholder in one form are located in a text.
 const LOCATED_MAX: usize = 2;
 
@@ -167,5 +169,19 @@ impl Finder {
             self.bytes.drain(..resume);
         }
         Ok(())
+    }
+
+    /// Looks through a text that is no part of the stream.
+    ///
+    /// # Errors
+    /// [`Found`]: one is in it.
+    pub fn apart(&self, text: &[u8]) -> Result<(), Found> {
+        self.placeholders.find(text).map_or(Ok(()), Err)
+    }
+
+    /// Gives room back that is not needed until more comes.
+    pub fn give_back(&mut self) {
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.view.give_back(KEPT_BYTES);
     }
 }

@@ -14,6 +14,8 @@ use super::table::View;
 
 /// How much is gone through at once, bytes.
 const PIECE_BYTES: usize = 64 * 1024;
+/// How much room is kept while nothing comes, bytes.
+const KEPT_BYTES: usize = 4 * 1024;
 /// How many bytes in a row that could be a part of a value go on when nothing more comes, before
 /// the row's end is there: of any value they are too few to be of use.
 const SHORT_BYTES_MAX: usize = 7;
@@ -268,6 +270,12 @@ impl Mask {
     #[must_use]
     pub fn held(&self) -> usize {
         self.bytes.len() - self.sent
+    }
+
+    /// Gives room back that is not needed until more comes.
+    pub fn give_back(&mut self) {
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.view.give_back(KEPT_BYTES);
     }
 
     /// Goes on by what the masks are now: of a value that is new here no more than what was

@@ -142,6 +142,13 @@ impl View {
         &self.bytes
     }
 
+    /// Gives room beyond this back; what was read is read again.
+    pub(super) fn give_back(&mut self, kept_bytes: usize) {
+        if self.bytes.capacity() > kept_bytes {
+            *self = Self::default();
+        }
+    }
+
     /// Where a byte has been.
     pub(super) fn place(&self, here: usize) -> usize {
         let after = self

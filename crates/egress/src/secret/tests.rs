@@ -290,7 +290,18 @@ fn headers_are_searched_in_names_and_masked_in_values() {
         HeaderValue::from_str(&format!("/?k={REAL}")).unwrap(),
     );
     headers.append("x", HeaderValue::from_static("untouched"));
+    // Names of headers have one case.
+    for name in [
+        format!("x-{REAL}"),
+        format!("x-{}", hexadecimal(REAL.as_bytes())),
+    ] {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        headers.append(name, HeaderValue::from_static("a"));
+    }
+    assert_eq!(headers.len(), 4);
     masks(&[REAL]).headers(&mut headers);
+    let left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+    assert_eq!(left, ["location", "x"]);
     assert!(!stands(headers["location"].as_bytes(), REAL.as_bytes()));
     assert_eq!(headers["x"], "untouched");
     let value = stand_in(REAL);

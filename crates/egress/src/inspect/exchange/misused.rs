@@ -19,6 +19,7 @@ impl Exchange {
     pub(crate) fn broken(&self, way: Way, why: &Broken) {
         match why {
             Broken::Found(found) => self.misused(*found),
+            Broken::AnotherBody(misuse) => self.is_misuse((**misuse).clone()),
             Broken::Off(_)
             | Broken::Unwanted(_)
             | Broken::Undecodable(_)
@@ -76,9 +77,15 @@ impl Exchange {
     /// What the program sends carries a placeholder: that is told of at once, whatever
     /// becomes of the rest.
     pub(crate) fn misused(&self, found: Found) {
-        let misuse = injection::misuse_in_body(&self.egress.credentials, found);
-        let (Some(misuse), Some((flow, _))) = (misuse, &self.searched) else {
-            return self.fail(Way::Up, &found);
+        match injection::misuse_in_body(&self.egress.credentials, found) {
+            Some(misuse) => self.is_misuse(misuse),
+            None => self.fail(Way::Up, &found),
+        }
+    }
+
+    fn is_misuse(&self, misuse: Misuse) {
+        let Some((flow, _)) = &self.searched else {
+            return self.fail(Way::Up, &misuse.why);
         };
         misuse.tell(&self.egress, flow.clone());
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

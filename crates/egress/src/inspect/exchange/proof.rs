@@ -9,7 +9,7 @@ use crate::Egress;
 use crate::inspect::Asked;
 use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse, Needed};
-use crate::inspect::upload::Unheld;
+use crate::inspect::upload::{Unheld, digest};
 use crate::policies::Now;
 
 /// Whether credentials may be put in, and a program has signed what it sends.
@@ -31,6 +31,16 @@ pub(super) async fn check(
     };
     let (credentials, parts) = (&egress.credentials, &outgoing.parts);
     let proven = signing.prove(credentials, asked, parts, &outgoing.head, &body);
+    let proven = proven.and_then(|()| {
+        let told = signing
+            .told()
+            .map(|told| (told, signing.misuse(credentials)));
+        match (told, &mut outgoing.body) {
+            (Some((told, misuse)), Some(body)) => body.expect(told, misuse),
+            (Some((told, misuse)), None) if told != digest(&[]) => Err(misuse),
+            (Some(_) | None, _) => Ok(()),
+        }
+    });
     proven.map_err(|misuse| misused(egress, &outgoing.flow, misuse))
 }
 
@@ -46,11 +56,13 @@ pub(super) fn may_use(now: &Now<'_>, flow: &Flow) -> Result<(), Unanswered> {
 
 /// Of a body that cannot be read: it may be for what was found in it.
 pub(super) fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
-    let found = match why {
-        Unheld::Broken(Broken::Found(found)) => Some(*found),
+    let misuse = match why {
+        Unheld::Broken(Broken::Found(found)) => {
+            injection::misuse_in_body(&egress.credentials, *found)
+        }
+        Unheld::Broken(Broken::AnotherBody(misuse)) => Some((**misuse).clone()),
         Unheld::Broken(_) | Unheld::Long | Unheld::Trailers | Unheld::Late => None,
     };
-    let misuse = found.and_then(|found| injection::misuse_in_body(&egress.credentials, found));
     match misuse {
         Some(misuse) => misused(egress, flow, misuse),
         None => Unanswered::Broken(why.to_string()),

@@ -305,7 +305,7 @@ fn payload(form: Form, told: Option<String>, scope: &Scope) -> Result<Payload, S
         (None, Form::Query) if scope.service.starts_with("s3") => UNSIGNED[0].to_owned(),
         (None, Form::Query | Form::Header) => return Ok(Payload::Digest),
     };
-    if sigv4::is_digest(&told) || UNSIGNED.contains(&told.as_str()) {
+    if sigv4::undigested(&told).is_some() || UNSIGNED.contains(&told.as_str()) {
         return Ok(Payload::Told(told));
     }
     if told.starts_with(STREAMING) {

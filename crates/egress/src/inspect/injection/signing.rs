@@ -12,12 +12,13 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::claim::{self, Claim, Form, Payload};
-use super::sigv4::{ALGORITHM, Reading, SIGNATURE, Signable, digest};
+use super::sigv4::{ALGORITHM, Reading, SIGNATURE, Signable, digest, undigested};
 use super::{Misuse, escaped, unescaped};
 use crate::Egress;
 use crate::credentials::{Credentials, Held, Values, fetch};
 use crate::inspect::Asked;
 use crate::inspect::head::{self, Head};
+use crate::inspect::upload::Digest;
 use crate::redaction::Redactions;
 use crate::secret::Secret;
 
@@ -157,23 +158,36 @@ impl Signing {
             signable.proof(secret.placeholder.as_bytes(), &self.claim.signature)
         });
         let Some(reading) = reading else {
-            let name = &self.credential;
-            let bound = self.part(credentials, Part::KeyId);
-            let bound = bound.map_or_else(String::new, |held| held.binding.to_string());
-            return Err(Misuse {
-                name: name.clone(),
-                why: format!(
-                    "the placeholder of credential {name} is in a signature that is not of this request"
-                ),
-                instead: format!(
-                    "credential {name} is put in for {bound}: sign with both placeholders, and send \
-                     what was signed unchanged"
-                ),
-                is_alert: true,
-            });
+            return Err(self.misuse(credentials));
         };
         self.proven = Some(Proven { reading, payload });
         Ok(())
+    }
+
+    /// What is said of a request that is not what was signed.
+    pub(crate) fn misuse(&self, credentials: &Credentials) -> Misuse {
+        let name = &self.credential;
+        let bound = self.part(credentials, Part::KeyId);
+        let bound = bound.map_or_else(String::new, |held| held.binding.to_string());
+        Misuse {
+            name: name.clone(),
+            why: format!(
+                "the placeholder of credential {name} is in a signature that is not of this request"
+            ),
+            instead: format!(
+                "credential {name} is put in for {bound}: sign with both placeholders, and send \
+                 what was signed unchanged"
+            ),
+            is_alert: true,
+        }
+    }
+
+    /// The digest of its body, where the request tells it.
+    pub(crate) fn told(&self) -> Option<Digest> {
+        match &self.claim.payload {
+            Payload::Told(told) => undigested(told),
+            Payload::Digest => None,
+        }
     }
 
     fn part<'a>(&self, credentials: &'a Credentials, part: Part) -> Option<&'a Held> {

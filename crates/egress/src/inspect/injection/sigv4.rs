@@ -201,13 +201,7 @@ pub(super) struct Signature([u8; SIGNATURE_BYTES]);
 
 impl Signature {
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
-            return None;
-        };
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        let byte = |[high, low]: &[u8; 2]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok();
-        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
-        bytes?.try_into().ok().map(Self)
+        undigested(text).map(Self)
     }
 }
 
@@ -216,9 +210,15 @@ pub(super) fn digest(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
-/// Whether a text is such a digest.
-pub(super) fn is_digest(text: &str) -> bool {
-    text.len() == 2 * SIGNATURE_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// The digest that a text is, where it is one.
+pub(super) fn undigested(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |[high, low]: &[u8; 2]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok();
+    let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+    bytes?.try_into().ok()
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

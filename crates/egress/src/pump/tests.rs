@@ -1,0 +1,144 @@
+//! Both ways of a connection whose bytes nobody reads, in a run with a credential.
+
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::secret::HOLD;
+use crate::tests::{PLACEHOLDER, REAL, keyed, pair};
+
+/// Long enough for what is not held back.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// One way of a connection in a task of its own: what it comes by, what goes on, and how it ends.
+async fn carried(way: Way) -> (TcpStream, TcpStream, JoinHandle<bool>) {
+    let (near, mut from) = pair().await;
+    let (mut to, far) = pair().await;
+    let [out, back] = Scan::both(&keyed());
+    let mut scan = if way == Way::Up { out } else { back };
+    let work = tokio::spawn(async move {
+        let (from, _) = from.split();
+        let (_, mut to) = to.split();
+        let bytes = AtomicU64::new(0);
+        pump((None, way), &mut scan, &from, &mut to, &bytes)
+            .await
+            .is_ok()
+    });
+    (near, far, work)
+}
+
+/// What of these pieces goes on, with pauses between them, and whether the way ends well.
+async fn pieces(way: Way, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
+    let (mut near, mut far, work) = carried(way).await;
+    let write = async {
+        for piece in pieces {
+            if near.write_all(piece).await.is_err() {
+                return;
+            }
+            sleep(QUIET).await;
+        }
+        let _ = near.shutdown().await;
+    };
+    let mut seen = Vec::new();
+    let ((), read) = tokio::join!(write, far.read_to_end(&mut seen));
+    let ended = work.await.unwrap();
+    assert!(read.is_ok() || !ended);
+    (seen, ended)
+}
+
+fn written(value: &str) -> Vec<Vec<u8>> {
+    let hexadecimal: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let wide: Vec<u8> = value.bytes().flat_map(|byte| [byte, 0]).collect();
+    vec![
+        value.as_bytes().to_vec(),
+        hexadecimal.into_bytes(),
+        STANDARD.encode(format!("a{value}")).into_bytes(),
+        wide,
+    ]
+}
+
+#[tokio::test]
+async fn a_placeholder_ends_a_connection_before_it_is_whole_outside() {
+    let other: String = PLACEHOLDER.chars().rev().collect();
+    for (value, ends_well) in [(PLACEHOLDER, false), (other.as_str(), true)] {
+        for text in written(value) {
+            let all = [&b"before "[..], &text, b" after"].concat();
+            for cut in [0, 8, 7 + text.len() / 2, 7 + text.len() - 3] {
+                let (first, rest) = all.split_at(cut);
+                let (seen, ended) = pieces(Way::Up, &[first, rest]).await;
+                assert_eq!(ended, ends_well, "{cut} of {all:?}");
+                match ends_well {
+                    true => assert_eq!(seen, all, "{cut}"),
+                    false => assert_eq!(seen, first, "{cut} of {all:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_real_value_that_comes_back_is_masked_with_its_length() {
+    for (real, standing) in written(REAL).into_iter().zip(written(PLACEHOLDER)) {
+        let around = |value: &[u8]| [&b"\x01\x02"[..], value, b"\x03\n"].concat();
+        let (all, masked) = (around(&real), around(&standing));
+        for cut in [0, 6, 2 + real.len() / 2, all.len() - 2] {
+            let (first, rest) = all.split_at(cut);
+            let (seen, ended) = pieces(Way::Down, &[first, rest]).await;
+            assert!(ended);
+            // Few bytes go on at once: too few to be of use.
+            let from = if cut > 2 && cut <= 9 { cut } else { 0 };
+            assert_eq!(seen.len(), all.len());
+            assert_eq!(seen[from..], masked[from..], "{cut} of {all:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_types_waits_for_nothing() {
+    for way in [Way::Up, Way::Down] {
+        let (mut near, mut far, work) = carried(way).await;
+        let began = Instant::now();
+        for letter in "ls -l\r\n".bytes() {
+            near.write_all(&[letter]).await.unwrap();
+            let mut echo = [0];
+            far.read_exact(&mut echo).await.unwrap();
+            assert_eq!(echo, [letter]);
+        }
+        assert!(began.elapsed() < HOLD, "{way:?} {:?}", began.elapsed());
+        // A long row that could be a value's beginning waits a little, and no longer.
+        let began = Instant::now();
+        near.write_all(b"mysql_native_password\0").await.unwrap();
+        let mut row = [0; 22];
+        timeout(HOLD * 4, far.read_exact(&mut row))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(began.elapsed() >= HOLD, way == Way::Down, "{way:?}");
+        near.shutdown().await.unwrap();
+        assert!(work.await.unwrap());
+        assert_eq!(far.read(&mut row).await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn any_bytes_pass_as_they_are() {
+    let mut state = 7_u64;
+    let all: Vec<u8> = (0..3 << 20)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .collect();
+    for way in [Way::Up, Way::Down] {
+        let (seen, ended) = pieces(way, &[&all[..1 << 20], &all[1 << 20..]]).await;
+        assert!(ended && seen == all, "{way:?}");
+    }
+}
