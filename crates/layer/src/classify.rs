@@ -11,7 +11,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::facts::Kind;
 use crate::tree::{Tree, os};
-use crate::{Bounds, Change, ChangeKind, Class, EntryKind, RelativePath, control};
+use crate::{Bounds, Change, ChangeKind, Class, EntryKind, RelativePath, control, git_index};
 
 /// Directories that tools fill and can fill again.
 const CACHES: [&[u8]; 22] = [
@@ -94,7 +94,8 @@ impl<'a> Classifier<'a> {
         // Packages bring their own editor and CI files; to remove them with the
         // cache that holds them endangers nobody.
         let within = control_within.filter(|_| !is_cache);
-        change.reason = control::reason(&change.path, is_directory, whole).or(within);
+        let by_name = control::reason(&change.path, is_directory, whole).or(within);
+        change.reason = by_name.or_else(|| self.index_reason(change));
         change.class = if change.reason.is_some() {
             Class::Control
         } else if is_cache {
@@ -104,6 +105,15 @@ impl<'a> Classifier<'a> {
         } else {
             Class::Ordinary
         };
+    }
+
+    /// Why a repository's index needs a yes of its own, by what it names.
+    fn index_reason(&self, change: &Change) -> Option<&'static str> {
+        let is_there = change.after.is_some() && control::is_git_index(&change.path);
+        is_there.then(|| match self.after.file(&change.path) {
+            Ok((file, facts)) => git_index::reason(file, facts.bytes),
+            Err(_) => Some(git_index::UNREAD),
+        })?
     }
 
     /// What is known of a directory: from the nearest one above that is known

@@ -51,6 +51,12 @@ pub(crate) fn reason(path: &RelativePath, is_directory: bool, whole: bool) -> Op
     Some(row.reason)
 }
 
+/// Whether the path is that of a repository's index.
+pub(crate) fn is_git_index(path: &RelativePath) -> bool {
+    let names: Vec<Vec<u8>> = path.components().map(plain_form).collect();
+    names.ends_with(&[b".git".to_vec(), b"index".to_vec()])
+}
+
 fn pattern_of(row: usize) -> &'static str {
     CONTROL_FILES.get(row).map_or("", |row| row.pattern)
 }
@@ -89,7 +95,7 @@ impl Index {
 
 /// Case-insensitive and otherwise forgiving file systems open the same file by
 /// other names: `.GIT`, `.git.`, `git~1`, or with ignorable characters within.
-fn plain_form(name: &[u8]) -> Vec<u8> {
+pub(crate) fn plain_form(name: &[u8]) -> Vec<u8> {
     let mut plain: Vec<u8> = match std::str::from_utf8(name) {
         Ok(text) if !text.is_ascii() => text
             .chars()

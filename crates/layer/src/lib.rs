@@ -33,6 +33,7 @@ mod entries;
 mod error;
 mod escape;
 mod facts;
+mod git_index;
 mod history;
 mod host;
 mod index;

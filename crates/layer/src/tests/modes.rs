@@ -205,7 +205,9 @@ fn classes() {
         (".venv/bin/python", Class::Cache),
         (".git/hooks/pre-commit", Class::Control),
         (".git/config", Class::Control),
-        (".git/index", Class::Ordinary),
+        (".git/COMMIT_EDITMSG", Class::Ordinary),
+        // No index of git's at all.
+        (".git/index", Class::Control),
         (".git/modules/a/modules/b/hooks/x", Class::Control),
         ("deep/.GIT/Hooks/x", Class::Control),
         ("deep/git~1/hooks/x", Class::Control),

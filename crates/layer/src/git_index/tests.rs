@@ -1,0 +1,98 @@
+use super::*;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn git(at: &Path, words: &[&str]) {
+    let own = [
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@example.com",
+        "-c",
+        "core.protectNTFS=false",
+    ];
+    let mut run = Command::new("git");
+    let run = run.current_dir(at).args(own).args(words).output().unwrap();
+    assert!(run.status.success(), "{words:?}: {run:?}");
+}
+
+fn index(at: &Path) -> Vec<u8> {
+    fs::read(at.join(".git/index")).unwrap()
+}
+
+fn is_held(index: &[u8]) -> bool {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), index).unwrap();
+    reason(file.reopen().unwrap(), index.len() as u64).is_some()
+}
+
+/// A repository with files of these names in its index.
+fn repository(format: &[&str], version: &str) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    git(place.path(), &[&["init", "-q"], format].concat());
+    fs::create_dir_all(place.path().join("src/deep/er")).unwrap();
+    for name in [
+        "a",
+        "src/bb",
+        "src/deep/ccc",
+        "src/deep/er/.gitignore",
+        "zz/../q",
+    ] {
+        let _ = fs::write(place.path().join(name), name);
+    }
+    git(place.path(), &["add", "."]);
+    git(place.path(), &["add", "-N", "."]);
+    git(place.path(), &["update-index", "--index-version", version]);
+    place
+}
+
+#[test]
+fn what_git_writes_is_read_whatever_its_version() {
+    for format in [&[][..], &["--object-format=sha256"]] {
+        for version in ["2", "3", "4"] {
+            let place = repository(format, version);
+            assert!(!is_held(&index(place.path())), "{format:?} {version}");
+            git(place.path(), &["commit", "-qm", "one"]);
+            git(place.path(), &["status"]);
+            assert!(!is_held(&index(place.path())), "{format:?} {version}");
+        }
+    }
+}
+
+#[test]
+fn an_index_that_names_what_is_elsewhere_is_held() {
+    let place = repository(&[], "2");
+    let good = index(place.path());
+    let (from, length) = (b"src/deep/ccc", 12);
+    let at = good.windows(length).position(|part| part == from).unwrap();
+    for name in [
+        "../eep/ccccc",
+        "/rc/deep/ccc",
+        "src/../../cc",
+        "src/.git/ccc",
+        ".GIT/hooks/c",
+        "src/./eep/cc",
+        "src//eep/ccc",
+        "src\\deep\\ccc",
+    ] {
+        let mut forged = good.clone();
+        forged[at..at + length].copy_from_slice(&name.as_bytes()[..length]);
+        assert!(is_held(&forged), "{name}");
+    }
+    let mut other = good.clone();
+    other[at..at + length].copy_from_slice(b"src/deep/ccd");
+    assert!(!is_held(&other));
+}
+
+#[test]
+fn what_cannot_be_read_or_is_elsewhere_is_held() {
+    let place = repository(&[], "2");
+    let good = index(place.path());
+    for end in [0, 3, 11, 12, 40, 75, good.len() / 2, good.len() - 1] {
+        assert!(is_held(&good[..end]), "{end}");
+    }
+    assert!(is_held(&[&good[..], b"x"].concat()));
+    git(place.path(), &["update-index", "--split-index"]);
+    assert!(is_held(&index(place.path())));
+}
