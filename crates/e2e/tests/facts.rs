@@ -568,7 +568,7 @@ fn the_confidence_that_was_stated_last_counts_for_changes() {
         let run = e2e::internet::on_internet(&world, run).arg("sh");
         let ended = run.args(["--", "sh", "-c", &script]).run();
         assert_eq!(
-            world.exists(&format!("made-{is_taken}")),
+            world.exists(format!("made-{is_taken}")),
             is_taken,
             "{ended}"
         );

@@ -1,5 +1,4 @@
-//! What no sandbox holds: the values of credentials, what stands inside for each, and
-//! where they are put in.
+//! What no sandbox holds: values of credentials, what stands for them inside, where they are put in.
 
 mod answer;
 mod app;
@@ -41,8 +40,7 @@ pub(crate) use self::issued::why_not_issued;
 pub(crate) use self::values::Values;
 use crate::secret::{self, Masks, Placeholders, Secret};
 
-/// How many values of one credential are masked: the one in use, and all before it that may
-/// still open something. Beyond it none is fetched.
+/// How many values of one credential are masked, those before the one in use too: no more are fetched.
 const MASKED_MAX: usize = 256;
 
 /// The credentials of one sandbox.
