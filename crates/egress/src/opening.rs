@@ -214,7 +214,7 @@ impl Opening<'_> {
             let new = said.get(before..).unwrap_or_default();
             passed(self.part, Way::Down, new.len()).await?;
             let [_, back] = &mut *self.scans;
-            let on = back.at(new, true, &mut masked)?;
+            let on = back.at(new, false, &mut masked)?;
             self.program.write_all(on).await?;
             self.down.fetch_add(on.len() as u64, Ordering::Relaxed);
         };

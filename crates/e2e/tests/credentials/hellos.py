@@ -43,12 +43,13 @@ for host, port in (("example.com", 9443), ("tunnel.example", 9444)):
     for row, first in rows(host):
         with socket.create_connection((host, port), 20) as one:
             one.settimeout(20)
+            answer = b""
             try:
                 one.sendall(first)
                 one.shutdown(socket.SHUT_WR)
-                answer = b""
                 while block := one.recv(4096):
                     answer += block
             except OSError as error:
-                answer = type(error).__name__.encode()
+                # What is no answer of TLS ends so once it has come.
+                answer = answer or type(error).__name__.encode()
         print(host, row, "got it" if answer == b"got it" else "not")
