@@ -117,6 +117,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
             control: *control,
             is_moved: write.how == Writing::Moved,
             is_directory: write.how == Writing::Made && write.thing == Thing::Directory,
+            is_link: matches!(write.thing, Thing::Link { .. }),
         })
         .collect();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

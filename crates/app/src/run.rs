@@ -17,7 +17,9 @@ use atoll_gateway::{CallError, Called, Fate, Request, Tokens, call};
 use atoll_model::{
     Call, InvalidLimit, LimitKey, Mode, RunId, SessionId, parse_duration, parse_limit,
 };
-use atoll_policy::{Facts, Grant, HostFacts, ProfileError, Requested, Rules, nearest};
+use atoll_policy::{
+    EarlierPurposes, Facts, Grant, HostFacts, ProfileError, Requested, Rules, nearest,
+};
 use atoll_sandbox::{Handover, Host, RunGroup, Signals, Starting, run_groups};
 use atoll_store::{Ledger, RunRecord, StateDir};
 
@@ -61,10 +63,10 @@ pub fn carry_out(
     let starting = begin()?;
     let (places, state) = own_state()?;
     let resume = resumed(arguments, &state)?;
-    let arguments = &*purpose::kept(arguments, &state, resume.as_ref())?;
+    let earlier = purpose::earlier(arguments, &state, resume.as_ref())?;
     let (workspace, directory) = workspace_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
-    let mut rules = compiled(arguments, (&places, &workspace), &host)?;
+    let mut rules = compiled((arguments, earlier), (&places, &workspace), &host)?;
     let widening = refused::widening(&rules)?;
     let (handover, signing) = handed(arguments, &rules, (&places, &host), &workspace, output)?;
     let terminal = wants_terminal(arguments)?;
@@ -216,12 +218,15 @@ fn tell_granted(
 
 /// The rules of what was asked for.
 fn compiled(
-    arguments: &RunArguments,
+    (arguments, earlier): (&RunArguments, EarlierPurposes),
     (places, workspace): (&Places, &Path),
     host: &HostFacts,
 ) -> Result<Rules, Failure> {
     let files = PolicyFiles::read(places, Some(workspace))?;
-    let requested = requested(arguments)?;
+    let requested = Requested {
+        earlier,
+        ..requested(arguments)?
+    };
     let program = arguments.command.first().cloned().unwrap_or_default();
     let rules = files.compile(&requested, &program, host);
     let mut rules = rules.map_err(|error| no_rules(&error))?;
@@ -396,6 +401,7 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
         mode: arguments.mode.clone(),
         task: arguments.task.clone(),
         purpose: arguments.purpose.clone(),
+        earlier: EarlierPurposes::default(),
         in_session: arguments.session.is_some() || arguments.resume.is_some(),
         deny: arguments.deny.clone(),
         ask: arguments.ask.clone(),

@@ -253,6 +253,74 @@ fn a_session_keeps_its_purpose() {
     assert_eq!(purpose(), "documentation");
 }
 
+/// What a project has added is no word of the person's, and stays with the session all the same.
+#[test]
+fn what_a_project_adds_stays_with_its_session_and_what_is_resumed() {
+    let world = World::new("what_a_project_adds_stays_with_its_session_and_what_is_resumed");
+    world.write("atoll.toml", "[trust]\npurpose = \"review\"\n");
+    let _ = fine(&world, &["trust"]);
+    let with = |options: &[&str]| {
+        let _ = run(&world, options, "date +%N > a.rs").success();
+        let opened = events(&world, "run.opened");
+        opened[0]["decision"]["purposes"].clone()
+    };
+    let refused = || {
+        apply(&world, &["a.rs"])
+            .expect_status(126)
+            .says(["purpose-review-changes"]);
+        assert!(!world.exists("a.rs"));
+    };
+    let both = serde_json::json!(["fix", "review"]);
+    let review = serde_json::json!(["review"]);
+    assert_eq!(with(&["--session", "s", "--purpose", "fix"]), both);
+    refused();
+    assert_eq!(with(&["--session", "plain"]), review);
+    // The project's word is gone: what it has narrowed is narrowed.
+    fs::remove_file(world.path("atoll.toml")).unwrap();
+    assert_eq!(with(&["--session", "s"]), both);
+    assert_eq!(decision(&world, "purpose"), "fix");
+    refused();
+    assert_eq!(with(&["--resume", "last"]), both);
+    assert_eq!(with(&["--resume", "last"]), both);
+    refused();
+    assert_eq!(with(&["--session", "plain"]), review);
+    assert_eq!(decision(&world, "purpose"), "");
+    let why = fine(&world, &["why", "last"]).out();
+    assert!(why.contains("narrowed by purpose/review.cedar"), "{why}");
+    // The control: a session of its own has none of it.
+    assert!(with(&["--session", "other"]).is_null());
+    let _ = apply(&world, &["a.rs"]).success();
+    assert!(world.exists("a.rs"));
+}
+
+/// A person's policy permits by what a run is for, which a project's file does not say.
+#[test]
+fn a_project_cannot_say_a_purpose_by_which_a_policy_permits() {
+    let world = World::new("a_project_cannot_say_a_purpose_by_which_a_policy_permits");
+    let policy = "@id(\"only\") permit(principal, action == Action::\"run\", resource) \
+                  when { context has purpose && context.purpose == \"release\" };\n\
+                  permit(principal, action == Action::\"promote\", resource);\n";
+    world.write(world.config().join("atoll/atoll.cedar"), policy);
+    world.write("atoll.toml", "[trust]\npurpose = \"release\"\n");
+    let _ = fine(&world, &["trust"]);
+    let by_project = run(&world, &[], "true");
+    assert_eq!(by_project.code(), 126, "{by_project}");
+    // The control: a person says it.
+    let _ = run(&world, &["--purpose", "release"], "true").success();
+}
+
+/// Git and editors follow a link as they do a directory.
+#[test]
+fn a_link_named_as_a_refused_directory_is_not_taken_over() {
+    let world = World::new("a_link_named_as_a_refused_directory_is_not_taken_over");
+    let script = "mkdir -p src/v && echo code > src/v/a.rs && ln -s src/v vendor && ln -s v src/w";
+    let _ = run(&world, &["--purpose", "fix"], script).success();
+    let refused = apply(&world, &[]).expect_status(126);
+    refused.says(["purpose-fix-dependencies", "vendor"]);
+    let _ = apply(&world, &["src"]).success();
+    assert!(world.exists("src/w") && !world.exists("vendor"));
+}
+
 #[test]
 fn a_purpose_that_permits_stops_the_runs_that_are_for_it() {
     let world = World::new("a_purpose_that_permits_stops_the_runs_that_are_for_it");
@@ -268,7 +336,8 @@ fn a_purpose_that_permits_stops_the_runs_that_are_for_it() {
     let forbids = "// Nothing of ours is read.\n@id(\"acme-changes\") @reason(\"ours stays\")\n\
                    forbid(principal, action == Action::\"promote\", resource);\n";
     world.write(&own, forbids);
-    let _ = run(&world, &["--purpose", "acme"], "touch new").success();
+    let named = ["--session", "acme", "--purpose", "acme"];
+    let _ = run(&world, &named, "touch new").success();
     apply(&world, &[])
         .expect_status(126)
         .says(["acme-changes", "ours stays"]);
@@ -280,6 +349,9 @@ fn a_purpose_that_permits_stops_the_runs_that_are_for_it() {
     assert!(!world.exists("new"));
     let told = run(&world, &["--purpose", "acme"], "true").success();
     told.says(["purpose \"acme\" narrows nothing"]);
+    // What goes on with a run that it narrowed does not begin without it.
+    run(&world, &["--session", "acme"], "true")
+        .is_clear_error(["purpose acme has narrowed", "acme.purpose.cedar"]);
 }
 
 /// What docs/purposes.md shows is typed, and the file that it writes is a purpose.

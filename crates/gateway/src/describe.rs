@@ -28,6 +28,8 @@ pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
     for (key, text) in rules.stated_trust() {
         fields.insert(key.to_owned(), json!(text));
     }
+    insert_list(&mut fields, "purposes", json!(rules.narrowed()));
+    insert_list(&mut fields, "purposes-held", json!(rules.held()));
     if let Some(agreement) = rules.agreed() {
         fields.insert("agreed".to_owned(), json!(agreement));
     }

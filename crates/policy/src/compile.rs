@@ -76,7 +76,8 @@ pub fn compile(
     for profile in chain.profiles {
         merge_profile(&mut rules, &mut draft, profile.settings)?;
     }
-    if let Some((trust, labels)) = most {
+    if let Some((mut trust, labels)) = most {
+        rules.trust.only_narrow(trust.purpose.take());
         let whose = "the profile that counts without the project";
         bound_trust(&mut rules, trust, whose);
         rules.labels.bound(labels);

@@ -9,6 +9,7 @@ pub(crate) mod preset;
 mod refusal;
 pub(crate) mod settle;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use atoll_model::network::HostName;
@@ -19,12 +20,13 @@ use crate::origin::{Origin, Sourced};
 use crate::purposes;
 use crate::rules::Rules;
 use crate::settings::{Author, among};
-use crate::source::Requested;
+use crate::source::{EarlierPurposes, Requested};
 
 const TRUST: Origin = Origin::CommandLine("--trust");
 const MODE: Origin = Origin::CommandLine("--mode");
 const PRESET: Origin = Origin::CommandLine("--preset");
 const PURPOSE: Origin = Origin::CommandLine("--purpose");
+const EARLIER: Origin = Origin::CommandLine("--session, --resume");
 /// The longest task or purpose, bytes.
 const STATED_BYTES_MAX: usize = 256;
 
@@ -168,8 +170,15 @@ pub(crate) struct TrustRules {
     pub(crate) endpoints: Vec<Sourced<String>>,
     /// What is to be done: stated by the person, never from inside.
     pub(crate) task: Option<String>,
-    /// What it is for, stated by persons alone: the first is what policies see, and each narrows.
-    pub(crate) purposes: Vec<Sourced<String>>,
+    /// What it is for, as a person has stated it: the fact that policies see.
+    pub(crate) purpose: Option<Sourced<String>>,
+    /// A profile's, which the command line's stands above: it narrows where that has no policies.
+    pub(crate) displaced: Option<Sourced<String>>,
+    /// What projects, the organisation and earlier runs add: these narrow and are no fact, as a
+    /// person's policy may permit by what is one.
+    pub(crate) added: Vec<Sourced<String>>,
+    /// Those that narrowed the runs that it goes on with.
+    pub(crate) held: BTreeSet<String>,
     /// The names of those of them that have policies, with the files of these.
     pub(crate) narrowed: Vec<(String, Vec<String>)>,
     /// What the agent has earned, points, as the ledger says.
@@ -211,14 +220,46 @@ impl TrustRules {
         self.mode = settings.mode.or(self.mode.take());
         let endpoints = settings.endpoints.into_iter().flatten();
         self.endpoints.extend(endpoints);
-        if let Some(purpose) = settings.purpose {
-            self.purposes = vec![purpose];
-        }
+        self.purpose = settings.purpose.or(self.purpose.take());
     }
 
     /// What it is for, as policies see it.
     pub(crate) fn purpose(&self) -> Option<String> {
-        self.purposes.first().map(|one| one.value.clone())
+        self.purpose.as_ref().map(|one| one.value.clone())
+    }
+
+    /// Adds what further narrows: every purpose takes away, so one more is always less.
+    fn add(&mut self, further: Option<Sourced<String>>) {
+        let stated = self.purpose.iter().chain(&self.added);
+        let is_known = |one: &Sourced<String>| stated.clone().any(|own| own.value == one.value);
+        let further = further.filter(|one| !is_known(one));
+        self.added.extend(further);
+    }
+
+    /// Takes what another profile states in place of its own, which a project has chosen: that one
+    /// narrows all the same.
+    pub(crate) fn only_narrow(&mut self, stated: Option<Sourced<String>>) {
+        let own = std::mem::replace(&mut self.purpose, stated);
+        self.add(own);
+    }
+
+    /// Takes the command line's word in place of the profile's, which stays at hand.
+    fn displace(&mut self, typed: Sourced<String>) {
+        self.displaced = self.purpose.replace(typed);
+    }
+
+    /// Takes up what earlier runs were for: what they stated is what this run states, and what
+    /// its profile says and what narrowed them narrows it.
+    fn go_on(&mut self, earlier: &EarlierPurposes) {
+        if let Some(stated) = &earlier.stated
+            && self.purpose().as_ref() != Some(stated)
+        {
+            self.only_narrow(Some(Sourced::new(stated.clone(), EARLIER)));
+        }
+        for name in &earlier.narrowed {
+            self.add(Some(Sourced::new(name.clone(), EARLIER)));
+        }
+        self.held.clone_from(&earlier.narrowed);
     }
 
     /// The same as the most that another profile has. Where nothing says how far it is trusted,
@@ -230,7 +271,7 @@ impl TrustRules {
             level: self.level.or(Some(Sourced::new(level, origin.clone()))),
             mode: self.mode.or(Some(Sourced::new(mode, origin.clone()))),
             endpoints: is_stated.then_some(self.endpoints),
-            purpose: self.purposes.into_iter().next(),
+            purpose: self.purpose,
         }
     }
 
@@ -268,10 +309,6 @@ impl TrustRules {
                 }
             }
         }
-        // Every purpose takes away, so one more is always less.
-        let is_new = |one: &Sourced<String>| self.purposes.iter().all(|own| own.value != one.value);
-        let further = settings.purpose.filter(is_new);
-        self.purposes.extend(further);
         if let Some(one) = settings.mode {
             match one.value.cmp(&mode) {
                 std::cmp::Ordering::Less => self.mode = Some(one),
@@ -281,6 +318,7 @@ impl TrustRules {
                 }
             }
         }
+        self.add(settings.purpose);
         ignored
     }
 }
@@ -341,8 +379,9 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     }
     rules.trust.task = stated("--task", requested.task.as_deref())?;
     if let Some(purpose) = stated("--purpose", requested.purpose.as_deref())? {
-        rules.trust.purposes = vec![Sourced::new(purpose, PURPOSE)];
+        rules.trust.displace(Sourced::new(purpose, PURPOSE));
     }
+    rules.trust.go_on(&requested.earlier);
     Ok(())
 }
 

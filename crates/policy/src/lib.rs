@@ -84,8 +84,8 @@ pub use rules::Rules;
 pub use shipped::agent_of;
 pub use signed::SignedBy;
 pub use source::{
-    Facts, HostFacts, NoProfiles, PolicySources, ProfileSource, Requested, RequestedProfile,
-    SourceFile, Sources,
+    EarlierPurposes, Facts, HostFacts, NoProfiles, PolicySources, ProfileSource, Requested,
+    RequestedProfile, SourceFile, Sources,
 };
 pub use ssh::{SshKeySource, SshRule};
 pub use suggest::nearest;

@@ -25,6 +25,8 @@ pub struct Promoted<'a> {
     pub is_moved: bool,
     /// Whether it is a directory that is made, of which what comes to lie in it is told apart.
     pub is_directory: bool,
+    /// Whether it is a symbolic link, which may stand for a directory.
+    pub is_link: bool,
 }
 
 /// What is known of a run that has made changes.
@@ -68,12 +70,21 @@ pub struct Promoter<'a> {
 }
 
 impl Promoter<'_> {
-    /// Where in the workspace a change lies; what is no text is refused for its whole path.
-    fn within(&self, change: &Promoted<'_>) -> Option<String> {
-        let within = change.path.strip_prefix(self.workspace?).ok()?;
-        let text = within.to_str().filter(|text| !text.is_empty())?;
-        let end = if change.is_directory { "/" } else { "" };
-        Some(format!("{text}{end}"))
+    /// Where in the workspace a change lies; what is no text is refused for its whole path. A link
+    /// has to be allowed as what lies there and as a directory of that name: it can be either.
+    fn within(&self, change: &Promoted<'_>) -> Vec<Option<String>> {
+        let within = self.workspace.map(|place| change.path.strip_prefix(place));
+        let text = within.and_then(|within| within.ok()?.to_str());
+        let Some(text) = text.filter(|text| !text.is_empty()) else {
+            return vec![None];
+        };
+        let ends: &[&str] = match (change.is_link, change.is_directory) {
+            (true, _) => &["", "/"],
+            (false, true) => &["/"],
+            (false, false) => &[""],
+        };
+        let all = ends.iter().map(|end| Some(format!("{text}{end}")));
+        all.collect()
     }
 }
 
@@ -224,19 +235,20 @@ fn put(
             ));
             continue;
         }
-        let within = promoter.within(change);
-        let promoted = Asked::Promote {
-            path,
-            within: within.as_deref(),
-            control: change.control,
-        };
-        asking.ask(&person, promoted, what);
-        to.asked
-            .extend(asking.answer.asked.drain(..).map(|one| AskedChange {
+        for within in promoter.within(change) {
+            let promoted = Asked::Promote {
+                path,
+                within: within.as_deref(),
+                control: change.control,
+            };
+            asking.ask(&person, promoted, what.clone());
+            let asked = asking.answer.asked.drain(..).map(|one| AskedChange {
                 path: path.to_owned(),
                 why: one.why,
                 rule: one.rule,
-            }));
+            });
+            to.asked.extend(asked);
+        }
     }
     to.has_checkpoint |= asking.answer.has_checkpoint;
     to.notices.append(&mut asking.answer.notices);

@@ -4,12 +4,14 @@
 //! organisation and the person have written beside their policies. None of them can permit, so a
 //! further one only takes away.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use atoll_cedar::{Fault, PolicyFile, forbids_alone, purpose_of};
 
 use crate::document::Complaint;
 use crate::error::{Problem, ProfileError};
+use crate::levels::TrustRules;
 use crate::origin::{Origin, Sourced};
 use crate::policies::{policy_file, problems};
 use crate::profile::is_profile_name;
@@ -148,9 +150,14 @@ impl Purposes {
 
     /// The policies of what a run is for. What has none narrows nothing: that is told where a
     /// person has typed it, and a mistake in a file, which means one that is there.
+    ///
+    /// # Errors
+    /// Besides, where what narrowed the runs that it goes on with has none any more, and where one
+    /// has mistakes.
     pub(crate) fn settle(&self, rules: &mut Rules) -> Result<Narrowing, ProfileError> {
+        self.refuse_gone(&rules.trust.held)?;
         let (mut all, mut narrowed) = Narrowing::default();
-        for stated in rules.trust.purposes.clone() {
+        for stated in self.counting(&rules.trust) {
             let files = self.named(&stated.value);
             refuse_permits(&files)?;
             match (files.is_empty(), &stated.origin) {
@@ -163,12 +170,47 @@ impl Purposes {
                     return Err(self.unknown(&stated, name, *line));
                 }
                 (true, Origin::CommandLine(_) | Origin::BuiltIn) => {
-                    let text = self.idle(&stated.value);
+                    let mut text = self.idle(&stated.value);
+                    if let Some(one) = &rules.trust.displaced {
+                        let goes_on =
+                            format!("; {:?} ({}) goes on narrowing", one.value, one.origin);
+                        text.push_str(&goes_on);
+                    }
                     rules.notice(text, stated.origin);
                 }
             }
         }
         Ok((all, narrowed))
+    }
+
+    /// What is asked for policies: what is stated, what is added, and a profile's where the command
+    /// line states what has none in its place.
+    fn counting(&self, trust: &TrustRules) -> Vec<Sourced<String>> {
+        let is_idle = |one: &Sourced<String>| self.named(&one.value).is_empty();
+        let mut all: Vec<_> = trust.purpose.iter().cloned().collect();
+        if all.iter().all(is_idle) {
+            all.extend(trust.displaced.clone());
+        }
+        for one in &trust.added {
+            if all.iter().all(|known| known.value != one.value) {
+                all.push(one.clone());
+            }
+        }
+        all
+    }
+
+    /// Refuses to go on with what was narrowed by something that nobody has policies of any more.
+    fn refuse_gone(&self, held: &BTreeSet<String>) -> Result<(), ProfileError> {
+        match held.iter().find(|name| self.named(name).is_empty()) {
+            None => Ok(()),
+            Some(name) => Err(ProfileError::Request {
+                option: "--session, --resume",
+                why: format!(
+                    "purpose {name} has narrowed what this run goes on with, and there is no file \
+                     of it any more; put {name}.purpose.cedar back beside config.toml"
+                ),
+            }),
+        }
     }
 
     /// The policies of what has narrowed a run that is over.

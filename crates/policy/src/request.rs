@@ -302,6 +302,10 @@ pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
             digest.add(option, text.as_bytes());
         }
     }
+    let earlier = &requested.earlier;
+    for text in earlier.stated.iter().chain(&earlier.narrowed) {
+        digest.add("purpose of an earlier run", text.as_bytes());
+    }
     digest.add("--learn", &[u8::from(requested.learn)]);
     for (option, list) in [
         ("--preset", &requested.presets),

@@ -208,7 +208,7 @@ impl Rows {
         if let Some(mode) = &trust.mode {
             self.text("trust", "mode", mode.value.name(), &mode.origin);
         }
-        if let Some(one) = trust.purposes.first() {
+        for one in trust.purpose.iter().chain(&trust.added) {
             self.text("trust", "purpose", &one.value, &one.origin);
         }
         for one in &trust.endpoints {

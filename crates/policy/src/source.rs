@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -91,6 +92,16 @@ pub struct PolicySources<'a> {
     pub directory: Option<&'a Path>,
 }
 
+/// What the runs before one were for, where it goes on in their session or their layers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EarlierPurposes {
+    /// What a person has stated: the fact that policies see.
+    pub stated: Option<String>,
+    /// Whose policies narrowed one of them, by their names, whoever has said so. They narrow this
+    /// one too; where one of them has no policies any more, it does not begin.
+    pub narrowed: BTreeSet<String>,
+}
+
 /// What the person asked for on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requested {
@@ -121,6 +132,8 @@ pub struct Requested {
     pub task: Option<String>,
     /// `--purpose`: what for.
     pub purpose: Option<String>,
+    /// What the runs that it goes on with were for.
+    pub earlier: EarlierPurposes,
     /// `--session`: the run goes on with what earlier ones have touched.
     pub in_session: bool,
     /// `--deny`: destinations not to reach.

@@ -9,6 +9,15 @@ use crate::event::LABEL_GAINED;
 use crate::read::{Events, Filter};
 use crate::{LedgerError, StateDir, sessions};
 
+/// What runs were for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunPurposes {
+    /// What persons have stated.
+    pub stated: BTreeSet<String>,
+    /// The names of those whose policies narrowed, whoever has said so.
+    pub narrowed: BTreeSet<String>,
+}
+
 /// The labels that the runs of a session have gained: those with which each began, and what came
 /// while it went on. Damage may hide one of them: it is an error, and a run that needs to know
 /// does not begin.
@@ -33,11 +42,11 @@ pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, 
     gained(Events::from_start(state, filter)?)
 }
 
-/// What the runs of a session were for, each purpose once: the same as of labels holds of damage.
+/// What the runs of a session were for: the same as of labels holds of damage.
 pub(crate) fn purposes_of_session(
     state: &StateDir,
     session: &SessionId,
-) -> Result<BTreeSet<String>, LedgerError> {
+) -> Result<RunPurposes, LedgerError> {
     let filter = Filter {
         session: Some(session.clone()),
         ..Filter::default()
@@ -47,10 +56,7 @@ pub(crate) fn purposes_of_session(
 }
 
 /// The same of one run.
-pub(crate) fn purposes_of_run(
-    state: &StateDir,
-    run: &RunId,
-) -> Result<BTreeSet<String>, LedgerError> {
+pub(crate) fn purposes_of_run(state: &StateDir, run: &RunId) -> Result<RunPurposes, LedgerError> {
     let filter = Filter {
         run: Some(run.clone()),
         ..Filter::default()
@@ -58,13 +64,18 @@ pub(crate) fn purposes_of_run(
     purposes(Events::from_start(state, filter)?)
 }
 
-fn purposes(events: Events) -> Result<BTreeSet<String>, LedgerError> {
-    let mut purposes = BTreeSet::new();
+fn purposes(events: Events) -> Result<RunPurposes, LedgerError> {
+    let mut purposes = RunPurposes::default();
     for event in events {
         let event = event?;
         if event.kind == "run.opened" {
             let stated = event.body.pointer("/decision/purpose");
-            purposes.extend(stated.and_then(Value::as_str).map(str::to_owned));
+            let stated = stated.and_then(Value::as_str).map(str::to_owned);
+            purposes.stated.extend(stated);
+            let narrowed = event.body.pointer("/decision/purposes");
+            let narrowed = narrowed.and_then(Value::as_array).into_iter().flatten();
+            let narrowed = narrowed.filter_map(Value::as_str).map(str::to_owned);
+            purposes.narrowed.extend(narrowed);
         }
     }
     Ok(purposes)

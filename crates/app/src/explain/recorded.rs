@@ -1,12 +1,13 @@
 //! What was decided in a run, put as questions again: as far as the ledger has what was asked.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use atoll_cedar::{Action, Case, Effect};
 use atoll_model::network::{GIVEN_UP, GivenUps, NO_RULE, NoConsent, UNNAMED};
 use atoll_model::{Mode, RunId, WorkspaceMode};
-use atoll_policy::Requested;
+use atoll_policy::{EarlierPurposes, Requested};
 use atoll_store::{Event, read_host_text, unread};
 use serde_json::Value;
 
@@ -61,6 +62,20 @@ pub(crate) enum Found {
     Nothing,
 }
 
+/// What the runs were for that a run went on with, as far as its first event tells: those of a
+/// session are for the same.
+fn earlier(opened: &Event, in_session: bool) -> EarlierPurposes {
+    let held = opened.body.pointer("/decision/purposes-held");
+    let held = held.and_then(Value::as_array).into_iter().flatten();
+    let narrowed: BTreeSet<String> = held.filter_map(Value::as_str).map(str::to_owned).collect();
+    let stated = opened.body.pointer("/decision/purpose");
+    let stated = stated.filter(|_| in_session || !narrowed.is_empty());
+    EarlierPurposes {
+        stated: stated.and_then(Value::as_str).map(str::to_owned),
+        narrowed,
+    }
+}
+
 impl Opening {
     /// From the event with which a run began.
     ///
@@ -99,6 +114,8 @@ impl Opening {
         let requested = run::requested(&arguments);
         // The option that says so is not one of its boundary.
         let in_session = session_of(event).is_some();
+        let earlier = earlier(event, in_session);
+        let key = format!("{key} {earlier:?}");
         let mode = event.body.pointer("/decision/mode").cloned();
         let mode = mode.and_then(|mode| serde_json::from_value(mode).ok());
         let reputation = event.body.pointer("/decision/reputation");
@@ -108,6 +125,7 @@ impl Opening {
             run,
             requested: Requested {
                 in_session,
+                earlier,
                 ..requested.map_err(|_| "a file that an option of the run names is gone")?
             },
             program: command.into_iter().next().unwrap_or_default(),

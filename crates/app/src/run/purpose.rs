@@ -1,43 +1,48 @@
 //! What a run is for, where the runs before it have said so: a session keeps its purpose, and so do
 //! layers that another run goes on in.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use atoll_policy::EarlierPurposes;
 use atoll_store::{Ledger, LedgerError, RunRecord, StateDir};
 
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
 use crate::{advice, sessions};
 
-/// The arguments with the purpose of the session that the run is of, or of the run whose layers it
-/// goes on in.
+/// What the runs of the session, and the run whose layers this one goes on in, were for.
 ///
 /// # Errors
-/// Where the person states another one, or the ledger cannot tell.
-pub(super) fn kept<'a>(
-    arguments: &'a RunArguments,
+/// Where the person states another purpose, or the ledger cannot tell.
+pub(super) fn earlier(
+    arguments: &RunArguments,
     state: &StateDir,
     resume: Option<&RunRecord>,
-) -> Result<Cow<'a, RunArguments>, Failure> {
-    let mut earlier = BTreeSet::new();
+) -> Result<EarlierPurposes, Failure> {
+    let mut all = Vec::new();
     if let Some(named) = &arguments.session
         && let Some(session) = sessions::known(state, named)?
     {
-        earlier.extend(Ledger::session_purposes(state, &session).map_err(unknown)?);
+        all.push(Ledger::session_purposes(state, &session).map_err(unknown)?);
     }
+    let mut narrowed = BTreeSet::new();
     if let Some(record) = resume {
-        earlier.extend(Ledger::run_purposes(state, &record.run).map_err(unknown)?);
+        all.push(Ledger::run_purposes(state, &record.run).map_err(unknown)?);
+        narrowed.extend(record.purposes.iter().cloned());
+    }
+    let mut stated = BTreeSet::new();
+    for one in all {
+        stated.extend(one.stated);
+        narrowed.extend(one.narrowed);
     }
     let own = arguments.purpose.as_ref();
-    let mut others = earlier.iter().filter(|one| Some(*one) != own);
-    match (own, others.next(), others.next()) {
-        (_, None, _) => Ok(Cow::Borrowed(arguments)),
-        (None, Some(purpose), None) => Ok(Cow::Owned(RunArguments {
-            purpose: Some(purpose.clone()),
-            ..arguments.clone()
-        })),
-        (own, Some(purpose), _) => Err(refused(own, purpose)),
+    let other = stated.iter().find(|one| Some(*one) != own);
+    match other {
+        Some(other) if own.is_some() || stated.len() > 1 => Err(refused(own, other)),
+        Some(_) | None => Ok(EarlierPurposes {
+            stated: stated.into_iter().next(),
+            narrowed,
+        }),
     }
 }
 

@@ -45,7 +45,8 @@ impl Story<'_> {
                 report.line("purpose", &format!("{purpose}, narrowed by {by}"));
             }
             (Some(purpose), None) => report.line("purpose", &purpose),
-            (None, _) => {}
+            (None, Some(by)) => report.line("purpose", &format!("narrowed by {by}")),
+            (None, None) => {}
         }
     }
 

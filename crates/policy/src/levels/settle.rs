@@ -1,5 +1,7 @@
 //! What of a profile a level leaves out, so that a run starts without it rather than not at all.
 
+use std::collections::BTreeSet;
+
 use atoll_model::{LimitKey, ViewKind};
 
 use crate::error::ProfileError;
@@ -97,6 +99,12 @@ impl Rules {
     pub fn narrowed(&self) -> Vec<String> {
         let all = self.trust.narrowed.iter();
         all.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Those of them that narrowed the runs that this one goes on with.
+    #[must_use]
+    pub fn held(&self) -> &BTreeSet<String> {
+        &self.trust.held
     }
 }
 

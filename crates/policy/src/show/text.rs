@@ -123,10 +123,10 @@ impl Rules {
         if let Some(mode) = &self.trust.mode {
             out.value("mode", &quoted(mode.value.name()), &mode.origin);
         }
-        if let Some(one) = self.trust.purposes.first() {
+        if let Some(one) = &self.trust.purpose {
             out.value("purpose", &quoted(&one.value), &one.origin);
         }
-        for one in self.trust.purposes.iter().skip(1) {
+        for one in &self.trust.added {
             let (name, origin) = (&one.value, &one.origin);
             out.comment(&format!("and narrowed by purpose {name} ({origin})"));
         }

@@ -168,6 +168,7 @@ fn promoted(text: &str) -> Cell {
         control: false,
         is_moved: false,
         is_directory: false,
+        is_link: false,
     };
     match promote(&sources, &promoter, &[change]) {
         Ok(promotion) if !promotion.asked.is_empty() => {

@@ -408,6 +408,7 @@ fn promotion_is_asked_for_change_by_change() {
         control,
         is_moved,
         is_directory: false,
+        is_link: false,
     };
     let good = change("/home/ann/src/app/a", false, false);
     let bad = change("/home/ann/src/app/secret/b", false, false);

@@ -333,9 +333,10 @@ fn no_project_takes_a_purpose_away() {
         world.requested.purpose = Some("fix".to_owned());
         world
     };
-    // A person's own word stands above those, and the organisation's above that.
-    assert_eq!(narrowed(&stated(added.clone())), ["fix"]);
-    let held = stated(added).organisation("[trust]\npurpose = \"documentation\"\n");
+    // A person's own word stands above the profile's, and takes away nothing that others add.
+    assert_eq!(narrowed(&stated(own())), ["fix"]);
+    assert_eq!(narrowed(&stated(added.clone())), ["fix", "tests"]);
+    let held = stated(own()).organisation("[trust]\npurpose = \"documentation\"\n");
     assert_eq!(narrowed(&held), ["fix", "documentation"]);
     let told: Vec<(&str, String)> = held.rules().stated_trust();
     let said = |key: &str| told.iter().find(|one| one.0 == key).unwrap().1.clone();
@@ -359,7 +360,7 @@ fn no_project_takes_a_purpose_away() {
 #[test]
 fn changes_are_taken_over_for_what_they_were_made_for() {
     let trust = TrustList::default();
-    let ask = |purposes: &[&str], paths: &[(&str, bool)]| {
+    let ask_all = |purposes: &[&str], paths: &[(&str, bool)], is_link: bool| {
         let sources = Sources {
             organisation: None,
             user_config: None,
@@ -383,6 +384,7 @@ fn changes_are_taken_over_for_what_they_were_made_for() {
                 control: false,
                 is_moved: false,
                 is_directory: *is_directory,
+                is_link,
             })
             .collect();
         match promote(&sources, &promoter, &changes) {
@@ -394,6 +396,7 @@ fn changes_are_taken_over_for_what_they_were_made_for() {
             Err(error) => panic!("{error}"),
         }
     };
+    let ask = |purposes: &[&str], paths: &[(&str, bool)]| ask_all(purposes, paths, false);
     let guide = "/home/ann/src/app/docs/deep/guide.md";
     let code = "/home/ann/src/app/src/main.rs";
     let new = "/home/ann/src/app/src/deep";
@@ -411,6 +414,31 @@ fn changes_are_taken_over_for_what_they_were_made_for() {
         refused.contains("purpose-documentation-elsewhere"),
         "{refused}"
     );
+    // A link that stands where a directory is refused is refused, and one elsewhere is what it is.
+    let link = |purpose: &str, name: &str| {
+        let path = format!("{WORKSPACE}/{name}");
+        ask_all(&[purpose], &[(&path, false)], true)
+    };
+    for name in ["vendor", ".github", "deploy", "a/.cargo", "k8s"] {
+        let refused = link("fix", name);
+        assert!(refused.is_err(), "{name}");
+        let path = format!("{WORKSPACE}/{name}");
+        assert!(ask(&["fix"], &[(&path, false)]).is_ok(), "{name}");
+    }
+    assert_eq!(link("fix", "src/other"), Ok(true));
+    // What takes over few things takes over no link that looks like a directory.
+    for purpose in ALL.iter().filter(|one| **one != "fix") {
+        for name in ["src/other", "vendor", ".vscode", "docs/.claude"] {
+            let path = format!("{WORKSPACE}/{name}");
+            let as_file = ask(&[purpose], &[(&path, false)]);
+            assert!(
+                as_file.is_ok() || link(purpose, name).is_err(),
+                "{purpose} {name}"
+            );
+        }
+        assert!(link(purpose, ".vscode").is_err(), "{purpose}");
+        assert!(link(purpose, "docs/.claude").is_err(), "{purpose}");
+    }
     // What has narrowed it and is gone does not open it.
     let gone = ask(&["own"], &[(guide, false)]).unwrap_err();
     assert!(gone.contains("no file of it any more"), "{gone}");
@@ -485,4 +513,94 @@ fn a_case_says_where_in_the_workspace_a_change_lies_and_who_is_a_model() {
         ..change("a.md")
     };
     assert!(wrong(of_other).contains("model says nothing of promote"));
+}
+
+/// A policy may permit by what a run is for: that is what a person says, and nobody else.
+#[test]
+fn what_projects_and_organisations_add_is_no_fact() {
+    let releaser = "[trust]\npurpose = \"release\"\n";
+    let fact = |world: World| world.rules().trust.purpose();
+    let plain = || world().profile("releaser", releaser).project(releaser);
+    assert_eq!(fact(plain()), None);
+    assert_eq!(plain().rules().narrowed(), ["release"]);
+    // Nor by the name of a profile that says so.
+    let chosen = plain().project("profile = \"releaser\"\n");
+    assert_eq!(fact(chosen.clone()), None);
+    assert_eq!(chosen.rules().narrowed(), ["release"]);
+    assert_eq!(fact(plain().organisation(releaser)), None);
+    assert_eq!(fact(plain().with("releaser")), Some("release".to_owned()));
+    let only = "forbid(principal, action == Action::\"request\", resource);\n\
+                @id(\"narrow\") forbid(principal, action == Action::\"run\", resource) \
+                unless { context has purpose && context.purpose == \"release\" };";
+    let started = |mut world: World| {
+        world.policies[1].push(policies("/c/a.cedar", only));
+        let run = Case {
+            action: "run".to_owned(),
+            resource: "/bin/true".to_owned(),
+            ..Case::default()
+        };
+        decide(&world.rules(), &run).effect
+    };
+    assert_eq!(started(plain()), Effect::Deny);
+    assert_eq!(started(plain().with("releaser")), Effect::Allow);
+}
+
+/// What narrowed the runs that one goes on with narrows it too, whoever has said so.
+#[test]
+fn what_narrowed_earlier_runs_narrows_those_that_go_on() {
+    let earlier = |stated: Option<&str>, narrowed: &[&str]| {
+        let mut world = world().profile("agent", AGENT).with("agent");
+        world.requested.earlier = EarlierPurposes {
+            stated: stated.map(str::to_owned),
+            narrowed: narrowed.iter().map(|one| (*one).to_owned()).collect(),
+        };
+        world
+    };
+    let found = |world: &World| {
+        let rules = world.rules();
+        (rules.trust.purpose(), rules.narrowed())
+    };
+    let two = earlier(Some("fix"), &["fix", "review"]);
+    let both = ["fix", "review"].map(str::to_owned).to_vec();
+    assert_eq!(found(&two), (Some("fix".to_owned()), both));
+    // What others had added is no fact now either.
+    let added = earlier(None, &["review"]);
+    assert_eq!(found(&added), (None, vec!["review".to_owned()]));
+    // Nothing that anybody says now takes it away.
+    let tests = "[trust]\npurpose = \"tests\"\n";
+    let mut said = added.clone().profile("agent", tests);
+    assert_eq!(said.rules().narrowed(), ["tests", "review"]);
+    said.requested.purpose = Some("fix".to_owned());
+    assert_eq!(said.rules().narrowed(), ["fix", "review"]);
+    let other = two.profile("agent", tests);
+    assert_eq!(other.rules().narrowed(), ["fix", "tests", "review"]);
+    // Nor does it go on where the file of it is gone.
+    let gone = earlier(Some("own"), &["own"]).error();
+    assert!(
+        gone.contains("purpose own has narrowed what this run goes on with"),
+        "{gone}"
+    );
+    assert!(earlier(Some("text"), &[]).rules().narrowed().is_empty());
+}
+
+/// A slip of the pen opens nothing that the profile closes.
+#[test]
+fn a_text_without_policies_does_not_take_the_place_of_a_purpose() {
+    let review = "[trust]\npurpose = \"review\"\n";
+    let typed = |text: &str| {
+        let mut world = world().profile("agent", review).with("agent");
+        world.requested.purpose = Some(text.to_owned());
+        world
+    };
+    let slip = typed("reveiw");
+    assert_eq!(slip.rules().narrowed(), ["review"]);
+    assert_eq!(slip.rules().trust.purpose(), Some("reveiw".to_owned()));
+    let told = slip.notices();
+    assert!(told.contains("did you mean \"review\"?"), "{told}");
+    assert!(
+        told.contains("\"review\" (user/agent.toml:2) goes on narrowing"),
+        "{told}"
+    );
+    // The control: one that has policies takes its place.
+    assert_eq!(typed("fix").rules().narrowed(), ["fix"]);
 }

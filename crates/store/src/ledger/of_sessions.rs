@@ -6,6 +6,7 @@ use atoll_model::conduct::Conduct;
 use atoll_model::{RunId, SessionId, SessionName};
 
 use super::{Ledger, LedgerError};
+use crate::labels::RunPurposes;
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
 use crate::sessions::{self, Session, SessionError};
@@ -46,14 +47,14 @@ impl Ledger {
         labels::of_run(state, run)
     }
 
-    /// What the runs of a session were for, each purpose once.
+    /// What the runs of a session were for.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
     pub fn session_purposes(
         state: &StateDir,
         session: &SessionId,
-    ) -> Result<BTreeSet<String>, LedgerError> {
+    ) -> Result<RunPurposes, LedgerError> {
         labels::purposes_of_session(state, session)
     }
 
@@ -61,7 +62,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`Ledger::session_purposes`].
-    pub fn run_purposes(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, LedgerError> {
+    pub fn run_purposes(state: &StateDir, run: &RunId) -> Result<RunPurposes, LedgerError> {
         labels::purposes_of_run(state, run)
     }
 
