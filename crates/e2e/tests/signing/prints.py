@@ -12,9 +12,9 @@ with open(os.path.join(WORLD, "runs"), "a+") as runs:
     runs.write(json.dumps({"how": sys.argv[2:], "at": os.getcwd(), "variables": names}) + "\n")
 
 LIFE = {"short": 14, "expired": -10}.get(HOW, 3600)
-ID = f"ASIAR3ALK3YOFTH1ST{number:02}"
-SECRET = f"r3alS3cr3t/0fTh1sT3st+Wh1chN0bodyM4yS{number:03}"
-TOKEN = "-" if HOW == "bare" else f"FwoGr3alT0k3n/OfTh1sT3st+Wh1chN0bodyM4yS33InAnyPlace{number:02}=="
+ID = f"ASIAPR1NT3DK3YTEST{number:02}"
+SECRET = f"pr1nt3dS3c/0fTh1sT3st+Wh1chN0bodyM4yS{number:03}"
+TOKEN = "-" if HOW == "bare" else f"FwoGpr1nt3dT0/OfTh1sT3st+Wh1chN0bodyM4yS33InAnyPlace{number:02}=="
 with open(os.path.join(WORLD, "keys"), "a") as keys:
     keys.write(f"{ID} {SECRET} {TOKEN} {time.time() + LIFE}\n")
 

@@ -157,7 +157,12 @@ def chosen(socket, name, _):
 
 
 contexts[NAMES[0]].sni_callback = chosen
-server = http.server.ThreadingHTTPServer(("", 443), Origin)
+class Server(http.server.ThreadingHTTPServer):
+    # Many connect at once: by default five wait, and others are not answered.
+    request_queue_size = 512
+
+
+server = Server(("", 443), Origin)
 server.socket = contexts[NAMES[0]].wrap_socket(server.socket, server_side=True)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 sys.exit(subprocess.run(sys.argv[2:]).returncode)
