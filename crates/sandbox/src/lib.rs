@@ -13,6 +13,7 @@ mod approvals;
 mod attachment;
 mod commands;
 mod control;
+mod copies;
 mod disk;
 mod doors;
 mod enforcement;
@@ -64,6 +65,7 @@ pub use control::{
     Answer, CONTROL_VERSION, ControlError, Declined, PortAgreed, Question, Reloaded, Runs,
     Versions, ask_run as ask, ask_until, runs_spoken_to as spoken_to,
 };
+pub use copies::copies_beside;
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use errand::{
