@@ -399,7 +399,7 @@ fn a_file_with_a_key_as_the_name_of_a_member_is_not_shown() {
             );
         }
     }
-    let file = r#"{"git push --token *": "ask", "https://example.com": 1}"#;
+    let file = r#"{"git push --token * --force": "ask", "https://example.com": 1}"#;
     assert!(!json(file).1.has_secrets);
 }
 
