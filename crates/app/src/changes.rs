@@ -10,7 +10,7 @@ use atoll_layer::{
     Refusal, RelativePath, XattrFlavour,
 };
 use atoll_model::WorkspaceMode;
-use atoll_sandbox::has_changed;
+use atoll_sandbox::{has_changed, is_written_outside};
 use atoll_store::{
     ChangeCounts, Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState,
     StateDir, update_run,
@@ -23,6 +23,9 @@ use crate::render;
 const IDS: u32 = 65_536;
 /// Where the journals of applies are, below a run's directory.
 const JOURNALS: &str = "journals";
+/// Why a file of settings is not written over.
+const WRITTEN_OUTSIDE: &str =
+    "its text has been changed outside since it was read for the run, and may have keys in it now";
 /// Names that a summary shows of each group at most.
 const NAMES_MAX: usize = 16;
 
@@ -164,7 +167,15 @@ fn leave_out_settings(set: &mut ChangeSet, layer: &LayerRecord, paths: &LayerPat
             .zip(upper)
             .filter(|(one, upper)| has_changed(upper, name, &one.stood));
         match changed {
-            Some((one, _)) if !one.stood.has_secrets => continue,
+            Some((one, upper)) if !one.stood.has_secrets => {
+                if !is_written_outside(&layer.host, upper, name, &one.stood) {
+                    continue;
+                }
+                withheld.push(Refusal {
+                    path: path.clone(),
+                    why: WRITTEN_OUTSIDE.to_owned(),
+                });
+            }
             Some(_) => withheld.push(Refusal {
                 path: path.clone(),
                 why: NOT_WRITTEN.to_owned(),

@@ -102,6 +102,14 @@ fn world(name: &str, profile: &str) -> World {
         world.write(file, text);
     }
     world.write(world.home().join(".agent/other.json"), "beside it\n");
+    // Copies that no profile names.
+    for copy in [
+        "settings.json.last-good",
+        "settings.json~",
+        ".settings.json.swp",
+    ] {
+        world.write(world.home().join(".agent").join(copy), settings());
+    }
     world
 }
 

@@ -92,7 +92,9 @@ impl Wanted<'_> {
     /// The login files that its profile has there, whether they are there or not: what stands in
     /// their places is nobody's to keep.
     fn logins(&self) -> Vec<OsString> {
-        let all = self.request.rules.logins().filter_map(login::real);
+        // What cannot be told here lets nothing start.
+        let all = login::with_copies(self.request.rules).unwrap_or_default();
+        let all = all.iter().filter_map(login::real);
         let its = all.filter(|(directory, _)| directory == self.host);
         its.filter_map(|(_, file)| file.file_name().map(OsString::from))
             .collect()

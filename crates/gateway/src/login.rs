@@ -5,8 +5,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use atoll_model::{Access, Boundary, Mode, View, ViewKind};
-use atoll_policy::{Holds, Login};
-use atoll_sandbox::{HOME_FILE_BYTES_MAX, PlacedLayer, furnish_login, has_changed};
+use atoll_policy::{Holds, Login, Rules};
+use atoll_sandbox::{
+    HOME_FILE_BYTES_MAX, PlacedLayer, SandboxError, copies_beside, furnish_login, has_changed,
+};
 use atoll_store::SettingsRecord;
 
 use crate::PlaceError;
@@ -34,8 +36,8 @@ pub(crate) fn place(
     layers: &mut Vec<PlacedLayer>,
 ) -> Result<Shown, PlaceError> {
     let mut shown = Shown::default();
-    let rules = placing.request.rules;
-    for login in rules.logins() {
+    let all = with_copies(placing.request.rules)?;
+    for login in &all {
         let Some((directory, file)) = real(login) else {
             continue;
         };
@@ -68,6 +70,19 @@ pub(crate) fn place(
     layers.retain(|layer| !is_hidden(&layer.inside));
     placing.layers.retain(|layer| !is_hidden(&layer.inside));
     Ok(shown)
+}
+
+/// All login files, and the copies that are beside them now.
+pub(crate) fn with_copies(rules: &Rules) -> Result<Vec<Login>, SandboxError> {
+    let mut all: Vec<Login> = rules.logins().cloned().collect();
+    for login in rules.logins() {
+        for file in copies_beside(&login.file)? {
+            if !all.iter().any(|one| one.file == file) {
+                all.push(login.copy(file));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// A view without a layer at whose top the file is: of settings alone it is shown with what

@@ -158,6 +158,20 @@ fn parse_claim(text: &str) -> Result<String, Complaint> {
 }
 
 impl Login {
+    /// A copy of it in another file: nothing stands in its place.
+    #[must_use]
+    pub fn copy(&self, file: PathBuf) -> Self {
+        Self {
+            name: self.name.clone(),
+            file,
+            keep: Vec::new(),
+            claims: Vec::new(),
+            holds: Holds::Copies,
+            optional: true,
+            issue: None,
+        }
+    }
+
     /// Its lines in a profile, without its header.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Self {

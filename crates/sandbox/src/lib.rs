@@ -13,6 +13,7 @@ mod approvals;
 mod attachment;
 mod commands;
 mod control;
+mod copies;
 mod disk;
 mod doors;
 mod enforcement;
@@ -64,6 +65,7 @@ pub use control::{
     Answer, CONTROL_VERSION, ControlError, Declined, PortAgreed, Question, Reloaded, Runs,
     Versions, ask_run as ask, ask_until, runs_spoken_to as spoken_to,
 };
+pub use copies::copies_beside;
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use errand::{
@@ -95,7 +97,7 @@ pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use signing::{SIGNER, SshHandover};
-pub use standing::{furnish_login, has_changed};
+pub use standing::{furnish_login, has_changed, is_written_outside};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
 pub use token_renewal::{RotatedToken, TokenPlace, TokenRenewal, TokenVault};

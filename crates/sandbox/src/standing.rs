@@ -24,9 +24,23 @@ const SETTINGS_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// upper directory: also where nobody can tell.
 #[must_use]
 pub fn has_changed(upper: &Path, name: &OsStr, stood: &Stood) -> bool {
+    digest_at(upper, name).is_none_or(|now| now != stood.digest)
+}
+
+/// Whether settings are neither what stood for them, before a program changed them, nor what it has
+/// made of them: then somebody else has written them since, or nobody can tell. `host` is the
+/// person's directory.
+#[must_use]
+pub fn is_written_outside(host: &Path, upper: &Path, name: &OsStr, stood: &Stood) -> bool {
+    digest_at(host, name)
+        .is_none_or(|now| now != stood.digest && Some(now) != digest_at(upper, name))
+}
+
+/// The digest of a file's text, or that there is no file; nothing where nobody can tell.
+fn digest_at(directory: &Path, name: &OsStr) -> Option<Option<String>> {
     let now = || -> io::Result<Option<String>> {
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let path = upper.join(name);
+        let path = directory.join(name);
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             // What overlayfs takes for a removal.
@@ -47,7 +61,19 @@ pub fn has_changed(upper: &Path, name: &OsStr, stood: &Stood) -> bool {
             digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         ))
     };
-    now().ok().is_none_or(|now| now != stood.digest)
+    now().ok()
+}
+
+/// Whether a directory of an upper directory shows nothing of the one below it. `base` as in
+/// [`furnish_login`].
+fn is_opaque(path: &Path, base: Option<u32>) -> bool {
+    let mark = match base {
+        Some(_) => "trusted.overlay.opaque",
+        None => "user.overlay.opaque",
+    };
+    let mut value = [0_u8; 2];
+    rustix::fs::lgetxattr(path, mark, &mut value)
+        .is_ok_and(|bytes| value.get(..bytes) == Some(b"y"))
 }
 
 /// Puts what stands for a file in its place at the top of a layer, or, without a text, has the layer
@@ -67,8 +93,13 @@ pub fn furnish_login(
         let top = rustix::fs::open(&layer.upper, flags, Mode::empty())?;
         match rustix::fs::statat(&top, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(facts) if FileType::from_raw_mode(facts.st_mode) == FileType::Directory => {
-                // A former program has made it, and what is below does not show through.
-                return Ok(());
+                let path = layer.upper.join(name);
+                if is_opaque(&path, base) {
+                    // A former program has made it, and what is below does not show through.
+                    return Ok(());
+                }
+                // It may hold what was below, and shows what is.
+                std::fs::remove_dir_all(&path)?;
             }
             Ok(_) => rustix::fs::unlinkat(&top, name, AtFlags::empty())?,
             Err(Errno::NOENT) => {}

@@ -10,11 +10,11 @@ use atoll_model::network::{CredentialName, Issue, Part};
 use atoll_policy::{Credential, CredentialSource, Holds, Login, LoginSource, Rules};
 use atoll_sandbox::{
     Handover, LoginFacts, LoginFileError, LoginRenewal, LoginText, SourceError, Stands,
-    read_login_file,
+    copies_beside, read_login_file,
 };
 
 use crate::configuration::Places;
-use crate::failure::Failure;
+use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
 /// What of Atoll's own state holds the text of a login file while that is replaced.
@@ -38,6 +38,10 @@ pub(super) fn read(
 ) -> Result<(), Failure> {
     let own = places.state.join(OWN);
     for login in rules.logins() {
+        let copies = copies_beside(&login.file);
+        for file in copies.doing("a login file cannot be used")? {
+            refuse_copies(rules, &login.copy(file), workspace)?;
+        }
         match &login.holds {
             Holds::Login => {}
             Holds::Settings(secrets) => {

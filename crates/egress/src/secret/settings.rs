@@ -4,7 +4,7 @@
 //! what is beneath names such as `env` and `headers`, the values of names such as `apiKey`, and
 //! whatever in any text has the shape of a key ([`words`]); numbers in such places are 0. A secret
 //! that was found is replaced wherever else it stands. A text that names a variable or a file in
-//! place of a secret stays. Where a secret was replaced, comments are left out.
+//! place of a secret stays. Comments are left out: nothing says what in them is a secret.
 
 mod tree;
 mod words;
@@ -22,6 +22,10 @@ use super::login::{Known, other};
 use tree::{Leaf, Spot, Tree};
 pub use tree::{SETTINGS_BYTES_MAX, SettingsForm};
 
+/// The most values that are replaced: each is looked for in all others.
+const REPLACED_MAX: usize = 4096;
+/// The longest text that stands for settings, bytes.
+const TEXT_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Shorter secrets are not looked for in other texts: they could stand anywhere, bytes.
 const SOUGHT_BYTES_MIN: usize = 8;
 
@@ -67,8 +71,17 @@ pub enum SettingsUnfit {
     /// It is too much.
     #[error("it is longer than {} KiB", SETTINGS_BYTES_MAX / 1024)]
     Long,
+    /// Readers would differ about it.
+    #[error("an object of it has two members of one name")]
+    Twice,
+    /// Too much in it is secret.
+    #[error("it has more than {REPLACED_MAX} secrets")]
+    Many,
+    /// It would be too much.
+    #[error("what would stand for it is longer than {} KiB", TEXT_BYTES_MAX / 1024)]
+    Large,
     /// It would go in all the same.
-    #[error("a secret of it stands in the name of a member, too")]
+    #[error("a secret of it stands in the name of a member")]
     Kept,
     /// There is no text to put in a value's place.
     #[error("{0}")]
@@ -90,16 +103,20 @@ pub fn mask(
     erasing(|| {
         let mut tree = Tree::read(form, file)?;
         let mut found = Found::default();
+        tree.visit_names(&mut |name| match words::keys_in(name).is_empty() {
+            true => Ok(()),
+            false => Err(SettingsUnfit::Kept),
+        })?;
         tree.visit(&mut |spot, leaf| match leaf {
             Leaf::Text(text) => found.look(spot, text, (secrets, keep), &mut *known),
-            Leaf::Number(is_zero) => {
-                *is_zero = is_secret(spot, None, secrets, keep);
+            Leaf::Number(written, is_zero) => {
+                *is_zero = is_secret_number(spot, written, (secrets, keep));
                 found.has_any |= *is_zero;
                 Ok(())
             }
         })?;
-        let raw = std::str::from_utf8(file).unwrap_or_default();
-        if !found.has_any && words::keys_in(raw).is_empty() {
+        // All of the file is in the tree then.
+        if !found.has_any && !tree.has_comment {
             let text = file.to_vec();
             return Ok(Settings {
                 text,
@@ -113,6 +130,9 @@ pub fn mask(
             Ok(())
         })?;
         let text = tree.text()?;
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(SettingsUnfit::Large);
+        }
         match found.is_in(&text) {
             true => Err(SettingsUnfit::Kept),
             false => Ok(Settings {
@@ -174,7 +194,7 @@ impl Found {
                 self.note(text, &stands);
                 stands
             }
-            None if !is_reference && is_secret(spot, Some(text), secrets, keep) => {
+            None if !is_reference && is_secret(spot, text, (secrets, keep)) => {
                 let from = words::scheme_bytes(text);
                 let (scheme, value) = text.split_at_checked(from).unwrap_or(("", text));
                 let stands = other(value);
@@ -183,6 +203,9 @@ impl Found {
             }
             None => self.without_keys(text),
         };
+        if self.replaced.len() > REPLACED_MAX {
+            return Err(SettingsUnfit::Many);
+        }
         self.has_any |= made != *text;
         *text = made;
         Ok(())
@@ -230,27 +253,51 @@ impl Found {
     }
 }
 
-/// Whether a value does not go in, by where it is. A number has no text.
-fn is_secret(spot: &Spot, text: Option<&str>, secrets: &[FieldPath], keep: &[FieldPath]) -> bool {
-    if keep.iter().any(|path| path.leads_along(&spot.names)) || text == Some("") {
+/// Whether a text does not go in, by where it is.
+fn is_secret(spot: &Spot, text: &str, rules: (&[FieldPath], &[FieldPath])) -> bool {
+    if text.is_empty() {
         return false;
     }
-    if secrets.iter().any(|path| path.leads_along(&spot.names)) {
-        return true;
+    named(spot, rules).unwrap_or_else(|| {
+        let before = spot.before.as_deref();
+        is_beneath(spot, text)
+            || before.is_some_and(|word| words::is_flag(word, text))
+            || words::is_secret(own_name(spot), text)
+    })
+}
+
+/// The same of a number.
+fn is_secret_number(spot: &Spot, number: &str, rules: (&[FieldPath], &[FieldPath])) -> bool {
+    named(spot, rules).unwrap_or_else(|| {
+        let before = spot.before.as_deref();
+        is_beneath(spot, number)
+            || before.is_some_and(|word| words::is_flag(word, ""))
+            || words::is_secret(own_name(spot), "")
+    })
+}
+
+/// What somebody has said of a value.
+fn named(spot: &Spot, (secrets, keep): (&[FieldPath], &[FieldPath])) -> Option<bool> {
+    let is_of = |paths: &[FieldPath]| paths.iter().any(|path| path.leads_along(&spot.names));
+    match (is_of(keep), is_of(secrets)) {
+        (true, _) => Some(false),
+        (false, true) => Some(true),
+        (false, false) => None,
     }
-    let (name, above) = match spot.names.split_last() {
-        Some((name, above)) => (name.as_str(), above),
-        None => ("", &[][..]),
-    };
-    let Some(text) = text else {
-        return words::is_secret(name, "");
-    };
-    let is_of_flag = spot
-        .before
-        .as_deref()
-        .is_some_and(|word| words::is_flag(word));
-    let is_held = above.iter().any(|name| words::is_holder(name)) && !words::is_plain(text);
-    is_of_flag || is_held || words::is_secret(name, text)
+}
+
+fn own_name(spot: &Spot) -> &str {
+    spot.names.last().map_or("", String::as_str)
+}
+
+/// Whether it is handed to others, or is of an object that is called a secret.
+fn is_beneath(spot: &Spot, text: &str) -> bool {
+    let above = spot.names.split_last().map_or(&[][..], |(_, above)| above);
+    let mut above = above.iter().skip(spot.referring);
+    let is_held = spot.names.iter().any(|name| words::is_holder(name));
+    // What is short enough for a word tells nothing of names that only perhaps are of secrets.
+    let is_of_secrets = above.any(|name| words::is_secret(name, "x"));
+    (is_held || is_of_secrets) && !words::is_plain(text)
 }
 
 #[cfg(test)]

@@ -108,7 +108,15 @@ fn a_file_of_settings_says_what_of_it_is_secret_and_a_copy_says_nothing() {
 #[test]
 fn the_profiles_of_agents_name_their_files_of_settings() {
     for (profile, files) in [
-        ("claude", &[".claude.json", ".claude/settings.json"][..]),
+        (
+            "claude",
+            &[
+                ".claude.json",
+                ".claude/settings.json",
+                ".claude/.claude.json",
+                ".claude/.config.json",
+            ][..],
+        ),
         ("codex", &[".codex/config.toml"]),
         ("gemini", &[".gemini/settings.json"]),
         (

@@ -1,6 +1,7 @@
 //! Files of an agent's settings that have keys among them: read outside, once, and shown without
 //! those.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use atoll_egress::secret::{SETTINGS_BYTES_MAX, SettingsForm, SettingsUnfit, mask_settings};
@@ -38,7 +39,10 @@ pub(super) fn read(
         Err(LoginFileError::Kernel(error)) if is_absence(&error) => return Ok(()),
         text => text.map_err(SettingsError::from),
     };
-    let has_names = text.as_ref().is_ok_and(LoginText::has_names);
+    let has_names = match &text {
+        Ok(text) => text.has_names(),
+        Err(_) => may_have_names(&login.file),
+    };
     let made = text.and_then(|text| made(handover, rules, (login, secrets), &text, output));
     let stands = made.unwrap_or_else(|error| {
         output.warn(&format!(
@@ -60,6 +64,12 @@ pub(super) fn read(
     }
     handover.stand_for(&login.file, stands);
     Ok(())
+}
+
+/// Whether a file that was not read may have further names. A directory has none.
+fn may_have_names(file: &Path) -> bool {
+    let facts = file.canonicalize().and_then(|file| file.symlink_metadata());
+    facts.map_or(true, |facts| !facts.is_dir() && facts.nlink() != 1)
 }
 
 /// What is in it, or in what it leads to: people keep their settings elsewhere.

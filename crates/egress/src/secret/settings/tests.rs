@@ -56,6 +56,52 @@ fn a_secret_does_not_go_in_and_the_rest_does() {
         (r#"{"url": "https://ann:IT@example.com/"}"#, false),
         (r#"{"url": "https://IT@example.com/"}"#, false),
         (r#"{"command": "TOKEN=IT npx serve"}"#, false),
+        // What follows a flag, also one that only perhaps is of a secret, or of several.
+        (r#"{"args": ["--key", "IT"]}"#, false),
+        (r#"{"args": ["--auth", "IT"]}"#, false),
+        (r#"{"args": ["--pat", "IT"]}"#, false),
+        (r#"{"args": ["--pass", "IT"]}"#, false),
+        (r#"{"args": ["--api-keys", "IT"]}"#, false),
+        (r#"{"args": ["--tokens", "IT", "serve"]}"#, false),
+        (r#"{"args": ["--model", "IT"]}"#, true),
+        // Lists and objects beneath what is handed to others, and beneath the name of a secret.
+        (r#"{"env": ["ANY=IT"]}"#, false),
+        (r#"{"headers": ["x-any: IT"]}"#, false),
+        (r#"{"headers": [["x-any", "IT"]]}"#, false),
+        (r#"{"apiKeys": {"search": "IT"}}"#, false),
+        (r#"{"password": {"deep": [{"er": "IT"}]}}"#, false),
+        (
+            r#"{"secrets": {"of": {"source": "file", "path": "IT"}}}"#,
+            true,
+        ),
+        (
+            r#"{"secrets": {"of": {"source": "other", "path": "IT"}}}"#,
+            false,
+        ),
+        // Within a text.
+        (r#"{"url": "https://ann:(,;&')IT@example.com/"}"#, false),
+        (r#"{"url": "https://ann:x?#IT@example.com/"}"#, false),
+        (r#"{"args": ["--env=MY_NAME=IT", "serve"]}"#, false),
+        (r#"{"args": ["--env=MY_TOKEN=IT", "serve"]}"#, false),
+        (r#"{"command": "run -e ANY=IT serve"}"#, false),
+        (
+            r#"{"allow": ["curl -H \"Authorization: Bearer IT\" https://example.com/"]}"#,
+            false,
+        ),
+        (
+            r#"{"allow": ["curl -H 'x-api-key: IT' https://example.com/"]}"#,
+            false,
+        ),
+        (r#"{"allow": ["curl -d '{\"apiKey\": \"IT\"}'"]}"#, false),
+        (r#"{"command": "TOKEN=\"IT\" npx serve"}"#, false),
+        (r#"{"command": "npx serve --api-key IT"}"#, false),
+        (r#"{"command": "npx serve --api-key 'IT' --port 1"}"#, false),
+        (r#"{"told": "my password: IT"}"#, false),
+        (r#"{"told": "npx serve --port IT, of the model: IT"}"#, true),
+        (
+            r#"{"command": "serve --api-key ${IT}", "x": "TOKEN=$(IT)"}"#,
+            true,
+        ),
         (r#"{"apiKey": "${IT}"}"#, true),
         (r#"{"apiKey": "{env:IT}"}"#, true),
         (r#"{"headers": {"authorization": "Bearer ${IT}"}}"#, true),
@@ -174,8 +220,8 @@ fn what_people_write_besides_json_is_read_and_comments_with_keys_are_left_out() 
     );
     assert_eq!((&after["port"], &after["on"]), (&16.into(), &true.into()));
     assert_eq!(after["list"], serde_json::json!([1, 2]));
-    // Without a secret it is what it was, with its comments.
-    let plain = "// settings\n{a: 1}\n";
+    // Without a secret and without comments it is what it was.
+    let plain = "{a: 1,}\n";
     let made = masked(SettingsForm::Json, plain);
     assert_eq!((made.text, made.has_secrets), (plain.into(), false));
     // A key in a comment alone is one.
@@ -280,4 +326,155 @@ fn settings_of_any_words_are_read_in_a_moment() {
         );
     }
     assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}
+
+/// What is in no value: comments, and members that a later one of their name takes the place of.
+#[test]
+fn what_is_in_no_value_of_a_file_does_not_go_in() {
+    let table = [
+        (SettingsForm::Json, "// apiKey: IT\n{\"a\": \"b//c\"}", "a"),
+        (SettingsForm::Json, "{\"a\": 1, /* \"x\": \"IT\" */ }", "a"),
+        (SettingsForm::Json, "{a: 'it\\'s', // IT\n}", "a"),
+        (SettingsForm::Toml, "a = \"b#c\" # IT\n", "a"),
+        (SettingsForm::Toml, "# x = 'IT'\na = 1\n", "a"),
+    ];
+    for (form, file, kept) in table {
+        let made = masked(form, &file.replace("IT", CANARY));
+        let text = String::from_utf8(made.text).unwrap();
+        assert!(
+            !text.contains(CANARY) && text.contains(kept),
+            "{file}: {text}"
+        );
+        assert!(made.has_secrets, "{file}");
+    }
+    // Without one it is shown as it is written.
+    for (form, file) in [
+        (
+            SettingsForm::Json,
+            "{a: 'http://x//', \"b\": \"/* no */\",}",
+        ),
+        (SettingsForm::Toml, "a   = \"b#c\"\nb = '''\n# no\n'''\n"),
+    ] {
+        let made = masked(form, file);
+        assert_eq!(String::from_utf8(made.text).unwrap(), file);
+        assert!(!made.has_secrets, "{file}");
+    }
+    for (form, file) in [
+        (
+            SettingsForm::Json,
+            r#"{"env": {"MY_PASSWORD": "x"}, "env": {}}"#,
+        ),
+        (
+            SettingsForm::Json,
+            r#"{"a": {"b": [{"c": 1, "\u0063": 2}]}}"#,
+        ),
+        (SettingsForm::Toml, "a = 1\na = 2\n"),
+    ] {
+        let refused = mask(form, file.as_bytes(), (&[], &[]), &mut |_, _| Ok(None));
+        assert!(refused.is_err(), "{file}");
+    }
+}
+
+#[test]
+fn a_file_with_a_key_as_the_name_of_a_member_is_not_shown() {
+    let pem = "-----BEGIN PRIVATE KEY-----\\nMC4CAQAwBQYDK2VwBCIEIJ";
+    for name in [
+        KEY,
+        &format!("curl -H 'x: {KEY}'"),
+        &format!("https://ann:{CANARY}@example.com/"),
+        &format!("curl --token {CANARY}"),
+        pem,
+    ] {
+        for (form, file) in [
+            (
+                SettingsForm::Json,
+                format!("{{\"a\": [{{\"{name}\": true}}]}}"),
+            ),
+            (SettingsForm::Toml, format!("[a]\n\"{name}\" = true\n")),
+        ] {
+            let refused = mask(form, file.as_bytes(), (&[], &[]), &mut |_, _| Ok(None));
+            assert!(
+                matches!(refused, Err(SettingsUnfit::Kept)),
+                "{file}: {refused:?}"
+            );
+        }
+    }
+    let file = r#"{"git push --token * --force": "ask", "https://example.com": 1}"#;
+    assert!(!json(file).1.has_secrets);
+}
+
+#[test]
+fn each_key_of_a_text_is_found() {
+    let pem =
+        "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v\n-----END PRIVATE KEY-----";
+    for text in [format!("{KEY} and {pem}"), format!("{KEY}:{KEY}x {pem}")] {
+        let (_, made) = json(&serde_json::json!({ "any": text }).to_string());
+        let shown = String::from_utf8(made.text).unwrap();
+        assert!(
+            !shown.contains("r3alK3y") && !shown.contains("MC4CAQ"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn numbers_of_an_environment_do_not_go_in_but_for_short_ones() {
+    for (file, stays) in [
+        (r#"{"env": {"PIN": 98765432}}"#, false),
+        (r#"{"headers": [98765432]}"#, false),
+        (r#"{"args": ["--password", 98765432]}"#, false),
+        (r#"{"passwords": {"ann": 98765432}}"#, false),
+        (
+            r#"{"maxTokens": 98765432, "args": ["--port", 98765432]}"#,
+            true,
+        ),
+    ] {
+        let made = masked(SettingsForm::Json, file);
+        let text = String::from_utf8(made.text).unwrap();
+        assert_eq!(text.contains("98765432"), stays, "{text}");
+    }
+    let made = masked(SettingsForm::Toml, "[env]\nPIN = 98765432\nPORT = 8080\n");
+    let text = String::from_utf8(made.text).unwrap();
+    assert!(
+        !text.contains("98765432") && text.contains("8080"),
+        "{text}"
+    );
+}
+
+#[test]
+fn settings_with_too_much_in_them_are_not_shown() {
+    let many = |count: usize| {
+        let keys: Vec<String> = (0..count).map(|one| format!("\"{CANARY}{one}\"")).collect();
+        format!("{{\"apiKeys\": [{}]}}", keys.join(","))
+    };
+    // A list of lists is written with its indentation.
+    let large = format!(
+        "{{\"token\": \"{CANARY}\", \"a\": {}{}{}}}",
+        "[".repeat(60),
+        "1,".repeat(40_000) + "1",
+        "]".repeat(60)
+    );
+    let dotted = format!("{} = 1\n", vec!["a"; 70].join("."));
+    let tables = format!(
+        "[{}]\n{} = 1\n",
+        vec!["a"; 40].join("."),
+        vec!["b"; 40].join(".")
+    );
+    let nested = format!("a = {}1{}\n", "{ b.c.d = ".repeat(30), " }".repeat(30));
+    for (form, file, is_fit) in [
+        (SettingsForm::Json, many(4_000), true),
+        (SettingsForm::Json, many(4_200), false),
+        (SettingsForm::Json, large, false),
+        (SettingsForm::Toml, dotted, false),
+        (SettingsForm::Toml, tables, false),
+        (SettingsForm::Toml, nested, false),
+        (
+            SettingsForm::Toml,
+            "[a.b.c]\nx = [1.5, 2.5, { y = 1.5 }]\n".into(),
+            true,
+        ),
+    ] {
+        let made = mask(form, file.as_bytes(), (&[], &[]), &mut |_, _| Ok(None));
+        assert_eq!(made.is_ok(), is_fit, "{form:?} {:.60}", file);
+    }
 }

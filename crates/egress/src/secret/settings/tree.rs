@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use toml_parser::Source;
+use toml_parser::lexer::TokenKind;
 use zeroize::Zeroizing;
 
 use super::SettingsUnfit;
@@ -32,8 +35,14 @@ impl SettingsForm {
     }
 }
 
-/// What is in a file.
-pub(super) enum Tree {
+/// What is in a file, but for its comments.
+pub(super) struct Tree {
+    values: Values,
+    /// Whether there is a comment, which nobody has looked into.
+    pub(super) has_comment: bool,
+}
+
+enum Values {
     Json(Value),
     Toml(toml::Value),
 }
@@ -45,18 +54,22 @@ pub(super) struct Spot {
     pub(super) names: Vec<String>,
     /// The text before it, in a list.
     pub(super) before: Option<Zeroizing<String>>,
+    /// How many of the names lead to what says where a secret is, and is none itself.
+    pub(super) referring: usize,
 }
 
 /// A value that is no object and no list.
 pub(super) enum Leaf<'a> {
     /// A text, to be replaced.
     Text(&'a mut String),
-    /// A number, and whether 0 is to stand in its place.
-    Number(&'a mut bool),
+    /// A number, as it is written, and whether 0 is to stand in its place.
+    Number(&'a str, &'a mut bool),
 }
 
 /// What is done with each value.
 type Each<'a> = &'a mut dyn FnMut(&Spot, Leaf<'_>) -> Result<(), SettingsUnfit>;
+/// What is done with each name of a member.
+type EachName<'a> = &'a mut dyn FnMut(&str) -> Result<(), SettingsUnfit>;
 
 impl Tree {
     pub(super) fn read(form: SettingsForm, file: &[u8]) -> Result<Self, SettingsUnfit> {
@@ -69,49 +82,192 @@ impl Tree {
         };
         let text = std::str::from_utf8(file).map_err(|_| SettingsUnfit::Syntax(words))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        match form {
+        let measured = match form {
+            SettingsForm::Json => measure_json(text),
+            SettingsForm::Toml => measure_toml(text),
+        };
+        if measured.depth > DEPTH_MAX {
+            return Err(SettingsUnfit::Deep);
+        }
+        let values = match form {
             SettingsForm::Json => {
-                if depth(text) > DEPTH_MAX {
-                    return Err(SettingsUnfit::Deep);
-                }
-                let value = json5::from_str(text).map_err(|_| SettingsUnfit::Syntax(words))?;
-                Ok(Self::Json(value))
+                let read: Result<Once, _> = json5::from_str(text);
+                Values::Json(read.map_err(|error| unread(words, &error))?.0)
             }
             SettingsForm::Toml => {
                 let table: toml::Table =
                     toml::from_str(text).map_err(|_| SettingsUnfit::Syntax(words))?;
-                Ok(Self::Toml(toml::Value::Table(table)))
+                let value = toml::Value::Table(table);
+                // Tables that are named alone are within each other, too.
+                if is_deep(&value, DEPTH_MAX) {
+                    return Err(SettingsUnfit::Deep);
+                }
+                Values::Toml(value)
             }
-        }
+        };
+        let has_comment = measured.has_comment;
+        Ok(Self {
+            values,
+            has_comment,
+        })
     }
 
     /// All of it, as a file.
     pub(super) fn text(&self) -> Result<Zeroizing<String>, SettingsUnfit> {
-        let written = match self {
-            Self::Json(value) => serde_json::to_string_pretty(value)
+        let written = match &self.values {
+            Values::Json(value) => serde_json::to_string_pretty(value)
                 .map(|text| text + "\n")
                 .map_err(|error| error.to_string()),
-            Self::Toml(value) => toml::to_string_pretty(value).map_err(|error| error.to_string()),
+            Values::Toml(value) => toml::to_string_pretty(value).map_err(|error| error.to_string()),
         };
         written.map(Zeroizing::new).map_err(SettingsUnfit::Unfit)
+    }
+
+    /// Goes through all names of its members.
+    pub(super) fn visit_names(&self, each: EachName<'_>) -> Result<(), SettingsUnfit> {
+        match &self.values {
+            Values::Json(value) => names_of_json(value, each),
+            Values::Toml(value) => names_of_toml(value, each),
+        }
     }
 
     /// Goes through all of its values, in their order.
     pub(super) fn visit(&mut self, each: Each<'_>) -> Result<(), SettingsUnfit> {
         let spot = &mut Spot::default();
-        match self {
-            Self::Json(value) => visit_json(value, spot, each),
-            Self::Toml(value) => visit_toml(value, spot, each),
+        match &mut self.values {
+            Values::Json(value) => visit_json(value, spot, each),
+            Values::Toml(value) => visit_toml(value, spot, each),
         }
+    }
+}
+
+/// Why it was not read.
+fn unread(words: &'static str, error: &json5::Error) -> SettingsUnfit {
+    match error.to_string().contains(TWICE) {
+        true => SettingsUnfit::Twice,
+        false => SettingsUnfit::Syntax(words),
+    }
+}
+
+/// What the reader is told of two members of one name.
+const TWICE: &str = "two members of one name";
+
+/// JSON in which no object has two members of one name: readers would differ about those.
+struct Once(Value);
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(OnceVisitor).map(Self)
+    }
+}
+
+struct OnceVisitor;
+
+impl<'de> Visitor<'de> for OnceVisitor {
+    type Value = Value;
+
+    fn expecting(&self, words: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        words.write_str("a value of JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Value, E> {
+        Ok(Value::String(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(Once(element)) = list.next_element()? {
+            elements.push(element);
+        }
+        Ok(Value::Array(elements))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some((name, Once(value))) = object.next_entry::<String, Once>()? {
+            if members.insert(name, value).is_some() {
+                return Err(A::Error::custom(TWICE));
+            }
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+fn names_of_json(value: &Value, each: EachName<'_>) -> Result<(), SettingsUnfit> {
+    match value {
+        Value::Object(members) => members.iter().try_for_each(|(name, value)| {
+            each(name)?;
+            names_of_json(value, each)
+        }),
+        Value::Array(elements) => elements.iter().try_for_each(|one| names_of_json(one, each)),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => Ok(()),
+    }
+}
+
+fn names_of_toml(value: &toml::Value, each: EachName<'_>) -> Result<(), SettingsUnfit> {
+    match value {
+        toml::Value::Table(members) => members.iter().try_for_each(|(name, value)| {
+            each(name)?;
+            names_of_toml(value, each)
+        }),
+        toml::Value::Array(elements) => {
+            elements.iter().try_for_each(|one| names_of_toml(one, each))
+        }
+        toml::Value::String(_)
+        | toml::Value::Integer(_)
+        | toml::Value::Float(_)
+        | toml::Value::Boolean(_)
+        | toml::Value::Datetime(_) => Ok(()),
+    }
+}
+
+/// Whether more tables and lists than these are within each other.
+fn is_deep(value: &toml::Value, most: usize) -> bool {
+    let goes_on = |within: &toml::Value| most == 0 || is_deep(within, most - 1);
+    match value {
+        toml::Value::Table(members) => most == 0 || members.values().any(goes_on),
+        toml::Value::Array(elements) => most == 0 || elements.iter().any(goes_on),
+        toml::Value::String(_)
+        | toml::Value::Integer(_)
+        | toml::Value::Float(_)
+        | toml::Value::Boolean(_)
+        | toml::Value::Datetime(_) => false,
     }
 }
 
 fn visit_json(value: &mut Value, spot: &mut Spot, each: Each<'_>) -> Result<(), SettingsUnfit> {
     match value {
         Value::Object(members) => {
+            let kind = members.get("source").and_then(Value::as_str);
+            let outer = spot.refers(kind);
             for (name, value) in members {
                 spot.member(name, |spot| visit_json(value, spot, each))?;
             }
+            spot.referring = outer;
         }
         Value::Array(elements) => {
             let mut before = None;
@@ -124,7 +280,8 @@ fn visit_json(value: &mut Value, spot: &mut Spot, each: Each<'_>) -> Result<(), 
         Value::String(text) => each(spot, Leaf::Text(text))?,
         Value::Number(number) => {
             let mut is_zero = false;
-            each(spot, Leaf::Number(&mut is_zero))?;
+            let written = Zeroizing::new(number.to_string());
+            each(spot, Leaf::Number(&written, &mut is_zero))?;
             if is_zero {
                 *number = 0.into();
             }
@@ -141,9 +298,12 @@ fn visit_toml(
 ) -> Result<(), SettingsUnfit> {
     match value {
         toml::Value::Table(members) => {
+            let kind = members.get("source").and_then(toml::Value::as_str);
+            let outer = spot.refers(kind);
             for (name, value) in members {
                 spot.member(name, |spot| visit_toml(value, spot, each))?;
             }
+            spot.referring = outer;
         }
         toml::Value::Array(elements) => {
             let mut before = None;
@@ -156,7 +316,8 @@ fn visit_toml(
         toml::Value::String(text) => each(spot, Leaf::Text(text))?,
         toml::Value::Integer(_) | toml::Value::Float(_) => {
             let mut is_zero = false;
-            each(spot, Leaf::Number(&mut is_zero))?;
+            let written = Zeroizing::new(value.to_string());
+            each(spot, Leaf::Number(&written, &mut is_zero))?;
             if is_zero {
                 *value = toml::Value::Integer(0);
             }
@@ -167,6 +328,15 @@ fn visit_toml(
 }
 
 impl Spot {
+    /// Notes that an object says by its `source` where a secret is; answers what it was before.
+    fn refers(&mut self, source: Option<&str>) -> usize {
+        let outer = self.referring;
+        if source.is_some_and(|source| ["env", "file", "exec"].contains(&source)) {
+            self.referring = self.names.len();
+        }
+        outer
+    }
+
     fn member<Done>(&mut self, name: &str, within: impl FnOnce(&mut Self) -> Done) -> Done {
         self.names.push(name.to_owned());
         let done = self.element(None, within);
@@ -186,16 +356,24 @@ impl Spot {
     }
 }
 
-/// How many objects and lists are within each other at most. What reads them goes as deep on its
-/// own stack.
-fn depth(text: &str) -> usize {
-    let (mut depth, mut most) = (0_usize, 0);
+/// What is known of a file before it is read. What reads it goes as deep on its own stack.
+#[derive(Default)]
+struct Measured {
+    /// How many objects and lists are within each other at most.
+    depth: usize,
+    /// Whether there is a comment.
+    has_comment: bool,
+}
+
+fn measure_json(text: &str) -> Measured {
+    let mut measured = Measured::default();
+    let mut depth = 0_usize;
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         match (letter, letters.peek()) {
             ('{' | '[', _) => {
                 depth += 1;
-                most = most.max(depth);
+                measured.depth = measured.depth.max(depth);
             }
             ('}' | ']', _) => depth = depth.saturating_sub(1),
             ('"' | '\'', _) => {
@@ -210,10 +388,12 @@ fn depth(text: &str) -> usize {
                 }
             }
             ('/', Some('/')) => {
+                measured.has_comment = true;
                 let is_end = |one: &char| matches!(one, '\n' | '\r' | '\u{2028}' | '\u{2029}');
                 letters.find(is_end);
             }
             ('/', Some('*')) => {
+                measured.has_comment = true;
                 letters.next();
                 let mut last = ' ';
                 letters.find(|one| std::mem::replace(&mut last, *one) == '*' && *one == '/');
@@ -221,5 +401,37 @@ fn depth(text: &str) -> usize {
             _ => {}
         }
     }
-    most
+    measured
+}
+
+/// The same of TOML, where each dot of a key goes one deeper, too.
+fn measure_toml(text: &str) -> Measured {
+    let mut measured = Measured::default();
+    let mut outer = Vec::new();
+    let (mut depth, mut begun) = (0_usize, 0);
+    for token in Source::new(text).lex() {
+        match token.kind() {
+            TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => {
+                outer.push((depth, begun));
+                depth += 1;
+                begun = depth;
+            }
+            TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => {
+                (depth, begun) = outer.pop().unwrap_or_default();
+            }
+            TokenKind::Dot => depth += 1,
+            TokenKind::Comma | TokenKind::Newline => depth = begun,
+            TokenKind::Comment => measured.has_comment = true,
+            TokenKind::Equals
+            | TokenKind::Whitespace
+            | TokenKind::LiteralString
+            | TokenKind::BasicString
+            | TokenKind::MlLiteralString
+            | TokenKind::MlBasicString
+            | TokenKind::Atom
+            | TokenKind::Eof => {}
+        }
+        measured.depth = measured.depth.max(depth);
+    }
+    measured
 }

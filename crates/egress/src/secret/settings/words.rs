@@ -1,5 +1,7 @@
 //! What of an agent's settings is taken for a secret, by its name or by its shape.
 
+mod said;
+
 use std::ops::Range;
 
 use crate::secret::placeholder::prefix_bytes;
@@ -76,9 +78,10 @@ pub(super) fn is_holder(name: &str) -> bool {
     HOLDERS.contains(&plain.to_ascii_lowercase().as_str())
 }
 
-/// Whether a word of a command says that a secret comes next.
-pub(super) fn is_flag(word: &str) -> bool {
-    word.starts_with('-') && !word.contains('=') && is_secret(word, "")
+/// Whether a word of a command says that what comes next is a secret.
+pub(super) fn is_flag(word: &str, next: &str) -> bool {
+    let is_perhaps = || is_secret(word, next) && !is_plain(next);
+    word.starts_with('-') && !word.contains('=') && (is_secret(word, "") || is_perhaps())
 }
 
 /// Whether a text of an environment says so little that it is no secret.
@@ -108,35 +111,39 @@ pub(super) fn is_reference(text: &str) -> bool {
 
 /// How many bytes at the beginning of a header's value say of what kind it is.
 pub(super) fn scheme_bytes(text: &str) -> usize {
-    let lower = text.to_ascii_lowercase();
     let mut schemes = SCHEMES.iter();
-    let scheme = schemes.find(|scheme| lower.starts_with(**scheme));
+    let scheme = schemes.find(|scheme| {
+        let begun = text.get(..scheme.len());
+        begun.is_some_and(|begun| begun.eq_ignore_ascii_case(scheme))
+    });
     scheme.map_or(0, |scheme| scheme.len())
 }
 
-/// Where in a text something has the shape of a key, in order: known kinds of keys, signed web
-/// tokens, keys in PEM, passwords within addresses, and what follows the name of a secret.
+/// Where in a text something has the shape of a key, in order and apart: known kinds of keys, signed
+/// web tokens, keys in PEM, passwords within addresses, and what follows the name of a secret.
 pub(super) fn keys_in(text: &str) -> Vec<Range<usize>> {
-    if let Some(at) = text.find("-----BEGIN ").filter(|_| text.contains(PEM)) {
-        return std::iter::once(at..text.len()).collect();
-    }
+    let pem = text.find("-----BEGIN ").filter(|_| text.contains(PEM));
+    let before = text.get(..pem.unwrap_or(text.len())).unwrap_or(text);
     let mut keys: Vec<Range<usize>> = Vec::new();
-    for word in runs(text) {
-        let within = text.get(word.clone()).unwrap_or_default();
-        let key = of_known_kind(within)
-            .or_else(|| of_address(within))
-            .or_else(|| named(within));
-        keys.extend(key.map(|key| word.start + key.start..word.start + key.end));
+    for word in runs(before) {
+        let within = before.get(word.clone()).unwrap_or_default();
+        let found = of_known_kind(within).into_iter().chain(named(within));
+        keys.extend(found.map(|key| word.start + key.start..word.start + key.end));
     }
-    keys.extend(of_header(text));
+    keys.extend(of_addresses(before));
+    keys.extend(of_header(before));
+    keys.extend(said::values(before));
+    keys.extend(pem.map(|at| at..text.len()));
+    keys.retain(|key| !key.is_empty());
     keys.sort_by_key(|key| key.start);
-    let mut end = 0;
-    keys.retain(|key| {
-        let is_apart = key.start >= end && !key.is_empty();
-        end = end.max(if is_apart { key.end } else { 0 });
-        is_apart
-    });
-    keys
+    let mut apart: Vec<Range<usize>> = Vec::new();
+    for key in keys {
+        match apart.last_mut().filter(|last| key.start < last.end) {
+            Some(last) => last.end = last.end.max(key.end),
+            None => apart.push(key),
+        }
+    }
+    apart
 }
 
 /// Parts of a text without spaces, quotes and what else ends a word and an argument.
@@ -157,8 +164,9 @@ fn runs(text: &str) -> Vec<Range<usize>> {
     runs
 }
 
-/// A key that begins as those of its kind do, wherever in a word it begins.
-fn of_known_kind(word: &str) -> Option<Range<usize>> {
+/// Keys that begin as those of their kind do, wherever in a word they begin.
+fn of_known_kind(word: &str) -> Vec<Range<usize>> {
+    let mut keys = Vec::new();
     let is_of_key = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.~+/=%".contains(byte);
     let bytes = word.as_bytes();
     let mut from = 0;
@@ -168,12 +176,12 @@ fn of_known_kind(word: &str) -> Option<Range<usize>> {
         if let Some(start) = begun(row) {
             let key = row.get(start..).unwrap_or_default();
             if key.len() >= BYTES_MIN && key.iter().any(u8::is_ascii_digit) {
-                return Some(from + start..from + length);
+                keys.push(from + start..from + length);
             }
         }
         from += length + 1;
     }
-    None
+    keys
 }
 
 /// Where in a row of letters that keys are of one begins as its kind does. A row that looks so
@@ -190,18 +198,28 @@ fn begun(row: &[u8]) -> Option<usize> {
     })
 }
 
-/// The password, or the token alone, of an address as `https://user:password@host`.
-fn of_address(word: &str) -> Option<Range<usize>> {
-    let start = word.find("://")? + 3;
-    let authority = word.get(start..)?.split('/').next()?;
-    let user = authority.rsplit_once('@')?.0;
-    match user.split_once(':') {
-        Some((name, password)) => {
-            let at = start + name.len() + 1;
-            Some(at..at + password.len())
+/// The passwords, or the tokens alone, of addresses as `https://user:password@host`. People write
+/// any marks into them.
+fn of_addresses(text: &str) -> Vec<Range<usize>> {
+    let is_end = |letter: char| letter.is_whitespace() || "/\"<>`".contains(letter);
+    let mut keys = Vec::new();
+    for (at, _) in text.match_indices("://") {
+        let start = at + 3;
+        let rest = text.get(start..).unwrap_or_default();
+        let authority = rest.split(is_end).next().unwrap_or_default();
+        let Some((user, _)) = authority.rsplit_once('@') else {
+            continue;
+        };
+        match user.split_once(':') {
+            Some((name, password)) => {
+                let from = start + name.len() + 1;
+                keys.push(from..from + password.len());
+            }
+            None if user.len() >= BYTES_MIN => keys.push(start..start + user.len()),
+            None => {}
         }
-        None => (user.len() >= BYTES_MIN).then_some(start..start + user.len()),
     }
+    keys
 }
 
 /// What is after the name of a secret and an equals sign.
