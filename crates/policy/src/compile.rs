@@ -78,8 +78,11 @@ pub fn compile(
     }
     if let Some((mut trust, labels)) = most {
         rules.trust.only_narrow(trust.purpose.take());
-        let whose = "the profile that counts without the project";
-        bound_trust(&mut rules, trust, whose);
+        bound_trust(
+            &mut rules,
+            trust,
+            "the profile that counts without the project",
+        );
         rules.labels.bound(labels);
     }
     imply_registry(&mut rules, requested, users)?;

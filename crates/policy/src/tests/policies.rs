@@ -484,6 +484,7 @@ fn taken_over(when: &str, makers: &Result<Vec<Maker>, String>) -> Result<(), Pro
         control: false,
         is_moved: false,
         is_directory: false,
+        is_link: false,
     };
     promote(&sources, &promoter, &[change]).map(drop)
 }
