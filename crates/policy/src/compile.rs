@@ -22,6 +22,9 @@ use crate::shipped::Shipped;
 use crate::source::{HostFacts, ProfileSource, Requested, RequestedProfile, SourceFile, Sources};
 use crate::{Notice, digest};
 
+/// Who bounds how far a run is trusted that a project has chosen the profile of.
+const WITHOUT_PROJECT: &str = "the profile that counts without the project";
+
 /// Merges all layers into the rules that decide: the chosen profile with what it
 /// extends, the project's file if it is trusted, the command line, and what the
 /// organisation forbids above them all.
@@ -78,11 +81,7 @@ pub fn compile(
     }
     if let Some((mut trust, labels)) = most {
         rules.trust.only_narrow(trust.purpose.take());
-        bound_trust(
-            &mut rules,
-            trust,
-            "the profile that counts without the project",
-        );
+        bound_trust(&mut rules, trust, WITHOUT_PROJECT);
         rules.labels.bound(labels);
     }
     imply_registry(&mut rules, requested, users)?;
