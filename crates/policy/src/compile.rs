@@ -76,11 +76,8 @@ pub fn compile(
     for profile in chain.profiles {
         merge_profile(&mut rules, &mut draft, profile.settings)?;
     }
-    if let Some((mut trust, labels)) = most {
-        rules.trust.only_narrow(trust.purpose.take());
-        let whose = "the profile that counts without the project";
-        bound_trust(&mut rules, trust, whose);
-        rules.labels.bound(labels);
+    if let Some(most) = most {
+        bound_choice(&mut rules, most);
     }
     imply_registry(&mut rules, requested, users)?;
     let mut denials = organisation.denials.clone();
@@ -149,6 +146,15 @@ fn without_project(
     }
     let labels = labels.with_models(trust.endpoints.clone());
     Ok((trust.into_most(&origin), labels))
+}
+
+/// Bounds a profile that the project has chosen by the one that counts without it, which alone
+/// states what policies see as the purpose.
+fn bound_choice(rules: &mut Rules, (mut trust, labels): (TrustSettings, LabelRules)) {
+    rules.trust.only_narrow(trust.purpose.take());
+    let whose = "the profile that counts without the project";
+    bound_trust(rules, trust, whose);
+    rules.labels.bound(labels);
 }
 
 /// What is known only once all layers have spoken.

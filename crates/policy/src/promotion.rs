@@ -143,27 +143,7 @@ pub fn promote(
             ));
             continue;
         }
-        let what = format!("taking over {}", path.display());
-        let mut of_change: Vec<AskedChange> = Vec::new();
-        for within in promoter.within(change) {
-            let promoted = Asked::Promote {
-                path,
-                within: within.as_deref(),
-                control: change.control,
-            };
-            asking.ask(&person, promoted, what.clone());
-            let all = asking.answer.asked.drain(..).map(|one| AskedChange {
-                path: path.to_owned(),
-                why: one.why,
-                rule: one.rule,
-            });
-            for one in all {
-                if !of_change.contains(&one) {
-                    of_change.push(one);
-                }
-            }
-        }
-        asked.extend(of_change);
+        asked.extend(asked_of(change, promoter, &person, &mut asking));
     }
     if !asking.answer.reasons.is_empty() {
         return Err(PromotionError::Refused(asking.answer.reasons));
@@ -175,4 +155,38 @@ pub fn promote(
         has_checkpoint: asking.answer.has_checkpoint,
         asked,
     })
+}
+
+/// What policies want a person to say yes to of one change; what they refuse is a reason of the
+/// answer.
+fn asked_of(
+    change: &Promoted<'_>,
+    promoter: &Promoter<'_>,
+    person: &Principal,
+    asking: &mut Asking<'_>,
+) -> Vec<AskedChange> {
+    let mut asked = Vec::new();
+    for within in promoter.within(change) {
+        let promoted = Asked::Promote {
+            path: change.path,
+            within: within.as_deref(),
+            control: change.control,
+        };
+        asking.ask(
+            person,
+            promoted,
+            format!("taking over {}", change.path.display()),
+        );
+        for one in asking.answer.asked.drain(..) {
+            let one = AskedChange {
+                path: change.path.to_owned(),
+                why: one.why,
+                rule: one.rule,
+            };
+            if !asked.contains(&one) {
+                asked.push(one);
+            }
+        }
+    }
+    asked
 }
