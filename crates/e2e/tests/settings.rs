@@ -24,6 +24,13 @@ const REAL: &str = "sk-ant-api03-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 /// Another one, which is for nobody here.
 const OTHER: &str = "an0th3rOfTh1sT3stWh1chN0bodyM4yS33in";
 
+/// Copies that no profile names.
+const COPIES: [&str; 3] = [
+    "settings.json.last-good",
+    "settings.json~",
+    ".settings.json.swp",
+];
+
 const PROFILE: &str = r#"
 [network]
 allow = ["example.com", "other.example"]
@@ -102,12 +109,7 @@ fn world(name: &str, profile: &str) -> World {
         world.write(file, text);
     }
     world.write(world.home().join(".agent/other.json"), "beside it\n");
-    // Copies that no profile names.
-    for copy in [
-        "settings.json.last-good",
-        "settings.json~",
-        ".settings.json.swp",
-    ] {
+    for copy in COPIES {
         world.write(world.home().join(".agent").join(copy), settings());
     }
     world
@@ -254,11 +256,11 @@ fn what_a_program_makes_of_settings_is_taken_over_where_they_have_no_keys() {
     let world = world(name, PROFILE);
     let plain = world.home().join(".agent/config.toml");
     let absent = world.home().join(".agent/settings.json");
-    world.write(&plain, "# mine\nmodel = \"two\"\n");
+    world.write(&plain, "mine = 1\nmodel = \"two\"\n");
     let script = "echo 'more = 1' >>~/.agent/config.toml; echo '{}' >~/.agent/settings.json; \
                   cat ~/.agent/config.toml";
     let outcome = run(&world, script).success();
-    assert!(outcome.out().contains("# mine"), "{outcome}");
+    assert!(outcome.out().contains("mine = 1"), "{outcome}");
     // The one with keys is not, which is said; the other one is, as any control file.
     let diff = world.atoll(["diff", "last"]).run().success();
     assert!(diff.out().contains("+more = 1"), "{diff}");
@@ -286,7 +288,7 @@ fn what_a_program_makes_of_settings_is_taken_over_where_they_have_no_keys() {
     assert!(again.out().contains("more = 1"), "{again}");
     let applied = world.atoll(["apply", "last", "--control"]).run().success();
     let now = fs::read_to_string(&plain).unwrap();
-    assert_eq!(now, "# mine\nmodel = \"two\"\nmore = 1\n", "{applied}");
+    assert_eq!(now, "mine = 1\nmodel = \"two\"\nmore = 1\n", "{applied}");
     assert_eq!(
         fs::read_to_string(&absent).unwrap(),
         settings(),
@@ -294,7 +296,7 @@ fn what_a_program_makes_of_settings_is_taken_over_where_they_have_no_keys() {
     );
     let _ = world.atoll(["undo", "last"]).run().success();
     let now = fs::read_to_string(&plain).unwrap();
-    assert_eq!(now, "# mine\nmodel = \"two\"\n");
+    assert_eq!(now, "mine = 1\nmodel = \"two\"\n");
     // One that a program has made is a change, too.
     fs::remove_file(&absent).unwrap();
     let _ = run(&world, "echo '{\"by\": \"it\"}' >~/.agent/settings.json").success();
@@ -510,6 +512,9 @@ fn in_a_fence_what_holds_settings_with_keys_is_not_shown() {
     // Where there is nothing in them to hide they are.
     for (file, _) in files(&world) {
         fs::remove_file(file).unwrap();
+    }
+    for copy in COPIES {
+        fs::remove_file(world.home().join(".agent").join(copy)).unwrap();
     }
     world.write(
         world.home().join(".agent/config.toml"),
