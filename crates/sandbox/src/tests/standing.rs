@@ -74,9 +74,8 @@ fn settings_that_somebody_else_has_written_since_are_known() {
     let place = tempfile::tempdir().unwrap();
     let (host, upper) = (place.path().join("host"), place.path().join("upper"));
     let name = OsStr::new("settings.json");
-    let digest = Sha256::digest("it stood")
-        .iter()
-        .map(|byte| format!("{byte:02x}"));
+    let digest = Sha256::digest("it stood");
+    let digest = digest.iter().map(|byte| format!("{byte:02x}"));
     let stood = |digest: Option<String>| Stood {
         digest,
         has_secrets: false,
