@@ -104,6 +104,8 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
             return arguments::status_of(&error);
         }
     };
+    // Whatever is read of a secret, by whichever command, is gone with the memory it was read into.
+    atoll_egress::secret::erase_what_is_given_back();
     let output = Output::of_process();
     match perform(command, &output) {
         Ok(status) => status,

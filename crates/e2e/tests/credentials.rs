@@ -67,6 +67,28 @@ fn online(world: &World, script: &str) -> Outcome {
         .run()
 }
 
+/// Starts a run of `cat`, and says whether there is somebody who carries while it reads.
+const WATCHED: &str = r#"sh -c 'export GITHUB_TOKEN=$(cat "$REAL"); mkfifo go; "$ATOLL" run --discard "$@" <go & run=$!;
+exec 9>go; n=0; until p=$(pgrep -P $run -x atoll-egress) || test $n = 60; do sleep 0.05; n=$((n + 1)); done;
+test -n "$p" && echo carried || echo none; exec 9>&-; wait $run' sh "$@""#;
+
+#[test]
+fn what_carries_credentials_begins_before_there_is_a_connection() {
+    let name = "what_carries_credentials_begins_before_there_is_a_connection";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    world.profile("open", NETWORK);
+    for (profile, expected) in [("bound", "carried\n"), ("open", "none\n")] {
+        let run = on_servers(&world, SERVERS, NAMES, WATCHED);
+        let run = run.env("REAL", world.top().join("real"));
+        let outcome = run.args(["sh", "--profile", profile, "--", "cat"]).run();
+        assert_eq!(outcome.out(), expected, "{outcome}");
+        assert!(outcome.err().contains("succeeded"), "{outcome}");
+        fs::remove_file(world.workspace().join("go")).unwrap();
+    }
+}
+
 /// What has reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()

@@ -47,11 +47,12 @@ mod table;
 mod units;
 mod walk;
 
+pub use atoll_sys::memory::erase_stack;
 pub use bodies::{Failed, MaskedBody, SearchedBody, Stalled};
 pub(crate) use bodies::{HOLD, STALL_MAX, longer};
 pub use coding::{Coding, Decoder, Undecodable, narrow};
 pub use finder::{Finder, Found, Located, Placeholders};
-pub use held::Secret;
+pub use held::{Secret, erase_what_is_given_back};
 pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_for_token, stand_in};
 pub use mask::{Mask, Masks, Noted};
 pub(crate) use patterns::VALUES_MAX;

@@ -42,6 +42,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, RecvFlags, recv};
 
+/// After which time somebody carries before the first connection, where there are credentials,
+/// which are there to be used: agents load for longer, and what is over sooner needs nobody.
+const BEGINNING: Duration = Duration::from_millis(25);
 /// How long the carrier may take to end once there is nothing more to carry.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// How much longer where it has credentials taken back first.
@@ -306,6 +309,8 @@ enum State {
     Listening {
         listeners: Vec<OwnedFd>,
         comers: usize,
+        /// When somebody carries all the same.
+        begins_at: Option<Instant>,
     },
     /// This process carries.
     Carrying {
@@ -745,14 +750,23 @@ impl Carrier for Outside<'_> {
         listeners.append(&mut self.doors.listeners);
         listeners.sort_by_cached_key(|one| !tells_of_comers(one));
         let comers = listeners.partition_point(tells_of_comers);
-        self.state = State::Listening { listeners, comers };
+        let is_awaited = self
+            .handover
+            .is_some_and(|one| !one.placeholders().is_empty());
+        self.state = State::Listening {
+            listeners,
+            comers,
+            begins_at: is_awaited.then(|| Instant::now() + BEGINNING),
+        };
     }
 
     fn waits_on(&self) -> Vec<BorrowedFd<'_>> {
         let callers = self.control.iter().flat_map(Control::waits_on);
         let mut waits: Vec<BorrowedFd<'_>> = match &self.state {
             State::None => Vec::new(),
-            State::Listening { listeners, comers } => {
+            State::Listening {
+                listeners, comers, ..
+            } => {
                 let agent = self.signing.iter().map(|(_, listener)| listener);
                 let listeners = listeners.iter().take(*comers);
                 listeners.chain(agent).map(AsFd::as_fd).collect()
@@ -772,7 +786,12 @@ impl Carrier for Outside<'_> {
         let opens = self.opens_at.filter(|_| self.control.is_none());
         let approvals = self.approvals.due();
         let revoking = self.revoking.as_ref().map(Revoking::due);
+        let begins = match &self.state {
+            State::Listening { begins_at, .. } => *begins_at,
+            State::None | State::Carrying { .. } => None,
+        };
         let all = [
+            begins,
             self.commands.due(),
             listening,
             control,
@@ -838,13 +857,22 @@ impl Outside<'_> {
         match mem::replace(&mut self.state, State::None) {
             State::None => {}
             // Nothing came on a line of a fence whose other end has gone.
-            State::Listening { listeners, comers } => {
+            State::Listening {
+                listeners,
+                comers,
+                begins_at,
+            } => {
                 let telling = listeners.get(..comers).unwrap_or(&listeners);
                 if !telling.iter().any(has_ended) {
-                    if self.has_come(telling) {
+                    let is_due = begins_at.is_some_and(|at| at <= Instant::now());
+                    if is_due || self.has_come(telling) {
                         self.start(&listeners);
                     } else {
-                        self.state = State::Listening { listeners, comers };
+                        self.state = State::Listening {
+                            listeners,
+                            comers,
+                            begins_at,
+                        };
                     }
                 }
             }

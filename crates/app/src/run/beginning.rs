@@ -76,6 +76,7 @@ pub(super) fn handed(
         output.say(&format!("atoll: {}\n", printable(hint.as_bytes())));
     }
     let signing = ssh::read(rules, places, &host.home, workspace, output)?;
+    atoll_egress::secret::erase_stack();
     Ok((handover, signing))
 }
 

@@ -6,9 +6,15 @@ use atoll_sys::memory;
 use zeroize::Zeroizing;
 
 /// What carries and what signs overwrites what it held, requests and answers too, as soon as
-/// it is given back; other processes of the program do not.
+/// it is given back, and so does the command that reads secrets first.
 #[global_allocator]
 static ALLOCATOR: memory::Erasing = memory::Erasing;
+
+/// From now on this process overwrites all memory that it gives back, so that nothing stays
+/// of a secret whose bytes were moved, put together or taken apart on their way.
+pub fn erase_what_is_given_back() {
+    memory::set_erasing(true);
+}
 
 /// The bytes of a secret: never swapped out, in no core dump, overwritten when dropped.
 /// It cannot be copied, compared, shown or written anywhere but by [`Self::expose`].

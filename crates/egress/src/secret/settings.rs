@@ -10,7 +10,6 @@ mod tree;
 mod words;
 
 use atoll_model::Stood;
-use std::sync::{Mutex, PoisonError};
 
 use atoll_model::network::FieldPath;
 use atoll_sys::memory;
@@ -90,7 +89,7 @@ pub enum SettingsUnfit {
 
 /// What stands inside for a file of settings. `known` says what stands for a field that is the
 /// source of a credential, `secrets` names further values that do not go in, and `keep` those that
-/// do, but for what has the shape of a key. Memory that held any of it is overwritten.
+/// do, but for what has the shape of a key. What it left on the stack is overwritten.
 ///
 /// # Errors
 /// [`SettingsUnfit`]: then nothing may be shown of it.
@@ -100,64 +99,56 @@ pub fn mask(
     (secrets, keep): (&[FieldPath], &[FieldPath]),
     known: Known<'_>,
 ) -> Result<Settings, SettingsUnfit> {
-    erasing(|| {
-        let mut tree = Tree::read(form, file)?;
-        let mut found = Found::default();
-        tree.visit_names(&mut |name| match words::keys_in(name).is_empty() {
-            true => Ok(()),
-            false => Err(SettingsUnfit::Kept),
-        })?;
-        tree.visit(&mut |spot, leaf| match leaf {
-            Leaf::Text(text) => found.look(spot, text, (secrets, keep), &mut *known),
-            Leaf::Number(written, is_zero) => {
-                *is_zero = is_secret_number(spot, written, (secrets, keep));
-                found.has_any |= *is_zero;
-                Ok(())
-            }
-        })?;
-        // All of the file is in the tree then.
-        if !found.has_any && !tree.has_comment {
-            let text = file.to_vec();
-            return Ok(Settings {
-                text,
-                has_secrets: false,
-            });
-        }
-        tree.visit(&mut |_, leaf| {
-            if let Leaf::Text(text) = leaf {
-                found.look_again(text);
-            }
-            Ok(())
-        })?;
-        let text = tree.text()?;
-        if text.len() > TEXT_BYTES_MAX {
-            return Err(SettingsUnfit::Large);
-        }
-        match found.is_in(&text) {
-            true => Err(SettingsUnfit::Kept),
-            false => Ok(Settings {
-                text: text.as_bytes().to_vec(),
-                has_secrets: true,
-            }),
-        }
-    })
+    let masked = masked(form, file, (secrets, keep), known);
+    memory::erase_stack();
+    masked
 }
 
-/// Does something whose memory is overwritten as it is given back, and then what it left on the
-/// stack. What else this process does meanwhile is overwritten, too.
-fn erasing<Done>(work: impl FnOnce() -> Done) -> Done {
-    // One at a time, so that none ends it for another.
-    static ONE: Mutex<()> = Mutex::new(());
-    struct Until(bool);
-    impl Drop for Until {
-        fn drop(&mut self) {
-            memory::set_erasing(self.0);
-            memory::erase_stack();
+fn masked(
+    form: SettingsForm,
+    file: &[u8],
+    (secrets, keep): (&[FieldPath], &[FieldPath]),
+    known: Known<'_>,
+) -> Result<Settings, SettingsUnfit> {
+    let mut tree = Tree::read(form, file)?;
+    let mut found = Found::default();
+    tree.visit_names(&mut |name| match words::keys_in(name).is_empty() {
+        true => Ok(()),
+        false => Err(SettingsUnfit::Kept),
+    })?;
+    tree.visit(&mut |spot, leaf| match leaf {
+        Leaf::Text(text) => found.look(spot, text, (secrets, keep), &mut *known),
+        Leaf::Number(written, is_zero) => {
+            *is_zero = is_secret_number(spot, written, (secrets, keep));
+            found.has_any |= *is_zero;
+            Ok(())
         }
+    })?;
+    // All of the file is in the tree then.
+    if !found.has_any && !tree.has_comment {
+        let text = file.to_vec();
+        return Ok(Settings {
+            text,
+            has_secrets: false,
+        });
     }
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let _until = Until(memory::set_erasing(true));
-    work()
+    tree.visit(&mut |_, leaf| {
+        if let Leaf::Text(text) = leaf {
+            found.look_again(text);
+        }
+        Ok(())
+    })?;
+    let text = tree.text()?;
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(SettingsUnfit::Large);
+    }
+    match found.is_in(&text) {
+        true => Err(SettingsUnfit::Kept),
+        false => Ok(Settings {
+            text: text.as_bytes().to_vec(),
+            has_secrets: true,
+        }),
+    }
 }
 
 /// Whether a secret is looked for elsewhere, too: a word could stand there by itself.

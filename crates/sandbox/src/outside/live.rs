@@ -382,6 +382,7 @@ impl<'a> Outside<'a> {
             State::Listening {
                 listeners: waiting,
                 comers,
+                ..
             } => {
                 *comers += listeners.len();
                 waiting.splice(0..0, listeners);
