@@ -109,6 +109,7 @@ impl<'a> Runner<'a> {
         let mut command = self.person.command(&staged);
         command
             .args(self.arguments())
+            .args(programs.is_some().then(threads))
             .current_dir(self.package(binary))
             .env("CARGO_MANIFEST_DIR", self.package(binary))
             .env("ATOLL_SKIP_FILE", &skip_file)
@@ -165,6 +166,13 @@ impl<'a> Runner<'a> {
         };
         command::wait(command, Duration::from_secs(seconds_max))
     }
+}
+
+/// Tests of the whole program wait for others more than they work: some more of them than there
+/// are processors run at once.
+fn threads() -> String {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("--test-threads={}", processors + processors.div_ceil(2))
 }
 
 /// Where most of the time went, in seconds.
