@@ -5,6 +5,7 @@ mod login;
 mod missing;
 mod profile;
 mod tokens;
+mod told;
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -30,6 +31,7 @@ use crate::secret;
 pub use login::OWN as RENEWALS;
 pub use missing::hint;
 use tokens::Variables;
+pub use told::{Words, told};
 
 /// Reads them; none where the rules name none. To be called before anybody takes a copy of
 /// the environment: they are not in it any more afterwards. With the login that is issued in

@@ -32,6 +32,7 @@ use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::console::{Console, ConsoleSettings, terminal_size};
+use crate::credentials::Words;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::policy::rereading;
@@ -64,21 +65,21 @@ pub fn carry_out(
     let (places, state) = own_state()?;
     let resume = resumed(arguments, &state)?;
     let earlier = purpose::earlier(arguments, &state, resume.as_ref())?;
-    let (workspace, directory) = workspace_of(arguments, resume.as_ref())?;
+    let at = place_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
-    let mut rules = compiled((arguments, earlier), (&places, &workspace), &host)?;
+    let mut rules = compiled((arguments, earlier), (&places, &at.workspace), &host)?;
     let widening = refused::widening(&rules)?;
-    let (handover, signing) = handed(arguments, &rules, (&places, &host), &workspace, output)?;
+    let handed = handed(arguments, &rules, (&places, &host), &at.workspace, output)?;
+    let (handover, words) = (handed.handover.as_ref(), handed.words);
     let terminal = wants_terminal(arguments)?;
     let ledger = own_ledger(&state, output)?;
     let (machine, mode) = read_machine()?;
     let now = SystemTime::now();
     let session = session(arguments, &state, &ledger, now)?;
     recall(&mut rules, (&state, now), (&session, &resume), output)?;
-    let asked = asked(arguments, session, (workspace, directory), terminal, now);
-    let environment = configuration::environment();
+    let asked = asked((arguments, &words), session, at, terminal, now);
     let tokens = given_tokens(arguments, &state, &asked, (&rules, output))?;
-    let facts = facts((&host, mode, now), &environment, handover.as_ref());
+    let facts = facts((&host, mode, now), &words.environment, handover);
     asking::ask(&mut rules, (&asked, &facts), arguments, output)?;
     let request = Request {
         call: &asked,
@@ -87,8 +88,8 @@ pub fn carry_out(
         facts,
         state: &state,
         ledger: &ledger,
-        handover: handover.as_ref(),
-        signing: signing.as_ref(),
+        handover,
+        signing: handed.signing.as_ref(),
         terminal: if terminal { terminal_size() } else { None },
         tokens: tokens.as_ref().map(|tokens| tokens as &dyn Tokens),
         fate: fate(arguments, mode),
@@ -100,7 +101,7 @@ pub fn carry_out(
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let attach = |grant: &Grant| {
-        tell_granted(grant, &ledger, &environment, output);
+        tell_granted(grant, &ledger, &words.environment, output);
         let second = approvals::second_of(&widening);
         console(grant, &state, &asked, (arguments, second), signals)
     };
@@ -184,9 +185,9 @@ fn fate(arguments: &RunArguments, mode: Mode) -> Fate {
 
 /// What is asked for, from now on a run.
 fn asked(
-    arguments: &RunArguments,
+    (arguments, words): (&RunArguments, &Words),
     session: Option<SessionId>,
-    (workspace, directory): (PathBuf, PathBuf),
+    at: At,
     terminal: bool,
     now: SystemTime,
 ) -> Call {
@@ -194,10 +195,10 @@ fn asked(
         run: new_run_id(now),
         session,
         principal: configuration::principal(),
-        command: arguments.command.clone(),
+        command: words.command.clone(),
         options: arguments.boundary_options(),
-        workspace,
-        directory,
+        workspace: at.workspace,
+        directory: at.directory,
         terminal,
     }
 }
@@ -324,11 +325,14 @@ fn refuse_nesting() -> Result<(), Failure> {
     }
 }
 
+/// Where a program works, and where in it it starts.
+struct At {
+    workspace: PathBuf,
+    directory: PathBuf,
+}
+
 /// The workspace and where in it the program starts, free of symbolic links.
-fn workspace_of(
-    arguments: &RunArguments,
-    resume: Option<&RunRecord>,
-) -> Result<(PathBuf, PathBuf), Failure> {
+fn place_of(arguments: &RunArguments, resume: Option<&RunRecord>) -> Result<At, Failure> {
     let current = std::env::current_dir()
         .doing("the current directory cannot be used; it may have been removed")?;
     let chosen = match (&arguments.workspace, resume) {
@@ -341,7 +345,10 @@ fn workspace_of(
         Ok(current) if current.starts_with(&workspace) => current,
         _ => resume.map_or(workspace.clone(), |earlier| earlier.directory.clone()),
     };
-    Ok((workspace, directory))
+    Ok(At {
+        workspace,
+        directory,
+    })
 }
 
 fn readable_directory(path: &Path) -> Result<PathBuf, Failure> {

@@ -518,6 +518,58 @@ fn a_request_with_a_key_is_sent_again_once_at_most() {
     assert_eq!(opened.len(), lines, "{opened:?}");
 }
 
+/// Starts a run as people type it: their shell puts the key where a variable of it stands.
+const TYPED: &str = r#"sh -c 'GITHUB_TOKEN=$(cat "$REAL"); export GITHUB_TOKEN GH_TOKEN="x $GITHUB_TOKEN y"; eval "$0"'"#;
+
+#[test]
+fn a_value_that_stands_in_the_command_or_in_another_variable_does_not_go_in() {
+    let name = "a_value_that_stands_in_the_command_or_in_another_variable_does_not_go_in";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    world.profile("maybe", &format!("{NETWORK}{HEADER}optional = true\n"));
+    let typed = |line: &str| {
+        let run = on_servers(&world, SERVERS, NAMES, &format!("{TYPED} \"$@\""));
+        let run = run.env("REAL", world.top().join("real"));
+        let line = line.replace("atoll", "\"$ATOLL\"");
+        // The shell outside takes the first word for its own.
+        run.args(["sh", &line]).run()
+    };
+    let outcome = typed(
+        "atoll run --discard --profile bound -- curl -sS -m 20 --noproxy \"*\" \
+         -H \"Authorization: Bearer $GITHUB_TOKEN\" https://example.com/v1/api",
+    );
+    let what = format!("{outcome}\n{}", requests(&world));
+    assert!(outcome.out().contains("welcome"), "{what}");
+    assert!(what.contains(&format!("Bearer {REAL}")), "{what}");
+    let said =
+        "the command holds the value of credential github: what stands for it is in its place";
+    assert!(outcome.err().contains(said), "{what}");
+    let outcome = typed(
+        "atoll run --discard --profile bound --env GH_TOKEN -- \
+         sh -c \"echo \\$0; echo \\$GH_TOKEN; echo \\$GITHUB_TOKEN\" \"a${GITHUB_TOKEN}b\"",
+    );
+    let said = outcome.success().out().to_owned();
+    let stands = said.lines().nth(2).unwrap();
+    assert!(
+        stands.starts_with("ghp_") && stands.len() == REAL.len(),
+        "{said}"
+    );
+    assert_eq!(said, format!("a{stands}b\nx {stands} y\n{stands}\n"));
+    let outcome = typed("atoll run --discard --profile bound --env OTHER=$GITHUB_TOKEN -- true");
+    assert_eq!(outcome.code(), 125, "{outcome}");
+    let said = "the variable OTHER that is set inside holds the value of credential github";
+    assert!(outcome.err().contains(said), "{outcome}");
+    // Without a value that a credential stands for, it goes in, and that is told.
+    let outcome = typed(
+        "env -u GITHUB_TOKEN atoll run --discard --profile maybe --env GITHUB_TOKEN=mine -- \
+         sh -c \"echo \\$GITHUB_TOKEN\"",
+    );
+    assert_eq!(outcome.out(), "mine\n", "{outcome}");
+    let said = "GITHUB_TOKEN goes in as --env says it";
+    assert!(outcome.err().contains(said), "{outcome}");
+}
+
 #[test]
 fn one_variable_serves_several_credentials() {
     let name = "one_variable_serves_several_credentials";

@@ -237,18 +237,22 @@ fn asked_for_and_stood_for(rules: &Rules, facts: &Facts<'_>) -> Vec<Notice> {
     let mut notices = Vec::new();
     for credential in rules.credentials() {
         for (part, name) in &credential.variables {
-            let (Some(_), Some(origin)) = (placeholder(credential, *part, facts), option(name))
-            else {
+            let Some(origin) = option(name) else {
                 continue;
             };
-            notices.push(Notice {
-                text: format!(
-                    "{name} holds what stands for credential {} inside, and not what --env says: a \
-                     value of its own goes in under another name",
-                    credential.binding.name
+            let its = &credential.binding.name;
+            let text = match placeholder(credential, *part, facts) {
+                Some(_) => format!(
+                    "{name} holds what stands for credential {its} inside, and not what --env says: a \
+                     value of its own goes in under another name"
                 ),
-                origin,
-            });
+                None if environment.set.contains_key(name) => format!(
+                    "{name} goes in as --env says it: where it is a real key, set it outside instead \
+                     ({name}=… atoll run …), so that what stands for credential {its} goes in"
+                ),
+                None => continue,
+            };
+            notices.push(Notice { text, origin });
         }
     }
     notices

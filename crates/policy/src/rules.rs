@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,6 +77,12 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// The variables that these rules set, whatever the caller's environment has, by name.
+    pub fn variables_set(&self) -> impl Iterator<Item = (&str, &OsStr)> {
+        let all = self.environment.set.iter();
+        all.map(|(name, value)| (name.as_str(), value.value.as_os_str()))
+    }
+
     /// The name of the profile that these rules come from.
     #[must_use]
     pub fn profile(&self) -> &str {

@@ -6,6 +6,8 @@
 //! placeholder is there before a program is, although what carries starts with the first
 //! connection.
 
+mod told;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -26,6 +28,8 @@ use zeroize::Zeroizing;
 use crate::commands::CredentialCommand;
 use crate::login_renewal::{LoginFacts, LoginRenewal, Renewable};
 use crate::token_renewal::TokenRenewal;
+pub use told::Told;
+use told::Value;
 
 /// Makes what stands inside for a value, or says why nothing can.
 pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, String>;
@@ -44,6 +48,8 @@ pub struct Handover {
     renewals: Vec<(CredentialName, Renewable)>,
     stands: Vec<(PathBuf, Stands)>,
     issues: Vec<Issue>,
+    /// Values with what stands for each, until it is known what the program is told.
+    values: Vec<Value>,
 }
 
 /// What stands inside for a login file, or for one of settings. There is no secret in it.
@@ -123,6 +129,7 @@ impl Handover {
             renewals: Vec::new(),
             stands: Vec::new(),
             issues: Vec::new(),
+            values: Vec::new(),
         })
     }
 
@@ -302,6 +309,11 @@ impl Handover {
         let made = disguise(value).map_err(SourceError::Unfit)?;
         let text = String::from_utf8(made).map_err(|_| SourceError::Unprintable)?;
         socket::send(self.sender.as_fd(), value, &[])?;
+        self.values.push(Value {
+            name: name.clone(),
+            value: Zeroizing::new(value.to_vec()),
+            stands: text.clone(),
+        });
         let name = name.clone();
         self.placeholders.push(Placeholder { name, part, text });
         Ok(())

@@ -74,7 +74,7 @@ pub use errand::{
 };
 pub use error::{SandboxError, explain};
 pub use flows::{Flows, Refused};
-pub use handover::{CaughtToken, Disguise, Handover, SourceError, Stands, take_out};
+pub use handover::{CaughtToken, Disguise, Handover, SourceError, Stands, Told, take_out};
 pub use held::{First, Held, Unified, detect as detect_groups};
 pub use host::{FENCE_LANDLOCK, Host};
 pub use launcher::{Departing, Spawner, Starting};

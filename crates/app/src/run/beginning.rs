@@ -62,22 +62,36 @@ pub(super) fn recall(
     Ok(())
 }
 
-/// Credentials, and keys of SSH, for the processes that use them.
+/// What is handed on to others than the program, and what the program is told.
+pub(super) struct Handed {
+    pub(super) handover: Option<Handover>,
+    pub(super) signing: Option<SshHandover>,
+    pub(super) words: credentials::Words,
+}
+
+/// Credentials, and keys of SSH, for the processes that use them; and what the program is told,
+/// in which there are none.
 pub(super) fn handed(
     arguments: &RunArguments,
     rules: &Rules,
     (places, host): (&Places, &HostFacts),
     workspace: &Path,
     output: &Output,
-) -> Result<(Option<Handover>, Option<SshHandover>), Failure> {
-    let handover = credentials::read(rules, places, (workspace, arguments.login()), output)?;
+) -> Result<Handed, Failure> {
+    let mut handover = credentials::read(rules, places, (workspace, arguments.login()), output)?;
     let hint = credentials::hint(rules, &arguments.command, handover.as_ref());
     if let Some(hint) = hint.filter(|_| arguments.login().is_none()) {
         output.say(&format!("atoll: {}\n", printable(hint.as_bytes())));
     }
     let signing = ssh::read(rules, places, &host.home, workspace, output)?;
+    let told = (rules, arguments.command.as_slice());
+    let words = credentials::told(handover.as_mut(), told, output)?;
     atoll_egress::secret::erase_stack();
-    Ok((handover, signing))
+    Ok(Handed {
+        handover,
+        signing,
+        words,
+    })
 }
 
 /// The tokens that it is given.

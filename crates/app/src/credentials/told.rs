@@ -1,0 +1,58 @@
+//! What the program is told by whoever starts it: the command, and the environment. A shell puts
+//! `$TOKEN` into a command before it is ours.
+
+use std::ffi::OsString;
+
+use atoll_policy::Rules;
+use atoll_sandbox::Handover;
+
+use crate::configuration;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// The command and the caller's environment, in which there is no value of a credential.
+pub struct Words {
+    pub command: Vec<OsString>,
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// Puts what stands for credentials in the places of their values. To be called once all are
+/// read, while no other thread uses the environment.
+///
+/// # Errors
+/// A variable that is set inside holds one.
+pub fn told(
+    handover: Option<&mut Handover>,
+    (rules, command): (&Rules, &[OsString]),
+    output: &Output,
+) -> Result<Words, Failure> {
+    let Some(handover) = handover else {
+        return Ok(Words {
+            command: command.to_vec(),
+            environment: configuration::environment(),
+        });
+    };
+    if let Some((variable, name)) = handover.held_in(rules.variables_set()) {
+        return Err(Failure::new(format!(
+            "the variable {variable} that is set inside holds the value of credential {name}"
+        ))
+        .because("a program is to hold what stands for it alone")
+        .advise(format!(
+            "leave {variable} out where it is set (--env, [environment] set): what stands for the \
+             credential is in its own variable inside"
+        )));
+    }
+    let told = handover.told(command);
+    for name in &told.replaced {
+        output.say(&format!(
+            "atoll: the command holds the value of credential {name}: what stands for it is in its place\n"
+        ));
+    }
+    let mut environment = configuration::environment();
+    environment.retain(|(name, _)| told.variables.iter().all(|(one, _)| one != name));
+    environment.extend(told.variables);
+    Ok(Words {
+        command: told.command,
+        environment,
+    })
+}
