@@ -6,7 +6,7 @@ mod second;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{AskedCall, Breadth, CallDigest, LEASE_SECONDS_MAX, Scope};
+use atoll_model::network::{AskedCall, Breadth, CallDigest, FlowKind, LEASE_SECONDS_MAX, Scope};
 use atoll_model::{RunId, parse_duration};
 use atoll_sandbox::{
     Answer, ControlError, Decision, Lease, Pending, PortAgreed, Question, Runs, ask, ask_until,
@@ -352,6 +352,21 @@ fn scope(arguments: &GrantApprovalArguments) -> Result<Scope, Failure> {
     Ok(Scope::Seconds { seconds })
 }
 
+/// What goes out without being looked into, in a few words.
+fn in_short(kind: FlowKind) -> &'static str {
+    match kind {
+        FlowKind::SshLogin => "a key of SSH signs in",
+        FlowKind::CommitSignature => "a key of SSH signs a commit or a tag",
+        FlowKind::Name
+        | FlowKind::Tunnel
+        | FlowKind::Request
+        | FlowKind::Published
+        | FlowKind::Fetch
+        | FlowKind::Revocation
+        | FlowKind::Postgres => "a connection that nobody looks into",
+    }
+}
+
 /// A call in one line: host first, since that is what counts; nothing in it can be a line of
 /// its own, or hide.
 pub(crate) fn line(call: &AskedCall) -> String {
@@ -379,7 +394,7 @@ pub(crate) fn line(call: &AskedCall) -> String {
         return format!("{place}: signs in as user {user} to database {database}");
     }
     let Some(request) = &call.request else {
-        return format!("{place}: a connection that nobody looks into");
+        return format!("{place}: {}", in_short(call.kind));
     };
     let body = match &request.body {
         Some(body) => format!(" with {}", counted(body.bytes, "byte", "bytes")),

@@ -298,11 +298,13 @@ fn by_whom(found: &Decision, action: &str, takes_two: bool) -> String {
         );
     }
     let where_asked = match atoll_cedar::Action::named(action) {
-        Some(atoll_cedar::Action::Run) => "at the terminal of `atoll run`",
+        Some(atoll_cedar::Action::Run | atoll_cedar::Action::Publish) => {
+            "at the terminal of `atoll run`"
+        }
         Some(atoll_cedar::Action::Promote) => "at the terminal of `atoll apply`",
         Some(_) | None => "at the run's terminal or by `atoll approvals`",
     };
-    let goes_out = !["run", "promote"].contains(&action);
+    let goes_out = !["run", "publish", "promote"].contains(&action);
     let two = match takes_two && goes_out {
         true => "; what lasts takes two (widen = 2)",
         false => "",

@@ -93,7 +93,9 @@ pub fn carried(action: Action) -> &'static [Obligation] {
         // Who starts it is asked.
         Action::Run => &[Obligation::Approve, Obligation::Timeout, Obligation::Log],
         Action::Read => &[Obligation::Label, Obligation::Log],
-        Action::Write | Action::UseCredential | Action::Publish => &[Obligation::Log],
+        Action::Write => &[Obligation::Log],
+        // Who uses one waits for a person, as who starts a run that publishes one.
+        Action::UseCredential | Action::Publish => &[Obligation::Approve, Obligation::Log],
         // What is written over is kept first, and can be put back; who takes it over is asked.
         Action::Promote => &[Obligation::Approve, Obligation::Checkpoint, Obligation::Log],
         // Of a connection there is nobody to tell but its record.

@@ -250,6 +250,77 @@ fn a_secret_that_is_put_into_a_body_is_in_no_question() {
     assert!(requests.contains(REAL), "{requests}");
 }
 
+/// Where a policy has a person asked before a credential is used, what it is put into waits.
+#[test]
+fn a_credential_that_policies_ask_about_is_used_once_a_person_says_so() {
+    let world = World::new("a_credential_that_policies_ask_about_is_used_once_a_person_says_so");
+    world.write(world.top().join("real"), REAL);
+    if !is_possible(&world, &["openssl", "zstd"]) {
+        return;
+    }
+    let bound = "[network]\nallow = ['example.com']\n[credential.github]\n\
+                 source = { environment = 'GITHUB_TOKEN' }\nto = 'example.com'\n\
+                 place = { header = 'authorization', form = 'Bearer {}' }\n";
+    world.profile("bound", bound);
+    let policy = "@id(\"uses\") @approve(\"person\")\n\
+                  permit(principal, action == Action::\"use_credential\", resource);\n";
+    world.write(world.config().join("atoll/own.cedar"), policy);
+    let outside = world.top().join("outside.py");
+    fs::write(&outside, OUTSIDE).unwrap();
+    let begin = world.top().join("begin.sh");
+    let text = format!(
+        "GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; exec python3 '{}' \"$@\"\n",
+        outside.display()
+    );
+    fs::write(&begin, text).unwrap();
+    let get = |path: &str, header: &str| {
+        format!("{CURL} -o /dev/null {header} https://example.com{path}; ")
+    };
+    let with = "-H \"authorization: Bearer $GITHUB_TOKEN\"";
+    let script = [
+        get("/v1/free", ""),
+        get("/v1/first", with),
+        get("/v1/first", with),
+        get("/v1/second", with),
+    ]
+    .concat();
+    let state = world.state().join("atoll").display().to_string();
+    let go = |command: &str, arguments: &[&str]| {
+        let command = format!("sh '{}' {command}", begin.display());
+        let run = on_servers(&world, SERVERS, &["example.com", "other.example"], &command);
+        let run = run.env("REAL", world.top().join("real"));
+        let outcome = run.args(["sh"]).args(arguments).run();
+        (
+            outcome,
+            fs::read_to_string(world.top().join("internet/requests")).unwrap(),
+        )
+    };
+    let options = "--discard --profile bound";
+    let (outcome, requests) = go("\"$@\"", &[&state, options, &script, "credential"]);
+    let out = outcome.out();
+    for line in [
+        "named ['github'] True",
+        "alone 1",
+        "granted 0",
+        "used [2]",
+        "denied 0",
+        "ended 0",
+    ] {
+        assert!(out.lines().any(|one| one == line), "{line}: {outcome}");
+    }
+    let codes = ["200", "403"].map(|code| out.lines().filter(|one| *one == code).count());
+    assert_eq!(codes, [3, 1], "{outcome}");
+    assert_eq!(requests.matches(REAL).count(), 2, "{requests}");
+    let opened = events(&world, "flow.opened");
+    let by: Vec<_> = opened.iter().map(|one| one["approval"].as_u64()).collect();
+    assert_eq!(by, [None, Some(1), Some(1)], "{opened:?}");
+    // Where nobody is there to be asked it is denied.
+    let options = "--discard --no-ask --profile bound";
+    let (outcome, requests) = go("\"$@\"", &[&state, options, &script, "unasked"]);
+    assert!(outcome.out().contains("ended 0"), "{outcome}");
+    assert_eq!(requests.matches(REAL).count(), 0, "{requests}");
+}
+
 #[test]
 fn a_program_does_not_answer_its_own_question() {
     let world = World::new("a_program_does_not_answer_its_own_question");

@@ -248,6 +248,50 @@ fn ssh_alone_finds_its_configuration() {
     assert_eq!(outcome.out(), "in\nconfig\n", "{outcome}");
 }
 
+/// A policy has a person asked before a key signs: without a yes it does not, and a yes is for the
+/// key and host that were shown.
+#[test]
+fn a_key_that_policies_ask_about_signs_once_a_person_says_so() {
+    let world = World::new("a_key_that_policies_ask_about_signs_once_a_person_says_so");
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+        return;
+    }
+    let policy = "@id(\"uses\") @approve(\"person\")\n\
+                  permit(principal, action == Action::\"use_credential\", resource);\n";
+    world.write(world.config().join("atoll/own.cedar"), policy);
+    let script = "S=\"ssh -F $(dirname \"$SSH_AUTH_SOCK\")/config\"; \
+                  $S server@git.example echo in 2>/dev/null || echo refused";
+    let say = |word: &str| {
+        format!(
+            "(until \"$ATOLL\" approvals show 1 >\"$place/shown\" 2>/dev/null; do sleep 0.1; done; \
+             \"$ATOLL\" approvals {word} 1 >/dev/null 2>&1) &"
+        )
+    };
+    for (word, expected) in [("grant", "in\n"), ("deny", "refused\n")] {
+        with_agent(&world, &granted(""), &say(word), script, |outcome| {
+            assert_eq!(outcome.out(), expected, "{outcome}");
+            let shown = noted(&world, "shown");
+            for text in [
+                "host: git.example",
+                "a key of SSH signs in there",
+                "credentials: git",
+                "policy uses",
+            ] {
+                assert!(shown.contains(text), "{text}: {shown} {outcome}");
+            }
+            let opened = events(&world, "flow.opened");
+            let logins: Vec<_> = opened
+                .iter()
+                .filter(|one| one["kind"] == "ssh-login")
+                .collect();
+            match word {
+                "grant" => assert_eq!(logins[0]["approval"], 1, "{opened:?}"),
+                _ => assert!(logins.is_empty(), "{opened:?}"),
+            }
+        });
+    }
+}
+
 /// Asks the agent inside for signatures that it does not give: arguments are what to ask.
 const ASK: &str = include_str!("git/ask.py");
 

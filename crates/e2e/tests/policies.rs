@@ -8,11 +8,13 @@
 )]
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use e2e::internet::{events, is_possible, on_internet, on_servers, online};
-use e2e::{Outcome, World};
+use e2e::{Outcome, World, wait_until};
 use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 10 --noproxy '*'";
@@ -726,6 +728,77 @@ fn a_policy_asks_before_a_run_is_started() {
     );
 }
 
+/// Who starts a run is asked about the ports that it publishes, and a yes is to what was shown:
+/// once other policies ask, who visits is refused.
+#[test]
+fn a_port_that_policies_ask_about_is_published_by_a_yes_before_the_run() {
+    let world = World::new("a_port_that_policies_ask_about_is_published_by_a_yes_before_the_run");
+    let asks = |id: &str| {
+        format!(
+            "@id(\"{id}\") @approve(\"person\") permit(principal, action == Action::\"publish\", resource);\n"
+        )
+    };
+    own(&world, &asks("ports"));
+    let _ = world.atoll(["policy", "check"]).run().success();
+    let free = || {
+        TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port()
+    };
+    let (port, other) = (free(), free());
+    let published = format!("{port}:3000");
+    let server = [
+        "python3",
+        "-m",
+        "http.server",
+        "--bind",
+        "127.0.0.1",
+        "3000",
+    ];
+    let run = || {
+        let run = world.atoll(["run", "--discard", "--publish", &published, "--"]);
+        run.args(server).on_terminal(24, 200)
+    };
+    let mut denied = run();
+    let _ = denied.expect(ANSWER);
+    denied.line("d");
+    let _ = denied.wait().expect_status(126);
+    let mut asked = run();
+    let shown = asked.expect(ANSWER);
+    for text in ["publishing port", "policy ports", "own.cedar:1"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    asked.line("o");
+    let is_answered = || {
+        let mut visitor = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        visitor.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = [0; 4];
+        visitor.read_exact(&mut answer).ok()?;
+        (answer == *b"HTTP").then_some(())
+    };
+    wait_until("it is visited", e2e::BOUND, is_answered);
+    // Meanwhile nobody is asked, so that it is refused.
+    let sockets = world.state().join("atoll/control");
+    let is_spoken_to = || fs::read_dir(&sockets).ok()?.next().map(drop);
+    wait_until("it can be spoken to", e2e::BOUND, is_spoken_to);
+    let to = other.to_string();
+    let later = world.atoll(["publish", "last", "3001", "--to", &to]).run();
+    assert_ne!(later.code(), 0, "{later}");
+    let _ = later.says(["policy ports", "--publish"]);
+    let reload = || world.atoll(["policy", "reload", "last"]).run().success();
+    let more = "@id(\"more\") forbid(principal, action == Action::\"publish\", resource == Port::\"9\");\n";
+    own(&world, &format!("{}{more}", asks("ports")));
+    let _ = reload();
+    assert!(is_answered().is_some(), "the same policies ask about it");
+    own(&world, &asks("others"));
+    let _ = reload();
+    assert!(is_answered().is_none(), "nobody has said yes to these");
+    let _ = world.atoll(["stop", "last"]).run().success();
+    let _ = asked.wait();
+}
+
 /// The rows of the table of annotations in the document about policies: for each action what
 /// comes of it.
 fn table() -> Vec<(String, Vec<(String, String)>)> {
@@ -792,6 +865,11 @@ fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
             };
             let said = ended.err();
             match cell.as_str() {
+                // What it is put into waits, and nothing is here.
+                "asked" if action == "use_credential" => {
+                    assert_eq!((ended.code(), is_done), (0, true), "{what}: {ended}");
+                    begun += 1;
+                }
                 "denied" | "asked" => {
                     assert_eq!((ended.code(), is_done), (126, false), "{what}: {ended}");
                     let is_asked = said.contains("nobody can be asked here");

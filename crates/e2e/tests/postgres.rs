@@ -119,6 +119,44 @@ fn a_program_of_node_queries_alone_and_in_a_pool() {
     });
 }
 
+/// Where a policy has a person asked before a credential is used, the login waits for that.
+#[test]
+fn a_login_by_a_credential_that_policies_ask_about_waits_for_a_person() {
+    let name = "a_login_by_a_credential_that_policies_ask_about_waits_for_a_person";
+    let Some(world) = world(name, REAL_ONE) else {
+        return;
+    };
+    let policy = "@id(\"uses\") @approve(\"person\")\n\
+                  permit(principal, action == Action::\"use_credential\", resource);\n";
+    world.write(world.config().join("atoll/own.cedar"), policy);
+    let shown = world.top().join("shown");
+    for (word, expected) in [("grant", "7\n"), ("deny", "")] {
+        let atoll = format!(
+            "(until \"$ATOLL\" approvals show 1 >'{}' 2>/dev/null; do sleep 0.1; done; \
+             \"$ATOLL\" approvals {word} 1 >/dev/null 2>&1) & \"$ATOLL\"",
+            shown.display()
+        );
+        let outcome = outcome(&world, "real", &atoll, "psql -At -c 'select 3 + 4'");
+        assert_eq!(outcome.out(), expected, "{outcome}");
+        let shown = fs::read_to_string(&shown).unwrap();
+        for text in [
+            "host: db.example",
+            "user: app",
+            "credentials: shop",
+            "policy uses",
+        ] {
+            assert!(shown.contains(text), "{text}: {shown}");
+        }
+        if word == "deny" {
+            assert!(
+                outcome.err().contains("a person was asked, and said no"),
+                "{outcome}"
+            );
+            assert!(!refused(&world).is_empty(), "{outcome}");
+        }
+    }
+}
+
 /// Why something was refused, in the last run.
 fn refused(world: &World) -> Vec<String> {
     let refused = events(world, "flow.refused");

@@ -15,7 +15,7 @@ use atoll_cedar::{
 use atoll_model::conduct::{Deed, Running};
 use atoll_model::network::{
     ASKED_TEXT_BYTES_MAX, CallDigest, CredentialName, GivenUps, HostName, HostPart, Look,
-    PublishedPort, Request, within,
+    Published, Request, within,
 };
 
 use atoll_tokens::{Asked as Carry, Held};
@@ -313,16 +313,35 @@ impl Now<'_> {
         Ok(granted.asks)
     }
 
-    /// Whether a credential may be put into something now.
-    pub(crate) fn credential(&self, name: &CredentialName) -> Result<(), Forbidden> {
+    /// Whether a credential may be put into something now, and by what a person is asked first.
+    pub(crate) fn credential(&self, name: &CredentialName) -> Result<Option<Asks>, Forbidden> {
         kept(self.policies.renounced.credential(name))?;
         self.policies.carry(Carry::UseCredential(name))?;
-        self.ask(Asked::UseCredential(name), None).map(drop)
+        Ok(self.ask(Asked::UseCredential(name), None)?.asks)
     }
 
-    /// Whether somebody may come to a published port.
-    pub(crate) fn publishing(&self, port: PublishedPort) -> Result<(), Forbidden> {
-        self.ask(Asked::Publish(port), None).map(drop)
+    /// The same of all that are put into something.
+    pub(crate) fn credentials(&self, names: &[CredentialName]) -> Result<Option<Asks>, Forbidden> {
+        names.iter().try_fold(None, |asks, name| {
+            Ok(Asks::and(asks, self.credential(name)?))
+        })
+    }
+
+    /// The same where Atoll itself uses it and nobody waits, so that nobody is asked.
+    pub(crate) fn credential_unasked(&self, name: &CredentialName) -> Result<(), Forbidden> {
+        match self.credential(name)? {
+            None => Ok(()),
+            Some(asks) => Err(Forbidden::unasked(&asks)),
+        }
+    }
+
+    /// Whether somebody may come to a published port: of what a person would be asked about, those
+    /// to which one has said yes.
+    pub(crate) fn publishing(&self, published: &Published) -> Result<(), Forbidden> {
+        match self.ask(Asked::Publish(published.port), None)?.asks {
+            Some(asks) if !asks.were(published.asked.as_deref()) => Err(Forbidden::unasked(&asks)),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn ask(&self, asked: Asked<'_>, confidence: Option<u8>) -> Result<Granted, Forbidden> {

@@ -38,7 +38,7 @@ use crate::inspect::asking;
 use crate::limits::Part;
 use crate::line::{Carried, Opened};
 use crate::opening::Stop;
-use crate::policies::{Asks, Forbidden, Now};
+use crate::policies::{Asks, Forbidden};
 use crate::resolve::{Nowhere, addresses};
 use crate::tunnel::Wanted;
 
@@ -211,9 +211,10 @@ async fn consent(
     let rule = egress.network.asks_of_connection(host, port);
     let now = egress.policies.now();
     flow.policies = now.version();
-    may_use(&now, flow).map_err(forbidden)?;
+    let uses = now.credentials(&flow.credentials).map_err(forbidden)?;
     let asks = now.begin_connection(host, port, Look::Past);
-    let Some(asked) = Asks::beside(rule, asks.map_err(forbidden)?) else {
+    let asks = Asks::and(asks.map_err(forbidden)?, uses);
+    let Some(asked) = Asks::beside(rule, asks) else {
         return Ok(None);
     };
     let given = tokio::select! {
@@ -230,15 +231,10 @@ async fn consent(
     let now = egress.policies.now();
     flow.policies = now.version();
     let granted = now.connection(host, port, Look::Past);
-    Asks::still(&asked, rule, granted.map_err(forbidden)?).map_err(forbidden)?;
-    may_use(&now, flow).map_err(forbidden)?;
+    let uses = now.credentials(&flow.credentials).map_err(forbidden)?;
+    let asks = Asks::and(granted.map_err(forbidden)?, uses);
+    Asks::still(&asked, rule, asks).map_err(forbidden)?;
     Ok(Some(approval))
-}
-
-/// Whether policies let its credentials be used.
-fn may_use(now: &Now<'_>, flow: &Flow) -> Result<(), Forbidden> {
-    let mut all = flow.credentials.iter();
-    all.try_for_each(|name| now.credential(name))
 }
 
 /// The credential whose placeholder is in what would be sent on, if one is.

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::network::{Flow, FlowKind, Published, PublishedPort};
+use atoll_model::network::{Flow, FlowKind, Published};
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_error, socket_type};
 use rustix::net::{AddressFamily, SocketType, connect_unspec, getpeername};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -204,7 +204,7 @@ async fn visit(
     let admitted = egress.visitors.admit(&visitor);
     let closed = egress.policies.closed(published.port.inside);
     let admitted = admitted.and_then(|()| closed.map_or(Ok(()), Err));
-    if let Err(why) = admitted.and_then(|()| is_published(&now, published.port)) {
+    if let Err(why) = admitted.and_then(|()| is_published(&now, published)) {
         egress.line.refuse(flow, why);
         return reset(visitor);
     }
@@ -215,7 +215,7 @@ async fn visit(
         return reset(visitor);
     };
     let carried = match connect(&pair, published.port.inside).await {
-        Ok(server) => relay(egress, visitor, server, (published.port, now.version())).await,
+        Ok(server) => relay(egress, visitor, server, (published, now.version())).await,
         Err(error) => {
             reset(visitor);
             let why = match error.kind() {
@@ -241,10 +241,10 @@ async fn visit(
 
 /// Whether policies that came since the port was published let it be. Before it was, others were
 /// asked.
-fn is_published(now: &Now<'_>, port: PublishedPort) -> Result<(), String> {
+fn is_published(now: &Now<'_>, published: &Published) -> Result<(), String> {
     match now.version() {
         0 => Ok(()),
-        _ => now.publishing(port).map_err(|forbidden| forbidden.why),
+        _ => now.publishing(published).map_err(|forbidden| forbidden.why),
     }
 }
 
@@ -277,7 +277,7 @@ async fn relay(
     egress: &Egress,
     mut visitor: TcpStream,
     mut server: TcpStream,
-    (port, policies): (PublishedPort, u32),
+    (published, policies): (&Published, u32),
 ) -> Carried {
     let _ = (visitor.set_nodelay(true), server.set_nodelay(true));
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -308,7 +308,7 @@ async fn relay(
     let worked = tokio::select! {
         worked = work => worked,
         why = egress.policies.renounced.denied(Renounced::network) => Err(why),
-        why = egress.policies.denied_since(policies, |now| now.publishing(port)) => Err(why),
+        why = egress.policies.denied_since(policies, |now| now.publishing(published)) => Err(why),
         () = egress.is_over() => Err("the sandbox ended".to_owned()),
     };
     if worked.is_err() {

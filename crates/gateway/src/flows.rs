@@ -378,6 +378,7 @@ mod tests {
         let published = Published {
             port,
             origin: "atoll publish".to_owned(),
+            asked: None,
         };
         check(
             &FlowNews::Published {

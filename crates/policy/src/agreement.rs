@@ -41,10 +41,11 @@ pub fn agreement(rules: &Rules, call: &Call, asked: &[Reason]) -> String {
 }
 
 impl Rules {
-    /// Whether some policy has a person asked before a run is started.
+    /// Whether some policy has a person asked before a run is started: about it, or about the
+    /// ports that it publishes.
     #[must_use]
     pub fn ask_about_runs(&self) -> bool {
-        let asks = |layers: &Layers| layers.ask_about(&[Action::Run]);
+        let asks = |layers: &Layers| layers.ask_about(&[Action::Run, Action::Publish]);
         self.policies().is_some_and(asks)
     }
 

@@ -309,7 +309,16 @@ impl Policies {
         };
         let (_, session) = principals(call);
         asking.ask(&session, Asked::Publish(port), publishing(port));
-        asking.answer.reasons
+        let Answer {
+            mut reasons, asked, ..
+        } = asking.answer;
+        reasons.extend(asked.into_iter().map(|one| Reason {
+            how_to_ask: format!(
+                "a person is asked as a run begins: start it anew with --publish {port}"
+            ),
+            ..one
+        }));
+        reasons
     }
 
     /// Adds the labels that policies give to what is shown: with all of them everything is asked.
@@ -368,8 +377,11 @@ impl Policies {
             }
         }
         asking.places(&session, call, boundary);
-        for one in &boundary.network.publish {
-            asking.ask(&session, Asked::Publish(one.port), publishing(one.port));
+        for one in &mut boundary.network.publish {
+            let port = one.port;
+            let decision = asking.ask(&session, Asked::Publish(port), publishing(port));
+            // What is asked about is published only once a person has said yes.
+            one.asked = decision.asks_a_person().then(|| decision.why());
         }
         let credentials = boundary.network.credentials.iter().map(|one| &one.name);
         let keys = boundary.network.ssh.iter().map(|one| &one.name);
@@ -577,13 +589,19 @@ impl Asking<'_> {
                     let instead = self.instead(&decision, asked);
                     refused(&decision, what.clone(), instead)
                 });
-                match decision.asks_a_person() && is_put(asked) && !is_of_level {
-                    true => {
-                        self.answer.asked.push(refusal);
-                        self.answer.notices.extend(told(&decision, &what));
+                let put = match decision.asks_a_person() && !is_of_level {
+                    true => put(asked),
+                    false => Put::Never,
+                };
+                match put {
+                    Put::Now => self.answer.asked.push(refusal),
+                    Put::Later => {}
+                    Put::Never => {
+                        self.answer.reasons.push(refusal);
+                        return decision;
                     }
-                    false => self.answer.reasons.push(refusal),
                 }
+                self.answer.notices.extend(told(&decision, &what));
             }
         }
         decision
@@ -622,18 +640,25 @@ impl Asking<'_> {
     }
 }
 
-/// Whether a person is asked about it, where policies ask for one: who waits for the answer is
-/// there to give it.
-fn is_put(asked: Asked<'_>) -> bool {
+/// When a person is asked about something, where policies ask for one.
+enum Put {
+    /// Now: who waits for the answer is there to give it.
+    Now,
+    /// Each time that it is used: what waits then is there to be shown.
+    Later,
+    /// Not at all, which denies.
+    Never,
+}
+
+fn put(asked: Asked<'_>) -> Put {
     match asked {
-        Asked::Promote { .. } | Asked::Run { .. } => true,
+        Asked::Promote { .. } | Asked::Run { .. } | Asked::Publish(_) => Put::Now,
+        Asked::UseCredential(_) => Put::Later,
         Asked::Read(_)
         | Asked::Write(_)
         | Asked::Resolve(_)
         | Asked::Connect { .. }
-        | Asked::Request(_, _)
-        | Asked::UseCredential(_)
-        | Asked::Publish(_) => false,
+        | Asked::Request(_, _) => Put::Never,
     }
 }
 
@@ -694,7 +719,8 @@ impl Rules {
     /// Whether a person can be asked about something that goes out.
     #[must_use]
     pub fn may_ask(&self) -> bool {
-        let asks = |layers: &Layers| layers.ask_about(&[Action::Connect, Action::Request]);
+        let all = [Action::Connect, Action::Request, Action::UseCredential];
+        let asks = |layers: &Layers| layers.ask_about(&all);
         !self.network().ask.is_empty() || self.policies().is_some_and(asks)
     }
 }

@@ -1,7 +1,7 @@
 //! What is shown of a question, row by row.
 
 use atoll_model::RunId;
-use atoll_model::network::AskedCall;
+use atoll_model::network::{AskedCall, FlowKind};
 use atoll_sandbox::Pending;
 
 use super::second::{named, persons, same};
@@ -17,10 +17,7 @@ pub(crate) fn facts(run: &RunId, pending: &Pending) -> Vec<(&'static str, String
         ("port", call.port.to_string()),
     ];
     match &call.request {
-        None => rows.push((
-            "what",
-            "a connection: nobody looks into what it carries, both ways".to_owned(),
-        )),
+        None => rows.push(("what", what_goes(call.kind).to_owned())),
         Some(request) => {
             let what = match request.is_web_socket {
                 true => "a request that opens a WebSocket: its messages are not asked about",
@@ -57,6 +54,21 @@ pub(crate) fn facts(run: &RunId, pending: &Pending) -> Vec<(&'static str, String
     rows.push(("waiting", waiting(pending)));
     rows.push(("digest", pending.digest.to_string()));
     rows
+}
+
+/// What goes out without being looked into.
+fn what_goes(kind: FlowKind) -> &'static str {
+    match kind {
+        FlowKind::SshLogin => "a key of SSH signs in there: nobody looks into what follows",
+        FlowKind::CommitSignature => "a key of SSH signs a commit or a tag",
+        FlowKind::Name
+        | FlowKind::Tunnel
+        | FlowKind::Request
+        | FlowKind::Published
+        | FlowKind::Fetch
+        | FlowKind::Revocation
+        | FlowKind::Postgres => "a connection: nobody looks into what it carries, both ways",
+    }
 }
 
 /// How many persons it takes, and who has said yes already.

@@ -139,6 +139,21 @@ def bound():
     say("granted", atoll("approvals", "grant", name)[0])
 
 
+def credential():
+    """What a credential is put into waits, and nothing else; a lease is for the same."""
+    name, one = asked("/v1/first")
+    say("named", one["call"]["credentials"], "policy uses" in one["call"]["rule"])
+    say("alone", len(pending()))
+    say("granted", atoll("approvals", "grant", name, "--for", "10m")[0])
+    name, _ = asked("/v1/second")
+    say("used", [one["uses"] for one in leases()])
+    say("denied", atoll("approvals", "deny", name)[0])
+
+
+def unasked():
+    """Nobody is there."""
+
+
 run = subprocess.Popen([ATOLL, "run", *shlex.split(OPTIONS), "--", "sh", "-c", SCRIPT])
-{"answered": answered, "itself": itself, "ended": ended, "bound": bound, "copied": copied, "later": later}[SCENE]()
+{"answered": answered, "itself": itself, "ended": ended, "bound": bound, "copied": copied, "credential": credential, "later": later, "unasked": unasked}[SCENE]()
 say("ended", run.wait())

@@ -26,7 +26,7 @@ impl Asks {
     }
 
     /// Both of them: a yes to one is none to the other.
-    pub(super) fn and(one: Option<Self>, two: Option<Self>) -> Option<Self> {
+    pub(crate) fn and(one: Option<Self>, two: Option<Self>) -> Option<Self> {
         let (one, two) = match (one, two) {
             (Some(one), Some(two)) => (one, two),
             (one, two) => return one.or(two),
@@ -39,6 +39,11 @@ impl Asks {
             rule,
             is_of_level: one.is_of_level && two.is_of_level,
         })
+    }
+
+    /// Whether a person was asked by just these, as it was said where policies were asked first.
+    pub(super) fn were(&self, asked: Option<&str>) -> bool {
+        asked.is_some_and(|asked| bounded(asked.to_owned()) == self.rule)
     }
 
     /// With a rule that asks about the same, if one does.

@@ -2,7 +2,7 @@
 
 use atoll_cedar::Decision;
 
-use super::{Forbidden, Forbids};
+use super::{Asks, Forbidden, Forbids};
 
 impl Forbidden {
     /// Policies have this taken out, and it is not.
@@ -17,6 +17,16 @@ impl Forbidden {
         Self::of(format!(
             "policies have header:{name} taken out of it, which its signature is of"
         ))
+    }
+
+    /// A person would be asked, and what it is for does not wait for one.
+    pub(super) fn unasked(asks: &Asks) -> Self {
+        Self {
+            why: format!("{}; nobody is asked about it here", asks.rule),
+            inside: "a person would be asked, and nobody is about this".to_owned(),
+            policy: None,
+            by: Forbids::Policy,
+        }
     }
 
     fn of(why: String) -> Self {

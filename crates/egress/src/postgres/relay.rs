@@ -14,7 +14,7 @@ use super::server::READY_PATIENCE;
 use super::sessions::Present;
 use super::startup::Key;
 use super::stream::Stream;
-use super::{Asked, FORBIDDEN, may_use, told};
+use super::{Asked, FORBIDDEN, told};
 use crate::Egress;
 use crate::dial::Place;
 use crate::limits::{Part, Way, late, passed};
@@ -101,7 +101,7 @@ async fn lost(egress: &Egress, asked: &Asked<'_>, place: Place) -> String {
     let Wanted { host, port } = asked.wanted;
     let may = |now: &Now<'_>| {
         now.connection(host, *port, Look::Past)?;
-        may_use(now, &asked.flow)
+        now.credentials(&asked.flow.credentials).map(drop)
     };
     egress
         .lost(host, Some(place), asked.flow.policies, may)

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_model::network::{
-    Flow, FlowKind, HostPart, Network, SIGNING_BYTES_MAX, Signed, Signing, SshKeys,
+    Flow, FlowKind, HostPart, Network, NoConsent, SIGNING_BYTES_MAX, Signed, Signing, SshKeys,
 };
 use atoll_sys::{descriptor, socket};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::{UnixDatagram, UnixListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::inspect::asking;
 use crate::line::Carried;
+use crate::policies::Asks;
 use crate::ssh::filter::{self, Granted, Session, Verdict};
 use crate::ssh::{decoded, wire::Writer};
 use crate::{Egress, PAUSE};
@@ -140,8 +142,9 @@ async fn accept(egress: Arc<Egress>, agent: Arc<Agent>, listener: UnixListener) 
 }
 
 /// One connection, until its other end closes it or says what no request is.
-async fn serve(egress: &Egress, agent: &Agent, mut program: UnixStream) -> Option<()> {
+async fn serve(egress: &Egress, agent: &Agent, program: UnixStream) -> Option<()> {
     let mut session = Session::default();
+    let mut program = BufReader::new(program);
     loop {
         let length = usize::try_from(program.read_u32().await.ok()?).ok()?;
         if !(1..=REQUEST_BYTES_MAX).contains(&length) {
@@ -158,7 +161,7 @@ async fn serve(egress: &Egress, agent: &Agent, mut program: UnixStream) -> Optio
             }
             Verdict::Sign { granted, signing } => {
                 let granted = agent.granted.get(granted)?;
-                sign(egress, agent, granted, &signing).await
+                sign(egress, (agent, &mut program), granted, &signing).await
             }
         };
         let answer = Writer::new().string(&answer).done();
@@ -167,31 +170,33 @@ async fn serve(egress: &Egress, agent: &Agent, mut program: UnixStream) -> Optio
 }
 
 /// Has it recorded, then signed.
-async fn sign(egress: &Egress, agent: &Agent, granted: &Granted, signing: &Signing) -> Vec<u8> {
+async fn sign(
+    egress: &Egress,
+    (agent, program): (&Agent, &mut BufReader<UnixStream>),
+    granted: &Granted,
+    signing: &Signing,
+) -> Vec<u8> {
     let kind = match filter::is_for_commit(signing) {
         true => FlowKind::CommitSignature,
         false => FlowKind::SshLogin,
     };
     let grant = &granted.grant;
-    // A run that may have one may not have it at every time.
-    let now = egress.policies.now();
-    let flow = Flow {
-        policies: now.version(),
-        ..flow(kind, Some(granted))
+    let mut flow = flow(kind, Some(granted));
+    flow.credentials.push(grant.name.clone());
+    let approval = match consent(egress, program, &mut flow).await {
+        Ok(approval) => approval,
+        Err(why) => {
+            // Nothing of it was used.
+            flow.credentials.clear();
+            egress.line.refuse(flow, why);
+            return filter::failure();
+        }
     };
-    if let Err(forbidden) = now.credential(&grant.name) {
-        egress.line.refuse(flow, forbidden.why);
-        return filter::failure();
-    }
-    let flow = Flow {
-        credentials: vec![grant.name.clone()],
-        rule: Some(format!("{grant} ({})", grant.origin)),
-        ..flow
-    };
+    flow.rule = Some(format!("{grant} ({})", grant.origin));
     if egress.touch(&flow).await.is_err() {
         return filter::failure();
     }
-    let Ok(opened) = egress.line.open(flow, true).await else {
+    let Ok(opened) = egress.line.open_by(flow, true, approval).await else {
         return filter::failure();
     };
     match agent.signature(signing).await {
@@ -204,6 +209,45 @@ async fn sign(egress: &Egress, agent: &Agent, granted: &Granted, signing: &Signi
             egress.line.close(&opened, nothing);
             filter::failure()
         }
+    }
+}
+
+/// Whether policies let its key sign now: a run that may have one may not have it at every time.
+/// Where they have a person asked, their word is waited for: the approval's number.
+///
+/// # Errors
+/// Why it does not sign, for the record.
+async fn consent(
+    egress: &Egress,
+    program: &mut BufReader<UnixStream>,
+    flow: &mut Flow,
+) -> Result<Option<u32>, String> {
+    let now = egress.policies.now();
+    flow.policies = now.version();
+    let asks = now.credentials(&flow.credentials).map_err(|one| one.why)?;
+    let Some(asked) = Asks::beside(None, asks) else {
+        return Ok(None);
+    };
+    drop(now);
+    let given = tokio::select! {
+        given = asking::consent(egress, asking::connection(flow, asked.clone())) => given,
+        () = is_gone(program) => Err(NoConsent::Left),
+    };
+    let approval = given.map_err(|why| why.why().to_owned())?;
+    // While a person was waited for it has become another time, or other policies may have come.
+    let now = egress.policies.now();
+    flow.policies = now.version();
+    let asks = now.credentials(&flow.credentials).map_err(|one| one.why)?;
+    Asks::still(&asked, None, asks).map_err(|one| one.why)?;
+    Ok(Some(approval))
+}
+
+/// Returns once a program does not wait for its answer any more. One that asks for the next
+/// already waits.
+async fn is_gone(program: &mut BufReader<UnixStream>) {
+    let is_there = matches!(program.fill_buf().await, Ok(read) if !read.is_empty());
+    if is_there {
+        std::future::pending::<()>().await;
     }
 }
 

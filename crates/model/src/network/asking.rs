@@ -120,7 +120,9 @@ impl AskedCall {
     #[must_use]
     pub fn goes_on(&self) -> bool {
         let is_over = |request: &AskedRequest| !request.is_web_socket;
-        self.login.is_some() || !self.request.as_ref().is_some_and(is_over)
+        let is_signature = self.kind == FlowKind::CommitSignature;
+        let is_over = is_signature || self.request.as_ref().is_some_and(is_over);
+        self.login.is_some() || !is_over
     }
 }
 

@@ -26,6 +26,9 @@ pub struct Published {
     pub port: PublishedPort,
     /// Where it is written.
     pub origin: String,
+    /// By which policies a person was asked before it was, in words: none where none asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
 }
 
 /// Why something is no port to publish.

@@ -26,6 +26,7 @@ pub(super) fn published(port: &Sourced<PublishedPort>) -> Published {
     Published {
         port: port.value,
         origin: port.origin.to_string(),
+        asked: None,
     }
 }
 

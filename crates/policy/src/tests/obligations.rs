@@ -136,6 +136,12 @@ fn at_start(text: &str, annotation: &str) -> Cell {
             assert!(grant.labels().contains("web"), "{:?}", grant.labels());
             return Cell::Done;
         }
+        // It is asked about where it is used, by who carries what it is put into.
+        "@approve(\"person\")" => {
+            assert!(text.contains("use_credential"), "{text}");
+            assert!(world.rules().may_ask() && grant.policies().is_some());
+            return Cell::Asked;
+        }
         _ => assert!(notices.concat().contains("A sentence."), "{notices:?}"),
     }
     Cell::Told

@@ -7,7 +7,7 @@ use super::*;
 
 fn published(world: &World) -> Vec<(u16, u16, String)> {
     let ports = world.boundary().network.publish;
-    let port = |Published { port, origin }: Published| (port.outside, port.inside, origin);
+    let port = |Published { port, origin, .. }: Published| (port.outside, port.inside, origin);
     ports.into_iter().map(port).collect()
 }
 
@@ -162,6 +162,7 @@ fn what_is_asked_for_later_is_decided_by_the_same_rules() {
         .map(|one| Published {
             port: port(one, one),
             origin: String::new(),
+            asked: None,
         })
         .collect();
     assert!(asked(&plain, &many[1..], port(99, 99), Mode::Full).is_ok());

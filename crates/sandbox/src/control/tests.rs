@@ -44,6 +44,7 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
                 Question::Publish(port) if port.inside == 1 => Answer::Published(Published {
                     port,
                     origin: "a test".to_owned(),
+                    asked: None,
                 }),
                 Question::Publish(_)
                 | Question::Approvals {}

@@ -189,7 +189,11 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
         directory: &|| Err(io::ErrorKind::NotFound.into()),
         decide: &|port, _| {
             let origin = "a test".to_owned();
-            Ok(Published { port, origin })
+            Ok(Published {
+                port,
+                origin,
+                asked: None,
+            })
         },
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
@@ -286,7 +290,11 @@ const PORT: PublishedPort = PublishedPort {
 
 fn allowed(port: PublishedPort, _: &[Published]) -> Result<Published, Declined> {
     let origin = "a test".to_owned();
-    Ok(Published { port, origin })
+    Ok(Published {
+        port,
+        origin,
+        asked: None,
+    })
 }
 
 /// Each of them is an event on the disk, and whose run it is need not be there.

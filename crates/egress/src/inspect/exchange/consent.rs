@@ -32,7 +32,8 @@ pub(super) async fn wait(
         let rule = egress.network.asks_of_request(&request);
         let passed = now.begin_request(&request, sent).map_err(forbidden)?;
         redact(egress, outgoing, passed.redactions).map_err(forbidden)?;
-        Asks::beside(rule, passed.asks)
+        let uses = proof::may_use(&now, &outgoing.flow)?;
+        Asks::beside(rule, Asks::and(passed.asks, uses))
     };
     let Some(rule) = rule else {
         return Ok(());
@@ -61,7 +62,8 @@ pub(super) async fn wait(
     let request = judged(asked, &outgoing.parts, &outgoing.head);
     let passed = now.request(&request, sent).map_err(forbidden)?;
     still_redacted(&outgoing.leave.redactions, &passed).map_err(forbidden)?;
-    let still = Asks::still(&rule, egress.network.asks_of_request(&request), passed.asks);
+    let asks = Asks::and(passed.asks, proof::may_use(&now, &outgoing.flow)?);
+    let still = Asks::still(&rule, egress.network.asks_of_request(&request), asks);
     still.map_err(forbidden)
 }
 

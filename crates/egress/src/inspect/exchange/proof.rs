@@ -10,7 +10,7 @@ use crate::inspect::Asked;
 use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse, Needed};
 use crate::inspect::upload::{Unheld, digest};
-use crate::policies::Now;
+use crate::policies::{Asks, Now};
 
 /// Whether credentials may be put in, and a program has signed what it sends.
 pub(super) async fn check(
@@ -44,14 +44,11 @@ pub(super) async fn check(
     proven.map_err(|misuse| misused(egress, &outgoing.flow, misuse))
 }
 
-/// Whether policies let its credentials be used now: a run that may have one may not have it
-/// at every time.
-pub(super) fn may_use(now: &Now<'_>, flow: &Flow) -> Result<(), Unanswered> {
-    for name in &flow.credentials {
-        let granted = now.credential(name);
-        granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))?;
-    }
-    Ok(())
+/// Whether policies let its credentials be used now, and by what a person is asked first: a run
+/// that may have one may not have it at every time.
+pub(super) fn may_use(now: &Now<'_>, flow: &Flow) -> Result<Option<Asks>, Unanswered> {
+    let granted = now.credentials(&flow.credentials);
+    granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))
 }
 
 /// Of a body that cannot be read: it may be for what was found in it.

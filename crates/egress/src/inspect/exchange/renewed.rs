@@ -82,10 +82,10 @@ fn may_renew(now: &Now<'_>, credentials: &Credentials, by: usize) -> Result<(), 
     let Some(by) = credentials.get(by) else {
         return Ok(());
     };
-    now.credential(by.name())?;
+    now.credential_unasked(by.name())?;
     let login = credentials.renewed_by(by.name());
     match login.and_then(|index| credentials.get(index)) {
-        Some(login) => now.credential(login.name()),
+        Some(login) => now.credential_unasked(login.name()),
         None => Ok(()),
     }
 }

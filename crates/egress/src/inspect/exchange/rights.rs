@@ -56,8 +56,7 @@ impl Again {
         };
         let passed = now.request(&judged, self.sent)?;
         consent::still_redacted(&self.redactions, &passed)?;
-        let mut credentials = self.credentials.iter();
-        credentials.try_for_each(|name| now.credential(name))
+        now.credentials(&self.credentials).map(drop)
     }
 
     /// Returns once it may go on no longer: why.
