@@ -160,7 +160,7 @@ impl Work<'_> {
         let meant = Meant {
             workspace: Some(&record.workspace),
             purposes: &record.purposes,
-            by: By::Run(self.state, record),
+            by: By::Run(self.state, record, self.is_unseen),
             all,
             plans,
             anew: &|| promotion::digests(&promotion::plans(all, selection)?),

@@ -128,7 +128,8 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
         purposes: meant.purposes,
         makers: &|asks_for_reputation| meant.by.makers(asks_for_reputation),
     };
-    let promotion = promote(&files.sources(), &promoter, &changes).map_err(refused)?;
+    let promotion = promote(&files.sources(), &promoter, &changes);
+    let promotion = promotion.map_err(|error| refused(error, meant))?;
     for notice in promotion.notices {
         taking.output.warn(&notice.to_string());
     }
@@ -195,7 +196,7 @@ fn written(plans: &[Planned<'_>]) -> Written {
     written
 }
 
-fn refused(error: PromotionError) -> Failure {
+fn refused(error: PromotionError, meant: &Meant<'_>) -> Failure {
     match error {
         PromotionError::Broken(error) => {
             Failure::new("the policies have mistakes, so nothing is applied")
@@ -212,11 +213,13 @@ fn refused(error: PromotionError) -> Failure {
             let lines = reasons
                 .iter()
                 .map(|one| format!("{}: {}", one.what, one.why));
-            let lines: Vec<String> = lines.collect();
-            Failure::new("policies refuse to take these changes over; nothing was applied")
-                .because(lines.join("\n"))
-                .advise("atoll apply RUN PATH takes over what they allow")
-                .with_status(STATUS_DENIED)
+            let lines: Vec<String> = lines.chain(meant.by.mixed()).collect();
+            let failure =
+                Failure::new("policies refuse to take these changes over; nothing was applied")
+                    .because(lines.join("\n"))
+                    .with_status(STATUS_DENIED);
+            let instead = meant.by.instead().into_iter();
+            instead.fold(failure, Failure::advise)
         }
     }
 }

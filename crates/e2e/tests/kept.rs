@@ -79,6 +79,51 @@ fn a_policy_asks_before_what_is_kept_is_taken_over() {
     }
 }
 
+/// Nobody can tell which run made what of it: so all of it is refused for what a later run was for,
+/// and the refusal says what to do.
+#[test]
+fn what_a_narrowed_run_has_used_is_refused_with_what_to_do_next() {
+    let world = world(
+        "what_a_narrowed_run_has_used_is_refused_with_what_to_do_next",
+        KEEP,
+    );
+    let history = || world.read(own(&world).join("history.jsonl"));
+    let run = |options: &[&str], script: &str| {
+        let run = world.atoll(["run", "--keep", "--profile", "agent"]);
+        let run = run.args(options).args(["--", "sh", "-c", script]);
+        run.run().success()
+    };
+    let _ = run(
+        &[],
+        "echo older >> ~/.agent/history.jsonl; echo made > made",
+    );
+    let query = ["ledger", "query", "--type", "run.opened", "--json"];
+    let opened = world.atoll(query).run().success().out();
+    let opened: serde_json::Value = serde_json::from_str(opened.lines().last().unwrap()).unwrap();
+    let earlier = opened["run"].as_str().unwrap().to_owned();
+    let _ = run(&["--purpose", "review"], "true");
+    let refused = world.atoll(["kept", "apply", "agent"]).run();
+    let refused = refused.expect_status(126);
+    refused.says([
+        "purpose-review-changes",
+        "nobody has noted which run made what",
+        "atoll kept diff ",
+        "atoll kept discard ",
+    ]);
+    assert!(!refused.err().contains("atoll apply RUN"), "{refused}");
+    assert_eq!(history(), "before\n");
+    // The changes of the earlier run itself are its own.
+    let _ = world.atoll(["apply", &earlier]).run().success();
+    assert_eq!(world.read("made"), "made\n");
+    // What the refusal says helps.
+    let shown = world.atoll(["kept", "diff", "agent"]).run().success();
+    assert!(shown.out().contains("older"), "{shown}");
+    let _ = world.atoll(["kept", "discard", "agent"]).run().success();
+    let _ = run(&[], "echo newer >> ~/.agent/history.jsonl");
+    let _ = world.atoll(["kept", "apply", "agent"]).run().success();
+    assert_eq!(history(), "before\nnewer\n");
+}
+
 /// What is known of each run that may have put something there counts: of the one that found it
 /// empty, and of all since.
 #[test]

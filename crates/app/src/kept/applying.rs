@@ -92,17 +92,18 @@ fn allowed(
     (state, ledger): (&StateDir, &Ledger),
     output: &Output,
 ) -> Result<Allowed, Failure> {
+    let name = one.layer.name();
     let taking = Taking {
         output,
         can_ask: output.can_ask,
-        command: &format!("atoll kept apply {}", one.layer.name()),
+        command: &format!("atoll kept apply {name}"),
         number: &|| Ok(None),
         record: &|step, body| one.tell_question(ledger, step, body),
     };
     let meant = Meant {
         workspace: None,
         purposes: &one.record.purposes,
-        by: By::Kept(state, &one.record),
+        by: By::Kept(state, &one.record, name),
         all,
         plans,
         anew: &|| promotion::digests(&planned(&one.changes()?, selection)?),

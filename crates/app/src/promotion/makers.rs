@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use atoll_model::{Mode, RunId};
 use atoll_policy::Maker;
 use atoll_store::{
-    Event, Filter, KeptRecord, LABEL_GAINED, Ledger, LedgerError, RunRecord, StateDir, host_text,
-    load_run,
+    Event, Filter, KeptName, KeptRecord, LABEL_GAINED, Ledger, LedgerError, RunRecord, StateDir,
+    host_text, load_run,
 };
 use serde_json::Value;
 
@@ -23,21 +23,66 @@ const RESUMED_MAX: usize = 10_000;
 /// Whose runs have made changes.
 #[derive(Clone, Copy)]
 pub enum By<'a> {
-    /// This one, and those whose layers it went on with.
-    Run(&'a StateDir, &'a RunRecord),
-    /// Those that have used what is kept.
-    Kept(&'a StateDir, &'a KeptRecord),
+    /// This one, and those whose layers it went on with: and whether nobody has seen the changes, as
+    /// an option of the run said so before there were any.
+    Run(&'a StateDir, &'a RunRecord, bool),
+    /// Those that have used what is kept under this name.
+    Kept(&'a StateDir, &'a KeptRecord, &'a KeptName),
 }
 
 impl By<'_> {
+    /// Whether nobody has seen what is taken over.
+    pub fn is_unseen(&self) -> bool {
+        matches!(self, Self::Run(_, _, true))
+    }
+
+    /// What to do where policies refuse what they have made.
+    pub fn instead(&self) -> Vec<String> {
+        match self {
+            Self::Run(_, record, is_unseen) => {
+                let run = &record.run;
+                let part = format!("atoll apply {run} PATH takes over what they allow");
+                // In mode strict what a run's own option takes over is put to nobody.
+                let later = format!("atoll apply {run} asks you, where they have a person asked");
+                let later = is_unseen.then_some(later);
+                later.into_iter().chain([part]).collect()
+            }
+            Self::Kept(_, _, name) => vec![
+                format!(
+                    "atoll kept diff {name} shows what is kept: copy by hand what you want of it"
+                ),
+                format!(
+                    "atoll kept discard {name} throws it away: runs begin with the directory outside \
+                     then, and what they keep is asked about by what these runs are for alone"
+                ),
+            ],
+        }
+    }
+
+    /// That more is refused than purposes would refuse to those who have made it, where nobody can
+    /// tell which run that was.
+    pub fn mixed(&self) -> Option<String> {
+        let Self::Kept(_, record, _) = self else {
+            return None;
+        };
+        let names = &record.purposes;
+        (!names.is_empty()).then(|| {
+            format!(
+                "runs narrowed by purpose {} have used it, and nobody has noted which run made what \
+                 of it: so all of it is asked about by what they were for, also what is older",
+                names.join(", ")
+            )
+        })
+    }
+
     /// What is known of each of them, once where several are alike.
     ///
     /// # Errors
     /// Why that cannot be told.
     pub fn makers(&self, asks_for_reputation: bool) -> Result<Vec<Maker>, String> {
         let (state, runs) = match self {
-            Self::Run(state, record) => (state, of_run(state, record)?),
-            Self::Kept(state, record) => (state, of_kept(state, record)?),
+            Self::Run(state, record, _) => (state, of_run(state, record)?),
+            Self::Kept(state, record, _) => (state, of_kept(state, record)?),
         };
         let mut makers: Vec<Maker> = Vec::new();
         for run in runs.into_values() {
