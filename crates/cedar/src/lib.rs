@@ -50,7 +50,7 @@ pub use facts::Facts;
 pub use fault::Fault;
 pub use handed::{HANDED_BYTES_MAX, hand, take};
 pub use layers::{Layer, Layers, PolicyFile};
-pub use lint::{Remark, Standing, refused, remarks};
+pub use lint::{Remark, Standing, forbid_nothing, refused, remarks};
 pub use meant::{Meant, Reach};
 pub use obligation::{Obligation, Obligations, Rate, carried};
 pub use owed::{Counter, Owed, Unkept};

@@ -140,6 +140,8 @@ pub struct Policies {
     pub(crate) needs: Needs,
     /// Of each action of which something is permitted the first policy that does.
     permits: HashMap<Action, Deciding>,
+    /// Those whose conditions never hold, as their types tell.
+    pub(crate) impossible: Vec<PolicyId>,
     pub(crate) known: Known,
 }
 
@@ -186,6 +188,7 @@ impl Policies {
             needs: reading.needs,
             meta: reading.meta,
             all: reading.all,
+            impossible: reading.impossible,
             words,
             known,
         })

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use cedar_policy::{
-    Effect as CedarEffect, Policy, PolicyId, PolicySet, ValidationError, ValidationMode, Validator,
+    Effect as CedarEffect, Policy, PolicyId, PolicySet, ValidationError, ValidationMode,
+    ValidationResult, ValidationWarning, Validator,
 };
 use miette::Diagnostic;
 
@@ -35,6 +36,8 @@ pub(crate) struct Reading {
     ids: HashMap<Arc<str>, String>,
     pub(crate) needs: Needs,
     pub(crate) faults: Vec<Fault>,
+    /// Those whose conditions never hold, as their types tell.
+    pub(crate) impossible: Vec<PolicyId>,
 }
 
 impl Reading {
@@ -74,13 +77,16 @@ impl Reading {
         let errors: Vec<&ValidationError> = result.validation_errors().collect();
         self.faults
             .extend(mistyped(&file.name, text, &set, &errors));
+        let impossible = impossible(&set, &result);
+        self.impossible
+            .extend(impossible.map(|policy| own_id(&file.name, text, policy)));
     }
 
     fn policy(&mut self, name: &Arc<str>, text: &str, policy: &Policy) {
         let at = offset(policy);
         let (line, _) = place(text, at);
         let mut wrong = |what: String| self.faults.push(Fault::at(name, text, at, what));
-        let own = PolicyId::new(format!("{name}:{line}:{}", policy.id()));
+        let own = own_id(name, text, policy);
         let id = match id_of(policy, name, line) {
             Ok(id) => id,
             Err(why) => return wrong(why),
@@ -164,6 +170,23 @@ pub fn forbids_alone(file: &PolicyFile) -> Vec<Fault> {
     let mut faults: Vec<Fault> = set.policies().filter_map(wrong).collect();
     faults.sort_by_key(|fault| (fault.line, fault.column));
     faults
+}
+
+/// What a policy is called among those of all files.
+fn own_id(name: &str, text: &str, policy: &Policy) -> PolicyId {
+    let (line, _) = place(text, offset(policy));
+    PolicyId::new(format!("{name}:{line}:{}", policy.id()))
+}
+
+/// The policies of which types tell that they never hold.
+fn impossible<'a>(
+    set: &'a PolicySet,
+    result: &'a ValidationResult,
+) -> impl Iterator<Item = &'a Policy> {
+    result.validation_warnings().filter_map(|one| match one {
+        ValidationWarning::ImpossiblePolicy(_) => set.policy(one.policy_id()),
+        _ => None,
+    })
 }
 
 /// What a policy is called: by its line where it has no `@id`.

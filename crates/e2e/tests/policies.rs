@@ -1373,3 +1373,51 @@ fn a_port_that_is_published_later_is_closed_by_a_policy() {
         on_internet(&world, &command).run()
     });
 }
+
+/// What Cedar may not bear, and what is to forbid and never does, is told where somebody looks for
+/// mistakes and where somebody relies on it.
+#[test]
+fn what_does_not_hold_as_it_is_written_is_told_by_the_check_and_at_the_start() {
+    let world =
+        World::new("what_does_not_hold_as_it_is_written_is_told_by_the_check_and_at_the_start");
+    let forbid = |id: &str, when: &str| {
+        format!(
+            "@id(\"{id}\") forbid(principal, action == Action::\"connect\", resource) when {{ {when} }};\n"
+        )
+    };
+    let ports: Vec<String> = (0..200)
+        .map(|port| format!("context.port == {port}"))
+        .collect();
+    own(&world, &forbid("row", &ports.join(" || ")));
+    let told = [
+        "policy row is 20",
+        "[\"a\", \"b\"].contains(x)",
+        "own.cedar:1",
+    ];
+    let checked = world.atoll(["policy", "check"]).run().expect_status(1);
+    for words in told {
+        assert!(checked.out().contains(words), "{words}: {checked}");
+    }
+    started(&world, &["true"]).success().says(told);
+    own(
+        &world,
+        &[
+            forbid("one", "resource is Path"),
+            forbid("two", "resource is Port"),
+        ]
+        .concat(),
+    );
+    let told = "never does, as its conditions cannot hold: policy one (line 1), two (line 2)";
+    let run = started(&world, &["true"]).success();
+    run.says([told]);
+    assert_eq!(run.err().matches("never does").count(), 1, "{run}");
+    let checked = world.atoll(["policy", "check"]).run();
+    assert_eq!(checked.out().matches("impossible").count(), 2, "{checked}");
+    // The control: nothing is told of what holds.
+    let ports: Vec<String> = (0..200).map(|port| port.to_string()).collect();
+    let listed = format!("[{}].contains(context.port)", ports.join(", "));
+    own(&world, &forbid("row", &listed));
+    let _ = world.atoll(["policy", "check"]).run().success();
+    let run = started(&world, &["true"]).success();
+    assert!(!run.err().contains("policy"), "{run}");
+}

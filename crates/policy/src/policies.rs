@@ -226,12 +226,35 @@ fn tell(rules: &mut Rules, read: Read) {
             };
             rules.notice(remark.what, origin);
         }
+        tell_idle(rules, compiled);
         if layer == Layer::Project {
             tell_wider(rules, compiled);
         }
     }
     unjudged::tell(rules, &policies.layers);
     rules.policies = Some(Arc::new(policies));
+}
+
+/// What is to forbid something and never does is told in one line.
+fn tell_idle(rules: &mut Rules, compiled: &atoll_cedar::Policies) {
+    let idle = atoll_cedar::forbid_nothing(compiled);
+    let Some(first) = idle.first() else {
+        return;
+    };
+    let all: Vec<String> = idle
+        .iter()
+        .map(|one| format!("{} (line {})", one.id, one.line))
+        .collect();
+    let origin = Origin::File {
+        name: Arc::clone(&first.file),
+        line: first.line,
+    };
+    let text = format!(
+        "to forbid something, and never does, as its conditions cannot hold: policy {}; \
+         `atoll policy check` says more",
+        all.join(", ")
+    );
+    rules.notice(text, origin);
 }
 
 /// What a project's policies permit and no rule allows stays denied, and is told.
