@@ -124,6 +124,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     let promoter = Promoter {
         user: configuration::principal().uid,
         time: now.map_or(0, |time| time.as_secs()),
+        is_unseen: meant.by.is_unseen(),
         workspace: meant.workspace,
         purposes: meant.purposes,
         makers: &|asks_for_reputation| meant.by.makers(asks_for_reputation),

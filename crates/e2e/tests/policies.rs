@@ -431,6 +431,35 @@ fn a_policy_asks_before_changes_are_taken_over() {
     );
 }
 
+/// In mode strict nobody is asked while a run goes on, nor by its own option; who takes its changes
+/// over afterwards is.
+#[test]
+fn what_a_strict_run_changed_is_asked_about_when_a_person_takes_it_over() {
+    let world = World::new("what_a_strict_run_changed_is_asked_about_when_a_person_takes_it_over");
+    asking_about_secret(&world, "person");
+    let script = "mkdir secret; echo x > secret/key; echo y > open";
+    let run = world.atoll([
+        "run", "--mode", "strict", "--apply", "--", "sh", "-c", script,
+    ]);
+    let mut now = run.on_terminal(24, 200);
+    let now = now.wait().expect_status(126);
+    for words in ["trust mode strict denies that", "atoll apply "] {
+        assert!(now.out().contains(words), "{words}: {now}");
+    }
+    assert!(!world.exists("open") && !world.exists("secret"));
+    // Nobody there is a denial.
+    let nobody = world.atoll(["apply", "last"]).run().expect_status(126);
+    nobody.says(["nobody can be asked here"]);
+    for (answer, status) in [("d", 126), ("o", 0)] {
+        let mut asked = world.atoll(["apply", "last"]).on_terminal(24, 200);
+        let shown = asked.expect(ANSWER);
+        assert!(shown.contains("looked-at"), "{shown}");
+        asked.line(answer);
+        let _ = asked.wait().expect_status(status);
+        assert_eq!(world.exists("secret/key"), status == 0);
+    }
+}
+
 /// Without a person nothing is taken over, nor with another one than a person.
 #[test]
 fn nothing_that_asks_is_taken_over_without_a_person() {

@@ -38,7 +38,8 @@ pub struct Maker {
     pub mode: Mode,
     /// How far it was trusted.
     pub trust: Option<String>,
-    /// Whether what somebody would have to agree to is denied.
+    /// Whether what somebody would have to agree to is denied while it goes on, and where an option
+    /// of its own takes its changes over.
     pub is_strict: bool,
     /// What was to be done.
     pub task: Option<String>,
@@ -59,6 +60,8 @@ pub struct Promoter<'a> {
     pub user: u32,
     /// The time, seconds since 1970.
     pub time: u64,
+    /// Whether nobody has seen the changes: an option of the run said so before there were any.
+    pub is_unseen: bool,
     /// The workspace of the run that made them; none where they were made elsewhere.
     pub workspace: Option<&'a Path>,
     /// The purposes that have narrowed what made them, by their names.
@@ -166,7 +169,9 @@ pub fn promote(
     if policies.layers.are_about(&[Action::Promote]) {
         let mut refused = Vec::new();
         for maker in makers(&policies.layers, promoter)? {
-            let facts = maker.facts(promoter.time);
+            let mut facts = maker.facts(promoter.time);
+            // The run is over, and who takes its changes over is there to be asked.
+            facts.is_strict &= promoter.is_unseen;
             refused.extend(put(
                 &policies.layers,
                 promoter,

@@ -163,6 +163,7 @@ fn promoted(text: &str) -> Cell {
         },
     };
     let promoter = Promoter {
+        is_unseen: false,
         user: 1000,
         time: 1,
         workspace: None,

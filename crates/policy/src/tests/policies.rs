@@ -395,6 +395,7 @@ fn promotion_is_asked_for_change_by_change() {
             policies,
         };
         let promoter = Promoter {
+            is_unseen: false,
             user: 1000,
             time: 1,
             workspace: None,
@@ -451,6 +452,15 @@ fn promotion_is_asked_for_change_by_change() {
 /// Whether a change by one of these runs is taken over, by a policy that forbids it when this
 /// holds.
 fn taken_over(when: &str, makers: &Result<Vec<Maker>, String>) -> Result<(), PromotionError> {
+    taken_over_by(when, makers, false).map(drop)
+}
+
+/// The same, perhaps by an option of the run itself. How much a person is asked about.
+fn taken_over_by(
+    when: &str,
+    makers: &Result<Vec<Maker>, String>,
+    is_unseen: bool,
+) -> Result<usize, PromotionError> {
     let text = format!(
         "permit(principal, action == Action::\"promote\", resource);
          forbid(principal, action == Action::\"promote\", resource) when {{ {when} }};"
@@ -469,6 +479,7 @@ fn taken_over(when: &str, makers: &Result<Vec<Maker>, String>) -> Result<(), Pro
         },
     };
     let promoter = Promoter {
+        is_unseen,
         user: 1000,
         time: 1,
         makers: &|asks_for_reputation| {
@@ -486,7 +497,7 @@ fn taken_over(when: &str, makers: &Result<Vec<Maker>, String>) -> Result<(), Pro
         is_directory: false,
         is_link: false,
     };
-    promote(&sources, &promoter, &[change]).map(drop)
+    promote(&sources, &promoter, &[change]).map(|promotion| promotion.asked.len())
 }
 
 #[test]
@@ -558,20 +569,31 @@ fn what_cannot_be_told_of_the_run_denies() {
     assert!(untold("context.control", Ok(Vec::new())).is_some());
 }
 
-/// Where nobody is asked anything, a change that a policy asks about is refused.
+/// A mode is of the run: once it is over, who takes its changes over is there to be asked.
 #[test]
-fn what_a_strict_run_has_changed_is_asked_about_by_nobody() {
+fn what_a_strict_run_has_changed_is_asked_about_where_a_person_takes_it_over() {
     let run = Maker {
         is_strict: true,
         ..maker()
     };
     let ask = "false };\n@approve(\"person\") permit(principal, action == Action::\"promote\", resource) when { true";
-    assert_eq!(taken_over(ask, &Ok(vec![maker()])), Ok(()));
-    let refused = taken_over(ask, &Ok(vec![run]));
+    for (makers, is_unseen) in [(maker(), false), (maker(), true), (run.clone(), false)] {
+        assert_eq!(taken_over_by(ask, &Ok(vec![makers]), is_unseen), Ok(1));
+    }
+    // By an option of its own nobody is.
+    let refused = taken_over_by(ask, &Ok(vec![maker(), run.clone()]), true);
     assert!(
         matches!(refused, Err(PromotionError::Refused(_))),
         "{refused:?}"
     );
+    // What forbids does so either way.
+    for is_unseen in [false, true] {
+        let refused = taken_over_by("true", &Ok(vec![run.clone()]), is_unseen);
+        assert!(
+            matches!(refused, Err(PromotionError::Refused(_))),
+            "{refused:?}"
+        );
+    }
 }
 
 /// What a profile is shown as compiles, and as a layer of its own changes nothing.

@@ -371,6 +371,7 @@ fn changes_are_taken_over_for_what_they_were_made_for() {
         };
         let purposes: Vec<String> = purposes.iter().map(|one| (*one).to_owned()).collect();
         let promoter = Promoter {
+            is_unseen: false,
             user: 1000,
             time: 1,
             makers: &|_| Ok(vec![super::maker()]),
