@@ -8,7 +8,7 @@
 )]
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::internet::{Seen, events, is_possible, on_internet};
 use e2e::{BOUND, Invocation, Outcome, Terminal, World, id, wait_until};
@@ -455,4 +455,81 @@ fn a_letter_for_a_question_that_was_answered_elsewhere_answers_no_other() {
     assert_eq!(all, expected, "{ended}");
     let expected: Vec<String> = (1..=5).map(|round| format!("/first{round}")).collect();
     assert_eq!(arrived(&world, ended), expected);
+}
+
+/// Nobody answers: after two minutes by the clock it is denied, the terminal is the program's again,
+/// and who comes later is told so.
+#[test]
+fn a_question_that_nobody_answers_is_denied_after_two_minutes_slow() {
+    let world = World::new("a_question_that_nobody_answers_is_denied_after_two_minutes_slow");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!("{CURL} http://example.com/late; read x; echo got $x");
+    let since = Instant::now();
+    let mut terminal = person(&world, &script);
+    terminal.expect("path: /late\r\n");
+    terminal.expect(PROMPT);
+    let run = asking_run(&world);
+    // A letter without Enter is no answer, however long it stands there.
+    terminal.send("o");
+    terminal.expect("\x1b[?1049l");
+    terminal.expect(" 403");
+    let took = since.elapsed();
+    assert!(
+        (Duration::from_secs(119)..Duration::from_secs(180)).contains(&took),
+        "{took:?}"
+    );
+    let late = world
+        .atoll(["approvals", "grant", &format!("{run}.1")])
+        .run();
+    assert_ne!(late.code(), 0, "{late}");
+    assert!(late.err().contains("nobody answered in time"), "{late}");
+    terminal.line("on");
+    terminal.expect("got on");
+    let ended = terminal.wait();
+    assert_eq!(texts(&events(&world, "approval.denied"), "why"), ["late"]);
+    assert_eq!(arrived(&world, ended), [] as [&str; 0]);
+}
+
+/// A yes and a stop at once, for real: whichever comes first, the run ends, and nothing goes out of
+/// which nobody has recorded a yes.
+#[test]
+fn of_a_yes_and_a_stop_at_once_nothing_goes_out_without_a_yes() {
+    let world = World::new("of_a_yes_and_a_stop_at_once_nothing_goes_out_without_a_yes");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    let script = format!("{CURL} http://example.com/raced; sleep 1000");
+    for round in 0..6 {
+        let mut terminal = person(&world, &script);
+        terminal.expect("path: /raced\r\n");
+        terminal.expect(PROMPT);
+        let question = format!("{}.1", asking_run(&world));
+        let mut both = [
+            &["approvals", "grant", &question][..],
+            &["stop", "last"][..],
+        ];
+        if round % 2 == 1 {
+            both.reverse();
+        }
+        let started = both.map(|arguments| world.atoll(arguments).start());
+        let ended = started.map(e2e::Running::wait);
+        let whole = terminal.wait();
+        let [grant, stop] = match round % 2 {
+            0 => [&ended[0], &ended[1]],
+            _ => [&ended[1], &ended[0]],
+        };
+        assert_eq!(stop.code(), 0, "{stop}");
+        let all = answers(&world);
+        assert_eq!(all.len(), 1, "{grant} {whole}");
+        // Who was told that it counts has it in the record.
+        assert!(all[0].1 || grant.code() != 0, "{grant}");
+        let opened = events(&world, "flow.opened");
+        assert!(all[0].1 || opened.is_empty(), "{opened:?}");
+        let sent = arrived(&world, whole);
+        assert!(all[0].1 || sent.is_empty(), "{sent:?}");
+        let closed = events(&world, "run.closed");
+        assert_eq!(closed[0]["details"]["stopped"]["uid"], u64::from(id().0));
+    }
 }
