@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use atoll_cedar::{Action, Case, Deciding, Reach, Verdict};
+use atoll_cedar::{Action, Case, Deciding, Reach, Verdict, meant_id};
 use cedar_policy::{EntityUid, Policy, PolicySet};
 use cedar_policy_symcc::CompiledPolicy;
 use serde_json::{Value, json};
@@ -112,18 +112,22 @@ impl Prover {
     pub(crate) fn every_policy_matters(&mut self, side: &Side) -> Verdict {
         let mut idle: Vec<String> = Vec::new();
         let mut unknown = None;
-        let mut policies: Vec<(Deciding, Vec<(Action, Policy)>)> = Vec::new();
-        for (action, policy) in each(side) {
+        // In two layers there can be two of one name in one line.
+        let mut policies: Vec<(Own, Vec<(Action, Policy)>)> = Vec::new();
+        for (layer, action, policy) in each_of_layers(side) {
             match policy {
-                Ok((told, policy)) => match policies.iter_mut().find(|(one, _)| *one == told) {
-                    Some((_, all)) => all.push((action, policy)),
-                    None => policies.push((told, vec![(action, policy)])),
-                },
+                Ok((told, policy)) => {
+                    let own = Own { layer, told };
+                    match policies.iter_mut().find(|(one, _)| *one == own) {
+                        Some((_, all)) => all.push((action, policy)),
+                        None => policies.push((own, vec![(action, policy)])),
+                    }
+                }
                 Err(why) => return Verdict::Unknown(why),
             }
         }
         for (own, all) in policies {
-            let told = named(&own);
+            let told = own.named(side);
             let is = |alone: &Alone| matches!(alone, Alone::Holds);
             let holds: Vec<Alone> = all
                 .iter()
@@ -139,7 +143,7 @@ impl Prover {
             let changes: Vec<Alone> = all
                 .iter()
                 .map(
-                    |(action, policy)| match self.changes(side, *action, policy) {
+                    |(action, policy)| match self.changes(side, *action, (own.layer, policy)) {
                         Alone::Holds => Alone::Holds,
                         other => self.has_done(side, (*action, &own), other),
                     },
@@ -169,12 +173,8 @@ impl Prover {
     }
 
     /// Whether something would be decided in another way without it.
-    fn changes(&mut self, side: &Side, action: Action, policy: &Policy) -> Alone {
-        let own = |id: &cedar_policy::PolicyId| {
-            let id = id.to_string();
-            id.split_once(' ')
-                .is_some_and(|(_, id)| id == policy.id().to_string())
-        };
+    fn changes(&mut self, side: &Side, action: Action, (layer, policy): (usize, &Policy)) -> Alone {
+        let own = meant_id(layer, policy.id());
         let mut before = None;
         let mut unknown = None;
         for reach in [Reach::Possible, Reach::Unasked] {
@@ -185,7 +185,7 @@ impl Prover {
             if before.as_ref() == Some(&meant) {
                 continue;
             }
-            let left = meant.policies().filter(|one| !own(one.id())).cloned();
+            let left = meant.policies().filter(|one| *one.id() != own).cloned();
             let left = match PolicySet::from_policies(left) {
                 Ok(left) => left,
                 Err(error) => return Alone::CannotSay(error.to_string()),
@@ -208,9 +208,9 @@ impl Prover {
 
     /// Whether something is done besides where it permits that no other one has done there.
     /// Otherwise what is known of it is as before.
-    fn has_done(&mut self, side: &Side, (action, own): (Action, &Deciding), known: Alone) -> Alone {
+    fn has_done(&mut self, side: &Side, (action, own): (Action, &Own), known: Alone) -> Alone {
         let reach = side.reach(Reach::Possible);
-        let done = match side.layers.done_by(own, action, reach) {
+        let done = match side.layers.done_by((own.layer, &own.told), action, reach) {
             Ok(done) => done,
             Err(why) => return Alone::CannotSay(why),
         };
@@ -255,19 +255,44 @@ fn cannot_say(all: Vec<Alone>) -> Option<String> {
 /// A policy as it is written and that it permits, or why it cannot be read.
 type Read = Result<(Deciding, Policy), String>;
 
-/// How a policy is told.
-fn named(own: &Deciding) -> String {
-    format!("policy {} ({}:{})", own.id, own.file, own.line)
+/// A policy, and in which layer it is, counted from the first.
+#[derive(PartialEq, Eq)]
+struct Own {
+    layer: usize,
+    told: Deciding,
+}
+
+impl Own {
+    /// How it is told: by its layer too, where another one has a policy of that name.
+    fn named(&self, side: &Side) -> String {
+        let told = &self.told;
+        let named = format!("policy {} ({}:{})", told.id, told.file, told.line);
+        let mut others = side.layers.each().enumerate();
+        let is_twice = others.any(|(layer, (_, policies))| {
+            let mut all = policies.list().into_iter();
+            layer != self.layer && all.any(|(one, _)| one.id == told.id)
+        });
+        match side.layers.each().nth(self.layer) {
+            Some((layer, _)) if is_twice => format!("{named} of layer {layer}"),
+            Some(_) | None => named,
+        }
+    }
 }
 
 /// Every policy of every layer, for each action that it is about and that is asked for.
 fn each(side: &Side) -> Vec<(Action, Read)> {
+    let all = each_of_layers(side).into_iter();
+    all.map(|(_, action, read)| (action, read)).collect()
+}
+
+/// The same, with the layer of each, counted from the first.
+fn each_of_layers(side: &Side) -> Vec<(usize, Action, Read)> {
     let mut all = Vec::new();
     for action in asked() {
-        for (_, policies) in side.layers.each() {
+        for (layer, (_, policies)) in side.layers.each().enumerate() {
             match policies.each_alone(action) {
-                Ok(each) => all.extend(each.into_iter().map(|own| (action, Ok(own)))),
-                Err(why) => all.push((action, Err(why))),
+                Ok(each) => all.extend(each.into_iter().map(|own| (layer, action, Ok(own)))),
+                Err(why) => all.push((layer, action, Err(why))),
             }
         }
     }

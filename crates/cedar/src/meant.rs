@@ -105,7 +105,7 @@ impl Meant {
         counts.sort_by(|one, two| order(&one.1.told, &two.1.told));
         for (policy, meta) in counts {
             self.named.extend(policy.entity_literals());
-            let id = PolicyId::new(format!("{number} {}", policy.id()));
+            let id = meant_id(number, policy.id());
             let effect = effect(meta, action, reach);
             if effect == CedarEffect::Permit && !keeps {
                 further.push(condition(policy)?);
@@ -158,6 +158,13 @@ impl Policies {
         };
         counts.into_iter().map(permits).collect()
     }
+}
+
+/// What a policy is called in [`Meant`]: by its layer too, counted from the first, since two can
+/// have one of the same name.
+#[must_use]
+pub fn meant_id(layer: usize, id: &PolicyId) -> PolicyId {
+    PolicyId::new(format!("{layer} {id}"))
 }
 
 /// What a policy does for an action where it holds.

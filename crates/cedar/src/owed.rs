@@ -97,26 +97,31 @@ impl Layers {
     }
 
     /// Where a policy alone has something done, besides what is asked: of each such thing what
-    /// is allowed of what the policy is about, and for what others have the same done.
+    /// is allowed of what the policy is about, and for what others have the same done. Its layer is
+    /// counted from the first.
     ///
     /// # Errors
     /// When a policy cannot be put into other words.
     pub fn done_by(
         &self,
-        own: &Deciding,
+        (layer, own): (usize, &Deciding),
         action: Action,
         reach: Reach,
     ) -> Result<Vec<(Meant, Meant)>, String> {
-        let is_own = |meta: &Meta| (&meta.told.file, meta.told.line) == (&own.file, own.line);
+        // Of another layer it is another one, also where all that it is called by is the same.
+        let is_own = |number: usize, meta: &Meta| {
+            number == layer && (&meta.told.file, meta.told.line) == (&own.file, own.line)
+        };
         let mut done = Vec::new();
-        for (policy, meta) in self.permits(action) {
-            if !is_own(meta) || effect(meta, action, reach) != CedarEffect::Permit {
+        for (number, policy, meta) in self.permits_of_layers(action) {
+            if !is_own(number, meta) || effect(meta, action, reach) != CedarEffect::Permit {
                 continue;
             }
             let others = |does: &dyn Fn(&Policy, &Meta) -> bool| {
-                let others = self.permits(action).filter(|(_, other)| !is_own(other));
-                let others = others.filter(|(policy, other)| does(policy, other));
-                let with = others.map(|(policy, _)| Ok((policy.clone(), condition(policy)?)));
+                let others = self.permits_of_layers(action);
+                let others = others.filter(|(number, _, other)| !is_own(*number, other));
+                let others = others.filter(|(_, policy, other)| does(policy, other));
+                let with = others.map(|(_, policy, _)| Ok((policy.clone(), condition(policy)?)));
                 only(&with.collect::<Result<Vec<_>, String>>()?)
             };
             let mut kept = Vec::new();
@@ -153,13 +158,21 @@ impl Layers {
 
     /// Every policy that counts and permits something of this action.
     pub(crate) fn permits(&self, action: Action) -> impl Iterator<Item = (&Policy, &Meta)> {
-        self.each().flat_map(move |(_, policies)| {
-            policies.all.policies().filter_map(move |policy| {
-                let meta = policies.meta.get(policy.id())?;
-                let counts = !meta.is_shadow && meta.actions.contains(&action);
-                (counts && meta.effect == CedarEffect::Permit).then_some((policy, meta))
+        let all = self.permits_of_layers(action);
+        all.map(|(_, policy, meta)| (policy, meta))
+    }
+
+    /// The same, with the layer of each, counted from the first.
+    fn permits_of_layers(&self, action: Action) -> impl Iterator<Item = (usize, &Policy, &Meta)> {
+        self.each()
+            .enumerate()
+            .flat_map(move |(layer, (_, policies))| {
+                policies.all.policies().filter_map(move |policy| {
+                    let meta = policies.meta.get(policy.id())?;
+                    let counts = !meta.is_shadow && meta.actions.contains(&action);
+                    (counts && meta.effect == CedarEffect::Permit).then_some((layer, policy, meta))
+                })
             })
-        })
     }
 
     /// Whether all is written in one file: its lines are then known without its name.

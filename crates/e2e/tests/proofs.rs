@@ -589,6 +589,44 @@ fn every_layer_below_the_signed_one_only_tightens() {
     assert!(found.out().contains("refuted  nobody-reaches"), "{found}");
 }
 
+/// Two layers of the same files: what is called alike in both is one policy in each, and either
+/// alone decides the same.
+#[test]
+fn of_two_layers_with_one_policy_each_is_told_to_change_nothing() {
+    let world = World::new("of_two_layers_with_one_policy_each_is_told_to_change_nothing");
+    let Some(solver) = solver(&world) else {
+        return;
+    };
+    let own = world.config().join("atoll");
+    let closed = "@id(\"closed\") forbid(principal, action == Action::\"connect\", resource) when { context.port == 22 };\n";
+    world.write(own.join("own.cedar"), closed);
+    let matters = ["prove", "--every-policy-matters"];
+    // The control: where one of them is, it does.
+    let found = policy(&world, &solver, matters).success();
+    assert!(
+        found.out().contains("proven   every-policy-matters"),
+        "{found}"
+    );
+    let (directory, key) = (
+        own.display().to_string(),
+        world.top().join("acme.key").display().to_string(),
+    );
+    let named = format!("organisation = {{ directory = {directory:?} }}\n");
+    world.write(own.join("config.toml"), named);
+    let organisation = |arguments: &[&str]| {
+        let all = ["policy", "organisation"].iter().chain(arguments);
+        world.atoll(all).run().success()
+    };
+    let public = organisation(&["key", &key, "--name", "acme.example"]).out();
+    let _ = organisation(&["sign", &directory, "--key", &key]);
+    let _ = organisation(&["trust", public.trim()]);
+    let found = policy(&world, &solver, matters).expect_status(1);
+    for layer in ["organisation", "user"] {
+        let told = format!("own.cedar:1) of layer {layer} changes nothing");
+        assert!(found.out().contains(&told), "{told}: {found}");
+    }
+}
+
 #[test]
 fn without_a_solver_nothing_is_proven() {
     let world = World::new("without_a_solver_nothing_is_proven");
