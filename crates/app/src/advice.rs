@@ -42,6 +42,7 @@ impl About<'_> {
             | CallError::Sandbox(_)
             | CallError::Ledger(_)
             | CallError::Run(_)
+            | CallError::Gained(_)
             | CallError::Place(_) => vec![self.advice(error)],
         }
     }
@@ -81,6 +82,9 @@ impl About<'_> {
             CallError::Sandbox(error) => self.sandbox(error),
             CallError::Ledger(error) => ledger(error),
             CallError::Run(error) => self.run(error),
+            CallError::Gained(_) => {
+                "ls -l on it shows whose it is; without --session the run starts".to_owned()
+            }
             CallError::Place(error) => self.place(error),
         }
     }

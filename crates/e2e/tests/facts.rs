@@ -11,7 +11,7 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use e2e::World;
-use e2e::internet::{Seen, events, is_possible, online};
+use e2e::internet::{Seen, events, is_possible, on_internet, online};
 
 const CURL: &str = "curl -sS -m 5 --noproxy '*' -w '%{http_code}\\n'";
 
@@ -573,4 +573,66 @@ fn the_confidence_that_was_stated_last_counts_for_changes() {
             "{ended}"
         );
     }
+}
+
+/// Two runs of one session at once: what one gains counts for the other from then on, and is its
+/// own too. A run of no session learns nothing of it.
+#[test]
+fn a_label_that_one_run_of_a_session_gains_holds_in_another_that_goes_on() {
+    let world = World::new("a_label_that_one_run_of_a_session_gains_holds_in_another_that_goes_on");
+    if !is_possible(&world, &[]) {
+        return;
+    }
+    own(
+        &world,
+        &format!(
+            "{REST}@id(\"web\") @label(\"web\") permit(principal, action == Action::\"request\", resource == Host::\"www.example.com\");\n\
+             @id(\"no-leaks\") forbid(principal, action == Action::\"request\", resource == Host::\"example.com\") when {{ context has labels && context.labels.contains(\"web\") }};\n"
+        ),
+    );
+    let first = "while [ ! -e begun ]; do sleep 0.05; done; \
+                 curl -sS -m 5 --noproxy '*' -o read http://www.example.com/read; touch gained";
+    let second = format!(
+        "{CURL} -d text http://example.com/before; touch begun; \
+         while [ ! -e gained ]; do sleep 0.05; done; {CURL} -d text http://example.com/after; \
+         {CURL} http://www.example.com/own; true"
+    );
+    world.write("first.sh", first);
+    world.write("second.sh", &second);
+    for (session, expected) in [("one", Denied), ("two", Allowed)] {
+        for name in ["begun", "gained", "read"] {
+            let _ = fs::remove_file(world.path(name));
+        }
+        let command = format!(
+            "sh -c '\"$ATOLL\" run --live --session one --allow www.example.com -- sh first.sh & \
+             \"$ATOLL\" run --live --session {session} --allow example.com --allow www.example.com -- sh second.sh; wait'"
+        );
+        let seen = Seen::of(&world, on_internet(&world, &command).run());
+        assert!(seen.first.contains(" /before "), "{}", seen.outcome);
+        assert!(seen.first.contains(" /read "), "{}", seen.outcome);
+        let query = ["ledger", "query", "--type", "run.opened", "--json"];
+        let opened = world.atoll(query).run().success().out();
+        let of_second = opened.lines().rev().find(|line| line.contains("second.sh"));
+        let of_second: serde_json::Value = serde_json::from_str(of_second.unwrap()).unwrap();
+        let run = of_second["run"].as_str().unwrap();
+        let is_sent = seen.first.contains(" /after ");
+        assert_eq!(is_sent, expected == Allowed, "{}", seen.outcome);
+        let told = world.atoll(["ledger", "show", run]).run().success().out();
+        let is_learnt = |line: &&str| {
+            line.contains("label.gained") && line.contains("another run of its session")
+        };
+        let learnt: Vec<&str> = told.lines().filter(is_learnt).collect();
+        assert_eq!(learnt.len(), usize::from(expected == Denied), "{told}");
+        if expected == Denied {
+            assert!(learnt[0].contains("\"label\":\"web\""), "{told}");
+            assert!(told.contains("policy no-leaks"), "{told}");
+        }
+    }
+    // Where nobody can tell what others gain, nothing is started.
+    let gained = world.state().join("atoll/gained");
+    fs::remove_dir_all(&gained).unwrap();
+    fs::write(&gained, "in the way").unwrap();
+    let refused = world.atoll(["run", "--session", "one", "--", "true"]).run();
+    assert_ne!(refused.code(), 0, "{refused}");
+    let _ = world.atoll(["run", "--", "true"]).run().success();
 }

@@ -1,5 +1,5 @@
 //! The files that come with the description of what to carry: certificates, after them what
-//! lock files name, then policies, then tokens.
+//! lock files name, then policies, then tokens, then what other runs of the session gain.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +31,20 @@ pub(crate) fn locks(has_locks: bool, files: &mut Vec<OwnedFd>) -> Option<Locks> 
     serde_json::from_slice(&text).ok()
 }
 
-/// The tokens that the run holds: where there are some the last of all files, which it takes.
+/// What other runs of the session gain: where there is such a file the last of all, which it takes.
+/// None where it is not there.
+#[expect(
+    clippy::option_option,
+    reason = "what is missing is not what is not wanted"
+)]
+pub(crate) fn gained(has_gained: bool, files: &mut Vec<OwnedFd>) -> Option<Option<OwnedFd>> {
+    match has_gained {
+        true => files.pop().map(Some),
+        false => Some(None),
+    }
+}
+
+/// The tokens that the run holds: where there are some the last of the files then, which it takes.
 /// None where it is not there, or they do not count.
 pub(crate) fn tokens(has_tokens: bool, files: &mut Vec<OwnedFd>) -> Option<Option<Held>> {
     if !has_tokens {

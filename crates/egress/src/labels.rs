@@ -3,12 +3,20 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atoll_model::network::{Flow, FlowKind, HostPart};
 
 use crate::Egress;
 use crate::line::Line;
+
+/// By what a label is gained that another run of the session has gained.
+const BESIDE: &str = "another run of its session";
+/// How much of what other runs gain is read at once, bytes.
+const BLOCK_BYTES: usize = 4 << 10;
+/// How much of it is read at all, bytes: whoever writes it keeps to the same.
+const BESIDE_BYTES_MAX: usize = 1 << 20;
 
 /// Something that nobody vouches for has been read.
 pub(crate) const UNTRUSTED: &str = "untrusted";
@@ -23,6 +31,51 @@ pub(crate) struct Labels {
     state: Mutex<State>,
     /// Held by who tells, so that nobody goes on with what another one tells of.
     telling: tokio::sync::Mutex<()>,
+    /// What other runs of the session gain, where there can be some.
+    beside: Option<Mutex<Beside>>,
+}
+
+/// What other runs of the session gain, a line each, as it comes.
+#[derive(Debug)]
+struct Beside {
+    file: OwnedFd,
+    /// The beginning of a line whose end has not come.
+    begun: Vec<u8>,
+    bytes: usize,
+    /// It could not be read once: what was missed then is not known.
+    is_lost: bool,
+}
+
+impl Beside {
+    /// What has come since.
+    fn read(&mut self) -> io::Result<Vec<String>> {
+        if self.is_lost {
+            return Err(io::Error::other("it could not be read before"));
+        }
+        let read = self.lines();
+        self.is_lost = read.is_err();
+        read
+    }
+
+    fn lines(&mut self) -> io::Result<Vec<String>> {
+        let mut block = [0; BLOCK_BYTES];
+        loop {
+            let got = rustix::io::retry_on_intr(|| rustix::io::read(&self.file, &mut block))?;
+            self.bytes += got;
+            if self.bytes > BESIDE_BYTES_MAX {
+                return Err(io::Error::other("it is too long"));
+            }
+            match block.get(..got) {
+                Some([]) | None => break,
+                Some(new) => self.begun.extend_from_slice(new),
+            }
+        }
+        let whole = self.begun.iter().rposition(|byte| *byte == b'\n');
+        let whole: Vec<u8> = self.begun.drain(..whole.map_or(0, |end| end + 1)).collect();
+        let text = String::from_utf8(whole).map_err(io::Error::other)?;
+        let lines = text.lines().filter(|line| !line.is_empty());
+        Ok(lines.map(str::to_owned).collect())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +97,40 @@ impl Labels {
             models,
             state: Mutex::new(state),
             telling: tokio::sync::Mutex::default(),
+            beside: None,
         }
+    }
+
+    /// With what other runs of the session gain: a file that is read from where it stands, and on
+    /// from there.
+    pub(crate) fn beside(self, gained: Option<OwnedFd>) -> Self {
+        let beside = gained.map(|file| Beside {
+            file,
+            begun: Vec::new(),
+            bytes: 0,
+            is_lost: false,
+        });
+        Self {
+            beside: beside.map(Mutex::new),
+            ..self
+        }
+    }
+
+    /// Takes up what other runs of the session have gained by now. It is recorded as this run's
+    /// too, by whoever goes on next.
+    ///
+    /// # Errors
+    /// Nobody can tell.
+    pub(crate) fn learn(&self) -> io::Result<()> {
+        let Some(beside) = &self.beside else {
+            return Ok(());
+        };
+        // While it is held nobody decides by less than what was read.
+        let mut beside = beside.lock().unwrap_or_else(PoisonError::into_inner);
+        for label in beside.read()? {
+            self.gain(&label, BESIDE);
+        }
+        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -145,7 +231,9 @@ impl Egress {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::fs::{File, OpenOptions};
+    use std::io::Write;
+    use std::os::fd::AsFd;
     use std::time::Duration;
 
     use atoll_model::network::FlowOrder;
@@ -202,6 +290,36 @@ mod tests {
         let settled = timeout(Duration::from_secs(60), settled).await;
         settled.unwrap().unwrap();
         assert!(labels.state().untold.is_empty());
+    }
+
+    /// What another run of the session gains counts here from then on, and is told as gained.
+    #[test]
+    fn what_another_run_gains_is_learnt_while_this_one_goes_on() {
+        let path = std::env::temp_dir().join(format!("atoll-gained-{}", std::process::id()));
+        std::fs::write(&path, "private\n").unwrap();
+        let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+        let labels = Labels::new(BTreeSet::new(), Vec::new(), Vec::new());
+        let labels = labels.beside(Some(File::open(&path).unwrap().into()));
+        let has = |labels: &Labels| labels.has().into_iter().collect::<Vec<_>>().join(" ");
+        labels.learn().unwrap();
+        assert_eq!(has(&labels), "private");
+        // A line counts once it is whole.
+        other.write_all(b"web\nunt").unwrap();
+        labels.learn().unwrap();
+        assert_eq!(has(&labels), "private web");
+        other.write_all(b"rusted\n").unwrap();
+        labels.learn().unwrap();
+        assert_eq!(has(&labels), "private untrusted web");
+        let told: Vec<_> = labels.state().untold.iter().cloned().collect();
+        let expected =
+            ["private", "web", "untrusted"].map(|label| (label.to_owned(), BESIDE.to_owned()));
+        assert_eq!(told, expected);
+        // What cannot be read denies from then on: nobody knows what was missed.
+        other.write_all(b"\xff\n").unwrap();
+        labels.learn().unwrap_err();
+        other.write_all(b"more\n").unwrap();
+        labels.learn().unwrap_err();
+        std::fs::remove_file(&path).unwrap();
     }
 
     /// Where nobody records any more, nothing goes on, now and later.

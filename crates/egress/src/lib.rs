@@ -252,11 +252,13 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     let credentials = credentials.issuing(carriage.issues, values);
     let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;
+    let gained = given::gained(carriage.has_gained, &mut roots).ok_or(EgressError::Description)?;
     let tokens = given::tokens(carriage.has_tokens, &mut roots).ok_or(EgressError::Description)?;
     let policies = given::policies(carriage.has_policies, &mut roots);
     let policies = policies.ok_or(EgressError::Description)?;
     let policies = policies.numbered(carriage.policies);
     let policies = policies.without(carriage.given_up).holding(tokens);
+    let policies = policies.beside(gained);
     if carriage.has_attempted {
         policies.did(Deed::Attempt);
     }

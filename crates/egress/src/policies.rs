@@ -349,6 +349,9 @@ impl Now<'_> {
             return Ok(Granted::default());
         };
         let labels = self.policies.labels.as_ref();
+        // What nobody can tell could be what a policy asks for.
+        let learnt = labels.map_or(Ok(()), Labels::learn);
+        learnt.map_err(|error| Forbidden::unlearnt(&error))?;
         let mut decision = taken.decide(asked, confidence, self.policies);
         // What something is labelled with counts for itself: the order of questions changes nothing.
         while decision.effect != Effect::Deny && gain(labels, &decision) {

@@ -10,8 +10,9 @@ use atoll_sandbox::{
     detect_groups,
 };
 use atoll_store::{
-    Armed, Durability, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord, RunState,
-    StateDir, create_run, create_scratch, release_end, remove_scratch, reserve_end, update_run,
+    Armed, Durability, Gained, Ledger, LedgerError, PrivateFault, RECORD_VERSION, Refused,
+    RunError, RunRecord, RunState, StateDir, create_run, create_scratch, release_end,
+    remove_scratch, reserve_end, update_run,
 };
 use serde_json::{Value, json};
 
@@ -133,6 +134,9 @@ pub enum CallError {
     /// The run's own files could not be made.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// What runs of its session gain at the same time cannot be told.
+    #[error("what other runs of its session have touched cannot be told: {0}")]
+    Gained(#[from] PrivateFault),
     /// The run's layers could not be made.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -178,17 +182,10 @@ pub fn call<A: Attachment>(
         (Some(prepared), _) => prepared,
         (None, None) => Err(SandboxError::AnotherCall.into()),
     };
-    let environment = request.facts.environment;
-    let doors = Doors::open(
-        &armed.grant().boundary().network,
-        armed.grant().policies(),
-        &request.call.workspace,
-        environment,
-    )
-    .and_then(|doors| doors.holding(request.tokens.map(Tokens::handed)));
+    let doors = doors(request, armed.grant());
     let ready = prepared.and_then(|prepared| match doors {
         Ok(doors) => Ok((prepared, doors)),
-        Err(error) => prepared.give_up(request).and(Err(error.into())),
+        Err(error) => prepared.give_up(request).and(Err(error)),
     });
     let ready = ready.map(|ready| (ready, attach(armed.grant())));
     let ran = ready.and_then(|((prepared, doors), mut attachment)| {
@@ -284,7 +281,7 @@ impl Prepared {
         request: &Request<'_>,
         armed: &mut Armed<Grant>,
         attachment: &mut dyn Attachment,
-        doors: Doors,
+        (doors, gained): (Doors, Option<Gained>),
     ) -> Result<Ran, CallError> {
         let (record, mut placed) = (self.record, self.placed);
         let (assembled, given_up) = (self.assembled, self.given_up);
@@ -302,8 +299,10 @@ impl Prepared {
         let mut witness = |attempt: &Attempt| noted(ledger.record_attempt(&run, attempt).map(drop));
         let boundary = armed.grant().boundary().clone();
         let rereading = Rereading::new(request, &boundary);
-        let mut record_flow =
-            |news: &[FlowNews<'_>]| noted(flows::record(ledger, &run, news, &rereading.versions()));
+        let mut record_flow = |news: &[FlowNews<'_>]| {
+            let recorded = flows::record(ledger, &run, news, &rereading.versions());
+            noted(recorded.and_then(|()| flows::tell_beside(gained.as_ref(), news)))
+        };
         let network = boundary.network.clone();
         let listener = placed.ssh.as_mut().and_then(SshPlace::take_listener);
         let issue = || placed.trust.as_ref().map(Trust::issue).transpose();
@@ -389,6 +388,31 @@ fn told(request: &Request<'_>, verdict: &Verdict<Grant>) -> Value {
         members.extend(earlier.map(|run| ("resumed".to_owned(), run)));
     }
     decision
+}
+
+/// What leads out of it, and what tells other runs of its session of what it gains.
+fn doors(request: &Request<'_>, grant: &Grant) -> Result<(Doors, Option<Gained>), CallError> {
+    let doors = Doors::open(
+        &grant.boundary().network,
+        grant.policies(),
+        &request.call.workspace,
+        request.facts.environment,
+    )?;
+    let doors = doors.holding(request.tokens.map(Tokens::handed))?;
+    let gained = gained(request, grant)?;
+    let reader = gained.as_ref().map(Gained::reader).transpose()?;
+    Ok((doors.beside(reader), gained))
+}
+
+/// What runs of its session that go on at the same time are told: with what it begins with, which
+/// is in the ledger by now.
+fn gained(request: &Request<'_>, grant: &Grant) -> Result<Option<Gained>, CallError> {
+    let Some(session) = &request.call.session else {
+        return Ok(None);
+    };
+    let gained = Gained::open(request.state, session)?;
+    gained.add(grant.labels().iter().map(String::as_str))?;
+    Ok(Some(gained))
 }
 
 /// Who tells whether a token of the run is revoked, where it has some.

@@ -3,7 +3,7 @@
 use atoll_model::RunId;
 use atoll_model::network::{CredentialName, Flow, FlowEnd, FlowKind, Published, PublishedPort};
 use atoll_sandbox::{FlowNews, Who};
-use atoll_store::{Durability, EventBody, Ledger, LedgerError, RIGHTS_GIVEN_UP};
+use atoll_store::{Durability, EventBody, Gained, Ledger, LedgerError, RIGHTS_GIVEN_UP};
 
 use crate::{approvals, given_up};
 
@@ -36,6 +36,33 @@ pub(crate) fn record(
     };
     let events: Vec<_> = news.iter().map(|one| event(one, versions)).collect();
     ledger.record_flows(run, events, durability)
+}
+
+/// Tells runs of the session that go on at the same time of labels that are recorded: what gives
+/// one goes on only then.
+pub(crate) fn tell_beside(
+    gained: Option<&Gained>,
+    news: &[FlowNews<'_>],
+) -> Result<(), LedgerError> {
+    let labels = news.iter().filter_map(|one| match one {
+        FlowNews::Labelled { label, .. } => Some(*label),
+        FlowNews::Opened { .. }
+        | FlowNews::Closed { .. }
+        | FlowNews::Refused(_)
+        | FlowNews::Published { .. }
+        | FlowNews::Unpublished { .. }
+        | FlowNews::AgreedPort { .. }
+        | FlowNews::Unheard { .. }
+        | FlowNews::Approval(_)
+        | FlowNews::GivenUp(_)
+        | FlowNews::Reloaded { .. }
+        | FlowNews::Unreloaded { .. } => None,
+    });
+    let labels: Vec<&str> = labels.collect();
+    match gained {
+        Some(gained) if !labels.is_empty() => gained.add(labels),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The version of policies that has decided.

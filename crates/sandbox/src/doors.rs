@@ -28,6 +28,8 @@ pub struct Doors {
     pub(crate) policies: Option<OwnedFd>,
     /// The tokens that have to carry each connection as well.
     pub(crate) tokens: Option<OwnedFd>,
+    /// What other runs of the session gain, as it comes.
+    pub(crate) gained: Option<OwnedFd>,
 }
 
 impl Doors {
@@ -67,7 +69,15 @@ impl Doors {
             locks,
             policies,
             tokens: None,
+            gained: None,
         })
+    }
+
+    /// With a file in which stands which labels other runs of the session gain, a line each: it is
+    /// read from where it stands, and on whenever labels decide.
+    #[must_use]
+    pub fn beside(self, gained: Option<OwnedFd>) -> Self {
+        Self { gained, ..self }
     }
 
     /// With tokens, as who carries takes them.

@@ -409,6 +409,7 @@ impl<'a> Outside<'a> {
                 has_locks: self.doors.locks.is_some(),
                 has_policies: self.doors.policies.is_some(),
                 has_tokens: self.doors.tokens.is_some(),
+                has_gained: self.doors.gained.is_some(),
                 ssh: self
                     .signing
                     .as_ref()
@@ -434,9 +435,11 @@ impl<'a> Outside<'a> {
             let line = signer.iter().map(|(line, _)| line);
             let agent = self.signing.iter().map(|(_, listener)| listener);
             let before = values.into_iter().chain(line).chain(agent);
-            // What lock files name comes after certificates, then policies; tokens come last.
+            // What lock files name comes after certificates, then policies, tokens, and last what
+            // other runs gain.
             let files = self.doors.roots.iter().chain(&self.doors.locks);
             let files = files.chain(&self.doors.policies).chain(&self.doors.tokens);
+            let files = files.chain(&self.doors.gained);
             let begun = begin(&carriage, before.chain(listeners).chain(files));
             let signer = signer.map(|(_, pid)| pid);
             if let (Err(_), Some(pid)) = (&begun, signer) {

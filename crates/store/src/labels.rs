@@ -33,13 +33,18 @@ pub(crate) fn of_session(
     gained(Events::from_place(state, filter, place)?)
 }
 
-/// The same of one run.
+/// The same of one run. Those of its session count too, where it was of one: what others gained
+/// while it went on was its own.
 pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, LedgerError> {
     let filter = Filter {
         run: Some(run.clone()),
         ..Filter::default()
     };
-    gained(Events::from_start(state, filter)?)
+    let mut labels = gained(Events::from_start(state, filter)?)?;
+    if let Some(session) = sessions::of_run(state, run)? {
+        labels.extend(of_session(state, &session)?);
+    }
+    Ok(labels)
 }
 
 /// What the runs of a session were for: the same as of labels holds of damage.

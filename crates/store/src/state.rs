@@ -221,6 +221,8 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
 pub(crate) const CONTROL: &str = "control";
 /// How far the ledger was sent elsewhere.
 pub(crate) const TELEMETRY: &str = "telemetry";
+/// Which labels runs of a session have gained, for those that go on at the same time.
+pub(crate) const GAINED: &str = "gained";
 pub(crate) const KEPT: &str = "kept";
 pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const LEDGER_KEY: &str = "ledger-key";

@@ -47,6 +47,7 @@ pub(super) fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure 
                 | CallError::Refused(_)
                 | CallError::Ledger(_)
                 | CallError::Run(_)
+                | CallError::Gained(_)
                 | CallError::Place(_) => "the run failed",
             };
             let failure = Failure::new(what).because(other);

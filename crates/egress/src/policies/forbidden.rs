@@ -19,6 +19,16 @@ impl Forbidden {
         ))
     }
 
+    /// What other runs of its session have touched cannot be told.
+    pub(super) fn unlearnt(error: &std::io::Error) -> Self {
+        let inside =
+            "what other runs of its session have touched cannot be told, which is a denial";
+        Self {
+            inside: inside.to_owned(),
+            ..Self::of(format!("{inside}: {error}"))
+        }
+    }
+
     /// A person would be asked, and what it is for does not wait for one.
     pub(super) fn unasked(asks: &Asks) -> Self {
         Self {

@@ -89,6 +89,14 @@ impl Policies {
         self
     }
 
+    /// With what other runs of the session gain, where labels are noted.
+    pub(crate) fn beside(self, gained: Option<OwnedFd>) -> Self {
+        Self {
+            labels: self.labels.map(|labels| labels.beside(gained)),
+            ..self
+        }
+    }
+
     /// Puts others in force, for whatever begins from now on, and has what goes on asked again.
     /// Labels, counts and what was given up stay. False where they are none that can be: then those
     /// that were there are still in force.

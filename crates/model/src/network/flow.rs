@@ -58,7 +58,11 @@ pub struct Carriage {
     /// asked besides.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_policies: bool,
-    /// Whether the last file of all has the tokens that the run holds.
+    /// Whether a file comes with this, the last of all, in which stands what other runs of the
+    /// session gain: labels, a line each. It is read on whenever labels decide.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_gained: bool,
+    /// Whether the last file of all but that has the tokens that the run holds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_tokens: bool,
     /// The keys of SSH that may be used. Where there are some, a line to who signs comes next
