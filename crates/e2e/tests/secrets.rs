@@ -134,7 +134,8 @@ fn what_cannot_be_kept_is_told() {
         .is_clear_error(["there is no secret b", "nothing was removed"]);
     assert_eq!(names(&world), ["a"]);
     let file = world.path("token");
-    fs::write(&file, "from a file\n").unwrap();
+    world.canary("c4n4ry from a file\n", &["workspace/token"]);
+    fs::write(&file, "c4n4ry from a file\n").unwrap();
     let _ = world
         .atoll(["secret", "set", "b", "--file", file.to_str().unwrap()])
         .run()
@@ -267,7 +268,9 @@ fn many_at_once_lose_nothing() {
     let wanted: Vec<String> = (10..26).map(|number| format!("s{number}")).collect();
     std::thread::scope(|scope| {
         for name in &wanted {
-            let set = world.atoll(["secret", "set", name]).stdin("value");
+            let value = format!("{name}-c4n4ryOfTh1sT3st");
+            world.canary(&value, &[]);
+            let set = world.atoll(["secret", "set", name]).stdin(value);
             let _ = scope.spawn(move || set.run().success());
         }
     });
