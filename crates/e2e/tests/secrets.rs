@@ -11,8 +11,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use e2e::World;
 use e2e::traces::events;
+use e2e::{World, holders};
 use rustix::termios::LocalModes;
 use serde_json::{Value, json};
 
@@ -260,6 +260,38 @@ fn what_is_typed_is_not_shown() {
     assert!(ended.out().contains("cancelled"), "{ended}");
     assert!(terminal.settings().local_modes.contains(LocalModes::ECHO));
     assert_eq!(names(&world), ["typed"]);
+}
+
+/// Each command that reads a secret, a passphrase or the key, while it does.
+#[test]
+fn a_command_that_reads_a_secret_leaves_no_core_dump_and_nobody_looks_into_it() {
+    let name = "a_command_that_reads_a_secret_leaves_no_core_dump_and_nobody_looks_into_it";
+    let world = World::new(name);
+    if !holders::dumps_are_files(&world) {
+        return;
+    }
+    world.write(holders::sought(&world), CANARY);
+    world.canary(CANARY, &["sought"]);
+    set(&world, "a", CANARY);
+    let keep = world.atoll(["secret", "key", "passphrase"]);
+    let _ = keep.stdin(PASSPHRASE).run().success();
+    for words in [["set", "b"].as_slice(), &["key", "passphrase"], &["unlock"]] {
+        let command = world.host_shell(holders::UNBOUNDED).arg("sh");
+        let command = command.arg(std::env::var_os("ATOLL_BIN").unwrap());
+        let mut reading = command.arg("secret").args(words).start();
+        reading.send(CANARY);
+        // It waits for the rest.
+        let fact = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", reading.pid()));
+        e2e::wait_until("it reads", e2e::BOUND, || {
+            let is_it = || fact("comm").is_ok_and(|name| name == "atoll\n");
+            let sleeps = || fact("stat").is_ok_and(|stat| stat.contains(") S "));
+            let seen = is_it() && sleeps();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            (seen && is_it() && sleeps()).then_some(())
+        });
+        holders::expect_no_dump_of_command(&world, reading.pid());
+        drop(reading.wait());
+    }
 }
 
 #[test]
