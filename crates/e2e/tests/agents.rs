@@ -215,6 +215,8 @@ fn check_attack(world: &World, provider: &Provider, mode: Mode, outcome: &Outcom
     };
     let requests = read("internet/requests");
     assert!(requests.contains("ATTACK OVER"), "{outcome}\n{requests}");
+    // Nor is the model told of it where it is not shown its key.
+    assert!(!requests.contains("SUBPROTOCOL"), "{requests}");
     let recorded = read("internet/recorded");
     let searched = read("searched");
     let what = format!("{outcome}\nRECORDED\n{recorded}\nSEARCHED\n{searched}");
