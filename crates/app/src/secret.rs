@@ -33,6 +33,13 @@ const PASSPHRASE_BYTES_MIN: usize = 8;
 /// Puts secrets in, names them or takes them out.
 pub fn secret(arguments: SecretArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
+    if matches!(
+        arguments.action,
+        SecretAction::Set(_) | SecretAction::Key(_) | SecretAction::Unlock(_)
+    ) {
+        atoll_egress::hold_alone()
+            .doing("this process cannot be closed to others, so it reads no secret")?;
+    }
     match arguments.action {
         SecretAction::Set(arguments) => set(&places, arguments, output),
         SecretAction::List(arguments) => list(&places, &arguments, output),

@@ -72,6 +72,9 @@ pub fn login(arguments: &LoginArguments, output: &Output) -> Result<u8, Failure>
         let failure = Failure::new("no agent is named").because("these can be logged in inside");
         return Err(ways.fold(failure, Failure::advise));
     }
+    // What is in the login file already is read before the sandbox is made. Inside the limit is the
+    // same without this.
+    atoll_egress::leave_no_core().doing("core dumps cannot be forbidden")?;
     let places = Places::read()?;
     let rules = rules_of(arguments, &places)?;
     let (login, issue) = chosen(&rules, arguments)?;
@@ -263,8 +266,11 @@ fn tell(keeping: &Keeping<'_>, callback: Option<u16>, output: &Output) {
     ));
 }
 
-/// Takes what is left of a login, before it is thrown away.
+/// Takes what is left of a login, before it is thrown away. From here on this process holds tokens:
+/// not before, since what has just made the sandbox has to be as any other process.
 fn gather(request: &Request<'_>, record: &RunRecord, login: &Login) -> Result<Gathered, Failure> {
+    atoll_egress::hold_alone()
+        .doing("this process cannot be closed to others, so it takes no token")?;
     let tokens = request.handover.map(Handover::caught);
     let tokens = tokens.transpose().doing("what was caught cannot be read")?;
     Ok(Gathered {

@@ -22,6 +22,8 @@ use rustix::fs::{Access, access};
 const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 /// How the directories of all worlds begin, and of what tests are run in.
 pub(crate) const PREFIX: &str = "atoll-e2e-";
+/// How the directories begin of which suites run their tests.
+const STAGE: &str = "atoll-test-";
 /// What is shorter is found by chance.
 const VALUE_BYTES_MIN: usize = 12;
 
@@ -179,9 +181,13 @@ fn temporary() -> impl Iterator<Item = PathBuf> {
         .iter()
         .filter_map(|place| fs::read_dir(place).ok());
     let is_of_a_world = |name: &OsStr| name.as_bytes().starts_with(PREFIX.as_bytes());
-    // The tests' own sources have the values, and what is built of them.
+    // The tests' own sources have the values, and what is built of them, also where another
+    // suite begins meanwhile and puts its programs.
     let is_of_the_project = |path: &Path| {
-        let marks = [".git", "CACHEDIR.TAG"];
+        let marks: &[&str] = match path.file_name() {
+            Some(name) if name.as_bytes().starts_with(STAGE.as_bytes()) => &["atoll"],
+            _ => &[".git", "CACHEDIR.TAG"],
+        };
         marks.iter().any(|mark| path.join(mark).exists())
     };
     entries

@@ -9,6 +9,9 @@
     clippy::indexing_slicing
 )]
 
+#[path = "agents/unheld.rs"]
+mod unheld;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -79,8 +82,11 @@ impl Provider {
     }
 
     /// What an agent of it does that was talked into an attack.
-    fn attack(&self) -> String {
+    fn attack(&self, world: &World) -> String {
+        let [settings, state] = [world.config(), world.state()].map(|one| one.join("atoll"));
         let of = [
+            ("settings", settings.to_str().unwrap()),
+            ("state", state.to_str().unwrap()),
             ("variable", self.variable),
             ("model", self.host),
             ("field", self.field),
@@ -132,6 +138,7 @@ fn at_work(
 ) -> Outcome {
     let npm = cache().unwrap().join("npm");
     world.write(world.top().join("real"), provider.key);
+    world.canary(provider.key, &["real"]);
     world.write(world.top().join("search.py"), SEARCH);
     let variable = provider.variable;
     let atoll = match mode {
@@ -208,6 +215,8 @@ fn check_attack(world: &World, provider: &Provider, mode: Mode, outcome: &Outcom
     };
     let requests = read("internet/requests");
     assert!(requests.contains("ATTACK OVER"), "{outcome}\n{requests}");
+    // Nor is the model told of it where it is not shown its key.
+    assert!(!requests.contains("SUBPROTOCOL"), "{requests}");
     let recorded = read("internet/recorded");
     let searched = read("searched");
     let what = format!("{outcome}\nRECORDED\n{recorded}\nSEARCHED\n{searched}");
@@ -260,7 +269,8 @@ fn check_attack(world: &World, provider: &Provider, mode: Mode, outcome: &Outcom
 /// Each way of an attack came to nothing, and those by which a text leaves because of what the
 /// text stands for.
 fn refused_each_way(provider: &Provider, told: &BTreeMap<String, String>) {
-    assert!(told.len() >= 20, "{told:?}");
+    let tried: Vec<&str> = told.keys().map(String::as_str).collect();
+    assert_eq!(tried, unheld::names(), "{told:?}");
     let refusal = format!("placeholder of credential {}", provider.credential);
     for (way, said) in told {
         assert!(!said.contains(provider.key), "{way}: {said}");
@@ -321,7 +331,8 @@ fn forms(world: &World, text: &str) -> Vec<String> {
         let part = &text[skip..skip + (text.len() - skip) / 3 * 3];
         let encoded = world
             .host("sh")
-            .args(["-c", "printf %s \"$1\" | base64 -w 0", "sh", part]);
+            .args(["-c", "printf %s \"$1\" | base64 -w 0", "sh", part])
+            .control();
         forms.push(encoded.run().success().out().trim().to_owned());
     }
     assert!(forms.iter().all(|form| form.len() > 30), "{forms:?}");
@@ -353,7 +364,7 @@ fn codex_works_in_a_fence_too() {
 
 /// The turns of an attack.
 fn attack(world: &World, provider: &Provider) -> Vec<&'static str> {
-    world.write("attack.sh", provider.attack());
+    world.write("attack.sh", provider.attack(world));
     [vec![BEGIN], vec![WAIT; 8]].concat()
 }
 
@@ -454,8 +465,9 @@ fn each_way_of_the_attack_works_but_with_a_placeholder() {
         credential: "model",
         ..OPENAI
     };
-    world.write("attack.sh", model.attack());
+    world.write("attack.sh", model.attack(&world));
     world.write(world.top().join("real"), KEY);
+    world.canary(KEY, &["real"]);
     // As long as the key, and nobody's.
     let text = format!("sk-proj-{}", "n0b0dy5".repeat(KEY.len()));
     let text = &text[..KEY.len()];
@@ -524,6 +536,7 @@ fn page_works(world: &World, agent: &str, program: &str) {
         format!("extends = [\"{agent}\"]\ncommands = [\"{agent}\"]\n[files]\nread = [{npm:?}]\n");
     world.profile(agent, &shown);
     world.write(world.top().join("real"), KEY);
+    world.canary(KEY, &["real"]);
     let typed = blocks(&page, "```console").concat();
     let lines = typed.lines().filter_map(|line| line.strip_prefix("$ "));
     let lines: Vec<String> = lines
@@ -610,6 +623,7 @@ fn the_page_on_claude_code_works() {
 #[test]
 fn the_key_of_an_agent_need_not_be_there_and_never_goes_in() {
     let world = World::new("the_key_of_an_agent_need_not_be_there_and_never_goes_in");
+    world.canary(KEY, &[]);
     let script =
         "echo \"key=${OPENAI_API_KEY-none}\"; cat /proc/*/environ | grep -c r3alK3yOf; true";
     let run = [
@@ -702,6 +716,10 @@ fn run_logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: 
     let npm = cache().unwrap().join("npm");
     let file = world.home().join(login.file);
     world.write(world.top().join("real"), &login.token);
+    for secret in &login.secrets {
+        let own = format!("home/{}", login.file);
+        world.canary(secret, &["real", "renewal", &own]);
+    }
     world.write(world.top().join("search.py"), SEARCH);
     world.write(&file, &login.text);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
@@ -882,6 +900,7 @@ fn renewed(
     let now = serde_json::from_str(&written).unwrap();
     assert!(!outcome.err().contains("alert"), "{outcome}");
     fs::remove_file(world.top().join("renewal")).unwrap();
+    world.canary(RENEWED, &[&format!("home/{}", login.file)]);
     login.secrets.push(RENEWED.to_owned());
     login.text = written;
     nowhere(world, &login, &outcome);

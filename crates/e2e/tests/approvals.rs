@@ -215,6 +215,7 @@ const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 fn a_secret_that_is_put_into_a_body_is_in_no_question() {
     let world = World::new("a_secret_that_is_put_into_a_body_is_in_no_question");
     world.write(world.top().join("real"), REAL);
+    world.canary(REAL, &["real"]);
     if !is_possible(&world, &["openssl", "zstd"]) {
         return;
     }

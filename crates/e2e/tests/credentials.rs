@@ -195,6 +195,7 @@ fn a_method_that_is_said_elsewhere_gets_no_credential() {
 fn a_file_that_can_be_read_inside_is_no_source() {
     let world = World::new("a_file_that_can_be_read_inside_is_no_source");
     let token = "a-token-that-nobody-is-to-read-7";
+    world.canary(token, &["beside", "workspace/token"]);
     let start = |file: &Path| {
         let credential = format!(
             "[credential.a]\nsource = {{ file = \"{}\" }}\nto = \"example.com\"\nplace = {{ header = \"x-key\" }}\n\
@@ -781,7 +782,9 @@ fn a_credential_that_is_not_there_lets_nothing_start() {
         outcome.is_clear_error([said]);
     }
     // The control: one that is there lets it start, with what stands for it.
-    world.write(world.home().join("there"), "correct-horse-battery-77\n");
+    let there = "correct-horse-battery-77\n";
+    world.canary(there, &["home/there"]);
+    world.write(world.home().join("there"), there);
     world.profile(
         "bound",
         "[credential.a]\nsource = { file = \"~/there\" }\nto = \"example.com\"\nplace = { header = \"x-key\" }\n\

@@ -379,6 +379,9 @@ fn the_commands_about_credentials_work() {
     let block = block.split("```").next().expect("it ends");
     let commands = transcript(block);
     assert_eq!(commands.len(), 4, "{commands:?}");
+    let token = "ghp_0123456789abcdefghijABCDEFGHIJklmnop";
+    assert!(block.contains(token));
+    world.canary(token, &["home/.config/token"]);
     let home = world.home();
     for (command, printed) in commands {
         // People who set nothing have it there.

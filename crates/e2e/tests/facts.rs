@@ -154,6 +154,7 @@ fn a_used_credential_and_a_lease_each_move_a_call() {
     let text = "[credential.api]\nsource = { environment = 'REAL' }\nto = 'www.example.com'\nscheme = 'http'\n\
                 place = { header = 'x-key' }\nvariable = 'KEY'\n";
     let profile = profile(&world, "credential.toml", text);
+    world.canary("r3alK3yOfTh1sT3st", &[]);
     let run = |command: &str, script: &str| {
         let run = e2e::internet::on_internet(&world, command);
         let run = run.env("REAL", "r3alK3yOfTh1sT3st").arg("sh");

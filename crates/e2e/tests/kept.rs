@@ -536,6 +536,7 @@ fn what_stands_for_a_login_is_made_anew_and_never_kept() {
         place = { header = \"authorization\", form = \"Bearer {}\" }\n";
     let world = world("what_stands_for_a_login_is_made_anew_and_never_kept", with);
     let real = "sk-ant-oat01-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
+    world.canary(real, &["home/.agent/auth.json"]);
     let login = format!("{{\"mode\": \"chat\", \"access\": \"{real}\"}}\n");
     let file = own(&world).join("auth.json");
     world.write(&file, &login);

@@ -516,6 +516,8 @@ fn no_process_but_the_one_that_carries_holds_a_login() {
 #[test]
 fn an_agent_without_a_key_or_a_login_is_told_of_before_it_starts() {
     let world = World::new("an_agent_without_a_key_or_a_login_is_told_of_before_it_starts");
+    let real = "sk-k3yOfTh1sT3stWh1chN0bodyM4yS33in0123456789";
+    world.canary(real, &[]);
     for (agent, key, login) in [
         ("claude", "ANTHROPIC_API_KEY", "atoll login claude"),
         ("codex", "OPENAI_API_KEY", "atoll login codex"),
@@ -539,9 +541,7 @@ fn an_agent_without_a_key_or_a_login_is_told_of_before_it_starts() {
                 &command,
                 word,
             ]);
-            let run = key.into_iter().fold(run, |run, key| {
-                run.env(key, "sk-k3yOfTh1sT3stWh1chN0bodyM4yS33in0123456789")
-            });
+            let run = key.into_iter().fold(run, |run, key| run.env(key, real));
             let ended = run.run().success();
             assert!(ended.out().contains("started"), "{ended}");
             ended.err()

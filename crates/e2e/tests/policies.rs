@@ -853,6 +853,7 @@ fn table() -> Vec<(String, Vec<(String, String)>)> {
 #[test]
 fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
     let world = World::new("each_cell_of_the_table_of_annotations_holds_in_a_run");
+    world.canary("the-real-key-0123456789abcdefghij", &[]);
     world.profile(
         "bound",
         "[network]\nallow = [\"example.com\"]\n[credential.key]\nsource = { environment = \"KEY\" }\n\
@@ -1305,6 +1306,7 @@ place = { header = "authorization", form = "Bearer {}" }
 #[test]
 fn every_door_of_this_host_is_closed_by_a_policy_of_its_action() {
     let world = World::new("every_door_of_this_host_is_closed_by_a_policy_of_its_action");
+    world.canary(KEY, &[]);
     world.profile("bound", BOUND);
     world.profile("agent", "[home]\nkeep = [\".agent\"]\n");
     fs::create_dir_all(world.home().join(".agent")).unwrap();
@@ -1354,6 +1356,7 @@ fn every_door_of_the_network_is_closed_by_a_policy_of_its_action() {
     }
     world.profile("bound", BOUND);
     world.write(world.top().join("real"), KEY);
+    world.canary(KEY, &["real"]);
     let servers = include_str!("credentials/servers.py");
     let command = "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; exec \"$ATOLL\" run --discard --profile bound -- sh -c \"$1\"' sh \"$@\"";
     let inside = |script: &str| {

@@ -30,6 +30,7 @@ fn own(world: &World, text: &str) {
 
 /// A world, a program in it, and what has come to the servers.
 fn seen(world: &World, script: &str) -> (Outcome, String) {
+    world.canary("the-real-key-0123456789abcdefghij", &[]);
     let command = "sh -c 'KEY=the-real-key-0123456789abcdefghij; export KEY; exec \"$ATOLL\" run --discard --profile bound -- sh -c \"$1\"' sh \"$@\"";
     let run = on_servers(world, SERVERS, &["example.com"], command);
     let outcome = run.args(["sh", script]).run();

@@ -11,8 +11,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use e2e::World;
 use e2e::traces::events;
+use e2e::{World, holders};
 use rustix::termios::LocalModes;
 use serde_json::{Value, json};
 
@@ -134,7 +134,8 @@ fn what_cannot_be_kept_is_told() {
         .is_clear_error(["there is no secret b", "nothing was removed"]);
     assert_eq!(names(&world), ["a"]);
     let file = world.path("token");
-    fs::write(&file, "from a file\n").unwrap();
+    world.canary("c4n4ry from a file\n", &["workspace/token"]);
+    fs::write(&file, "c4n4ry from a file\n").unwrap();
     let _ = world
         .atoll(["secret", "set", "b", "--file", file.to_str().unwrap()])
         .run()
@@ -261,13 +262,47 @@ fn what_is_typed_is_not_shown() {
     assert_eq!(names(&world), ["typed"]);
 }
 
+/// Each command that reads a secret, a passphrase or the key, while it does.
+#[test]
+fn a_command_that_reads_a_secret_leaves_no_core_dump_and_nobody_looks_into_it() {
+    let name = "a_command_that_reads_a_secret_leaves_no_core_dump_and_nobody_looks_into_it";
+    let world = World::new(name);
+    if !holders::dumps_are_files(&world) {
+        return;
+    }
+    world.write(holders::sought(&world), CANARY);
+    world.canary(CANARY, &["sought"]);
+    set(&world, "a", CANARY);
+    let keep = world.atoll(["secret", "key", "passphrase"]);
+    let _ = keep.stdin(PASSPHRASE).run().success();
+    for words in [["set", "b"].as_slice(), &["key", "passphrase"], &["unlock"]] {
+        let command = world.host_shell(holders::UNBOUNDED).arg("sh");
+        let command = command.arg(std::env::var_os("ATOLL_BIN").unwrap());
+        let mut reading = command.arg("secret").args(words).start();
+        reading.send(CANARY);
+        // It waits for the rest.
+        let fact = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", reading.pid()));
+        e2e::wait_until("it reads", e2e::BOUND, || {
+            let is_it = || fact("comm").is_ok_and(|name| name == "atoll\n");
+            let sleeps = || fact("stat").is_ok_and(|stat| stat.contains(") S "));
+            let seen = is_it() && sleeps();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            (seen && is_it() && sleeps()).then_some(())
+        });
+        holders::expect_no_dump_of_command(&world, reading.pid());
+        drop(reading.wait());
+    }
+}
+
 #[test]
 fn many_at_once_lose_nothing() {
     let world = World::new("many_at_once_lose_nothing");
     let wanted: Vec<String> = (10..26).map(|number| format!("s{number}")).collect();
     std::thread::scope(|scope| {
         for name in &wanted {
-            let set = world.atoll(["secret", "set", name]).stdin("value");
+            let value = format!("{name}-c4n4ryOfTh1sT3st");
+            world.canary(&value, &[]);
+            let set = world.atoll(["secret", "set", name]).stdin(value);
             let _ = scope.spawn(move || set.run().success());
         }
     });

@@ -446,6 +446,70 @@ fn settings_that_nothing_can_stand_for_are_not_shown_and_it_is_said() {
     }
 }
 
+/// People keep their settings elsewhere and link to them. Where a program inside can say what the
+/// link leads to, it would have any file read outside, and what is left of that shown to it.
+#[test]
+fn a_link_of_settings_is_followed_where_no_program_inside_says_where_it_leads() {
+    let name = "a_link_of_settings_is_followed_where_no_program_inside_says_where_it_leads";
+    let world = world(name, PROFILE);
+    let (home, other) = (world.home(), world.top().join("other"));
+    let own = home.join("dotfiles/agent/own");
+    world.write(&own, "{theme: 'of its own'}");
+    let inside = world.path("own");
+    world.write(&inside, "{theme: 'of its own'}");
+    world.write(other.join("own"), "{theme: 'of its own'}");
+    symlink(&own, world.path("hop")).unwrap();
+    let there = world.workspace();
+    let there = there.file_name().unwrap().to_str().unwrap();
+    let (told, none) = ("is not shown, since it is a link", "");
+    let links = [
+        (own.display().to_string(), true, none),
+        ("../dotfiles/agent/own".to_owned(), true, none),
+        (inside.display().to_string(), false, told),
+        (world.path("hop").display().to_string(), false, told),
+        (
+            format!("../../{there}/../home/dotfiles/agent/own"),
+            false,
+            told,
+        ),
+        // Until a run works there it is a directory as any other.
+        (other.join("own").display().to_string(), true, none),
+    ];
+    let file = home.join(".agent/settings.json");
+    let outcome_of = |to: &str| {
+        fs::remove_file(&file).unwrap();
+        symlink(to, &file).unwrap();
+        run(&world, "echo started; cat ~/.agent/settings.json; true")
+    };
+    for (to, is_shown, said) in &links {
+        let outcome = outcome_of(to).success();
+        assert!(outcome.out().starts_with("started"), "{to}: {outcome}");
+        let is_seen = outcome.out().contains("of its own");
+        assert_eq!(is_seen, *is_shown, "{to}: {outcome}");
+        let lines = outcome.err();
+        let is_of_it =
+            |line: &&str| line.starts_with("warning: ") && line.contains("settings.json");
+        let lines = lines.lines().filter(is_of_it);
+        assert_eq!(lines.count(), usize::from(!is_shown), "{to}: {outcome}");
+        let _ = outcome.says([*said]);
+    }
+    let _ = world
+        .atoll(["run", "--workspace", other.to_str().unwrap(), "--", "true"])
+        .run()
+        .success();
+    let outcome = outcome_of(other.join("own").to_str().unwrap()).success();
+    assert!(!outcome.out().contains("of its own"), "{outcome}");
+    let _ = outcome.says([told, "that of another run"]);
+    // With keys in it, it is read where it lies: nothing starts, as where there is no link.
+    world.canary(REAL, &["workspace/own"]);
+    world.canary(OTHER, &["workspace/own"]);
+    fs::write(&inside, settings()).unwrap();
+    let outcome = outcome_of(inside.to_str().unwrap());
+    assert!(!outcome.out().contains("started"), "{outcome}");
+    let _ = outcome.says(["can be read inside"]);
+    nowhere(&outcome);
+}
+
 #[test]
 fn settings_that_come_or_change_meanwhile_are_not_seen() {
     let name = "settings_that_come_or_change_meanwhile_are_not_seen";

@@ -372,16 +372,21 @@ fn a_forged_login_file_of_an_agent_is_not_written() {
     );
 }
 
+/// An agent that asks for tokens by itself, and writes its login file.
+fn asking() -> String {
+    format!(
+        "cd ~/.agent; {CURL} -d 'grant_type=authorization_code&code=good' https://example.com/oauth/token > given; \
+         A=$(sed -n 's/.*\"access_token\":\"\\([^\"]*\\)\".*/\\1/p' given); \
+         echo \"{{\\\"tokens\\\": {{\\\"access\\\": \\\"$A\\\"}}}}\" > auth.json"
+    )
+}
+
 #[test]
 fn a_login_is_kept_after_a_yes_alone() {
     let Some(world) = world("a_login_is_kept_after_a_yes_alone") else {
         return;
     };
-    let script = format!(
-        "cd ~/.agent; {CURL} -d 'grant_type=authorization_code&code=good' https://example.com/oauth/token > given; \
-         A=$(sed -n 's/.*\"access_token\":\"\\([^\"]*\\)\".*/\\1/p' given); \
-         echo \"{{\\\"tokens\\\": {{\\\"access\\\": \\\"$A\\\"}}}}\" > auth.json"
-    );
+    let script = asking();
     let words = ["login", "agent", "--profile", "agent", "--", "sh", "-c"];
     let words = [&words[..], &[script.as_str()]].concat();
     for answer in ["", "n", "yess"] {
@@ -925,6 +930,7 @@ fn secrets_that_a_login_replaces_are_named_before_they_are() {
         );
     world.profile("agent", &vault);
     let mine = "sk-mine-0123456789abcdefghijABCDEFGHIJ";
+    world.canary(mine, &[]);
     let set = world.atoll(["secret", "set", "agent-access"]).stdin(mine);
     let _ = set.run().success();
     let script = format!(
@@ -986,4 +992,39 @@ fn no_process_but_the_one_that_carries_holds_tokens_of_a_login() {
         holders::expect_held_by(&world, &["atoll-egress"], &what);
         nowhere(&world, &outcome, &[holders::sought(&world)]);
     }
+}
+
+/// While it asks whether the login is kept, `atoll login` has the tokens.
+#[test]
+fn who_asks_whether_a_login_is_kept_leaves_no_core_dump_and_nobody_looks_into_it() {
+    let name = "who_asks_whether_a_login_is_kept_leaves_no_core_dump_and_nobody_looks_into_it";
+    let Some(world) = world(name) else {
+        return;
+    };
+    if !holders::dumps_are_files(&world) {
+        return;
+    }
+    world.write(holders::sought(&world), REAL);
+    world.canary(REAL, &["sought"]);
+    let look = holders::looking(&world);
+    let command = format!("sh -c '{}' sh \"$ATOLL\" \"$@\"", holders::UNBOUNDED);
+    let run = on_servers(&world, SERVERS, NAMES, &command);
+    let run = run.env("ISSUERS", NAMES.join(" ")).env("ANSWER", "y");
+    let script = asking();
+    let words = [
+        "login",
+        "agent",
+        "--profile",
+        "agent",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ];
+    let run = run.env("LOOK", look).arg("sh").args(words);
+    let outcome = run.within(Duration::from_secs(240)).run();
+    holders::expect_no_dump_of_looked_at(&world, &outcome.to_string());
+    // It was ended before it was answered.
+    assert!(!auth(&world).exists(), "{outcome}");
+    nowhere(&world, &outcome, &[holders::sought(&world)]);
 }

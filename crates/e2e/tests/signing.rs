@@ -266,6 +266,9 @@ fn half_a_key_lets_nothing_start_and_an_optional_one_need_not_be_there() {
     world.profile("bound", &format!("{RULES}{KEY}optional = true\n"));
     let script = "echo \"id ${AWS_ACCESS_KEY_ID-none} ${AWS_SECRET_ACCESS_KEY-none}\"";
     let [id, secret, token] = REAL;
+    for one in REAL {
+        world.canary(one, &[]);
+    }
     let run = |there: &[(&str, &str)]| {
         let run = world.run(["--discard", "--profile", "bound"], script);
         let with = |run: e2e::Invocation, (name, value): &(&str, &str)| run.env(name, value);

@@ -259,6 +259,7 @@ fn items(sent: &str, [resources, scopes, name]: [&str; 3]) -> Vec<Value> {
 fn told_of_everything(world: &World) -> String {
     world.profile("bound", BOUND);
     world.write(world.top().join("real"), REAL);
+    world.canary(REAL, &["real"]);
     world.write(world.top().join("person.py"), PERSON);
     let curl = "curl -sS -m 60 --noproxy '*' -H \"Authorization: Bearer $GITHUB_TOKEN\"";
     let plain = "curl -sS -m 60 --noproxy '*'";

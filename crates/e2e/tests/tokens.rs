@@ -678,6 +678,8 @@ fn in_a_fence_no_process_but_the_one_that_carries_holds_what_a_token_is_asked_fo
 #[test]
 fn a_secret_that_is_not_there_lets_nothing_start() {
     let world = World::new("a_secret_that_is_not_there_lets_nothing_start");
+    let fine = ["home/fine", "workspace/fine"];
+    world.canary("a-secret-Zk3fQ81xw0LmT7uP\n", &fine);
     world.write(world.home().join("short"), "pass\n");
     world.write(
         world.home().join("lines"),

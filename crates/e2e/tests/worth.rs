@@ -61,6 +61,9 @@ fn an_agent_mends_a_program_and_pushes_it_from_an_empty_home_slow() {
         "access_token": TOKEN, "refresh_token": RENEWAL, "id_token": TOKEN,
         "token_type": "Bearer", "expires_in": 3600,
     });
+    for one in [TOKEN, RENEWAL, PASSWORD] {
+        world.canary(one, &["real", "renewal", "hub", "home/.codex/auth.json"]);
+    }
     for (path, text) in [
         (top.join("real"), TOKEN),
         (top.join("renewal"), &given.to_string()),

@@ -335,9 +335,21 @@ impl Known {
     }
 }
 
-/// No process of this user reads what is in this one's memory, and no core dump has it.
-pub(crate) fn hold_alone() -> io::Result<()> {
+/// From here on no other process of this user reads what is in this one's memory, and no core dump
+/// has it: for what holds a secret, and starts no sandbox any more.
+///
+/// # Errors
+/// The kernel's; the process is to hold no secret then.
+pub fn hold_alone() -> io::Result<()> {
     rights::forbid_inspection()?;
+    leave_no_core()
+}
+
+/// From here on this process, and what it starts, leaves no core dump (core(5)).
+///
+/// # Errors
+/// The kernel's.
+pub fn leave_no_core() -> io::Result<()> {
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),

@@ -186,13 +186,26 @@ pub fn resolved(path: &Path, written: &WrittenInside) -> Option<PathBuf> {
     Some(at)
 }
 
-/// Why a program does not run outside for a run.
+/// Why a program does not run outside for a run, or a file is not read for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
     /// A program inside may have written this, or what leads to it.
     Written(PathBuf),
     /// Others than its user can write this.
     Open(PathBuf),
+}
+
+/// The canonical path of a file that may be used outside for a run: nobody but root and this
+/// user can write it or what leads to it, and no program inside has.
+///
+/// # Errors
+/// [`Unfit`].
+pub fn file_outside(file: &Path, written: &WrittenInside) -> Result<PathBuf, Unfit> {
+    let real = resolved(file, written).ok_or_else(|| Unfit::Written(file.to_owned()))?;
+    match open_part(&real) {
+        Some(open) => Err(Unfit::Open(open)),
+        None => Ok(real),
+    }
 }
 
 /// The canonical path of a program that may run outside: nobody but root and this user can
@@ -204,11 +217,7 @@ pub fn program_outside(program: &Path, written: &WrittenInside) -> Result<PathBu
     let mut found = program.to_owned();
     let mut first = None;
     for _ in 0..=INTERPRETERS_MAX {
-        let unfit = || Unfit::Written(found.clone());
-        let real = resolved(&found, written).ok_or_else(unfit)?;
-        if let Some(open) = open_part(&real) {
-            return Err(Unfit::Open(open));
-        }
+        let real = file_outside(&found, written)?;
         let interpreter = interpreter(&real, written);
         let whole = first.get_or_insert(real);
         match interpreter {

@@ -69,7 +69,7 @@ pub use copies::copies_beside;
 pub use doors::Doors;
 pub use enforcement::{USER_NAMESPACE, forecast};
 pub use errand::{
-    Unfit, Workspaces, Writers, WrittenInside, argument_inside, environment_outside,
+    Unfit, Workspaces, Writers, WrittenInside, argument_inside, environment_outside, file_outside,
     program_outside, search_places,
 };
 pub use error::{SandboxError, explain};

@@ -45,7 +45,8 @@ pub(super) fn read(
         match &login.holds {
             Holds::Login => {}
             Holds::Settings(secrets) => {
-                settings::read(handover, rules, (login, secrets), workspace, output)?;
+                let at = (places, workspace);
+                settings::read(handover, rules, (login, secrets), at, output)?;
                 continue;
             }
             Holds::Copies => {

@@ -35,6 +35,8 @@ NAMES = {
     "cloudcode-pa.googleapis.com": ["93.184.216.37"],
     "platform.claude.com": ["93.184.216.37"],
     "tunnel.example": ["93.184.216.38"],
+    # Inside Atoll answers for it, and nobody is asked.
+    "proxy.atoll.internal": ["93.184.216.38"],
     "s3.eu-west-1.amazonaws.com": ["93.184.216.36"],
     "dynamodb.eu-west-1.amazonaws.com": ["93.184.216.36"],
     "sts.us-east-1.amazonaws.com": ["93.184.216.36"],
@@ -60,7 +62,7 @@ def names(server):
         try:
             answer(server, question, asker)
         except (IndexError, struct.error):
-            pass
+            note("datagrams", f"53 {question!r}")
 
 
 def answer(server, question, asker):
@@ -134,7 +136,8 @@ def hear(port):
 
     def receive():
         while True:
-            receiver.recvfrom(65536)
+            said, _ = receiver.recvfrom(65536)
+            note("datagrams", f"{port} {said!r}")
             note("reached", f"udp {port}")
 
     start(receive)

@@ -67,6 +67,8 @@ class Model(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         note(f"GET {self.headers['Host']} {self.path} {self.said()}")
+        if self.headers["Sec-WebSocket-Protocol"]:
+            note(f"SUBPROTOCOL {self.headers['Sec-WebSocket-Protocol']}")
         if self.path == "/v1/redirect":
             self.send_response(302)
             self.send_header("Location", "https://example.com/redirected")
@@ -239,19 +241,28 @@ def search(outputs):
             subprocess.run(words, stdout=to, stderr=to)
 
 
-def record(connection, context):
-    """Writes down what comes, and answers a request that is whole."""
-    whole = b""
+def record(connection, port, context):
+    """Writes down where it is, by which name, and all that came so far, before it answers a
+    request that is whole."""
+    whole, place, name = b"", connection.getsockname()[0], "-"
     try:
         connection.settimeout(5)
         if context:
             connection = context.wrap_socket(connection, server_side=True)
+            name = getattr(connection, "asked_for", "-")
         while block := connection.recv(65536):
             whole += block
+            with lock, open(os.path.join(PLACE, "recorded"), "ab") as to:
+                to.write(f"AT {place} {port} {name}\n".encode() + whole + b"\n")
             head, end, body = whole.partition(b"\r\n\r\n")
-            length = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-            if end and b"upgrade: websocket" in head.lower():
+            head = head.lower()
+            length = [line.split(b":")[1] for line in head.split(b"\r\n") if line.startswith(b"content-length:")]
+            if end and b"upgrade: websocket" in head:
                 connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+            elif end and b" /a.git" in head and b"authorization:" not in head:
+                # Git tells who it is where it is asked.
+                connection.sendall(b'HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm="a"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
+                break
             elif end and len(body) >= int(length[0] if length else 0):
                 connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nhi\n")
                 break
@@ -259,8 +270,6 @@ def record(connection, context):
         pass
     finally:
         connection.close()
-    with lock, open(os.path.join(PLACE, "recorded"), "ab") as to:
-        to.write(whole + b"\n")
 
 
 def recorder(address, port, context):
@@ -268,7 +277,7 @@ def recorder(address, port, context):
 
     def accept():
         while True:
-            threading.Thread(target=record, args=(listener.accept()[0], context), daemon=True).start()
+            threading.Thread(target=record, args=(listener.accept()[0], port, context), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
 
@@ -280,6 +289,7 @@ def certified(*names):
         contexts[name].load_cert_chain(f"{PLACE}/{name}.pem", f"{PLACE}/{name}.key")
 
     def chosen(socket, name, _):
+        socket.asked_for = name
         socket.context = contexts.get(name, contexts[names[0]])
 
     contexts[names[0]].sni_callback = chosen
@@ -292,6 +302,8 @@ threading.Thread(target=listener.serve_forever, daemon=True).start()
 # Whoever is led to the recorder by another's name finds a server of that name.
 recorder("93.184.216.34", 443, certified("example.com", *MODELS))
 recorder("93.184.216.35", 443, certified("other.example"))
+recorder("93.184.216.37", 8443, certified(*MODELS))
+recorder("93.184.216.38", 3128, None)
 recorder("", 80, None)
 run = subprocess.Popen(sys.argv[2:])
 sys.exit(run.wait())

@@ -1,4 +1,4 @@
-"""Ends those of a run's processes that hold keys by a signal ($ENDED_BY) and looks for core
+"""Ends those of a run's processes that hold keys ($HOLDERS) by a signal ($ENDED_BY) and looks for core
 dumps. First it ends one of its own so, in the directory `dumped`: the control. Before that
 it looks at how each is closed to other processes, and how its memory is held. Arguments:
 the run's process, then a file with the value. Writes what it finds, a line each."""
@@ -9,7 +9,7 @@ sys.stdout.reconfigure(line_buffering=True)
 RUN, REAL = int(sys.argv[1]), pathlib.Path(sys.argv[2])
 TOP = REAL.parent.parent
 VALUE = REAL.read_bytes().strip()
-HOLDERS = ["atoll-signer", "atoll-egress"]
+HOLDERS = os.environ.get("HOLDERS", "atoll-signer atoll-egress").split()
 SIGNAL = signal.Signals[os.environ.get("ENDED_BY", "SIGSEGV")]
 # Without capabilities, so that it reads a process of the same user only where that lets
 # others do so (ptrace(2)).
@@ -96,9 +96,9 @@ def end(pid, name):
     tell_who_reads(name, pid)
     beside = None
     if IS_ROOT:
-        # What has just ended is about to be overwritten.
+        # What has just ended is about to be overwritten, where it is kept apart.
         until = time.monotonic() + 20
-        while any(one != ["lo", "dd"] for one in flags_where_it_is(pid)) and time.monotonic() < until:
+        while name != "atoll" and any(one != ["lo", "dd"] for one in flags_where_it_is(pid)) and time.monotonic() < until:
             time.sleep(0.2)
         for flags in flags_where_it_is(pid):
             print(name, "holds it", *flags)
@@ -124,7 +124,7 @@ def end(pid, name):
 
 BEGUN = time.time() - 2
 # Not of a user namespace alone: the machine's.
-IS_ROOT = pathlib.Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+IS_ROOT = os.geteuid() == 0 and pathlib.Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
 control()
 every = []
 for one in descendants():
