@@ -118,6 +118,9 @@ fn sorted(
     {
         set.classify_within(&directory, &paths);
     }
+    if layer.kind == LayerKind::Repository {
+        set.classify_repository(layer.worktree.as_deref(), &paths);
+    }
     Ok(LayerChanges { layer, paths, set })
 }
 
@@ -229,7 +232,10 @@ pub fn grouped(all: &[LayerChanges]) -> render::Changes {
                 (LayerKind::Cache, _) | (_, Class::Cache) => &mut groups.caches,
                 (_, Class::Control) => &mut groups.control,
                 (_, Class::Ignored) => &mut groups.ignored,
-                (LayerKind::Workspace | LayerKind::Home, Class::Ordinary) => &mut groups.workspace,
+                (
+                    LayerKind::Workspace | LayerKind::Home | LayerKind::Repository,
+                    Class::Ordinary,
+                ) => &mut groups.workspace,
             };
             let kind = match change.kind {
                 ChangeKind::Added => {
@@ -273,7 +279,7 @@ pub fn refusals(all: &[LayerChanges]) -> impl Iterator<Item = (Vec<u8>, &str)> {
 pub fn place_of(one: &LayerChanges) -> Vec<u8> {
     match one.layer.kind {
         LayerKind::Workspace => Vec::new(),
-        LayerKind::Home | LayerKind::Cache => shown_path(one, b""),
+        LayerKind::Home | LayerKind::Cache | LayerKind::Repository => shown_path(one, b""),
     }
 }
 
@@ -281,7 +287,7 @@ pub fn place_of(one: &LayerChanges) -> Vec<u8> {
 pub fn shown_path(one: &LayerChanges, path: &[u8]) -> Vec<u8> {
     match one.layer.kind {
         LayerKind::Workspace => path.to_vec(),
-        LayerKind::Home | LayerKind::Cache => {
+        LayerKind::Home | LayerKind::Cache | LayerKind::Repository => {
             [one.layer.inside.as_os_str().as_bytes(), b"/", path].concat()
         }
     }

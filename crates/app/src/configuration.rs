@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use atoll_model::Principal;
 use atoll_policy::{
-    HostFacts, NoProfiles, PolicySources, ProfileError, ProfileSource, Requested, Rules, SignedBy,
-    SourceFile, Sources, TrustList, compile,
+    HostFacts, NoProfiles, PolicySources, ProfileError, ProfileSource, Requested, Rules,
+    SharedRepository, SignedBy, SourceFile, Sources, TrustList, compile,
 };
 use atoll_store::{StateDir, StateError};
 use rustix::fs::OFlags;
 
 use crate::advice;
+use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::organisation;
 
@@ -412,6 +413,18 @@ pub fn real_path(path: &Path) -> PathBuf {
         (Ok(real), _, _) => real,
         (Err(_), Some(parent), Some(name)) => real_path(parent).join(name),
         (Err(_), _, _) => path.to_owned(),
+    }
+}
+
+/// Has the git repository of a workspace shown that lies outside, or says why it is not.
+pub fn take_repository(rules: &mut Rules, workspace: &Path, host: &HostFacts) {
+    match atoll_layer::repository(workspace, host.uid) {
+        Ok(None) => {}
+        Ok(Some(found)) => {
+            let (common, worktree) = (found.common, found.worktree);
+            rules.show_repository(workspace, SharedRepository { common, worktree });
+        }
+        Err(error) => rules.tell_no_repository(workspace, &printable(error.to_string().as_bytes())),
     }
 }
 

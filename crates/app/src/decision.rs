@@ -115,12 +115,15 @@ impl Work<'_> {
         self.refuse_interrupted(record)?;
         let plans = promotion::plans(all, selection)?;
         let allowed = self.allowed(record, all, selection, &plans)?;
+        // In all directories, before anything is written to one of them.
+        for Planned { plan, .. } in &plans {
+            refuse_conflicts(plan, record)?;
+        }
         let (mut steps, mut held) = (0, false);
         for Planned { changes: one, plan } in plans {
             self.tell_refused(&plan);
             self.tell_unwhole(&plan, &one.set);
             held |= !plan.held_control.is_empty();
-            refuse_conflicts(&plan, record)?;
             if plan.is_empty() {
                 continue;
             }

@@ -112,6 +112,7 @@ impl Opened {
                 Part::Aside => other_than_settings(record),
             },
             settings: Vec::new(),
+            worktree: None,
         };
         let (seconds, nanoseconds) = record.since;
         let since = Duration::new(u64::try_from(seconds).unwrap_or_default(), nanoseconds);

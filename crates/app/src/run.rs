@@ -231,6 +231,7 @@ fn compiled(
     let program = arguments.command.first().cloned().unwrap_or_default();
     let rules = files.compile(&requested, &program, host);
     let mut rules = rules.map_err(|error| no_rules(&error))?;
+    configuration::take_repository(&mut rules, workspace, host);
     rules.take_real_paths(workspace, configuration::real_path);
     refuse_unseen(arguments, &rules)?;
     Ok(rules)

@@ -86,6 +86,7 @@ fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String
     }
     places("home-cache", &|kind, _| kind == ViewKind::Cache);
     places("files-read", &|kind, _| kind == ViewKind::Input);
+    places("repository", &|kind, _| kind == ViewKind::Repository);
     let programs = names.take(boundary.programs.iter().map(std::path::PathBuf::as_path));
     insert_list(fields, "programs", programs);
     let variables = names.take(boundary.environment.iter().map(|(name, _)| Path::new(name)));

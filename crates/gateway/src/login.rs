@@ -131,7 +131,7 @@ pub(crate) fn real(login: &Login) -> Option<(PathBuf, PathBuf)> {
 fn is_of_home(view: &&View) -> bool {
     match view.kind {
         ViewKind::Home | ViewKind::Cache => true,
-        ViewKind::System | ViewKind::Input => false,
+        ViewKind::System | ViewKind::Input | ViewKind::Repository => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where the changeable parts of a run are kept: a layer, a copy or a checkpoint.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -306,6 +307,7 @@ impl Placing<'_> {
                 shared: false,
                 logins: Vec::new(),
                 settings: Vec::new(),
+                worktree: None,
             },
         );
     }
@@ -323,7 +325,10 @@ impl Placing<'_> {
         if !host_path.is_dir() {
             return Ok(None);
         }
-        if !self.offered.can_layer(&host_path) {
+        let is_whole = self.request.host.mounts_within(&host_path).next().is_none();
+        // Elsewhere a mount within is an error: what the profile names has to be there.
+        let is_needed = view.kind != ViewKind::Repository;
+        if !self.offered.can_layer(&host_path) || !(is_whole || is_needed) {
             self.offered.without_layer(&view.inside);
             return Ok(None);
         }
@@ -358,6 +363,7 @@ impl Placing<'_> {
                 inside: view.inside.clone(),
                 kind: match view.kind {
                     ViewKind::Cache => LayerKind::Cache,
+                    ViewKind::Repository => LayerKind::Repository,
                     ViewKind::Home | ViewKind::System | ViewKind::Input => LayerKind::Home,
                 },
                 how: LayerHow::Overlay {
@@ -368,9 +374,17 @@ impl Placing<'_> {
                 shared: shared.is_some(),
                 logins: Vec::new(),
                 settings: Vec::new(),
+                worktree: self.worktree_of(view),
             });
         }
         Ok(Some(layer))
+    }
+
+    /// Of the repository's directory: the name of the workspace's own in it.
+    fn worktree_of(&self, view: &View) -> Option<OsString> {
+        let repository = self.request.rules.repository()?;
+        let is_it = view.kind == ViewKind::Repository;
+        repository.worktree.clone().filter(|_| is_it)
     }
 
     /// Takes a shared layer for this run. One that another run is using is left

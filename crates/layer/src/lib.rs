@@ -51,12 +51,14 @@ mod planning;
 mod read;
 mod removed;
 mod reopening;
+mod repository;
 mod restoring;
 mod sealing;
 mod selecting;
 mod tree;
 mod unchanged;
 mod unreadable;
+mod worktrees;
 
 pub use apply::{
     Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back, undo,
@@ -77,6 +79,7 @@ pub use plan::{Conflict, Plan, Selection, Step, StepAction};
 pub use planning::plan_apply;
 pub use read::{changes, changes_at_rest};
 pub use reopening::Opened;
+pub use repository::{NoRepository, Repository, repository};
 pub use restoring::plan_restore;
 pub use sealing::{SealError, control_paths};
 pub use unreadable::restore_modes;

@@ -116,6 +116,8 @@ pub enum ViewKind {
     Cache,
     /// Named by the person on the command line or in a profile.
     Input,
+    /// What the worktrees of the workspace's git repository share.
+    Repository,
 }
 
 /// What a program may do to the terminal it is shown on. Everything is refused

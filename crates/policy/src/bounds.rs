@@ -235,7 +235,7 @@ fn deny_view(rules: &mut Rules, path: &Path, why: String, rule: &Origin) {
         return;
     };
     match view.value.kind {
-        ViewKind::Home | ViewKind::Cache => rules.notice(
+        ViewKind::Home | ViewKind::Cache | ViewKind::Repository => rules.notice(
             format!("{} is not shown: {why} ({rule})", path.display()),
             view.origin,
         ),

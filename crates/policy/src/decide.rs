@@ -11,6 +11,7 @@ use crate::origin::Origin;
 use crate::places::{forbidden_here, is_plain_absolute};
 use crate::policies::Answer;
 use crate::refusal::{self, reason};
+use crate::repository;
 use crate::rules::Rules;
 use crate::shipped::Shipped;
 use crate::source::Facts;
@@ -67,7 +68,10 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_result(rules, &boundary));
     // What is denied already needs no second opinion.
     let asked = match (&rules.policies, reasons.is_empty()) {
-        (Some(policies), true) => policies.ask(rules, call, facts, &mut boundary),
+        (Some(policies), true) => of_policies(
+            |boundary| policies.ask(rules, call, facts, boundary),
+            &mut boundary,
+        ),
         (Some(_), false) | (None, _) => Answer::default(),
     };
     reasons.extend(asked.reasons);
@@ -93,6 +97,23 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
         asked.wall_clock_by,
         asked.labels,
     ))
+}
+
+/// What policies say of this boundary; where they refuse it, of the one without the workspace's
+/// repository, which nobody has named.
+fn of_policies(ask: impl Fn(&mut Boundary) -> Answer, boundary: &mut Boundary) -> Answer {
+    let without = repository::without(boundary);
+    let answer = ask(boundary);
+    let Some((mut narrower, told)) = without.filter(|_| !answer.reasons.is_empty()) else {
+        return answer;
+    };
+    let mut second = ask(&mut narrower);
+    if !second.reasons.is_empty() {
+        return answer;
+    }
+    *boundary = narrower;
+    second.notices.push(told);
+    second
 }
 
 /// Login files and keys of SSH that cannot be what they are written as.
@@ -210,7 +231,12 @@ fn weaker(rules: &Rules, boundary: &Boundary) -> Vec<Notice> {
         text: format!("{why}: let user namespaces be made (atoll doctor says how)"),
         origin: Origin::BuiltIn,
     });
-    unchanged.into_iter().chain(aborts).collect()
+    let repository = repository::in_a_fence(boundary);
+    unchanged
+        .into_iter()
+        .chain(repository)
+        .chain(aborts)
+        .collect()
 }
 
 /// Root inside needs ids and layers of its own, and must give nothing of the host's away.

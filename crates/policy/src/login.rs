@@ -238,7 +238,7 @@ impl Rules {
     pub fn shows_as_it_is(&self, file: &Path, workspace: &Path) -> bool {
         let views = self.views.values().map(|view| &view.value);
         let mut as_it_is = views.filter(|view| match view.kind {
-            ViewKind::System | ViewKind::Input => true,
+            ViewKind::System | ViewKind::Input | ViewKind::Repository => true,
             ViewKind::Home | ViewKind::Cache => false,
         });
         file.starts_with(workspace) || as_it_is.any(|view| file.starts_with(&view.host))

@@ -19,6 +19,7 @@ use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
 use crate::persons::Widened;
 use crate::policies::Policies;
+use crate::repository::SharedRepository;
 use crate::signed::SignedBy;
 use crate::source::HostFacts;
 use crate::ssh::SshRule;
@@ -48,6 +49,8 @@ pub struct Rules {
     pub(crate) nesting: Sourced<bool>,
     /// By path inside, parents first.
     pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
+    /// The git repository of the workspace, where it lies outside and is shown.
+    pub(crate) repository: Option<SharedRepository>,
     pub(crate) denied_places: Vec<Sourced<PathBuf>>,
     pub(crate) environment: EnvironmentRules,
     pub(crate) limits: LimitRules,
@@ -200,6 +203,7 @@ impl Rules {
             root: no(),
             nesting: no(),
             views: BTreeMap::new(),
+            repository: None,
             denied_places: Vec::new(),
             environment: EnvironmentRules {
                 pass: PASSED

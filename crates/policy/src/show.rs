@@ -103,6 +103,7 @@ impl Rules {
         rows.views(self, ViewKind::Home, "home");
         rows.views(self, ViewKind::Cache, "home");
         rows.views(self, ViewKind::Input, "files");
+        rows.views(self, ViewKind::Repository, "workspace");
         for pattern in &self.environment.pass {
             rows.text(
                 "environment",

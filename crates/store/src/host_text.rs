@@ -94,6 +94,32 @@ pub(crate) mod path_below {
 }
 
 /// For `#[serde(with)]` on a command.
+/// For a text that may be missing.
+pub(crate) mod optional {
+    use super::{
+        Deserialize, Deserializer, OsString, Serialize, Serializer, Value, host_text,
+        read_host_text,
+    };
+
+    pub(crate) fn serialize<S: Serializer>(
+        text: &Option<OsString>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        text.as_ref().map(host_text).serialize(out)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Option<OsString>, D::Error> {
+        let Some(value) = Option::<Value>::deserialize(input)? else {
+            return Ok(None);
+        };
+        let text = read_host_text(&value);
+        let text = text.ok_or_else(|| serde::de::Error::custom("expected a string or hex bytes"));
+        text.map(Some)
+    }
+}
+
 pub(crate) mod list {
     use super::{
         Deserialize, Deserializer, OsString, Serializer, Value, host_text, read_host_text,

@@ -133,6 +133,14 @@ pub struct LayerRecord {
     /// Those of them that are settings, and what stood there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingsRecord>,
+    /// Of a repository's directory: the name of the workspace's own in `worktrees` there. None
+    /// where the workspace is the only checkout, and for all other layers.
+    #[serde(
+        default,
+        with = "host_text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub worktree: Option<OsString>,
 }
 
 /// A file of settings at the top of a layer, in whose place something without its secrets stands.
@@ -156,6 +164,8 @@ pub enum LayerKind {
     Home,
     /// A package or build cache.
     Cache,
+    /// What the worktrees of the workspace's git repository share.
+    Repository,
 }
 
 /// How writes to a layer are kept apart from the host's files.

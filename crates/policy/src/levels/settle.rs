@@ -143,7 +143,7 @@ fn leave_out(rules: &mut Rules, origin: &Origin) {
     let before = rules.views.len();
     rules.views.retain(|_, view| match view.value.kind {
         ViewKind::Home | ViewKind::Cache => false,
-        ViewKind::System | ViewKind::Input => true,
+        ViewKind::System | ViewKind::Input | ViewKind::Repository => true,
     });
     if rules.views.len() < before {
         left_out.push("what is shown of the home directory");

@@ -20,6 +20,7 @@ fn full_record(number: u32) -> RunRecord {
         shared,
         logins: Vec::new(),
         settings: Vec::new(),
+        worktree: None,
     };
     RunRecord {
         command: vec!["echo".into(), odd.clone()],
