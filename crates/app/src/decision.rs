@@ -103,8 +103,8 @@ impl Work<'_> {
     /// Writes selected changes, recorded before and after. Whether there were any.
     ///
     /// # Errors
-    /// Conflicts, no space, a directory that cannot be written: nothing is left
-    /// half done.
+    /// Conflicts in any of them, before one is written; no space, a directory that cannot be
+    /// written: nothing is left half done.
     pub fn apply(
         &self,
         record: &mut RunRecord,
@@ -115,10 +115,7 @@ impl Work<'_> {
         self.refuse_interrupted(record)?;
         let plans = promotion::plans(all, selection)?;
         let allowed = self.allowed(record, all, selection, &plans)?;
-        // In all directories, before anything is written to one of them.
-        for Planned { plan, .. } in &plans {
-            refuse_conflicts(plan, record)?;
-        }
+        (plans.iter()).try_for_each(|planned| refuse_conflicts(&planned.plan, record))?;
         let (mut steps, mut held) = (0, false);
         for Planned { changes: one, plan } in plans {
             self.tell_refused(&plan);

@@ -13,3 +13,4 @@ mod racing;
 mod random;
 mod support;
 mod unreadable;
+mod worktrees;

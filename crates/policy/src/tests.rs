@@ -19,6 +19,7 @@ mod policies;
 mod postgres;
 mod publish;
 mod purposes;
+mod repository;
 mod selection;
 mod shipped;
 

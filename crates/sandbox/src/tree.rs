@@ -81,7 +81,10 @@ pub(crate) fn plan(
     mounted.sort_by_key(|one| one.inside().components().count());
     for one in mounted {
         match one {
-            Mounted::View(view) => plan.view(view, placement, host)?,
+            Mounted::View(view) => {
+                plan.find_repository(view, boundary, placement);
+                plan.view(view, placement, host)?;
+            }
             Mounted::Workspace(path) => plan.workspace(path, placement, host)?,
         }
     }
@@ -280,6 +283,25 @@ impl Plan {
             return self.with_locked_mounts(view, host);
         }
         self.with_mounts(view, placement, host)
+    }
+
+    /// The place of the workspace's repository is there already where what is shown around it
+    /// has it, for reading as a whole: nothing can be made there.
+    fn find_repository(&mut self, view: &View, boundary: &Boundary, placement: &Placement) {
+        let is_around = |outer: &&View| {
+            let path = &outer.inside;
+            let is_above = view.inside.starts_with(path) && view.inside != *path;
+            let is_whole = outer.host == *path && outer.access == Access::ReadOnly;
+            is_above && is_whole && placement.shows(outer)
+        };
+        let mut views = boundary.views.iter();
+        if view.kind == ViewKind::Repository
+            && let Some(outer) = views.find(is_around)
+        {
+            let places = view.inside.ancestors();
+            let places = places.take_while(|path| *path != outer.inside);
+            self.made.extend(places.map(Path::to_path_buf));
+        }
     }
 
     /// A directory, and what is mounted in it, which would show as empty.

@@ -13,14 +13,17 @@ fn full_record(number: u32) -> RunRecord {
         name: "workspace".to_owned(),
         host: odd.clone().into(),
         inside: "/srv/project".into(),
-        kind: LayerKind::Workspace,
+        kind: match shared {
+            true => LayerKind::Repository,
+            false => LayerKind::Workspace,
+        },
         how,
         upper: "layers/workspace/upper".into(),
         since: (1_795_253_412, 999),
         shared,
         logins: Vec::new(),
         settings: Vec::new(),
-        worktree: None,
+        worktree: shared.then(|| odd.clone()),
     };
     RunRecord {
         command: vec!["echo".into(), odd.clone()],
