@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, ChangeKind, ChangeSet, Conflict, JournalState, Plan, RelativePath, Selection,
-    apply, finish, journal_state, take_back, undo, undo_conflicts,
+    ApplyError, ChangeKind, ChangeSet, Class, Conflict, JournalState, Plan, RelativePath,
+    Selection, apply, finish, journal_state, take_back, undo, undo_conflicts,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::answered;
 use crate::changes::{self, LayerChanges};
+use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
@@ -118,7 +119,7 @@ impl Work<'_> {
         (plans.iter()).try_for_each(|planned| refuse_conflicts(&planned.plan, record))?;
         let (mut steps, mut held) = (0, false);
         for Planned { changes: one, plan } in plans {
-            self.tell_refused(&plan);
+            self.tell_refused(one, &plan);
             self.tell_unwhole(&plan, &one.set);
             held |= !plan.held_control.is_empty();
             if plan.is_empty() {
@@ -211,13 +212,14 @@ impl Work<'_> {
         }
     }
 
-    fn tell_refused(&self, plan: &Plan) {
+    fn tell_refused(&self, one: &LayerChanges, plan: &Plan) {
+        let shown = |path: &RelativePath| printable(&changes::shown_path(one, path.as_bytes()));
         for refusal in &plan.refused {
-            self.output
-                .warn(&format!("not applied: {}: {}", refusal.path, refusal.why));
+            let (path, why) = (shown(&refusal.path), &refusal.why);
+            self.output.warn(&format!("not applied: {path}: {why}"));
         }
         if !plan.held_control.is_empty() {
-            let names: Vec<String> = plan.held_control.iter().map(ToString::to_string).collect();
+            let names: Vec<String> = plan.held_control.iter().map(shown).collect();
             self.output.warn(&format!(
                 "not applied without --control, because other programs run them: {}",
                 names.join(", ")
@@ -441,7 +443,6 @@ fn not_undone(record: &RunRecord, error: ApplyError) -> Failure {
 
 /// Whether the selection leaves something of a layer out.
 fn is_partly(one: &LayerChanges, selection: &Selection) -> bool {
-    use atoll_layer::Class;
     if !selection.paths.is_empty() {
         return true;
     }
@@ -470,8 +471,13 @@ fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
 /// Refuses a plan with conflicts by this failure, which names them.
 pub(crate) fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
     let line = |one: &Conflict| format!("{}: {}", one.path, one.why);
-    let lines: Vec<String> = plan.conflicts.iter().map(line).collect();
-    match lines.as_slice() {
+    match plan
+        .conflicts
+        .iter()
+        .map(line)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         [] => Ok(()),
         lines => Err(failure.because(lines.join("\n"))),
     }

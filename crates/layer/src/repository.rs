@@ -184,9 +184,8 @@ impl<'a> Directory<'a> {
     fn text(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, NoRepository> {
         let path = RelativePath::new(name).unwrap_or_default();
         let shown = self.path.join(name);
-        match self.tree.facts(&path) {
-            Ok(None) => return Ok(None),
-            Ok(Some(_)) | Err(_) => {}
+        if let Ok(None) = self.tree.facts(&path) {
+            return Ok(None);
         }
         let text = Text::of(&self.tree, &path, &shown, bytes_max)?;
         text.belongs_to(self.uid, &shown)?;

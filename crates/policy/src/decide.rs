@@ -67,12 +67,9 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     }
     reasons.extend(of_result(rules, &boundary));
     // What is denied already needs no second opinion.
-    let asked = match (&rules.policies, reasons.is_empty()) {
-        (Some(policies), true) => of_policies(
-            |boundary| policies.ask(rules, call, facts, boundary),
-            &mut boundary,
-        ),
-        (Some(_), false) | (None, _) => Answer::default(),
+    let asked = match reasons.is_empty() {
+        true => of_policies((rules, call, facts), &mut boundary),
+        false => Answer::default(),
     };
     reasons.extend(asked.reasons);
     if !reasons.is_empty() {
@@ -101,7 +98,14 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
 
 /// What policies say of this boundary; where they refuse it, of the one without the workspace's
 /// repository, which nobody has named.
-fn of_policies(ask: impl Fn(&mut Boundary) -> Answer, boundary: &mut Boundary) -> Answer {
+fn of_policies(
+    (rules, call, facts): (&Rules, &Call, &Facts<'_>),
+    boundary: &mut Boundary,
+) -> Answer {
+    let Some(policies) = &rules.policies else {
+        return Answer::default();
+    };
+    let ask = |boundary: &mut Boundary| policies.ask(rules, call, facts, boundary);
     let without = repository::without(boundary);
     let answer = ask(boundary);
     let Some((mut narrower, told)) = without.filter(|_| !answer.reasons.is_empty()) else {
