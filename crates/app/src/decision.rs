@@ -1,11 +1,13 @@
 //! What becomes of a run's changes: applied, kept or discarded, and undone.
 
+mod told;
+
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, ChangeKind, ChangeSet, Class, Conflict, JournalState, Plan, RelativePath,
-    Selection, apply, finish, journal_state, take_back, undo, undo_conflicts,
+    ApplyError, Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state,
+    take_back, undo, undo_conflicts,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
@@ -16,7 +18,6 @@ use serde_json::json;
 
 use crate::answered;
 use crate::changes::{self, LayerChanges};
-use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
@@ -209,46 +210,6 @@ impl Work<'_> {
                         record.run
                     )))
             }
-        }
-    }
-
-    fn tell_refused(&self, one: &LayerChanges, plan: &Plan) {
-        let shown = |path: &RelativePath| printable(&changes::shown_path(one, path.as_bytes()));
-        for refusal in &plan.refused {
-            let (path, why) = (shown(&refusal.path), &refusal.why);
-            self.output.warn(&format!("not applied: {path}: {why}"));
-        }
-        if !plan.held_control.is_empty() {
-            let names: Vec<String> = plan.held_control.iter().map(shown).collect();
-            self.output.warn(&format!(
-                "not applied without --control, because other programs run them: {}",
-                names.join(", ")
-            ));
-        }
-    }
-
-    /// Tells of a repository that was made inside, where its configuration is held back: git
-    /// finds none there then.
-    fn tell_unwhole(&self, plan: &Plan, set: &ChangeSet) {
-        let is_new = |path: &RelativePath| {
-            let mut changes = set.changes.iter();
-            changes.any(|one| one.path == *path && one.kind == ChangeKind::Added)
-        };
-        let held = plan.held_control.iter().filter(|path| is_new(path));
-        let of_git = held.map(ToString::to_string).find_map(|path| {
-            let place = path.strip_suffix(".git/config")?;
-            let is_whole = place.is_empty() || place.ends_with('/');
-            is_whole.then(|| place.trim_end_matches('/').to_owned())
-        });
-        if let Some(place) = of_git {
-            let (name, config) = match place.as_str() {
-                "" => ("this repository", ".git/config".to_owned()),
-                name => (name, format!("{name}/.git/config")),
-            };
-            self.output.warn(&format!(
-                "{name} is not whole without {config}, which can name programs for git to run: look at \
-                 it, then apply with --control"
-            ));
         }
     }
 
@@ -471,13 +432,8 @@ fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
 /// Refuses a plan with conflicts by this failure, which names them.
 pub(crate) fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
     let line = |one: &Conflict| format!("{}: {}", one.path, one.why);
-    match plan
-        .conflicts
-        .iter()
-        .map(line)
-        .collect::<Vec<_>>()
-        .as_slice()
-    {
+    let lines: Vec<String> = plan.conflicts.iter().map(line).collect();
+    match lines.as_slice() {
         [] => Ok(()),
         lines => Err(failure.because(lines.join("\n"))),
     }
