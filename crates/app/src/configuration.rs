@@ -421,8 +421,12 @@ pub fn take_repository(rules: &mut Rules, workspace: &Path, host: &HostFacts) {
     match atoll_layer::repository(workspace, host.uid) {
         Ok(None) => {}
         Ok(Some(found)) => {
-            let (common, worktree) = (found.common, found.worktree);
-            rules.show_repository(workspace, SharedRepository { common, worktree });
+            let shared = SharedRepository {
+                common: found.common,
+                worktree: found.worktree,
+                identity: found.identity,
+            };
+            rules.show_repository(workspace, shared);
         }
         Err(error) => rules.tell_no_repository(workspace, &printable(error.to_string().as_bytes())),
     }

@@ -156,7 +156,12 @@ pub fn plans<'a>(
     all: &'a [LayerChanges],
     selection: &Selection,
 ) -> Result<Vec<Planned<'a>>, Failure> {
-    let meant = |one: &&LayerChanges| selection.caches || one.layer.kind != LayerKind::Cache;
+    // Paths are of the workspace; a repository is taken over as a whole or not at all.
+    let meant = |one: &&LayerChanges| match one.layer.kind {
+        LayerKind::Cache => selection.caches,
+        LayerKind::Repository => selection.paths.is_empty(),
+        LayerKind::Workspace | LayerKind::Home => true,
+    };
     let planned = all.iter().filter(meant).map(|changes| {
         let plan = plan_apply(&changes.paths, &changes.set, selection);
         let plan = plan.doing("the changes cannot be applied")?;

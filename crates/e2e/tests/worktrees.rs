@@ -115,6 +115,10 @@ fn a_commit_in_a_linked_worktree_is_taken_over_and_back() {
     let _ = git(&world, "main", &["fsck", "--strict"]);
     assert!(main == of_main(&world));
 
+    // What somebody has made of it since is not lost: to undo leaves objects where they are.
+    let third = git(&world, "workspace", &["rev-parse", "HEAD"]);
+    let third = third.trim();
+    let _ = git(&world, "main", &["branch", "kept", third]);
     let _ = decided(&world, &["undo", "last"]).success();
     assert_eq!(git(&world, "workspace", &["log", "--format=%s"]), "first\n");
     assert_eq!(
@@ -123,7 +127,159 @@ fn a_commit_in_a_linked_worktree_is_taken_over_and_back() {
     );
     assert_eq!(git(&world, "workspace", &["status", "--short"]), "");
     assert_eq!(git(&world, "main", &["branch", "--list", "further"]), "");
+    assert_eq!(
+        git(&world, "main", &["log", "--format=%s", "kept"]),
+        "third\nsecond\nfirst\n"
+    );
+    let _ = git(&world, "main", &["fsck", "--strict"]);
     assert!(main == of_main(&world));
+    let _ = decided(&world, &["apply", "last"]).success();
+    assert_eq!(
+        git(&world, "workspace", &["log", "--format=%s"]),
+        "third\nsecond\nfirst\n"
+    );
+}
+
+/// An index is written out without another look at its names; an object is believed by its name.
+#[test]
+fn a_forged_index_and_forged_objects_wait_for_a_yes() {
+    let name = "a_forged_index_and_forged_objects_wait_for_a_yes";
+    let Some(world) = worktrees(name) else {
+        return;
+    };
+    let script = format!(
+        "git=$(git rev-parse --git-dir); cd {}; old=$(git rev-parse refs/heads/work)
+         cd \"$OLDPWD\"; mkdir zz; echo planted > zz/planted; git add zz
+         LC_ALL=C sed -i 's#zz/planted#../planted#' \"$git/index\"; rm -r zz
+         LC_ALL=C sed -i 's#\\.\\./planted#.././plant#' \"$git/index\"
+         cd \"$git/../..\"; blob=$(echo forged | git hash-object -w --stdin)
+         other=00$(echo $blob | cut -c3-); mkdir -p objects/00
+         cp objects/$(echo $blob | cut -c-2)/$(echo $blob | cut -c3-) objects/00/$(echo $blob | cut -c3-)
+         echo $other > refs/heads/of-a-forged-object; echo $blob > refs/heads/of-a-file
+         echo 0123456789abcdef0123456789abcdef01234567 > refs/heads/of-nothing
+         echo ref: refs/heads/main > worktrees/workspace/ORIG_HEAD
+         git commit-tree -m whole $old^{{tree}} > refs/heads/whole",
+        shared(&world).display()
+    );
+    let _ = inside(&world, &[], &script).success();
+    let applied = decided(&world, &["apply", "last"]).success();
+    let held = [
+        "worktrees/workspace/index",
+        "worktrees/workspace/ORIG_HEAD",
+        "objects/00/",
+        "refs/heads/of-a-forged-object",
+        "refs/heads/of-a-file",
+        "refs/heads/of-nothing",
+    ];
+    applied.says(held);
+    assert!(!applied.err().contains("refs/heads/whole"), "{applied}");
+    let branches = git(&world, "main", &["branch", "--format=%(refname:short)"]);
+    assert_eq!(branches, "main\nother\nwhole\nwork\n");
+    let _ = git(&world, "main", &["fsck", "--strict"]);
+    let _ = git(&world, "workspace", &["checkout-index", "-f", "-a"]);
+    assert!(!world.top().join("plant").exists());
+    // With a yes git writes it: the control.
+    let _ = decided(&world, &["apply", "last", "--control"]).success();
+    let git = world.host("git").arg("-C").arg(world.workspace());
+    let done = git.args(["ls-files"]).run();
+    assert!(done.out().contains(".././plant"), "{done}");
+}
+
+/// A pack can have other objects in it than its index says, and an index of packs, too.
+#[test]
+fn packs_wait_for_a_yes_with_what_is_in_them_alone() {
+    let name = "packs_wait_for_a_yes_with_what_is_in_them_alone";
+    let Some(world) = worktrees(name) else {
+        return;
+    };
+    let script = "echo two >> a; git commit -q -a -m second; git repack -q -a -d -b; \
+        git multi-pack-index write; git branch of-a-pack; rm -f .git/ORIG_HEAD";
+    let _ = inside(&world, &[], script).success();
+    let applied = decided(&world, &["apply", "last"]).success();
+    applied.says([".pack", ".idx", "multi-pack-index", "refs/heads/of-a-pack"]);
+    assert_eq!(git(&world, "workspace", &["log", "--format=%s"]), "first\n");
+    assert_eq!(git(&world, "main", &["branch", "--list", "of-a-pack"]), "");
+    assert_eq!(tree(&shared(&world).join("objects/pack")).len(), 0);
+    let _ = git(&world, "main", &["fsck", "--strict"]);
+    let _ = decided(&world, &["apply", "last", "--control"]).success();
+    assert_eq!(
+        git(&world, "workspace", &["log", "--format=%s"]),
+        "second\nfirst\n"
+    );
+    // Others may need what is in a pack since.
+    let refused = decided(&world, &["undo", "last"]);
+    assert_ne!(refused.code(), 0, "{refused}");
+    refused.says(["branches may need these objects since", "--force"]);
+    let _ = decided(&world, &["undo", "last", "--force"]).success();
+    assert_eq!(git(&world, "workspace", &["log", "--format=%s"]), "first\n");
+    let _ = git(&world, "main", &["fsck", "--strict"]);
+}
+
+/// Files of the workspace are taken over alone by their paths: a repository is whole or nothing.
+#[test]
+fn paths_take_over_nothing_of_a_repository() {
+    let Some(world) = worktrees("paths_take_over_nothing_of_a_repository") else {
+        return;
+    };
+    let before = tree(&shared(&world));
+    let script = "mkdir refs; echo x > refs/x; git add refs; git commit -q -m second";
+    let _ = inside(&world, &[], script).success();
+    let _ = decided(&world, &["apply", "last", "refs"]).success();
+    assert!(world.exists("refs/x"));
+    assert!(before == tree(&shared(&world)));
+}
+
+/// What of the configuration is a secret does not go in, and nothing of it comes out again.
+#[test]
+fn secrets_of_a_repositorys_configuration_are_not_inside() {
+    let name = "secrets_of_a_repositorys_configuration_are_not_inside";
+    let Some(world) = worktrees(name) else {
+        return;
+    };
+    let config = shared(&world).join("config");
+    let plain = fs::read_to_string(&config).unwrap();
+    let look = "git config --list; cat \"$(git rev-parse --git-common-dir)/config\"; \
+        git config --get remote.origin.url || true";
+    let done = world.run(["--discard"], look).within(LONG).run().success();
+    assert!(done.out().contains(&plain), "{done}");
+    let secrets = "[remote \"origin\"]\n\turl = https://ann:its-PW@example.org/a.git\n\
+        [http \"https://example.org\"]\n\textraHeader = AUTHORIZATION: basic its-PW\n\
+        [credential]\n\thelper = \"!echo password=its-PW\"\n[made]\n\tup = by hand\n";
+    let whole = format!("{plain}{secrets}");
+    fs::write(&config, &whole).unwrap();
+    let script =
+        format!("{look}; echo two >> a; git commit -q -a -m second; git config made.inside yes");
+    let done = inside(&world, &[], &script).success();
+    assert!(!done.out().contains("its-PW"), "{done}");
+    assert!(
+        done.out().contains("\nhttps://example.org/a.git\n"),
+        "{done}"
+    );
+    assert!(done.out().contains("made.up=by hand"), "{done}");
+    let told = decided(&world, &["diff", "last"]).success();
+    told.says([
+        "main/.git/config",
+        "it was changed inside, where its keys are not in it",
+    ]);
+    assert!(!told.out().contains("its-PW"), "{told}");
+    let _ = decided(&world, &["apply", "last", "--control"]).success();
+    assert_eq!(fs::read_to_string(&config).unwrap(), whole);
+    assert_eq!(
+        git(&world, "workspace", &["log", "--format=%s"]),
+        "second\nfirst\n"
+    );
+    let _ = decided(&world, &["undo", "last"]).success();
+    // Where nothing can stand in its place, and where it cannot be read, there is no repository.
+    for (options, text) in [
+        (&["--live"][..], whole.as_str()),
+        (&["--discard"], "no configuration\n"),
+    ] {
+        fs::write(&config, text).unwrap();
+        let look = format!("{look}; test -e {} || echo unseen", config.display());
+        let done = world.run(options, &look).within(LONG).run();
+        assert_eq!(done.out(), "unseen\n", "{done}");
+        done.says(["git does not work in this worktree"]);
+    }
 }
 
 /// What the other worktrees rely on, and what git runs: each is a control file, alone.
@@ -486,8 +642,8 @@ fn a_live_workspace_reads_its_repository() {
             .without_namespaces()
             .within(LONG)
             .run();
-        assert_eq!(fenced.out(), " M a\n+two\nfirst\n", "{fenced}");
-        fenced.says(["in a fence", "can be read and not changed"]);
+        assert_eq!(fenced.out(), "", "{fenced}");
+        fenced.says(["git does not work in this worktree: in a fence"]);
         assert!(before == tree(&shared(&world)));
         let _ = decided(&world, &["undo", "last"]).success();
     }

@@ -21,6 +21,7 @@ mod persons;
 mod place;
 mod place_error;
 mod ranged;
+mod repository;
 mod resuming;
 mod rooted;
 mod slug;

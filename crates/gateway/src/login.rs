@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use atoll_model::{Access, Boundary, Mode, View, ViewKind};
 use atoll_policy::{Holds, Login, Rules};
 use atoll_sandbox::{
-    HOME_FILE_BYTES_MAX, PlacedLayer, SandboxError, copies_beside, furnish_login, has_changed,
+    HOME_FILE_BYTES_MAX, PlacedLayer, SandboxError, Stands, copies_beside, furnish_login,
+    has_changed,
 };
 use atoll_store::SettingsRecord;
 
 use crate::PlaceError;
 use crate::place::Placing;
+use crate::repository;
 
 /// What of the boundary's views is shown otherwise than it is, by their paths inside.
 #[derive(Default)]
@@ -66,6 +68,7 @@ pub(crate) fn place(
             }
         }
     }
+    repository::place(placing, boundary, layers, &mut shown)?;
     let is_hidden = |inside: &PathBuf| shown.hidden.contains(inside);
     layers.retain(|layer| !is_hidden(&layer.inside));
     placing.layers.retain(|layer| !is_hidden(&layer.inside));
@@ -138,10 +141,21 @@ fn is_of_home(view: &&View) -> bool {
 fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Result<(), PlaceError> {
     let handover = placing.request.handover;
     let stands = handover.and_then(|handover| handover.stands_for(&login.file));
-    let stands = stands.cloned().unwrap_or_default();
-    let Some(name) = login.file.file_name() else {
-        return Ok(());
-    };
+    let is_settings = matches!(login.holds, Holds::Settings(_));
+    match login.file.file_name() {
+        Some(name) => lay(placing, (name, is_settings), stands.cloned(), layer),
+        None => Ok(()),
+    }
+}
+
+/// Lays down what stands for a file at the top of a layer, and notes it.
+pub(crate) fn lay(
+    placing: &mut Placing<'_>,
+    (name, is_settings): (&OsStr, bool),
+    stands: Option<Stands>,
+    layer: &PlacedLayer,
+) -> Result<(), PlaceError> {
+    let stands = stands.unwrap_or_default();
     let earlier = placing.layers.iter();
     let mut earlier = earlier.filter(|record| record.inside == layer.inside);
     if earlier.any(|record| is_taken_over(&record.settings, &layer.upper, name)) {
@@ -149,7 +163,7 @@ fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Resul
         return Ok(());
     }
     furnish_login(layer, name, &stands, placing.base)?;
-    let settings = matches!(login.holds, Holds::Settings(_)).then(|| SettingsRecord {
+    let settings = is_settings.then(|| SettingsRecord {
         name: name.into(),
         stood: stands.stood.unwrap_or_default(),
     });

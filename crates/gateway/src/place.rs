@@ -98,6 +98,7 @@ pub(crate) fn place(
             ssh: ssh.as_ref().map(|ssh| ssh.directory().to_path_buf()),
             hidden,
             texts,
+            repository: request.rules.repository().map(|found| found.identity),
             fence,
         },
         notices: placing.notices,

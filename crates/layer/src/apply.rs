@@ -11,6 +11,7 @@ use crate::path::Bytes;
 use crate::plan::{Act, Content, Entry, Node, Stamp};
 use crate::tree::path_bytes;
 use crate::unchanged::is_unchanged;
+use crate::worktrees::{Left, left};
 use crate::{ApplyError, Bounds, Conflict, Plan, Step, TreeError};
 
 /// What was done.
@@ -95,6 +96,7 @@ pub fn apply(
         root_identity: plan.root_identity,
         content: Bytes(path_bytes(&plan.content)),
         work: plan.work.as_deref().map(|work| Bytes(path_bytes(work))),
+        repository: plan.repository,
         tag: fresh_tag()?,
         loose: false,
         steps: plan.steps,
@@ -328,6 +330,11 @@ fn inverse(
         let Some(step) = engine.work.steps.get(*index) else {
             continue;
         };
+        let own = engine.work.repository.as_ref();
+        let left = own.map_or(Left::No, |own| left(step, &engine.tree, own));
+        if left == Left::Yes {
+            continue;
+        }
         let inverted = invert(engine, &mut walker, step);
         let planned = results.and_then(|results| results.steps.get(*index));
         let changed = match (&inverted, planned) {
@@ -339,6 +346,12 @@ fn inverse(
             conflicts.push(Conflict {
                 path: step.path.clone(),
                 why: "it changed since it was applied".into(),
+            });
+        }
+        if let (Left::Told(why), Some(_)) = (left, planned) {
+            conflicts.push(Conflict {
+                path: step.path.clone(),
+                why: why.into(),
             });
         }
         match inverted {
@@ -416,6 +429,7 @@ fn begin_within(
         root_identity: engine.work.root_identity,
         content: engine.work.content.clone(),
         work: engine.work.work.clone(),
+        repository: engine.work.repository.clone(),
         tag: fresh_tag()?,
         loose,
         steps,

@@ -22,6 +22,8 @@ pub struct ChangeSet {
     pub(crate) is_locked: bool,
     /// What these kept from being read, as it was then.
     pub(crate) locked: BTreeMap<RelativePath, Stamp>,
+    /// Of the common directory of a git repository: where in it the worktree's own is.
+    pub(crate) repository: Option<RelativePath>,
     /// In live mode: what was there before, but is not in the checkpoint.
     pub(crate) uncopied: BTreeSet<RelativePath>,
 }

@@ -51,10 +51,21 @@ pub(crate) fn reason(path: &RelativePath, is_directory: bool, whole: bool) -> Op
     Some(row.reason)
 }
 
-/// Whether the path is that of a repository's index.
+/// Whether the path is that of a repository's index, of a linked worktree's or of a submodule's.
+/// What has its name there and is none, as a submodule's branch, cannot be read as one.
 pub(crate) fn is_git_index(path: &RelativePath) -> bool {
     let names: Vec<Vec<u8>> = path.components().map(plain_form).collect();
-    names.ends_with(&[b".git".to_vec(), b"index".to_vec()])
+    let Some(git) = names.iter().position(|name| name == b".git") else {
+        return false;
+    };
+    match names.get(git + 1..) {
+        Some([index]) => index == b"index",
+        Some([kind, _, .., index]) => {
+            let is_within = [&b"modules"[..], b"worktrees"].contains(&kind.as_slice());
+            is_within && index == b"index"
+        }
+        Some(_) | None => false,
+    }
 }
 
 fn pattern_of(row: usize) -> &'static str {

@@ -2,13 +2,16 @@
 //! checkout, at any path, since git looks at the names that are put into an index, and never again
 //! at those that are in it.
 
+mod trees;
+
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _};
 
 use crate::control::plain_form;
 
 /// Why an index that cannot be looked at needs a yes of its own.
 pub(crate) const UNREAD: &str = "git writes and runs what it names, and it cannot be read";
+const BEYOND: &str = "git writes or commits what it names beyond the files of its repository";
 /// Larger ones are not read.
 const BYTES_MAX: u64 = 256 << 20;
 /// `DIRC`, the version and how many entries there are.
@@ -17,27 +20,57 @@ const HEAD_BYTES: usize = 12;
 const FACTS_BYTES: usize = 40;
 /// SHA-1 and SHA-256: the index does not say which.
 const DIGESTS_BYTES: [usize; 2] = [20, 32];
+/// Where a file's mode is in them, and that of a submodule's commit, which is elsewhere.
+const MODE: std::ops::Range<usize> = 24..28;
+const SUBMODULE: [u8; 4] = 0o160_000_u32.to_be_bytes();
 /// A bit of an entry's flags: two more bytes of flags follow.
 const IS_EXTENDED: u16 = 0x4000;
 
 /// Why an index needs a yes of its own, if it does.
-pub(crate) fn reason(mut index: File, bytes: u64) -> Option<&'static str> {
-    let mut content = Vec::new();
-    let is_read = bytes <= BYTES_MAX
-        && (&mut index)
-            .take(BYTES_MAX)
-            .read_to_end(&mut content)
-            .is_ok();
-    let is_sound = |digest: &usize| is_sound(&content, *digest) == Some(true);
-    match is_read && DIGESTS_BYTES.iter().any(is_sound) {
-        true => None,
-        false => Some("git writes and runs what it names beyond the files of its repository"),
+pub(crate) fn reason(index: File, bytes: u64) -> Option<&'static str> {
+    let is_any = &mut |_: &[u8]| true;
+    DIGESTS_BYTES
+        .iter()
+        .all(|digest| !is_of(&index, bytes, *digest, is_any))
+        .then_some(BEYOND)
+}
+
+/// The same of one in a repository whose digests are of this length, where each object that it
+/// names has to be `there`.
+pub(crate) fn reason_in(
+    index: &File,
+    bytes: u64,
+    digest_bytes: usize,
+    there: &mut dyn FnMut(&[u8]) -> bool,
+) -> Option<&'static str> {
+    let is_any = &mut |_: &[u8]| true;
+    match is_of(index, bytes, digest_bytes, is_any) {
+        true if is_of(index, bytes, digest_bytes, there) => None,
+        true => Some("it names files that are not taken over"),
+        false => Some(BEYOND),
     }
 }
 
-/// Whether each name is one of a file within the working tree, and all of them are in this file.
-/// None where it cannot be read.
-fn is_sound(index: &[u8], digest_bytes: usize) -> Option<bool> {
+fn is_of(
+    mut index: &File,
+    bytes: u64,
+    digest_bytes: usize,
+    there: &mut dyn FnMut(&[u8]) -> bool,
+) -> bool {
+    let mut content = Vec::new();
+    let is_read = bytes <= BYTES_MAX
+        && index.rewind().is_ok()
+        && index.take(BYTES_MAX).read_to_end(&mut content).is_ok();
+    is_read && is_sound(&content, digest_bytes, there) == Some(true)
+}
+
+/// Whether each name is one of a file within the working tree, whose object is there, all of them
+/// are in this file, and it says of no tree that they make what is not so. None where it cannot be read.
+fn is_sound(
+    index: &[u8],
+    digest_bytes: usize,
+    there: &mut dyn FnMut(&[u8]) -> bool,
+) -> Option<bool> {
     let whole = index;
     let mut rest = index.strip_prefix(b"DIRC")?;
     let version = number(&mut rest)?;
@@ -46,9 +79,11 @@ fn is_sound(index: &[u8], digest_bytes: usize) -> Option<bool> {
         return None;
     }
     let mut name = Vec::new();
+    let mut entries = Vec::new();
     for _ in 0..count {
         let begun = whole.len() - rest.len();
-        take(&mut rest, FACTS_BYTES + digest_bytes)?;
+        let facts = take(&mut rest, FACTS_BYTES)?;
+        let digest = take(&mut rest, digest_bytes)?;
         let mut flags = take(&mut rest, 2)?;
         if short(&mut flags)? & IS_EXTENDED != 0 {
             take(&mut rest, 2)?;
@@ -65,9 +100,15 @@ fn is_sound(index: &[u8], digest_bytes: usize) -> Option<bool> {
         let length = whole.len() - rest.len() - begun;
         let padding = if version == 4 { 1 } else { 8 - length % 8 };
         take(&mut rest, padding)?;
-        if !is_within(&name) {
+        let is_elsewhere = facts.get(MODE)? == SUBMODULE;
+        if !is_within(&name) || !(is_elsewhere || there(digest)) {
             return Some(false);
         }
+        entries.push(trees::Entry {
+            name: name.clone(),
+            mode: facts.get(MODE)?.try_into().ok()?,
+            id: digest.to_vec(),
+        });
     }
     while rest.len() > digest_bytes {
         let kind = take(&mut rest, 4)?;
@@ -76,19 +117,25 @@ fn is_sound(index: &[u8], digest_bytes: usize) -> Option<bool> {
         if kind == b"link" {
             return Some(false);
         }
-        take(&mut rest, bytes)?;
+        let extension = take(&mut rest, bytes)?;
+        if kind == b"TREE" && trees::are_of(extension, &entries, digest_bytes) != Some(true) {
+            return Some(false);
+        }
     }
     (rest.len() == digest_bytes && whole.len() >= HEAD_BYTES).then_some(true)
 }
 
 /// Whether a name leads to a file of the working tree, and to nothing of git's own.
 fn is_within(name: &[u8]) -> bool {
-    let is_plain = |part: &[u8]| {
-        !matches!(part, b"" | b"." | b"..") && plain_form(part) != b".git" && !part.contains(&b'\\')
-    };
     // A directory that is sparse ends with a slash.
     let name = name.strip_suffix(b"/").unwrap_or(name);
-    name.split(|byte| *byte == b'/').all(is_plain)
+    name.split(|byte| *byte == b'/').all(is_name)
+}
+
+/// Whether this is one name of a file in the working tree, and none that git keeps for itself.
+pub(crate) fn is_name(part: &[u8]) -> bool {
+    let is_git = plain_form(part) == b".git";
+    !matches!(part, b"" | b"." | b"..") && !is_git && !part.iter().any(|byte| b"/\\".contains(byte))
 }
 
 fn take<'a>(from: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {

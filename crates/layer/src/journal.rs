@@ -70,6 +70,9 @@ pub(crate) struct Work {
     /// The work directory of the layer, where some of it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Bytes>,
+    /// Where the directory is a git repository's: where in it the worktree's own is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<RelativePath>,
     /// Part of every temporary name.
     pub tag: String,
     /// Go on whatever the host looks like: only for taking back.

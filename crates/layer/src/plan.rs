@@ -37,6 +37,7 @@ pub struct Plan {
     pub(crate) root_identity: (u64, u64),
     pub(crate) content: PathBuf,
     pub(crate) work: Option<PathBuf>,
+    pub(crate) repository: Option<RelativePath>,
 }
 
 /// An entry that cannot be written because of what is on the host now.

@@ -104,6 +104,7 @@ impl<'a> Planner<'a> {
             root,
             walker: Walker::new(bounds),
             plan: Plan {
+                repository: changes.repository.clone(),
                 steps: Vec::new(),
                 conflicts: Vec::new(),
                 held_control: Vec::new(),

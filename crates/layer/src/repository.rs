@@ -5,19 +5,24 @@
 //! to names the workspace back: git writes that when it makes a worktree or a submodule, and
 //! nobody who could only write the workspace can.
 
+mod configuration;
+
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use crate::RelativePath;
 use crate::facts::{Facts, Kind};
+use crate::git_config::{self, CONFIGURATION_BYTES_MAX};
 use crate::tree::{Tree, is_absence};
+
+pub use configuration::{Configuration, configurations};
 
 /// The largest file that names a directory, bytes: a path and a few words.
 const POINTER_BYTES_MAX: u64 = 8 << 10;
-/// The largest configuration of a submodule that is read, bytes.
-const CONFIGURATION_BYTES_MAX: u64 = 1 << 20;
+/// Where a git directory has those of linked worktrees.
+const WORKTREES: &str = "worktrees";
 
 /// The git directory that a workspace needs besides itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +33,9 @@ pub struct Repository {
     /// The name of the workspace's own directory in `worktrees` there; none where the
     /// workspace is the repository's only checkout, as a submodule is.
     pub worktree: Option<OsString>,
+    /// The device and the inode of the common directory, in which all of this was looked at:
+    /// what is shown has to be the same.
+    pub identity: (u64, u64),
 }
 
 /// Why the repository of a workspace is not shown.
@@ -54,6 +62,9 @@ pub enum NoRepository {
     /// The git directory is that of something else.
     #[error("{} does not name this directory back", .0.display())]
     NotBack(PathBuf),
+    /// What is in it must not go in, and nothing can stand in its place.
+    #[error("there are secrets in {}", .0.display())]
+    Secrets(PathBuf),
     /// The workspace lies in the git directory.
     #[error("{} holds this directory, and other checkouts perhaps", .0.display())]
     Holds(PathBuf),
@@ -95,64 +106,38 @@ pub fn repository(workspace: &Path, uid: u32) -> Result<Option<Repository>, NoRe
         return Ok(None);
     }
     let git = real(&git)?;
-    let found = match Directory::open(&git, uid)?.pointer("commondir")? {
-        Some(common) => linked(workspace, &git, &common, uid)?,
+    let own = Directory::open(&git, uid)?;
+    let (common, worktree) = match own.pointer(&RelativePath::root(), "commondir")? {
+        Some(_) => {
+            let common = Directory::open(&linked(&git)?, uid)?;
+            let name = git.file_name().unwrap_or_default();
+            common.names_back(&git, name, workspace)?;
+            (common, Some(name.to_os_string()))
+        }
         None => {
-            names_back(workspace, &git, uid)?;
-            Repository {
-                common: git,
-                worktree: None,
-            }
+            own.is_checked_out_at(workspace)?;
+            (own, None)
         }
     };
-    if workspace.starts_with(&found.common) {
-        return Err(NoRepository::Holds(found.common));
+    if workspace.starts_with(&common.path) {
+        return Err(NoRepository::Holds(common.path));
     }
-    Directory::open(&found.common, uid)?.refuse_other()?;
-    Ok(Some(found))
+    common.refuse_other()?;
+    Ok(Some(Repository {
+        identity: common.identity,
+        common: common.path,
+        worktree,
+    }))
 }
 
-/// The repository of a linked worktree, whose own git directory is `git`: exactly where git makes
-/// it, in both directions.
-fn linked(
-    workspace: &Path,
-    git: &Path,
-    common: &OsStr,
-    uid: u32,
-) -> Result<Repository, NoRepository> {
-    let not_back = || NoRepository::NotBack(git.to_path_buf());
-    let worktrees = git.parent().ok_or_else(not_back)?;
-    let is_usual = worktrees.file_name() == Some(OsStr::new("worktrees"));
-    let above = worktrees.parent().filter(|_| is_usual);
-    let above = above.ok_or_else(not_back)?;
-    if resolved(git, common) != above {
-        return Err(not_back());
-    }
-    let own = Directory::open(git, uid)?;
-    let back = own.pointer("gitdir")?.ok_or_else(not_back)?;
-    let back = resolved(git, &back);
-    let is_git = back.file_name() == Some(OsStr::new(".git"));
-    if !is_git || !leads_to(back.parent(), workspace) {
-        return Err(not_back());
-    }
-    Ok(Repository {
-        common: above.to_path_buf(),
-        worktree: git.file_name().map(OsStr::to_os_string),
-    })
-}
-
-/// Refuses a git directory without worktrees whose configuration does not name the workspace, as
-/// git writes it for a submodule.
-fn names_back(workspace: &Path, git: &Path, uid: u32) -> Result<(), NoRepository> {
-    let not_back = || NoRepository::NotBack(git.to_path_buf());
-    let own = Directory::open(git, uid)?;
-    let text = own.text("config", CONFIGURATION_BYTES_MAX)?;
-    let named = text.and_then(|text| core_worktree(&text));
-    let named = resolved(git, &named.ok_or_else(not_back)?);
-    match leads_to(Some(&named), workspace) {
-        true => Ok(()),
-        false => Err(not_back()),
-    }
+/// Where the common directory of a linked worktree is, by where its own git directory is.
+fn linked(git: &Path) -> Result<PathBuf, NoRepository> {
+    let worktrees = git.parent();
+    let is_usual = |at: &&Path| at.file_name() == Some(OsStr::new(WORKTREES));
+    let above = worktrees.filter(is_usual).and_then(Path::parent);
+    above
+        .map(Path::to_path_buf)
+        .ok_or_else(|| NoRepository::NotBack(git.to_path_buf()))
 }
 
 /// Whether a directory that a git directory names is the workspace. Links that its owner has put
@@ -162,28 +147,78 @@ fn leads_to(named: Option<&Path>, workspace: &Path) -> bool {
     real.is_some_and(|real| real == workspace)
 }
 
-/// A directory that git keeps, and that belongs to the person.
-struct Directory<'a> {
-    path: &'a Path,
+/// A directory that git keeps, and that belongs to the person. All of it is looked at by its
+/// descriptor.
+struct Directory {
+    path: PathBuf,
     tree: Tree,
     uid: u32,
+    identity: (u64, u64),
 }
 
-impl<'a> Directory<'a> {
-    fn open(path: &'a Path, uid: u32) -> Result<Self, NoRepository> {
+impl Directory {
+    /// Opens one, by a path without symbolic links.
+    fn open(path: &Path, uid: u32) -> Result<Self, NoRepository> {
         let gone = |_| NoRepository::NotThere(path.to_path_buf());
-        let tree = Tree::open_for_lookups(path).map_err(gone)?;
+        let tree = Tree::open_without_links(path).map_err(gone)?;
         let top = tree.facts(&RelativePath::root());
         match top {
-            Ok(Some(facts)) if facts.uid == uid => Ok(Self { path, tree, uid }),
+            Ok(Some(facts)) if facts.uid == uid => Ok(Self {
+                path: path.to_path_buf(),
+                tree,
+                uid,
+                identity: facts.identity(),
+            }),
             Ok(_) | Err(_) => Err(NoRepository::Foreign(path.to_path_buf())),
         }
     }
 
-    /// What a file at its top holds; none without one.
-    fn text(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, NoRepository> {
-        let path = RelativePath::new(name).unwrap_or_default();
-        let shown = self.path.join(name);
+    /// Refuses a worktree of this name in it that is not the workspace's: exactly where git makes
+    /// it, in both directions. `git` is its own directory.
+    fn names_back(&self, git: &Path, name: &OsStr, workspace: &Path) -> Result<(), NoRepository> {
+        let not_back = || NoRepository::NotBack(git.to_path_buf());
+        let place = RelativePath::new([WORKTREES.as_bytes(), b"/", name.as_bytes()].concat());
+        let place = place.map_err(|_| not_back())?;
+        for part in place.ancestors().chain([place.clone()]) {
+            let facts = self.tree.facts(&part).ok().flatten();
+            let is_own = |facts: &Facts| facts.kind == Kind::Directory && facts.uid == self.uid;
+            if !facts.as_ref().is_some_and(is_own) {
+                return Err(not_back());
+            }
+        }
+        let common = self.pointer(&place, "commondir")?.ok_or_else(not_back)?;
+        let back = self.pointer(&place, "gitdir")?.ok_or_else(not_back)?;
+        let back = resolved(git, &back);
+        let is_git = back.file_name() == Some(OsStr::new(".git"));
+        let is_it = resolved(git, &common) == self.path && leads_to(back.parent(), workspace);
+        match is_it && is_git {
+            true => Ok(()),
+            false => Err(not_back()),
+        }
+    }
+
+    /// Refuses a git directory without worktrees whose configuration does not name the workspace,
+    /// as git writes it for a submodule.
+    fn is_checked_out_at(&self, workspace: &Path) -> Result<(), NoRepository> {
+        let not_back = || NoRepository::NotBack(self.path.clone());
+        let text = self.text(&RelativePath::root(), "config", CONFIGURATION_BYTES_MAX)?;
+        let named = text.and_then(|text| git_config::value(&text, b"core", b"worktree"));
+        let named = OsString::from_vec(named.ok_or_else(not_back)?);
+        match leads_to(Some(&resolved(&self.path, &named)), workspace) {
+            true => Ok(()),
+            false => Err(not_back()),
+        }
+    }
+
+    /// What a file in one of its directories holds; none without one.
+    fn text(
+        &self,
+        place: &RelativePath,
+        name: &str,
+        bytes_max: u64,
+    ) -> Result<Option<Vec<u8>>, NoRepository> {
+        let path = place.concat(&RelativePath::new(name).unwrap_or_default());
+        let shown = self.path.join(path.as_os_str());
         if let Ok(None) = self.tree.facts(&path) {
             return Ok(None);
         }
@@ -192,14 +227,15 @@ impl<'a> Directory<'a> {
         Ok(Some(text.bytes))
     }
 
-    /// The path that a file at its top holds as its only line; none without one.
-    fn pointer(&self, name: &str) -> Result<Option<OsString>, NoRepository> {
-        let Some(text) = self.text(name, POINTER_BYTES_MAX)? else {
+    /// The path that such a file holds as its only line; none without one.
+    fn pointer(&self, place: &RelativePath, name: &str) -> Result<Option<OsString>, NoRepository> {
+        let Some(text) = self.text(place, name, POINTER_BYTES_MAX)? else {
             return Ok(None);
         };
         let line = only_line(&text).map(|line| OsString::from_vec(line.to_vec()));
-        let shown = self.path.join(name).display().to_string();
-        line.map(Some).ok_or(NoRepository::Form(shown))
+        let shown = self.path.join(place.as_os_str()).join(name);
+        line.map(Some)
+            .ok_or(NoRepository::Form(shown.display().to_string()))
     }
 
     /// Refuses what is no git directory: git asks for the same three (gitrepository-layout(5)).
@@ -216,7 +252,7 @@ impl<'a> Directory<'a> {
         };
         match parts.iter().all(is_there) {
             true => Ok(()),
-            false => Err(NoRepository::NotThere(self.path.to_path_buf())),
+            false => Err(NoRepository::NotThere(self.path.clone())),
         }
     }
 }
@@ -271,57 +307,6 @@ fn only_line(text: &[u8]) -> Option<&[u8]> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let is_plain = |byte: &u8| !matches!(byte, 0 | b'\n' | b'\r');
     (!line.is_empty() && line.iter().all(is_plain)).then_some(line)
-}
-
-/// The last `worktree` of the section `core` in a configuration of git (git-config(1), "Syntax").
-/// None also where it is written in a form that git itself does not write: several lines, or
-/// escapes other than of a quotation mark or a backslash.
-fn core_worktree(text: &[u8]) -> Option<OsString> {
-    let mut in_core = false;
-    let mut found = None;
-    for line in text.split(|byte| *byte == b'\n') {
-        let line = line.trim_ascii();
-        if line.starts_with(b"[") {
-            in_core = line.eq_ignore_ascii_case(b"[core]");
-            continue;
-        }
-        let Some(at) = line
-            .iter()
-            .position(|byte| *byte == b'=')
-            .filter(|_| in_core)
-        else {
-            continue;
-        };
-        let (key, value) = line.split_at(at);
-        if key.trim_ascii().eq_ignore_ascii_case(b"worktree") {
-            found = unquoted(value.get(1..).unwrap_or_default().trim_ascii());
-        }
-    }
-    found
-}
-
-fn unquoted(value: &[u8]) -> Option<OsString> {
-    let inner = value
-        .strip_prefix(b"\"")
-        .map(|rest| rest.strip_suffix(b"\""));
-    let (value, is_quoted) = match inner {
-        Some(inner) => (inner?, true),
-        None => (value, false),
-    };
-    let mut plain = Vec::with_capacity(value.len());
-    let mut bytes = value.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'\\' => match bytes.next() {
-                Some(escaped @ (b'\\' | b'"')) => plain.push(*escaped),
-                Some(_) | None => return None,
-            },
-            b'"' | 0 => return None,
-            b'#' | b';' if !is_quoted => return None,
-            other => plain.push(*other),
-        }
-    }
-    (!plain.is_empty()).then(|| OsString::from_vec(plain))
 }
 
 /// A path as it is written in a directory, without `.` and `..`, looking at nothing.

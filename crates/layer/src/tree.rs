@@ -73,6 +73,18 @@ impl Tree {
         })
     }
 
+    /// The same by a path on which no symbolic link may be.
+    pub fn open_without_links(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let root = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve)?;
+        Ok(Self {
+            root,
+            name: path.display().to_string(),
+            noted: Noted::default(),
+        })
+    }
+
     /// An entry of this tree, looked at by name, with the mode that counts.
     pub fn corrected(&self, facts: Facts) -> Facts {
         self.noted.correct(facts)

@@ -1,134 +1,127 @@
 //! Which changes in the common directory of a git repository are a worktree's own.
 //!
 //! That directory belongs to the main worktree and to all others as well, so a list says what one
-//! of them may change as it commits: new objects, branches that nobody else has checked out, and
-//! what is its own (gitrepository-layout(5)). All else is a control file: hooks and configuration
-//! that git runs, and whatever the other worktrees rely on.
+//! of them may change as it commits: new objects that are what their names say, branches that
+//! nobody else has checked out, and what is its own (gitrepository-layout(5)). All else is a control
+//! file: hooks and configuration that git runs, and whatever the other worktrees rely on.
 
+mod branches;
+mod undoing;
+
+use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::change::Source;
+use crate::git_objects::{Id, New, Outside, small};
 use crate::tree::Tree;
 use crate::{
     AfterTree, Change, ChangeKind, ChangeSet, Class, EntryKind, LayerPaths, RelativePath, control,
+    git_index,
 };
+use branches::{Elsewhere, has_branch, hides_another, is_branch_name};
+pub(crate) use undoing::{Left, left};
 
 const ELSEWHERE: &str = "another worktree has this branch checked out";
 const GONE: &str = "other worktrees may need what was there";
 const SYMBOLIC: &str = "git takes another branch from it";
 const RELIED_ON: &str = "all worktrees of the repository rely on it";
+const HIDING: &str = "git takes it for something else of this name";
+const UNSOUND: &str = "it is no new object with all that its name says";
+const MISSING: &str = "the commit that it names is not taken over whole";
 
-/// The most worktrees of one repository whose branches are looked at; with more, every branch
-/// may be checked out.
-const WORKTREES_MAX: usize = 10_000;
 /// The largest file that names a commit or a branch, bytes.
 const REFERENCE_BYTES_MAX: u64 = 4 << 10;
+/// The largest log of a branch, bytes.
+const LOG_BYTES_MAX: u64 = 64 << 20;
 
-/// What of its own a worktree's git directory has while git works there, besides `logs/HEAD`.
-/// `rebase-merge`, `rebase-apply` and `sequencer` are not here: they can name commands.
-const OWN: [&[u8]; 14] = [
-    b"HEAD",
-    b"index",
-    b"logs",
-    b"ORIG_HEAD",
-    b"FETCH_HEAD",
-    b"COMMIT_EDITMSG",
-    b"MERGE_HEAD",
-    b"MERGE_MODE",
-    b"MERGE_MSG",
-    b"SQUASH_MSG",
-    b"AUTO_MERGE",
-    b"CHERRY_PICK_HEAD",
-    b"REVERT_HEAD",
-    b"REBASE_HEAD",
-];
-/// Of these, what a worktree cannot be without.
-const NEEDED: [&[u8]; 2] = [b"HEAD", b"index"];
+/// What of its own a worktree's git directory has after a commit, besides `logs/HEAD`. A merge or
+/// a rebase in its middle is not here: git goes on from it, and it can name commands.
+const OWN: [&[u8]; 4] = [b"HEAD", b"index", b"logs", b"COMMIT_EDITMSG"];
 
 impl ChangeSet {
     /// Takes for control files all changes in the common directory of a git repository but those
     /// that a commit in one worktree makes: that of this name, or the only checkout. What cannot
     /// be looked at is a control file.
     pub fn classify_repository(&mut self, worktree: Option<&OsStr>, paths: &LayerPaths) {
-        let own = worktree.and_then(|name| {
-            let worktrees = RelativePath::new("worktrees").ok()?;
-            worktrees.join(name.as_bytes()).ok()
+        let own = worktree.map(|name| {
+            let place = [b"worktrees/", name.as_bytes()].concat();
+            RelativePath::new(place).ok()
         });
         let upper = match &paths.after {
             AfterTree::Overlay { upper: after, .. }
             | AfterTree::Copy { path: after, .. }
             | AfterTree::Live { path: after, .. } => after,
         };
-        let before = Tree::open(&paths.before).ok();
-        let measure = Measure {
-            elsewhere: before.and_then(|before| checked_out(&before, own.as_ref())),
-            after: Tree::open_layer(upper).ok(),
-            own: own.unwrap_or_default(),
+        let trees = Tree::open(&paths.before)
+            .ok()
+            .zip(Tree::open_layer(upper).ok());
+        let own = match own {
+            Some(named) => named,
+            None => Some(RelativePath::root()),
         };
-        for change in &mut self.changes {
-            change.reason = measure.reason(change);
-            change.class = match change.reason {
+        let reasons = match (&trees, &own) {
+            (Some((before, after)), Some(own)) => Measure::reasons(self, before, after, own),
+            _ => self.changes.iter().map(|_| Some(RELIED_ON)).collect(),
+        };
+        for (change, reason) in self.changes.iter_mut().zip(reasons) {
+            change.reason = reason;
+            change.class = match reason {
                 Some(_) => Class::Control,
                 None => Class::Ordinary,
             };
         }
+        self.repository = Some(own.unwrap_or_default());
     }
 }
 
-/// The branches that others have checked out or are at work on; none where that cannot be told.
-fn checked_out(common: &Tree, own: Option<&RelativePath>) -> Option<Vec<Vec<u8>>> {
-    let path = |text: &str| RelativePath::new(text).ok();
-    let mut directories = vec![RelativePath::root()];
-    let worktrees = path("worktrees")?;
-    if common.facts(&worktrees).ok()?.is_some() {
-        let names = common.names(&worktrees).ok()?;
-        if names.len() > WORKTREES_MAX {
-            return None;
-        }
-        let all = names.iter().filter_map(|name| worktrees.join(name).ok());
-        directories.extend(all);
-    }
-    let own = own.cloned().unwrap_or_default();
-    directories.retain(|directory| *directory != own);
-    let mut found = Vec::new();
-    for directory in directories {
-        for name in ["HEAD", "rebase-merge/head-name", "rebase-apply/head-name"] {
-            let file = directory.concat(&path(name)?);
-            match common.facts(&file) {
-                Ok(None) => continue,
-                Ok(Some(_)) => {}
-                Err(_) => return None,
-            }
-            let text = read(common, &file)?;
-            let text = text.trim_ascii();
-            let text = text.strip_prefix(b"ref:").unwrap_or(text).trim_ascii();
-            found.extend(text.strip_prefix(b"refs/heads/").map(<[u8]>::to_vec));
-        }
-    }
-    Some(found)
-}
-
-/// A small regular file.
-fn read(tree: &Tree, path: &RelativePath) -> Option<Vec<u8>> {
-    let (file, facts) = tree.file(path).ok()?;
-    let mut bytes = Vec::new();
-    let most = file.take(REFERENCE_BYTES_MAX).read_to_end(&mut bytes);
-    (most.is_ok() && facts.bytes < REFERENCE_BYTES_MAX).then_some(bytes)
-}
-
-struct Measure {
-    /// None where every branch may be checked out.
-    elsewhere: Option<Vec<Vec<u8>>>,
+struct Measure<'a> {
+    before: &'a Tree,
     /// What the layer has.
-    after: Option<Tree>,
+    after: &'a Tree,
     /// The worktree's own directory.
-    own: RelativePath,
+    own: &'a RelativePath,
+    /// None where every branch may be checked out.
+    elsewhere: Option<Elsewhere>,
+    /// None where nothing is known of objects.
+    objects: Option<New<'a>>,
+    /// Branches that are taken over, and those that are not.
+    taken: HashSet<Vec<u8>>,
+    held: HashSet<Vec<u8>>,
 }
 
-impl Measure {
-    /// Why a change is none of the worktree's own, if it is none.
+impl<'a> Measure<'a> {
+    /// Why each change is none of the worktree's own, if it is none.
+    fn reasons(
+        set: &ChangeSet,
+        before: &'a Tree,
+        after: &'a Tree,
+        own: &'a RelativePath,
+    ) -> Vec<Option<&'static str>> {
+        let outside = Outside::open(before);
+        let mut measure = Self {
+            before,
+            after,
+            own,
+            elsewhere: Elsewhere::look(before, own),
+            objects: outside.map(|outside| New::read(outside, after, set)),
+            taken: HashSet::new(),
+            held: HashSet::new(),
+        };
+        // What names a branch is looked at when it is known what becomes of branches.
+        for change in &set.changes {
+            let Some(name) = change.path.as_bytes().strip_prefix(b"refs/heads/") else {
+                continue;
+            };
+            match measure.reason(change) {
+                None => measure.taken.insert(name.to_vec()),
+                Some(_) => measure.held.insert(name.to_vec()),
+            };
+        }
+        let all = set.changes.iter();
+        all.map(|change| measure.reason(change)).collect()
+    }
+
     fn reason(&self, change: &Change) -> Option<&'static str> {
         let is_directory = |facts: &crate::EntryFacts| facts.kind == EntryKind::Directory;
         let is_new = change.kind == ChangeKind::Added;
@@ -140,18 +133,23 @@ impl Measure {
             let known = control::reason(&git.concat(&change.path), is_directory, false);
             Some(known.unwrap_or(otherwise))
         };
-        if !is_plain(change) {
+        if !is_plain(change) || self.has_other_names(change) {
             return known(RELIED_ON);
         }
         let names: Vec<&[u8]> = change.path.components().collect();
-        if let Some(own) = change.path.beneath(&self.own) {
+        if let Some(own) = change.path.beneath(self.own) {
             let names: Vec<&[u8]> = own.components().collect();
             if is_own(&names, is_directory) {
                 return self.reason_of_own(change, &names);
             }
         }
         match names.as_slice() {
-            [b"objects", rest @ ..] if is_new && is_object(rest, is_directory) => None,
+            [b"objects"] if is_new && is_directory => None,
+            [b"objects", two] if is_new && is_directory && is_two_digits(two) => None,
+            [b"objects", two, _] if is_new && !is_directory && is_two_digits(two) => {
+                let is_one = |new: &New<'_>| new.is_one(&change.path);
+                (!self.objects.as_ref().is_some_and(is_one)).then_some(UNSOUND)
+            }
             [b"refs", b"heads", rest @ ..] => self.reason_of_branch(change, rest, true),
             [b"logs", b"refs", b"heads", rest @ ..] => self.reason_of_branch(change, rest, false),
             [b"logs"] | [b"logs", b"refs"] | [b"refs"] if is_new && is_directory => None,
@@ -161,18 +159,21 @@ impl Measure {
     }
 
     fn reason_of_own(&self, change: &Change, names: &[&[u8]]) -> Option<&'static str> {
-        let is_head = names == [b"HEAD"];
-        let is_needed = matches!(names, [name] if NEEDED.contains(name));
-        match change.kind {
-            ChangeKind::Removed if is_needed || change.within > 0 => Some(GONE),
-            ChangeKind::Removed => None,
-            // To commit would move another worktree's branch.
-            _ if is_head => match self.reference(change) {
-                Some(Reference::Commit) => None,
+        match names {
+            _ if change.kind == ChangeKind::Removed => match names {
+                [b"COMMIT_EDITMSG"] => None,
+                _ => Some(GONE),
+            },
+            [b"HEAD"] => match self.reference(change) {
+                Some(Reference::Commit(id)) => self.reason_of_commit(&id),
+                // To commit would move another worktree's branch.
                 Some(Reference::Branch(name)) if self.touches(&name, false) => Some(ELSEWHERE),
-                Some(Reference::Branch(_)) => None,
+                Some(Reference::Branch(name)) if self.will_be_branch(&name) => None,
+                Some(Reference::Branch(_)) => Some(MISSING),
                 None => Some(SYMBOLIC),
             },
+            [b"index"] => self.reason_of_index(change),
+            [b"logs", b"HEAD"] => self.reason_of_log(change),
             _ => None,
         }
     }
@@ -186,53 +187,115 @@ impl Measure {
     ) -> Option<&'static str> {
         let facts = change.after.as_ref();
         let is_directory = facts.is_some_and(|facts| facts.kind == EntryKind::Directory);
-        let is_lock = names.last().is_some_and(|name| name.ends_with(b".lock"));
-        let commits = || matches!(self.reference(change), Some(Reference::Commit));
+        let name = names.join(&b'/');
         match change.kind {
             ChangeKind::Removed => Some(GONE),
-            _ if self.touches(&names.join(&b'/'), is_directory) => Some(ELSEWHERE),
-            _ if is_lock => Some(RELIED_ON),
+            _ if self.touches(&name, is_directory) => Some(ELSEWHERE),
             _ if is_directory && change.kind != ChangeKind::Added => Some(RELIED_ON),
-            _ if is_branch && !is_directory && !commits() => Some(SYMBOLIC),
-            _ => None,
+            // `refs/heads` itself.
+            _ if is_directory && names.is_empty() => None,
+            _ if !is_branch_name(&name) => Some(RELIED_ON),
+            _ if is_directory => None,
+            _ if !is_branch => self.reason_of_log(change),
+            _ if hides_another(self.before, &name) => Some(HIDING),
+            // The owner has made it stand for another one.
+            ChangeKind::Modified if self.is_symbolic(&change.path) => Some(SYMBOLIC),
+            _ => match self.reference(change) {
+                Some(Reference::Commit(id)) => self.reason_of_commit(&id),
+                Some(Reference::Branch(_)) | None => Some(SYMBOLIC),
+            },
         }
     }
 
-    /// Whether a branch is checked out elsewhere, or cannot be beside one that is: one's name is
-    /// the other's directory then. File systems that do not tell cases apart are told from none.
-    fn touches(&self, name: &[u8], is_directory: bool) -> bool {
-        let Some(elsewhere) = &self.elsewhere else {
-            return true;
-        };
-        let beneath = |outer: &[u8], inner: &[u8]| {
-            let head = inner.get(..outer.len());
-            let follows = inner.get(outer.len()) == Some(&b'/');
-            follows && head.is_some_and(|head| head.eq_ignore_ascii_case(outer))
-        };
-        elsewhere.iter().any(|other| {
-            name.eq_ignore_ascii_case(other)
-                || beneath(other, name)
-                || (!is_directory && beneath(name, other))
-        })
+    fn reason_of_commit(&self, id: &Id) -> Option<&'static str> {
+        let objects = self.objects.as_ref();
+        let is_there = objects.is_some_and(|objects| objects.will_be_commit(id));
+        (!is_there).then_some(MISSING)
     }
 
-    /// What the layer has written as a reference.
+    fn reason_of_index(&self, change: &Change) -> Option<&'static str> {
+        let objects = self.objects.as_ref();
+        let file = self.after.file(&change.path).ok();
+        let (Some(objects), Some((file, facts)), Source::After) = (objects, file, &change.source)
+        else {
+            return Some(git_index::UNREAD);
+        };
+        let there = &mut |id: &[u8]| objects.will_be(&Id::of(id));
+        git_index::reason_in(&file, facts.bytes, objects.format().bytes(), there)
+    }
+
+    /// A log grows, by what names commits that are there.
+    fn reason_of_log(&self, change: &Change) -> Option<&'static str> {
+        let read = |tree: &Tree| small(tree, &change.path, LOG_BYTES_MAX);
+        let before = match change.kind {
+            ChangeKind::Added => Some(Vec::new()),
+            _ => read(self.before),
+        };
+        let after = read(self.after).filter(|_| change.source == Source::After);
+        let (Some(before), Some(after), Some(objects)) = (before, after, &self.objects) else {
+            return Some(RELIED_ON);
+        };
+        let Some(more) = after.strip_prefix(before.as_slice()) else {
+            return Some(GONE);
+        };
+        let is_none = |digits: &[u8]| digits.iter().all(|digit| *digit == b'0');
+        let is_there = |digits: &[u8]| {
+            let id = Id::read(digits, objects.format());
+            id.is_some_and(|id| is_none(digits) || objects.will_be(&id))
+        };
+        let is_line = |line: &[u8]| {
+            let mut words = line.split(|byte| *byte == b' ');
+            words.by_ref().take(2).filter(|word| is_there(word)).count() == 2
+        };
+        let mut lines = more.split_inclusive(|byte| *byte == b'\n');
+        (!lines.all(|line| line.ends_with(b"\n") && is_line(line))).then_some(MISSING)
+    }
+
+    fn touches(&self, name: &[u8], is_directory: bool) -> bool {
+        let elsewhere = self.elsewhere.as_ref();
+        elsewhere.is_none_or(|elsewhere| elsewhere.touches(name, is_directory))
+    }
+
+    /// Whether a branch will be there, and be none that stands for another.
+    fn will_be_branch(&self, name: &[u8]) -> bool {
+        let is_taken = self.taken.contains(name);
+        let is_there = || !self.held.contains(name) && has_branch(self.before, name);
+        is_branch_name(name) && (is_taken || is_there())
+    }
+
+    /// Whether what is written to one file is written to another, too: git adds to logs in place.
+    fn has_other_names(&self, change: &Change) -> bool {
+        let is_file = |facts: &crate::EntryFacts| facts.kind == EntryKind::File;
+        let is_one = || {
+            let facts = self.after.facts(&change.path).ok().flatten();
+            facts.is_some_and(|facts| facts.links == 1)
+        };
+        change.after.as_ref().is_some_and(is_file) && !is_one()
+    }
+
+    fn is_symbolic(&self, path: &RelativePath) -> bool {
+        let text = small(self.before, path, REFERENCE_BYTES_MAX);
+        text.is_none_or(|text| text.starts_with(b"ref:"))
+    }
+
+    /// What the layer has written as a reference, exactly as git writes it.
     fn reference(&self, change: &Change) -> Option<Reference> {
         if change.source != Source::After {
             return None;
         }
-        let text = read(self.after.as_ref()?, &change.path)?;
-        let text = text.strip_suffix(b"\n").unwrap_or(&text);
-        if let Some(branch) = text.strip_prefix(b"ref: refs/heads/") {
-            return Some(Reference::Branch(branch.to_vec()));
+        let text = small(self.after, &change.path, REFERENCE_BYTES_MAX)?;
+        let line = text.strip_suffix(b"\n")?;
+        if let Some(branch) = line.strip_prefix(b"ref: refs/heads/") {
+            return is_branch_name(branch).then(|| Reference::Branch(branch.to_vec()));
         }
-        is_digest(text, &[40, 64]).then_some(Reference::Commit)
+        let format = self.objects.as_ref()?.format();
+        Id::read(line, format).map(Reference::Commit)
     }
 }
 
 /// What a file of git's refers to.
 enum Reference {
-    Commit,
+    Commit(Id),
     Branch(Vec<u8>),
 }
 
@@ -250,43 +313,18 @@ fn is_plain(change: &Change) -> bool {
     is_same && both.map(|facts| &facts.kind).all(is_plain)
 }
 
-/// Whether a path in a worktree's git directory is its own. A split index has parts beside it.
+/// Whether a path in a worktree's git directory is its own.
 fn is_own(names: &[&[u8]], is_directory: bool) -> bool {
     match names {
         [b"logs"] => is_directory,
         [b"logs", b"HEAD"] => !is_directory,
-        [name] => !is_directory && (OWN.contains(name) || name.starts_with(b"sharedindex.")),
+        [name] => !is_directory && OWN.contains(name),
         _ => false,
     }
 }
 
-/// Whether a path in `objects` is an object or a pack of them, by the name that git gives it, or
-/// a directory of such. What speaks of many at once is none: the graph of commits, the index of
-/// many packs, alternates.
-fn is_object(names: &[&[u8]], is_directory: bool) -> bool {
-    match names {
-        [] | [b"pack"] => is_directory,
-        [two] => is_directory && is_digest(two, &[2]),
-        [b"pack", name] => !is_directory && is_pack(name),
-        [two, rest] => !is_directory && is_digest(two, &[2]) && is_digest(rest, &[38, 62]),
-        _ => false,
-    }
-}
-
-fn is_pack(name: &[u8]) -> bool {
-    let Some(rest) = name.strip_prefix(b"pack-") else {
-        return false;
-    };
-    let Some(at) = rest.iter().position(|byte| *byte == b'.') else {
-        return false;
-    };
-    let (digest, kind) = rest.split_at(at);
-    let kinds: [&[u8]; 3] = [b".pack", b".idx", b".rev"];
-    is_digest(digest, &[40, 64]) && kinds.contains(&kind)
-}
-
-/// Whether a text is digits of a digest, as many as one of these.
-fn is_digest(text: &[u8], lengths: &[usize]) -> bool {
+/// Whether a name is that of a directory of loose objects.
+fn is_two_digits(name: &[u8]) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
-    lengths.contains(&text.len()) && text.iter().all(is_digit)
+    name.len() == 2 && name.iter().all(is_digit)
 }

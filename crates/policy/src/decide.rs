@@ -62,7 +62,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_nesting(rules, facts.mode));
     let mut fenced = Vec::new();
     if facts.mode == Mode::Fence {
-        fenced = weaker(rules, &boundary);
+        fenced = weaker(rules, &mut boundary);
         reasons.extend(fence_in(rules, &mut boundary, &call.workspace));
     }
     reasons.extend(of_result(rules, &boundary));
@@ -211,8 +211,9 @@ fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> 
     reasons
 }
 
-/// What a program may miss in a fence, of what its profile has for it.
-fn weaker(rules: &Rules, boundary: &Boundary) -> Vec<Notice> {
+/// What a program may miss in a fence, of what its profile has for it; the workspace's repository is
+/// taken out.
+fn weaker(rules: &Rules, boundary: &mut Boundary) -> Vec<Notice> {
     let is_layer = |view: &View| {
         let in_layer = matches!(view.access, Access::Layer(_));
         view.kind == ViewKind::Home && in_layer && boundary.views.contains(view)
@@ -236,11 +237,8 @@ fn weaker(rules: &Rules, boundary: &Boundary) -> Vec<Notice> {
         origin: Origin::BuiltIn,
     });
     let repository = repository::in_a_fence(boundary);
-    unchanged
-        .into_iter()
-        .chain(repository)
-        .chain(aborts)
-        .collect()
+    let all = unchanged.into_iter().chain(repository);
+    all.chain(aborts).collect()
 }
 
 /// Root inside needs ids and layers of its own, and must give nothing of the host's away.

@@ -19,6 +19,8 @@ pub struct SharedRepository {
     /// The name of the workspace's own directory in `worktrees` there; none where the workspace
     /// is the only checkout.
     pub worktree: Option<OsString>,
+    /// Its device and inode, when that was made sure.
+    pub identity: (u64, u64),
 }
 
 impl Rules {
@@ -74,12 +76,17 @@ fn is_repository(view: &View) -> bool {
     view.kind == ViewKind::Repository
 }
 
-/// What a program without namespaces misses of the repository.
-pub(crate) fn in_a_fence(boundary: &Boundary) -> Option<Notice> {
-    let mut views = boundary.views.iter();
-    let changed = |view: &&View| is_repository(view) && view.access != Access::ReadOnly;
-    let view = views.find(changed)?;
-    Some(unchanged(&view.host, "in a fence"))
+/// Leaves the repository out for a program without namespaces, and says so: there what was looked
+/// at is found again only by its path, where something else may be.
+pub(crate) fn in_a_fence(boundary: &mut Boundary) -> Option<Notice> {
+    let common = boundary.views.iter().find(|view| is_repository(view))?;
+    let text = format!(
+        "git does not work in this worktree: in a fence its repository {} is not shown",
+        common.host.display()
+    );
+    boundary.views.retain(|view| !is_repository(view));
+    let origin = Origin::BuiltIn;
+    Some(Notice { text, origin })
 }
 
 fn unchanged(common: &Path, place: &str) -> Notice {

@@ -97,7 +97,7 @@ pub use reclaim::{RECLAIM, reclaim, reclaim_inside};
 pub use session::{Assembled, Running, Size, Witness};
 pub use signals::{SIGWINCH, Signals};
 pub use signing::{SIGNER, SshHandover};
-pub use standing::{furnish_login, has_changed, is_written_outside};
+pub use standing::{furnish_login, has_changed, is_written_outside, settings_digest};
 pub use subordinate::Subordinate;
 pub use system::furnish_system;
 pub use token_renewal::{RotatedToken, TokenPlace, TokenRenewal, TokenVault};

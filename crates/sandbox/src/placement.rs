@@ -36,6 +36,9 @@ pub struct Placement {
     pub hidden: Vec<PathBuf>,
     /// Views of single files that are shown with another text, by their paths inside.
     pub texts: Vec<(PathBuf, Vec<u8>)>,
+    /// The device and the inode that the directory of the workspace's repository must have,
+    /// where the boundary shows it.
+    pub repository: Option<(u64, u64)>,
     /// In a fence: what stands in for a home and a /tmp of its own.
     pub fence: Option<FencePlace>,
 }

@@ -36,6 +36,13 @@ pub fn is_written_outside(host: &Path, upper: &Path, name: &OsStr, stood: &Stood
         .is_none_or(|now| now != stood.digest && Some(now) != digest_at(upper, name))
 }
 
+/// What tells one text that stands for settings from any other: its SHA-256, in hexadecimal digits.
+#[must_use]
+pub fn settings_digest(text: &[u8]) -> String {
+    let digest = Sha256::digest(text);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The digest of a file's text, or that there is no file; nothing where nobody can tell.
 fn digest_at(directory: &Path, name: &OsStr) -> Option<Option<String>> {
     let now = || -> io::Result<Option<String>> {
@@ -56,10 +63,7 @@ fn digest_at(directory: &Path, name: &OsStr) -> Option<Option<String>> {
         }
         let mut text = Vec::new();
         file.take(SETTINGS_BYTES_MAX + 1).read_to_end(&mut text)?;
-        let digest = Sha256::digest(&text);
-        Ok(Some(
-            digest.iter().map(|byte| format!("{byte:02x}")).collect(),
-        ))
+        Ok(Some(settings_digest(&text)))
     };
     now().ok()
 }

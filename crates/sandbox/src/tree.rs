@@ -83,7 +83,9 @@ pub(crate) fn plan(
         match one {
             Mounted::View(view) => {
                 plan.find_repository(view, boundary, placement);
+                let before = plan.operations.len();
                 plan.view(view, placement, host)?;
+                plan.refuse_other_repository(view, before, placement)?;
             }
             Mounted::Workspace(path) => plan.workspace(path, placement, host)?,
         }
@@ -301,6 +303,34 @@ impl Plan {
             let places = view.inside.ancestors();
             let places = places.take_while(|path| *path != outer.inside);
             self.made.extend(places.map(Path::to_path_buf));
+        }
+    }
+
+    /// Refuses a directory in the repository's place that is not the one which was looked at. The
+    /// launcher mounts what is meant here, or nothing.
+    fn refuse_other_repository(
+        &self,
+        view: &View,
+        before: usize,
+        placement: &Placement,
+    ) -> Result<(), SandboxError> {
+        let planned = self.operations.get(before..).unwrap_or_default();
+        let shown = planned.iter().find_map(|one| match one {
+            Operation::Layer { lower: shown, .. }
+            | Operation::ReadOnly { source: shown, .. }
+            | Operation::ReadOnlyWhole { source: shown, .. }
+            | Operation::ReadOnlyFile { source: shown, .. } => Some((shown.device, shown.inode)),
+            _ => None,
+        });
+        let is_other = shown.is_some() && shown != placement.repository;
+        match view.kind == ViewKind::Repository && is_other {
+            false => Ok(()),
+            true => Err(SandboxError::Source {
+                path: view.host.clone(),
+                error: std::io::Error::other(
+                    "something else took its place since it was looked at",
+                ),
+            }),
         }
     }
 

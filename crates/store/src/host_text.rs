@@ -93,8 +93,7 @@ pub(crate) mod path_below {
     }
 }
 
-/// For `#[serde(with)]` on a command.
-/// For a text that may be missing.
+/// For `#[serde(with)]` on a text that may be missing.
 pub(crate) mod optional {
     use super::{
         Deserialize, Deserializer, OsString, Serialize, Serializer, Value, host_text,
@@ -120,6 +119,7 @@ pub(crate) mod optional {
     }
 }
 
+/// For `#[serde(with)]` on a command.
 pub(crate) mod list {
     use super::{
         Deserialize, Deserializer, OsString, Serializer, Value, host_text, read_host_text,

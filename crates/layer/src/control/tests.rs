@@ -287,3 +287,23 @@ fn of_an_agents_directory_only_its_history_is_ordinary() {
         assert!(reason(&within, false, false).is_some(), "{directory}");
     }
 }
+
+#[test]
+fn the_index_of_a_worktree_or_a_submodule_is_one() {
+    let check = |path: &str, expected: bool| {
+        let path = RelativePath::new(path).unwrap();
+        assert_eq!(is_git_index(&path), expected, "{path}");
+    };
+    check(".git/index", true);
+    check("lib/.GIT/index", true);
+    check(".git/modules/x/index", true);
+    check(".git/modules/x/modules/deep/er/index", true);
+    check(".git/modules/refs/index", true);
+    check(".git/worktrees/x/index", true);
+    check(".git/modules/x/worktrees/y/index", true);
+    check(".git/refs/heads/index", false);
+    check(".git/modules/x/HEAD", false);
+    check(".git/modules/index", false);
+    check("modules/x/index", false);
+    check("index", false);
+}

@@ -85,6 +85,70 @@ fn an_index_that_names_what_is_elsewhere_is_held() {
     assert!(!is_held(&other));
 }
 
+/// Trees that were changed in part, commits of submodules, a merge that has ended and one that has
+/// not, and directories that are left out.
+#[test]
+fn what_git_writes_at_work_is_read() {
+    let place = repository(&[], "2");
+    let at = place.path();
+    git(at, &["commit", "-qm", "one"]);
+    git(at, &["checkout", "-qb", "other"]);
+    git(at, &["clone", "-q", ".", "part"]);
+    fs::write(at.join("src/deep/new"), "new").unwrap();
+    git(
+        at,
+        &["-c", "advice.addEmbeddedRepo=false", "add", "src", "part"],
+    );
+    assert!(!is_held(&index(at)));
+    git(at, &["commit", "-qm", "two"]);
+    git(at, &["checkout", "-q", "-"]);
+    fs::write(at.join("src/deep/new"), "another").unwrap();
+    git(at, &["add", "src"]);
+    git(at, &["commit", "-qm", "three"]);
+    git(at, &["merge", "-q", "-s", "ours", "other"]);
+    assert!(!is_held(&index(at)));
+    git(at, &["reset", "-q", "--hard", "HEAD^"]);
+    let merge = Command::new("git")
+        .current_dir(at)
+        .args(["merge", "-q", "other"])
+        .output();
+    assert!(!merge.unwrap().status.success());
+    assert!(!is_held(&index(at)));
+    git(at, &["reset", "-q", "--hard"]);
+    git(at, &["sparse-checkout", "init", "--cone", "--sparse-index"]);
+    assert!(!is_held(&index(at)));
+    git(at, &["sparse-checkout", "set", "zz"]);
+    assert!(!is_held(&index(at)));
+}
+
+/// Git commits the trees that are named there, and shows no difference to the files.
+#[test]
+fn an_index_whose_trees_are_not_those_of_its_files_is_held() {
+    for format in [&[][..], &["--object-format=sha256"]] {
+        let place = repository(format, "2");
+        git(place.path(), &["commit", "-qm", "one"]);
+        let good = index(place.path());
+        assert!(!is_held(&good));
+        let at = good.windows(4).position(|part| part == b"TREE").unwrap();
+        // The root's count and tree, and those of `src` and of what is in it.
+        for what in [&b"\n"[..], b"src\0", b"deep\0", b"er\0"] {
+            let found = good[at..].windows(what.len()).position(|part| part == what);
+            let name = at + found.unwrap();
+            let end = good[name..].iter().position(|byte| *byte == b'\n').unwrap();
+            let mut forged = good.clone();
+            forged[name + end + 1] ^= 1;
+            assert!(is_held(&forged), "{what:?}");
+        }
+        let mut forged = good.clone();
+        let count = forged[at + 8..]
+            .iter()
+            .position(|byte| *byte == b' ')
+            .unwrap();
+        forged[at + 8 + count - 1] ^= 1;
+        assert!(is_held(&forged));
+    }
+}
+
 #[test]
 fn what_cannot_be_read_or_is_elsewhere_is_held() {
     let place = repository(&[], "2");

@@ -35,35 +35,6 @@ fn a_git_file_has_one_line_with_a_path() {
 }
 
 #[test]
-fn a_configuration_names_its_checkout() {
-    let check = |text: &str, expected: Option<&str>| {
-        let found = text_of(core_worktree(text.as_bytes()));
-        assert_eq!(found.as_deref(), expected, "{text:?}");
-    };
-    check(
-        "[core]\n\tbare = false\n\tworktree = ../../../part\n",
-        Some("../../../part"),
-    );
-    check("[CORE]\nWorkTree=/a\n[user]\nworktree = /b\n", Some("/a"));
-    check("[core]\nworktree = /a\n[core]\nworktree = /b\n", Some("/b"));
-    check(
-        "[core]\nworktree = \"/a;b \\\"c\\\\\"\n",
-        Some("/a;b \"c\\"),
-    );
-    check("[core \"x\"]\nworktree = /a\n", None);
-    check("[user]\nworktree = /a\n", None);
-    check("worktree = /a\n", None);
-    check("[core]\nworktree\n", None);
-    check("[core]\nworktree = \n", None);
-    check("[core]\nworktree = /a ; a remark\n", None);
-    check("[core]\nworktree = /a\\\n/b\n", None);
-    check("[core]\nworktree = \"/a\n", None);
-    check("[core]\nworktree = /a\\tb\n", None);
-    // What could not be understood counts as what it stands for: nothing.
-    check("[core]\nworktree = /a\nworktree = \"/b\n", None);
-}
-
-#[test]
 fn a_path_is_resolved_without_looking() {
     let check = |directory: &str, named: &str, expected: &str| {
         let found = resolved(Path::new(directory), OsStr::new(named));

@@ -409,6 +409,7 @@ fn engine(place: &Path, act: Act, at: &str, loose: bool) -> Engine {
         root_identity: (facts.dev(), facts.ino()),
         content: Bytes(path_bytes(&host)),
         work: None,
+        repository: None,
         tag: "tag".into(),
         loose,
         steps: vec![Step {

@@ -11,6 +11,7 @@ fn shared(common: &str) -> SharedRepository {
     SharedRepository {
         common: PathBuf::from(common),
         worktree: Some("app".into()),
+        identity: (1, 2),
     }
 }
 
@@ -44,7 +45,6 @@ fn a_repository_is_changed_only_where_the_workspace_has_a_layer() {
     assert!(!told.contains("git"), "{told}");
     for (mode, of, word) in [
         (Mode::Full, "live", "in a live workspace"),
-        (Mode::Fence, "copy-on-write", "in a fence"),
         (Mode::Full, "read-only", ""),
     ] {
         let world = world()
@@ -54,6 +54,9 @@ fn a_repository_is_changed_only_where_the_workspace_has_a_layer() {
         assert_eq!(access, Some(Access::ReadOnly), "{of}");
         assert!(told.contains(word), "{of}: {told}");
     }
+    let (access, told) = shown(&world(), COMMON, Mode::Fence);
+    assert_eq!(access, None);
+    assert!(told.contains("in a fence its repository"), "{told}");
 }
 
 #[test]

@@ -62,6 +62,7 @@ impl World {
             empty: self.path("empty"),
             trust: None,
             ssh: None,
+            repository: None,
             hidden: Vec::new(),
             texts: Vec::new(),
             fence: None,
@@ -664,4 +665,33 @@ fn where_programs_are_listed_the_rest_is_not_code() {
     let plan = world.plan(&world.boundary(), &world.copy_on_write());
     let closes = |one: &Operation| matches!(one, Operation::Inexecutable { .. });
     assert!(!plan.operations.iter().any(closes), "nothing is listed");
+}
+
+/// What was looked at is what is mounted: a directory that was put in its place meanwhile is not.
+#[test]
+fn a_repository_in_whose_place_another_directory_is_refuses_the_run() {
+    for has_layer in [true, false] {
+        let world = World::new();
+        let common = world.path("home/main");
+        fs::create_dir(&common).unwrap();
+        let facts = fs::metadata(&common).unwrap();
+        let mut placement = world.copy_on_write();
+        placement.repository = Some((facts.dev(), facts.ino()));
+        let layered = Access::Layer(Layering { keep: Keep::Run });
+        let shown = View {
+            access: if has_layer { layered } else { Access::ReadOnly },
+            required: false,
+            ..view(common.clone(), ViewKind::Repository)
+        };
+        placement
+            .layers
+            .extend(has_layer.then(|| world.layer("repository", &common)));
+        let boundary = boundary(&world.path("home"), vec![shown]);
+        let planned = || plan(&boundary, &world.workspace(), &placement, &host());
+        assert!(planned().is_ok(), "{has_layer}");
+        fs::rename(&common, world.path("home/away")).unwrap();
+        fs::create_dir(&common).unwrap();
+        let error = planned().unwrap_err().to_string();
+        assert!(error.contains("something else took its place"), "{error}");
+    }
 }

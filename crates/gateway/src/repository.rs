@@ -1,0 +1,65 @@
+//! The configuration of the workspace's repository, where that lies outside: secrets in it do not
+//! go in.
+
+use std::ffi::OsStr;
+
+use atoll_layer::{Configuration, configurations};
+use atoll_model::{Boundary, Stood, ViewKind};
+use atoll_sandbox::{PlacedLayer, Stands, settings_digest};
+
+use crate::PlaceError;
+use crate::login::{Shown, lay};
+use crate::place::Placing;
+
+/// Lays down in the repository's layer what stands for its configuration. Where that cannot be, or
+/// where there is no layer and there are secrets, the repository is not shown, which is told.
+pub(crate) fn place(
+    placing: &mut Placing<'_>,
+    boundary: &Boundary,
+    layers: &[PlacedLayer],
+    shown: &mut Shown,
+) -> Result<(), PlaceError> {
+    let mut views = boundary.views.iter();
+    let view = views.find(|view| view.kind == ViewKind::Repository);
+    let (Some(view), Some(repository)) = (view, placing.request.rules.repository()) else {
+        return Ok(());
+    };
+    let layer = layers.iter().find(|layer| layer.inside == view.inside);
+    let why = match (
+        configurations(&repository.common, repository.identity),
+        layer,
+    ) {
+        (Ok(all), Some(layer)) => {
+            return all.into_iter().try_for_each(|one| {
+                let name = OsStr::new(one.name);
+                lay(placing, (name, true), Some(stands(one)), layer)
+            });
+        }
+        (Ok(all), None) => match all.iter().find(|one| one.has_secrets) {
+            None => return Ok(()),
+            Some(one) => format!(
+                "there are secrets in its {}, and it has no layer here, so that nothing else can stand \
+                 in its place",
+                one.name
+            ),
+        },
+        (Err(error), _) => error.to_string(),
+    };
+    placing.notices.push(format!(
+        "git does not work in this worktree, whose repository {} is not shown: {why}",
+        view.host.display()
+    ));
+    shown.hidden.push(view.inside.clone());
+    Ok(())
+}
+
+fn stands(one: Configuration) -> Stands {
+    Stands {
+        mode: one.text.is_some().then_some(one.mode),
+        stood: Some(Stood {
+            digest: one.text.as_deref().map(settings_digest),
+            has_secrets: one.has_secrets,
+        }),
+        text: one.text,
+    }
+}

@@ -1,0 +1,227 @@
+//! One loose object: `zlib(TYPE SP SIZE NUL CONTENT)`, named by the digest of what is compressed.
+
+use std::io::Read;
+
+use flate2::{Decompress, FlushDecompress, Status};
+use sha1_checked::{CollisionResult, Sha1};
+use sha2::{Digest as _, Sha256};
+
+use super::{Format, Id};
+use crate::git_index::is_name;
+
+/// Of commits, trees and tags, which are looked into, bytes.
+const CONTENT_BYTES_MAX: u64 = 32 << 20;
+/// The longest `TYPE SP SIZE NUL`, bytes: what git takes.
+const HEAD_BYTES_MAX: usize = 32;
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// What is known of an object that is what its name says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Loose {
+    pub kind: LooseKind,
+    /// The objects that it is nothing without.
+    pub needs: Vec<Id>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LooseKind {
+    Blob,
+    Tree,
+    Commit,
+    Tag,
+}
+
+impl Loose {
+    /// Reads one, which must have this name. None where it is anything else, or where it comes to
+    /// more than `bytes_left`, which it is taken off.
+    pub fn read(from: impl Read, id: &Id, format: Format, bytes_left: &mut u64) -> Option<Self> {
+        let mut content = Content::new(format);
+        inflate(from, &mut |bytes| {
+            *bytes_left = bytes_left.checked_sub(bytes.len() as u64)?;
+            content.take(bytes)
+        })?;
+        let (kind, size) = content.head?;
+        if content.bytes != size || content.digest.finish()?.as_slice() != id.bytes() {
+            return None;
+        }
+        let kept = content.kept.as_slice();
+        let needs = match kind {
+            LooseKind::Blob => Some(Vec::new()),
+            LooseKind::Tree => of_tree(kept, format),
+            LooseKind::Commit => of_commit(kept, format),
+            LooseKind::Tag => of_tag(kept, format),
+        };
+        needs.map(|needs| Self { kind, needs })
+    }
+}
+
+/// What has come of an object.
+struct Content {
+    digest: Digest,
+    /// Until it is whole.
+    begun: Vec<u8>,
+    head: Option<(LooseKind, u64)>,
+    /// How much has come behind it.
+    bytes: u64,
+    /// That, of what is looked into.
+    kept: Vec<u8>,
+}
+
+impl Content {
+    fn new(format: Format) -> Self {
+        Self {
+            digest: Digest::new(format),
+            begun: Vec::new(),
+            head: None,
+            bytes: 0,
+            kept: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Option<()> {
+        self.digest.update(bytes);
+        if self.head.is_some() {
+            return self.behind(bytes);
+        }
+        self.begun.extend_from_slice(bytes);
+        let most = self.begun.len().min(HEAD_BYTES_MAX);
+        let end = self.begun.get(..most)?.iter().position(|byte| *byte == 0);
+        let Some(end) = end else {
+            return (self.begun.len() < HEAD_BYTES_MAX).then_some(());
+        };
+        let begun = std::mem::take(&mut self.begun);
+        self.head = Some(head(begun.get(..end)?)?);
+        self.behind(begun.get(end + 1..)?)
+    }
+
+    fn behind(&mut self, bytes: &[u8]) -> Option<()> {
+        let (kind, size) = self.head?;
+        self.bytes += bytes.len() as u64;
+        let is_kept = kind != LooseKind::Blob;
+        if self.bytes > size || (is_kept && size > CONTENT_BYTES_MAX) {
+            return None;
+        }
+        if is_kept {
+            self.kept.extend_from_slice(bytes);
+        }
+        Some(())
+    }
+}
+
+/// A digest that is being made.
+pub(crate) enum Digest {
+    Sha1(Box<Sha1>),
+    Sha256(Sha256),
+}
+
+impl Digest {
+    pub fn new(format: Format) -> Self {
+        match format {
+            Format::Sha1 => Self::Sha1(Box::new(Sha1::new())),
+            Format::Sha256 => Self::Sha256(Sha256::new()),
+        }
+    }
+
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha1(digest) => sha1_checked::Digest::update(digest.as_mut(), bytes),
+            Self::Sha256(digest) => digest.update(bytes),
+        }
+    }
+
+    /// None for bytes that were made so that others have the same: git does not take those either.
+    pub fn finish(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Sha1(digest) => match digest.try_finalize() {
+                CollisionResult::Ok(made) => Some(made.to_vec()),
+                CollisionResult::Mitigated(_) | CollisionResult::Collision(_) => None,
+            },
+            Self::Sha256(digest) => Some(digest.finalize().to_vec()),
+        }
+    }
+}
+
+/// Takes a stream of zlib apart, which must end where what it is read from does.
+fn inflate(mut from: impl Read, each: &mut dyn FnMut(&[u8]) -> Option<()>) -> Option<()> {
+    let mut stream = Decompress::new(true);
+    let (mut read, mut made) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
+    let (mut at, mut end) = (0, 0);
+    loop {
+        if at == end {
+            (at, end) = (0, from.read(&mut read).ok()?);
+        }
+        let (taken, given) = (stream.total_in(), stream.total_out());
+        let status = stream
+            .decompress(read.get(at..end)?, &mut made, FlushDecompress::None)
+            .ok()?;
+        let taken = usize::try_from(stream.total_in() - taken).ok()?;
+        let given = usize::try_from(stream.total_out() - given).ok()?;
+        at += taken;
+        each(made.get(..given)?)?;
+        match status {
+            Status::StreamEnd => break,
+            // It goes no further: the rest is missing.
+            Status::Ok | Status::BufError if taken == 0 && given == 0 => return None,
+            Status::Ok | Status::BufError => {}
+        }
+    }
+    let is_all = at == end && from.read(&mut read).ok()? == 0;
+    is_all.then_some(())
+}
+
+fn head(text: &[u8]) -> Option<(LooseKind, u64)> {
+    let at = text.iter().position(|byte| *byte == b' ')?;
+    let (kind, size) = (text.get(..at)?, text.get(at + 1..)?);
+    let kind = match kind {
+        b"blob" => LooseKind::Blob,
+        b"tree" => LooseKind::Tree,
+        b"commit" => LooseKind::Commit,
+        b"tag" => LooseKind::Tag,
+        _ => return None,
+    };
+    let is_plain = size.iter().all(u8::is_ascii_digit) && (size == b"0" || !size.starts_with(b"0"));
+    let size = std::str::from_utf8(size).ok()?.parse().ok()?;
+    is_plain.then_some((kind, size))
+}
+
+/// What a tree has in it, but for commits of submodules. Names that git itself does not write, as
+/// `.git`, are none.
+fn of_tree(mut rest: &[u8], format: Format) -> Option<Vec<Id>> {
+    let mut needs = Vec::new();
+    while !rest.is_empty() {
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        let (entry, behind) = (rest.get(..end)?, rest.get(end + 1..)?);
+        let at = entry.iter().position(|byte| *byte == b' ')?;
+        let (mode, name) = (entry.get(..at)?, entry.get(at + 1..)?);
+        let (id, behind) = behind.split_at_checked(format.bytes())?;
+        rest = behind;
+        if !is_name(name) {
+            return None;
+        }
+        match mode {
+            b"40000" | b"100644" | b"100755" | b"100664" | b"120000" => needs.push(Id::of(id)),
+            b"160000" => {}
+            _ => return None,
+        }
+    }
+    Some(needs)
+}
+
+fn of_commit(text: &[u8], format: Format) -> Option<Vec<Id>> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let mut needs = vec![Id::read(lines.next()?.strip_prefix(b"tree ")?, format)?];
+    for line in lines {
+        match line.strip_prefix(b"parent ") {
+            Some(parent) => needs.push(Id::read(parent, format)?),
+            None if line.starts_with(b"author ") => return Some(needs),
+            None => return None,
+        }
+    }
+    None
+}
+
+fn of_tag(text: &[u8], format: Format) -> Option<Vec<Id>> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let object = lines.next()?.strip_prefix(b"object ")?;
+    Some(vec![Id::read(object, format)?])
+}
