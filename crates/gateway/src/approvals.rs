@@ -159,6 +159,7 @@ mod tests {
         let digest = CallDigest::new([0; 32]);
         let by = Who { uid: 7, pid: 8 };
         let all = AskedCall {
+            signs: None,
             kind: FlowKind::Request,
             host: "example.com".to_owned(),
             port: 443,

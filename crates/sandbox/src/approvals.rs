@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use atoll_model::network::{
-    ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, FlowLogin,
+    ASKING_MAX, ASKING_PATIENCE, AskedCall, Breadth, CallDigest, Consent, FlowKind, FlowLogin,
     LEASE_SECONDS_MAX, NoConsent, Scope,
 };
 use persons::Weighed;
@@ -49,6 +49,7 @@ impl Step {
 /// Calls that are the same, whatever their query and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Subject {
+    kind: FlowKind,
     host: String,
     port: u16,
     request: Option<(bool, atoll_model::network::Scheme, String, CallDigest)>,
@@ -63,6 +64,7 @@ impl Subject {
             (one.is_web_socket, one.scheme, method, one.path_digest)
         });
         Self {
+            kind: call.kind,
             host: call.host.clone(),
             port: call.port,
             request,
@@ -102,7 +104,12 @@ impl Held {
                 Subject::of(&own.call) == Subject::of(call) && headers(&own.call) == headers(call)
             }
             // Policies that were read anew can ask about more by the same name, in the same line.
-            Breadth::Rule => own.call.rule == call.rule && own.call.policies == call.policies,
+            // One rule can ask about connections and about what a key signs: only the one was shown.
+            Breadth::Rule => {
+                own.call.kind == call.kind
+                    && own.call.rule == call.rule
+                    && own.call.policies == call.policies
+            }
         };
         // What else is put into it was not shown.
         let has_no_more = call

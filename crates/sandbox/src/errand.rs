@@ -12,11 +12,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use leading::{begins_here, leads_inside};
-use owners::open_part;
+use owners::{open_link, open_part};
 pub use writers::{Workspaces, Writers};
 
 /// As many links as the kernel follows (path_resolution(7)).
-const LINKS_MAX: u32 = 40;
+const LINKS_MAX: usize = 40;
 
 /// As many interpreters as the kernel goes through (fs/exec.c, `exec_binprm`).
 const INTERPRETERS_MAX: usize = 5;
@@ -158,9 +158,14 @@ pub fn search_places(value: &OsStr, written: &WrittenInside) -> impl Iterator<It
 /// it leads to. What is not there has the name that it would have.
 #[must_use]
 pub fn resolved(path: &Path, written: &WrittenInside) -> Option<PathBuf> {
+    followed(path, written).map(|(real, _)| real)
+}
+
+/// The same, with the links on the way.
+fn followed(path: &Path, written: &WrittenInside) -> Option<(PathBuf, Vec<PathBuf>)> {
     let mut at = PathBuf::from("/");
     let mut left: Vec<OsString> = parts(path);
-    let mut links = 0;
+    let mut links = Vec::new();
     while let Some(part) = left.pop() {
         if part == ".." {
             at.pop();
@@ -175,15 +180,15 @@ pub fn resolved(path: &Path, written: &WrittenInside) -> Option<PathBuf> {
             return None;
         }
         if let Ok(target) = std::fs::read_link(&at) {
-            links += 1;
-            if links > LINKS_MAX {
+            if links.len() == LINKS_MAX {
                 return None;
             }
+            links.push(at.clone());
             at.pop();
             left.append(&mut parts(&target));
         }
     }
-    Some(at)
+    Some((at, links))
 }
 
 /// Why a program does not run outside for a run, or a file is not read for one.
@@ -196,13 +201,14 @@ pub enum Unfit {
 }
 
 /// The canonical path of a file that may be used outside for a run: nobody but root and this
-/// user can write it or what leads to it, and no program inside has.
+/// user can write it or what leads to it, links too, and no program inside has.
 ///
 /// # Errors
 /// [`Unfit`].
 pub fn file_outside(file: &Path, written: &WrittenInside) -> Result<PathBuf, Unfit> {
-    let real = resolved(file, written).ok_or_else(|| Unfit::Written(file.to_owned()))?;
-    match open_part(&real) {
+    let (real, links) = followed(file, written).ok_or_else(|| Unfit::Written(file.to_owned()))?;
+    let open = links.iter().find_map(|link| open_link(link));
+    match open.or_else(|| open_part(&real)) {
         Some(open) => Err(Unfit::Open(open)),
         None => Ok(real),
     }
@@ -450,5 +456,26 @@ mod tests {
         let _ = with(&tool, 0o755);
         assert_eq!(with(&bin, 0o777), Err(Unfit::Open(bin.clone())));
         assert_eq!(with(&bin, 0o1777), Ok(tool.clone()));
+    }
+
+    #[test]
+    fn a_link_that_others_can_replace_leads_nowhere() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_directory, _, bin) = world();
+        program(&bin.join("tool"), "#!/bin/sh\n");
+        let (hops, own) = (bin.join("hops"), bin.join("own"));
+        for directory in [&hops, &own] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        symlink(bin.join("tool"), hops.join("hop")).unwrap();
+        symlink(hops.join("hop"), own.join("link")).unwrap();
+        let with = |mode: u32| {
+            std::fs::set_permissions(&hops, std::fs::Permissions::from_mode(mode)).unwrap();
+            file_outside(&own.join("link"), &WrittenInside::default())
+        };
+        assert_eq!(with(0o755), Ok(bin.join("tool")));
+        assert_eq!(with(0o777), Err(Unfit::Open(hops.clone())));
+        // Who may not rename it there has not made it either.
+        assert_eq!(with(0o1777), Ok(bin.join("tool")));
     }
 }

@@ -28,6 +28,7 @@ fn what_a_program_wrote_is_one_line_last_and_marked() {
         approval: 3,
         digest,
         call: AskedCall {
+            signs: None,
             kind: FlowKind::Request,
             host: "example.com".to_owned(),
             port: 443,

@@ -2,10 +2,12 @@
 //! `$TOKEN` into a command before it is ours.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 use atoll_policy::Rules;
 use atoll_sandbox::Handover;
 
+use crate::arguments::RunArguments;
 use crate::configuration;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -20,15 +22,15 @@ pub struct Words {
 /// read, while no other thread uses the environment.
 ///
 /// # Errors
-/// A variable that is set inside holds one.
+/// A variable that is set inside holds one, or an option that is recorded.
 pub fn told(
     handover: Option<&mut Handover>,
-    (rules, command): (&Rules, &[OsString]),
+    (rules, arguments): (&Rules, &RunArguments),
     output: &Output,
 ) -> Result<Words, Failure> {
     let Some(handover) = handover else {
         return Ok(Words {
-            command: command.to_vec(),
+            command: arguments.command.clone(),
             environment: configuration::environment(),
         });
     };
@@ -42,7 +44,25 @@ pub fn told(
              credential is in its own variable inside"
         )));
     }
-    let told = handover.told(command);
+    let options = arguments.boundary_options();
+    let session = arguments
+        .session
+        .as_ref()
+        .map(|name| format!("--session={name}").into());
+    let options: Vec<OsString> = options.into_iter().chain(session).collect();
+    let said = options.iter().map(|option| (option, option.as_os_str()));
+    if let Some((option, name)) = handover.held_in(said) {
+        let mut parts = option.as_bytes().split(|byte| *byte == b'=');
+        let option = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
+        return Err(
+            Failure::new(format!("{option} holds the value of credential {name}"))
+                .because("how a run was asked for is written down")
+                .advise(format!(
+                    "say {option} without it: inside it is in the credential's own variable"
+                )),
+        );
+    }
+    let told = handover.told(&arguments.command);
     for name in &told.replaced {
         output.say(&format!(
             "atoll: the command holds the value of credential {name}: what stands for it is in its place\n"

@@ -19,6 +19,7 @@ fn pending(approval: u32, path: &str) -> Pending {
         approval,
         digest,
         call: AskedCall {
+            signs: None,
             kind: FlowKind::Request,
             host: "example.com".to_owned(),
             port: 443,

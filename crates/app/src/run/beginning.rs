@@ -84,8 +84,7 @@ pub(super) fn handed(
         output.say(&format!("atoll: {}\n", printable(hint.as_bytes())));
     }
     let signing = ssh::read(rules, places, &host.home, workspace, output)?;
-    let told = (rules, arguments.command.as_slice());
-    let words = credentials::told(handover.as_mut(), told, output)?;
+    let words = credentials::told(handover.as_mut(), (rules, arguments), output)?;
     atoll_egress::secret::erase_stack();
     Ok(Handed {
         handover,

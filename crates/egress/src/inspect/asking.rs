@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use atoll_model::network::{
     ASKED_HEADERS_MAX, ASKED_SHORT_BYTES_MAX, ASKED_TEXT_BYTES_MAX, ASKING_PATIENCE, AskedBody,
-    AskedCall, AskedHeader, AskedRequest, CallDigest, Consent, Flow, NoConsent,
+    AskedCall, AskedHeader, AskedRequest, CallDigest, Consent, Flow, NoConsent, Signing,
 };
 use bytes::Bytes;
 use hyper::header::HeaderMap;
@@ -82,9 +82,19 @@ pub(crate) fn connection(flow: &Flow, rule: String) -> AskedCall {
         port: flow.port,
         request: None,
         login: flow.login.clone(),
+        signs: None,
         credentials: flow.credentials.clone(),
         rule,
         policies: flow.policies,
+    }
+}
+
+/// A signature by a key of SSH: this one, and no other that is asked for meanwhile.
+pub(crate) fn signature(flow: &Flow, rule: String, signing: &Signing) -> AskedCall {
+    let whole = serde_json::to_vec(signing);
+    AskedCall {
+        signs: whole.ok().map(|text| hash(&text)),
+        ..connection(flow, rule)
     }
 }
 

@@ -183,7 +183,7 @@ async fn sign(
     let grant = &granted.grant;
     let mut flow = flow(kind, Some(granted));
     flow.credentials.push(grant.name.clone());
-    let approval = match consent(egress, program, &mut flow).await {
+    let approval = match consent(egress, program, (&mut flow, signing)).await {
         Ok(approval) => approval,
         Err(why) => {
             // Nothing of it was used.
@@ -220,7 +220,7 @@ async fn sign(
 async fn consent(
     egress: &Egress,
     program: &mut BufReader<UnixStream>,
-    flow: &mut Flow,
+    (flow, signing): (&mut Flow, &Signing),
 ) -> Result<Option<u32>, String> {
     let now = egress.policies.now();
     flow.policies = now.version();
@@ -230,7 +230,7 @@ async fn consent(
     };
     drop(now);
     let given = tokio::select! {
-        given = asking::consent(egress, asking::connection(flow, asked.clone())) => given,
+        given = asking::consent(egress, asking::signature(flow, asked.clone(), signing)) => given,
         () = is_gone(program) => Err(NoConsent::Left),
     };
     let approval = given.map_err(|why| why.why().to_owned())?;

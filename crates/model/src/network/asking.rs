@@ -104,6 +104,9 @@ pub struct AskedCall {
     /// As whom a database is signed in to, where Atoll does that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<FlowLogin>,
+    /// What a key of SSH signs for whom, where it is that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signs: Option<CallDigest>,
     /// The credentials that are put into it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialName>,

@@ -14,6 +14,7 @@ const DENY: Decision = Decision::Deny {};
 fn call(path: &str, body: &str) -> AskedCall {
     let digest = |text: &str| CallDigest::new(Sha256::digest(text).into());
     AskedCall {
+        signs: None,
         kind: FlowKind::Request,
         host: "example.com".to_owned(),
         port: 443,
@@ -283,6 +284,49 @@ fn a_lease_is_for_the_same_login_and_the_same_telling_headers() {
     assert_eq!(granted(&all.ask(6, login("shop", "shop"), now)), [6]);
     assert!(all.ask(7, login("second", "shop"), now).said.is_empty());
     assert!(all.ask(8, login("shop", "admin"), now).said.is_empty());
+}
+
+#[test]
+fn a_lease_of_one_use_of_a_key_is_none_of_another() {
+    let now = Instant::now();
+    let use_of = |kind, signs: u8| AskedCall {
+        kind,
+        request: None,
+        credentials: vec!["key".parse().unwrap()],
+        signs: Some(CallDigest::new([signs; 32])),
+        ..call("/a", "x")
+    };
+    let tunnel = AskedCall {
+        kind: FlowKind::Tunnel,
+        request: None,
+        ..call("/a", "x")
+    };
+    let kinds = [
+        use_of(FlowKind::SshLogin, 1),
+        use_of(FlowKind::CommitSignature, 1),
+        tunnel,
+    ];
+    for breadth in [Breadth::Same, Breadth::Rule] {
+        for (own, one) in kinds.iter().enumerate() {
+            let mut all = Approvals::default();
+            let about = asked(&all.ask(1, one.clone(), now));
+            let lease = Decision::Grant {
+                scope: Scope::Run,
+                breadth,
+            };
+            let _ = all.decide(about, lease, WHO, now).unwrap();
+            for (other, call) in kinds.iter().enumerate() {
+                let id = 10 + other as u64;
+                let covered = granted(&all.ask(id, call.clone(), now)) == [id];
+                assert_eq!(covered, own == other, "{breadth:?} {one:?} {call:?}");
+            }
+        }
+    }
+    // Each signature is a question of its own, though a lease holds for all.
+    let mut all = Approvals::default();
+    let first = asked(&all.ask(1, use_of(FlowKind::CommitSignature, 1), now));
+    let second = asked(&all.ask(2, use_of(FlowKind::CommitSignature, 2), now));
+    assert_ne!(first, second);
 }
 
 /// Two persons of whom the run's own is 1000.

@@ -276,6 +276,7 @@ fn of_many_leases_those_granted_last_are_told_in_an_answer_that_is_sent() {
     let lease = |approval| Lease {
         approval,
         call: atoll_model::network::AskedCall {
+            signs: None,
             kind: atoll_model::network::FlowKind::Tunnel,
             host: "x".repeat(4000),
             port: 443,

@@ -40,6 +40,17 @@ pub(super) fn open_part(path: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
+/// A link that is somebody else's, or the first part of what leads to it that somebody else can
+/// write: who replaces it says where it leads.
+pub(super) fn open_link(link: &Path) -> Option<PathBuf> {
+    let caller = Caller::this();
+    let owner = link.symlink_metadata().map(|facts| facts.uid());
+    match owner.is_ok_and(|owner| caller.is_own(owner)) {
+        true => link.parent().and_then(open_part),
+        false => Some(link.to_owned()),
+    }
+}
+
 impl Caller {
     fn this() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).ok();
@@ -59,15 +70,18 @@ impl Caller {
     fn is_open(&self, facts: &Metadata, has_access_list: impl FnOnce() -> bool) -> bool {
         // Of a directory as /tmp nobody renames what is another's.
         let is_sticky = facts.is_dir() && facts.mode() & 0o1000 != 0;
-        let is_own = [0, self.user].contains(&facts.uid())
-            // In a user namespace root outside is nobody, as all are that have no number
-            // there: what they own is judged by its mode alone.
-            || self.has_unmapped && facts.uid() == UNMAPPED;
         let by_group = facts.mode() & 0o020 != 0
             // Where there is a list, these bits are the most that anybody in it may do.
             && (!self.is_own_group(facts.gid()) || has_access_list());
         let by_others = facts.mode() & 0o002 != 0 || by_group;
-        !is_own || by_others && !is_sticky
+        !self.is_own(facts.uid()) || by_others && !is_sticky
+    }
+
+    /// Whether what this user owns is root's or the caller's.
+    fn is_own(&self, owner: u32) -> bool {
+        // In a user namespace root outside is nobody, as all are that have no number
+        // there: what they own is judged by its mode alone.
+        [0, self.user].contains(&owner) || self.has_unmapped && owner == UNMAPPED
     }
 
     fn is_own_group(&self, group: u32) -> bool {

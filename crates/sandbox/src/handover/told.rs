@@ -77,23 +77,86 @@ fn find(text: &[u8], value: &[u8]) -> Option<usize> {
     all.position(|part| part == value)
 }
 
-/// A text with what stands for values in their places, and whose these were.
-fn without<'v>(text: &[u8], values: &'v [Value]) -> (Vec<u8>, Vec<&'v CredentialName>) {
-    let mut text = text.to_vec();
-    let mut found = Vec::new();
-    for Value {
-        name,
-        value,
-        stands,
-    } in values
-    {
+/// Where values stand in a text: from, until, which, sorted. One can lie in another, or begin in
+/// its end.
+fn spans(text: &[u8], values: &[Value]) -> Vec<(usize, usize, usize)> {
+    let mut spans = Vec::new();
+    for (which, one) in values.iter().enumerate() {
         let mut from = 0;
-        while let Some(at) = text.get(from..).and_then(|rest| find(rest, value)) {
-            let begin = from + at;
-            text.splice(begin..begin + value.len(), stands.bytes());
-            from = begin + stands.len();
-            found.push(name);
+        while let Some(at) = text
+            .get(from..)
+            .and_then(|rest| find(rest, &one.value))
+            .filter(|_| !one.value.is_empty())
+        {
+            spans.push((from + at, from + at + one.value.len(), which));
+            from += at + 1;
         }
     }
-    (text, found)
+    spans.sort_unstable();
+    spans
+}
+
+/// A text with what stands for values in their places, and whose these were. What several share
+/// has what stands for the longest of them, of the same value for the first.
+fn without<'v>(text: &[u8], values: &'v [Value]) -> (Vec<u8>, BTreeSet<&'v CredentialName>) {
+    let mut found = BTreeSet::new();
+    let mut whole: Vec<(usize, usize, usize)> = Vec::new();
+    let length = |which: usize| values.get(which).map_or(0, |one| one.value.len());
+    for (from, until, which) in spans(text, values) {
+        found.extend(values.get(which).map(|one| &one.name));
+        match whole.last_mut() {
+            Some(last) if from < last.1 => {
+                last.1 = last.1.max(until);
+                if length(which) > length(last.2) {
+                    last.2 = which;
+                }
+            }
+            _ => whole.push((from, until, which)),
+        }
+    }
+    let mut made = Vec::with_capacity(text.len());
+    let mut at = 0;
+    for (from, until, which) in whole {
+        made.extend_from_slice(text.get(at..from).unwrap_or_default());
+        made.extend(values.get(which).iter().flat_map(|one| one.stands.bytes()));
+        at = until;
+    }
+    made.extend_from_slice(text.get(at..).unwrap_or_default());
+    (made, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_for_values_takes_their_places() {
+        let value = |name: &str, value: &str, stands: &str| Value {
+            name: name.parse().unwrap(),
+            value: Zeroizing::new(value.as_bytes().to_vec()),
+            stands: stands.to_owned(),
+        };
+        let values = [
+            value("a", "key-one", "<a>"),
+            value("b", "key-one-and-more", "<b>"),
+            value("c", "more-of-it", "<c>"),
+            value("d", "key-one", "<d>"),
+            value("e", "aaa", "key-one"),
+        ];
+        for (text, expected, names) in [
+            ("nothing", "nothing", ""),
+            ("x key-one y key-one", "x <a> y <a>", "ad"),
+            ("key-one-and-more!", "<b>!", "abd"),
+            ("key-one-and-more-of-it!", "<b>!", "abcd"),
+            ("more-of-itkey-one", "<c><a>", "acd"),
+            // What stands for one is not looked through.
+            ("aaa", "key-one", "e"),
+            ("-aaaa-", "-key-one-", "e"),
+        ] {
+            let (made, found) = without(text.as_bytes(), &values);
+            assert_eq!(String::from_utf8(made).unwrap(), expected);
+            let found: Vec<&str> = found.iter().map(|one| one.as_str()).collect();
+            assert_eq!(found.concat(), names, "{text}");
+        }
+    }
 }

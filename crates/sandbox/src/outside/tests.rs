@@ -356,6 +356,7 @@ fn the_second_yes_is_told_to_whose_run_it_is() {
         }
     );
     let mut call = AskedCall {
+        signs: None,
         kind: FlowKind::Tunnel,
         host: "example.com".to_owned(),
         port: 443,
