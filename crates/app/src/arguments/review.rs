@@ -39,8 +39,8 @@ Examples:
 
 /// List runs, the newest first
 ///
-/// Shown are the last 20 of which something is kept, with --all every one. What was
-/// discarded is in the ledger only: `atoll ledger show`.
+/// Shown are the last 20 of which something is kept, with --all every one, and those
+/// that go on. What was discarded is in the ledger only: `atoll ledger show`.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = RUNS_EXAMPLES)]
 pub struct RunsArguments {
