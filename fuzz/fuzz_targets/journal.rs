@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use atoll_layer::{
     AfterTree, Bounds, IdShift, LayerPaths, Selection, XattrFlavour, apply, changes, finish,
-    journal_state, plan_apply, take_back, undo, undo_conflicts,
+    journal_state, plan_apply, take_back, take_undo_back, undo, undo_outlook,
 };
 use libfuzzer_sys::fuzz_target;
 
 /// What a stage's file can say, and two things that it cannot.
-const STAGES: [&str; 10] = [
+const STAGES: [&str; 11] = [
     "keeping",
     "preparing",
     "committing",
@@ -25,6 +25,7 @@ const STAGES: [&str; 10] = [
     "taken-back",
     "undoing",
     "undone",
+    "putting-back",
     "",
     "done\n",
 ];
@@ -50,7 +51,10 @@ fuzz_target!(|bytes: &[u8]| {
             0 => drop(finish(&journal)),
             1 => drop(take_back(&journal)),
             2 => drop(undo(&journal, asked & 0x40 != 0)),
-            _ => drop(undo_conflicts(&journal)),
+            _ => {
+                drop(undo_outlook(&[&journal]));
+                drop(take_undo_back(&journal));
+            }
         }
     }
     let victim = root.join("outside/victim");

@@ -80,7 +80,8 @@ pub use upkeep::{
 /// The status of every error of Atoll's own, wrong usage included.
 pub const STATUS_OWN_ERROR: u8 = 125;
 
-/// The value of a RUN argument that means the run started last.
+/// The value of a RUN argument that means the run started last in the present directory or one
+/// above it; where there is none, the one started last of all.
 pub const RUN_LAST: &str = "last";
 
 const TOP_EXAMPLES: &str = "\

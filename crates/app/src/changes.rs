@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime};
 use atoll_gateway::NOT_WRITTEN;
 use atoll_layer::{
     AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths, ReadError,
-    Refusal, RelativePath, XattrFlavour,
+    Refusal, RelativePath, XattrFlavour, has_written,
 };
 use atoll_model::WorkspaceMode;
+use atoll_policy::nearest;
 use atoll_sandbox::{has_changed, is_written_outside};
 use atoll_store::{
     ChangeCounts, Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState,
@@ -191,9 +192,14 @@ fn leave_out_settings(set: &mut ChangeSet, layer: &LayerRecord, paths: &LayerPat
     set.withheld.extend(withheld);
 }
 
+/// Where the journals of a run's applies are.
+pub fn journals_of(state: &StateDir, record: &RunRecord) -> PathBuf {
+    state.run_dir(&record.run).join(JOURNALS)
+}
+
 /// The journals of a layer's applies, oldest first.
 pub fn journals(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Vec<PathBuf> {
-    let directory = state.run_dir(&record.run).join(JOURNALS);
+    let directory = journals_of(state, record);
     let prefix = format!("{}-", layer.name);
     let mut numbered: Vec<(u64, PathBuf)> = std::fs::read_dir(&directory)
         .into_iter()
@@ -217,7 +223,7 @@ pub fn next_journal(
     record: &RunRecord,
     layer: &LayerRecord,
 ) -> Result<PathBuf, Failure> {
-    let directory = state.run_dir(&record.run).join(JOURNALS);
+    let directory = journals_of(state, record);
     std::fs::create_dir_all(&directory).doing("the journal cannot be made")?;
     let number = journals(state, record, layer).len();
     Ok(directory.join(format!("{}-{number}", layer.name)))
@@ -355,4 +361,48 @@ pub fn selected_paths(record: &RunRecord, paths: &[PathBuf]) -> Result<Vec<Relat
             RelativePath::new(plain.as_os_str().as_bytes()).doing("the path is not usable")
         })
         .collect()
+}
+
+/// Refuses paths at which a run has changed nothing: who typed them meant others.
+///
+/// # Errors
+/// With the first of them, and the change that was probably meant.
+pub fn refuse_unchanged(
+    state: &StateDir,
+    record: &RunRecord,
+    all: &[LayerChanges],
+    paths: &[RelativePath],
+) -> Result<(), Failure> {
+    let written = |path: &RelativePath| {
+        let layers = record.layers.iter();
+        let mut journals = layers.flat_map(|layer| journals(state, record, layer));
+        journals.any(|journal| has_written(&journal, path))
+    };
+    let changed = || {
+        all.iter().flat_map(|one| {
+            let refused = one.set.refused.iter().chain(&one.set.withheld);
+            let changes = one.set.changes.iter().map(|change| &change.path);
+            changes.chain(refused.map(|refusal| &refusal.path))
+        })
+    };
+    let is_change = |path: &RelativePath| changed().any(|change| change.starts_with(path));
+    let mut unchanged = paths
+        .iter()
+        .filter(|path| !is_change(path) && !written(path));
+    let Some(path) = unchanged.next() else {
+        return Ok(());
+    };
+    let run = &record.run;
+    let names: Vec<String> = changed().map(ToString::to_string).collect();
+    let near = nearest(&path.to_string(), names.iter().map(String::as_str));
+    let above = || changed().find(|change| path.starts_with(change));
+    let near = near.map(str::to_owned);
+    let near = near.or_else(|| above().map(ToString::to_string));
+    let failure = Failure::new(format!("run {run} changed nothing at {path}"))
+        .because("nothing was applied, of the other paths neither");
+    let failure = match near {
+        Some(near) => failure.advise(format!("atoll apply {run} {near}, if that was meant")),
+        None => failure,
+    };
+    Err(failure.advise(format!("atoll diff {run} --stat lists the changes")))
 }

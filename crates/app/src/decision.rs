@@ -1,17 +1,16 @@
 //! What becomes of a run's changes: applied, kept or discarded, and undone.
 
 mod told;
+pub(crate) mod undoing;
 
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use atoll_layer::{
-    ApplyError, Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state,
-    take_back, undo, undo_conflicts,
+    Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state, take_back,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
-    Durability, LayerHow, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text, lock_run,
+    Durability, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text, lock_run,
     remove_run, update_run,
 };
 use serde_json::json;
@@ -242,42 +241,17 @@ impl Work<'_> {
                 record.run
             )));
         }
-        let state = match (backwards, record.mode) {
-            (true, _) => RunState::Kept,
-            (false, WorkspaceMode::Live) => RunState::Undone,
-            (false, _) => RunState::Applied,
+        let mut is_applied = false;
+        for (_, journal) in self.journals(record) {
+            let state = journal_state(&journal).doing("the journal cannot be read")?;
+            is_applied |= state == JournalState::Done;
+        }
+        let state = match (is_applied, record.mode) {
+            (false, _) => RunState::Kept,
+            (true, WorkspaceMode::Live) => RunState::Undone,
+            (true, _) => RunState::Applied,
         };
         self.update(record, |kept| kept.state = state)
-    }
-
-    /// Takes back what was applied, or what a live run wrote.
-    ///
-    /// # Errors
-    /// Conflicts with later changes on the host; nothing was applied.
-    pub fn undo(&self, record: &mut RunRecord, force: bool) -> Result<(), Failure> {
-        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
-        if record.mode == WorkspaceMode::Live {
-            self.restore(record, force)?;
-        } else {
-            self.undo_applied(record, force)?;
-        }
-        // What undoing wrote is no change that somebody else made: the run can be
-        // applied again.
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let stamp = (
-            i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
-            now.subsec_nanos(),
-        );
-        self.update(record, |kept| {
-            kept.state = RunState::Undone;
-            for layer in &mut kept.layers {
-                if !matches!(layer.how, LayerHow::Live) {
-                    layer.since = stamp;
-                }
-            }
-        })
     }
 
     /// All journals of a run with their layers; a layer's from the oldest on.
@@ -305,37 +279,6 @@ impl Work<'_> {
                     .advise(format!("atoll apply {} --take-back", record.run))
                     .advise(format!("atoll apply {} --finish", record.run)));
             }
-        }
-        Ok(())
-    }
-
-    fn undo_applied(&self, record: &RunRecord, force: bool) -> Result<(), Failure> {
-        self.refuse_interrupted(record)?;
-        let mut done = Vec::new();
-        // The newest first: a later apply may have written over an earlier one.
-        for (layer, journal) in self.journals(record).into_iter().rev() {
-            match journal_state(&journal).doing("the journal cannot be read")? {
-                JournalState::None | JournalState::Undone => {}
-                JournalState::Interrupted => return self.refuse_interrupted(record),
-                JournalState::Done => done.push((layer, journal)),
-            }
-        }
-        if done.is_empty() {
-            return Err(
-                Failure::new(format!("nothing of run {} was applied", record.run))
-                    .because("there is nothing to take back")
-                    .advise(format!("atoll why {} tells what became of it", record.run)),
-            );
-        }
-        if !force {
-            refuse_to_undo(record, &done)?;
-        }
-        for (layer, journal) in done {
-            let what = json!({ "layer": layer.name, "directory": host_text(&layer.host) });
-            self.record(record, "undo.started", what)?;
-            let undone = undo(&journal, force).map_err(|error| not_undone(record, error))?;
-            let what = json!({ "layer": layer.name, "entries": undone.entries });
-            self.record(record, "undo.finished", what)?;
         }
         Ok(())
     }
@@ -376,30 +319,6 @@ impl Work<'_> {
             .doing("the run's record could not be changed")?;
         Ok(())
     }
-}
-
-/// Looks at all that was applied before anything of it is taken back: a refusal
-/// halfway would leave the directory in a state that never was.
-fn refuse_to_undo(record: &RunRecord, done: &[(LayerRecord, PathBuf)]) -> Result<(), Failure> {
-    let mut all = Vec::new();
-    for (_, journal) in done {
-        all.extend(undo_conflicts(journal).map_err(|error| not_undone(record, error))?);
-    }
-    if all.is_empty() {
-        return Ok(());
-    }
-    all.sort_by(|left, right| left.path.cmp(&right.path));
-    all.dedup();
-    Err(not_undone(record, ApplyError::Conflicts(all)))
-}
-
-fn not_undone(record: &RunRecord, error: ApplyError) -> Failure {
-    Failure::new("the changes could not be taken back")
-        .because(error)
-        .advise(format!(
-            "atoll undo {} --force takes them back all the same",
-            record.run
-        ))
 }
 
 /// Whether the selection leaves something of a layer out.

@@ -1,16 +1,28 @@
-//! Which run is meant. `last` is the run that was started last, for every command and
-//! whatever became of it: never an older one that happens to be kept.
+//! Which run is meant. `last` is the run that was started last in the present directory or one
+//! above it, for every command and whatever became of it: never an older one that happens to be
+//! kept. Where there is none it is the last one of all, and where that worked is told.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use atoll_model::RunId;
-use atoll_store::{Event, Ledger, RunError, RunRecord, RunState, StateDir, find_run, list_runs};
+use atoll_sandbox::Signals;
+use atoll_store::{
+    Event, Ledger, RunError, RunRecord, RunState, Seals, StateDir, find_run, list_runs, live_runs,
+    read_host_text,
+};
 
 use crate::arguments::RUN_LAST;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::output::Output;
+use crate::question::{Typed, typed};
 
 /// How many events at the ledger's end are looked through, one after the other until what is
 /// wanted is among them: a single run can have written any number.
 const EVENTS: [usize; 4] = [100, 2_000, 100_000, usize::MAX];
+/// The same for a run of the present directory: where there is none, there are others.
+const EVENTS_HERE: [usize; 3] = [100, 2_000, 100_000];
 /// How many runs an error names.
 const NAMED_MAX: usize = 5;
 
@@ -20,14 +32,10 @@ const NAMED_MAX: usize = 5;
 /// When there is none, or the last one is gone: then with the newest that is left.
 pub fn find(state: &StateDir, text: &str) -> Result<RunId, Failure> {
     if is_last(text)
-        && let Some(run) = last(state)?
+        && let Some(last) = last(state)?
     {
-        // A record that is there and cannot be read is an error of its own.
-        return if state.run_dir(&run).exists() {
-            Ok(run)
-        } else {
-            Err(gone(state, &run, true))
-        };
+        last.tell();
+        return last.kept(state);
     }
     find_run(state, text).map_err(|error| match known(state, text, &error) {
         Some(run) => gone(state, &run, false),
@@ -35,6 +43,97 @@ pub fn find(state: &StateDir, text: &str) -> Result<RunId, Failure> {
             .because(error)
             .advise("atoll runs lists them"),
     })
+}
+
+/// The same where something is done about its changes, as `apply`: a last run that worked
+/// elsewhere is asked about, or refused where nobody can be asked.
+///
+/// # Errors
+/// As [`find`]; and where the person says no, or is not there.
+pub fn find_to_decide(
+    state: &StateDir,
+    text: &str,
+    doing: &str,
+    output: &Output,
+) -> Result<RunId, Failure> {
+    if is_last(text)
+        && let Some(last) = last(state)?
+    {
+        last.agree(&format!("atoll {doing}"), output)?;
+        return last.kept(state);
+    }
+    find(state, text)
+}
+
+/// Whether a workspace is the present directory or above it.
+pub fn is_here(workspace: &Path) -> bool {
+    here().is_none_or(|here| here.starts_with(workspace))
+}
+
+fn here() -> Option<PathBuf> {
+    std::env::current_dir().ok()?.canonicalize().ok()
+}
+
+/// What `last` means.
+struct Last {
+    run: RunId,
+    /// Where it worked, if not here; empty where that is not known.
+    elsewhere: Option<PathBuf>,
+}
+
+impl Last {
+    /// That it is of another directory.
+    fn place(&self) -> Option<String> {
+        let place = self.elsewhere.as_ref()?.as_os_str().as_bytes();
+        Some(match place {
+            [] => "in a directory that is not known any more".to_owned(),
+            place => format!("in {}", printable(place)),
+        })
+    }
+
+    /// Tells where it worked, if not here.
+    fn tell(&self) {
+        if let Some(place) = self.place() {
+            let run = &self.run;
+            let told = format!("The last run is {run}, {place}; none worked here.\n");
+            Output::of_process().say(&told);
+        }
+    }
+
+    /// Asks about one that did not work here.
+    fn agree(&self, command: &str, output: &Output) -> Result<(), Failure> {
+        let Some(place) = self.place() else {
+            return Ok(());
+        };
+        let run = &self.run;
+        let refused = || {
+            Failure::new("no run has worked in this directory")
+                .because(format!("the last run of all is {run}, {place}"))
+                .advise(format!("{command} {run}, if that is meant"))
+        };
+        if !output.can_ask {
+            return Err(refused());
+        }
+        let signals = Signals::take().doing("signals cannot be taken over")?;
+        output.say(&format!(
+            "No run has worked here. The last run of all is {run}, {place}.\n{command} {run}? [y/N] "
+        ));
+        match typed(&signals, None) {
+            Typed::Line(line) if ["y", "yes"].contains(&line.trim().to_lowercase().as_str()) => {
+                Ok(())
+            }
+            Typed::Line(_) | Typed::Left | Typed::Late => Err(refused()),
+        }
+    }
+
+    /// The run, where something of it is kept. A record that is there and cannot be read is an
+    /// error of its own.
+    fn kept(self, state: &StateDir) -> Result<RunId, Failure> {
+        match state.run_dir(&self.run).exists() {
+            true => Ok(self.run),
+            false => Err(gone(state, &self.run, true)),
+        }
+    }
 }
 
 /// The run of the ledger that is meant where none of the kept ones is.
@@ -59,7 +158,11 @@ pub fn find_in_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
         return Ok(run);
     }
     let found = if is_last(text) {
-        last(state)?
+        let last = last(state)?;
+        last.map(|last| {
+            last.tell();
+            last.run
+        })
     } else {
         let contains = |run: &RunId| !text.is_empty() && run.as_str().contains(text);
         newest(state, |event| event.run.as_ref().is_some_and(contains))?
@@ -98,13 +201,23 @@ fn newest_begun(state: &StateDir) -> Vec<RunId> {
 }
 
 /// Finds a run by its whole id, or the last one, where what is done with it cannot be taken back:
-/// one that the ledger knows the beginning of.
+/// one that the ledger knows the beginning of. A last one that worked elsewhere is `asked` about,
+/// or told.
 ///
 /// # Errors
-/// When there is none.
-pub fn find_begun(state: &StateDir, text: &str) -> Result<RunId, Failure> {
+/// When there is none, or as [`find_to_decide`].
+pub fn find_begun(state: &StateDir, text: &str, asked: Option<&Output>) -> Result<RunId, Failure> {
     let run = match is_last(text) {
-        true => last(state)?,
+        true => match last(state)? {
+            Some(last) => {
+                match asked {
+                    Some(output) => last.agree("atoll ledger shred", output)?,
+                    None => last.tell(),
+                }
+                Some(last.run)
+            }
+            None => None,
+        },
         false => RunId::parse(text.trim()).ok(),
     };
     let unknown = |why: &str| {
@@ -127,15 +240,60 @@ fn is_last(text: &str) -> bool {
     text.trim().eq_ignore_ascii_case(RUN_LAST)
 }
 
-/// The run started last, by the ledger.
-fn last(state: &StateDir) -> Result<Option<RunId>, Failure> {
-    newest(state, |event| event.kind == "run.opened")
+/// The run started last, by the ledger: of those that worked here, or else of all.
+fn last(state: &StateDir) -> Result<Option<Last>, Failure> {
+    let Some(newest) = newest(state, |event| event.kind == "run.opened")? else {
+        return Ok(None);
+    };
+    // What a person is told of places needs the keys of what is sealed; without them none is
+    // known to be here.
+    let seals = Seals::read(state).unwrap_or_default();
+    let workspace = |event: &Event| {
+        let opened = seals.open(event.clone());
+        let text = opened.body.get("workspace").and_then(read_host_text);
+        text.map(PathBuf::from)
+    };
+    let is_ours = |event: &Event| {
+        let ours = || workspace(event).is_some_and(|place| is_here(&place));
+        event.kind == "run.opened" && ours()
+    };
+    let here = newest_within(state, &EVENTS_HERE, is_ours)?.or_else(|| kept_here(state));
+    if let Some(run) = here {
+        let elsewhere = None;
+        return Ok(Some(Last { run, elsewhere }));
+    }
+    let events = Ledger::show(state, &newest).doing("the ledger cannot be read")?;
+    let mut opened = events.filter_map(Result::ok);
+    let opened = opened.find(|event| event.kind == "run.opened");
+    let elsewhere = opened.as_ref().and_then(workspace).unwrap_or_default();
+    let is_elsewhere = elsewhere.as_os_str().is_empty() || !is_here(&elsewhere);
+    Ok(Some(Last {
+        run: newest,
+        elsewhere: is_elsewhere.then_some(elsewhere),
+    }))
+}
+
+/// The newest run that is kept and worked here.
+fn kept_here(state: &StateDir) -> Option<RunId> {
+    let records = list_runs(state).ok()?.records;
+    let found = records
+        .into_iter()
+        .find(|record| is_here(&record.workspace))?;
+    Some(found.run)
 }
 
 /// The run of the newest event that is meant.
 fn newest(state: &StateDir, is_meant: impl Fn(&Event) -> bool) -> Result<Option<RunId>, Failure> {
-    for count in EVENTS {
-        let events = Ledger::tail(state, count).doing("the ledger cannot be read")?;
+    newest_within(state, &EVENTS, is_meant)
+}
+
+fn newest_within(
+    state: &StateDir,
+    counts: &[usize],
+    is_meant: impl Fn(&Event) -> bool,
+) -> Result<Option<RunId>, Failure> {
+    for count in counts {
+        let events = Ledger::tail(state, *count).doing("the ledger cannot be read")?;
         let meant = events
             .filter_map(Result::ok)
             .filter(|event| is_meant(event));
@@ -147,6 +305,12 @@ fn newest(state: &StateDir, is_meant: impl Fn(&Event) -> bool) -> Result<Option<
 }
 
 fn gone(state: &StateDir, run: &RunId, is_last: bool) -> Failure {
+    if live_runs(state).is_ok_and(|alive| alive.contains(run)) {
+        return Failure::new(format!("run {run} goes on, and nothing of it is kept"))
+            .because("it was started with --discard: what it changes is shown to nobody")
+            .advise(format!("atoll why {run} tells what it may do"))
+            .advise(format!("atoll stop {run} ends it"));
+    }
     let mut became = "was discarded";
     for event in Ledger::show(state, run).into_iter().flatten().flatten() {
         match event.kind.as_str() {

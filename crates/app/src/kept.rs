@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use atoll_gateway::is_taken_over;
 use atoll_layer::{
     AfterTree, DiffOptions, IdShift, JournalState, LayerPaths, RelativePath, journal_state,
-    set_aside, take_back, undo, undo_conflicts, write_diff,
+    set_aside, write_diff,
 };
 use atoll_sandbox::IDS;
 use atoll_store::{
@@ -18,7 +18,7 @@ use atoll_store::{
 };
 use serde_json::{Value, json};
 
-use crate::arguments::{DiffKeptArguments, KeptAction, KeptArguments, UndoKeptArguments};
+use crate::arguments::{DiffKeptArguments, KeptAction, KeptArguments};
 use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
@@ -27,9 +27,11 @@ use crate::review;
 
 mod applying;
 mod listed;
+mod undoing;
 
 use applying::apply_kept;
 use listed::{known, list};
+use undoing::undo_kept;
 
 const UNRECORDED: &str = "the decision could not be recorded";
 
@@ -292,63 +294,6 @@ fn writable() -> Result<StateDir, Failure> {
     let places = Places::read()?;
     places.read_state()?;
     places.open_state()
-}
-
-fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failure> {
-    let state = writable()?;
-    let ledger = crate::run::open_ledger(&state)?;
-    let not_undone = |error: &dyn std::fmt::Display| {
-        Failure::new("what was applied could not be taken back")
-            .because(error)
-            .advise(format!(
-                "atoll kept undo {} --force takes it back all the same",
-                arguments.name
-            ))
-    };
-    let mut done = Vec::new();
-    let opened = open_all(&state, &arguments.name, output)?;
-    for (at, one) in opened.iter().enumerate() {
-        for journal in journals(&one.layer).into_iter().rev() {
-            match journal_state(&journal).doing("the journal cannot be read")? {
-                JournalState::None | JournalState::Undone => {}
-                JournalState::Interrupted => done.push((at, journal, true)),
-                JournalState::Done => done.push((at, journal, false)),
-            }
-        }
-    }
-    if done.is_empty() {
-        return Err(Failure::new(format!(
-            "nothing of {} was applied",
-            arguments.name
-        )));
-    }
-    for (at, journal, is_cut_short) in &done {
-        let Some(one) = opened.get(*at) else {
-            continue;
-        };
-        // Only now: a later apply, taken back already, may have written over this one.
-        if !is_cut_short && !arguments.force {
-            let conflicts = undo_conflicts(journal).map_err(|error| not_undone(&error))?;
-            if let Some(first) = conflicts.first() {
-                return Err(not_undone(&format!("{}: {}", first.path, first.why)));
-            }
-        }
-        one.tell(&ledger, "undo.started", json!({}))?;
-        let undone = match is_cut_short {
-            true => take_back(journal),
-            false => undo(journal, arguments.force),
-        };
-        let undone = undone.map_err(|error| not_undone(&error))?;
-        let what = json!({ "entries": undone.entries });
-        one.tell(&ledger, "undo.finished", what)?;
-    }
-    for (at, mut one) in opened.into_iter().enumerate() {
-        if done.iter().any(|(of, ..)| *of == at) {
-            one.forget_conflicts(SystemTime::now())?;
-        }
-    }
-    output.say("Taken back.\n");
-    Ok(0)
 }
 
 fn discard(text: &str, output: &Output) -> Result<u8, Failure> {

@@ -8,13 +8,16 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    Bounds, EndNote, Opened, Plan, Refusal, Selection, changes as changes_of, plan_restore,
+    Applied, Bounds, EndNote, Opened, Plan, Refusal, RelativePath, Selection, Undone,
+    changes as changes_of, plan_restore,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState, StateDir};
 
 use crate::changes::{self, LayerChanges};
+use crate::decision::undoing::{Foreseen, tell_undone};
 use crate::decision::{Work, refuse_any};
+use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::Allowed;
@@ -145,15 +148,23 @@ impl Work<'_> {
                 set: changes_of(&one.paths, &Bounds::default()).doing(unread)?,
             })?,
         };
+        let mut stays = Vec::new();
         match note {
-            Some(note) => plan = note.narrow(plan, opened),
+            Some(note) => (plan, stays) = note.narrow(plan, opened),
             None => self.output.warn(&format!(
                 "nobody saw the end of run {}: all is taken back that changed since it \
                  started, whoever changed it",
                 record.run
             )),
         }
+        let command = format!("atoll undo {}", record.run);
+        let shown = |path: &RelativePath| printable(path.as_bytes());
+        let mut aside = Vec::new();
         if force {
+            let mut foreseen = Foreseen::default();
+            foreseen.add_conflicts(&plan.conflicts, &shown);
+            foreseen.settle(&command, force, self.output)?;
+            aside.extend(plan.conflicts.iter().map(|one| one.path.clone()));
             plan = plan.without_conflicts();
         }
         refuse_later_changes(&plan, record)?;
@@ -167,6 +178,13 @@ impl Work<'_> {
         if !plan.is_empty() {
             self.apply_layer(record, one, plan, &Allowed::default())?;
         }
+        let applied = Applied::default();
+        let undone = Undone {
+            applied,
+            stays,
+            aside,
+        };
+        tell_undone(&command, vec![undone], &shown, self.output);
         Ok(refused)
     }
 }
@@ -190,8 +208,9 @@ fn refuse_unseen(record: &RunRecord, plan: &Plan) -> Failure {
 fn refuse_later_changes(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
     let failure = Failure::new("the workspace changed since the run ended; nothing was written")
         .advise(format!(
-            "atoll undo {} --force takes these back too: the later changes there are lost",
-            record.run
+            "atoll undo {run} --force takes these back too; what stands there is kept, and atoll undo \
+             {run} --take-back brings it back",
+            run = record.run
         ));
     refuse_any(plan, failure)
 }

@@ -1,20 +1,18 @@
 //! Commands that look at runs afterwards: `runs`, `diff`, `apply`, `discard`, `undo`.
 
+mod listing;
+
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
 
 use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
-use atoll_model::{WorkspaceMode, format_duration};
+use atoll_model::WorkspaceMode;
 use atoll_sandbox::environment_outside;
-use atoll_store::{
-    LayerKind, Ledger, RunRecord, RunState, StateDir, list_runs, load_run, settle_run,
-};
+use atoll_store::{LayerKind, Ledger, RunRecord, RunState, StateDir, load_run, settle_run};
 use serde_json::{Value, json};
 
-use crate::arguments::{
-    ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, RunsArguments, UndoArguments,
-};
+use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, UndoArguments};
 use crate::changes::{self, LayerChanges, selected_paths};
 use crate::configuration::Places;
 use crate::decision::Work;
@@ -24,126 +22,9 @@ use crate::failure::{Doing, Failure};
 use crate::finding;
 use crate::live;
 use crate::output::Output;
-use crate::render::{self, RunRow, Style};
+use crate::render::{self, Style};
 
-/// The width of tables where the terminal's is not known.
-const COLUMNS: usize = 100;
-/// Runs listed without `--all`.
-const RUNS_SHOWN: usize = 20;
-
-/// Lists runs.
-pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
-    let places = Places::read()?;
-    if !places.state.exists() {
-        if arguments.json {
-            output.json(&json!([]));
-        } else {
-            output.say("No runs yet. `atoll run -- COMMAND` starts one.\n");
-        }
-        return Ok(0);
-    }
-    let state = places.read_state()?;
-    let mut list = list_runs(&state).doing("the runs cannot be listed")?;
-    for record in &mut list.records {
-        if record.state == RunState::Running
-            && let Ok(settled) = settle_run(&state, &record.run)
-        {
-            *record = settled;
-        }
-    }
-    for (run, why) in &list.broken {
-        output.warn(&format!("run {run} cannot be read: {why}"));
-    }
-    let wanted = wanted(arguments, &list.records)?;
-    let shown = if arguments.all {
-        usize::MAX
-    } else {
-        RUNS_SHOWN
-    };
-    let records: Vec<RunRecord> = wanted
-        .iter()
-        .take(shown)
-        .map(|record| changes::with_counts(&state, record))
-        .collect();
-    if arguments.json {
-        let list: Vec<Value> = records.iter().map(run_json).collect();
-        output.json(&json!(list));
-        return Ok(0);
-    }
-    if records.is_empty() && !list.records.is_empty() {
-        output.say("No run is like that. `atoll runs --all` lists every one.\n");
-        return Ok(0);
-    }
-    let now = SystemTime::now();
-    let rows: Vec<RunRow> = records.iter().map(|record| row(record, now)).collect();
-    let columns = crate::console::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns));
-    output.result(&render::runs_table(output.paint, &rows, columns));
-    if records.len() < wanted.len() {
-        output.say(&format!(
-            "… and {} more: atoll runs --all\n",
-            wanted.len() - records.len()
-        ));
-    }
-    Ok(0)
-}
-
-/// The runs that the filters leave, the newest first.
-fn wanted<'a>(
-    arguments: &RunsArguments,
-    records: &'a [RunRecord],
-) -> Result<Vec<&'a RunRecord>, Failure> {
-    // What people type who know lists from other programs.
-    let ids: Vec<&String> = arguments
-        .runs
-        .iter()
-        .filter(|word| !["list", "ls"].contains(&word.as_str()))
-        .collect();
-    let directory = match &arguments.workspace {
-        None => None,
-        Some(path) => Some(
-            path.canonicalize()
-                .doing(&format!("--workspace {} cannot be used", path.display()))?,
-        ),
-    };
-    let is_wanted = |record: &&RunRecord| {
-        let by_id = ids.is_empty() || ids.iter().any(|id| record.run.as_str().contains(*id));
-        let by_place = directory
-            .as_ref()
-            .is_none_or(|directory| record.workspace.starts_with(directory));
-        let by_state = arguments
-            .state
-            .as_ref()
-            .is_none_or(|state| *state == state_word(record));
-        by_id && by_place && by_state
-    };
-    Ok(records.iter().filter(is_wanted).collect())
-}
-
-fn row(record: &RunRecord, now: SystemTime) -> RunRow {
-    let started = SystemTime::UNIX_EPOCH + Duration::from_millis(record.started_at_ms);
-    let files = record
-        .changes
-        .map(|counts| counts.added + counts.changed + counts.removed);
-    RunRow {
-        run: record.run.clone(),
-        age: format_duration(now.duration_since(started).unwrap_or_default()),
-        state: state_word(record).replace('-', " "),
-        profile: record.profile.clone(),
-        ending: record.ending,
-        attempts: record.attempts,
-        files,
-        command: record.command.clone(),
-    }
-}
-
-/// The record, with the state that people are told.
-fn run_json(record: &RunRecord) -> Value {
-    let mut value = json!(record);
-    if let Some(state) = value.get_mut("state") {
-        *state = json!(state_word(record));
-    }
-    value
-}
+pub use listing::runs;
 
 /// The state in a word, for machines: what a live run wrote is not kept apart.
 #[must_use]
@@ -168,26 +49,32 @@ pub fn state_name(state: RunState) -> &'static str {
     }
 }
 
-/// Finds a run and loads its record.
-fn load(state: &StateDir, text: &str) -> Result<RunRecord, Failure> {
-    let run = finding::find(state, text)?;
-    load_run(state, &run)
-        .doing("there is no such run")
-        .map_err(|failure| failure.advise("atoll runs lists them"))
-}
-
-/// The state for writing and the record of a run that has ended.
-fn load_ended(places: &Places, text: &str) -> Result<(StateDir, Ledger, RunRecord), Failure> {
+/// The state for writing and the record of a run that has ended, about whose changes is decided:
+/// `doing` says what, as `apply`.
+fn load_ended(
+    text: &str,
+    doing: &str,
+    output: &Output,
+) -> Result<(StateDir, Ledger, RunRecord), Failure> {
+    let places = Places::read()?;
     places.read_state()?;
     let state = places.open_state()?;
     let ledger = crate::run::open_ledger(&state)?;
-    let record = load(&state, text)?;
-    let record = settle_run(&state, &record.run).doing("the run's record cannot be used")?;
+    let run = finding::find_to_decide(&state, text, doing, output)?;
+    let record = settle_run(&state, &run).doing("the run's record cannot be used")?;
     if record.state == RunState::Running {
         return Err(Failure::new(format!("run {} is still running", record.run))
             .advise("wait for its end, or end it"));
     }
     Ok((state, ledger, record))
+}
+
+/// Where a run's changes are, for whoever is elsewhere.
+fn elsewhere(record: &RunRecord) -> String {
+    match finding::is_here(&record.workspace) {
+        true => String::new(),
+        false => format!(" in {}", printable(record.workspace.as_os_str().as_bytes())),
+    }
 }
 
 /// Shows what a run changed.
@@ -203,7 +90,10 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         }
         _ => (arguments.run.as_str(), arguments.paths.clone()),
     };
-    let record = load(&state, run)?;
+    let run = finding::find(&state, run)?;
+    let record = load_run(&state, &run)
+        .doing("there is no such run")
+        .map_err(|failure| failure.advise("atoll runs lists them"))?;
     let filter = selected_paths(&record, &paths)?;
     let all: Vec<LayerChanges> = changes::read(&state, &record)?
         .into_iter()
@@ -415,7 +305,7 @@ pub fn page(text: &[u8], output: &Output) {
 
 /// Writes a run's changes to the workspace.
 pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure> {
-    let (state, ledger, mut record) = load_ended(&Places::read()?, &arguments.run)?;
+    let (state, ledger, mut record) = load_ended(&arguments.run, "apply", output)?;
     let work = Work {
         state: &state,
         ledger: &ledger,
@@ -449,13 +339,15 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
     };
     record = changes::with_counts(&state, &record);
     let all = changes::read(&state, &record)?;
+    changes::refuse_unchanged(&state, &record, &all, &selection.paths)?;
     if !work.apply(&mut record, &all, &selection)? {
         output.say("There was nothing to apply.\n");
     } else if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
         output.say(&format!(
-            "Run {}: {}. `atoll undo {0}` takes it back.\n",
+            "Run {}: {}{}. `atoll undo {0}` takes it back.\n",
             record.run,
-            state_name(record.state)
+            state_name(record.state),
+            elsewhere(&record)
         ));
     }
     Ok(0)
@@ -463,7 +355,7 @@ pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure>
 
 /// Throws a run's changes away.
 pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Failure> {
-    let (state, ledger, mut record) = load_ended(&Places::read()?, &arguments.run)?;
+    let (state, ledger, mut record) = load_ended(&arguments.run, "discard", output)?;
     let work = Work {
         state: &state,
         ledger: &ledger,
@@ -474,24 +366,35 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
     live::refuse_discard(&record)?;
     let was = record.state;
     work.discard(&mut record)?;
-    output.say(&format!("Run {} is discarded.\n", record.run));
+    let place = elsewhere(&record);
+    output.say(&format!("Run {}{place} is discarded.\n", record.run));
     if matches!(was, RunState::Applied | RunState::PartlyApplied) {
         output.warn("what was applied of it stays in the workspace, and cannot be taken back now");
     }
     Ok(0)
 }
 
-/// Takes back what was applied.
+/// Takes back what was applied, or that it was taken back.
 pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
-    let (state, ledger, mut record) = load_ended(&Places::read()?, &arguments.run)?;
-    Work {
+    let (state, ledger, mut record) = load_ended(&arguments.run, "undo", output)?;
+    let work = Work {
         state: &state,
         ledger: &ledger,
         output,
         is_unseen: false,
         is_unattended: false,
+    };
+    let run = record.run.clone();
+    if arguments.take_back {
+        work.take_undo_back(&mut record)?;
+        let state = state_word(&record).replace('-', " ");
+        output.say(&format!(
+            "Run {run}: {state} again{}.\n",
+            elsewhere(&record)
+        ));
+        return Ok(0);
     }
-    .undo(&mut record, arguments.force)?;
-    output.say(&format!("Run {}: taken back.\n", record.run));
+    work.undo(&mut record, arguments.force)?;
+    output.say(&format!("Run {run}: taken back{}.\n", elsewhere(&record)));
     Ok(0)
 }

@@ -413,6 +413,7 @@ impl Story<'_> {
                 "apply.failed" => format!("could not be applied: {why}"),
                 "apply.taken-back" => "an apply that was cut short was taken back".to_owned(),
                 "undo.finished" => "taken back".to_owned(),
+                "undo.taken-back" => "the undo was taken back".to_owned(),
                 "run.discarded" => "discarded".to_owned(),
                 "seal.shredded" => "its sealed content was shredded".to_owned(),
                 "run.collected" => "removed by atoll gc".to_owned(),

@@ -425,6 +425,7 @@ fn every_command_that_documents_name_exists() {
     for name in [
         "README.md",
         "docs/profiles.md",
+        "docs/apply.md",
         "docs/kept.md",
         "docs/ledger.md",
         "docs/outcome.md",
@@ -464,6 +465,33 @@ fn every_command_that_documents_name_exists() {
     for command in seen {
         let _ = world.atoll([command.as_str(), "--help"]).run().success();
     }
+}
+
+#[test]
+fn the_commands_about_taking_changes_over_and_back_work() {
+    let world = World::new("the_commands_about_taking_changes_over_and_back_work");
+    let run = world.run(["--keep"], "echo a > a.txt; mkdir d; echo b > d/b");
+    let _ = run.run().success();
+    let text = document("docs/apply.md");
+    let block = text.split("```console\n").nth(1);
+    let block = block.and_then(|rest| rest.split("```").next());
+    let commands = transcript(block.unwrap_or_default());
+    let mut seen = Vec::new();
+    for (command, _) in &commands {
+        let command = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let _ = world.host_shell(&command).run().success();
+        seen.push((world.exists("a.txt"), world.exists("d/b")));
+    }
+    let expected = [
+        (false, false),
+        (true, false),
+        (true, true),
+        (false, false),
+        (true, true),
+        (true, true),
+    ];
+    assert_eq!(seen, expected, "{commands:?}");
+    assert!(world.runs().is_empty());
 }
 
 #[test]

@@ -717,3 +717,24 @@ fn memories_are_not_removed_with_the_history_around_them() {
     let _ = fine(&world, &["kept", "apply", "agent", "--control"]);
     assert!(!memory.exists());
 }
+
+#[test]
+fn what_kept_undo_overwrites_by_force_comes_back() {
+    let world = world("what_kept_undo_overwrites_by_force_comes_back", KEEP);
+    let _ = run(&world, "echo asked >> ~/.agent/history.jsonl");
+    let _ = fine(&world, &["kept", "apply", "agent"]);
+    let history = || world.read(own(&world).join("history.jsonl"));
+    assert_eq!(history(), "before\nasked\n");
+    world.write(own(&world).join("history.jsonl"), "edited\n");
+    let undo = |options: &[&str]| world.atoll(["kept", "undo", "agent"]).args(options).run();
+    let refused = undo(&[]).expect_status(125);
+    refused.is_clear_error(["history.jsonl: it changed", "--force", "--take-back"]);
+    assert_eq!(history(), "edited\n");
+    let forced = undo(&["--force"]).success();
+    forced.says(["history.jsonl", "atoll kept undo agent --take-back"]);
+    assert_eq!(history(), "before\n");
+    let _ = undo(&["--take-back"]).success();
+    assert_eq!(history(), "edited\n");
+    let nothing = undo(&["--take-back"]).expect_status(125);
+    nothing.is_clear_error(["no undo to take back"]);
+}

@@ -593,7 +593,7 @@ fn a_submodules_directory_is_a_workspace() {
     let done = inside(&world, &["--workspace", &place], &script).success();
     assert_eq!(done.out(), "second\nfirst\n.git\nlib\nno git\n", "{done}");
     assert_eq!(git(&world, "whole/lib", &["log", "--format=%s"]), "first\n");
-    let _ = decided(&world, &["apply", "last"]).success();
+    let _ = decided(&world, &["apply", &world.last_run()]).success();
     assert_eq!(world.runs()[0]["state"], "applied");
     assert_eq!(
         git(&world, "whole/lib", &["log", "--format=%s"]),
@@ -602,7 +602,7 @@ fn a_submodules_directory_is_a_workspace() {
     assert_eq!(git(&world, "whole/lib", &["status", "--short"]), "");
     let _ = git(&world, "whole/lib", &["fsck", "--strict"]);
     assert_eq!(git(&world, "whole", &["status", "--short"]), " M lib\n");
-    let _ = decided(&world, &["undo", "last"]).success();
+    let _ = decided(&world, &["undo", &world.last_run()]).success();
     assert_eq!(git(&world, "whole/lib", &["log", "--format=%s"]), "first\n");
     assert_eq!(git(&world, "whole", &["status", "--short"]), "");
     // Another directory's git directory, which does not name the workspace back.

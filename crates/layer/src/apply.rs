@@ -1,18 +1,15 @@
-//! Applies a plan, goes on or back after an interruption, and undoes.
+//! Applies a plan, goes on or back after an interruption.
 
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::engine::{Engine, Show, only_tree};
-use crate::entries::Walker;
-use crate::host::replaced_meanwhile;
-use crate::journal::{Journal, Results, Stage, Work, stage_of};
+use crate::engine::{Engine, Show};
+use crate::journal::{Journal, Stage, Work, stage_of};
 use crate::path::Bytes;
-use crate::plan::{Act, Content, Entry, Node, Stamp};
+use crate::plan::{Act, Entry, Stamp};
 use crate::tree::path_bytes;
-use crate::unchanged::is_unchanged;
-use crate::worktrees::{Left, left};
-use crate::{ApplyError, Bounds, Conflict, Plan, Step, TreeError};
+use crate::way_back::{Later, way_back};
+use crate::{ApplyError, Plan, Step, TreeError};
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +64,7 @@ pub enum JournalState {
 /// The journal within that takes back.
 const BACK: &str = "back";
 /// The journal within that undoes.
-const UNDO: &str = "undo";
+pub(crate) const UNDO: &str = "undo";
 
 /// Does what a plan says. Until all new content is written and durable nothing of
 /// the person's changes; when anything fails, all is as before. The journal's
@@ -119,6 +116,7 @@ pub fn finish(journal: &Path) -> Result<Applied, ApplyError> {
         }
         Some(Stage::TakingBack) => resume_within(&journal, BACK, Stage::TakenBack),
         Some(Stage::Undoing) => resume_within(&journal, UNDO, Stage::Undone),
+        Some(Stage::PuttingBack) => settle_putting_back(&journal, true),
         Some(Stage::Done | Stage::TakenBack | Stage::Undone) => {
             Ok(applied(&Engine::resume(journal)?.work))
         }
@@ -130,10 +128,11 @@ pub fn finish(journal: &Path) -> Result<Applied, ApplyError> {
 }
 
 /// Goes back after an interruption: what was begun is as if it never had been. An
-/// interrupted undo is taken back to what it was to undo.
+/// interrupted undo is taken back to what it was to undo, one that was being taken back is as
+/// it was.
 ///
 /// # Errors
-/// [`ApplyError::State`] when the journal is done: that is for [`undo`].
+/// [`ApplyError::State`] when the journal is done: that is for [`crate::undo`].
 pub fn take_back(journal: &Path) -> Result<Applied, ApplyError> {
     let opened = Journal::open(journal, false)?;
     let stage = opened.stage()?;
@@ -153,62 +152,12 @@ pub fn take_back(journal: &Path) -> Result<Applied, ApplyError> {
             opened.discard_within(UNDO)?;
             Ok(taken)
         }
+        Some(Stage::PuttingBack) => settle_putting_back(&opened, false),
         Some(Stage::TakenBack) => Ok(Applied::default()),
         Some(Stage::Done | Stage::Undone) | None => Err(ApplyError::State {
             found: stage.map_or("empty", Stage::name),
             needed: "interrupted",
         }),
-    }
-}
-
-/// What [`undo`] would find changed since [`apply`]. Nothing is written.
-///
-/// # Errors
-/// [`ApplyError::State`], or when the directory cannot be read.
-pub fn undo_conflicts(journal: &Path) -> Result<Vec<Conflict>, ApplyError> {
-    Ok(plan_undo(journal)?.2)
-}
-
-fn plan_undo(journal: &Path) -> Result<(Engine, Vec<Step>, Vec<Conflict>), ApplyError> {
-    let opened = Journal::open(journal, false)?;
-    let stage = opened.stage()?;
-    if stage != Some(Stage::Done) {
-        return Err(ApplyError::State {
-            found: stage.map_or("empty", Stage::name),
-            needed: "done",
-        });
-    }
-    let engine = Engine::resume(opened)?;
-    let results: Results = engine.journal.read_json("results.json")?;
-    let indices: Vec<usize> = (0..engine.work.steps.len()).collect();
-    let (steps, conflicts) = inverse(&engine, &indices, Some(&results))?;
-    Ok((engine, steps, conflicts))
-}
-
-/// Makes the directory what it was before [`apply`]. What changed there since is a
-/// conflict, unless `force` says to overwrite it.
-///
-/// # Errors
-/// [`ApplyError::Conflicts`], [`ApplyError::State`], or as [`apply`].
-pub fn undo(journal: &Path, force: bool) -> Result<Applied, ApplyError> {
-    let (engine, steps, conflicts) = plan_undo(journal)?;
-    if !conflicts.is_empty() && !force {
-        return Err(ApplyError::Conflicts(conflicts));
-    }
-    let journal = &engine.journal;
-    journal.discard_within(UNDO)?;
-    let within = begin_within(&engine, UNDO, steps, false)?;
-    journal.set_stage(Stage::Undoing)?;
-    match run_or_take_back(&within, &mut |_| {}) {
-        Ok(done) => {
-            journal.set_stage(Stage::Undone)?;
-            Ok(done)
-        }
-        Err(ApplyError::TakenBack { cause }) => {
-            journal.set_stage(Stage::Done)?;
-            Err(ApplyError::TakenBack { cause })
-        }
-        Err(error) => Err(error),
     }
 }
 
@@ -224,14 +173,15 @@ pub fn journal_state(journal: &Path) -> Result<JournalState, ApplyError> {
             | Stage::Preparing
             | Stage::Committing
             | Stage::TakingBack
-            | Stage::Undoing,
+            | Stage::Undoing
+            | Stage::PuttingBack,
         ) => JournalState::Interrupted,
         Some(Stage::Done) => JournalState::Done,
         Some(Stage::TakenBack | Stage::Undone) => JournalState::Undone,
     })
 }
 
-fn run_or_take_back(engine: &Engine, progress: Show<'_>) -> Result<Applied, ApplyError> {
+pub(crate) fn run_or_take_back(engine: &Engine, progress: Show<'_>) -> Result<Applied, ApplyError> {
     let Err(cause) = engine.run(progress) else {
         return Ok(applied(&engine.work));
     };
@@ -250,8 +200,11 @@ fn run_or_take_back(engine: &Engine, progress: Show<'_>) -> Result<Applied, Appl
 fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
     let done = put_back_half_done(engine)?;
     engine.remove_temporaries()?;
-    let (steps, _) = inverse(engine, &done, None)?;
-    let journal = &engine.journal;
+    let back = way_back(engine, &done, None, &Later::default())?;
+    if !back.in_the_way.is_empty() {
+        return Err(ApplyError::InTheWay(back.in_the_way));
+    }
+    let (journal, steps) = (&engine.journal, back.steps());
     journal.discard_within(BACK)?;
     if steps.is_empty() {
         journal.set_stage(Stage::TakenBack)?;
@@ -316,109 +269,7 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
     Ok(done)
 }
 
-/// The steps that make other steps undone, last first; and where the directory is
-/// not what it was after these.
-fn inverse(
-    engine: &Engine,
-    indices: &[usize],
-    results: Option<&Results>,
-) -> Result<(Vec<Step>, Vec<Conflict>), ApplyError> {
-    let mut walker = Walker::new(Bounds::default());
-    let mut steps = Vec::new();
-    let mut conflicts = Vec::new();
-    for index in indices.iter().rev() {
-        let Some(step) = engine.work.steps.get(*index) else {
-            continue;
-        };
-        let own = engine.work.repository.as_ref();
-        let left = own.map_or(Left::No, |own| left(step, &engine.tree, own));
-        if left == Left::Yes {
-            continue;
-        }
-        let inverted = invert(engine, &mut walker, step);
-        let planned = results.and_then(|results| results.steps.get(*index));
-        let changed = match (&inverted, planned) {
-            (Ok(inverted), Some(planned)) => !is_unchanged(engine, step, inverted, planned),
-            (Ok(_), None) => false,
-            (Err(_), _) => true,
-        };
-        if changed {
-            conflicts.push(Conflict {
-                path: step.path.clone(),
-                why: "it changed since it was applied".into(),
-            });
-        }
-        if let (Left::Told(why), Some(_)) = (left, planned) {
-            conflicts.push(Conflict {
-                path: step.path.clone(),
-                why: why.into(),
-            });
-        }
-        match inverted {
-            Ok(inverted) => steps.push(inverted),
-            // Without force this is a conflict; with it there is nothing to undo there.
-            Err(error) if results.is_none() => return Err(error),
-            Err(_) => {}
-        }
-    }
-    conflicts.sort_by(|left, right| left.path.cmp(&right.path));
-    Ok((steps, conflicts))
-}
-
-fn invert(engine: &Engine, walker: &mut Walker, step: &Step) -> Result<Step, ApplyError> {
-    let path = step.path.clone();
-    Ok(match &step.act {
-        Act::Replace { old, .. } => Step {
-            act: Act::Replace {
-                old: engine.present(walker, &path)?,
-                new: old.iter().filter_map(from_outside).collect(),
-            },
-            path,
-        },
-        Act::Facts { old, .. } => {
-            let now = walker.one(&engine.tree, &path, Content::Untouched)?;
-            if !now.is_of_the_kind_of(old) {
-                let error = TreeError::new("cannot change", &path, replaced_meanwhile());
-                return Err(error.into());
-            }
-            let (old, new) = (Box::new(now), old.clone());
-            let act = Act::Facts { old, new };
-            Step { act, path }
-        }
-        Act::Rename { from, .. } => {
-            let now = walker.one(&engine.tree, &path, Content::Untouched)?;
-            let gone = || {
-                let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-                only_tree(TreeError::new("cannot move", &path, source).into())
-            };
-            Step {
-                act: Act::Rename {
-                    directory: now.stamp.ok_or_else(gone)?,
-                    from: path,
-                },
-                path: from.clone(),
-            }
-        }
-    })
-}
-
-/// An original, for a journal within the one that keeps it.
-fn from_outside(entry: &Entry) -> Option<Entry> {
-    let mut entry = entry.clone();
-    entry.stamp = None;
-    match &mut entry.node {
-        Node::File { content, .. } => {
-            if let Content::Kept { number, .. } = content {
-                *content = Content::Outer { number: *number };
-            }
-        }
-        Node::Directory | Node::Symlink { .. } => {}
-        Node::Special => return None,
-    }
-    Some(entry)
-}
-
-fn begin_within(
+pub(crate) fn begin_within(
     engine: &Engine,
     name: &str,
     steps: Vec<Step>,
@@ -454,6 +305,27 @@ fn resume_within(journal: &Journal, name: &str, end: Stage) -> Result<Applied, A
         }
     };
     journal.set_stage(end)?;
+    Ok(done)
+}
+
+/// Ends the taking back of an undo that was cut short.
+fn settle_putting_back(journal: &Journal, onward: bool) -> Result<Applied, ApplyError> {
+    let within = journal.within(UNDO).join(UNDO);
+    let (end, done) = match stage_of(&within)? {
+        Some(Stage::Done) => (Stage::Done, Applied::default()),
+        Some(Stage::TakingBack | Stage::TakenBack) => (Stage::Undone, take_back(&within)?),
+        Some(_) if onward => {
+            let engine = Engine::resume(Journal::open(&within, false)?)?;
+            engine.run(&mut |_| {})?;
+            (Stage::Done, applied(&engine.work))
+        }
+        Some(_) => (Stage::Undone, take_back(&within)?),
+        None => (Stage::Undone, Applied::default()),
+    };
+    journal.set_stage(end)?;
+    if end == Stage::Done {
+        journal.discard_within(UNDO)?;
+    }
     Ok(done)
 }
 

@@ -99,7 +99,13 @@ impl Engine {
                     self.journal.set_stage(Stage::Done)?;
                 }
                 Some(Stage::Done) => return Ok(()),
-                Some(Stage::TakingBack | Stage::TakenBack | Stage::Undoing | Stage::Undone)
+                Some(
+                    Stage::TakingBack
+                    | Stage::TakenBack
+                    | Stage::Undoing
+                    | Stage::Undone
+                    | Stage::PuttingBack,
+                )
                 | None => {
                     return Err(ApplyError::State {
                         found: stage.map_or("empty", Stage::name),

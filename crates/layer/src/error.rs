@@ -102,6 +102,9 @@ pub enum ApplyError {
     /// The plan has conflicts; nothing was begun.
     #[error("{} path(s) changed outside meanwhile, the first: {}", .0.len(), first(.0))]
     Conflicts(Vec<Conflict>),
+    /// Something that no apply has made would have to go; nothing was begun.
+    #[error("{} path(s) cannot be put back, the first: {}", .0.len(), first(.0))]
+    InTheWay(Vec<Conflict>),
     /// An entry changed between planning and writing.
     #[error("{0} changed while it was being written")]
     ChangedMeanwhile(RelativePath),

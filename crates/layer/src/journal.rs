@@ -37,9 +37,11 @@ pub(crate) enum Stage {
     Undoing,
     /// All is undone.
     Undone,
+    /// The undo is being taken back, by the journal `undo` within the one within.
+    PuttingBack,
 }
 
-const STAGES: [(Stage, &str); 8] = [
+const STAGES: [(Stage, &str); 9] = [
     (Stage::Keeping, "keeping"),
     (Stage::Preparing, "preparing"),
     (Stage::Committing, "committing"),
@@ -48,6 +50,7 @@ const STAGES: [(Stage, &str); 8] = [
     (Stage::TakenBack, "taken-back"),
     (Stage::Undoing, "undoing"),
     (Stage::Undone, "undone"),
+    (Stage::PuttingBack, "putting-back"),
 ];
 
 impl Stage {
@@ -267,6 +270,18 @@ pub(crate) fn stage_of(path: &Path) -> Result<Option<Stage>, ApplyError> {
             why: "no such stage".into(),
         }),
     }
+}
+
+/// Whether an apply with this journal was to write at a path or beneath it. Nothing is opened or
+/// locked; what cannot be read was not.
+#[must_use]
+pub fn has_written(journal: &Path, path: &RelativePath) -> bool {
+    let read = std::fs::read(journal.join("plan.json")).ok();
+    let work = read.and_then(|text| serde_json::from_slice::<Work>(&text).ok());
+    work.is_some_and(|work| {
+        let writes = work.steps.iter().flat_map(Step::writes);
+        writes.into_iter().any(|write| write.path.starts_with(path))
+    })
 }
 
 fn open_kept(journal: &Path, number: u64) -> Result<File, ApplyError> {

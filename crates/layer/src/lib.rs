@@ -47,6 +47,7 @@ mod manifest;
 mod merged;
 mod noting;
 mod overlay;
+mod parting;
 mod path;
 mod plan;
 mod planning;
@@ -59,13 +60,12 @@ mod sealing;
 mod selecting;
 mod tree;
 mod unchanged;
+mod undoing;
 mod unreadable;
+mod way_back;
 mod worktrees;
 
-pub use apply::{
-    Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back, undo,
-    undo_conflicts,
-};
+pub use apply::{Applied, JournalState, Phase, Progress, apply, finish, journal_state, take_back};
 pub use aside::{changed_outside, set_aside};
 pub use change::{Change, ChangeKind, ChangeSet, Class, Counts, EntryFacts, EntryKind, Refusal};
 pub use checkpoint::{CheckpointFacts, checkpoint};
@@ -75,8 +75,10 @@ pub use digest::{PlanDigest, Thing, Write, Writing};
 pub use error::{ApplyError, CheckpointError, PlanError, ReadError, TreeError};
 pub use git_config::{CONFIGURATION_BYTES_MAX, NoConfiguration, without_secrets};
 pub use joining::join;
+pub use journal::has_written;
 pub use layer::{AfterTree, Bounds, IdShift, LayerPaths, XattrFlavour};
 pub use noting::EndNote;
+pub use parting::Stays;
 pub use path::{InvalidPath, RelativePath};
 pub use plan::{Conflict, Plan, Selection, Step, StepAction};
 pub use planning::plan_apply;
@@ -85,6 +87,7 @@ pub use reopening::Opened;
 pub use repository::{Configuration, NoRepository, Repository, configurations, repository};
 pub use restoring::plan_restore;
 pub use sealing::{SealError, control_paths};
+pub use undoing::{Outlook, Undone, take_undo_back, undo, undo_outlook};
 pub use unreadable::restore_modes;
 
 #[cfg(test)]

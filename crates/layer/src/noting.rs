@@ -1,14 +1,15 @@
 //! What a run that wrote to the person's directory itself has left there at its end:
 //! only that is the run's to take back, and only while it is as it was left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use crate::parting::part;
 use crate::path::Bytes;
 use crate::plan::{Act, Entry, Stamp};
-use crate::{ChangeSet, Conflict, Opened, Plan, RelativePath, Step};
+use crate::{ChangeSet, Conflict, Opened, Plan, Refusal, RelativePath, Stays, Step};
 
 /// What [`crate::plan_restore`] would have put back at the end of the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -23,6 +24,15 @@ pub struct EndNote {
     /// When it was noted, in seconds and nanoseconds.
     #[serde(default)]
     at: (i64, u32),
+}
+
+/// What remains of a plan, and what is told of it.
+#[derive(Default)]
+struct Narrowed {
+    steps: Vec<Step>,
+    changed: BTreeSet<RelativePath>,
+    in_the_way: Vec<Refusal>,
+    stays: Vec<Stays>,
 }
 
 /// What a run left at a path.
@@ -73,37 +83,111 @@ impl EndNote {
 
     /// Leaves of a plan that leads back from now what takes back the run's own
     /// changes, those among them that had to be `opened` up to be read. Where the directory
-    /// is no more as the run left it is a conflict.
+    /// is no more as the run left it is a conflict; what others have put into directories that
+    /// the run made stays, and is answered with these.
     #[must_use]
-    pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> Plan {
-        let mut changed = BTreeSet::new();
-        plan.steps.retain(|step| {
-            let Some(now) = Left::of(step) else {
-                return false;
+    pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> (Plan, Vec<Stays>) {
+        let mut narrowed = Narrowed::default();
+        for step in std::mem::take(&mut plan.steps) {
+            let Some(now) = Left::of(&step) else {
+                continue;
             };
             if self.steps.get(&step.path) == Some(&now) {
-                return true;
+                narrowed.steps.push(step);
+                continue;
             }
-            let met = self.met_by(step);
-            changed.extend(met.iter().map(|path| (*path).clone()));
-            if met.is_empty() && opened.meets(&step.path) {
-                let mut found = step.found_entries().iter();
-                if found.any(|entry| opened.changed_after(entry, self.at)) {
-                    changed.insert(step.path.clone());
+            let met = self.met_by(&step);
+            match (met.is_empty(), &step.act) {
+                (true, _) if opened.meets(&step.path) => {
+                    let mut found = step.found_entries().iter();
+                    if found.any(|entry| opened.changed_after(entry, self.at)) {
+                        narrowed.changed.insert(step.path.clone());
+                    }
+                    narrowed.steps.push(step);
                 }
-                return true;
+                (true, _) => {}
+                (false, Act::Replace { old, new }) => {
+                    self.narrow_one(&step.path, (old, new), &met, &mut narrowed);
+                }
+                (false, Act::Facts { .. } | Act::Rename { .. }) => {
+                    narrowed.changed.extend(met.into_iter().cloned());
+                    narrowed.steps.push(step);
+                }
             }
-            !met.is_empty()
-        });
+        }
+        plan.steps = narrowed.steps;
         plan.conflicts
-            .extend(changed.into_iter().map(|path| Conflict {
+            .extend(narrowed.changed.into_iter().map(|path| Conflict {
                 path,
                 why: "it changed since the run ended".into(),
             }));
         plan.refused.retain(|refusal| {
             self.refused.contains(&refusal.path) || self.steps.contains_key(&refusal.path)
         });
-        plan
+        plan.refused.extend(narrowed.in_the_way);
+        (plan, narrowed.stays)
+    }
+
+    /// Narrows a step that meets what the run left to that, and to what was there before.
+    fn narrow_one(
+        &self,
+        path: &RelativePath,
+        (old, new): (&[Entry], &[Entry]),
+        met: &BTreeSet<&RelativePath>,
+        narrowed: &mut Narrowed,
+    ) {
+        let left = met
+            .iter()
+            .filter_map(|path| self.steps.get_key_value(*path));
+        let left = left.flat_map(|(path, left)| {
+            let entries = left.entries.iter();
+            entries.map(|entry| (path.concat(&entry.beneath), entry))
+        });
+        let left: BTreeMap<RelativePath, &LeftEntry> = left.collect();
+        let before: BTreeSet<RelativePath> = new
+            .iter()
+            .map(|entry| path.concat(&entry.beneath))
+            .collect();
+        let mut there = BTreeSet::new();
+        for entry in old {
+            let at = path.concat(&entry.beneath);
+            let is_changed = match left.get(&at) {
+                Some(left) => !left.is_still(entry),
+                None => before.contains(&at),
+            };
+            if is_changed {
+                narrowed.changed.insert(at.clone());
+            }
+            there.insert(at);
+        }
+        let gone = left.keys().filter(|at| !there.contains(*at));
+        let gone = gone.filter(|at| before.contains(*at)).cloned();
+        narrowed.changed.extend(gone);
+        // Where the run has left something above, or nothing, there is a directory now.
+        let above = met
+            .iter()
+            .filter(|at| ***at != *path && path.starts_with(at));
+        narrowed.changed.extend(above.map(|at| (*at).clone()));
+        if !old.is_empty() && !left.contains_key(path) && !before.contains(path) {
+            narrowed.stays.push(Stays {
+                directory: path.parent().unwrap_or_default(),
+                holds: vec![path.clone()],
+            });
+            return;
+        }
+        let both = left.keys().chain(&before);
+        let known: Vec<RelativePath> = both.filter_map(|at| at.beneath(path)).collect();
+        let known: HashSet<&RelativePath> = known.iter().collect();
+        match part(path, old.to_vec(), new.to_vec(), &known) {
+            Ok(parted) => {
+                narrowed.steps.extend(parted.steps);
+                narrowed.stays.extend(parted.stays);
+            }
+            Err(path) => narrowed.in_the_way.push(Refusal {
+                path,
+                why: "a directory that holds what the run has not made is there now".into(),
+            }),
+        }
     }
 
     /// The paths left by the run that a step would write to: at its own path,
@@ -146,6 +230,13 @@ impl Left {
 }
 
 impl LeftEntry {
+    /// Whether an entry at the same path is what was left there.
+    fn is_still(&self, now: &Entry) -> bool {
+        let now = Self::of(now);
+        let facts = |one: &Self| (one.stamp, one.uid, one.gid);
+        facts(self) == facts(&now) && self.xattrs == now.xattrs
+    }
+
     fn of(entry: &Entry) -> Self {
         let mut stamp = entry.stamp;
         // The size and times of a directory tell of its entries, which are looked at

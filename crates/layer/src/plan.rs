@@ -207,7 +207,7 @@ impl Step {
         &self.path
     }
 
-    fn writes(&self) -> Vec<Write> {
+    pub(crate) fn writes(&self) -> Vec<Write> {
         let write = |entry: &Entry, how, thing| Write {
             path: self.path.concat(&entry.beneath),
             how,

@@ -12,5 +12,6 @@ mod races;
 mod racing;
 mod random;
 mod support;
+mod undone;
 mod unreadable;
 mod worktrees;

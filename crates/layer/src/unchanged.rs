@@ -5,44 +5,45 @@
 use crate::content;
 use crate::engine::Engine;
 use crate::facts::{Facts, Kind};
-use crate::plan::{Act, Content, Entry, Node, Stamp};
+use crate::plan::{Content, Entry, Node, Stamp};
 use crate::planning::Planner;
 use crate::tree::Tree;
 use crate::{Change, RelativePath, Step};
 
-/// `inverted` holds what is there now, `planned` what was there after `step`.
-pub(crate) fn is_unchanged(
+/// Whether an entry that a step wrote is as it was after that: by its stamp then, or by
+/// its content.
+pub(crate) fn is_entry_unchanged(
     engine: &Engine,
     step: &Step,
-    inverted: &Step,
+    now: &Entry,
+    (written, then): (&Entry, &Stamp),
+) -> bool {
+    let same = now.stamp.is_some_and(|now| then.holds(&now));
+    same || is_as_written(engine, step, now, (written, then))
+}
+
+/// Whether what a step gave an entry is as it was after that. An undo that was taken back has
+/// moved the time of change on.
+pub(crate) fn are_facts_unchanged(
+    now: &Entry,
+    given: &Entry,
     planned: &[(RelativePath, Stamp)],
 ) -> bool {
-    let same = |now: Option<&Stamp>, then: &Stamp| now.is_some_and(|now| then.holds(now));
-    match &inverted.act {
-        Act::Replace { old, .. } => {
-            old.len() == planned.len()
-                && old.iter().zip(planned).all(|(entry, (beneath, stamp))| {
-                    entry.beneath == *beneath
-                        && (same(entry.stamp.as_ref(), stamp)
-                            || is_as_written(engine, step, entry, stamp))
-                })
-        }
-        Act::Facts { old, .. } => planned
-            .first()
-            .is_some_and(|(_, stamp)| same(old.stamp.as_ref(), stamp)),
-        Act::Rename { directory, .. } => planned
-            .first()
-            .is_some_and(|(_, stamp)| stamp.same_entry(directory)),
-    }
+    let Some(((_, then), stamp)) = planned.first().zip(now.stamp) else {
+        return false;
+    };
+    let are_given = (now.uid, now.gid) == (given.uid, given.gid) && now.xattrs == given.xattrs;
+    then.holds(&stamp) || (then.holds_after_rename(&stamp) && are_given)
 }
 
 /// Whether an entry is, in all but times and inode, what the step wrote. What cannot
 /// be compared is not.
-fn is_as_written(engine: &Engine, step: &Step, now: &Entry, then: &Stamp) -> bool {
-    let mut written = step.new_entries().iter();
-    let Some(written) = written.find(|entry| entry.beneath == now.beneath) else {
-        return false;
-    };
+fn is_as_written(
+    engine: &Engine,
+    step: &Step,
+    now: &Entry,
+    (written, then): (&Entry, &Stamp),
+) -> bool {
     let facts = now.stamp.is_some_and(|stamp| stamp.mode == then.mode)
         && (now.uid, now.gid) == (written.uid, written.gid)
         && now.xattrs == written.xattrs;
@@ -50,6 +51,10 @@ fn is_as_written(engine: &Engine, step: &Step, now: &Entry, then: &Stamp) -> boo
         && match (&now.node, &written.node) {
             (Node::Directory, Node::Directory) => true,
             (Node::Symlink { target: now }, Node::Symlink { target: then }) => now == then,
+            // What will be there only when a later apply is undone cannot be compared.
+            (Node::File { content, .. }, Node::File { .. }) if *content == Content::Untouched => {
+                false
+            }
             (Node::File { bytes, .. }, Node::File { content, .. }) => {
                 *bytes == then.bytes && holds_content(engine, step, now, content, *bytes)
             }
@@ -63,7 +68,8 @@ fn holds_content(engine: &Engine, step: &Step, now: &Entry, content: &Content, b
         Content::Layer(at) => from(&engine.source, at),
         Content::Indexed(at) => from(&engine.indexed, at),
         Content::Kept { number, .. } => engine.journal.kept(*number).ok(),
-        Content::Outer { .. } | Content::Untouched => None,
+        Content::Outer { number } => engine.journal.kept_outside(*number).ok(),
+        Content::Untouched => None,
     };
     let there = engine.tree.file(&step.path.concat(&now.beneath));
     let (Some(written), Ok((there, _))) = (written, there) else {

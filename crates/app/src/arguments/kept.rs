@@ -101,9 +101,14 @@ pub struct UndoKeptArguments {
 
     /// Put files back even where they changed again since
     ///
-    /// Those later changes are lost. Default: such files are named, nothing is written.
+    /// What stands there is kept for --take-back. Default: such files are named,
+    /// nothing is written.
     #[arg(long, verbatim_doc_comment)]
     pub force: bool,
+
+    /// Take the last undo back, with all that stood there before it.
+    #[arg(long, conflicts_with = "force")]
+    pub take_back: bool,
 }
 
 /// Throw what is kept away, for good

@@ -39,8 +39,8 @@ Examples:
 
 /// List runs, the newest first
 ///
-/// Shown are the last 20 of which something is kept, with --all every one. What was
-/// discarded is in the ledger only: `atoll ledger show`.
+/// Shown are the last 20 of which something is kept, with --all every one, and those
+/// that go on. What was discarded is in the ledger only: `atoll ledger show`.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment, after_help = RUNS_EXAMPLES)]
 pub struct RunsArguments {
@@ -157,9 +157,10 @@ pub struct DiscardArguments {
 
 /// Take back what `apply`, or a live run, wrote to the workspace
 ///
-/// What changed there later is named, and nothing is written. Of a live run only
-/// what differed at its end is taken back; where nobody saw its end, only --force
-/// takes back, and then all that changed since it started.
+/// Applied files that changed since are named, and nothing is written. What others
+/// have put into a directory that was applied stays, with the directory. Of a live
+/// run only what differed at its end is taken back; where nobody saw its end, only
+/// --force takes back, and then all that changed since it started.
 /// Example: atoll undo last
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
@@ -170,9 +171,14 @@ pub struct UndoArguments {
 
     /// Put files back even where they changed again since
     ///
-    /// Those later changes are lost. Default: such files are named, nothing is written.
+    /// What stands there is kept for --take-back. Default: such files are named,
+    /// nothing is written.
     #[arg(long, verbatim_doc_comment)]
     pub force: bool,
+
+    /// Take the last undo of this run back, with all that stood there before it.
+    #[arg(long, conflicts_with = "force")]
+    pub take_back: bool,
 }
 
 /// Explain a run: by which rule, within what, and what was denied

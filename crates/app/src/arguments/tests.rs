@@ -128,6 +128,14 @@ fn the_other_commands_are_read() {
         }),
     );
     check(
+        "atoll undo last --take-back",
+        Command::Undo(UndoArguments {
+            run: "last".into(),
+            take_back: true,
+            ..UndoArguments::default()
+        }),
+    );
+    check(
         "atoll ledger tail -n 3 -f",
         Command::Ledger(LedgerArguments {
             action: LedgerAction::Tail(TailLedgerArguments {

@@ -49,7 +49,8 @@ pub fn shred(
     let state = Places::read()?.open_state()?;
     let ledger = crate::run::open_ledger(&state)?;
     let meant = arguments.what.as_deref();
-    let meant = meant.map(|what| Meant::find(read, what)).transpose()?;
+    let meant = meant.map(|what| Meant::find(read, what, Some(output)));
+    let meant = meant.transpose()?;
     let done = match (&meant, &arguments.older_than) {
         (Some(meant), _) => ledger.shred(&meant.what),
         (None, age) => {
@@ -141,7 +142,7 @@ pub fn hold(
     on: bool,
     output: &Output,
 ) -> Result<u8, Failure> {
-    let meant = Meant::find(read, &arguments.what)?;
+    let meant = Meant::find(read, &arguments.what, None)?;
     let state = Places::read()?.open_state()?;
     let ledger = crate::run::open_ledger(&state)?;
     ledger
@@ -163,7 +164,8 @@ struct Meant {
 }
 
 impl Meant {
-    fn find(state: &StateDir, text: &str) -> Result<Self, Failure> {
+    /// With where to ask, where it is shredded.
+    fn find(state: &StateDir, text: &str, asking: Option<&Output>) -> Result<Self, Failure> {
         if let Ok(session) = sessions::find(state, text) {
             let name = printable(session.name.as_str().as_bytes());
             return Ok(Self {
@@ -171,7 +173,7 @@ impl Meant {
                 name: format!("session {name}"),
             });
         }
-        let run = finding::find_begun(state, text)?;
+        let run = finding::find_begun(state, text, asking)?;
         Ok(Self {
             name: format!("run {run}"),
             what: Evidence::Run(run),

@@ -432,6 +432,7 @@ fn push_next(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
         }
         Afterwards::Kept if changed => ("kept, not applied", vec!["diff", "apply", "discard"]),
         Afterwards::Applied if changed => ("applied", vec!["undo"]),
+        // All but control files: the same once more would do nothing.
         Afterwards::PartlyApplied => ("applied in part", vec!["diff", "apply", "undo"]),
         Afterwards::Live if changed => ("written to the workspace", vec!["diff", "undo"]),
         Afterwards::Discarded if changed => ("discarded", vec![]),
@@ -449,7 +450,11 @@ fn push_next(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
     }
     let mut label = "next";
     for command in commands {
-        let text = format!("atoll {command} {}", summary.run);
+        let only = match (summary.afterwards, command) {
+            (Afterwards::PartlyApplied, "apply") => " --control",
+            _ => "",
+        };
+        let text = format!("atoll {command} {}{only}", summary.run);
         lines.push(line(paint, label, &paint.style(Style::Command, &text)));
         label = "";
     }

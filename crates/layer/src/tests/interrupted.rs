@@ -74,6 +74,10 @@ pub fn child(role: &str, root: &Path) {
             std::fs::write(root.join("begun"), "").unwrap();
             undo(&root.join("journal"), false).unwrap();
         }
+        "take-undo-back" => {
+            std::fs::write(root.join("begun"), "").unwrap();
+            take_undo_back(&root.join("journal")).unwrap();
+        }
         "take-back" => {
             std::fs::write(root.join("begun"), "").unwrap();
             take_back(&root.join("journal")).unwrap();
@@ -97,7 +101,7 @@ fn paths_of(root: &Path) -> LayerPaths {
     }
 }
 
-fn run_child(root: &Path, role: &str) -> std::process::Child {
+pub fn run_child(root: &Path, role: &str) -> std::process::Child {
     let _ = std::fs::remove_file(root.join("begun"));
     let mut command = as_child(Command::new("env"), role, root);
     let child = command
@@ -113,7 +117,7 @@ fn run_child(root: &Path, role: &str) -> std::process::Child {
 }
 
 /// A number that differs from round to round, without a clock.
-fn spread(round: u64, below: u64) -> u64 {
+pub fn spread(round: u64, below: u64) -> u64 {
     round.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) % below
 }
 

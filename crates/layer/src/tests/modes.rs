@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::support::*;
 use crate::*;
 
-fn pause() {
+pub fn pause() {
     std::thread::sleep(Duration::from_millis(30));
 }
 
@@ -150,10 +150,10 @@ fn undo_does_not_overwrite_later_work() {
     for later in [
         append("a", "later"),
         write("b", "later"),
-        write("n/later", "later"),
+        write("n/m", "later"),
         remove("a"),
         mode("c", 0o640),
-        write("t/later", "later"),
+        write("t/x", "later"),
         mode("n", 0o700),
     ] {
         let (stand, _) = Stand::copy(&before, &edits);

@@ -260,7 +260,7 @@ fn open_up(stand: &Stand, note: &EndNote) -> Opened {
 
 fn plan_back(stand: &Stand, note: &EndNote, opened: &Opened) -> Plan {
     let plan = plan_restore(&stand.paths, &stand.changes(), &everything()).unwrap();
-    note.narrow(plan, opened)
+    note.narrow(plan, opened).0
 }
 
 fn modes_as_left(stand: &Stand) {

@@ -1,0 +1,137 @@
+//! Taking back what was applied of what is kept, and taking that back.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use atoll_layer::{
+    JournalState, RelativePath, journal_state, take_back, take_undo_back, undo, undo_outlook,
+};
+use atoll_store::Ledger;
+use serde_json::json;
+
+use super::{Opened, journals, open_all, writable};
+use crate::arguments::UndoKeptArguments;
+use crate::decision::undoing::{Foreseen, LastUndo, tell_undone};
+use crate::escape::printable;
+use crate::failure::{Doing, Failure};
+use crate::output::Output;
+
+const UNDONE: &str = "what was applied could not be taken back";
+
+pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failure> {
+    let state = writable()?;
+    let ledger = crate::run::open_ledger(&state)?;
+    let mut opened = open_all(&state, &arguments.name, output)?;
+    if arguments.take_back {
+        return take_undo_of_kept_back(arguments, &mut opened, &ledger, output);
+    }
+    let command = format!("atoll kept undo {}", arguments.name);
+    let mut done = Vec::new();
+    let mut foreseen = Foreseen::default();
+    for (at, one) in opened.iter().enumerate() {
+        let mut applied = Vec::new();
+        for journal in journals(&one.layer).into_iter().rev() {
+            match journal_state(&journal).doing("the journal cannot be read")? {
+                JournalState::None | JournalState::Undone => {}
+                // What was cut short is the newest: it goes first, whatever follows.
+                JournalState::Interrupted => {
+                    one.tell(&ledger, "undo.started", json!({}))?;
+                    let taken = take_back(&journal).doing(UNDONE)?;
+                    let what = json!({ "entries": taken.entries });
+                    one.tell(&ledger, "undo.finished", what)?;
+                    done.push((at, Vec::new()));
+                }
+                JournalState::Done => applied.push(journal),
+            }
+        }
+        if !applied.is_empty() {
+            let outlook = undo_outlook(&applied).doing(UNDONE)?;
+            foreseen.add(&outlook, &|path| shown(one, path));
+            done.push((at, applied));
+        }
+    }
+    if done.is_empty() {
+        let what = format!("nothing of {} was applied", arguments.name);
+        return Err(Failure::new(what));
+    }
+    foreseen.settle(&command, arguments.force, output)?;
+    for (at, applied) in &done {
+        if let Some(one) = opened.get(*at) {
+            undo_all(one, applied, (&command, arguments.force), &ledger, output)?;
+        }
+    }
+    for (at, one) in opened.iter_mut().enumerate() {
+        if done.iter().any(|(of, _)| *of == at) {
+            one.forget_conflicts(SystemTime::now())?;
+        }
+    }
+    output.say("Taken back.\n");
+    Ok(0)
+}
+
+fn undo_all(
+    one: &Opened,
+    applied: &[PathBuf],
+    (command, force): (&str, bool),
+    ledger: &Ledger,
+    output: &Output,
+) -> Result<(), Failure> {
+    if applied.is_empty() {
+        return Ok(());
+    }
+    let last = LastUndo {
+        journals: LastUndo::names(applied),
+        state: None,
+    };
+    last.write(&one.layer.journals())?;
+    let mut undone = Vec::new();
+    for journal in applied {
+        one.tell(ledger, "undo.started", json!({}))?;
+        let taken = undo(journal, force).doing(UNDONE)?;
+        let what = json!({ "entries": taken.applied.entries });
+        one.tell(ledger, "undo.finished", what)?;
+        undone.push(taken);
+    }
+    tell_undone(command, undone, &|path| shown(one, path), output);
+    Ok(())
+}
+
+fn take_undo_of_kept_back(
+    arguments: &UndoKeptArguments,
+    opened: &mut [Opened],
+    ledger: &Ledger,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let mut is_any = false;
+    for one in opened {
+        let directory = one.layer.journals();
+        let Some(last) = LastUndo::read(&directory)? else {
+            continue;
+        };
+        let is_undone = |journal: &Path| matches!(journal_state(journal), Ok(JournalState::Undone));
+        let mut all = last.journals.iter().map(|name| directory.join(name));
+        if !all.all(|journal| is_undone(&journal)) {
+            continue;
+        }
+        for name in last.journals.iter().rev() {
+            let taken = take_undo_back(&directory.join(name));
+            let taken = taken.doing("the undo could not be taken back")?;
+            let what = json!({ "entries": taken.entries });
+            one.tell(ledger, "undo.taken-back", what)?;
+        }
+        one.forget_conflicts(SystemTime::now())?;
+        is_any = true;
+    }
+    if !is_any {
+        let what = format!("nothing of {} is taken back", arguments.name);
+        return Err(Failure::new(what).because("there is no undo to take back"));
+    }
+    output.say("Applied again.\n");
+    Ok(0)
+}
+
+/// A path as people know it: the directory outside is what is written to.
+fn shown(one: &Opened, path: &RelativePath) -> String {
+    let whole = one.record.host.join(path.as_os_str());
+    printable(std::os::unix::ffi::OsStrExt::as_bytes(whole.as_os_str()))
+}

@@ -1,0 +1,381 @@
+//! What undoing leaves to others, what it keeps aside, and how an undo is taken back itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::interrupted::{run_child, spread};
+use super::modes::pause;
+use super::support::*;
+use crate::*;
+
+fn paths(list: &[&str]) -> Vec<RelativePath> {
+    list.iter().map(path).collect()
+}
+
+/// The paths of what is told, as text.
+fn told(conflicts: &[Conflict]) -> Vec<String> {
+    let each = conflicts.iter();
+    each.map(|one| format!("{}: {}", one.path, one.why))
+        .collect()
+}
+
+fn outlook(journals: &[PathBuf]) -> Outlook {
+    undo_outlook(journals).unwrap()
+}
+
+/// Applies what is selected of a layer, with a journal of this name.
+fn apply_some(stand: &Stand, name: &str, selection: &Selection) -> PathBuf {
+    let journal = stand.place.path().join(name);
+    let plan = stand.plan(selection);
+    assert_eq!(plan.conflicts, []);
+    assert!(!plan.is_empty(), "{name}");
+    apply(plan, &journal, &mut |_| {}).unwrap();
+    journal
+}
+
+fn only(list: &[&str]) -> Selection {
+    Selection {
+        paths: paths(list),
+        ..everything()
+    }
+}
+
+#[test]
+fn what_others_put_into_a_directory_that_was_made_stays_with_it() {
+    for force in [false, true] {
+        let edits = [
+            write("src/a", "1"),
+            write("src/deep/b", "1"),
+            write("src/gone/c", "1"),
+            write("other/d", "1"),
+        ];
+        let (stand, _) = Stand::copy(&[write("keep", "1")], &edits);
+        stand.apply_all();
+        let host = stand.host();
+        let later = [
+            write("src/deep/mine", "work"),
+            write("src/own/x", "work"),
+            remove("src/gone/c"),
+        ];
+        perform(&host, &later);
+        let stays = [Stays {
+            directory: path("src"),
+            holds: paths(&["src/deep/mine", "src/own"]),
+        }];
+        let before = outlook(&[stand.journal()]);
+        assert_eq!(told(&before.conflicts), <[&str; 0]>::default());
+        assert_eq!(before.stays, stays);
+        let undone = undo(&stand.journal(), force).unwrap();
+        assert_eq!((undone.stays, undone.aside), (stays.to_vec(), vec![]));
+        assert_eq!(fs::read(host.join("src/deep/mine")).unwrap(), b"work");
+        assert_eq!(fs::read(host.join("src/own/x")).unwrap(), b"work");
+        for gone in ["src/a", "src/deep/b", "src/gone", "other"] {
+            assert!(!host.join(gone).exists(), "{gone} is left");
+        }
+        take_undo_back(&stand.journal()).unwrap();
+        assert_eq!(fs::read(host.join("src/deep/b")).unwrap(), b"1");
+        assert_eq!(fs::read(host.join("src/deep/mine")).unwrap(), b"work");
+        let state = journal_state(&stand.journal()).unwrap();
+        assert_eq!(state, JournalState::Done);
+    }
+}
+
+#[test]
+fn what_force_overwrites_is_named_and_comes_back() {
+    let before = [
+        write("a", "1"),
+        write("b", "1"),
+        write("t/x", "1"),
+        mode("b", 0o644),
+    ];
+    let edits = [
+        append("a", "2"),
+        mode("b", 0o600),
+        remove("t"),
+        write("n/m", "1"),
+        write("n/o", "1"),
+    ];
+    let (stand, _) = Stand::copy(&before, &edits);
+    let original = snapshot(&stand.host(), false);
+    stand.apply_all();
+    pause();
+    let later = [
+        write("a", "edited"),
+        mode("b", 0o640),
+        write("t/x", "new"),
+        write("n/m", "edited"),
+    ];
+    perform(&stand.host(), &later);
+    let edited = snapshot(&stand.host(), false);
+    let named = outlook(&[stand.journal()]).conflicts;
+    let expected = [
+        "a: it changed since it was applied",
+        "b: it changed since it was applied",
+        "n/m: it changed since it was applied",
+        "t: it has come into being again since",
+        "t/x: it has come into being again since",
+    ];
+    assert_eq!(told(&named), expected);
+    let refused = undo(&stand.journal(), false);
+    assert!(matches!(&refused, Err(ApplyError::Conflicts(all)) if *all == named));
+    assert_same("refused", &edited, &snapshot(&stand.host(), false));
+    let undone = undo(&stand.journal(), true).unwrap();
+    assert_eq!(undone.aside, paths(&["a", "b", "n/m", "t", "t/x"]));
+    assert_same("undone", &original, &snapshot(&stand.host(), false));
+    take_undo_back(&stand.journal()).unwrap();
+    assert_same("taken back", &edited, &snapshot(&stand.host(), false));
+    // The same again, with what force overwrites still known as somebody's.
+    assert_eq!(told(&outlook(&[stand.journal()]).conflicts), expected);
+    undo(&stand.journal(), true).unwrap();
+    assert_same("again", &original, &snapshot(&stand.host(), false));
+}
+
+#[test]
+fn an_undo_is_not_taken_back_over_what_changed_after_it() {
+    let (stand, _) = Stand::copy(&[write("a", "1")], &[append("a", "2"), write("d/n", "1")]);
+    stand.apply_all();
+    undo(&stand.journal(), false).unwrap();
+    pause();
+    perform(&stand.host(), &[write("a", "3"), write("d/n", "mine")]);
+    let edited = snapshot(&stand.host(), true);
+    let refused = take_undo_back(&stand.journal());
+    assert!(
+        matches!(&refused, Err(ApplyError::Conflicts(all)) if told(all).len() == 3),
+        "{refused:?}"
+    );
+    assert_same("refused", &edited, &snapshot(&stand.host(), true));
+    let twice = apply_some(
+        &stand,
+        "other",
+        &Selection {
+            force: true,
+            ..everything()
+        },
+    );
+    let refused = take_undo_back(&twice);
+    assert!(
+        matches!(refused, Err(ApplyError::State { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_removed_directory_comes_back_around_what_others_have_put_there() {
+    let before = [write("t/x", "1"), write("t/sub/y", "1")];
+    let (stand, _) = Stand::copy(&before, &[remove("t")]);
+    stand.apply_all();
+    perform(&stand.host(), &[write("t/mine", "work")]);
+    let refused = undo(&stand.journal(), false);
+    assert!(
+        matches!(refused, Err(ApplyError::Conflicts(_))),
+        "{refused:?}"
+    );
+    undo(&stand.journal(), true).unwrap();
+    let read = |at: &str| fs::read(stand.host().join(at)).unwrap();
+    assert_eq!(
+        (read("t/mine"), read("t/x"), read("t/sub/y")),
+        (b"work".to_vec(), b"1".to_vec(), b"1".to_vec())
+    );
+}
+
+#[test]
+fn a_file_is_not_put_back_over_a_directory_that_holds_others_files() {
+    // Once the run itself has made the directory, once somebody else.
+    let made = [remove("a"), write("a/n", "1")];
+    let changed = [append("a", "2")];
+    for (edits, later) in [
+        (&made[..], &[write("a/mine", "work")][..]),
+        (&changed[..], &[remove("a"), write("a/mine", "work")][..]),
+    ] {
+        let (stand, _) = Stand::copy(&[write("a", "1"), write("b", "1")], edits);
+        stand.apply_all();
+        perform(&stand.host(), later);
+        let edited = snapshot(&stand.host(), true);
+        assert_eq!(outlook(&[stand.journal()]).in_the_way.len(), 1);
+        let refused = undo(&stand.journal(), true);
+        assert!(
+            matches!(refused, Err(ApplyError::InTheWay(_))),
+            "{refused:?}"
+        );
+        assert_same("refused", &edited, &snapshot(&stand.host(), true));
+        perform(&stand.host(), &[rename("a/mine", "mine")]);
+        undo(&stand.journal(), true).unwrap();
+        assert_eq!(fs::read(stand.host().join("a")).unwrap(), b"1");
+    }
+}
+
+#[test]
+fn what_a_later_apply_wrote_is_no_change_to_an_earlier_one() {
+    let edits = [
+        write("d/a", "1"),
+        write("d/b", "1"),
+        write("d/sub/c", "1"),
+        append("text", "2"),
+    ];
+    let (stand, seen) = Stand::copy(&[write("text", "1")], &edits);
+    let original = snapshot(&stand.host(), false);
+    let first = apply_some(&stand, "first", &only(&["d/a", "text"]));
+    let second = apply_some(&stand, "second", &only(&["d/sub"]));
+    let third = apply_some(&stand, "third", &everything());
+    assert_same("applied", &seen, &snapshot(&stand.host(), false));
+    let all = [third, second, first];
+    let none = outlook(&all);
+    assert_eq!(told(&none.conflicts), <[&str; 0]>::default());
+    assert_eq!(none.stays, []);
+    // Of the first alone it is others' work.
+    assert_eq!(outlook(&all[2..]).stays.len(), 1);
+    pause();
+    perform(
+        &stand.host(),
+        &[write("d/sub/c", "later"), write("d/sub/mine", "work")],
+    );
+    let named = outlook(&all);
+    let expected = ["d/sub/c: it changed since it was applied"];
+    assert_eq!(told(&named.conflicts), expected);
+    let stays = [Stays {
+        directory: path("d"),
+        holds: paths(&["d/sub/mine"]),
+    }];
+    assert_eq!(named.stays, stays);
+    perform(
+        &stand.host(),
+        &[write("d/sub/c", "1"), remove("d/sub/mine")],
+    );
+    for journal in &all {
+        undo(journal, false).unwrap();
+    }
+    assert_same("undone", &original, &snapshot(&stand.host(), false));
+    for journal in all.iter().rev() {
+        take_undo_back(journal).unwrap();
+    }
+    assert_same("taken back", &seen, &snapshot(&stand.host(), false));
+}
+
+#[test]
+fn what_changed_between_two_applies_is_told_before_either_is_undone() {
+    let edits = [append("a", "2"), write("n", "1")];
+    let (stand, _) = Stand::copy(&[write("a", "1")], &edits);
+    let first = apply_some(&stand, "first", &everything());
+    pause();
+    perform(
+        &stand.host(),
+        &[write("a", "between"), write("n", "between")],
+    );
+    let force = Selection {
+        force: true,
+        ..everything()
+    };
+    let second = apply_some(&stand, "second", &force);
+    let expected = [
+        "a: it changed since it was applied",
+        "n: it changed since it was applied",
+    ];
+    let all = [second.clone(), first.clone()];
+    assert_eq!(told(&outlook(&all).conflicts), expected);
+    undo(&second, false).unwrap();
+    assert_eq!(fs::read(stand.host().join("a")).unwrap(), b"between");
+    let refused = undo(&first, false);
+    assert!(matches!(refused, Err(ApplyError::Conflicts(all)) if told(&all) == expected));
+}
+
+#[test]
+fn a_repository_that_was_made_and_written_to_since_is_a_conflict() {
+    let edits = [
+        write("p/.git/HEAD", "ref: refs/heads/main\n"),
+        write("p/.git/config", "[core]\n"),
+        write("p/f", "1"),
+    ];
+    let (stand, _) = Stand::copy(&[write("keep", "1")], &edits);
+    let original = snapshot(&stand.host(), false);
+    stand.apply_all();
+    perform(&stand.host(), &[write("p/.git/refs/heads/main", "abc")]);
+    let expected = ["p/.git: it is a git repository that others have written to since"];
+    assert_eq!(told(&outlook(&[stand.journal()]).conflicts), expected);
+    assert!(undo(&stand.journal(), false).is_err());
+    perform(&stand.host(), &[remove("p/.git/refs")]);
+    undo(&stand.journal(), false).unwrap();
+    assert_same("undone", &original, &snapshot(&stand.host(), false));
+}
+
+/// An apply that was cut short, with a file put into a directory that it had made.
+#[test]
+fn taking_back_an_apply_that_was_cut_short_leaves_others_files() {
+    let mut met = 0;
+    for at in (0..).step_by(3) {
+        let edits: Vec<Edit> = (0..20)
+            .flat_map(|index| {
+                [
+                    write(format!("n{index}/m"), "1"),
+                    write(format!("n{index}/d/o"), "1"),
+                ]
+            })
+            .collect();
+        let (stand, _) = Stand::copy(&[write("keep", "1")], &edits);
+        let mut child = run_child(stand.place.path(), &format!("apply {at}"));
+        if child.wait().unwrap().success() {
+            break;
+        }
+        let mine = stand.host().join("n0/d/mine");
+        let made = mine.parent().is_some_and(Path::exists);
+        if made {
+            fs::write(&mine, "work").unwrap();
+            met += 1;
+        }
+        if journal_state(&stand.journal()).unwrap() == JournalState::Interrupted {
+            take_back(&stand.journal()).unwrap();
+        }
+        assert_eq!(mine.exists(), made, "at {at}");
+        for gone in ["n0/m", "n0/d/o", "n1"] {
+            assert!(!stand.host().join(gone).exists(), "{gone} is left, at {at}");
+        }
+    }
+    assert!(met > 3, "{met}");
+}
+
+#[test]
+fn the_taking_back_of_an_undo_can_be_killed_too() {
+    let mut interrupted = 0;
+    for round in 0..16 {
+        let edits: Vec<Edit> = (0..60)
+            .flat_map(|index| {
+                [
+                    write(format!("n{index}/m"), vec![b'y'; 9_000]),
+                    append("a", "2"),
+                ]
+            })
+            .collect();
+        let (stand, seen) = Stand::copy(&[write("a", "1")], &edits);
+        let before = snapshot(&stand.host(), false);
+        let journal = stand.journal();
+        stand.apply_all();
+        undo(&journal, false).unwrap();
+        let mut child = run_child(stand.place.path(), "take-undo-back");
+        std::thread::sleep(std::time::Duration::from_micros(spread(round, 40_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let what = format!("round {round}");
+        let state = journal_state(&journal).unwrap();
+        if state == JournalState::Interrupted {
+            interrupted += 1;
+            match round % 2 == 0 {
+                true => finish(&journal).unwrap(),
+                false => take_back(&journal).unwrap(),
+            };
+        }
+        let now = snapshot(&stand.host(), false);
+        match journal_state(&journal).unwrap() {
+            JournalState::Done => {
+                assert_same(&what, &seen, &now);
+                undo(&journal, false).unwrap();
+            }
+            JournalState::Undone => {
+                assert_same(&what, &before, &now);
+                take_undo_back(&journal).unwrap();
+                assert_same(&what, &seen, &snapshot(&stand.host(), false));
+            }
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+    println!("{interrupted} of 16 were interrupted in the middle");
+    assert!(interrupted > 0);
+}

@@ -1,0 +1,155 @@
+//! Undoes what was applied, and takes an undo back.
+
+use std::path::Path;
+
+use crate::apply::{UNDO, begin_within, run_or_take_back};
+use crate::engine::Engine;
+use crate::journal::{Journal, Results, Stage};
+use crate::way_back::{Back, Later, way_back};
+use crate::{Applied, ApplyError, Conflict, RelativePath, Stays};
+
+/// What undoing would meet. Each list is sorted by path, without one twice.
+#[derive(Debug, Default)]
+pub struct Outlook {
+    /// What changed since: only force overwrites or removes it.
+    pub conflicts: Vec<Conflict>,
+    /// What not even force puts back: something that no apply has made would have to go.
+    pub in_the_way: Vec<Conflict>,
+    /// Directories that stay, with what others have put there.
+    pub stays: Vec<Stays>,
+}
+
+/// What was undone.
+#[derive(Debug, Default)]
+pub struct Undone {
+    /// How much was put back.
+    pub applied: Applied,
+    /// Directories that stay, with what others have put there.
+    pub stays: Vec<Stays>,
+    /// What had changed since, and was overwritten or removed: the journal has it, for
+    /// [`take_undo_back`].
+    pub aside: Vec<RelativePath>,
+}
+
+/// What undoing these would meet, journals of one directory, the newest first: what a later one
+/// has written is no change to an earlier one. Nothing is written.
+///
+/// # Errors
+/// [`ApplyError::State`], or when the directory cannot be read.
+pub fn undo_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyError> {
+    let mut outlook = Outlook::default();
+    let mut later = Later::default();
+    let mut stays = Vec::new();
+    for journal in journals {
+        let (_, back) = plan_undo(journal.as_ref(), &later)?;
+        later.add(&back);
+        outlook.conflicts.extend(back.conflicts);
+        outlook.in_the_way.extend(back.in_the_way);
+        stays.extend(back.stays);
+    }
+    outlook.stays = Stays::merged(stays);
+    for conflicts in [&mut outlook.conflicts, &mut outlook.in_the_way] {
+        conflicts.sort_by(|left, right| left.path.cmp(&right.path));
+        conflicts.dedup_by(|left, right| left.path == right.path);
+    }
+    Ok(outlook)
+}
+
+fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Back), ApplyError> {
+    let opened = Journal::open(journal, false)?;
+    expect(&opened, Stage::Done)?;
+    back_from(opened, later)
+}
+
+fn expect(journal: &Journal, needed: Stage) -> Result<(), ApplyError> {
+    let stage = journal.stage()?;
+    if stage == Some(needed) {
+        return Ok(());
+    }
+    Err(ApplyError::State {
+        found: stage.map_or("empty", Stage::name),
+        needed: needed.name(),
+    })
+}
+
+fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Back), ApplyError> {
+    let engine = Engine::resume(journal)?;
+    let results: Results = engine.journal.read_json("results.json")?;
+    let indices: Vec<usize> = (0..engine.work.steps.len()).collect();
+    let back = way_back(&engine, &indices, Some(&results), later)?;
+    Ok((engine, back))
+}
+
+/// Makes the directory what it was before [`crate::apply`], but for what others have put into
+/// directories that it made: that stays. What changed there since is a conflict, unless `force`
+/// says to overwrite it; then the journal keeps it.
+///
+/// # Errors
+/// [`ApplyError::Conflicts`], [`ApplyError::InTheWay`], [`ApplyError::State`], or as
+/// [`crate::apply`].
+pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
+    let (engine, mut back) = plan_undo(journal, &Later::default())?;
+    refuse(&mut back, force)?;
+    let (stays, aside) = (
+        std::mem::take(&mut back.stays),
+        std::mem::take(&mut back.aside),
+    );
+    let journal = &engine.journal;
+    journal.discard_within(UNDO)?;
+    let within = begin_within(&engine, UNDO, back.steps(), false)?;
+    journal.set_stage(Stage::Undoing)?;
+    match run_or_take_back(&within, &mut |_| {}) {
+        Ok(applied) => {
+            journal.set_stage(Stage::Undone)?;
+            Ok(Undone {
+                applied,
+                stays,
+                aside,
+            })
+        }
+        Err(ApplyError::TakenBack { cause }) => {
+            journal.set_stage(Stage::Done)?;
+            Err(ApplyError::TakenBack { cause })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn refuse(back: &mut Back, force: bool) -> Result<(), ApplyError> {
+    if !back.conflicts.is_empty() && !force {
+        return Err(ApplyError::Conflicts(std::mem::take(&mut back.conflicts)));
+    }
+    match std::mem::take(&mut back.in_the_way) {
+        all if all.is_empty() => Ok(()),
+        all => Err(ApplyError::InTheWay(all)),
+    }
+}
+
+/// Makes the directory what it was before [`undo`], with what that has overwritten or removed by
+/// force. The journal is done again then.
+///
+/// # Errors
+/// [`ApplyError::Conflicts`] where something changed since the undo; [`ApplyError::State`] where
+/// nothing was undone; or as [`crate::apply`].
+pub fn take_undo_back(journal: &Path) -> Result<Applied, ApplyError> {
+    let outer = Journal::open(journal, false)?;
+    expect(&outer, Stage::Undone)?;
+    let undone = Journal::open(&outer.within(UNDO), false)?;
+    let (engine, mut back) = back_from(undone, &Later::default())?;
+    refuse(&mut back, false)?;
+    engine.journal.discard_within(UNDO)?;
+    let within = begin_within(&engine, UNDO, back.steps(), false)?;
+    outer.set_stage(Stage::PuttingBack)?;
+    match run_or_take_back(&within, &mut |_| {}) {
+        Ok(applied) => {
+            outer.set_stage(Stage::Done)?;
+            outer.discard_within(UNDO)?;
+            Ok(applied)
+        }
+        Err(ApplyError::TakenBack { cause }) => {
+            outer.set_stage(Stage::Undone)?;
+            Err(ApplyError::TakenBack { cause })
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,344 @@
+//! The way back from steps that were done: what is there now, what differs from how they left
+//! it, and the steps that make them undone.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+
+use crate::below::is_head;
+use crate::engine::{Engine, only_tree};
+use crate::entries::Walker;
+use crate::host::replaced_meanwhile;
+use crate::journal::Results;
+use crate::parting::part;
+use crate::plan::{Act, Content, Entry, Node, Stamp};
+use crate::unchanged::{are_facts_unchanged, is_entry_unchanged};
+use crate::worktrees::{Left, left};
+use crate::{ApplyError, Bounds, Conflict, RelativePath, Stays, Step, TreeError};
+
+const CHANGED: &str = "it changed since it was applied";
+const GONE: &str = "it is gone since it was applied";
+const AGAIN: &str = "it has come into being again since";
+const REPOSITORY: &str = "it is a git repository that others have written to since";
+const IN_THE_WAY: &str = "a directory that holds what is not of this apply is there now";
+
+/// How steps are made undone.
+#[derive(Default)]
+pub(crate) struct Back {
+    steps: Vec<Step>,
+    /// Where the directory is not what it was after the steps.
+    pub conflicts: Vec<Conflict>,
+    /// What stands at these and would be overwritten or removed.
+    pub aside: Vec<RelativePath>,
+    /// What could only be put back in the place of others' files.
+    pub in_the_way: Vec<Conflict>,
+    /// The directories that stay, because they hold others' files.
+    pub stays: Vec<Stays>,
+}
+
+impl Back {
+    /// The steps, for a journal within the one that keeps the originals.
+    pub fn steps(self) -> Vec<Step> {
+        let mut steps = self.steps;
+        for step in &mut steps {
+            if let Act::Replace { new, .. } = &mut step.act {
+                *new = new.iter().filter_map(from_outside).collect();
+            }
+        }
+        steps
+    }
+
+    fn conflict(&mut self, path: RelativePath, why: &str) {
+        let why = why.to_owned();
+        self.conflicts.push(Conflict { path, why });
+    }
+}
+
+/// What later applies to the same directory will have put back by the time that an earlier one
+/// is undone: theirs first, each by path.
+#[derive(Default)]
+pub(crate) struct Later(Vec<BTreeMap<RelativePath, Step>>);
+
+impl Later {
+    pub fn add(&mut self, back: &Back) {
+        let steps = back.steps.iter();
+        self.0.push(
+            steps
+                .map(|step| (step.path.clone(), step.clone()))
+                .collect(),
+        );
+    }
+
+    /// What will be at a path where now these entries are.
+    fn at(&self, path: &RelativePath, mut entries: Vec<Entry>) -> Vec<Entry> {
+        for steps in &self.0 {
+            let mut above = std::iter::once(path.clone()).chain(path.ancestors());
+            let above = above.find_map(|above| steps.get(&above));
+            if let Some(step) = above
+                && let Act::Replace { new, .. } = &step.act
+            {
+                let rest = path.beneath(&step.path).unwrap_or_default();
+                let moved = |entry: &Entry| Some((entry.beneath.beneath(&rest)?, entry.clone()));
+                let moved = new.iter().filter_map(moved);
+                let moved = moved.map(|(beneath, entry)| Entry { beneath, ..entry });
+                entries = moved.map(elsewhere).collect();
+                continue;
+            }
+            let prefix = path.as_bytes();
+            let within = steps.range(path.clone()..);
+            let within = within.take_while(|(at, _)| at.as_bytes().starts_with(prefix));
+            for (at, step) in within {
+                if let Some(rest) = at.beneath(path) {
+                    undone_within(&mut entries, &rest, step);
+                }
+            }
+        }
+        entries
+    }
+}
+
+fn undone_within(entries: &mut Vec<Entry>, rest: &RelativePath, step: &Step) {
+    match &step.act {
+        Act::Replace { new, .. } => {
+            entries.retain(|entry| !entry.beneath.starts_with(rest));
+            entries.extend(new.iter().map(|entry| {
+                elsewhere(Entry {
+                    beneath: rest.concat(&entry.beneath),
+                    ..entry.clone()
+                })
+            }));
+        }
+        Act::Facts { new, .. } => {
+            for entry in entries.iter_mut().filter(|entry| entry.beneath == *rest) {
+                let (node, beneath) = (entry.node.clone(), entry.beneath.clone());
+                *entry = Entry {
+                    node,
+                    beneath,
+                    ..(**new).clone()
+                };
+            }
+        }
+        Act::Rename { .. } => {}
+    }
+}
+
+/// An entry whose content is in a journal: it cannot be compared with what is there.
+fn elsewhere(mut entry: Entry) -> Entry {
+    if let Node::File { content, .. } = &mut entry.node {
+        *content = Content::Untouched;
+    }
+    entry
+}
+
+/// How steps are made undone, the last first. Where the directory is not what the `results`
+/// say is a conflict; without them all is taken for what the steps have left.
+///
+/// # Errors
+/// Without results, what cannot be read.
+pub(crate) fn way_back(
+    engine: &Engine,
+    indices: &[usize],
+    results: Option<&Results>,
+    later: &Later,
+) -> Result<Back, ApplyError> {
+    let mut looking = Looking {
+        engine,
+        later,
+        walker: Walker::new(Bounds::default()),
+        back: Back::default(),
+    };
+    for index in indices.iter().rev() {
+        let Some(step) = engine.work.steps.get(*index) else {
+            continue;
+        };
+        let own = engine.work.repository.as_ref();
+        let left = own.map_or(Left::No, |own| left(step, &engine.tree, own));
+        if left == Left::Yes {
+            continue;
+        }
+        let planned = results.and_then(|results| results.steps.get(*index));
+        if let (Left::Told(why), Some(_)) = (left, planned) {
+            looking.back.conflict(step.path.clone(), why);
+        }
+        match looking.undo_one(step, planned.map(Vec::as_slice)) {
+            Err(error) if results.is_none() => return Err(error),
+            // Without force this is a conflict; with it there is nothing to undo there.
+            Err(_) => looking.back.conflict(step.path.clone(), CHANGED),
+            Ok(()) => {}
+        }
+    }
+    let mut back = looking.back;
+    let by_path = |left: &Conflict, right: &Conflict| left.path.cmp(&right.path);
+    back.conflicts.sort_by(by_path);
+    back.in_the_way.sort_by(by_path);
+    back.aside.sort();
+    Ok(back)
+}
+
+struct Looking<'a> {
+    engine: &'a Engine,
+    later: &'a Later,
+    walker: Walker,
+    back: Back,
+}
+
+impl Looking<'_> {
+    fn undo_one(
+        &mut self,
+        step: &Step,
+        planned: Option<&[(RelativePath, Stamp)]>,
+    ) -> Result<(), ApplyError> {
+        let path = &step.path;
+        match &step.act {
+            Act::Replace { old, new } => self.undo_replaced(step, (old, new), planned),
+            Act::Facts { old, new } => {
+                let now = self.one(path)?;
+                if !now.is_of_the_kind_of(old) {
+                    let error = TreeError::new("cannot change", path, replaced_meanwhile());
+                    return Err(error.into());
+                }
+                if planned.is_some_and(|planned| !are_facts_unchanged(&now, new, planned)) {
+                    self.back.conflict(path.clone(), CHANGED);
+                    self.back.aside.push(path.clone());
+                }
+                let (old, new) = (Box::new(now), old.clone());
+                self.push(path, Act::Facts { old, new });
+                Ok(())
+            }
+            Act::Rename { from, .. } => {
+                let gone = || {
+                    let source = io::Error::from(io::ErrorKind::NotFound);
+                    only_tree(TreeError::new("cannot move", path, source).into())
+                };
+                let directory = self.one(path)?.stamp.ok_or_else(gone)?;
+                let is_itself = |(_, stamp): &(_, Stamp)| stamp.same_entry(&directory);
+                if planned.is_some_and(|planned| !planned.first().is_some_and(is_itself)) {
+                    self.back.conflict(path.clone(), CHANGED);
+                }
+                let at = path.clone();
+                let act = Act::Rename {
+                    directory,
+                    from: at,
+                };
+                self.push(from, act);
+                Ok(())
+            }
+        }
+    }
+
+    fn one(&mut self, path: &RelativePath) -> Result<Entry, ApplyError> {
+        let now = self.walker.one(&self.engine.tree, path, Content::Untouched);
+        let there = now.as_ref().ok().cloned().into_iter().collect();
+        match self.later.at(path, there).into_iter().next() {
+            Some(then) => Ok(then),
+            None => Ok(now?),
+        }
+    }
+
+    fn push(&mut self, path: &RelativePath, act: Act) {
+        let path = path.clone();
+        self.back.steps.push(Step { path, act });
+    }
+
+    fn undo_replaced(
+        &mut self,
+        step: &Step,
+        (old, new): (&[Entry], &[Entry]),
+        planned: Option<&[(RelativePath, Stamp)]>,
+    ) -> Result<(), ApplyError> {
+        let path = &step.path;
+        let now = self.engine.present(&mut self.walker, path)?;
+        let now = self.later.at(path, now);
+        let both = old.iter().chain(new).map(|entry| &entry.beneath);
+        let known: HashSet<&RelativePath> = both.collect();
+        if let Some(planned) = planned {
+            self.compare(step, (old, new), &now, planned);
+        }
+        match part(path, now, old.to_vec(), &known) {
+            Ok(parted) => {
+                self.back.steps.extend(parted.steps);
+                if let Some(stays) = parted.stays {
+                    self.tell_repositories(path, new, &stays, planned.is_some());
+                    self.back.stays.push(stays);
+                }
+            }
+            Err(path) => {
+                let why = IN_THE_WAY.to_owned();
+                self.back.in_the_way.push(Conflict { path, why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what of a step's own is not as the step has left it. What others have put beside
+    /// is no matter: it stays.
+    fn compare(
+        &mut self,
+        step: &Step,
+        (old, new): (&[Entry], &[Entry]),
+        now: &[Entry],
+        planned: &[(RelativePath, Stamp)],
+    ) {
+        let before: HashSet<&RelativePath> = old.iter().map(|entry| &entry.beneath).collect();
+        let written: HashMap<&RelativePath, &Entry> =
+            new.iter().map(|entry| (&entry.beneath, entry)).collect();
+        let then: HashMap<&RelativePath, &Stamp> = planned
+            .iter()
+            .map(|(beneath, stamp)| (beneath, stamp))
+            .collect();
+        let mut there = HashSet::new();
+        for entry in now {
+            let at = &entry.beneath;
+            there.insert(at);
+            let why = match (written.get(at), then.get(at)) {
+                (Some(written), Some(then))
+                    if is_entry_unchanged(self.engine, step, entry, (written, then)) =>
+                {
+                    continue;
+                }
+                (Some(_), _) => CHANGED,
+                (None, _) if before.contains(at) => AGAIN,
+                (None, _) => continue,
+            };
+            self.back.conflict(step.path.concat(at), why);
+            self.back.aside.push(step.path.concat(at));
+        }
+        // What is gone of what there was nothing before is as it would be.
+        let gone = new.iter().map(|entry| &entry.beneath);
+        for at in gone.filter(|at| before.contains(at) && !there.contains(at)) {
+            self.back.conflict(step.path.concat(at), GONE);
+        }
+    }
+
+    /// What others have in a repository is nothing without what the step has made of it.
+    fn tell_repositories(
+        &mut self,
+        path: &RelativePath,
+        new: &[Entry],
+        stays: &Stays,
+        is_undo: bool,
+    ) {
+        for head in new.iter().filter(|entry| is_head(entry.beneath.name())) {
+            let directory = path.concat(&head.beneath.parent().unwrap_or_default());
+            let mut holds = stays.holds.iter();
+            if is_undo && holds.any(|held| held.starts_with(&directory)) {
+                self.back.conflict(directory, REPOSITORY);
+            }
+        }
+    }
+}
+
+/// An original, for a journal within the one that keeps it.
+fn from_outside(entry: &Entry) -> Option<Entry> {
+    let mut entry = entry.clone();
+    entry.stamp = None;
+    match &mut entry.node {
+        Node::File { content, .. } => {
+            if let Content::Kept { number, .. } = content {
+                *content = Content::Outer { number: *number };
+            }
+        }
+        Node::Directory | Node::Symlink { .. } => {}
+        Node::Special => return None,
+    }
+    Some(entry)
+}
