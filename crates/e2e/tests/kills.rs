@@ -227,10 +227,24 @@ fn look_around(
     }
 }
 
+/// The user namespace of a process, where it is still there.
+fn user_namespace(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/user")).ok()
+}
+
 /// Waits for the victim and tells its number, or numbers.
 fn find(victim: Victim, running: &mut Running) -> Option<Vec<u32>> {
     let command_line = running.pid();
     let child = |pid: u32| children_of(pid).first().map(|one| one.pid);
+    // The command line has another child for a moment, which tries whether there can be user
+    // namespaces: it is in one of its own, and has no program of its own.
+    let its_namespace = user_namespace(command_line);
+    let launcher = |pid: u32| {
+        let mut children = children_of(pid).into_iter();
+        let found = children
+            .find(|one| one.name == "atoll-jail" || user_namespace(one.pid) == its_namespace);
+        found.map(|one| one.pid)
+    };
     // The launcher has other children for a moment, who make ids and a network.
     let first = |launcher: u32| {
         let mut children = children_of(launcher).into_iter();
@@ -241,14 +255,14 @@ fn find(victim: Victim, running: &mut Running) -> Option<Vec<u32>> {
     while Instant::now() < end && running.status().is_none() {
         let found = match victim {
             Victim::CommandLine => Some(vec![command_line]),
-            Victim::Launcher => child(command_line).map(|pid| vec![pid]),
-            Victim::Init => child(command_line).and_then(first).map(|pid| vec![pid]),
-            Victim::Program => child(command_line)
+            Victim::Launcher => launcher(command_line).map(|pid| vec![pid]),
+            Victim::Init => launcher(command_line).and_then(first).map(|pid| vec![pid]),
+            Victim::Program => launcher(command_line)
                 .and_then(first)
                 .and_then(child)
                 .map(|pid| vec![pid]),
             Victim::CommandLineAndLauncher => {
-                child(command_line).map(|pid| vec![command_line, pid])
+                launcher(command_line).map(|pid| vec![command_line, pid])
             }
         };
         if found.is_some() {
