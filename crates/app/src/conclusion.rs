@@ -295,7 +295,7 @@ impl Conclusion<'_> {
             ));
         }
         let is_closed = self.rules.leaves_all_out();
-        if let Some(hint) = not_started::hint(record, went.outcome.ending, is_closed) {
+        if let Some(hint) = not_started::hint(record, went.outcome.ending, self.rules) {
             self.output.warn(&hint);
         }
         let has_failed = match went.outcome.ending {

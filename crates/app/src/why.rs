@@ -61,6 +61,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
         events: &events,
         session,
         home: &places.home,
+        configuration: &places.config,
         explained: asked.iter().map(Explained::of).collect(),
         given_up: touched::given_up(&state, (&run, opened), &events)?,
     };
@@ -80,6 +81,8 @@ struct Story<'a> {
     session: Option<String>,
     /// What `~` stands for.
     home: &'a Path,
+    /// Where a person's profiles are, in `profiles`.
+    configuration: &'a Path,
     /// What policies have refused, asked again by those that there are now.
     explained: Vec<Explained<'a>>,
     /// What it had given up in the end, by what its session had before too.
@@ -226,6 +229,12 @@ impl Story<'_> {
 
     /// What a profile would say: not folded, for pasting.
     fn tell_lines(&self, report: &mut Report) {
+        if let Some(showing) = self.showing() {
+            report.line("allow", &showing.told());
+            for line in &showing.lines {
+                report.command("allow", line);
+            }
+        }
         let lines = self.profile_lines();
         if !lines.is_empty() {
             report.line("allow", "or in a profile, under [network]:");
@@ -454,6 +463,7 @@ impl Story<'_> {
             "allow": self.remedies(),
             "explained": self.explained.iter().map(Explained::told).collect::<Vec<_>>(),
             "allow-in-profile": self.profile_lines(),
+            "show-by-profile": self.showing().map(|one| json!({ "file": one.file, "lines": one.lines })),
             "events": events,
         });
         if let Some(told) = told.as_object_mut() {

@@ -11,6 +11,7 @@ use atoll_store::{Event, read_host_text};
 use serde_json::Value;
 
 use super::{Story, text};
+use crate::not_started::{Showing, elsewhere_in_path, showing};
 use crate::reached::no_host;
 use crate::render;
 
@@ -48,31 +49,22 @@ impl Story<'_> {
             .filter_map(|key| Some(self.again(&format!("--limit {}", self.twice(key)?))))
             .collect();
         commands.extend(self.unreached().map(|options| self.again(&options)));
-        match self.ending() {
-            // What the host does not have either, no profile shows.
-            Some(Ending::NotFound) if self.is_in_path() => {
-                commands.push(self.again("--profile permissive"));
-            }
-            Some(
-                Ending::NotFound
-                | Ending::NotExecutable
-                | Ending::Exited { .. }
-                | Ending::Signalled { .. }
-                | Ending::Limited { .. },
-            ) => {}
-            Some(Ending::Interrupted) | None => {}
-        }
         commands
     }
 
-    /// Whether the host has the program, where it is looked up by name.
-    fn is_in_path(&self) -> bool {
-        let command = self.command();
-        let Some(program) = command.first() else {
-            return false;
-        };
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    /// The profile that shows a program that was not found, where the host has it.
+    pub(super) fn showing(&self) -> Option<Showing> {
+        if self.ending() != Some(Ending::NotFound) || self.is_closed() {
+            return None;
+        }
+        let path = elsewhere_in_path(self.command().first()?)?;
+        let lists = ["home-read", "home-layer", "home-keep", "home-cache", "files-read"];
+        let lists = lists.into_iter().filter_map(|list| self.decision(list)?.as_array());
+        let mut shown = lists.flatten().filter_map(read_host_text);
+        match shown.any(|place| path.starts_with(place)) {
+            true => None,
+            false => showing(&path, &self.profile(), self.configuration),
+        }
     }
 
     /// The options that would allow what no rule did.

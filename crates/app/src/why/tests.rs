@@ -51,6 +51,7 @@ pub(super) fn told(events: &[Event]) -> String {
         events,
         session: None,
         home: Path::new("/home/ada"),
+        configuration: Path::new("/home/ada/.config/atoll"),
         explained: Vec::new(),
         given_up: given_up(events),
     };
