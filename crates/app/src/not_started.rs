@@ -47,7 +47,11 @@ pub fn showing(program: &Path, profile: &str, configuration: &Path) -> Option<Sh
         });
     }
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
-    let stem = if name.chars().all(is_plain) { name } else { "own" };
+    let stem = if name.chars().all(is_plain) {
+        name
+    } else {
+        "own"
+    };
     let free = [stem.to_owned(), format!("{stem}-shown")].into_iter();
     let mut free = free.map(|stem| profiles.join(stem + ".toml"));
     Some(Showing {
@@ -69,7 +73,8 @@ fn directories(program: &Path) -> Option<Vec<String>> {
     let target = program.canonicalize().ok()?;
     let around = directory.parent().filter(|_| directory.ends_with("bin"));
     let around = around.and_then(|around| around.canonicalize().ok());
-    let around = around.filter(|around| around.components().count() > 2 && target.starts_with(around));
+    let around =
+        around.filter(|around| around.components().count() > 2 && target.starts_with(around));
     let directories = if target.parent() == directory.canonicalize().ok().as_deref() {
         vec![directory.to_owned()]
     } else if let Some(around) = around {
@@ -89,7 +94,8 @@ pub fn elsewhere_in_path(program: &OsStr) -> Option<PathBuf> {
     (!is_shown).then_some(path)
 }
 
-fn in_path(program: &OsStr) -> Option<PathBuf> {
+/// Where the host has a program that is looked up by name.
+pub fn in_path(program: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|directory| directory.join(program))

@@ -448,7 +448,11 @@ fn broken(faults: Vec<atoll_cedar::Fault>) -> Failure {
 pub(crate) fn read(path: &Path) -> Result<PolicyFile, Failure> {
     let absolute = std::path::absolute(path).doing("the path is not usable")?;
     let file = configuration::read_optional(&absolute)?;
-    let file = file.ok_or_else(|| Failure::new(format!("there is no {}", path.display())))?;
+    let file = file.ok_or_else(|| {
+        Failure::new(format!("there is no file {}", path.display()))
+            .because("policies that are asked are named as files in Cedar: own.cedar")
+            .advise("atoll policy show lists those that count here, with their files")
+    })?;
     Ok(policy_file(&file))
 }
 

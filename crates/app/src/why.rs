@@ -207,6 +207,9 @@ impl Story<'_> {
             if let Some(advice) = self.failed_advice() {
                 report.line("to do", advice);
             }
+            if let Some(hint) = self.unreached_hint() {
+                report.line("to do", &hint);
+            }
         }
         for line in self.afterwards() {
             report.line("after", &line);
@@ -458,6 +461,7 @@ impl Story<'_> {
             "denied": self.denied(),
             "failed": self.failed().iter().map(|one| json!({ "what": one.what, "times": one.times })).collect::<Vec<_>>(),
             "attempts": self.attempts(),
+            "hint": self.unreached_hint(),
             "published": self.published_json(),
             "denials-not-seen": denials_not_seen(self.is_nesting()),
             "allow": self.remedies(),

@@ -21,6 +21,9 @@ use crate::rules::Rules;
 use crate::source::SourceFile;
 use crate::suggest::{misspelt, nearest};
 
+/// In how many characters a text of several words differs from a purpose that it means.
+const PURPOSE_SLIPS_MAX: usize = 2;
+
 /// A purpose that comes with Atoll.
 struct Shipped {
     name: &'static str,
@@ -254,7 +257,7 @@ impl Purposes {
         let names = self.names();
         let meant = match is_profile_name(text) {
             true => nearest(text, names),
-            false => misspelt(text, names),
+            false => misspelt(text, names, PURPOSE_SLIPS_MAX),
         };
         match meant {
             None => Ok(()),

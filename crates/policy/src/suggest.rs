@@ -12,7 +12,7 @@ pub fn nearest<'a>(
     if length > WORD_CHARS_MAX {
         return None;
     }
-    let by_distance = misspelt(written, known.clone());
+    let by_distance = misspelt(written, known.clone(), (length / 3).max(1));
     let written = written.to_ascii_lowercase();
     let by_start = || {
         known
@@ -24,21 +24,23 @@ pub fn nearest<'a>(
     by_distance.or_else(|| by_start().map(|(_, word)| word))
 }
 
-/// The known word that differs from the written one in few characters: a third, at least one.
-pub(crate) fn misspelt<'a>(
+/// The known word that differs from the written one in so many characters at `most`.
+#[must_use]
+pub fn misspelt<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
+    most: usize,
 ) -> Option<&'a str> {
-    let length = written.chars().count();
-    if length > WORD_CHARS_MAX {
+    if written.chars().count() > WORD_CHARS_MAX {
         return None;
     }
     let written = written.to_ascii_lowercase();
-    let most = (length / 3).max(1);
-    let all = known.into_iter().map(|word| match is_mixed_up(&written, word) {
-        true => (1, word),
-        false => (distance(&written, word), word),
-    });
+    let all = known
+        .into_iter()
+        .map(|word| match is_mixed_up(&written, word) {
+            true => (1, word),
+            false => (distance(&written, word), word),
+        });
     let near = all.filter(|(distance, _)| *distance <= most);
     let nearest = near.min_by_key(|(distance, _)| *distance);
     nearest.map(|(_, word)| word)

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use atoll_model::Ending;
 use atoll_model::network::{
     CERTIFICATE_REFUSED, Flow, FlowKind, FlowLogin, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF,
 };
@@ -9,6 +10,7 @@ use atoll_sandbox::Refused;
 use serde_json::Value;
 
 use super::{Story, text};
+use crate::hints::network_hint;
 use crate::reached::unreached;
 use crate::render::Denied;
 
@@ -38,6 +40,22 @@ impl Story<'_> {
             }
         }
         failed
+    }
+
+    /// What a person can do where a command that fetches failed and nothing could be reached: no
+    /// connection of it was ever seen.
+    pub(super) fn unreached_hint(&self) -> Option<String> {
+        let has_failed = match self.ending()? {
+            Ending::Exited { status } => status != 0,
+            Ending::Signalled { .. } => true,
+            Ending::Limited { .. }
+            | Ending::NotFound
+            | Ending::NotExecutable
+            | Ending::Interrupted => false,
+        };
+        let is_without = text(self.decision("network")).as_deref() == Some("none");
+        let could_reach = has_failed && is_without;
+        could_reach.then(|| network_hint(&self.command(), self.is_closed()))?
     }
 
     /// What a person can do where a certificate was the reason, or name servers were.

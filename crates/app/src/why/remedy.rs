@@ -31,7 +31,7 @@ impl Story<'_> {
     }
 
     /// Whether the level of trust left out the network and the home.
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         text(self.decision("trust")).as_deref() == Some("none")
     }
 
@@ -58,8 +58,16 @@ impl Story<'_> {
             return None;
         }
         let path = elsewhere_in_path(self.command().first()?)?;
-        let lists = ["home-read", "home-layer", "home-keep", "home-cache", "files-read"];
-        let lists = lists.into_iter().filter_map(|list| self.decision(list)?.as_array());
+        let lists = [
+            "home-read",
+            "home-layer",
+            "home-keep",
+            "home-cache",
+            "files-read",
+        ];
+        let lists = lists
+            .into_iter()
+            .filter_map(|list| self.decision(list)?.as_array());
         let mut shown = lists.flatten().filter_map(read_host_text);
         match shown.any(|place| path.starts_with(place)) {
             true => None,
