@@ -194,15 +194,21 @@ impl Replay {
             &format!("since {since}"),
         );
         report.line("as before", &grouped(self.same));
-        for (group, often) in self.changed.iter().take(GROUPS_SHOWN_MAX) {
-            let times = counted(often.count, "time", "times");
-            let what = format!("{}, {times}, was {}", group.what, often.then);
-            let label = match often.now {
-                Effect::Allow => "allowed",
-                Effect::Ask => "asked",
-                Effect::Deny => "denied",
+        let shown: Vec<_> = self.changed.iter().take(GROUPS_SHOWN_MAX).collect();
+        for same in by_reason(&shown) {
+            for (group, often) in &same {
+                let times = counted(often.count, "time", "times");
+                let what = format!("{}, {times}, was {}", group.what, often.then);
+                let label = match often.now {
+                    Effect::Allow => "allowed",
+                    Effect::Ask => "asked",
+                    Effect::Deny => "denied",
+                };
+                report.line(label, &what);
+            }
+            let Some((group, often)) = same.first() else {
+                continue;
             };
-            report.line(label, &what);
             report.line("why", &group.why);
             let explain = format!(
                 "atoll policy explain --run {} --event {}",
@@ -254,6 +260,23 @@ impl Replay {
             "not-put": left_out.collect::<Vec<_>>(),
         })
     }
+}
+
+/// What is decided otherwise for one reason together, in the order in which each reason is met.
+fn by_reason<'a>(all: &[(&'a Changed, &'a Often)]) -> Vec<Vec<(&'a Changed, &'a Often)>> {
+    let mut groups: Vec<Vec<(&Changed, &Often)>> = Vec::new();
+    for one in all {
+        let is_same =
+            |first: &(&Changed, &Often)| (&first.0.now, &first.0.why) == (&one.0.now, &one.0.why);
+        let known = groups
+            .iter_mut()
+            .find(|group| group.first().is_some_and(is_same));
+        match known {
+            Some(group) => group.push(*one),
+            None => groups.push(vec![*one]),
+        }
+    }
+    groups
 }
 
 fn leave_out(left_out: &mut BTreeMap<&'static str, u64>, why: &'static str) {

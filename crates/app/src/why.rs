@@ -28,7 +28,6 @@ use crate::explain::asking::Asking;
 use crate::explain::{self, Explained};
 use crate::failure::Failure;
 use crate::finding;
-use crate::learnt;
 use crate::output::Output;
 use crate::render::{self, Paint, Report, Style};
 use crate::used;
@@ -228,33 +227,6 @@ impl Story<'_> {
             &format!("atoll profile show {}", self.profile_to_show()),
         );
         report.finish()
-    }
-
-    /// What a profile would say: not folded, for pasting.
-    fn tell_lines(&self, report: &mut Report) {
-        if let Some(showing) = self.showing() {
-            report.line("allow", &showing.told());
-            for line in &showing.lines {
-                report.command("allow", line);
-            }
-        }
-        let lines = self.profile_lines();
-        if !lines.is_empty() {
-            report.line("allow", "or in a profile, under [network]:");
-        }
-        for line in lines {
-            report.command("allow", &line);
-        }
-        let learnt = learnt::rules(self.events.iter());
-        if !learnt.is_empty() {
-            report.line(
-                "learnt",
-                "what passed because of --learn, as rules of a profile:",
-            );
-            for line in learnt::as_profile(&learnt).lines() {
-                report.command("learnt", line);
-            }
-        }
     }
 
     /// The policies that refused something, as they are written, and what would have allowed it.

@@ -71,7 +71,7 @@ pub use grant::{Grant, Notice};
 pub use layers::organisation_directory;
 pub use learnt::learnt_cedar;
 pub use login::{Holds, IssuedTo, Login, LoginIssue};
-pub use network::preset::{PresetSummary, preset_for, preset_for_host, presets};
+pub use network::preset::{PresetSummary, preset_for, preset_for_host, preset_leads_to, presets};
 pub use network::publishing::decide_publishing;
 pub use network::repositories::Remote;
 pub use network::rule::{mistyped_method, network_entry};

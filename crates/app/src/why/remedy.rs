@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use atoll_model::network::{Destination, HostPart, Meant, NO_RULE, Request, Target, UNNAMED};
 use atoll_model::{Ending, LimitKey};
-use atoll_policy::{Remote, network_entry, preset_for, preset_for_host};
+use atoll_policy::{Remote, network_entry, preset_for, preset_for_host, preset_leads_to};
 use atoll_store::{Event, read_host_text};
 use serde_json::Value;
 
 use super::{Story, text};
+use crate::learnt;
 use crate::not_started::{Showing, elsewhere_in_path, showing};
 use crate::reached::no_host;
-use crate::render;
+use crate::render::{self, Report};
 
 /// How many hosts one command allows: more are a profile.
 const HOSTS_SHOWN_MAX: usize = 8;
@@ -115,6 +116,33 @@ impl Story<'_> {
             .collect()
     }
 
+    /// What a profile would say: not folded, for pasting.
+    pub(super) fn tell_lines(&self, report: &mut Report) {
+        if let Some(showing) = self.showing() {
+            report.line("allow", &showing.told());
+            for line in &showing.lines {
+                report.command("allow", line);
+            }
+        }
+        let lines = self.profile_lines();
+        if !lines.is_empty() {
+            report.line("allow", "or in a profile, under [network]:");
+        }
+        for line in lines {
+            report.command("allow", &line);
+        }
+        let learnt = learnt::rules(self.events.iter());
+        if !learnt.is_empty() {
+            report.line(
+                "learnt",
+                "what passed because of --learn, as rules of a profile:",
+            );
+            for line in learnt::as_profile(&learnt).lines() {
+                report.command("learnt", line);
+            }
+        }
+    }
+
     /// The rules that were missing, each once.
     fn missing(&self) -> Vec<Missing> {
         let refused = self.events.iter().filter(|one| one.kind == "flow.refused");
@@ -133,7 +161,17 @@ impl Story<'_> {
                 missing.push(one);
             }
         }
+        // What a preset that is proposed leads to needs no wider rule, until that is refused too.
+        let presets: Vec<&str> = missing.iter().filter_map(Missing::preset).collect();
+        let is_held = |host: &HostPart| {
+            let mut presets = presets.iter();
+            presets.any(|preset| preset_leads_to(preset, host, 443))
+        };
         missing
+            .iter()
+            .filter(|one| !one.whole_host().is_some_and(|host| is_held(&host)))
+            .cloned()
+            .collect()
     }
 
     /// Whether git asked for what there is in order to push: the query that says so is not
@@ -261,7 +299,7 @@ fn as_typed(word: &OsStr) -> String {
 }
 
 /// What was missing.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Missing {
     /// A preset that comes with Atoll.
     Preset(&'static str),
@@ -272,6 +310,21 @@ enum Missing {
 }
 
 impl Missing {
+    fn preset(&self) -> Option<&'static str> {
+        match self {
+            Self::Preset(preset) => Some(preset),
+            Self::Remote(_) | Self::Rule(_) => None,
+        }
+    }
+
+    /// The host that a rule opens whole at the ports of the web, by its name.
+    fn whole_host(&self) -> Option<HostPart> {
+        match self {
+            Self::Rule(rule) => rule.as_text()?.parse().ok(),
+            Self::Preset(_) | Self::Remote(_) => None,
+        }
+    }
+
     /// The options that say it; none where no line does.
     fn options(&self) -> Vec<String> {
         let allow = |rule: String| format!("--allow {}", render::command_line(&[rule.into()]));
