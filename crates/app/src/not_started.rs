@@ -94,12 +94,49 @@ pub fn elsewhere_in_path(program: &OsStr) -> Option<PathBuf> {
     (!is_shown).then_some(path)
 }
 
-/// Where the host has a program that is looked up by name.
-pub fn in_path(program: &OsStr) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(program))
-        .find(|path| path.is_file())
+fn in_path(program: &OsStr) -> Option<PathBuf> {
+    all_in_path(program).into_iter().next()
+}
+
+/// Where the host has a program that is looked up by name, in the order in which it is.
+fn all_in_path(program: &OsStr) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).map(|directory| directory.join(program));
+    all.filter(|path| path.is_file()).collect()
+}
+
+/// Whether a program is there inside that is looked up by name, before anything is started: it is
+/// nowhere (`None`), or the first place is told where none of them is shown.
+///
+/// # Errors
+/// Why it is not found inside, and what shows it.
+pub fn found_inside(program: &OsStr, rules: &Rules) -> Option<Result<(), String>> {
+    let all = all_in_path(program);
+    let first = all.first()?;
+    let is_shown = |path: &PathBuf| {
+        let is_system = ALWAYS_SHOWN.iter().any(|one| path.starts_with(one));
+        // No workspace holds it.
+        is_system || rules.shows(path, Path::new("/dev/null"))
+    };
+    Some(match all.iter().any(is_shown) {
+        true => Ok(()),
+        false => Err(unshown(program, first, rules.profile())),
+    })
+}
+
+/// That no profile shows a program, and one that does.
+fn unshown(program: &OsStr, path: &Path, profile: &str) -> String {
+    let configuration = Places::read().map(|places| places.config).ok();
+    let showing = configuration.and_then(|place| showing(path, profile, &place));
+    let way = match showing {
+        Some(showing) => format!("\n{}\n    {}", showing.told(), showing.lines.join("\n    ")),
+        None => "; a profile shows it that names its directory under [files] read".to_owned(),
+    };
+    format!(
+        "{} is at {} on the host, which profile {profile} does not show inside{way}",
+        program.to_string_lossy(),
+        path.display()
+    )
 }
 
 /// What to say of a run that ended like this; `None` for one that was started. Where its level of
@@ -184,16 +221,7 @@ fn not_in_path(record: &RunRecord, rules: &Rules) -> String {
             record.profile
         );
     }
-    let configuration = Places::read().map(|places| places.config).ok();
-    let showing = configuration.and_then(|place| showing(&path, &record.profile, &place));
-    let way = match showing {
-        Some(showing) => format!("\n{}\n    {}", showing.told(), showing.lines.join("\n    ")),
-        None => "; a profile shows it that names its directory under [files] read".to_owned(),
-    };
-    format!(
-        "{shown} is at {host} on the host, which profile {} does not show inside{way}",
-        record.profile
-    )
+    unshown(&name, &path, &record.profile)
 }
 
 impl Showing {

@@ -354,3 +354,41 @@ fn what(case: &Case) -> String {
     });
     printable(whole.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_decided_otherwise_for_one_reason_is_told_together() {
+        let changed = |now: Effect, what: &str, why: &str| {
+            let group = Changed {
+                now: std::cmp::Reverse(rank(now)),
+                then: rank(Effect::Allow),
+                what: what.to_owned(),
+                why: why.to_owned(),
+            };
+            let often = Often {
+                count: 1,
+                run: RunId::parse("261121-093012-k7qd").expect("a run id"),
+                event: 1,
+                now,
+                then: Effect::Allow,
+            };
+            (group, often)
+        };
+        let all = [
+            changed(Effect::Deny, "GET a", "policy one"),
+            changed(Effect::Deny, "GET b", "policy two"),
+            changed(Effect::Deny, "GET c", "policy one"),
+            changed(Effect::Ask, "GET d", "policy one"),
+        ];
+        let all: Vec<_> = all.iter().map(|(group, often)| (group, often)).collect();
+        let told = by_reason(&all).into_iter().map(|same| {
+            let whats = same.iter().map(|(group, _)| group.what.as_str());
+            whats.collect::<Vec<_>>()
+        });
+        let told: Vec<Vec<&str>> = told.collect();
+        assert_eq!(told, [vec!["GET a", "GET c"], vec!["GET b"], vec!["GET d"]]);
+    }
+}

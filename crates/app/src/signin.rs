@@ -349,10 +349,16 @@ fn is_installed(command: &[OsString], rules: &Rules, login: &Login) -> Result<()
     else {
         return Ok(());
     };
-    match not_started::in_path(program) {
-        Some(_) => Ok(()),
-        // A profile may have a PATH of its own.
-        None if rules.sets_variable("PATH") => Ok(()),
+    // A profile may have a PATH of its own.
+    if rules.sets_variable("PATH") {
+        return Ok(());
+    }
+    match not_started::found_inside(program, rules) {
+        Some(Ok(())) => Ok(()),
+        Some(Err(why)) => {
+            let what = format!("nothing is written: {} is not logged in", login.name);
+            Err(Failure::new(what).because(why))
+        }
         None => Err(not_found(login)),
     }
 }

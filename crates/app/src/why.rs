@@ -196,19 +196,7 @@ impl Story<'_> {
             }
             self.tell_attempts(&mut report);
             self.tell_denied(&mut report);
-            for failed in self.failed() {
-                report.styled(
-                    "failed",
-                    &(failed.what.clone() + &failed.often()),
-                    Some(Style::Bad),
-                );
-            }
-            if let Some(advice) = self.failed_advice() {
-                report.line("to do", advice);
-            }
-            if let Some(hint) = self.unreached_hint() {
-                report.line("to do", &hint);
-            }
+            self.tell_failed(&mut report);
         }
         for line in self.afterwards() {
             report.line("after", &line);

@@ -227,7 +227,7 @@ fn the_commands_of_the_quickstart_work() {
     let blocks = page.split("```console").skip(1);
     let commands = blocks.filter_map(|block| block.split("```").next());
     let commands: Vec<_> = commands.flat_map(transcript).collect();
-    assert_eq!(commands.len(), 14, "{commands:?}");
+    assert_eq!(commands.len(), 15, "{commands:?}");
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     // People who set nothing have it there.
     let usual = "unset XDG_CONFIG_HOME; TOKEN=ghp_0123456789abcdefghijABCDEFGHIJklmnop";

@@ -12,12 +12,29 @@ use serde_json::Value;
 use super::{Story, text};
 use crate::hints::network_hint;
 use crate::reached::unreached;
-use crate::render::Denied;
+use crate::render::{Denied, Report, Style};
 
 /// How many are told of.
 const SHOWN_MAX: usize = 64;
 
 impl Story<'_> {
+    /// What did not get there, and what to do.
+    pub(super) fn tell_failed(&self, report: &mut Report) {
+        for failed in self.failed() {
+            report.styled(
+                "failed",
+                &(failed.what.clone() + &failed.often()),
+                Some(Style::Bad),
+            );
+        }
+        if let Some(advice) = self.failed_advice() {
+            report.line("to do", advice);
+        }
+        if let Some(hint) = self.unreached_hint() {
+            report.line("to do", &hint);
+        }
+    }
+
     /// What did not get there, each once, with how often.
     pub(super) fn failed(&self) -> Vec<Denied> {
         let mut opened: HashMap<u64, &Value> = HashMap::new();
@@ -59,7 +76,7 @@ impl Story<'_> {
     }
 
     /// What a person can do where a certificate was the reason, or name servers were.
-    pub(super) fn failed_advice(&self) -> Option<&'static str> {
+    fn failed_advice(&self) -> Option<&'static str> {
         let failed = self.failed();
         let is_for = |words: &str| failed.iter().any(|one| one.what.contains(words));
         if is_for(NO_NAME_SERVER) {
