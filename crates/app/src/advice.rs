@@ -6,9 +6,9 @@ use std::path::Path;
 
 use atoll_frame::Stage;
 use atoll_gateway::{CallError, PlaceError};
-use atoll_layer::{CheckpointError, SealError};
+use atoll_layer::{ApplyError, CheckpointError, SealError};
 use atoll_model::network::{LockFile, Registry};
-use atoll_model::{Call, LimitKey};
+use atoll_model::{Call, LimitKey, RunId};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{
@@ -272,6 +272,31 @@ impl About<'_> {
 
 const GC: &str = "atoll gc frees what old runs keep";
 const STATE_ELSEWHERE: &str = "XDG_STATE_HOME=DIR keeps Atoll's state elsewhere";
+
+/// What to do next about changes whose owner is none that they could be given.
+pub const FOREIGN_OWNER: &str = "a new file is for whoever owns the workspace, and lies in a \
+    directory of somebody else's: atoll diff shows it, and its owner can copy it by hand";
+
+/// What to do next about changes that could not be applied, the likeliest first.
+pub fn apply(error: &ApplyError, run: &RunId) -> Vec<String> {
+    let cause = match error {
+        ApplyError::TakenBack { cause } => cause.as_ref(),
+        other => other,
+    };
+    let mut ways = Vec::new();
+    if let ApplyError::Tree(error) = cause
+        && error.source.kind() == io::ErrorKind::PermissionDenied
+    {
+        ways.push(format!(
+            "ls -ld {} shows whose it is; atoll apply {run} PATH takes over others alone",
+            error.path
+        ));
+    }
+    ways.push(format!(
+        "atoll apply {run} tries again; the changes are kept"
+    ));
+    ways
+}
 
 /// What to do next about the ledger.
 pub fn ledger(error: &LedgerError) -> String {

@@ -162,7 +162,37 @@ pub fn read(argv: &[OsString]) -> Result<Command, clap::Error> {
         return Ok(Command::Run(Box::new(arguments)));
     }
     let read = CommandLine::try_parse_from(argv).map(|line| line.command);
-    read.map_err(|error| with_hint(with_action(error, argv)))
+    read.map_err(|error| in_words(with_hint(with_action(error, argv))))
+}
+
+/// Says of a number that is none what it has to be, in place of how it is read; and of an option
+/// for a file what it takes.
+fn in_words(error: clap::Error) -> clap::Error {
+    let invalid = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(invalid)) => invalid.clone(),
+        _ => return error,
+    };
+    let value = match error.get(ContextKind::InvalidValue) {
+        Some(ContextValue::String(value)) => value.clone(),
+        _ => String::new(),
+    };
+    let is_number = || {
+        let source = std::error::Error::source(&error)?;
+        source.downcast_ref::<std::num::ParseIntError>().cloned()
+    };
+    let text = match (error.kind(), is_number()) {
+        (ErrorKind::ValueValidation, Some(_)) => {
+            format!("{value:?} is not usable for {invalid}: it takes a whole number, in digits\n")
+        }
+        (ErrorKind::InvalidValue, None) if value.is_empty() && invalid == "--json <FILE>" => {
+            "--json names a file, as --json result.json; --json - is standard error\n".to_owned()
+        }
+        (_, _) => return error,
+    };
+    clap::Error::raw(
+        error.kind(),
+        text + "\nFor more information, try '--help'.\n",
+    )
 }
 
 /// Says what is written before a name of what is kept.

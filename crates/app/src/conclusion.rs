@@ -295,7 +295,7 @@ impl Conclusion<'_> {
             ));
         }
         let is_closed = self.rules.leaves_all_out();
-        if let Some(hint) = not_started::hint(record, went.outcome.ending, is_closed) {
+        if let Some(hint) = not_started::hint(record, went.outcome.ending, self.rules) {
             self.output.warn(&hint);
         }
         let has_failed = match went.outcome.ending {
@@ -309,7 +309,7 @@ impl Conclusion<'_> {
         let could_nest = has_failed && !self.rules.nesting() && self.mode == Mode::Full;
         let could_reach = has_failed && !self.rules.reaches_outside();
         let nests = could_nest.then(|| hints::nesting_hint(record));
-        let reaches = could_reach.then(|| hints::network_hint(record, is_closed));
+        let reaches = could_reach.then(|| hints::network_hint(&record.command, is_closed));
         let network = self.rules.network();
         // What did not arrive says nothing of releases.
         let has_arrived = has_failed && went.flows.failed.is_empty();

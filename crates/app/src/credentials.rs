@@ -387,6 +387,9 @@ fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
         SourceError::Unset(variable) => {
             format!("set it outside, as export {variable}=…, or leave [credential.{name}] out")
         }
+        SourceError::File { error, path } if error.kind() == ErrorKind::PermissionDenied => {
+            format!("chmod u+r {} lets you read it, where it is yours", path)
+        }
         SourceError::File { .. } | SourceError::Empty | SourceError::TooLong => {
             "atoll profile show NAME shows where it is looked for".to_owned()
         }

@@ -15,6 +15,7 @@ use atoll_store::{
 };
 use serde_json::json;
 
+use crate::advice;
 use crate::answered;
 use crate::changes::{self, LayerChanges};
 use crate::failure::{Doing, Failure};
@@ -202,12 +203,9 @@ impl Work<'_> {
             Err(error) => {
                 let what = json!({ "layer": one.layer.name, "why": error.to_string() });
                 self.record(record, "apply.failed", what)?;
-                Err(Failure::new("the changes could not be applied")
-                    .because(error)
-                    .advise(format!(
-                        "atoll apply {} tries again; the changes are kept",
-                        record.run
-                    )))
+                let failure = Failure::new("the changes could not be applied").because(&error);
+                let advice = advice::apply(&error, &record.run).into_iter();
+                Err(advice.fold(failure, Failure::advise))
             }
         }
     }

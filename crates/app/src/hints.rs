@@ -1,6 +1,8 @@
 //! What to say where a program that failed needs what its boundary has not: a sandbox of
 //! its own, or somebody outside.
 
+use std::ffi::OsString;
+
 use atoll_model::network::{NO_NAME_SERVER, Network, Registry, age_words};
 use atoll_sandbox::Flows;
 use atoll_store::RunRecord;
@@ -55,7 +57,7 @@ const FETCHING: [(&[&str], &[&str], &str); 9] = [
 /// What to ask for where a command names a program that makes namespaces of its own.
 pub fn nesting_hint(record: &RunRecord) -> Option<String> {
     let is_known = |word: &String| NESTING_PROGRAMS.contains(&word.as_str());
-    let named = words(record).find(is_known)?;
+    let named = words(&record.command).find(is_known)?;
     Some(format!(
         "{named} makes namespaces of its own, which are refused here; \
          atoll run --nesting lets it, and docs/nesting.md says what that opens"
@@ -64,8 +66,8 @@ pub fn nesting_hint(record: &RunRecord) -> Option<String> {
 
 /// What to ask for where a command that reaches nothing names a program that fetches.
 /// Whether a level of trust opens none at all is said.
-pub fn network_hint(record: &RunRecord, is_closed: bool) -> Option<String> {
-    let said: Vec<String> = words(record).collect();
+pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
+    let said: Vec<String> = words(command).collect();
     let has = |names: &[&str]| said.iter().find(|word| names.contains(&word.as_str()));
     let (named, option) = FETCHING.iter().find_map(|(names, verbs, option)| {
         let named = has(names).filter(|_| verbs.is_empty() || has(verbs).is_some())?;
@@ -100,7 +102,7 @@ const CHOOSING: [(Registry, &[&str], &str); 2] = [
 
 /// Why a program finds no release, where it is shown old ones alone.
 pub fn age_hint(record: &RunRecord, network: &Network) -> Option<String> {
-    let said: Vec<String> = words(record).collect();
+    let said: Vec<String> = words(&record.command).collect();
     let (registry, named, message) = CHOOSING.iter().find_map(|(registry, names, message)| {
         let named = said.iter().find(|word| names.contains(&word.as_str()))?;
         Some((*registry, named, message))
@@ -124,8 +126,8 @@ pub fn names_hint(flows: &Flows) -> Option<String> {
 }
 
 /// The words of a command, also those of a script within it.
-fn words(record: &RunRecord) -> impl Iterator<Item = String> {
-    let words = record.command.iter().map(|word| word.to_string_lossy());
+fn words(command: &[OsString]) -> impl Iterator<Item = String> {
+    let words = command.iter().map(|word| word.to_string_lossy());
     words.flat_map(|word| {
         let parts = word.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
         parts.map(str::to_owned).collect::<Vec<String>>()

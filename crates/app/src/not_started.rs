@@ -1,23 +1,149 @@
 //! Why a program could not be started, and what to do, as far as the host shows it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use atoll_model::Ending;
+use atoll_policy::Rules;
 use atoll_store::RunRecord;
+use serde_json::json;
 
+use crate::configuration::Places;
 use crate::escape::printable;
+
+#[cfg(test)]
+mod tests;
 
 /// Directories of programs that every profile shows, unless it says otherwise.
 const ALWAYS_SHOWN: [&str; 3] = ["/usr", "/bin", "/sbin"];
 
+/// What a person's own profile says so that a program of the host is there inside.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Showing {
+    /// The profile's file.
+    pub file: PathBuf,
+    /// Whether it is there already, and these lines are to be added.
+    pub is_there: bool,
+    /// A line each.
+    pub lines: Vec<String>,
+}
+
+/// The profile that shows a program inside, for runs that had `profile`; `configuration` is
+/// `$XDG_CONFIG_HOME/atoll`. Nothing where its name or directory cannot be written in one.
+pub fn showing(program: &Path, profile: &str, configuration: &Path) -> Option<Showing> {
+    let name = program.file_name()?.to_str()?;
+    let profiles = configuration.join("profiles");
+    let read = format!("read = {}", json!(directories(program)?));
+    let own = profiles.join(format!("{profile}.toml"));
+    if own.exists() {
+        let lines = vec!["[files]".to_owned(), read];
+        return Some(Showing {
+            file: own,
+            is_there: true,
+            lines,
+        });
+    }
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    let stem = if name.chars().all(is_plain) {
+        name
+    } else {
+        "own"
+    };
+    let free = [stem.to_owned(), format!("{stem}-shown")].into_iter();
+    let mut free = free.map(|stem| profiles.join(stem + ".toml"));
+    Some(Showing {
+        file: free.find(|file| !file.exists())?,
+        is_there: false,
+        lines: vec![
+            format!("extends = {}", json!([profile])),
+            format!("commands = {}", json!([name])),
+            "[files]".to_owned(),
+            read,
+        ],
+    })
+}
+
+/// The directories that a program is in and, where it is a link, leads to: one where both lie in
+/// the installation around `bin`.
+fn directories(program: &Path) -> Option<Vec<String>> {
+    let directory = program.parent()?;
+    let target = program.canonicalize().ok()?;
+    let around = directory.parent().filter(|_| directory.ends_with("bin"));
+    let around = around.and_then(|around| around.canonicalize().ok());
+    let around =
+        around.filter(|around| around.components().count() > 2 && target.starts_with(around));
+    let directories = if target.parent() == directory.canonicalize().ok().as_deref() {
+        vec![directory.to_owned()]
+    } else if let Some(around) = around {
+        vec![around]
+    } else {
+        vec![directory.to_owned(), target.parent()?.to_owned()]
+    };
+    let text = |one: &PathBuf| Some(one.to_str()?.to_owned());
+    directories.iter().map(text).collect()
+}
+
+/// Where the host has a program that is looked up by name, which no directory that every profile
+/// shows has.
+pub fn elsewhere_in_path(program: &OsStr) -> Option<PathBuf> {
+    let path = in_path(program)?;
+    let is_shown = ALWAYS_SHOWN.iter().any(|one| path.starts_with(one));
+    (!is_shown).then_some(path)
+}
+
+fn in_path(program: &OsStr) -> Option<PathBuf> {
+    all_in_path(program).into_iter().next()
+}
+
+/// Where the host has a program that is looked up by name, in the order in which it is.
+fn all_in_path(program: &OsStr) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).map(|directory| directory.join(program));
+    all.filter(|path| path.is_file()).collect()
+}
+
+/// Whether a program is there inside that is looked up by name, before anything is started: it is
+/// nowhere (`None`), or the first place is told where none of them is shown.
+///
+/// # Errors
+/// Why it is not found inside, and what shows it.
+pub fn found_inside(program: &OsStr, rules: &Rules) -> Option<Result<(), String>> {
+    let all = all_in_path(program);
+    let first = all.first()?;
+    let is_shown = |path: &PathBuf| {
+        let is_system = ALWAYS_SHOWN.iter().any(|one| path.starts_with(one));
+        // No workspace holds it.
+        is_system || rules.shows(path, Path::new("/dev/null"))
+    };
+    Some(match all.iter().any(is_shown) {
+        true => Ok(()),
+        false => Err(unshown(program, first, rules.profile())),
+    })
+}
+
+/// That no profile shows a program, and one that does.
+fn unshown(program: &OsStr, path: &Path, profile: &str) -> String {
+    let configuration = Places::read().map(|places| places.config).ok();
+    let showing = configuration.and_then(|place| showing(path, profile, &place));
+    let way = match showing {
+        Some(showing) => format!("\n{}\n    {}", showing.told(), showing.lines.join("\n    ")),
+        None => "; a profile shows it that names its directory under [files] read".to_owned(),
+    };
+    format!(
+        "{} is at {} on the host, which profile {profile} does not show inside{way}",
+        program.to_string_lossy(),
+        path.display()
+    )
+}
+
 /// What to say of a run that ended like this; `None` for one that was started. Where its level of
-/// trust is the one that shows nothing of the home (`is_closed`), no profile does.
-pub fn hint(record: &RunRecord, ending: Ending, is_closed: bool) -> Option<String> {
+/// trust is the one that shows nothing of the home, no profile does.
+pub fn hint(record: &RunRecord, ending: Ending, rules: &Rules) -> Option<String> {
     match ending {
-        Ending::NotFound => not_at_path(record).or_else(|| Some(not_in_path(record, is_closed))),
+        Ending::NotFound => not_at_path(record).or_else(|| Some(not_in_path(record, rules))),
         Ending::NotExecutable => not_executable(record),
         Ending::Exited { .. }
         | Ending::Signalled { .. }
@@ -71,31 +197,39 @@ fn not_at_path(record: &RunRecord) -> Option<String> {
 }
 
 /// Why a program that the person has may not be there inside.
-fn not_in_path(record: &RunRecord, is_closed: bool) -> String {
+fn not_in_path(record: &RunRecord, rules: &Rules) -> String {
     let name = record.command.first().cloned().unwrap_or_default();
     let shown = name.to_string_lossy();
-    let on_host = std::env::var_os("PATH").and_then(|path| {
-        std::env::split_paths(&path)
-            .map(|directory| directory.join(&name))
-            .find(|path| path.is_file())
-    });
-    match on_host {
-        Some(path) if ALWAYS_SHOWN.iter().any(|one| path.starts_with(one)) => format!(
-            "{shown} is at {}, also inside, but not in the PATH there",
-            path.display()
-        ),
-        Some(path) if is_closed => format!(
-            "{shown} is at {} on the host: trust level none shows nothing of your home directory, \
-             --trust low shows what profile {} does",
-            path.display(),
+    let Some(path) = in_path(&name) else {
+        return format!("{shown} is not in the PATH of the host either");
+    };
+    let host = path.display();
+    if ALWAYS_SHOWN.iter().any(|one| path.starts_with(one)) {
+        return format!("{shown} is at {host}, also inside, but not in the PATH there");
+    }
+    if rules.leaves_all_out() {
+        return format!(
+            "{shown} is at {host} on the host: trust level none shows nothing of your home \
+             directory, --trust low shows what profile {} does",
             record.profile
-        ),
-        Some(path) => format!(
-            "{shown} is at {} on the host, which profile {} does not show inside.\n\
-             Try --profile permissive, or a profile that names the directory (atoll profile list)",
-            path.display(),
+        );
+    }
+    if rules.shows(&path, &record.workspace) {
+        return format!(
+            "{shown} is at {host}, and profile {} shows it inside: the interpreter that it names \
+             (`#!`, loader), or what it leads to, is missing there",
             record.profile
-        ),
-        None => format!("{shown} is not in the PATH of the host either"),
+        );
+    }
+    unshown(&name, &path, &record.profile)
+}
+
+impl Showing {
+    /// Where the lines are to be written.
+    pub fn told(&self) -> String {
+        match self.is_there {
+            true => format!("To show it add to {}:", self.file.display()),
+            false => format!("To show it write a profile, {}:", self.file.display()),
+        }
     }
 }

@@ -238,6 +238,10 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
     bad
 }
 
+/// What an answer of policies leaves open.
+const POLICIES_ALONE: &str = "  by policies alone: a profile's rules decide besides; with the same \
+                              words `atoll policy explain` asks both\n";
+
 /// What a run that is asked about would be asked for with.
 pub(crate) fn stated(arguments: &AskPolicyArguments) -> Result<Requested, Failure> {
     let profile = arguments.profile.as_deref().map(AsRef::as_ref);
@@ -282,6 +286,9 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
     if found.effect == Effect::Ask {
         let by = by_whom(&found, &case.action, widened);
         output.result(&format!("  {}\n", printable(by.as_bytes())));
+    }
+    if found.effect != Effect::Deny {
+        output.result(POLICIES_ALONE);
     }
     Ok(match found.effect {
         Effect::Allow => 0,
@@ -441,7 +448,11 @@ fn broken(faults: Vec<atoll_cedar::Fault>) -> Failure {
 pub(crate) fn read(path: &Path) -> Result<PolicyFile, Failure> {
     let absolute = std::path::absolute(path).doing("the path is not usable")?;
     let file = configuration::read_optional(&absolute)?;
-    let file = file.ok_or_else(|| Failure::new(format!("there is no {}", path.display())))?;
+    let file = file.ok_or_else(|| {
+        Failure::new(format!("there is no file {}", path.display()))
+            .because("policies that are asked are named as files in Cedar: own.cedar")
+            .advise("atoll policy show lists those that count here, with their files")
+    })?;
     Ok(policy_file(&file))
 }
 

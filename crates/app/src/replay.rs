@@ -194,15 +194,21 @@ impl Replay {
             &format!("since {since}"),
         );
         report.line("as before", &grouped(self.same));
-        for (group, often) in self.changed.iter().take(GROUPS_SHOWN_MAX) {
-            let times = counted(often.count, "time", "times");
-            let what = format!("{}, {times}, was {}", group.what, often.then);
-            let label = match often.now {
-                Effect::Allow => "allowed",
-                Effect::Ask => "asked",
-                Effect::Deny => "denied",
+        let shown: Vec<_> = self.changed.iter().take(GROUPS_SHOWN_MAX).collect();
+        for same in by_reason(&shown) {
+            for (group, often) in &same {
+                let times = counted(often.count, "time", "times");
+                let what = format!("{}, {times}, was {}", group.what, often.then);
+                let label = match often.now {
+                    Effect::Allow => "allowed",
+                    Effect::Ask => "asked",
+                    Effect::Deny => "denied",
+                };
+                report.line(label, &what);
+            }
+            let Some((group, often)) = same.first() else {
+                continue;
             };
-            report.line(label, &what);
             report.line("why", &group.why);
             let explain = format!(
                 "atoll policy explain --run {} --event {}",
@@ -254,6 +260,23 @@ impl Replay {
             "not-put": left_out.collect::<Vec<_>>(),
         })
     }
+}
+
+/// What is decided otherwise for one reason together, in the order in which each reason is met.
+fn by_reason<'a>(all: &[(&'a Changed, &'a Often)]) -> Vec<Vec<(&'a Changed, &'a Often)>> {
+    let mut groups: Vec<Vec<(&Changed, &Often)>> = Vec::new();
+    for one in all {
+        let is_same =
+            |first: &(&Changed, &Often)| (&first.0.now, &first.0.why) == (&one.0.now, &one.0.why);
+        let known = groups
+            .iter_mut()
+            .find(|group| group.first().is_some_and(is_same));
+        match known {
+            Some(group) => group.push(*one),
+            None => groups.push(vec![*one]),
+        }
+    }
+    groups
 }
 
 fn leave_out(left_out: &mut BTreeMap<&'static str, u64>, why: &'static str) {
@@ -330,4 +353,42 @@ fn what(case: &Case) -> String {
         ..case.clone()
     });
     printable(whole.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_decided_otherwise_for_one_reason_is_told_together() {
+        let changed = |now: Effect, what: &str, why: &str| {
+            let group = Changed {
+                now: std::cmp::Reverse(rank(now)),
+                then: rank(Effect::Allow),
+                what: what.to_owned(),
+                why: why.to_owned(),
+            };
+            let often = Often {
+                count: 1,
+                run: RunId::parse("261121-093012-k7qd").expect("a run id"),
+                event: 1,
+                now,
+                then: Effect::Allow,
+            };
+            (group, often)
+        };
+        let all = [
+            changed(Effect::Deny, "GET a", "policy one"),
+            changed(Effect::Deny, "GET b", "policy two"),
+            changed(Effect::Deny, "GET c", "policy one"),
+            changed(Effect::Ask, "GET d", "policy one"),
+        ];
+        let all: Vec<_> = all.iter().map(|(group, often)| (group, often)).collect();
+        let told = by_reason(&all).into_iter().map(|same| {
+            let whats = same.iter().map(|(group, _)| group.what.as_str());
+            whats.collect::<Vec<_>>()
+        });
+        let told: Vec<Vec<&str>> = told.collect();
+        assert_eq!(told, [vec!["GET a", "GET c"], vec!["GET b"], vec!["GET d"]]);
+    }
 }

@@ -7,6 +7,7 @@ mod typed;
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Read};
 
+use atoll_egress::secret::BYTES_MIN;
 use atoll_egress::{SECRET_BYTES_MAX, VaultFault, VaultKey};
 use atoll_model::network::CredentialName;
 use atoll_model::{RunId, SecretName, civil_date, format_duration};
@@ -82,6 +83,13 @@ fn set(places: &Places, arguments: SetSecretArguments, output: &Output) -> Resul
     record(&state, "secret.set", json!({ "name": name }))?;
     let how = if is_new { "is kept" } else { "is replaced" };
     output.say(&format!("{name} {how}, sealed.\n"));
+    if secret.len() < BYTES_MIN {
+        output.warn(&format!(
+            "{name} has {} bytes: no credential can be made of it, which takes {BYTES_MIN}, of which \
+             64 bits cannot be guessed",
+            secret.len()
+        ));
+    }
     Ok(0)
 }
 
@@ -373,7 +381,8 @@ fn key_file(places: &Places, vault: &Vault) -> Result<VaultKeyFile, Stopped> {
     Ok(VaultKeyFile::of(vault, &places.config)?)
 }
 
-fn existing(places: &Places) -> Result<Option<Vault>, Failure> {
+/// The vault, where there is one.
+pub(crate) fn existing(places: &Places) -> Result<Option<Vault>, Failure> {
     if !places.state.exists() {
         return Ok(None);
     }

@@ -1,13 +1,19 @@
 //! `atoll sessions`, `atoll why --session` and which session is meant: what runs belong
 //! together, by the ledger alone.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
 
+use atoll_gateway::{is_of_token, take_given_up};
+use atoll_model::network::{GivenUp, GivenUps};
 use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::nearest;
-use atoll_store::{Event, Ledger, Session, SessionRun, SessionRunState, StateDir, read_host_text};
+use atoll_store::{
+    Event, Filter, Ledger, RIGHTS_GIVEN_UP, Session, SessionRun, SessionRunState, StateDir,
+    read_host_text,
+};
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -17,7 +23,7 @@ use crate::configuration::Places;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::render::{self, Report};
+use crate::render::{self, Report, Style};
 use crate::stop::stop_those;
 use crate::why::readable_time;
 
@@ -29,15 +35,20 @@ const NAMED_MAX: usize = 5;
 /// Lists the sessions.
 pub fn sessions(arguments: &SessionsArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
-    let mut sessions = match places.state.exists() {
-        true => list(&places.read_state()?)?,
-        false => Vec::new(),
+    let (mut sessions, given_up) = match places.state.exists() {
+        true => {
+            let state = places.read_state()?;
+            let sessions = list(&state)?;
+            let given_up = given_up(&state, &sessions)?;
+            (sessions, given_up)
+        }
+        false => Default::default(),
     };
     // The one that went on last first.
     sessions.sort_by(|left, right| last_begin(right).cmp(last_begin(left)));
     if arguments.json {
-        let all: Vec<Value> = sessions.iter().map(session_json).collect();
-        output.json(&json!(all));
+        let all = sessions.iter().map(|one| session_json(one, &given_up));
+        output.json(&json!(all.collect::<Vec<Value>>()));
         return Ok(0);
     }
     if sessions.is_empty() {
@@ -52,21 +63,58 @@ pub fn sessions(arguments: &SessionsArguments, output: &Output) -> Result<u8, Fa
             session.runs.last().map_or_else(String::new, run_line)
         );
         output.result(&format!("{}\n", printable(line.as_bytes())));
+        for one in given_up
+            .get(&session.id)
+            .into_iter()
+            .flat_map(GivenUps::iter)
+        {
+            let line = format!("    given up, for good: {}", one.told());
+            output.result(&format!("{}\n", printable(line.as_bytes())));
+        }
     }
     Ok(0)
+}
+
+/// What the sessions have given up, each that has, by one pass over the ledger.
+fn given_up(
+    state: &StateDir,
+    sessions: &[Session],
+) -> Result<BTreeMap<SessionId, GivenUps>, Failure> {
+    let runs = sessions.iter().flat_map(|session| {
+        let runs = session.runs.iter();
+        runs.map(|run| (&run.run, &session.id))
+    });
+    let of: BTreeMap<&RunId, &SessionId> = runs.collect();
+    let filter = Filter {
+        kind: Some(RIGHTS_GIVEN_UP.to_owned()),
+        ..Filter::default()
+    };
+    let mut all: BTreeMap<SessionId, GivenUps> = BTreeMap::new();
+    for event in Ledger::events(state, filter).doing("the ledger cannot be read")? {
+        let event = event.doing("the ledger is damaged there")?;
+        let session = event.run.as_ref().and_then(|run| of.get(run));
+        if let Some(session) = session.filter(|_| !is_of_token(&event.body)) {
+            take_given_up(all.entry((*session).clone()).or_default(), &event.body);
+        }
+    }
+    Ok(all)
 }
 
 /// Tells the story of a session: its runs, and how each went.
 pub fn why(text: &str, as_json: bool, output: &Output) -> Result<u8, Failure> {
     let state = Places::read()?.read_state()?;
     let session = find(&state, text)?;
+    let given_up = given_up(&state, std::slice::from_ref(&session))?;
     if as_json {
-        output.json(&session_json(&session));
+        output.json(&session_json(&session, &given_up));
         return Ok(0);
     }
     let mut report = Report::new(output.paint);
     report.title(&format!("Session {}", session.name), session.id.as_str());
     report.line("begun", &readable_time(&session.opened));
+    for one in given_up.values().flat_map(GivenUps::iter) {
+        report.styled("given up", &one.told(), Some(Style::Bad));
+    }
     for run in &session.runs {
         report.line("run", &run_line(run));
     }
@@ -239,7 +287,11 @@ fn how_it_is(run: &SessionRun) -> String {
     ending.map_or_else(|| run.state.name().to_owned(), render::describe_ending)
 }
 
-fn session_json(session: &Session) -> Value {
+fn session_json(session: &Session, given_up: &BTreeMap<SessionId, GivenUps>) -> Value {
+    let given_up = given_up
+        .get(&session.id)
+        .into_iter()
+        .flat_map(GivenUps::iter);
     let runs = session.runs.iter().map(|run| {
         json!({
             "run": run.run,
@@ -252,6 +304,7 @@ fn session_json(session: &Session) -> Value {
         "session": session.id,
         "name": session.name,
         "opened": session.opened,
+        "given-up": given_up.map(GivenUp::told).collect::<Vec<_>>(),
         "runs": runs.collect::<Vec<_>>(),
     })
 }

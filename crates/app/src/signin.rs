@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use atoll_egress::secret::LOGIN_BYTES_MAX;
 use atoll_gateway::Request;
 use atoll_model::RunId;
-use atoll_policy::{Login, LoginIssue, Requested, Rules};
+use atoll_policy::{Login, LoginIssue, Requested, Rules, misspelt};
 use atoll_sandbox::{CaughtToken, Handover, Signals};
 use atoll_store::RunRecord;
 use rustix::fs::OFlags;
@@ -29,6 +29,7 @@ use crate::advice;
 use crate::arguments::{LoginArguments, RunArguments, STATUS_OWN_ERROR};
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure};
+use crate::not_started;
 use crate::output::Output;
 use crate::question::{self, Typed};
 use crate::render;
@@ -43,6 +44,9 @@ const KEY_WORDS: [&str; 2] = ["api-key", "api_key"];
 
 /// Words of commands by which a code is typed elsewhere: no browser comes back.
 const CODE_WORDS: [&str; 2] = ["device", "headless"];
+
+/// In how many characters an agent's name differs from the one that is meant.
+const SLIPS_MAX: usize = 2;
 
 /// What is not there, as shells say it.
 const STATUS_NOT_FOUND: u8 = 127;
@@ -90,6 +94,7 @@ pub fn login(arguments: &LoginArguments, output: &Output) -> Result<u8, Failure>
                 )),
         );
     }
+    is_installed(&command, &rules, login)?;
     is_free(callback)?;
     let keeping = Keeping::prepare(&places, &rules, (login, issue))?;
     if arguments.yes {
@@ -113,7 +118,9 @@ pub fn login(arguments: &LoginArguments, output: &Output) -> Result<u8, Failure>
     })?;
     let gathered = gathered.ok_or_else(|| Failure::new("the run of the login has not ended"))??;
     if gathered.tokens.is_empty() && status == STATUS_NOT_FOUND {
-        return Err(not_found(&gathered.run, login));
+        let run = &gathered.run;
+        let told = format!("atoll why {run} tells what was started");
+        return Err(not_found(login).advise(told));
     }
     if gathered.tokens.is_empty() {
         let host = &issue.token.host;
@@ -174,7 +181,13 @@ fn chosen<'a>(
         (None, _) => {
             let agent = arguments.agent.to_string_lossy().into_owned();
             let profile = rules.profile();
-            Err(Failure::new(format!("{agent} cannot be logged in inside"))
+            let failure = Failure::new(format!("{agent} cannot be logged in inside"));
+            let agents = AGENTS.iter().map(|(agent, _)| *agent);
+            let failure = match misspelt(&agent, agents, SLIPS_MAX) {
+                Some(near) => failure.advise(format!("did you mean atoll login {near}?")),
+                None => failure,
+            };
+            Err(failure
                 .because(format!(
                     "the profile {profile} does not say how: no [login.{agent}] of it has `issue`"
                 ))
@@ -325,8 +338,33 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     }
 }
 
+/// Looks for the agent before anything is said, opened or published.
+///
+/// # Errors
+/// Where it is looked for by its name and this host has none, or none that is shown inside.
+fn is_installed(command: &[OsString], rules: &Rules, login: &Login) -> Result<(), Failure> {
+    let Some(program) = command
+        .first()
+        .filter(|name| !name.as_encoded_bytes().contains(&b'/'))
+    else {
+        return Ok(());
+    };
+    // A profile may have a PATH of its own.
+    if rules.sets_variable("PATH") {
+        return Ok(());
+    }
+    match not_started::found_inside(program, rules) {
+        Some(Ok(())) => Ok(()),
+        Some(Err(why)) => {
+            let what = format!("nothing is written: {} is not logged in", login.name);
+            Err(Failure::new(what).because(why))
+        }
+        None => Err(not_found(login)),
+    }
+}
+
 /// That the agent is not there.
-fn not_found(run: &RunId, login: &Login) -> Failure {
+fn not_found(login: &Login) -> Failure {
     let name = &login.name;
     let failure = Failure::new(format!("nothing is written: {name} is not logged in")).because(
         format!("{name} is not installed, or not where programs inside are looked for"),
@@ -336,7 +374,6 @@ fn not_found(run: &RunId, login: &Login) -> Failure {
         Some((_, command)) => failure.advise(*command),
         None => failure.advise("install it as its makers say"),
     }
-    .advise(format!("atoll why {run} tells what was started"))
 }
 
 /// That nothing has come of it.

@@ -1,16 +1,18 @@
 //! `atoll stop`: a person ends runs that go on.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_model::RunId;
+use atoll_policy::{list, nearest};
 use atoll_sandbox::{Answer, ControlError, Question, Runs, ask_until, spoken_to};
 use atoll_store::{Event, Ledger, StateDir, Unanswering, end_unanswering, live_runs};
 
 use crate::approvals::{BEGINNING, BEGINNING_PAUSE, done};
 use crate::arguments::StopArguments;
-use crate::configuration::{Places, principal};
+use crate::configuration::{Places, own_profiles, principal};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -195,11 +197,14 @@ fn stop_all(output: &Output) -> Result<u8, Failure> {
     }
 }
 
-/// Ends all runs of a profile. Nobody has to know a profile of that name: an agent is stopped
-/// also when its profile is not there any more.
+/// Ends all runs of a profile, also when it is not there any more.
+///
+/// # Errors
+/// Besides, when none goes on and nobody knows a profile of that name.
 fn stop_agent(profile: &str, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
+        is_known(profile, &places)?;
         output.say("No run goes on.\n");
         return Ok(0);
     }
@@ -213,6 +218,7 @@ fn stop_agent(profile: &str, output: &Output) -> Result<u8, Failure> {
     let is_its = |begun: &Event| profile_of(begun).as_deref() == Some(profile);
     let (stopped, others) = stop_those(&state, &is_its, output)?;
     if stopped == 0 {
+        is_known(profile, &places)?;
         let others: BTreeSet<String> = others.iter().filter_map(profile_of).collect();
         let of_others = match others.is_empty() {
             true => String::new(),
@@ -222,6 +228,26 @@ fn stop_agent(profile: &str, output: &Output) -> Result<u8, Failure> {
         output.say(&format!("{}\n", printable(told.as_bytes())));
     }
     Ok(0)
+}
+
+/// Whether there is a profile of that name, which no run that goes on has.
+///
+/// # Errors
+/// When there is none, as the name of an agent that was meant is misspelt.
+fn is_known(profile: &str, places: &Places) -> Result<(), Failure> {
+    let all = list(&own_profiles(places)).doing("the profiles cannot be listed")?;
+    let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+    // A profile that is a file is told by its path.
+    if names.contains(&profile) || Path::new(profile).exists() {
+        return Ok(());
+    }
+    let shown = printable(profile.as_bytes());
+    let failure = Failure::new(format!("no run of profile {shown} goes on"))
+        .because("there is no profile of that name");
+    Err(match nearest(profile, names) {
+        Some(near) => failure.advise(format!("did you mean {near}?")),
+        None => failure.advise("atoll profile list lists them, atoll runs those that go on"),
+    })
 }
 
 /// Ends the runs that go on and began so: at once those that are recorded, then those that are

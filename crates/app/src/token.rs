@@ -9,9 +9,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use atoll_model::{SessionName, parse_duration};
+use atoll_policy::mistyped_method;
 use atoll_store::{Durability, Filter, Ledger, StateDir, TokenFiles};
 use atoll_tokens::{
-    IssuingKey, Part, PublicKey, TOKEN_BYTES_MAX, Terms, Token, attenuate, issue, read_time,
+    IssuingKey, Part, PublicKey, Right, TOKEN_BYTES_MAX, Terms, Token, attenuate, issue, read_time,
     told_time,
 };
 use serde_json::{Value, json};
@@ -73,6 +74,11 @@ fn issue_one(arguments: &IssueTokenArguments, output: &Output) -> Result<u8, Fai
     let until = terms.until_s.and_then(told_time);
     let event = json!({ "id": token.ids().first(), "until": until, "words": words });
     record(&state, "token.issued", without_nothing(event))?;
+    if terms.until_s.is_none() {
+        output.warn(
+            "the token has no end: with --until 2h it has one; atoll token revoke ends it at once",
+        );
+    }
     output.result(&format!("{text}\n"));
     Ok(0)
 }
@@ -368,7 +374,20 @@ fn public_key(files: &TokenFiles) -> Result<PublicKey, Failure> {
 fn terms(arguments: &TermsArguments, now_s: u64) -> Result<Terms, Failure> {
     let right = |text: &String| {
         let what = format!("--allow {} is not usable", printable(text.as_bytes()));
-        text.parse().doing(&what)
+        let right = text.parse::<Right>().doing(&what)?;
+        let mistyped = match &right {
+            Right::Request { method, .. } => method.as_deref(),
+            Right::Resolve(_)
+            | Right::Connect { .. }
+            | Right::UseCredential(_)
+            | Right::Publish(_) => None,
+        };
+        match mistyped.and_then(|method| Some((method, mistyped_method(method)?))) {
+            None => Ok(right),
+            Some((method, known)) => Err(Failure::new(what)
+                .because(format!("there is no method {method}"))
+                .advise(format!("did you mean {known}?"))),
+        }
     };
     let session = arguments.session.as_deref().map(SessionName::parse);
     let workspace = arguments.workspace.as_deref().map(|path| {
@@ -426,7 +445,13 @@ fn text_in(path: &Path) -> Result<String, Failure> {
     let read = match path.as_os_str() == "-" {
         true => std::io::stdin().lock().take(most).read_to_string(&mut text),
         false => {
-            let file = std::fs::File::open(path).doing(&unread)?;
+            let file = std::fs::File::open(path).doing(&unread);
+            let file = file.map_err(|failure| {
+                failure.advise(
+                    "a token is a file with what `atoll token issue --allow RIGHT --until 2h` \
+                     prints, outside of workspaces",
+                )
+            })?;
             file.take(most).read_to_string(&mut text)
         }
     };

@@ -28,7 +28,6 @@ use crate::explain::asking::Asking;
 use crate::explain::{self, Explained};
 use crate::failure::Failure;
 use crate::finding;
-use crate::learnt;
 use crate::output::Output;
 use crate::render::{self, Paint, Report, Style};
 use crate::used;
@@ -61,6 +60,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
         events: &events,
         session,
         home: &places.home,
+        configuration: &places.config,
         explained: asked.iter().map(Explained::of).collect(),
         given_up: touched::given_up(&state, (&run, opened), &events)?,
     };
@@ -80,6 +80,8 @@ struct Story<'a> {
     session: Option<String>,
     /// What `~` stands for.
     home: &'a Path,
+    /// Where a person's profiles are, in `profiles`.
+    configuration: &'a Path,
     /// What policies have refused, asked again by those that there are now.
     explained: Vec<Explained<'a>>,
     /// What it had given up in the end, by what its session had before too.
@@ -194,16 +196,7 @@ impl Story<'_> {
             }
             self.tell_attempts(&mut report);
             self.tell_denied(&mut report);
-            for failed in self.failed() {
-                report.styled(
-                    "failed",
-                    &(failed.what.clone() + &failed.often()),
-                    Some(Style::Bad),
-                );
-            }
-            if let Some(advice) = self.failed_advice() {
-                report.line("to do", advice);
-            }
+            self.tell_failed(&mut report);
         }
         for line in self.afterwards() {
             report.line("after", &line);
@@ -222,27 +215,6 @@ impl Story<'_> {
             &format!("atoll profile show {}", self.profile_to_show()),
         );
         report.finish()
-    }
-
-    /// What a profile would say: not folded, for pasting.
-    fn tell_lines(&self, report: &mut Report) {
-        let lines = self.profile_lines();
-        if !lines.is_empty() {
-            report.line("allow", "or in a profile, under [network]:");
-        }
-        for line in lines {
-            report.command("allow", &line);
-        }
-        let learnt = learnt::rules(self.events.iter());
-        if !learnt.is_empty() {
-            report.line(
-                "learnt",
-                "what passed because of --learn, as rules of a profile:",
-            );
-            for line in learnt::as_profile(&learnt).lines() {
-                report.command("learnt", line);
-            }
-        }
     }
 
     /// The policies that refused something, as they are written, and what would have allowed it.
@@ -449,11 +421,13 @@ impl Story<'_> {
             "denied": self.denied(),
             "failed": self.failed().iter().map(|one| json!({ "what": one.what, "times": one.times })).collect::<Vec<_>>(),
             "attempts": self.attempts(),
+            "hint": self.unreached_hint(),
             "published": self.published_json(),
             "denials-not-seen": denials_not_seen(self.is_nesting()),
             "allow": self.remedies(),
             "explained": self.explained.iter().map(Explained::told).collect::<Vec<_>>(),
             "allow-in-profile": self.profile_lines(),
+            "show-by-profile": self.showing().map(|one| json!({ "file": one.file, "lines": one.lines })),
             "events": events,
         });
         if let Some(told) = told.as_object_mut() {

@@ -108,6 +108,10 @@ fn runs(granted: &Granted<'_>, out: &mut Text) {
         let which = format!("in Program::{}", quoted(program));
         out.policy("permit", &head(&which), &conditions, &[]);
     }
+    // What was learnt is for use, and nobody asks about what is executed inside.
+    if !granted.started.is_empty() {
+        return;
+    }
     out.section("Programs that are executed inside");
     if granted.programs.is_empty() {
         out.policy("permit", "action == Action::\"exec\", resource", &[], &[]);

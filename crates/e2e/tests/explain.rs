@@ -612,7 +612,10 @@ fn what_is_learnt_of_a_run_lets_it_through_again_and_no_neighbour_of_it() {
         let told = world.atoll(["policy", "learn"]).args(words).run().success();
         world.write("tried/learnt.cedar", told.out());
         let checked = world.atoll(["policy", "check", "tried/learnt.cedar"]).run();
-        let _ = checked.success();
+        let checked = checked.success();
+        // Nothing in it waits for what nobody asks.
+        assert!(checked.err().contains(", no problems"), "{checked}");
+        assert_eq!(checked.out(), "", "{checked}");
         told.out()
     };
     own(&world, &learnt(&["last"]));

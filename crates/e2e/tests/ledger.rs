@@ -435,10 +435,13 @@ fn what_is_asked_for_is_found_in_the_ledger() {
     assert!(of_first.iter().all(|event| event["run"] == first.as_str()));
     assert_eq!(found(&["--verdict", "allow"]).len(), 2);
     assert_eq!(found(&["--verdict", "deny"]).len(), 0);
-    let typed = fine(&world, &["ledger", "query", "--type", "run.open"]);
+    let slip = world.atoll(["ledger", "query", "--type", "run.opend"]);
+    slip.run()
+        .is_clear_error(["no event of type run.opend", "did you mean run.opened?"]);
+    let typed = fine(&world, &["ledger", "query", "--type", "opened"]);
     for words in [
         "No event of the ledger fits.",
-        "no event of type run.open",
+        "no event of type opened",
         "run.opened",
     ] {
         assert!(typed.err().contains(words), "{words}: {typed}");

@@ -10,7 +10,7 @@
 
 use std::fs;
 
-use e2e::{Avoidable, World, fine, is_root, program_exists};
+use e2e::{Avoidable, World, fine, is_root, program_exists, write_program};
 use serde_json::Value;
 
 const NONE: [&str; 0] = [];
@@ -49,6 +49,143 @@ fn why_names_the_rule_its_layer_and_what_to_do() {
     let told = fine(&world, &["why", "--json"]).json();
     assert_eq!(told["verdict"], "deny", "{told:#}");
     assert_eq!(told["reasons"][0]["rule"], "shipped/strict.toml:3");
+}
+
+/// The profile that is told works, and drops nothing of what counted before.
+#[test]
+fn a_program_that_no_profile_shows_is_found_with_the_profile_that_is_told() {
+    let world =
+        World::new("a_program_that_no_profile_shows_is_found_with_the_profile_that_is_told");
+    let place = world.top().join("tools/bin");
+    fs::create_dir_all(&place).unwrap();
+    write_program(&place.join("codex"), "#!/bin/sh\necho found\n");
+    let path = format!("{}:/usr/bin:/bin", place.display());
+    let run = || world.atoll(["run", "--", "codex"]).env("PATH", &path).run();
+    let told = run().expect_status(127).err();
+    let file = world.config().join("atoll/profiles/codex.toml");
+    for words in [
+        "which profile codex does not show inside",
+        &format!("write a profile, {}:", file.display()),
+    ] {
+        assert!(told.contains(words), "{words:?} is not in\n{told}");
+    }
+    let lines = told.lines().map(str::trim_start);
+    let lines: Vec<&str> = lines
+        .skip_while(|one| !one.starts_with("extends"))
+        .collect();
+    let read = format!("read = [{:?}]", place.to_str().unwrap());
+    assert_eq!(
+        lines[..4],
+        [
+            "extends = [\"codex\"]",
+            "commands = [\"codex\"]",
+            "[files]",
+            &read
+        ]
+    );
+    let why = world.atoll(["why", "--json"]).env("PATH", &path).run();
+    let shown = &why.success().json()["show-by-profile"];
+    assert_eq!(shown["file"], file.to_str().unwrap(), "{shown}");
+    let written: Vec<&str> = shown["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(Value::as_str)
+        .collect();
+    assert_eq!(written, lines[..4]);
+    world.write(file, written.join("\n"));
+    assert_eq!(run().success().out(), "found\n");
+    let profile = fine(&world, &["why", "--json"]).json();
+    assert!(
+        profile["decision"]["network"]
+            .to_string()
+            .contains("api.openai.com")
+    );
+    // A program that is shown, and what it names is not.
+    write_program(&place.join("codex"), "#!/not/there\n");
+    let told = run().expect_status(127).err();
+    assert!(told.contains("shows it inside: the interpreter"), "{told}");
+}
+
+#[test]
+fn what_is_nearly_right_is_refused_with_what_was_meant() {
+    let world = World::new("what_is_nearly_right_is_refused_with_what_was_meant");
+    let _ = world.run_inside("true").success();
+    let config = world.config();
+    let profile = "[files]\nread = [\"/nowhere/at-all\"]\n[network]\nallow = [\"a.example\"]\n\
+                   [credential.one]\nsource = { vault = \"none-such\" }\nto = \"a.example\"\n\
+                   place = { header = \"authorization\" }\nvariable = \"ONE\"\n";
+    world.write(config.join("atoll/profiles/lacks.toml"), profile);
+    let request = "request GTE https://a.example/";
+    for (words, expected) in [
+        (
+            &["run", "--purpose", "reveiw", "--", "true"][..],
+            &["did you mean \"review\"?"][..],
+        ),
+        (
+            &["stop", "--agent", "codx"],
+            &["no run of profile codx", "did you mean codex?"],
+        ),
+        (
+            &["token", "issue", "--allow", request],
+            &["no method GTE", "did you mean GET?"],
+        ),
+        (
+            &["policy", "ask", "connect", "a.example", "--port", "web"],
+            &["\"web\"", "--port", "a whole number"],
+        ),
+        (
+            &[
+                "policy",
+                "ask",
+                "request",
+                "a.example",
+                "--confidence",
+                "lots",
+            ],
+            &["\"lots\"", "--confidence", "a whole number"],
+        ),
+        (
+            &["ledger", "tail", "-n", "many"],
+            &["\"many\"", "--number", "a whole number"],
+        ),
+        (
+            &["policy", "diff", "a", "b"],
+            &["no file a", "atoll policy show"],
+        ),
+        (
+            &["policy", "test", "nosuch.cedar"],
+            &["no file nosuch.cedar", "atoll policy show"],
+        ),
+        (
+            &["run", "--token", "/nope", "--", "true"],
+            &["/nope", "atoll token issue"],
+        ),
+        (
+            &["run", "--json", "--", "true"],
+            &["--json names a file", "--json -"],
+        ),
+    ] {
+        let outcome = world.atoll(words).run();
+        outcome.is_clear_error(expected.iter().copied());
+    }
+    let idle = fine(&world, &["stop", "--agent", "codex"]);
+    idle.says(["No run of profile codex goes on."]);
+    let ask = fine(&world, &["policy", "ask", "request", "a.example"]);
+    assert!(
+        ask.out().contains("\n  by policies alone: ") && ask.out().contains("atoll policy explain"),
+        "{ask}"
+    );
+    let token = fine(&world, &["token", "issue", "--allow", "resolve a.example"]);
+    token.says(["the token has no end: with --until 2h"]);
+    let tiny = world.atoll(["secret", "set", "tiny"]).stdin("12345").run();
+    tiny.success().says(["5 bytes", "takes 16"]);
+    fine(&world, &["profile", "check", "lacks"]).says([
+        "no problems",
+        "lacks.toml:2: warning: there is no /nowhere/at-all",
+        "warning: the vault has no secret none-such",
+        "atoll secret set none-such",
+    ]);
 }
 
 #[test]

@@ -195,4 +195,12 @@ fn what_a_run_of_a_session_gave_up_its_later_runs_do_not_have() {
     let statuses: Vec<&str> = out.lines().filter(|one| one.len() == 3).collect();
     // The control: a run of no session has it still.
     assert_eq!(statuses, ["200", "000", "200"], "{}", seen.outcome);
+    // The second one says so before it starts, and sessions are listed with it.
+    let told = "atoll: the session has given up host example.com, by the program itself at ";
+    let err = seen.outcome.err();
+    let lines = err.lines().filter(|line| line.starts_with(told));
+    assert_eq!(lines.count(), 1, "{}", seen.outcome);
+    let listed = world.atoll(["sessions"]).run().success().out();
+    let told = "    given up, for good: host example.com, by the program itself";
+    assert!(listed.contains(told), "{listed}");
 }

@@ -447,6 +447,8 @@ fn a_login_needs_a_yes_a_place_and_a_way() {
     // What is wrong is told before anybody would be asked.
     let unknown = world.atoll(["login", "openclaw"]).run();
     assert!(unknown.err().contains("does not say how"), "{unknown}");
+    let mistyped = world.atoll(["login", "--yes", "cdx"]).run();
+    mistyped.is_clear_error(["did you mean atoll login codex?"]);
     let none = world.atoll(["login"]).run().expect_status(125);
     none.is_clear_error([
         "no agent is named",
@@ -472,8 +474,12 @@ fn a_login_needs_a_yes_a_place_and_a_way() {
     taken.is_clear_error(["port 14555", "cannot be had", "ss -ltnp"]);
     drop(held);
     let directory = auth(&world).parent().unwrap().to_owned();
-    // The one that was not installed has had it made.
-    fs::remove_dir_all(&directory).unwrap();
+    // Where nothing was installed nothing was made either.
+    assert!(!directory.exists(), "{missing}");
+    for words in ["http://", "run 2"] {
+        assert!(!missing.err().contains(words), "{missing}");
+    }
+    fs::create_dir_all(directory.parent().unwrap()).unwrap();
     std::os::unix::fs::symlink("nowhere", &directory).unwrap();
     let dangling = world.atoll(agent).run();
     dangling.is_clear_error(["is a link to nowhere, which is not there"]);

@@ -91,7 +91,7 @@ pub(crate) fn before(request: &Request<'_>) -> Result<GivenUps, LedgerError> {
 ///
 /// # Errors
 /// [`LedgerError`]: what was given up is not known.
-fn of_session(state: &StateDir, session: &SessionId) -> Result<GivenUps, LedgerError> {
+pub fn of_session(state: &StateDir, session: &SessionId) -> Result<GivenUps, LedgerError> {
     let filter = Filter {
         session: Some(session.clone()),
         kind: Some(RIGHTS_GIVEN_UP.to_owned()),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use atoll_model::{Access, Boundary, ViewKind};
 use atoll_sandbox::{FurtherIds, PlacedLayer, Subordinate, furnish_system, make_layer};
@@ -16,6 +17,9 @@ const SYSTEM_LAYERS: &str = "layers/system";
 const COPIED_SYSTEM: [&str; 2] = ["/etc", "/var/cache/debconf"];
 /// The directory of the system that root inside has of its own, beneath what is shown.
 const OWN_SYSTEM: &str = "/var";
+
+/// From when on it is told how long that took.
+const TOLD_FROM: Duration = Duration::from_millis(500);
 
 const ONE_ID: &str = "root is the only user inside: further ids need a range for you in \
     /etc/subuid and /etc/subgid, and newuidmap (package uidmap); without them chown to others, \
@@ -32,6 +36,7 @@ pub(crate) fn place(
     if !boundary.root {
         return Ok((layers, None));
     }
+    let begun = Instant::now();
     let mut further = None;
     let principal = &placing.request.call.principal;
     let subordinate = match placing.base {
@@ -51,6 +56,14 @@ pub(crate) fn place(
         if view.kind == ViewKind::System && view.access != Access::ReadOnly {
             layers.extend(system(placing, &view.host, &view.inside, empty)?);
         }
+    }
+    let took = begun.elapsed();
+    if took >= TOLD_FROM {
+        placing.notices.push(format!(
+            "root inside has a system of its own: to make its directories anew took {:.1} s before the \
+             program started; without --root it starts at once (docs/root.md)",
+            took.as_secs_f64()
+        ));
     }
     Ok((layers, further))
 }

@@ -13,11 +13,11 @@ mod token;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use atoll_model::SecretName;
 use atoll_model::network::{
     Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern, Part,
     PathPattern, Place as Spot, Placeholder, Ports, Reach, Scheme, Shape, parse_method,
 };
+use atoll_model::{SecretName, ViewKind};
 
 use self::command::WrittenCommand;
 use self::token::WrittenToken;
@@ -671,6 +671,49 @@ impl Rules {
     pub fn shows(&self, file: &Path, workspace: &Path) -> bool {
         let mut shown = self.views.values().map(|view| view.value.host.as_path());
         file.starts_with(workspace) || shown.any(|place| file.starts_with(place))
+    }
+
+    /// The secrets of the vault without which no run by these rules starts, each with the line that
+    /// names it.
+    #[must_use]
+    pub fn secrets_wanted(&self) -> Vec<(SecretName, Origin)> {
+        let mut wanted = Vec::new();
+        for Sourced { value, origin } in self.credentials.values() {
+            let names: Vec<SecretName> = match &value.source {
+                CredentialSource::Vault(name) => vec![name.clone()],
+                CredentialSource::Key(KeySource::Vault(names)) => names.clone(),
+                CredentialSource::Token(token) => {
+                    let of_vault = |one: &SecretSource| match one {
+                        SecretSource::Vault(name) => Some(name.clone()),
+                        SecretSource::Variable(_) | SecretSource::File(_) => None,
+                    };
+                    token.secrets.iter().filter_map(of_vault).collect()
+                }
+                CredentialSource::Key(KeySource::Variables(_) | KeySource::Profile { .. })
+                | CredentialSource::Variable(_)
+                | CredentialSource::File(_)
+                | CredentialSource::Command(_)
+                | CredentialSource::Login(_) => Vec::new(),
+            };
+            wanted.extend(names.into_iter().map(|name| (name, origin.clone())));
+        }
+        wanted
+    }
+
+    /// What `[files] read` names and this host does not have: no run by these rules starts.
+    #[must_use]
+    pub fn absent_files(&self) -> Vec<Notice> {
+        let views = self.views.values();
+        let inputs = views.filter(|view| view.value.kind == ViewKind::Input);
+        let gone = inputs.filter(|view| !view.value.host.exists());
+        let told = gone.map(|view| Notice {
+            text: format!(
+                "there is no {}, and no run by this starts without it",
+                view.value.host.display()
+            ),
+            origin: view.origin.clone(),
+        });
+        told.collect()
     }
 
     /// Takes up a file's credentials: one of the same name stands in the place of an

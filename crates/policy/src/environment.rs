@@ -26,6 +26,14 @@ pub(crate) struct Environment {
     pub(crate) notices: Vec<Notice>,
 }
 
+impl Rules {
+    /// Whether it is set to a value of its own, in place of the caller's.
+    #[must_use]
+    pub fn sets_variable(&self, name: &str) -> bool {
+        self.environment.set.contains_key(name)
+    }
+}
+
 /// Picks what the rules pass, then sets what they set, then Atoll's own. What names Atoll's
 /// authority, where requests are looked into, and how old releases of packages have to be
 /// stands wherever nothing else does.

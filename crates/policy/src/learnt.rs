@@ -20,14 +20,12 @@ pub fn learnt_cedar(
 ) -> String {
     let mut places: BTreeMap<PathBuf, bool> = BTreeMap::new();
     let mut credentials: BTreeSet<CredentialName> = BTreeSet::new();
-    let mut programs: BTreeSet<PathBuf> = BTreeSet::new();
     let mut profiles: BTreeSet<&str> = BTreeSet::new();
     let mut mode = WorkspaceMode::ReadOnly;
     let mut network = Network {
         allow: used,
         ..Network::default()
     };
-    let is_any = all.iter().any(|(rules, _)| rules.programs.is_empty());
     for (rules, workspace) in all {
         profiles.insert(rules.profile());
         for view in rules.views.values() {
@@ -39,22 +37,19 @@ pub fn learnt_cedar(
         *places.entry(workspace.to_path_buf()).or_default() |= changes;
         credentials.extend(rules.credentials.keys().cloned());
         credentials.extend(rules.ssh().map(|one| one.grant.name.clone()));
-        programs.extend(rules.programs.iter().map(|place| place.value.clone()));
         for one in rules.network().publish {
             if network.publish.iter().all(|other| other.port != one.port) {
                 network.publish.push(one);
             }
         }
     }
-    // Where something runs what it likes, that is the most.
-    let programs = programs.into_iter().filter(|_| !is_any);
     atoll_cedar::written(&Granted {
         profile: &profiles.into_iter().collect::<Vec<_>>().join(", "),
         network: &network,
         credentials: &credentials.into_iter().collect::<Vec<_>>(),
         places: &places.into_iter().collect::<Vec<_>>(),
         workspace: (mode, None),
-        programs: &programs.collect::<Vec<_>>(),
+        programs: &[],
         root: all.iter().any(|(rules, _)| rules.root.value),
         nesting: all.iter().any(|(rules, _)| rules.nesting.value),
         started: &started.iter().cloned().collect::<Vec<_>>(),

@@ -25,7 +25,8 @@ use crate::source::{EarlierPurposes, Requested};
 const TRUST: Origin = Origin::CommandLine("--trust");
 const MODE: Origin = Origin::CommandLine("--mode");
 const PRESET: Origin = Origin::CommandLine("--preset");
-const PURPOSE: Origin = Origin::CommandLine("--purpose");
+/// Where a person has typed what a run is for.
+pub(crate) const PURPOSE: Origin = Origin::CommandLine("--purpose");
 const EARLIER: Origin = Origin::CommandLine("--session, --resume");
 /// The longest task or purpose, bytes.
 const STATED_BYTES_MAX: usize = 256;

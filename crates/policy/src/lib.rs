@@ -71,10 +71,10 @@ pub use grant::{Grant, Notice};
 pub use layers::organisation_directory;
 pub use learnt::learnt_cedar;
 pub use login::{Holds, IssuedTo, Login, LoginIssue};
-pub use network::preset::{PresetSummary, preset_for, preset_for_host, presets};
+pub use network::preset::{PresetSummary, preset_for, preset_for_host, preset_leads_to, presets};
 pub use network::publishing::decide_publishing;
 pub use network::repositories::Remote;
-pub use network::rule::network_entry;
+pub use network::rule::{mistyped_method, network_entry};
 pub use origin::Origin;
 pub use persons::{Approver, Widened};
 pub use policies::check_policies;
@@ -90,7 +90,7 @@ pub use source::{
     RequestedProfile, SourceFile, Sources,
 };
 pub use ssh::{SshKeySource, SshRule};
-pub use suggest::nearest;
+pub use suggest::{misspelt, nearest};
 pub use trust::{TrustList, Trusted};
 
 #[cfg(test)]

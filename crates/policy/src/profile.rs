@@ -7,7 +7,7 @@ use crate::origin::Sourced;
 use crate::settings::{Author, Settings};
 
 /// The keys at the top of a profile.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "description",
     "extends",
     "commands",
@@ -15,6 +15,7 @@ const KEYS: [&str; 20] = [
     "forbid-live",
     "network",
     "trust",
+    "labels",
     "credential",
     "login",
     "git",

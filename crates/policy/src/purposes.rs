@@ -11,7 +11,7 @@ use atoll_cedar::{Fault, PolicyFile, forbids_alone, purpose_of};
 
 use crate::document::Complaint;
 use crate::error::{Problem, ProfileError};
-use crate::levels::TrustRules;
+use crate::levels::{PURPOSE, TrustRules};
 use crate::origin::{Origin, Sourced};
 use crate::policies::{policy_file, problems};
 use crate::profile::is_profile_name;
@@ -19,7 +19,10 @@ use crate::promotion::PromotionError;
 use crate::refusal::reason;
 use crate::rules::Rules;
 use crate::source::SourceFile;
-use crate::suggest::nearest;
+use crate::suggest::{misspelt, nearest};
+
+/// In how many characters a text of several words differs from a purpose that it means.
+const PURPOSE_SLIPS_MAX: usize = 2;
 
 /// A purpose that comes with Atoll.
 struct Shipped {
@@ -152,7 +155,7 @@ impl Purposes {
     /// person has typed it, and a mistake in a file, which means one that is there.
     ///
     /// # Errors
-    /// Besides, where what narrowed the runs that it goes on with has none any more, and where one
+    /// Besides, where what a person has typed is nearly a purpose, where what narrowed the runs that it goes on with has none any more, and where one
     /// has mistakes.
     pub(crate) fn settle(&self, rules: &mut Rules) -> Result<Narrowing, ProfileError> {
         self.refuse_gone(&rules.trust.held)?;
@@ -170,6 +173,9 @@ impl Purposes {
                     return Err(self.unknown(&stated, name, *line));
                 }
                 (true, Origin::CommandLine(_) | Origin::BuiltIn) => {
+                    if stated.origin == PURPOSE {
+                        self.refuse_misspelt(&stated.value)?;
+                    }
                     let mut text = self.idle(&stated.value);
                     if let Some(one) = &rules.trust.displaced {
                         let goes_on =
@@ -245,14 +251,34 @@ impl Purposes {
         names
     }
 
+    /// Refuses a slip of the pen, by which a run would start without what was to narrow it: a text
+    /// that differs little from a purpose, or is one word that begins like one.
+    fn refuse_misspelt(&self, text: &str) -> Result<(), ProfileError> {
+        let names = self.names();
+        let meant = match is_profile_name(text) {
+            true => nearest(text, names),
+            false => misspelt(text, names, PURPOSE_SLIPS_MAX),
+        };
+        match meant {
+            None => Ok(()),
+            Some(meant) => Err(ProfileError::Request {
+                option: "--purpose",
+                why: format!(
+                    "there is no purpose {text:?}, and nothing would be narrowed; did you mean \
+                     {meant:?}? A text of your own (context.purpose) has to differ more from a \
+                     purpose's name"
+                ),
+            }),
+        }
+    }
+
     /// That a text is a fact and nothing else.
     fn idle(&self, text: &str) -> String {
-        let names = self.names();
-        let meant = nearest(text, names.iter().copied());
+        let meant = nearest(text, self.names());
         let meant = meant.map(|name| format!("; did you mean {name:?}?"));
         format!(
-            "purpose {text:?} narrows nothing: no policies have that name{} (atoll policy purposes \
-             lists those that do)",
+            "purpose {text:?} narrows nothing: it is a text for policies that ask for \
+             context.purpose, and none have that name{} (atoll policy purposes lists those that do)",
             meant.unwrap_or_default()
         )
     }

@@ -12,17 +12,8 @@ pub fn nearest<'a>(
     if length > WORD_CHARS_MAX {
         return None;
     }
+    let by_distance = misspelt(written, known.clone(), (length / 3).max(1));
     let written = written.to_ascii_lowercase();
-    let most = (length / 3).max(1);
-    let by_distance = known
-        .clone()
-        .into_iter()
-        .map(|word| match is_mixed_up(&written, word) {
-            true => (1, word),
-            false => (distance(&written, word), word),
-        })
-        .filter(|(distance, _)| *distance <= most)
-        .min_by_key(|(distance, _)| *distance);
     let by_start = || {
         known
             .into_iter()
@@ -30,7 +21,29 @@ pub fn nearest<'a>(
             .filter(|(start, word)| *start >= 3 && start * 2 >= length.max(word.len()))
             .max_by_key(|(start, _)| *start)
     };
-    by_distance.or_else(by_start).map(|(_, word)| word)
+    by_distance.or_else(|| by_start().map(|(_, word)| word))
+}
+
+/// The known word that differs from the written one in so many characters at `most`.
+#[must_use]
+pub fn misspelt<'a>(
+    written: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    most: usize,
+) -> Option<&'a str> {
+    if written.chars().count() > WORD_CHARS_MAX {
+        return None;
+    }
+    let written = written.to_ascii_lowercase();
+    let all = known
+        .into_iter()
+        .map(|word| match is_mixed_up(&written, word) {
+            true => (1, word),
+            false => (distance(&written, word), word),
+        });
+    let near = all.filter(|(distance, _)| *distance <= most);
+    let nearest = near.min_by_key(|(distance, _)| *distance);
+    nearest.map(|(_, word)| word)
 }
 
 /// Whether one word has the letters of the other in another order (`rsut`).

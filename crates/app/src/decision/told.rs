@@ -3,6 +3,7 @@
 use atoll_layer::{ChangeKind, ChangeSet, Plan, RelativePath};
 
 use super::Work;
+use crate::advice;
 use crate::changes::{self, LayerChanges};
 use crate::escape::printable;
 
@@ -13,6 +14,10 @@ impl Work<'_> {
         for refusal in &plan.refused {
             let (path, why) = (shown(&refusal.path), &refusal.why);
             self.output.warn(&format!("not applied: {path}: {why}"));
+        }
+        let mut refused = plan.refused.iter();
+        if refused.any(|one| one.why.starts_with("foreign")) {
+            self.output.warn(advice::FOREIGN_OWNER);
         }
         if !plan.held_control.is_empty() {
             let names: Vec<String> = plan.held_control.iter().map(shown).collect();

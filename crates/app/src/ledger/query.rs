@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use atoll_policy::misspelt;
 use atoll_store::{Event, Filter, Ledger, StateDir};
 use serde_json::Value;
 
@@ -16,6 +17,8 @@ const WORD_CHARS_MAX: usize = 80;
 const SAID_CHARS_MAX: usize = 240;
 /// The most types of events that are told.
 const KINDS_MAX: usize = 100;
+/// In how many characters a type differs from the one that it means: no two types do so.
+const TYPE_SLIPS_MAX: usize = 2;
 /// Members of bodies that name hosts.
 const HOSTS: [&str; 3] = ["host", "address", "via"];
 /// Members of bodies that name paths.
@@ -59,16 +62,24 @@ pub fn query(
             false => output.result(&line(&event)),
         }
     }
-    if !has_one && !arguments.json {
+    if has_one {
+        return Ok(0);
+    }
+    let unknown = match &arguments.kind {
+        Some(kind) => unknown_type(state, kind)?,
+        None => String::new(),
+    };
+    if !arguments.json {
         output.say("No event of the ledger fits.\n");
-        if let Some(kind) = &arguments.kind {
-            output.say(&unknown_type(state, kind)?);
-        }
+        output.say(&unknown);
     }
     Ok(0)
 }
 
 /// Which types there are, where none is the one that was asked for.
+///
+/// # Errors
+/// Where one of them is nearly that one.
 fn unknown_type(state: &StateDir, kind: &str) -> Result<String, Failure> {
     let mut kinds = BTreeSet::new();
     for event in Ledger::events(state, Filter::default()).doing("the ledger cannot be read")? {
@@ -80,6 +91,14 @@ fn unknown_type(state: &StateDir, kind: &str) -> Result<String, Failure> {
     let begins = |one: &String| one == kind || one.starts_with(&format!("{kind}."));
     if kinds.iter().any(begins) {
         return Ok(String::new());
+    }
+    let known = kinds.iter().map(String::as_str);
+    if let Some(meant) = misspelt(kind, known, TYPE_SLIPS_MAX) {
+        let kind = printable(kind.as_bytes());
+        return Err(
+            Failure::new(format!("the ledger has no event of type {kind}"))
+                .advise(format!("did you mean {}?", printable(meant.as_bytes()))),
+        );
     }
     let kinds: Vec<String> = kinds.iter().map(|one| printable(one.as_bytes())).collect();
     let kind = printable(kind.as_bytes());

@@ -185,7 +185,13 @@ impl<'a> Collector<'a> {
                     let wait = after.map_or(pause, Duration::from_secs).min(PAUSE_MAX);
                     if tried == 1 {
                         let why = printable(why.as_bytes());
-                        output.warn(&format!("the collector does not take it yet: {why}"));
+                        let further = match self.tries {
+                            Some(all) => format!("{} times more, for some 15 s", all - 1),
+                            None => "until it does".to_owned(),
+                        };
+                        output.warn(&format!(
+                            "the collector does not take it yet: {why}; it is tried {further}"
+                        ));
                     }
                     sleep(wait);
                     pause = (pause * 2).min(PAUSE_MAX);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
 
+use atoll_gateway::given_up_of_session;
 use atoll_model::{Call, SessionId};
 use atoll_policy::{HostFacts, Rules};
 use atoll_sandbox::{Handover, SshHandover};
@@ -50,6 +51,24 @@ fn labels(
     Ok(labels)
 }
 
+/// Tells what the session has given up: what is allowed of it here comes to nothing.
+fn tell_given_up(state: &StateDir, session: &SessionId, output: &Output) -> Result<(), Failure> {
+    let given_up = given_up_of_session(state, session).map_err(|error| {
+        Failure::new("the ledger cannot tell what earlier runs have given up")
+            .because(&error)
+            .advise(advice::ledger(&error))
+    })?;
+    let all: Vec<String> = given_up.iter().map(|one| one.told()).collect();
+    if !all.is_empty() {
+        let told = all.join("; ");
+        output.say(&format!(
+            "atoll: the session has given up {}, for good: this run goes without (atoll sessions shows it)\n",
+            printable(told.as_bytes())
+        ));
+    }
+    Ok(())
+}
+
 /// Takes up what is told of earlier runs.
 pub(super) fn recall(
     rules: &mut Rules,
@@ -57,6 +76,9 @@ pub(super) fn recall(
     (session, resume): (&Option<SessionId>, &Option<RunRecord>),
     output: &Output,
 ) -> Result<(), Failure> {
+    if let Some(session) = session {
+        tell_given_up(state, session, output)?;
+    }
     rules.take_labels(labels(state, session.as_ref(), resume.as_ref())?);
     reputation::take(rules, state, now, output);
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use atoll_model::SecretName;
 use atoll_policy::{
     FileKind, Requested, RequestedProfile, Rules, SourceFile, check, list, nearest, remarks,
 };
@@ -11,6 +12,7 @@ use crate::configuration::{self, Places, PolicyFiles};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
+use crate::secret::existing;
 
 /// What is to be checked: a file, or a profile by its name.
 struct Checked {
@@ -47,7 +49,10 @@ pub fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Resu
         let files = PolicyFiles::read(&places, None)?;
         let host = configuration::host_facts(&places)?;
         match files.compile(&requested, "".as_ref(), &host) {
-            Ok(rules) => notes.extend(notices(&rules)),
+            Ok(rules) => {
+                notes.extend(notices(&rules));
+                notes.extend(missing(&rules, &places));
+            }
             Err(error) => {
                 tell(&format!("{name}: {error}"), output);
                 return Ok(1);
@@ -67,6 +72,35 @@ fn notices(rules: &Rules) -> Vec<String> {
     let all = rules.notices().iter().chain(&optional);
     all.map(|notice| format!("{}: note: {}", notice.origin, notice.text))
         .collect()
+}
+
+/// What of it is not there on this host, so that no run by it would start.
+fn missing(rules: &Rules, places: &Places) -> Vec<String> {
+    let absent = rules.absent_files();
+    let absent = absent
+        .iter()
+        .map(|notice| format!("{}: warning: {}", notice.origin, notice.text));
+    let mut all: Vec<String> = absent.collect();
+    let wanted = rules.secrets_wanted();
+    if wanted.is_empty() {
+        return all;
+    }
+    // One that cannot be read is told by whatever uses it.
+    let Ok(vault) = existing(places) else {
+        return all;
+    };
+    let is_kept = |name: &SecretName| {
+        let vault = vault.as_ref();
+        vault.is_some_and(|vault| vault.secrets().contains_key(name))
+    };
+    let gone = wanted.iter().filter(|(name, _)| !is_kept(name));
+    all.extend(gone.map(|(name, origin)| {
+        format!(
+            "{origin}: warning: the vault has no secret {name}, and no run by this starts without: \
+             atoll secret set {name}"
+        )
+    }));
+    all
 }
 
 fn tell(text: &str, output: &Output) {

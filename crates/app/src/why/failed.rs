@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use atoll_model::Ending;
 use atoll_model::network::{
     CERTIFICATE_REFUSED, Flow, FlowKind, FlowLogin, FlowRequest, NO_NAME_SERVER, SIGNED_BY_ITSELF,
 };
@@ -9,13 +10,31 @@ use atoll_sandbox::Refused;
 use serde_json::Value;
 
 use super::{Story, text};
+use crate::hints::network_hint;
 use crate::reached::unreached;
-use crate::render::Denied;
+use crate::render::{Denied, Report, Style};
 
 /// How many are told of.
 const SHOWN_MAX: usize = 64;
 
 impl Story<'_> {
+    /// What did not get there, and what to do.
+    pub(super) fn tell_failed(&self, report: &mut Report) {
+        for failed in self.failed() {
+            report.styled(
+                "failed",
+                &(failed.what.clone() + &failed.often()),
+                Some(Style::Bad),
+            );
+        }
+        if let Some(advice) = self.failed_advice() {
+            report.line("to do", advice);
+        }
+        if let Some(hint) = self.unreached_hint() {
+            report.line("to do", &hint);
+        }
+    }
+
     /// What did not get there, each once, with how often.
     pub(super) fn failed(&self) -> Vec<Denied> {
         let mut opened: HashMap<u64, &Value> = HashMap::new();
@@ -40,8 +59,24 @@ impl Story<'_> {
         failed
     }
 
+    /// What a person can do where a command that fetches failed and nothing could be reached: no
+    /// connection of it was ever seen.
+    pub(super) fn unreached_hint(&self) -> Option<String> {
+        let has_failed = match self.ending()? {
+            Ending::Exited { status } => status != 0,
+            Ending::Signalled { .. } => true,
+            Ending::Limited { .. }
+            | Ending::NotFound
+            | Ending::NotExecutable
+            | Ending::Interrupted => false,
+        };
+        let is_without = text(self.decision("network")).as_deref() == Some("none");
+        let could_reach = has_failed && is_without;
+        could_reach.then(|| network_hint(&self.command(), self.is_closed()))?
+    }
+
     /// What a person can do where a certificate was the reason, or name servers were.
-    pub(super) fn failed_advice(&self) -> Option<&'static str> {
+    fn failed_advice(&self) -> Option<&'static str> {
         let failed = self.failed();
         let is_for = |words: &str| failed.iter().any(|one| one.what.contains(words));
         if is_for(NO_NAME_SERVER) {

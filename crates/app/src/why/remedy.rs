@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use atoll_model::network::{Destination, HostPart, Meant, NO_RULE, Request, Target, UNNAMED};
 use atoll_model::{Ending, LimitKey};
-use atoll_policy::{Remote, network_entry, preset_for, preset_for_host};
+use atoll_policy::{Remote, network_entry, preset_for, preset_for_host, preset_leads_to};
 use atoll_store::{Event, read_host_text};
 use serde_json::Value;
 
 use super::{Story, text};
+use crate::learnt;
+use crate::not_started::{Showing, elsewhere_in_path, showing};
 use crate::reached::no_host;
-use crate::render;
+use crate::render::{self, Report};
 
 /// How many hosts one command allows: more are a profile.
 const HOSTS_SHOWN_MAX: usize = 8;
@@ -30,7 +32,7 @@ impl Story<'_> {
     }
 
     /// Whether the level of trust left out the network and the home.
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         text(self.decision("trust")).as_deref() == Some("none")
     }
 
@@ -48,31 +50,30 @@ impl Story<'_> {
             .filter_map(|key| Some(self.again(&format!("--limit {}", self.twice(key)?))))
             .collect();
         commands.extend(self.unreached().map(|options| self.again(&options)));
-        match self.ending() {
-            // What the host does not have either, no profile shows.
-            Some(Ending::NotFound) if self.is_in_path() => {
-                commands.push(self.again("--profile permissive"));
-            }
-            Some(
-                Ending::NotFound
-                | Ending::NotExecutable
-                | Ending::Exited { .. }
-                | Ending::Signalled { .. }
-                | Ending::Limited { .. },
-            ) => {}
-            Some(Ending::Interrupted) | None => {}
-        }
         commands
     }
 
-    /// Whether the host has the program, where it is looked up by name.
-    fn is_in_path(&self) -> bool {
-        let command = self.command();
-        let Some(program) = command.first() else {
-            return false;
-        };
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    /// The profile that shows a program that was not found, where the host has it.
+    pub(super) fn showing(&self) -> Option<Showing> {
+        if self.ending() != Some(Ending::NotFound) || self.is_closed() {
+            return None;
+        }
+        let path = elsewhere_in_path(self.command().first()?)?;
+        let lists = [
+            "home-read",
+            "home-layer",
+            "home-keep",
+            "home-cache",
+            "files-read",
+        ];
+        let lists = lists
+            .into_iter()
+            .filter_map(|list| self.decision(list)?.as_array());
+        let mut shown = lists.flatten().filter_map(read_host_text);
+        match shown.any(|place| path.starts_with(place)) {
+            true => None,
+            false => showing(&path, &self.profile(), self.configuration),
+        }
     }
 
     /// The options that would allow what no rule did.
@@ -115,6 +116,33 @@ impl Story<'_> {
             .collect()
     }
 
+    /// What a profile would say: not folded, for pasting.
+    pub(super) fn tell_lines(&self, report: &mut Report) {
+        if let Some(showing) = self.showing() {
+            report.line("allow", &showing.told());
+            for line in &showing.lines {
+                report.command("allow", line);
+            }
+        }
+        let lines = self.profile_lines();
+        if !lines.is_empty() {
+            report.line("allow", "or in a profile, under [network]:");
+        }
+        for line in lines {
+            report.command("allow", &line);
+        }
+        let learnt = learnt::rules(self.events.iter());
+        if !learnt.is_empty() {
+            report.line(
+                "learnt",
+                "what passed because of --learn, as rules of a profile:",
+            );
+            for line in learnt::as_profile(&learnt).lines() {
+                report.command("learnt", line);
+            }
+        }
+    }
+
     /// The rules that were missing, each once.
     fn missing(&self) -> Vec<Missing> {
         let refused = self.events.iter().filter(|one| one.kind == "flow.refused");
@@ -133,7 +161,17 @@ impl Story<'_> {
                 missing.push(one);
             }
         }
+        // What a preset that is proposed leads to needs no wider rule, until that is refused too.
+        let presets: Vec<&str> = missing.iter().filter_map(Missing::preset).collect();
+        let is_held = |host: &HostPart| {
+            let mut presets = presets.iter();
+            presets.any(|preset| preset_leads_to(preset, host, 443))
+        };
         missing
+            .iter()
+            .filter(|one| !one.whole_host().is_some_and(|host| is_held(&host)))
+            .cloned()
+            .collect()
     }
 
     /// Whether git asked for what there is in order to push: the query that says so is not
@@ -261,7 +299,7 @@ fn as_typed(word: &OsStr) -> String {
 }
 
 /// What was missing.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Missing {
     /// A preset that comes with Atoll.
     Preset(&'static str),
@@ -272,6 +310,21 @@ enum Missing {
 }
 
 impl Missing {
+    fn preset(&self) -> Option<&'static str> {
+        match self {
+            Self::Preset(preset) => Some(preset),
+            Self::Remote(_) | Self::Rule(_) => None,
+        }
+    }
+
+    /// The host that a rule opens whole at the ports of the web, by its name.
+    fn whole_host(&self) -> Option<HostPart> {
+        match self {
+            Self::Rule(rule) => rule.as_text()?.parse().ok(),
+            Self::Preset(_) | Self::Remote(_) => None,
+        }
+    }
+
     /// The options that say it; none where no line does.
     fn options(&self) -> Vec<String> {
         let allow = |rule: String| format!("--allow {}", render::command_line(&[rule.into()]));

@@ -51,6 +51,7 @@ pub(super) fn told(events: &[Event]) -> String {
         events,
         session: None,
         home: Path::new("/home/ada"),
+        configuration: Path::new("/home/ada/.config/atoll"),
         explained: Vec::new(),
         given_up: given_up(events),
     };
@@ -337,6 +338,57 @@ fn a_refused_request_is_told_with_the_narrowest_rule_that_allows_it() {
         !text.contains("evil.example") && !text.contains("$(id)"),
         "{text}"
     );
+}
+
+#[test]
+fn what_a_proposed_preset_leads_to_is_not_opened_whole_besides() {
+    let name = |host: &str| {
+        event(
+            "flow.refused",
+            json!({ "kind": "name", "host": host, "why": "no rule allows it", "count": 1 }),
+        )
+    };
+    let of = |hosts: &[&str]| {
+        let run = opened("allow", json!({ "profile": "codex" }));
+        let refused = hosts.iter().map(|host| name(host));
+        told(&std::iter::once(run).chain(refused).collect::<Vec<_>>())
+    };
+    let both = of(&["github.com", "api.github.com"]);
+    assert!(
+        both.contains("atoll run --preset github-read -- "),
+        "{both}"
+    );
+    assert!(!both.contains("--allow github.com"), "{both}");
+    // Without the preset, and elsewhere, the host is proposed.
+    assert!(of(&["github.com"]).contains("--allow github.com"));
+    assert!(of(&["api.github.com", "a.example"]).contains("--allow a.example"));
+}
+
+#[test]
+fn a_command_that_fetches_where_nothing_can_be_reached_is_told_how() {
+    let of = |decision: Value, status: u64, words: &[&str]| {
+        let mut run = opened("allow", decision);
+        run.body["command"] = json!(words);
+        let closed = json!({ "ending": { "how": "exited", "status": status }, "status": status });
+        told(&[run, event("run.closed", closed)]).replace("\n            ", " ")
+    };
+    let fetch = ["curl", "http://example.com/"];
+    let none = json!({ "network": "none" });
+    let hint = "to do     nothing outside can be reached here; if curl was to fetch something, atoll run \
+                --allow HOST lets it";
+    let text = of(none.clone(), 6, &fetch);
+    assert!(text.contains(hint), "{text}");
+    let closed = json!({ "network": "none", "trust": "none" });
+    let text = of(closed, 6, &fetch);
+    assert!(text.contains("--trust low opens"), "{text}");
+    // Nothing of it where it went well, reached something, or does not fetch.
+    for text in [
+        of(none.clone(), 0, &fetch),
+        of(json!({ "network": { "allow": ["a"] } }), 6, &fetch),
+        of(none, 1, &["false"]),
+    ] {
+        assert!(!text.contains("can be reached here"), "{text}");
+    }
 }
 
 #[test]

@@ -97,6 +97,14 @@ pub fn preset_for_host(host: &HostPart, port: u16) -> Option<&'static str> {
     leading.next().is_none().then_some(first.name)
 }
 
+/// Whether a preset leads to a host.
+#[must_use]
+pub fn preset_leads_to(preset: &str, host: &HostPart, port: u16) -> bool {
+    let named = ALL.iter().find(|one| one.name == preset);
+    let network = named.and_then(Preset::network);
+    network.is_some_and(|network| network.connection(host, port).is_ok())
+}
+
 type Lists = (Vec<Sourced<Meant>>, Vec<Sourced<Meant>>);
 
 impl Preset {

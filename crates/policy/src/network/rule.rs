@@ -99,7 +99,9 @@ fn allowable(to: Destination) -> Result<Destination, Complaint> {
 /// A denial is one at all ports where it names none, and whatever the query.
 fn settled(mut meant: Meant, effect: Effect) -> Result<Meant, Complaint> {
     // A denial of what nobody sends would deny nothing.
-    if let Some((method, known)) = meant.requests.methods.iter().find_map(mistyped) {
+    let mut methods = meant.requests.methods.iter();
+    let mistyped = methods.find_map(|method| Some((method, mistyped_method(method)?)));
+    if let Some((method, known)) = mistyped {
         return Err(Complaint::new(
             format!("there is no method {method}"),
             format!("did you mean {known}?"),
@@ -124,12 +126,13 @@ fn settled(mut meant: Meant, effect: Effect) -> Result<Meant, Complaint> {
     Ok(meant)
 }
 
-/// A method that is nearly one that is known, and that one.
-fn mistyped(method: &String) -> Option<(&String, String)> {
+/// The method that is known where one that is not is nearly it.
+#[must_use]
+pub fn mistyped_method(method: &str) -> Option<String> {
     let known = METHODS.map(str::to_ascii_lowercase);
-    let is_known = METHODS.contains(&method.as_str());
+    let is_known = METHODS.contains(&method);
     let near = nearest(method, known.iter().map(String::as_str)).filter(|_| !is_known)?;
-    Some((method, near.to_ascii_uppercase()))
+    Some(near.to_ascii_uppercase())
 }
 
 /// Reads a rule that is a table, as the rules for each of its destinations.

@@ -257,15 +257,16 @@ fn every_shipped_purpose_says_what_it_is_for_and_is_without_a_remark() {
 
 #[test]
 fn a_name_that_nobody_has_written_policies_for_narrows_nothing_and_says_so() {
-    let world = for_purpose("reviews");
-    assert!(world.rules().policies().is_none() && world.rules().narrowed().is_empty());
-    let told = world.notices();
-    assert!(
-        told.contains("purpose \"reviews\" narrows nothing")
-            && told.contains("did you mean \"review\"?"),
-        "{told}"
-    );
-    assert_eq!(told.lines().count(), 1, "{told}");
+    for text in ["support", "release 1.2", "fix the tests", "a"] {
+        let world = for_purpose(text);
+        assert!(world.rules().policies().is_none() && world.rules().narrowed().is_empty());
+        let told = world.notices();
+        assert!(
+            told.contains(&format!("purpose {text:?} narrows nothing: it is a text")),
+            "{told}"
+        );
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
     // In a file one that is there is meant.
     let profile = "[trust]\npurpose = \"reviews\"\n";
     let world = super::world().profile("p", profile).with("p");
@@ -584,7 +585,38 @@ fn what_narrowed_earlier_runs_narrows_those_that_go_on() {
     assert!(earlier(Some("text"), &[]).rules().narrowed().is_empty());
 }
 
-/// A slip of the pen opens nothing that the profile closes.
+/// A slip of the pen opens nothing: neither what the purpose would have closed, nor what the
+/// profile's own closes.
+#[test]
+fn a_text_that_is_nearly_a_purpose_starts_nothing() {
+    let slips = [
+        ("reveiw", "review"),
+        ("reviews", "review"),
+        ("Review", "review"),
+        ("test", "tests"),
+        ("document", "documentation"),
+        ("release-2", "release"),
+        ("data analysis", "data-analysis"),
+        ("dependency", "dependencies"),
+    ];
+    for (slip, meant) in slips {
+        let error = for_purpose(slip).error();
+        let told = format!("--purpose: there is no purpose {slip:?}");
+        assert!(error.contains(&told), "{error}");
+        let told = format!("did you mean {meant:?}?");
+        assert!(error.contains(&told), "{error}");
+    }
+    // One of people's own is meant too, and what a session has kept goes on.
+    let mut world = for_purpose("acmee");
+    let own = "// Own.\nforbid(principal, action, resource);";
+    let file = policies("/home/ann/.config/atoll/acme.purpose.cedar", own);
+    world.policies[1].push(file);
+    assert!(world.error().contains("did you mean \"acme\"?"));
+    world.requested.purpose = None;
+    world.requested.earlier.stated = Some("acmee".to_owned());
+    assert!(world.rules().narrowed().is_empty());
+}
+
 #[test]
 fn a_text_without_policies_does_not_take_the_place_of_a_purpose() {
     let review = "[trust]\npurpose = \"review\"\n";
@@ -593,11 +625,10 @@ fn a_text_without_policies_does_not_take_the_place_of_a_purpose() {
         world.requested.purpose = Some(text.to_owned());
         world
     };
-    let slip = typed("reveiw");
-    assert_eq!(slip.rules().narrowed(), ["review"]);
-    assert_eq!(slip.rules().trust.purpose(), Some("reveiw".to_owned()));
-    let told = slip.notices();
-    assert!(told.contains("did you mean \"review\"?"), "{told}");
+    let other = typed("support");
+    assert_eq!(other.rules().narrowed(), ["review"]);
+    assert_eq!(other.rules().trust.purpose(), Some("support".to_owned()));
+    let told = other.notices();
     assert!(
         told.contains("\"review\" (user/agent.toml:2) goes on narrowing"),
         "{told}"
