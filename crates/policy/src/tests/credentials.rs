@@ -853,5 +853,7 @@ fn a_variable_that_was_asked_for_and_is_stood_for_is_told_of() {
     assert_eq!(told(&["GITHUB_TOKEN=mine"], &there), 1);
     assert_eq!(told(&[], &there), 0);
     assert_eq!(told(&["OTHER=x"], &there), 0);
-    assert_eq!(told(&["GITHUB_TOKEN=mine"], &[]), 0);
+    // A value goes in where nothing stands for one: that is told, too.
+    assert_eq!(told(&["GITHUB_TOKEN=mine"], &[]), 1);
+    assert_eq!(told(&["GITHUB_TOKEN"], &[]), 0);
 }
