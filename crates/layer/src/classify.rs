@@ -1,7 +1,7 @@
 //! How much care a change needs: the control table, known caches, and the ignore
 //! files as they were before the program could write them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::path::Path;
 use std::rc::Rc;
@@ -9,7 +9,10 @@ use std::rc::Rc;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use crate::change::Source;
 use crate::facts::Kind;
+use crate::git_config::{self, CONFIGURATION_BYTES_MAX};
+use crate::git_objects::{Format, small};
 use crate::tree::{Tree, os};
 use crate::{Bounds, Change, ChangeKind, Class, EntryKind, RelativePath, control, git_index};
 
@@ -50,6 +53,8 @@ pub(crate) struct Classifier<'a> {
     before: &'a Tree,
     after: &'a Tree,
     ignore_file_bytes_max: u64,
+    /// What is not there any more, or comes from elsewhere in the tree before.
+    moved: HashSet<RelativePath>,
     /// What is known of directories: each is asked for once, however deep.
     directories: HashMap<RelativePath, Rc<Surroundings>>,
 }
@@ -65,8 +70,18 @@ struct Surroundings {
 }
 
 impl<'a> Classifier<'a> {
-    pub fn new(before: &'a Tree, after: &'a Tree, bounds: &Bounds) -> Self {
+    pub fn new(before: &'a Tree, after: &'a Tree, changes: &[Change], bounds: &Bounds) -> Self {
+        let mut moved = HashSet::new();
+        for change in changes {
+            if let ChangeKind::Renamed { from } = &change.kind {
+                moved.insert(from.clone());
+            }
+            if change.kind == ChangeKind::Removed || change.source != Source::After {
+                moved.insert(change.path.clone());
+            }
+        }
         Self {
+            moved,
             before,
             after,
             ignore_file_bytes_max: bounds.ignore_file_bytes_max,
@@ -109,11 +124,50 @@ impl<'a> Classifier<'a> {
 
     /// Why a repository's index needs a yes of its own, by what it names.
     fn index_reason(&self, change: &Change) -> Option<&'static str> {
-        let is_there = change.after.is_some() && control::is_git_index(&change.path);
-        is_there.then(|| match self.after.file(&change.path) {
-            Ok((file, facts)) => git_index::reason(file, facts.bytes),
-            Err(_) => Some(git_index::UNREAD),
-        })?
+        if change.after.is_none() || !control::is_git_index(&change.path) {
+            return None;
+        }
+        let is_own = change.source == Source::After;
+        let file = self.after.file(&change.path).ok().filter(|_| is_own);
+        match file.zip(self.format(&change.path)) {
+            Some(((file, facts), format)) => git_index::reason(&file, facts.bytes, format.bytes()),
+            None => Some(git_index::UNREAD),
+        }
+    }
+
+    /// By which digest the repository with this index names its objects, whether or not what the
+    /// program did to its configuration is taken over. None where that is unclear.
+    fn format(&self, index: &RelativePath) -> Option<Format> {
+        let own = index.parent()?;
+        let worktrees = own.parent().filter(|at| at.name() == b"worktrees");
+        let common = worktrees.and_then(|worktrees| worktrees.parent());
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for (tree, found) in [(self.before, &mut before), (self.after, &mut after)] {
+            let elsewhere = own.join(b"commondir").ok()?;
+            if tree.facts(&elsewhere).ok()?.is_some() {
+                let named = small(tree, &elsewhere, CONFIGURATION_BYTES_MAX)?;
+                let is_usual = named.trim_ascii_end() == b"../.." && common.is_some();
+                is_usual.then_some(())?;
+            }
+            for place in [Some(&own), common.as_ref()].into_iter().flatten() {
+                let path = place.join(b"config").ok()?;
+                if tree.facts(&path).ok()?.is_some() {
+                    let text = small(tree, &path, CONFIGURATION_BYTES_MAX)?;
+                    found.push(Format::of(&text).filter(|_| git_config::is_clear(&text))?);
+                }
+                if path
+                    .ancestors()
+                    .chain([path.clone()])
+                    .any(|one| self.moved.contains(&one))
+                {
+                    return None;
+                }
+            }
+        }
+        // Without a configuration it is this one.
+        let first = before.first().copied().unwrap_or(Format::Sha1);
+        let are_same = before.iter().chain(&after).all(|one| *one == first);
+        are_same.then_some(first)
     }
 
     /// What is known of a directory: from the nearest one above that is known

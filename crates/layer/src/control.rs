@@ -55,17 +55,15 @@ pub(crate) fn reason(path: &RelativePath, is_directory: bool, whole: bool) -> Op
 /// What has its name there and is none, as a submodule's branch, cannot be read as one.
 pub(crate) fn is_git_index(path: &RelativePath) -> bool {
     let names: Vec<Vec<u8>> = path.components().map(plain_form).collect();
-    let Some(git) = names.iter().position(|name| name == b".git") else {
-        return false;
-    };
-    match names.get(git + 1..) {
+    let of_any = |git: usize| match names.get(git + 1..) {
         Some([index]) => index == b"index",
         Some([kind, _, .., index]) => {
             let is_within = [&b"modules"[..], b"worktrees"].contains(&kind.as_slice());
             is_within && index == b"index"
         }
         Some(_) | None => false,
-    }
+    };
+    (0..names.len()).any(|at| names.get(at).is_some_and(|name| name == b".git") && of_any(at))
 }
 
 fn pattern_of(row: usize) -> &'static str {

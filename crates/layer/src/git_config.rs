@@ -121,6 +121,11 @@ pub fn without_secrets(text: &[u8]) -> Result<Option<Vec<u8>>, NoConfiguration> 
     Ok(is_other.then_some(made))
 }
 
+/// Whether it can be read.
+pub(crate) fn is_clear(text: &[u8]) -> bool {
+    read(text).is_some()
+}
+
 /// The last value of a key in a section without a name within. None where there is none, and where
 /// the configuration cannot be read.
 pub(crate) fn value(text: &[u8], section: &[u8], wanted: &[u8]) -> Option<Vec<u8>> {

@@ -2,8 +2,10 @@
 //! checkout, at any path, since git looks at the names that are put into an index, and never again
 //! at those that are in it.
 
+mod extensions;
 mod trees;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
@@ -14,121 +16,223 @@ pub(crate) const UNREAD: &str = "git writes and runs what it names, and it canno
 const BEYOND: &str = "git writes or commits what it names beyond the files of its repository";
 /// Larger ones are not read.
 const BYTES_MAX: u64 = 256 << 20;
-/// `DIRC`, the version and how many entries there are.
-const HEAD_BYTES: usize = 12;
-/// What `stat` said of a file, before its digest.
-const FACTS_BYTES: usize = 40;
-/// SHA-1 and SHA-256: the index does not say which.
-const DIGESTS_BYTES: [usize; 2] = [20, 32];
-/// Where a file's mode is in them, and that of a submodule's commit, which is elsewhere.
-const MODE: std::ops::Range<usize> = 24..28;
-const SUBMODULE: [u8; 4] = 0o160_000_u32.to_be_bytes();
-/// A bit of an entry's flags: two more bytes of flags follow.
+/// The longest name, bytes, as the kernel takes paths; and what all names may come to.
+const NAME_BYTES_MAX: usize = 4096;
+const NAMES_BYTES_MAX: usize = 128 << 20;
+/// Times, device, inode, owner and size of a file: git compares them and no more.
+const STAT_BYTES: (usize, usize) = (24, 12);
+const FILE: u32 = 0o100_644;
+const PROGRAM: u32 = 0o100_755;
+const LINK: u32 = 0o120_000;
+/// A commit of a submodule, which is elsewhere.
+const SUBMODULE: u32 = 0o160_000;
+/// A directory that is left out as a whole.
+const SPARSE: u32 = 0o040_000;
+/// The flags of an entry: its name's length, its side of a merge, and that two more bytes follow.
+const LENGTH: u16 = 0x0fff;
+const STAGE: u16 = 0x3000;
 const IS_EXTENDED: u16 = 0x4000;
+/// Those in the two more bytes.
+const IS_LEFT_OUT: u16 = 0x4000;
+const IS_INTENDED: u16 = 0x2000;
 
-/// Why an index needs a yes of its own, if it does.
-pub(crate) fn reason(index: File, bytes: u64) -> Option<&'static str> {
-    let is_any = &mut |_: &[u8]| true;
-    DIGESTS_BYTES
-        .iter()
-        .all(|digest| !is_of(&index, bytes, *digest, is_any))
-        .then_some(BEYOND)
+/// Why an index needs a yes of its own, if it does, in a repository whose digests are of this
+/// length: the index does not say.
+pub(crate) fn reason(index: &File, bytes: u64, digest_bytes: usize) -> Option<&'static str> {
+    reason_in(index, bytes, digest_bytes, &mut |_| true)
 }
 
-/// The same of one in a repository whose digests are of this length, where each object that it
-/// names has to be `there`.
+/// The same of one where each object that it names has to be `there`.
 pub(crate) fn reason_in(
-    index: &File,
-    bytes: u64,
-    digest_bytes: usize,
-    there: &mut dyn FnMut(&[u8]) -> bool,
-) -> Option<&'static str> {
-    let is_any = &mut |_: &[u8]| true;
-    match is_of(index, bytes, digest_bytes, is_any) {
-        true if is_of(index, bytes, digest_bytes, there) => None,
-        true => Some("it names files that are not taken over"),
-        false => Some(BEYOND),
-    }
-}
-
-fn is_of(
     mut index: &File,
     bytes: u64,
     digest_bytes: usize,
     there: &mut dyn FnMut(&[u8]) -> bool,
-) -> bool {
+) -> Option<&'static str> {
     let mut content = Vec::new();
     let is_read = bytes <= BYTES_MAX
         && index.rewind().is_ok()
         && index.take(BYTES_MAX).read_to_end(&mut content).is_ok();
-    is_read && is_sound(&content, digest_bytes, there) == Some(true)
+    let read = is_read.then(|| Index::read(&content, digest_bytes));
+    let Some(read) = read.flatten() else {
+        return Some(BEYOND);
+    };
+    let of_files = read.entries.iter().filter(|one| one.mode != SUBMODULE);
+    let are_there = of_files.map(|one| one.id).chain(read.undone).all(there);
+    (!are_there).then_some("it names files that are not taken over")
 }
 
-/// Whether each name is one of a file within the working tree, whose object is there, all of them
-/// are in this file, and it says of no tree that they make what is not so. None where it cannot be read.
-fn is_sound(
-    index: &[u8],
-    digest_bytes: usize,
-    there: &mut dyn FnMut(&[u8]) -> bool,
-) -> Option<bool> {
-    let whole = index;
-    let mut rest = index.strip_prefix(b"DIRC")?;
-    let version = number(&mut rest)?;
-    let count = number(&mut rest)?;
-    if !(2..=4).contains(&version) {
-        return None;
+/// An index in exactly the form in which git writes it, so that git reads the same of it, however
+/// it reads: entries one after another or, by several threads, from where a table says.
+struct Index<'a> {
+    /// Each names a file within the working tree.
+    entries: Vec<Entry<'a>>,
+    /// Objects that git goes back to when a merge is undone.
+    undone: Vec<&'a [u8]>,
+}
+
+/// A file of an index; a directory that is sparse has a name that ends with a slash.
+struct Entry<'a> {
+    name: Cow<'a, [u8]>,
+    mode: u32,
+    id: &'a [u8],
+    flags: u16,
+    more: u16,
+    /// Where it begins in the index.
+    begun: usize,
+    /// Whether it takes nothing from the name before.
+    is_whole: bool,
+}
+
+impl<'a> Index<'a> {
+    /// None where it names what is elsewhere, or something in it is unclear.
+    fn read(index: &'a [u8], digest_bytes: usize) -> Option<Self> {
+        // At the end is its own digest, at which git does not look.
+        let (whole, _) = index.split_at_checked(index.len().checked_sub(digest_bytes)?)?;
+        let mut rest = whole.strip_prefix(b"DIRC")?;
+        let version = number(&mut rest)?;
+        let count = number(&mut rest)?;
+        if !(2..=4).contains(&version) {
+            return None;
+        }
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut names_bytes = 0;
+        for _ in 0..count {
+            let begun = whole.len() - rest.len();
+            let one = Entry::read(&mut rest, begun, version, digest_bytes, entries.last())?;
+            names_bytes += one.name.len();
+            let is_next = entries.last().is_none_or(|before| before.is_before(&one));
+            if names_bytes > NAMES_BYTES_MAX || !is_next || !one.is_sound() {
+                return None;
+            }
+            entries.push(one);
+        }
+        if has_file_as_directory(&entries) {
+            return None;
+        }
+        let undone = extensions::read(whole, whole.len() - rest.len(), &entries, digest_bytes)?;
+        Some(Self { entries, undone })
     }
-    let mut name = Vec::new();
-    let mut entries = Vec::new();
-    for _ in 0..count {
-        let begun = whole.len() - rest.len();
-        let facts = take(&mut rest, FACTS_BYTES)?;
-        let digest = take(&mut rest, digest_bytes)?;
-        let mut flags = take(&mut rest, 2)?;
-        if short(&mut flags)? & IS_EXTENDED != 0 {
-            take(&mut rest, 2)?;
-        }
-        if version == 4 {
-            let kept = name.len().checked_sub(offset(&mut rest)?)?;
-            name.truncate(kept);
-        } else {
-            name.clear();
-        }
+}
+
+impl<'a> Entry<'a> {
+    fn read(
+        rest: &mut &'a [u8],
+        begun: usize,
+        version: u32,
+        digest_bytes: usize,
+        before: Option<&Self>,
+    ) -> Option<Self> {
+        let length = rest.len();
+        take(rest, STAT_BYTES.0)?;
+        let mode = number(rest)?;
+        take(rest, STAT_BYTES.1)?;
+        let id = take(rest, digest_bytes)?;
+        let flags = short(rest)?;
+        let more = match flags & IS_EXTENDED {
+            0 => 0,
+            _ if version > 2 => short(rest)?,
+            _ => return None,
+        };
+        let kept = match version {
+            4 => {
+                let name = before.map_or(&[][..], |before| &before.name);
+                name.get(..name.len().checked_sub(offset(rest)?)?)?
+            }
+            _ => &[],
+        };
         let end = rest.iter().position(|byte| *byte == 0)?;
-        name.extend_from_slice(take(&mut rest, end)?);
+        if kept.len() + end > NAME_BYTES_MAX {
+            return None;
+        }
+        let own = take(rest, end)?;
+        let name = match kept {
+            [] => Cow::Borrowed(own),
+            _ => Cow::Owned([kept, own].concat()),
+        };
         // One to eight bytes of zero, so that its length can be divided by eight.
-        let length = whole.len() - rest.len() - begun;
-        let padding = if version == 4 { 1 } else { 8 - length % 8 };
-        take(&mut rest, padding)?;
-        let is_elsewhere = facts.get(MODE)? == SUBMODULE;
-        if !is_within(&name) || !(is_elsewhere || there(digest)) {
-            return Some(false);
+        let padding = match version {
+            4 => 1,
+            _ => 8 - (length - rest.len()) % 8,
+        };
+        let is_clear = take(rest, padding)?.iter().all(|byte| *byte == 0);
+        // Git goes by the length, and by the end of the name where it is too long for that.
+        let is_long = usize::from(flags & LENGTH) == name.len().min(LENGTH.into());
+        (is_clear && is_long).then_some(Self {
+            name,
+            mode,
+            id,
+            flags,
+            more,
+            begun,
+            is_whole: kept.is_empty(),
+        })
+    }
+
+    fn stage(&self) -> u16 {
+        self.flags & STAGE
+    }
+
+    /// Whether another one may follow: git puts them in order, and does not look whether they are.
+    fn is_before(&self, next: &Self) -> bool {
+        match self.name.cmp(&next.name) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => 0 < self.stage() && self.stage() < next.stage(),
+            std::cmp::Ordering::Greater => false,
         }
-        entries.push(trees::Entry {
-            name: name.clone(),
-            mode: facts.get(MODE)?.try_into().ok()?,
-            id: digest.to_vec(),
+    }
+
+    /// Whether it is one of a file in the working tree, as git makes it.
+    fn is_sound(&self) -> bool {
+        let is_known = self.more & !(IS_LEFT_OUT | IS_INTENDED) == 0;
+        is_known
+            && match self.mode {
+                FILE | PROGRAM | LINK | SUBMODULE => is_within(&self.name),
+                SPARSE => {
+                    let is_left_out = self.more & IS_LEFT_OUT != 0 && self.stage() == 0;
+                    is_left_out && self.name.strip_suffix(b"/").is_some_and(is_within)
+                }
+                _ => false,
+            }
+    }
+
+    /// Whether the trees that a commit makes hold it as it is.
+    fn is_committed(&self) -> bool {
+        self.stage() == 0 && self.more & IS_INTENDED == 0
+    }
+}
+
+/// Whether one is named as a file or a link, and as a directory of another: git would write through
+/// the link.
+fn has_file_as_directory(entries: &[Entry]) -> bool {
+    let is_there = |name: &[u8], stage: u16| {
+        let place = entries.binary_search_by(|one| {
+            let one = (&*one.name, one.stage());
+            one.cmp(&(name, stage))
         });
-    }
-    while rest.len() > digest_bytes {
-        let kind = take(&mut rest, 4)?;
-        let bytes = usize::try_from(number(&mut rest)?).ok()?;
-        // A split index: its names are in another file.
-        if kind == b"link" {
-            return Some(false);
-        }
-        let extension = take(&mut rest, bytes)?;
-        if kind == b"TREE" && trees::are_of(extension, &entries, digest_bytes) != Some(true) {
-            return Some(false);
-        }
-    }
-    (rest.len() == digest_bytes && whole.len() >= HEAD_BYTES).then_some(true)
+        place.is_ok()
+    };
+    let mut before: Option<&Entry> = None;
+    entries.iter().any(|one| {
+        let last = before
+            .replace(one)
+            .filter(|last| last.stage() == one.stage());
+        let both = one
+            .name
+            .iter()
+            .zip(last.iter().flat_map(|last| &*last.name));
+        let same = both.take_while(|(one, last)| one == last).count();
+        let slashes = (0..one.name.len()).filter(|at| one.name.get(*at) == Some(&b'/'));
+        slashes.filter(|at| *at + 1 >= same).any(|at| {
+            let (file, sparse) = (one.name.get(..at), one.name.get(..=at));
+            let is_other = |name: &[u8]| name != &*one.name && is_there(name, one.stage());
+            file.is_some_and(is_other) || sparse.is_some_and(is_other)
+        })
+    })
 }
 
 /// Whether a name leads to a file of the working tree, and to nothing of git's own.
 fn is_within(name: &[u8]) -> bool {
-    // A directory that is sparse ends with a slash.
-    let name = name.strip_suffix(b"/").unwrap_or(name);
     name.split(|byte| *byte == b'/').all(is_name)
 }
 

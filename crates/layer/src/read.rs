@@ -49,7 +49,7 @@ pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadErr
     // What moved away is not also removed.
     set.changes
         .retain(|change| change.kind != ChangeKind::Removed || !moved.contains(&change.path));
-    let mut classifier = Classifier::new(&before, &after, bounds);
+    let mut classifier = Classifier::new(&before, &after, &set.changes, bounds);
     for change in &mut set.changes {
         let within = control_within.get(&change.path).copied();
         classifier.classify(change, within);

@@ -3,6 +3,7 @@ mod aside;
 mod diffs;
 mod further_names;
 mod hostile;
+mod indexes;
 mod interrupted;
 mod joined;
 mod kinds;

@@ -1,3 +1,5 @@
+mod forged;
+
 use super::*;
 use std::fs;
 use std::path::Path;
@@ -22,9 +24,17 @@ fn index(at: &Path) -> Vec<u8> {
 }
 
 fn is_held(index: &[u8]) -> bool {
+    is_held_of(index, 20)
+}
+
+fn is_held_of(index: &[u8], digest_bytes: usize) -> bool {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), index).unwrap();
-    reason(file.reopen().unwrap(), index.len() as u64).is_some()
+    reason(&file.reopen().unwrap(), index.len() as u64, digest_bytes).is_some()
+}
+
+fn digest_bytes(format: &[&str]) -> usize {
+    if format.is_empty() { 20 } else { 32 }
 }
 
 /// A repository with files of these names in its index.
@@ -52,10 +62,16 @@ fn what_git_writes_is_read_whatever_its_version() {
     for format in [&[][..], &["--object-format=sha256"]] {
         for version in ["2", "3", "4"] {
             let place = repository(format, version);
-            assert!(!is_held(&index(place.path())), "{format:?} {version}");
+            assert!(
+                !is_held_of(&index(place.path()), digest_bytes(format)),
+                "{format:?} {version}"
+            );
             git(place.path(), &["commit", "-qm", "one"]);
             git(place.path(), &["status"]);
-            assert!(!is_held(&index(place.path())), "{format:?} {version}");
+            assert!(
+                !is_held_of(&index(place.path()), digest_bytes(format)),
+                "{format:?} {version}"
+            );
         }
     }
 }
@@ -128,7 +144,7 @@ fn an_index_whose_trees_are_not_those_of_its_files_is_held() {
         let place = repository(format, "2");
         git(place.path(), &["commit", "-qm", "one"]);
         let good = index(place.path());
-        assert!(!is_held(&good));
+        assert!(!is_held_of(&good, digest_bytes(format)));
         let at = good.windows(4).position(|part| part == b"TREE").unwrap();
         // The root's count and tree, and those of `src` and of what is in it.
         for what in [&b"\n"[..], b"src\0", b"deep\0", b"er\0"] {
@@ -137,7 +153,7 @@ fn an_index_whose_trees_are_not_those_of_its_files_is_held() {
             let end = good[name..].iter().position(|byte| *byte == b'\n').unwrap();
             let mut forged = good.clone();
             forged[name + end + 1] ^= 1;
-            assert!(is_held(&forged), "{what:?}");
+            assert!(is_held_of(&forged, digest_bytes(format)), "{what:?}");
         }
         let mut forged = good.clone();
         let count = forged[at + 8..]
@@ -145,7 +161,7 @@ fn an_index_whose_trees_are_not_those_of_its_files_is_held() {
             .position(|byte| *byte == b' ')
             .unwrap();
         forged[at + 8 + count - 1] ^= 1;
-        assert!(is_held(&forged));
+        assert!(is_held_of(&forged, digest_bytes(format)));
     }
 }
 
@@ -159,4 +175,69 @@ fn what_cannot_be_read_or_is_elsewhere_is_held() {
     assert!(is_held(&[&good[..], b"x"].concat()));
     git(place.path(), &["update-index", "--split-index"]);
     assert!(is_held(&index(place.path())));
+    git(place.path(), &["update-index", "--no-split-index"]);
+    assert!(!is_held(&index(place.path())));
+}
+
+fn has(index: &[u8], extension: &[u8]) -> bool {
+    index.windows(4).any(|four| four == extension)
+}
+
+#[test]
+fn what_git_writes_for_several_threads_is_read() {
+    for format in [&[][..], &["--object-format=sha256"]] {
+        for version in ["2", "4"] {
+            let place = repository(format, version);
+            let at = place.path();
+            git(at, &["config", "index.threads", "3"]);
+            fs::write(at.join("another"), "").unwrap();
+            git(at, &["add", "."]);
+            let written = index(at);
+            assert!(has(&written, b"EOIE") && has(&written, b"IEOT"));
+            assert!(
+                !is_held_of(&written, digest_bytes(format)),
+                "{format:?} {version}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_git_writes_of_merges_and_to_be_fast_is_read() {
+    let place = repository(&[], "2");
+    let at = place.path();
+    git(at, &["commit", "-qm", "one"]);
+    git(at, &["checkout", "-qb", "other"]);
+    fs::write(at.join("src/bb"), "theirs").unwrap();
+    git(at, &["commit", "-qam", "two"]);
+    git(at, &["checkout", "-q", "-"]);
+    fs::write(at.join("src/bb"), "ours").unwrap();
+    git(at, &["commit", "-qam", "three"]);
+    let merge = Command::new("git")
+        .current_dir(at)
+        .args(["merge", "-q", "other"])
+        .output();
+    assert!(!merge.unwrap().status.success());
+    git(at, &["add", "src/bb"]);
+    assert!(has(&index(at), b"REUC"));
+    assert!(!is_held(&index(at)));
+
+    git(at, &["update-index", "--force-untracked-cache"]);
+    fs::create_dir_all(at.join("new/deep")).unwrap();
+    for name in ["new/deep/file", "src/new", "top"] {
+        fs::write(at.join(name), "").unwrap();
+    }
+    git(at, &["status"]);
+    git(at, &["status"]);
+    assert!(has(&index(at), b"UNTR"));
+    assert!(!is_held(&index(at)));
+
+    let hook = at.join(".git/monitor");
+    fs::write(&hook, "#!/bin/sh\nprintf 'token\\0/\\0'\n").unwrap();
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    git(at, &["config", "core.fsmonitor", hook.to_str().unwrap()]);
+    git(at, &["update-index", "--fsmonitor"]);
+    git(at, &["status"]);
+    assert!(has(&index(at), b"FSMN"));
+    assert!(!is_held(&index(at)));
 }

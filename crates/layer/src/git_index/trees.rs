@@ -3,18 +3,13 @@
 
 use std::collections::HashMap;
 
-use super::take;
+use super::{Entry, take};
 use crate::git_objects::{Digest, Format};
 
 /// Directories within each other: more are not looked into.
 const DEPTH_MAX: usize = 512;
-
-/// A file of an index; a directory that is sparse has a name that ends with a slash.
-pub(super) struct Entry {
-    pub name: Vec<u8>,
-    pub mode: [u8; 4],
-    pub id: Vec<u8>,
-}
+/// What the paths of all directories may come to, bytes.
+const PATHS_BYTES_MAX: usize = 64 << 20;
 
 /// Whether each tree that is named is the one that these files make. None where that cannot be
 /// read.
@@ -22,6 +17,7 @@ pub(super) fn are_of(named: &[u8], entries: &[Entry], digest_bytes: usize) -> Op
     let mut trees = Trees {
         format: Format::of_bytes(digest_bytes)?,
         made: HashMap::new(),
+        paths_bytes: 0,
     };
     trees.make(entries, b"", 0)?;
     let mut rest = named;
@@ -31,18 +27,27 @@ pub(super) fn are_of(named: &[u8], entries: &[Entry], digest_bytes: usize) -> Op
 
 struct Trees {
     format: Format,
-    /// By the directory's path with a slash at its end: the tree, and how many files are in it.
-    made: HashMap<Vec<u8>, (Vec<u8>, usize)>,
+    /// By the directory's path with a slash at its end: the tree, and how many files are in it. None
+    /// instead of a tree that cannot be committed, as in the middle of a merge.
+    made: HashMap<Vec<u8>, (Option<Vec<u8>>, usize)>,
+    paths_bytes: usize,
 }
 
 impl Trees {
     fn make(&mut self, entries: &[Entry], place: &[u8], depth: usize) -> Option<Vec<u8>> {
+        self.paths_bytes += place.len();
+        if self.paths_bytes > PATHS_BYTES_MAX {
+            return None;
+        }
         let id = match entries {
-            [one] if one.name == place => one.id.clone(),
+            [one] if *one.name == *place => one.id.to_vec(),
             _ => self.hash(entries, place, depth)?,
         };
-        self.made
-            .insert(place.to_vec(), (id.clone(), entries.len()));
+        let is_committed = entries.iter().all(Entry::is_committed);
+        self.made.insert(
+            place.to_vec(),
+            (is_committed.then(|| id.clone()), entries.len()),
+        );
         Some(id)
     }
 
@@ -54,8 +59,8 @@ impl Trees {
         while let [first, others @ ..] = entries {
             let rest = first.name.strip_prefix(place)?;
             let Some(end) = rest.iter().position(|byte| *byte == b'/') else {
-                let mode = format!("{:o} ", u32::from_be_bytes(first.mode));
-                content.extend([mode.as_bytes(), rest, b"\0", &first.id].concat());
+                let mode = format!("{:o} ", first.mode);
+                content.extend([mode.as_bytes(), rest, b"\0", first.id].concat());
                 entries = others;
                 continue;
             };
@@ -86,7 +91,7 @@ impl Trees {
         if let Ok(files) = usize::try_from(files) {
             let id = take(rest, self.format.bytes())?;
             let made = self.made.get(&place);
-            if made.is_none_or(|(made, count)| made != id || *count != files) {
+            if made.is_none_or(|(made, count)| made.as_deref() != Some(id) || *count != files) {
                 return Some(false);
             }
         }
@@ -100,7 +105,7 @@ impl Trees {
 }
 
 /// What is before a byte, which goes with it.
-fn line<'a>(rest: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
+pub(super) fn line<'a>(rest: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
     let at = rest.iter().position(|byte| *byte == end)?;
     let taken = take(rest, at)?;
     let _ = take(rest, 1)?;
