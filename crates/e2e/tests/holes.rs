@@ -200,6 +200,59 @@ fn hooks_stay_sealed_in_a_live_workspace() {
     assert_eq!(world.read("d/moved"), "new\n");
 }
 
+/// Git takes hooks and configuration from where `.git` leads, whatever that is called: there, they
+/// wait for a yes as in `.git`, and a commit is taken over as there.
+#[test]
+fn a_git_directory_of_another_name_has_hooks_that_wait_for_a_yes() {
+    let world = World::new("a_git_directory_of_another_name_has_hooks_that_wait_for_a_yes");
+    if !program_exists("git") {
+        return world.skip("git is not installed", Avoidable::Yes);
+    }
+    let own = "git config user.name T; git config user.email t@example.org";
+    let made = format!(
+        "set -eu; cd \"$1\"; git init -q -b main --separate-git-dir .bare .; {own}
+         echo 'gitdir: ./.bare' > .git; echo one > a; git add a; git commit -q -m first"
+    );
+    let host = |script: &str| {
+        let shell = world.host("sh").args(["-c", script, "sh"]);
+        shell.arg(world.workspace()).run().success()
+    };
+    let _ = host(&made);
+    let script = "set -eu; echo two > a; git commit -q -a -m second; git branch further
+        printf '#!/bin/sh\\ntouch ran\\n' > .bare/hooks/post-checkout
+        chmod +x .bare/hooks/post-checkout; echo 'a filter=x' > .bare/info/attributes
+        git config core.fsmonitor 'touch ran'; mkdir -p .bare/worktrees/w
+        echo '[core]' > .bare/worktrees/w/config.worktree";
+    let _ = world.run(["--keep"], script).run().success();
+    let applied = world.atoll(["apply", "last"]).run().success();
+    applied.says([
+        ".bare/hooks/post-checkout",
+        ".bare/info/attributes",
+        ".bare/config",
+        ".bare/worktrees/w/config.worktree",
+    ]);
+    assert!(!world.exists(".bare/hooks/post-checkout"), "{applied}");
+    let seen = host(
+        "set -eu; cd \"$1\"; git checkout -q further; git log --format=%s; git status --short -uno",
+    );
+    assert_eq!(seen.out(), "second\nfirst\n");
+    assert!(!world.exists("ran"));
+    // An index that names a hook is one there, too.
+    let forged = "set -eu; mkdir -p zgit/hooks; echo x > zgit/hooks/post-checkout; git add zgit
+        LC_ALL=C sed -i s#zgit/hooks#.git/hooks# .bare/index; echo three > b";
+    let _ = world.run(["--keep"], forged).run().success();
+    let applied = world.atoll(["apply", "last"]).run().success();
+    applied.says([".bare/index"]);
+    assert_eq!(world.read("b"), "three\n");
+    // With a yes they are taken over: the control.
+    let _ = world.atoll(["apply", "last", "--control"]).run().success();
+    let listed = host("cd \"$1\"; git ls-files");
+    assert!(
+        listed.out().contains(".git/hooks/post-checkout"),
+        "{listed}"
+    );
+}
+
 fn connect(path: &str) -> String {
     format!(
         "perl -MSocket -e \"socket(S,AF_UNIX,SOCK_STREAM,0); \

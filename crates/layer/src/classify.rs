@@ -10,6 +10,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::change::Source;
+use crate::control::GIT_PARTS;
 use crate::facts::Kind;
 use crate::git_config::{self, CONFIGURATION_BYTES_MAX};
 use crate::git_objects::{Format, small};
@@ -55,6 +56,8 @@ pub(crate) struct Classifier<'a> {
     ignore_file_bytes_max: u64,
     /// What is not there any more, or comes from elsewhere in the tree before.
     moved: HashSet<RelativePath>,
+    /// What can make a directory a git directory, and differs.
+    parts: HashSet<RelativePath>,
     /// What is known of directories: each is asked for once, however deep.
     directories: HashMap<RelativePath, Rc<Surroundings>>,
 }
@@ -65,16 +68,23 @@ struct Surroundings {
     is_ignored: bool,
     /// Whether the tree before has it: only then can it hold an ignore file.
     is_before: bool,
+    /// The git directories that it is or lies in, whatever they are called, nearest last; and
+    /// whether that one was there before.
+    git: Vec<RelativePath>,
+    is_git_before: bool,
     /// The ignore files that count here, nearest last, with their directories.
     ignores: Vec<Rc<(RelativePath, Gitignore)>>,
 }
 
 impl<'a> Classifier<'a> {
     pub fn new(before: &'a Tree, after: &'a Tree, changes: &[Change], bounds: &Bounds) -> Self {
-        let mut moved = HashSet::new();
+        let (mut moved, mut parts) = (HashSet::new(), HashSet::new());
         for change in changes {
             if let ChangeKind::Renamed { from } = &change.kind {
                 moved.insert(from.clone());
+            }
+            if change.after.is_some() && GIT_PARTS.contains(&change.path.name()) {
+                parts.insert(change.path.clone());
             }
             if change.kind == ChangeKind::Removed || change.source != Source::After {
                 moved.insert(change.path.clone());
@@ -82,6 +92,7 @@ impl<'a> Classifier<'a> {
         }
         Self {
             moved,
+            parts,
             before,
             after,
             ignore_file_bytes_max: bounds.ignore_file_bytes_max,
@@ -109,8 +120,8 @@ impl<'a> Classifier<'a> {
         // Packages bring their own editor and CI files; to remove them with the
         // cache that holds them endangers nobody.
         let within = control_within.filter(|_| !is_cache);
-        let by_name = control::reason(&change.path, is_directory, whole).or(within);
-        change.reason = by_name.or_else(|| self.index_reason(change));
+        let by_name = self.reason(change, &around, is_directory, whole).or(within);
+        change.reason = by_name.or_else(|| self.index_reason(change, &around));
         change.class = if change.reason.is_some() {
             Class::Control
         } else if is_cache {
@@ -122,9 +133,55 @@ impl<'a> Classifier<'a> {
         };
     }
 
+    /// Why a change needs a yes of its own, by its name or by its place in a git directory.
+    fn reason(
+        &self,
+        change: &Change,
+        around: &Surroundings,
+        is_directory: bool,
+        whole: bool,
+    ) -> Option<&'static str> {
+        let path = &change.path;
+        let facts = change.before.iter().chain(&change.after);
+        let can_be_git = facts
+            .into_iter()
+            .any(|one| one.kind == EntryKind::Directory);
+        let is_git = can_be_git && self.is_git(path);
+        let all = around.git.iter().chain(is_git.then_some(path));
+        let in_git = all.map(|git| control::as_in_git(path, git));
+        let mut reasons = in_git.map(|path| control::reason(&path, is_directory, whole));
+        let by_place = reasons.find_map(|reason| reason);
+        by_place.or_else(|| match around.is_git_before {
+            true => control::reason_by_name(path, is_directory, whole),
+            false => control::reason(path, is_directory, whole),
+        })
+    }
+
+    /// Whether git takes, or may take, a directory for a git directory: by what is in it before or
+    /// after, since not all of it need be taken over.
+    fn is_git(&self, directory: &RelativePath) -> bool {
+        let trees = [self.before, self.after];
+        control::is_git_directory(|name| {
+            let part = directory.join(name).unwrap_or_default();
+            self.parts.contains(&part) || trees.iter().any(|tree| tree.may_have(&part))
+        })
+    }
+
+    fn was_git(&self, directory: &RelativePath) -> bool {
+        control::is_git_directory(|name| {
+            let part = directory.join(name).unwrap_or_default();
+            matches!(self.before.facts(&part), Ok(Some(_)))
+        })
+    }
+
     /// Why a repository's index needs a yes of its own, by what it names.
-    fn index_reason(&self, change: &Change) -> Option<&'static str> {
-        if change.after.is_none() || !control::is_git_index(&change.path) {
+    fn index_reason(&self, change: &Change, around: &Surroundings) -> Option<&'static str> {
+        let in_git = around
+            .git
+            .iter()
+            .map(|git| control::as_in_git(&change.path, git));
+        let mut names = in_git.chain([change.path.clone()]);
+        if change.after.is_none() || !names.any(|name| control::is_git_index(&name)) {
             return None;
         }
         let is_own = change.source == Source::After;
@@ -189,6 +246,8 @@ impl<'a> Classifier<'a> {
                 is_cache: false,
                 is_ignored: false,
                 is_before: true,
+                git: Vec::new(),
+                is_git_before: false,
                 ignores: Vec::new(),
             })
         });
@@ -211,7 +270,14 @@ impl<'a> Classifier<'a> {
         if is_before && let Some(ignore) = self.ignore_file(directory) {
             ignores.push(Rc::new((directory.clone(), ignore)));
         }
+        let (mut git, mut is_git_before) = (around.git.clone(), around.is_git_before);
+        if self.is_git(directory) {
+            git.push(directory.clone());
+            is_git_before = self.was_git(directory);
+        }
         Surroundings {
+            git,
+            is_git_before,
             is_cache: around.is_cache || self.is_cache_directory(directory),
             is_ignored: around.is_ignored
                 || (!directory.is_root() && around.excludes(directory, true)),

@@ -177,10 +177,27 @@ impl Reader {
         if !left.unwrap_or(false) || !untouched {
             return Ok(false);
         }
-        if self.difference(path, &facts, from, after, notes).is_some() {
+        if self.difference(path, &facts, from, after, notes).is_some()
+            || self.is_in_git(path)
+            || self.is_in_git(from)
+        {
             return Ok(false);
         }
         self.moves_as_it_was(path, from)
+    }
+
+    /// Whether it lies in a git directory, whatever that is called: what moves there or away from
+    /// there is looked at one by one.
+    fn is_in_git(&self, path: &RelativePath) -> bool {
+        let trees = [&self.before, &self.after];
+        path.ancestors()
+            .chain([RelativePath::root()])
+            .any(|directory| {
+                control::is_git_directory(|name| {
+                    let part = directory.join(name).unwrap_or_default();
+                    trees.iter().any(|tree| tree.may_have(&part))
+                })
+            })
     }
 
     fn moves_as_it_was(

@@ -27,14 +27,29 @@ pub struct ControlFile {
 /// stands for all that is or could be beneath it, as a symbolic link or a moved
 /// directory does: then the beginning of a pattern matches too.
 pub(crate) fn reason(path: &RelativePath, is_directory: bool, whole: bool) -> Option<&'static str> {
-    let names: Vec<Vec<u8>> = path.components().map(plain_form).collect();
-    let git = names.iter().position(|name| name == b".git");
-    let last = names.last()?;
-    if git.is_some_and(|at| at + 1 == names.len()) && !is_directory {
-        return Some(table::GIT_ELSEWHERE);
-    }
-    if last == b"head" && git.is_none() && !is_directory {
+    if is_head_elsewhere(path, is_directory) {
         return Some("it makes its directory a git repository, with hooks of its own");
+    }
+    reason_by_name(path, is_directory, whole)
+}
+
+/// Whether it is what git takes a directory for a repository by, in one of another name than
+/// `.git`.
+pub(crate) fn is_head_elsewhere(path: &RelativePath, is_directory: bool) -> bool {
+    let mut names = path.components().map(plain_form);
+    let is_head = plain_form(path.name()) == b"head" && !is_directory;
+    is_head && !names.any(|name| name == b".git")
+}
+
+/// As [`reason`] of what may be called `HEAD`, as in a git directory that was one before.
+pub(crate) fn reason_by_name(
+    path: &RelativePath,
+    is_directory: bool,
+    whole: bool,
+) -> Option<&'static str> {
+    let names: Vec<Vec<u8>> = path.components().map(plain_form).collect();
+    if names.last()? == b".git" && !is_directory {
+        return Some(table::GIT_ELSEWHERE);
     }
     if names.ends_with(&[b".jj".to_vec(), b"repo".to_vec()]) && !is_directory {
         return Some("jj takes its repository from the place named there");
@@ -49,6 +64,22 @@ pub(crate) fn reason(path: &RelativePath, is_directory: bool, whole: bool) -> Op
     });
     let row = CONTROL_FILES.get(*fitting.min()?)?;
     Some(row.reason)
+}
+
+/// What makes a directory one that git takes for a git directory, whatever it is called
+/// (gitrepository-layout(5)): a `.git` that is a file or a link can lead to it, and git finds it
+/// where it is worked in.
+pub(crate) const GIT_PARTS: [&[u8]; 4] = [b"HEAD", b"commondir", b"objects", b"refs"];
+
+/// Whether a directory is one, by whether it `has` each of those parts.
+pub(crate) fn is_git_directory(has: impl Fn(&[u8]) -> bool) -> bool {
+    has(b"HEAD") && (has(b"commondir") || (has(b"objects") && has(b"refs")))
+}
+
+/// How a path in a git directory would be called if that were `.git`: the same rules are for it.
+pub(crate) fn as_in_git(path: &RelativePath, git: &RelativePath) -> RelativePath {
+    let name = RelativePath::new(".git").unwrap_or_default();
+    name.concat(&path.beneath(git).unwrap_or_default())
 }
 
 /// Whether the path is that of a repository's index, of a linked worktree's or of a submodule's.

@@ -2,7 +2,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use crate::RelativePath;
-use crate::control::reason;
+use crate::control::{as_in_git, is_git_directory, reason};
 use crate::facts::Kind;
 use crate::tree::{Tree, kinds_in};
 
@@ -50,9 +50,10 @@ pub fn control_paths(directory: &Path) -> Result<Vec<PathBuf>, SealError> {
     let Ok(tree) = Tree::open(directory) else {
         return Ok(found);
     };
-    let mut waiting = vec![RelativePath::root()];
+    // Each with the git directories that it lies in, whatever they are called.
+    let mut waiting = vec![(RelativePath::root(), Vec::new())];
     let mut directories = 0;
-    while let Some(current) = waiting.pop() {
+    while let Some((current, mut git)) = waiting.pop() {
         directories += 1;
         if directories > DIRECTORIES_MAX {
             return Err(SealError::TooLarge(directory.to_path_buf()));
@@ -62,6 +63,9 @@ pub fn control_paths(directory: &Path) -> Result<Vec<PathBuf>, SealError> {
         let Ok(entries) = opened.and_then(|opened| kinds_in(opened.as_fd())) else {
             continue;
         };
+        if is_git_directory(|part| entries.iter().any(|(name, _)| name == part)) {
+            git.push(current.clone());
+        }
         for (name, kind) in entries {
             let Ok(path) = current.join(&name) else {
                 continue;
@@ -70,10 +74,12 @@ pub fn control_paths(directory: &Path) -> Result<Vec<PathBuf>, SealError> {
                 continue;
             }
             let is_directory = kind == Kind::Directory;
-            if reason(&path, is_directory, false).is_some() {
+            let in_git = git.iter().map(|git| as_in_git(&path, git));
+            let mut names = in_git.chain([path.clone()]);
+            if names.any(|name| reason(&name, is_directory, false).is_some()) {
                 found.push(directory.join(path.as_os_str()));
             } else if is_directory && !FILLED_BY_TOOLS.contains(&name.as_slice()) {
-                waiting.push(path);
+                waiting.push((path, git.clone()));
             }
             if found.len() > SEALED_MAX {
                 return Err(SealError::TooMany(directory.to_path_buf()));

@@ -135,6 +135,11 @@ impl Tree {
         Ok(facts.map(|facts| self.corrected(facts)))
     }
 
+    /// Whether something is there; what cannot be looked at may be.
+    pub fn may_have(&self, path: &RelativePath) -> bool {
+        !matches!(self.facts(path), Ok(None))
+    }
+
     /// When an entry came into being, where the file system remembers; else when it
     /// last changed.
     pub fn born(&self, path: &RelativePath) -> io::Result<(i64, u32)> {

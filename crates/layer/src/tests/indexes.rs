@@ -107,3 +107,123 @@ fn an_index_of_a_worktree_is_read_by_the_digests_of_all() {
     let at = "x/.git/y/.git/index";
     assert_eq!(class(&before, &[write(at, forged())], at), Class::Control);
 }
+
+/// What git takes a directory for a git directory by.
+fn repository(at: &str) -> [Edit; 5] {
+    [
+        write(format!("{at}HEAD"), "ref: refs/heads/main\n"),
+        write(format!("{at}config"), OF_ONE),
+        directory(&format!("{at}objects")),
+        write(format!("{at}refs/heads/main"), "0"),
+        write(format!("{at}hooks/pre-commit"), "#!/bin/sh\n"),
+    ]
+}
+
+const PARTS: [(&str, Class); 13] = [
+    ("hooks/post-checkout", Class::Control),
+    ("hooks/pre-commit", Class::Control),
+    ("config", Class::Control),
+    ("info/attributes", Class::Control),
+    ("modules/m/hooks/x", Class::Control),
+    ("worktrees/w/config.worktree", Class::Control),
+    ("worktrees/w/commondir", Class::Control),
+    ("HEAD", Class::Ordinary),
+    ("logs/HEAD", Class::Ordinary),
+    ("logs/refs/heads/main", Class::Ordinary),
+    ("objects/00/0", Class::Ordinary),
+    ("refs/heads/main", Class::Ordinary),
+    ("COMMIT_EDITMSG", Class::Ordinary),
+];
+
+#[test]
+fn a_git_directory_is_one_whatever_it_is_called() {
+    for at in [".bare/", "", "deep/er/repo/"] {
+        for (part, expected) in PARTS {
+            let part = format!("{at}{part}");
+            let edit = [write(&part, "new")];
+            assert_eq!(class(&repository(at), &edit, &part), expected, "{part}");
+        }
+        // Another one within its logs.
+        let logs = format!("{at}logs/");
+        let [head, config] = ["HEAD", "config"].map(|name| format!("{logs}{name}"));
+        let edits = repository(&logs);
+        assert_eq!(class(&repository(at), &edits, &head), Class::Control);
+        assert_eq!(class(&repository(at), &edits, &config), Class::Control);
+        let alone = [write(&config, "")];
+        assert_eq!(class(&repository(at), &alone, &config), Class::Ordinary);
+    }
+}
+
+#[test]
+fn a_git_directory_of_another_name_has_an_index() {
+    for (name, index, expected) in [
+        ("index", index("sha1"), Class::Ordinary),
+        ("index", index("sha256"), Class::Control),
+        ("index", forged(), Class::Control),
+        ("worktrees/w/index", index("sha1"), Class::Ordinary),
+        ("worktrees/w/index", forged(), Class::Control),
+    ] {
+        let at = format!(".bare/{name}");
+        let edit = [write(&at, index)];
+        assert_eq!(class(&repository(".bare/"), &edit, &at), expected, "{name}");
+        // Where there is no git directory, there is no index.
+        assert_eq!(class(&[], &edit, &at), Class::Ordinary, "{name}");
+    }
+}
+
+#[test]
+fn a_git_directory_that_is_new_or_made_whole_is_one() {
+    let hook = ".bare/hooks/pre-commit";
+    assert_eq!(class(&[], &repository(".bare/"), hook), Class::Control);
+    assert_eq!(
+        class(&[], &repository(".bare/"), ".bare/HEAD"),
+        Class::Control
+    );
+    for missing in ["HEAD", "objects", "refs"] {
+        let is_part = |edit: &Edit| format!("{edit:?}").contains(&format!(".bare/{missing}"));
+        let (rest, part): (Vec<_>, Vec<_>) = repository(".bare/")
+            .into_iter()
+            .partition(|edit| is_part(edit));
+        let (before, after) = (part, rest);
+        let hooked = [after, vec![write(hook, "changed")]].concat();
+        assert_eq!(class(&before, &hooked, hook), Class::Control, "{missing}");
+    }
+}
+
+#[test]
+fn what_moves_out_of_a_git_directory_or_into_it_is_looked_at() {
+    let before = [
+        &repository(".bare/")[..],
+        &[write("own/pre-push", "#!/bin/sh\n")],
+    ]
+    .concat();
+    for (from, to, at) in [
+        (".bare/hooks", "gone", ".bare/hooks"),
+        ("own", ".bare/info", ".bare/info/pre-push"),
+        (".bare", ".other", ".other/hooks/pre-commit"),
+        (".bare", ".other", ".other/config"),
+    ] {
+        let edits = [rename(from, to)];
+        let overlays = [Mounted::Trusted, Mounted::Namespace];
+        let overlays = overlays.map(|mounted| Stand::overlay(mounted, &before, &edits, true));
+        let stands = overlays.into_iter().flatten().map(|(stand, _)| stand);
+        for stand in stands.chain([Stand::copy(&before, &edits).0]) {
+            let set = stand.changes();
+            let held = |at: &str| {
+                let found = set.changes.iter().find(|one| one.path == path(at));
+                found.is_some_and(|one| one.class == Class::Control)
+            };
+            assert!(held(at), "{from} {to}: {set:?}");
+        }
+    }
+}
+
+#[test]
+fn the_control_files_of_a_git_directory_of_another_name_are_sealed() {
+    let place = tempfile::tempdir().unwrap();
+    perform(place.path(), &repository(".bare/"));
+    perform(place.path(), &[write("hooks/x", ""), write("config", "")]);
+    let sealed = control_paths(place.path()).unwrap();
+    let expected = ["HEAD", "config", "hooks"].map(|name| place.path().join(".bare").join(name));
+    assert_eq!(sealed, expected);
+}
