@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::worktrees::{
     EMPTY_TREE, Object, classes, commit, commit_of, index, layer, line, log, new, object, put,
 };
-use crate::{Bounds, LayerPaths, Selection, apply, changes, plan_apply};
+use crate::{Bounds, LayerPaths, Selection, apply, changes, plan_apply, undo, undo_outlook};
 
 /// The paths that wait for a yes of a layer with these objects and files over a repository with
 /// these files besides.
@@ -287,5 +287,53 @@ fn what_others_could_write_to_waits_for_a_yes() {
         fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
         let held = classes(&paths, Some("wt")).0;
         assert_eq!(held.contains(&path.to_owned()), expected, "{path} {mode:o}");
+    }
+}
+
+/// No two worktrees are on one branch, and none on a branch that is not there.
+#[test]
+fn what_worktrees_are_on_is_undone_only_by_force() {
+    let objects = new();
+    let id = line(&objects[2]);
+    let branch = ("refs/heads/new", id.as_bytes());
+    let head = b"ref: refs/heads/new\n".as_slice();
+    let own = "worktrees/wt/HEAD";
+    let cases: [(&[(&str, &[u8])], &str, &[u8], &[&str]); 4] = [
+        // The branch that it was on is somebody else's by now.
+        (
+            &[branch, (own, head)],
+            "worktrees/later/HEAD",
+            b"ref: refs/heads/work\n",
+            &[own],
+        ),
+        (
+            &[branch, (own, head)],
+            "worktrees/later/HEAD",
+            id.as_bytes(),
+            &[],
+        ),
+        // Somebody is on what the run has made.
+        (&[branch], own, head, &["refs/heads/new"]),
+        (&[branch], own, id.as_bytes(), &[]),
+    ];
+    for (files, at, text, expected) in cases {
+        let all: Vec<&Object> = objects.iter().collect();
+        let (top, paths) = made(&[], &all, files);
+        let (journal, host) = (top.path().join("journal"), top.path().join("host"));
+        let mut set = changes(&paths, &Bounds::default()).unwrap();
+        set.classify_repository(Some(OsStr::new("wt")), &paths);
+        let plan = plan_apply(&paths, &set, &Selection::default()).unwrap();
+        let _ = apply(plan, &journal, &mut |_| {}).unwrap();
+        assert!(host.join("refs/heads/new").exists());
+        assert_eq!(undo_outlook(&[&journal]).unwrap().conflicts, []);
+        put(&host, at, text);
+        let conflicts = undo_outlook(&[&journal]).unwrap().conflicts;
+        let found: Vec<String> = conflicts.iter().map(|one| one.path.to_string()).collect();
+        assert_eq!(found, expected, "{at}");
+        assert_eq!(undo(&journal, false).is_err(), !expected.is_empty());
+        if !expected.is_empty() {
+            let _ = undo(&journal, true).unwrap();
+        }
+        assert!(!host.join("refs/heads/new").exists());
     }
 }
