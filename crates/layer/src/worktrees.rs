@@ -293,8 +293,8 @@ impl<'a> Measure<'a> {
         else {
             return Some(git_index::UNREAD);
         };
-        let is_content = |kind| matches!(kind, ObjectKind::Blob | ObjectKind::Tree);
-        let there = &mut |id: &[u8]| objects.will_be(&Id::of(id)).is_some_and(is_content);
+        // Of a sparse index it is not known here which of them are trees: that waits.
+        let there = &mut |id: &[u8]| objects.will_be(&Id::of(id)) == Some(ObjectKind::Blob);
         git_index::reason_in(&file, facts.bytes, objects.format().bytes(), there)
     }
 
