@@ -1,8 +1,6 @@
 //! The configuration of the workspace's repository, where that lies outside: secrets in it do not
 //! go in.
 
-use std::ffi::OsStr;
-
 use atoll_layer::{Configuration, configurations};
 use atoll_model::{Boundary, Stood, ViewKind};
 use atoll_sandbox::{PlacedLayer, Stands, settings_digest};
@@ -31,8 +29,8 @@ pub(crate) fn place(
     ) {
         (Ok(all), Some(layer)) => {
             return all.into_iter().try_for_each(|one| {
-                let name = OsStr::new(one.name);
-                lay(placing, (name, true), Some(stands(one)), layer)
+                let name = one.name.clone();
+                lay(placing, (&name, true), Some(stands(one)), layer)
             });
         }
         (Ok(all), None) => match all.iter().find(|one| one.has_secrets) {
@@ -40,7 +38,7 @@ pub(crate) fn place(
             Some(one) => format!(
                 "there are secrets in its {}, and it has no layer here, so that nothing else can stand \
                  in its place",
-                one.name
+                one.name.display()
             ),
         },
         (Err(error), _) => error.to_string(),

@@ -42,7 +42,7 @@ const SIGNS: [&[u8]; 17] = [
     b"PRIVATE KEY",
 ];
 /// The same in any case: words of commands and headers.
-const WORDS: [&[u8]; 2] = [b"bearer ", b"authorization"];
+const WORDS: [&[u8]; 3] = [b"bearer ", b"authorization", b"sshpass"];
 /// The same where what they say follows behind a mark.
 const NAMED: [&[u8]; 6] = [
     b"password",
@@ -144,7 +144,7 @@ fn has_name(name: &[u8]) -> bool {
     NAMES.iter().any(|part| holds(name, part))
 }
 
-fn holds(text: &[u8], part: &[u8]) -> bool {
+pub(crate) fn holds(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|within| within == part)
 }
 

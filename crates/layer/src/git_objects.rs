@@ -2,25 +2,29 @@
 //! digest: gitformat-loose, "git help gitdatamodel"), what it needs, and which ones there are.
 
 mod loose;
+mod packs;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 
-use crate::facts::Kind;
 use crate::git_config;
 use crate::tree::Tree;
 use crate::{Change, ChangeKind, ChangeSet, EntryKind, RelativePath};
 
-pub(crate) use loose::{Digest, Loose, LooseKind};
+use packs::Pack;
+
+pub(crate) use loose::{Digest, Loose, ObjectKind};
 
 /// The most indexes of packs that are looked into.
 const PACKS_MAX: usize = 4096;
 /// What all objects of a layer may come to, bytes: those beyond are not looked at.
 const BYTES_MAX: u64 = 4 << 30;
-/// Where the table of counts is in an index of a pack, and how long it is (gitformat-pack(5)).
-const FANOUT: (u64, usize) = (8, 256 * 4);
+/// What all objects of a layer may need that is not outside: those beyond are not looked at.
+const NEEDS_MAX: usize = 1 << 20;
+/// Objects outside that are remembered at one time.
+const KNOWN_MAX: usize = 1 << 20;
+/// Commits that are looked at to find one that others come after.
+const COMMITS_MAX: usize = 100_000;
 
 /// By which digest a repository names its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +77,12 @@ impl Format {
     }
 }
 
-/// The name of an object.
+/// The name of an object: as many bytes as its digest has, and zeros.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Id(Vec<u8>);
+pub(crate) struct Id {
+    bytes: [u8; 32],
+    length: u8,
+}
 
 impl Id {
     /// From its digits, which are small letters (gitrepository-layout(5)).
@@ -92,20 +99,35 @@ impl Id {
             [high, low] => Some(value(high)? << 4 | value(low)?),
             _ => None,
         };
-        digits.chunks(2).map(pair).collect::<Option<_>>().map(Self)
+        let bytes: Vec<u8> = digits.chunks(2).map(pair).collect::<Option<_>>()?;
+        Some(Self::of(&bytes))
     }
 
-    /// From its bytes.
+    /// From its bytes, of which there are no more than SHA-256 has.
     pub fn of(bytes: &[u8]) -> Self {
-        Self(bytes.to_vec())
+        let mut id = Self {
+            bytes: [0; 32],
+            length: 0,
+        };
+        for (to, from) in id.bytes.iter_mut().zip(bytes) {
+            *to = *from;
+            id.length += 1;
+        }
+        id
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        self.bytes
+            .get(..usize::from(self.length))
+            .unwrap_or_default()
     }
 
     fn path(&self) -> Option<RelativePath> {
-        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits: String = self
+            .bytes()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let (two, rest) = digits.split_at_checked(2)?;
         RelativePath::new(format!("objects/{two}/{rest}")).ok()
     }
@@ -126,10 +148,9 @@ impl Id {
 pub(crate) struct Outside<'a> {
     tree: &'a Tree,
     pub format: Format,
-    /// Indexes of packs, each with how many names begin with at most each byte.
-    packs: Vec<(File, Vec<u8>)>,
+    packs: Vec<Pack>,
     /// What was looked for.
-    known: RefCell<HashMap<Id, bool>>,
+    known: RefCell<HashMap<Id, Option<ObjectKind>>>,
 }
 
 impl<'a> Outside<'a> {
@@ -140,132 +161,137 @@ impl<'a> Outside<'a> {
         let names = tree.names(&directory).ok()?;
         let mut packs = Vec::new();
         for name in names.iter().filter(|name| name.ends_with(b".idx")) {
-            let (file, _) = tree.file(&directory.join(name).ok()?).ok()?;
-            let mut counts = vec![0; FANOUT.1];
-            let mut head = [0; 8];
-            let is_read = file.read_exact_at(&mut head, 0).is_ok()
-                && file.read_exact_at(&mut counts, FANOUT.0).is_ok();
-            // The version that all have had since 2007.
-            if is_read && head == *b"\xfftOc\0\0\0\x02" {
-                packs.push((file, counts));
-            }
+            let pack = Pack::open(tree, &directory.join(name).ok()?)?;
+            packs.extend(pack.counted());
         }
-        let known = format.empty_tree().map(|empty| (empty, true));
         (packs.len() <= PACKS_MAX).then(|| Self {
             tree,
             format,
             packs,
-            known: RefCell::new(known.into_iter().collect()),
+            known: RefCell::default(),
         })
     }
 
-    /// Whether there is one of this name.
-    pub fn has(&self, id: &Id) -> bool {
+    /// What the object of this name is; none where there is none that can be read.
+    pub fn kind(&self, id: &Id) -> Option<ObjectKind> {
         if let Some(known) = self.known.borrow().get(id) {
             return *known;
         }
-        let has = self.is_loose(id)
-            || self
-                .packs
-                .iter()
-                .any(|(file, counts)| is_in(file, counts, id));
-        self.known.borrow_mut().insert(id.clone(), has);
-        has
+        let in_packs = || self.packs.iter().find_map(|pack| pack.kind(self.tree, id));
+        let kind = match self.format.empty_tree().as_ref() == Some(id) {
+            true => Some(ObjectKind::Tree),
+            false => self.loose_kind(id).or_else(in_packs),
+        };
+        let mut known = self.known.borrow_mut();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(id.clone(), kind);
+        kind
     }
 
-    fn is_loose(&self, id: &Id) -> bool {
-        let facts = id.path().map(|path| self.tree.facts(&path));
-        matches!(facts, Some(Ok(Some(facts))) if facts.kind == Kind::File)
+    fn loose_kind(&self, id: &Id) -> Option<ObjectKind> {
+        let (file, _) = self.tree.file(&id.path()?).ok()?;
+        loose::kind(file)
+    }
+
+    /// Those that a commit comes after, of one that is loose.
+    fn parents(&self, id: &Id, bytes_left: &mut u64) -> Option<Vec<Id>> {
+        let (file, _) = self.tree.file(&id.path()?).ok()?;
+        let read = Loose::read(file, id, self.format, bytes_left)?;
+        (read.kind == ObjectKind::Commit).then(|| read.parents())
     }
 }
 
-/// Whether the index of a pack has a name: they are sorted.
-fn is_in(index: &File, counts: &[u8], id: &Id) -> bool {
-    let count = |at: usize| -> Option<u64> {
-        let four: [u8; 4] = counts.get(at * 4..at * 4 + 4)?.try_into().ok()?;
-        Some(u32::from_be_bytes(four).into())
-    };
-    let Some(first) = id.0.first().map(|byte| usize::from(*byte)) else {
-        return false;
-    };
-    let before = match first {
-        0 => Some(0),
-        other => count(other - 1),
-    };
-    let (Some(mut low), Some(mut high)) = (before, count(first)) else {
-        return false;
-    };
-    let mut name = vec![0; id.0.len()];
-    let begun = FANOUT.0 + FANOUT.1 as u64;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let at = begun + middle * name.len() as u64;
-        if index.read_exact_at(&mut name, at).is_err() {
-            return false;
-        }
-        match name.cmp(&id.0) {
-            std::cmp::Ordering::Equal => return true,
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-        }
-    }
-    false
-}
-
-/// The loose objects that a layer adds, each of which is what its name says.
+/// The loose objects that a layer adds, each of which is what its name says and misses nothing
+/// that it needs.
 pub(crate) struct New<'a> {
     outside: Outside<'a>,
-    all: HashMap<Id, LooseKind>,
-    /// Those of them that miss nothing that they need.
-    whole: HashSet<Id>,
+    whole: HashMap<Id, ObjectKind>,
+    /// Those that each new commit comes after.
+    parents: HashMap<Id, Vec<Id>>,
+}
+
+/// What was read of a new object: what it is, and what it needs that is not outside.
+struct Read {
+    kind: ObjectKind,
+    needs: Vec<(Id, ObjectKind)>,
 }
 
 impl<'a> New<'a> {
     /// Looks into all of them. `after` is what the layer has.
     pub fn read(outside: Outside<'a>, after: &Tree, changes: &ChangeSet) -> Self {
-        let (mut all, mut needs) = (HashMap::new(), HashMap::new());
-        let mut bytes_left = BYTES_MAX;
+        let (mut all, mut parents) = (HashMap::new(), HashMap::new());
+        let (mut bytes_left, mut needs_left) = (BYTES_MAX, NEEDS_MAX);
         for change in changes.changes.iter().filter(|change| is_new_file(change)) {
             let Some(id) = Id::at(&change.path, outside.format) else {
                 continue;
             };
-            if outside.has(&id) {
-                continue;
-            }
             let Ok((file, _)) = after.file(&change.path) else {
                 continue;
             };
-            if let Some(read) = Loose::read(file, &id, outside.format, &mut bytes_left) {
-                all.insert(id.clone(), read.kind);
-                needs.insert(id, read.needs);
+            let Some(read) = Loose::read(file, &id, outside.format, &mut bytes_left) else {
+                continue;
+            };
+            let its = read.parents();
+            let Some(needs) = missing(&outside, read.needs) else {
+                continue;
+            };
+            let Some(left) = needs_left.checked_sub(needs.len() + its.len()) else {
+                continue;
+            };
+            needs_left = left;
+            let kind = read.kind;
+            if kind == ObjectKind::Commit {
+                parents.insert(id.clone(), its);
             }
+            all.insert(id, Read { kind, needs });
         }
-        let whole = whole(&outside, &needs);
         Self {
             outside,
-            all,
-            whole,
+            whole: whole(&all),
+            parents,
         }
     }
 
     /// Whether what is at this path is one.
     pub fn is_one(&self, path: &RelativePath) -> bool {
         let id = Id::at(path, self.outside.format);
-        id.is_some_and(|id| self.all.contains_key(&id))
+        id.is_some_and(|id| self.whole.contains_key(&id))
     }
 
-    /// Whether an object will be there, with all that it needs.
-    pub fn will_be(&self, id: &Id) -> bool {
-        self.outside.has(id) || self.whole.contains(id)
+    /// What the object of this name will be, where it will be there with all that it needs. What
+    /// is there already was put there by somebody else.
+    pub fn will_be(&self, id: &Id) -> Option<ObjectKind> {
+        let new = || self.whole.get(id).copied();
+        self.outside.kind(id).or_else(new)
     }
 
-    /// The same of a commit. What is there already was put there by somebody else.
     pub fn will_be_commit(&self, id: &Id) -> bool {
-        let is_commit = self
-            .all
-            .get(id)
-            .is_none_or(|kind| *kind == LooseKind::Commit);
-        is_commit && self.will_be(id)
+        self.will_be(id) == Some(ObjectKind::Commit)
+    }
+
+    /// Whether a commit is another one or comes after it, as far as that is said by those that are
+    /// new and by loose ones.
+    pub fn comes_after(&self, id: &Id, earlier: &Id) -> bool {
+        let (mut seen, mut next) = (HashSet::new(), vec![id.clone()]);
+        let mut bytes_left = BYTES_MAX;
+        while let Some(one) = next.pop() {
+            if one == *earlier {
+                return true;
+            }
+            if seen.len() >= COMMITS_MAX || !seen.insert(one.clone()) {
+                continue;
+            }
+            match self.parents.get(&one) {
+                Some(parents) => next.extend(parents.iter().cloned()),
+                None => {
+                    let parents = self.outside.parents(&one, &mut bytes_left);
+                    next.extend(parents.into_iter().flatten());
+                }
+            }
+        }
+        false
     }
 
     pub fn format(&self) -> Format {
@@ -273,21 +299,39 @@ impl<'a> New<'a> {
     }
 }
 
+/// What of it is not outside. None where something else is there of its name.
+fn missing(
+    outside: &Outside<'_>,
+    mut needs: Vec<(Id, ObjectKind)>,
+) -> Option<Vec<(Id, ObjectKind)>> {
+    let mut is_other = false;
+    needs.retain(|(id, wanted)| match outside.kind(id) {
+        None => true,
+        Some(kind) => {
+            is_other |= kind != *wanted;
+            false
+        }
+    });
+    needs.shrink_to_fit();
+    (!is_other).then_some(needs)
+}
+
 /// All that miss nothing: neither what they need, nor what that needs in turn.
-fn whole(outside: &Outside<'_>, needs: &HashMap<Id, Vec<Id>>) -> HashSet<Id> {
+fn whole(all: &HashMap<Id, Read>) -> HashMap<Id, ObjectKind> {
     let mut needed_by: HashMap<&Id, Vec<&Id>> = HashMap::new();
     let mut missing: Vec<&Id> = Vec::new();
-    for (id, needed) in needs {
-        for one in needed.iter().filter(|one| !outside.has(one)) {
-            match needs.contains_key(one) {
-                true => needed_by.entry(one).or_default().push(id),
-                false => missing.push(id),
+    for (id, read) in all {
+        for (one, kind) in &read.needs {
+            match all.get(one) {
+                Some(other) if other.kind == *kind => needed_by.entry(one).or_default().push(id),
+                Some(_) | None => missing.push(id),
             }
         }
     }
-    let mut whole: HashSet<Id> = needs.keys().cloned().collect();
+    let kinds = all.iter().map(|(id, read)| (id.clone(), read.kind));
+    let mut whole: HashMap<Id, ObjectKind> = kinds.collect();
     while let Some(id) = missing.pop() {
-        if whole.remove(id) {
+        if whole.remove(id).is_some() {
             missing.extend(needed_by.get(id).into_iter().flatten());
         }
     }

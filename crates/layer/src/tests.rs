@@ -1,5 +1,6 @@
 mod access_lists;
 mod aside;
+mod branches;
 mod diffs;
 mod further_names;
 mod hostile;

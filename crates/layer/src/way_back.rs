@@ -151,7 +151,7 @@ pub(crate) fn way_back(
             continue;
         };
         let own = engine.work.repository.as_ref();
-        let left = own.map_or(Left::No, |own| left(step, &engine.tree, own));
+        let left = own.map_or(Left::No, |own| left(step, engine, own));
         if left == Left::Yes {
             continue;
         }

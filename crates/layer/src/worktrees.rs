@@ -11,15 +11,17 @@ mod undoing;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
 
 use crate::change::Source;
-use crate::git_objects::{Id, New, Outside, small};
+use crate::facts::Facts;
+use crate::git_objects::{Id, New, ObjectKind, Outside, small};
 use crate::tree::Tree;
 use crate::{
     AfterTree, Change, ChangeKind, ChangeSet, Class, EntryKind, LayerPaths, RelativePath, control,
     git_index,
 };
-use branches::{Elsewhere, has_branch, hides_another, is_branch_name};
+use branches::{Elsewhere, References, is_branch_name};
 pub(crate) use undoing::{Left, left};
 
 const ELSEWHERE: &str = "another worktree has this branch checked out";
@@ -29,6 +31,12 @@ const RELIED_ON: &str = "all worktrees of the repository rely on it";
 const HIDING: &str = "git takes it for something else of this name";
 const UNSOUND: &str = "it is no new object with all that its name says";
 const MISSING: &str = "the commit that it names is not taken over whole";
+const OTHERS: &str = "this worktree was not on this branch when the run began, or is not any more";
+const REWOUND: &str = "commits that this branch has outside would not be on it any more";
+const OPEN: &str = "others could write to it";
+
+/// Permissions of others than the owner to write.
+const WRITE_BITS: u32 = 0o022;
 
 /// The largest file that names a commit or a branch, bytes.
 const REFERENCE_BYTES_MAX: u64 = 4 << 10;
@@ -61,7 +69,9 @@ impl ChangeSet {
             None => Some(RelativePath::root()),
         };
         let reasons = match (&trees, &own) {
-            (Some((before, after)), Some(own)) => Measure::reasons(self, before, after, own),
+            (Some((before, after)), Some(own)) => {
+                Measure::new(self, (before, after), own, paths.since).reasons(self)
+            }
             _ => self.changes.iter().map(|_| Some(RELIED_ON)).collect(),
         };
         for (change, reason) in self.changes.iter_mut().zip(reasons) {
@@ -81,6 +91,12 @@ struct Measure<'a> {
     after: &'a Tree,
     /// The worktree's own directory.
     own: &'a RelativePath,
+    /// When the run began, for the files of the repository.
+    since: SystemTime,
+    /// The branch that the worktree is on, and was when the run began.
+    own_branch: Option<Vec<u8>>,
+    /// None where they cannot be told.
+    references: Option<References<'a>>,
     /// None where every branch may be checked out.
     elsewhere: Option<Elsewhere>,
     /// None where nothing is known of objects.
@@ -91,35 +107,58 @@ struct Measure<'a> {
 }
 
 impl<'a> Measure<'a> {
-    /// Why each change is none of the worktree's own, if it is none.
-    fn reasons(
+    fn new(
         set: &ChangeSet,
-        before: &'a Tree,
-        after: &'a Tree,
+        (before, after): (&'a Tree, &'a Tree),
         own: &'a RelativePath,
-    ) -> Vec<Option<&'static str>> {
+        since: SystemTime,
+    ) -> Self {
         let outside = Outside::open(before);
         let mut measure = Self {
             before,
             after,
             own,
+            since,
+            own_branch: None,
+            references: References::read(before),
             elsewhere: Elsewhere::look(before, own),
             objects: outside.map(|outside| New::read(outside, after, set)),
             taken: HashSet::new(),
             held: HashSet::new(),
         };
+        measure.own_branch = measure.own_branch();
+        measure
+    }
+
+    /// Why each change is none of the worktree's own, if it is none.
+    fn reasons(mut self, set: &ChangeSet) -> Vec<Option<&'static str>> {
         // What names a branch is looked at when it is known what becomes of branches.
         for change in &set.changes {
             let Some(name) = change.path.as_bytes().strip_prefix(b"refs/heads/") else {
                 continue;
             };
-            match measure.reason(change) {
-                None => measure.taken.insert(name.to_vec()),
-                Some(_) => measure.held.insert(name.to_vec()),
+            let now = change.after.as_ref();
+            let is_file = now.is_some_and(|facts| facts.kind == EntryKind::File);
+            match self.reason(change) {
+                None if is_file => self.taken.insert(name.to_vec()),
+                None => continue,
+                Some(_) => self.held.insert(name.to_vec()),
             };
         }
         let all = set.changes.iter();
-        all.map(|change| measure.reason(change)).collect()
+        all.map(|change| self.reason(change)).collect()
+    }
+
+    /// The branch that the worktree's own `HEAD` names, where nobody has written that since the
+    /// run began.
+    fn own_branch(&self) -> Option<Vec<u8>> {
+        let head = self.own.join(b"HEAD").ok()?;
+        let facts = self.before.facts(&head).ok()??;
+        let text = small(self.before, &head, REFERENCE_BYTES_MAX)?;
+        let name = text
+            .strip_suffix(b"\n")?
+            .strip_prefix(b"ref: refs/heads/")?;
+        (!facts.changed_after(self.since) && is_branch_name(name)).then(|| name.to_vec())
     }
 
     fn reason(&self, change: &Change) -> Option<&'static str> {
@@ -135,6 +174,9 @@ impl<'a> Measure<'a> {
         };
         if !is_plain(change) || self.has_other_names(change) {
             return known(RELIED_ON);
+        }
+        if self.is_open(change) {
+            return known(OPEN);
         }
         let names: Vec<&[u8]> = change.path.components().collect();
         if let Some(own) = change.path.beneath(self.own) {
@@ -196,15 +238,46 @@ impl<'a> Measure<'a> {
             _ if is_directory && names.is_empty() => None,
             _ if !is_branch_name(&name) => Some(RELIED_ON),
             _ if is_directory => None,
-            _ if !is_branch => self.reason_of_log(change),
-            _ if hides_another(self.before, &name) => Some(HIDING),
-            // The owner has made it stand for another one.
-            ChangeKind::Modified if self.is_symbolic(&change.path) => Some(SYMBOLIC),
+            _ if !is_branch && self.is_followed(&name) => self.reason_of_log(change),
+            _ if !is_branch => Some(OTHERS),
             _ => match self.reference(change) {
-                Some(Reference::Commit(id)) => self.reason_of_commit(&id),
+                Some(Reference::Commit(id)) => self
+                    .reason_of_commit(&id)
+                    .or_else(|| self.reason_of_move(change, &name, &id)),
                 Some(Reference::Branch(_)) | None => Some(SYMBOLIC),
             },
         }
+    }
+
+    /// Whether a branch grows as its log does: it is taken over, or the worktree's own.
+    fn is_followed(&self, name: &[u8]) -> bool {
+        let is_own = || self.own_branch.as_deref() == Some(name) && !self.held.contains(name);
+        self.taken.contains(name) || is_own()
+    }
+
+    /// A branch that is new, or that the worktree is on and goes on from where it is outside.
+    fn reason_of_move(&self, change: &Change, name: &[u8], to: &Id) -> Option<&'static str> {
+        let (Some(references), Some(objects)) = (&self.references, &self.objects) else {
+            return Some(RELIED_ON);
+        };
+        if !references.is_there(name) {
+            return references.hides_another(name).then_some(HIDING);
+        }
+        // The owner has made it stand for another one.
+        if change.kind == ChangeKind::Modified && self.is_symbolic(&change.path) {
+            return Some(SYMBOLIC);
+        }
+        if self.own_branch.as_deref() != Some(name) {
+            return Some(OTHERS);
+        }
+        let now: Option<Facts> = self.before.facts(&change.path).ok().flatten();
+        if now.is_some_and(|now| now.changed_after(self.since)) {
+            // Somebody else has written it since: that is a conflict, for all of the changes.
+            return None;
+        }
+        let at = references.commit(name, objects.format());
+        let goes_on = at.is_some_and(|at| objects.comes_after(to, &at));
+        (!goes_on).then_some(REWOUND)
     }
 
     fn reason_of_commit(&self, id: &Id) -> Option<&'static str> {
@@ -220,7 +293,8 @@ impl<'a> Measure<'a> {
         else {
             return Some(git_index::UNREAD);
         };
-        let there = &mut |id: &[u8]| objects.will_be(&Id::of(id));
+        // Of a sparse index it is not known here which of them are trees: that waits.
+        let there = &mut |id: &[u8]| objects.will_be(&Id::of(id)) == Some(ObjectKind::Blob);
         git_index::reason_in(&file, facts.bytes, objects.format().bytes(), there)
     }
 
@@ -241,7 +315,7 @@ impl<'a> Measure<'a> {
         let is_none = |digits: &[u8]| digits.iter().all(|digit| *digit == b'0');
         let is_there = |digits: &[u8]| {
             let id = Id::read(digits, objects.format());
-            id.is_some_and(|id| is_none(digits) || objects.will_be(&id))
+            id.is_some_and(|id| is_none(digits) || objects.will_be_commit(&id))
         };
         let is_line = |line: &[u8]| {
             let mut words = line.split(|byte| *byte == b' ');
@@ -258,9 +332,26 @@ impl<'a> Measure<'a> {
 
     /// Whether a branch will be there, and be none that stands for another.
     fn will_be_branch(&self, name: &[u8]) -> bool {
-        let is_taken = self.taken.contains(name);
-        let is_there = || !self.held.contains(name) && has_branch(self.before, name);
-        is_branch_name(name) && (is_taken || is_there())
+        let is_there = || {
+            let all = self.references.as_ref().zip(self.objects.as_ref());
+            let at = all.and_then(|(all, objects)| all.commit(name, objects.format()));
+            at.is_some() && !self.held.contains(name)
+        };
+        is_branch_name(name) && (self.taken.contains(name) || is_there())
+    }
+
+    /// Whether more people may write to it than to what it is in, or than before.
+    fn is_open(&self, change: &Change) -> bool {
+        let Some(after) = &change.after else {
+            return false;
+        };
+        let mut above = change.path.ancestors().collect::<Vec<_>>();
+        above.push(RelativePath::root());
+        let is_there = |path: &RelativePath| self.before.facts(path).ok().flatten();
+        let around = above.iter().find_map(is_there);
+        let before = change.before.as_ref().map_or(0, |before| before.mode);
+        let may = (around.map_or(0, |facts| facts.mode) | before) & WRITE_BITS;
+        after.mode & WRITE_BITS & !may != 0
     }
 
     /// Whether what is written to one file is written to another, too: git adds to logs in place.

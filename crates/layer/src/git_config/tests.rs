@@ -66,6 +66,10 @@ fn secrets_of_a_configuration_are_left_out() {
         "[alias]\n\tx = !curl -H 'Authorization: Bearer its-PW'\n\ty = status\n",
         "[alias]\n\ty = \"status\"\n",
     );
+    check(
+        "[core]\n\tsshCommand = sshpass -p its-PW ssh\n\tbare = no\n",
+        "[core]\n\tbare = \"no\"\n",
+    );
     check("[a]\n\tb = ghp_its-PW0123456789\n", "[a]\n");
     check("[a]\n\tb = https://example.org/?key=its-PW\n", "[a]\n");
     // A slash within a password ends what is looked at as the host's.

@@ -1,5 +1,6 @@
 //! One loose object: `zlib(TYPE SP SIZE NUL CONTENT)`, named by the digest of what is compressed.
 
+use std::collections::HashSet;
 use std::io::Read;
 
 use flate2::{Decompress, FlushDecompress, Status};
@@ -14,17 +15,20 @@ const CONTENT_BYTES_MAX: u64 = 32 << 20;
 /// The longest `TYPE SP SIZE NUL`, bytes: what git takes.
 const HEAD_BYTES_MAX: usize = 32;
 const BUFFER_BYTES: usize = 64 << 10;
+/// Of a stream of zlib what its first bytes are made of, and more, bytes.
+const BEGIN_BYTES: usize = 4 << 10;
 
 /// What is known of an object that is what its name says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Loose {
-    pub kind: LooseKind,
-    /// The objects that it is nothing without.
-    pub needs: Vec<Id>,
+    pub kind: ObjectKind,
+    /// The objects that it is nothing without, and what each has to be.
+    pub needs: Vec<(Id, ObjectKind)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LooseKind {
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ObjectKind {
     Blob,
     Tree,
     Commit,
@@ -46,13 +50,34 @@ impl Loose {
         }
         let kept = content.kept.as_slice();
         let needs = match kind {
-            LooseKind::Blob => Some(Vec::new()),
-            LooseKind::Tree => of_tree(kept, format),
-            LooseKind::Commit => of_commit(kept, format),
-            LooseKind::Tag => of_tag(kept, format),
+            ObjectKind::Blob => Some(Vec::new()),
+            ObjectKind::Tree => of_tree(kept, format),
+            ObjectKind::Commit => of_commit(kept, format),
+            ObjectKind::Tag => of_tag(kept, format),
         };
         needs.map(|needs| Self { kind, needs })
     }
+
+    /// Those that a commit comes after.
+    pub fn parents(&self) -> Vec<Id> {
+        let commits = self.needs.iter();
+        let commits = commits.filter(|(_, kind)| *kind == ObjectKind::Commit);
+        commits.map(|(id, _)| id.clone()).collect()
+    }
+}
+
+/// What a loose object says that it is. None where it cannot be told.
+pub(super) fn kind(mut from: impl Read) -> Option<ObjectKind> {
+    let (mut begun, mut made) = ([0; BEGIN_BYTES], [0; HEAD_BYTES_MAX]);
+    let read = from.read(&mut begun).ok()?;
+    let mut stream = Decompress::new(true);
+    let _ = stream
+        .decompress(begun.get(..read)?, &mut made, FlushDecompress::None)
+        .ok()?;
+    let given = usize::try_from(stream.total_out()).ok()?;
+    let text = made.get(..given)?;
+    let end = text.iter().position(|byte| *byte == 0)?;
+    head(text.get(..end)?).map(|(kind, _)| kind)
 }
 
 /// What has come of an object.
@@ -60,7 +85,7 @@ struct Content {
     digest: Digest,
     /// Until it is whole.
     begun: Vec<u8>,
-    head: Option<(LooseKind, u64)>,
+    head: Option<(ObjectKind, u64)>,
     /// How much has come behind it.
     bytes: u64,
     /// That, of what is looked into.
@@ -97,7 +122,7 @@ impl Content {
     fn behind(&mut self, bytes: &[u8]) -> Option<()> {
         let (kind, size) = self.head?;
         self.bytes += bytes.len() as u64;
-        let is_kept = kind != LooseKind::Blob;
+        let is_kept = kind != ObjectKind::Blob;
         if self.bytes > size || (is_kept && size > CONTENT_BYTES_MAX) {
             return None;
         }
@@ -169,25 +194,20 @@ fn inflate(mut from: impl Read, each: &mut dyn FnMut(&[u8]) -> Option<()>) -> Op
     is_all.then_some(())
 }
 
-fn head(text: &[u8]) -> Option<(LooseKind, u64)> {
+fn head(text: &[u8]) -> Option<(ObjectKind, u64)> {
     let at = text.iter().position(|byte| *byte == b' ')?;
     let (kind, size) = (text.get(..at)?, text.get(at + 1..)?);
-    let kind = match kind {
-        b"blob" => LooseKind::Blob,
-        b"tree" => LooseKind::Tree,
-        b"commit" => LooseKind::Commit,
-        b"tag" => LooseKind::Tag,
-        _ => return None,
-    };
+    let kind = of_name(kind)?;
     let is_plain = size.iter().all(u8::is_ascii_digit) && (size == b"0" || !size.starts_with(b"0"));
     let size = std::str::from_utf8(size).ok()?.parse().ok()?;
     is_plain.then_some((kind, size))
 }
 
 /// What a tree has in it, but for commits of submodules. Names that git itself does not write, as
-/// `.git`, are none.
-fn of_tree(mut rest: &[u8], format: Format) -> Option<Vec<Id>> {
-    let mut needs = Vec::new();
+/// `.git`, are none, and they are in git's order, so that none is there twice.
+fn of_tree(mut rest: &[u8], format: Format) -> Option<Vec<(Id, ObjectKind)>> {
+    let (mut needs, mut names) = (HashSet::new(), HashSet::new());
+    let mut last = Vec::new();
     while !rest.is_empty() {
         let end = rest.iter().position(|byte| *byte == 0)?;
         let (entry, behind) = (rest.get(..end)?, rest.get(end + 1..)?);
@@ -195,33 +215,58 @@ fn of_tree(mut rest: &[u8], format: Format) -> Option<Vec<Id>> {
         let (mode, name) = (entry.get(..at)?, entry.get(at + 1..)?);
         let (id, behind) = behind.split_at_checked(format.bytes())?;
         rest = behind;
-        if !is_name(name) {
+        let kind = match mode {
+            b"40000" => Some(ObjectKind::Tree),
+            b"100644" | b"100755" | b"100664" | b"120000" => Some(ObjectKind::Blob),
+            b"160000" => None,
+            _ => return None,
+        };
+        // A directory is where it would be with a slash at its end.
+        let order = match kind {
+            Some(ObjectKind::Tree) => [name, b"/"].concat(),
+            Some(_) | None => name.to_vec(),
+        };
+        if !is_name(name) || order <= last || !names.insert(name) {
             return None;
         }
-        match mode {
-            b"40000" | b"100644" | b"100755" | b"100664" | b"120000" => needs.push(Id::of(id)),
-            b"160000" => {}
-            _ => return None,
-        }
+        last = order;
+        needs.extend(kind.map(|kind| (Id::of(id), kind)));
     }
-    Some(needs)
+    Some(needs.into_iter().collect())
 }
 
-fn of_commit(text: &[u8], format: Format) -> Option<Vec<Id>> {
+fn of_commit(text: &[u8], format: Format) -> Option<Vec<(Id, ObjectKind)>> {
     let mut lines = text.split(|byte| *byte == b'\n');
-    let mut needs = vec![Id::read(lines.next()?.strip_prefix(b"tree ")?, format)?];
+    let tree = Id::read(lines.next()?.strip_prefix(b"tree ")?, format)?;
+    let mut parents = HashSet::new();
     for line in lines {
         match line.strip_prefix(b"parent ") {
-            Some(parent) => needs.push(Id::read(parent, format)?),
-            None if line.starts_with(b"author ") => return Some(needs),
+            Some(parent) => {
+                parents.insert(Id::read(parent, format)?);
+            }
+            None if line.starts_with(b"author ") => {
+                let parents = parents.into_iter().map(|id| (id, ObjectKind::Commit));
+                return Some(parents.chain([(tree, ObjectKind::Tree)]).collect());
+            }
             None => return None,
         }
     }
     None
 }
 
-fn of_tag(text: &[u8], format: Format) -> Option<Vec<Id>> {
+fn of_tag(text: &[u8], format: Format) -> Option<Vec<(Id, ObjectKind)>> {
     let mut lines = text.split(|byte| *byte == b'\n');
-    let object = lines.next()?.strip_prefix(b"object ")?;
-    Some(vec![Id::read(object, format)?])
+    let object = Id::read(lines.next()?.strip_prefix(b"object ")?, format)?;
+    let kind = of_name(lines.next()?.strip_prefix(b"type ")?)?;
+    Some(vec![(object, kind)])
+}
+
+fn of_name(name: &[u8]) -> Option<ObjectKind> {
+    match name {
+        b"blob" => Some(ObjectKind::Blob),
+        b"tree" => Some(ObjectKind::Tree),
+        b"commit" => Some(ObjectKind::Commit),
+        b"tag" => Some(ObjectKind::Tag),
+        _ => None,
+    }
 }

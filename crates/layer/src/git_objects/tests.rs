@@ -101,7 +101,10 @@ fn objects_that_git_has_written_are_what_their_names_say() {
             let text = fs::read(file).unwrap();
             let read_one = read(&text, name, format).unwrap();
             assert!(
-                read_one.needs.iter().all(|needed| names.contains(needed)),
+                read_one
+                    .needs
+                    .iter()
+                    .all(|(needed, _)| names.contains(needed)),
                 "{name}"
             );
             assert_eq!(read(&text, name, other), None);
@@ -128,15 +131,20 @@ fn what_lies_about_itself_is_no_object() {
     assert!(read_made(b"blob 3\0abc").is_some());
     assert!(read_made(b"blob 0\0").is_some());
     let name = [7; 20];
-    let tree = |mode: &[u8], entry: &[u8]| {
-        let content = [mode, b" ", entry, b"\0", &name].concat();
+    let trees = |entries: &[(&str, &str)]| {
+        let entry =
+            |(mode, entry): &(&str, &str)| [format!("{mode} {entry}\0").as_bytes(), &name].concat();
+        let content = entries.iter().map(entry).collect::<Vec<_>>().concat();
         [format!("tree {}\0", content.len()).as_bytes(), &content].concat()
     };
+    let tree = |mode: &str, entry: &str| trees(&[(mode, entry)]);
+    let sorted = trees(&[("100644", "a.b"), ("40000", "a"), ("100644", "a0")]);
+    assert_eq!(read_made(&sorted).unwrap().needs.len(), 2);
     assert_eq!(
-        read_made(&tree(b"100644", b"a")).unwrap().needs,
-        [Id::of(&name)]
+        read_made(&tree("100644", "a")).unwrap().needs,
+        [(Id::of(&name), ObjectKind::Blob)]
     );
-    assert_eq!(read_made(&tree(b"160000", b"a")).unwrap().needs, []);
+    assert_eq!(read_made(&tree("160000", "a")).unwrap().needs, []);
     for text in [
         &b"blob 2\0abc"[..],
         b"blob 4\0abc",
@@ -149,12 +157,16 @@ fn what_lies_about_itself_is_no_object() {
         b"tag 3\0abc",
         b"tree 3\0abc",
         b"blob 00000000000000000000000000003\0abc",
-        &tree(b"100644", b".git"),
-        &tree(b"40000", b".GIT"),
-        &tree(b"40000", b".."),
-        &tree(b"100644", b"a/b"),
-        &tree(b"100644", b""),
-        &tree(b"777", b"a"),
+        &tree("100644", ".git"),
+        &tree("40000", ".GIT"),
+        &tree("40000", ".."),
+        &tree("100644", "a/b"),
+        &tree("100644", ""),
+        &tree("777", "a"),
+        &trees(&[("100644", "a"), ("100644", "a")]),
+        &trees(&[("100644", ""), ("100644", "a")]),
+        &trees(&[("40000", "a"), ("100644", "a.")]),
+        &trees(&[("100644", "a"), ("100644", "a."), ("40000", "a")]),
     ] {
         assert_eq!(
             read_made(text),
@@ -172,7 +184,18 @@ fn what_lies_about_itself_is_no_object() {
 fn what_a_repository_has_is_found_loose_and_in_packs() {
     for (words, format) in FORMATS {
         let place = repository(words);
-        let all = loose(place.path());
+        // Many that differ little, so that they are packed as what differs.
+        for line in 0..40 {
+            let text = format!("{}{line}\n", "a line of a file\n".repeat(200));
+            fs::write(place.path().join("grows"), text).unwrap();
+            git(place.path(), &["add", "."]);
+            git(place.path(), &["commit", "-qm", "grows"]);
+        }
+        let kind = |(name, file): (String, PathBuf)| {
+            let kind = git(place.path(), &["cat-file", "-t", &name]);
+            (name, file, kind.trim().to_owned())
+        };
+        let all: Vec<_> = loose(place.path()).into_iter().map(kind).collect();
         let absent = Id::of(&vec![9; format.bytes()]);
         for packed in [false, true] {
             if packed {
@@ -182,13 +205,14 @@ fn what_a_repository_has_is_found_loose_and_in_packs() {
             let tree = Tree::open(&place.path().join(".git")).unwrap();
             let outside = Outside::open(&tree).unwrap();
             assert_eq!(outside.format, format);
-            for (name, _) in &all {
-                assert!(
-                    outside.has(&Id::read(name.as_bytes(), format).unwrap()),
-                    "{name}"
-                );
+            for (name, _, kind) in &all {
+                let id = Id::read(name.as_bytes(), format).unwrap();
+                let shown = outside
+                    .kind(&id)
+                    .map(|kind| format!("{kind:?}").to_lowercase());
+                assert_eq!(shown.as_ref(), Some(kind), "{name} {packed}");
             }
-            assert!(!outside.has(&absent));
+            assert_eq!(outside.kind(&absent), None);
         }
     }
     let place = repository(&[]);

@@ -222,3 +222,45 @@ fn a_worktree_is_one_only_as_git_makes_it() {
     let holds = NoRepository::Holds(made.at("main/.git"));
     assert_eq!(made.found("main/.git/tree"), Err(holds));
 }
+
+/// Copies of a configuration, files of passwords and what a configuration names: as the two that
+/// stand in their places, they are not shown; and what git makes beside them neither.
+#[test]
+fn what_lies_beside_a_configuration_is_hidden_where_it_may_have_secrets() {
+    let made = Made::new();
+    let shown = made.found("wt").unwrap().unwrap();
+    let config = "[include]\n\tpath = more.inc\n[lfs \"index\"]\n\tx = lfs\n";
+    made.write("main/.git/config", config);
+    let hidden = [
+        ".config.swp",
+        ".git-credentials",
+        "CONFIG.old",
+        "config.lock",
+        "config.orig",
+        "config~",
+        "credentials",
+        "more.inc",
+        "my-credential-file",
+    ];
+    for name in hidden
+        .iter()
+        .chain(&["other", "index", "lfs", "FETCH_HEAD"])
+    {
+        made.write(&format!("main/.git/{name}"), "its-PW");
+    }
+    let all = configurations(&shown.common, shown.identity).unwrap();
+    let names_of = |has_secrets: bool, has_text: bool| {
+        let all = all
+            .iter()
+            .filter(|one| one.has_secrets == has_secrets && one.text.is_some() == has_text);
+        let mut names: Vec<&str> = all.map(|one| one.name.to_str().unwrap()).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(names_of(true, false), hidden);
+    assert_eq!(names_of(false, true), ["config"]);
+    assert_eq!(
+        names_of(false, false),
+        ["config.worktree", "config.worktree.lock"]
+    );
+}

@@ -14,13 +14,13 @@ use crate::{
 };
 
 /// A loose object: where it is, its name, and what is there.
-struct Object {
-    path: String,
-    name: String,
-    stream: Vec<u8>,
+pub(super) struct Object {
+    pub path: String,
+    pub name: String,
+    pub stream: Vec<u8>,
 }
 
-fn object(kind: &str, content: &[u8]) -> Object {
+pub(super) fn object(kind: &str, content: &[u8]) -> Object {
     let text = [format!("{kind} {}\0", content.len()).as_bytes(), content].concat();
     let name: String = Sha1::digest(&text)
         .iter()
@@ -44,27 +44,31 @@ fn tree_of(name: &str, digits: &str) -> Object {
     )
 }
 
-fn commit_of(tree: &str, message: &str) -> Object {
+pub(super) fn commit_of(tree: &str, parents: &[&str], message: &str) -> Object {
     let by = "a <a@example.org> 1 +0000";
-    let text = format!("tree {tree}\nauthor {by}\ncommitter {by}\n\n{message}\n");
+    let parents: String = parents.iter().map(|id| format!("parent {id}\n")).collect();
+    let text = format!("tree {tree}\n{parents}author {by}\ncommitter {by}\n\n{message}\n");
     object("commit", text.as_bytes())
 }
 
-/// A file, a tree and a commit: each is nothing without the one before.
-fn new() -> [Object; 3] {
+/// A file, a tree and a commit behind the one that the repository has: each is nothing without the
+/// one before.
+pub(super) fn new() -> [Object; 3] {
     let blob = object("blob", b"new");
     let tree = tree_of("a", &blob.name);
-    let commit = commit_of(&tree.name, "new");
+    let commit = commit_of(&tree.name, &[&commit().name], "new");
     [blob, tree, commit]
 }
 
+pub(super) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
 /// The commit that the repository has.
-fn commit() -> Object {
-    commit_of("4b825dc642cb6eb9a060e54bf8d69288fbee4904", "old")
+pub(super) fn commit() -> Object {
+    commit_of(EMPTY_TREE, &[], "old")
 }
 
 /// A log with one more entry.
-fn log(before: &str, id: &str) -> String {
+pub(super) fn log(before: &str, id: &str) -> String {
     let zero = "0".repeat(40);
     format!(
         "{before}{zero} {} a <a@example.org> 1 +0000\tcommit\n",
@@ -72,11 +76,11 @@ fn log(before: &str, id: &str) -> String {
     )
 }
 
-fn line(object: &Object) -> String {
+pub(super) fn line(object: &Object) -> String {
     format!("{}\n", object.name)
 }
 
-fn put(top: &Path, name: &str, text: &[u8]) {
+pub(super) fn put(top: &Path, name: &str, text: &[u8]) {
     let file = top.join(name);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(file, text).unwrap();
@@ -85,7 +89,7 @@ fn put(top: &Path, name: &str, text: &[u8]) {
 /// A repository whose main worktree has `main` checked out, `wt` has `work`, and `other` is at
 /// work on `deep/one`, `deep/two` and, by another branch's name, `led`; with what a layer over it
 /// has.
-fn layer(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LayerPaths) {
+pub(super) fn layer(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LayerPaths) {
     let top = tempfile::tempdir().unwrap();
     let host = top.path().join("host");
     for directory in ["upper", "work"] {
@@ -93,7 +97,11 @@ fn layer(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LayerPaths) {
     }
     let commit = commit();
     let id = line(&commit);
-    let packed = ["refs/heads/packed", "refs/remotes/packed-remote/x"];
+    let packed = [
+        "refs/heads/packed",
+        "refs/remotes/packed-remote/x",
+        "refs/tags/packed-tag",
+    ];
     let packed = packed
         .map(|name| format!("{} {name}\n", commit.name))
         .concat();
@@ -143,7 +151,7 @@ fn layer(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LayerPaths) {
 }
 
 /// The paths that wait for a yes, and the others.
-fn classes(paths: &LayerPaths, worktree: Option<&str>) -> (Vec<String>, Vec<String>) {
+pub(super) fn classes(paths: &LayerPaths, worktree: Option<&str>) -> (Vec<String>, Vec<String>) {
     let mut set = changes(paths, &Bounds::default()).unwrap();
     set.classify_repository(worktree.map(OsStr::new), paths);
     let (mut control, mut other) = (Vec::new(), Vec::new());
@@ -175,7 +183,7 @@ fn is_control(file: &str, text: &[u8], worktree: Option<&str>) -> bool {
 }
 
 /// An index of one file, as gitformat-index(5) has it.
-fn index(name: &str, object: &Object) -> Vec<u8> {
+pub(super) fn index(name: &str, object: &Object) -> Vec<u8> {
     let mut text = b"DIRC\0\0\0\x02\0\0\0\x01".to_vec();
     text.extend([0; 24]);
     text.extend(0o100_644_u32.to_be_bytes());
@@ -202,9 +210,7 @@ fn what_a_commit_writes_is_the_worktrees_own() {
         ("refs/heads/work", id.as_bytes()),
         ("refs/heads/target/node_modules", old.as_bytes()),
         ("refs/heads/deeper", id.as_bytes()),
-        ("refs/heads/free", id.as_bytes()),
         ("logs/refs/heads/work", log("l", &id).as_bytes()),
-        ("logs/refs/heads/new", log("", &old).as_bytes()),
         ("worktrees/wt/HEAD", b"ref: refs/heads/free\n"),
         ("worktrees/wt/HEAD", b"ref: refs/heads/packed\n"),
         ("worktrees/wt/HEAD", id.as_bytes()),
@@ -245,7 +251,10 @@ fn what_others_rely_on_waits_for_a_yes() {
         ("logs/refs/heads/main", "less"),
         ("logs/refs/heads/work", &log("", &id)),
         ("logs/refs/heads/work", "lx"),
-        ("logs/refs/heads/new", &log("", &missing)),
+        ("logs/refs/heads/new", &log("", &id)),
+        ("logs/refs/heads/free", &log("", &id)),
+        ("logs/refs/heads/work", &log("l", &missing)),
+        ("logs/refs/heads/work", &log("l", &line(&blob))),
         ("worktrees/wt/logs/HEAD", &log("", &missing)),
         ("modules/x/config", "c"),
         ("modules/x/index", "c"),
@@ -257,6 +266,16 @@ fn what_others_rely_on_waits_for_a_yes() {
         ("refs/heads/deep/one", &id),
         ("refs/heads/deep/two", &id),
         ("refs/heads/alias", &id),
+        ("refs/heads/free", &id),
+        ("refs/heads/packed", &id),
+        ("refs/heads/Packed", &id),
+        ("refs/heads/packed/beneath", &id),
+        ("refs/heads/one", &id),
+        ("refs/heads/packed-tag", &id),
+        ("refs/heads/heads/main", &id),
+        ("refs/heads/tags/new", &id),
+        ("refs/heads/remotes/new", &id),
+        ("refs/heads/refs/heads/new", &id),
         ("refs/heads/led", &id),
         ("refs/heads/symbolic", &id),
         ("refs/heads/origin/new", &id),
@@ -378,15 +397,20 @@ fn what_misses_something_is_not_taken_over() {
     };
     assert_eq!(held(None, None), [""; 0]);
     let all = ["refs/heads/new", "worktrees/wt/HEAD", "worktrees/wt/index"];
-    assert_eq!(held(Some(blob), None), all);
-    assert_eq!(held(Some(tree), None), all[..2]);
-    assert_eq!(held(Some(commit), None), all[..2]);
-    for one in [tree, commit] {
-        let mut expected = all[..2].to_vec();
-        expected.push(&one.path);
-        expected.sort_unstable();
-        assert_eq!(held(None, Some(one)), expected);
-    }
+    let of_blob = held(Some(blob), None);
+    assert!(all.iter().all(|name| of_blob.contains(&(*name).to_owned())));
+    assert!(of_blob.contains(&tree.path) && of_blob.contains(&commit.path));
+    let and = |more: &[&Object]| {
+        let mut all: Vec<String> = all[..2].iter().map(ToString::to_string).collect();
+        all.extend(more.iter().map(|one| one.path.clone()));
+        all.sort_unstable();
+        all
+    };
+    // What is nothing without it is not there at the next apply either.
+    assert_eq!(held(Some(tree), None), and(&[commit]));
+    assert_eq!(held(Some(commit), None), and(&[]));
+    assert_eq!(held(None, Some(tree)), and(&[tree, commit]));
+    assert_eq!(held(None, Some(commit)), and(&[commit]));
 }
 
 #[test]

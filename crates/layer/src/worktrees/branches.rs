@@ -1,8 +1,11 @@
 //! Branches of a repository: which ones others have checked out or are at work on, and their names.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::REFERENCE_BYTES_MAX;
 use crate::RelativePath;
-use crate::git_objects::small;
+use crate::facts::Kind;
+use crate::git_objects::{Format, Id, small};
 use crate::tree::Tree;
 
 /// The most worktrees of one repository whose branches are looked at; with more, every branch
@@ -19,6 +22,21 @@ const NAMING: [&str; 5] = [
 ];
 /// A branch that stands for another, that for a third, and so on.
 const LINKS_MAX: usize = 5;
+/// What a name begins with that git looks for elsewhere than among branches.
+const KINDS: [&[u8]; 12] = [
+    b"refs",
+    b"heads",
+    b"tags",
+    b"remotes",
+    b"notes",
+    b"stash",
+    b"replace",
+    b"bisect",
+    b"rewritten",
+    b"worktree",
+    b"worktrees",
+    b"main-worktree",
+];
 /// The largest list of branches, bytes.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 /// The longest name of a branch, bytes.
@@ -92,11 +110,11 @@ fn stands_for(common: &Tree, name: &[u8]) -> Option<Vec<Vec<u8>>> {
         let Ok(path) = RelativePath::new([b"refs/heads/", at.as_slice()].concat()) else {
             return Some(found);
         };
-        let is_file = |facts: &crate::facts::Facts| facts.kind == crate::facts::Kind::File;
+        let is_file = |facts: &crate::facts::Facts| facts.kind == Kind::File;
         match common.facts(&path).ok()? {
             Some(facts) if is_file(&facts) => {}
             // What is no file says nothing that can be read here.
-            Some(facts) if facts.kind != crate::facts::Kind::Directory => return None,
+            Some(facts) if facts.kind != Kind::Directory => return None,
             Some(_) | None => return Some(found),
         }
         let text = small(common, &path, REFERENCE_BYTES_MAX)?;
@@ -109,52 +127,114 @@ fn stands_for(common: &Tree, name: &[u8]) -> Option<Vec<Vec<u8>>> {
     None
 }
 
-/// Whether the repository has a branch of its own by this name.
-pub(crate) fn has_branch(common: &Tree, name: &[u8]) -> bool {
-    let full = [b"refs/heads/", name].concat();
-    let Ok(path) = RelativePath::new(full.clone()) else {
-        return false;
-    };
-    match common.facts(&path) {
-        Ok(Some(_)) => {
-            small(common, &path, REFERENCE_BYTES_MAX).is_some_and(|text| !text.starts_with(b"ref:"))
+/// The references of a repository as it is outside.
+pub(crate) struct References<'a> {
+    common: &'a Tree,
+    /// Those that are packed (git-pack-refs(1)): in full, each with the digits of what it names.
+    packed: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The same names without a difference of cases.
+    folded: BTreeSet<Vec<u8>>,
+}
+
+impl<'a> References<'a> {
+    /// None where they cannot be told.
+    pub fn read(common: &'a Tree) -> Option<Self> {
+        let mut all = Self {
+            common,
+            packed: BTreeMap::new(),
+            folded: BTreeSet::new(),
+        };
+        let path = RelativePath::new("packed-refs").ok()?;
+        if common.facts(&path).ok()?.is_none() {
+            return Some(all);
         }
-        Ok(None) => packed(common, |name| name == full).unwrap_or(false),
-        Err(_) => false,
+        let text = small(common, &path, LIST_BYTES_MAX)?;
+        for line in text.split(|byte| *byte == b'\n') {
+            let Some(at) = line.iter().position(|byte| *byte == b' ') else {
+                continue;
+            };
+            let (digits, name) = (line.get(..at)?, line.get(at + 1..)?);
+            all.folded.insert(name.to_ascii_lowercase());
+            all.packed.insert(name.to_vec(), digits.to_vec());
+        }
+        Some(all)
     }
-}
 
-/// Whether one of the references that are packed (git-pack-refs(1)) is what is sought. None where
-/// it cannot be told.
-fn packed(common: &Tree, is_it: impl Fn(&[u8]) -> bool) -> Option<bool> {
-    let path = RelativePath::new("packed-refs").ok()?;
-    if common.facts(&path).ok()?.is_none() {
-        return Some(false);
+    /// Whether there is a branch of this name, whatever it names.
+    pub fn is_there(&self, name: &[u8]) -> bool {
+        let full = [b"refs/heads/", name].concat();
+        self.folded.contains(&full.to_ascii_lowercase()) || self.is_loose(&full)
     }
-    let text = small(common, &path, LIST_BYTES_MAX)?;
-    let mut lines = text.split(|byte| *byte == b'\n');
-    Some(lines.any(|line| {
-        let at = line.iter().position(|byte| *byte == b' ');
-        at.and_then(|at| line.get(at + 1..)).is_some_and(&is_it)
-    }))
-}
 
-/// Whether a new branch of this name would be found where people mean something else
-/// (gitrevisions(7)): a remote's branch, the digits of a commit, or what git keeps as `…HEAD`.
-pub(crate) fn hides_another(common: &Tree, name: &[u8]) -> bool {
-    if has_branch(common, name) {
-        return false;
+    /// The commit that a branch of this name is at. None where there is none, where it stands for
+    /// another, and where it cannot be told.
+    pub fn commit(&self, name: &[u8], format: Format) -> Option<Id> {
+        let full = [b"refs/heads/", name].concat();
+        let path = RelativePath::new(full.clone()).ok()?;
+        match self.common.facts(&path).ok()? {
+            Some(_) => {
+                let text = small(self.common, &path, REFERENCE_BYTES_MAX)?;
+                Id::read(text.strip_suffix(b"\n").unwrap_or(&text), format)
+            }
+            None => Id::read(self.packed.get(&full)?, format),
+        }
     }
-    let is_digits = name.len() >= 4 && name.iter().all(u8::is_ascii_hexdigit);
-    let remote = name.split(|byte| *byte == b'/').next().unwrap_or_default();
-    let full = [b"refs/remotes/", remote].concat();
-    let beneath = [full.as_slice(), b"/"].concat();
-    let is_loose = || match RelativePath::new(full.clone()).map(|path| common.facts(&path)) {
-        Ok(Ok(found)) => found.is_some(),
-        Ok(Err(_)) | Err(_) => true,
-    };
-    let is_packed = || packed(common, |name| name.starts_with(&beneath)).unwrap_or(true);
-    is_digits || name.ends_with(b"HEAD") || is_loose() || is_packed()
+
+    /// Whether a new branch of this name would be found where people mean something else
+    /// (gitrevisions(7)), or cannot be beside what is there: one's name is the other's directory.
+    pub fn hides_another(&self, name: &[u8]) -> bool {
+        let is_digits = name.len() >= 4 && name.iter().all(u8::is_ascii_hexdigit);
+        let parts: Vec<&[u8]> = name.split(|byte| *byte == b'/').collect();
+        let first = parts.first().copied().unwrap_or_default();
+        let above = (1..parts.len()).any(|count| {
+            let outer = parts.iter().take(count).copied().collect::<Vec<_>>();
+            let full = [b"refs/heads/", outer.join(&b'/').as_slice()].concat();
+            self.folded.contains(&full.to_ascii_lowercase()) || !self.may_hold(&full)
+        });
+        is_digits
+            || name.ends_with(b"HEAD")
+            || KINDS.contains(&first.to_ascii_lowercase().as_slice())
+            || above
+            || self.is_packed_beneath(&[b"refs/heads/", name].concat())
+            || [&b"refs/"[..], b"refs/remotes/"].iter().any(|place| {
+                let full = [place, first].concat();
+                self.is_loose(&full) || self.is_packed_beneath(&full) || self.is_packed(&full)
+            })
+            || [&b"refs/"[..], b"refs/tags/", b"refs/remotes/"]
+                .iter()
+                .any(|place| {
+                    let full = [place, name].concat();
+                    self.is_loose(&full) || self.is_packed_beneath(&full) || self.is_packed(&full)
+                })
+    }
+
+    fn is_loose(&self, full: &[u8]) -> bool {
+        match RelativePath::new(full).map(|path| self.common.facts(&path)) {
+            Ok(Ok(found)) => found.is_some(),
+            Ok(Err(_)) | Err(_) => true,
+        }
+    }
+
+    /// Whether there is a directory of this name, or nothing.
+    fn may_hold(&self, full: &[u8]) -> bool {
+        let is_directory = |facts: crate::facts::Facts| facts.kind == Kind::Directory;
+        match RelativePath::new(full).map(|path| self.common.facts(&path)) {
+            Ok(Ok(found)) => found.is_none_or(is_directory),
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
+    fn is_packed(&self, full: &[u8]) -> bool {
+        self.folded.contains(&full.to_ascii_lowercase())
+    }
+
+    fn is_packed_beneath(&self, full: &[u8]) -> bool {
+        let beneath = [full.to_ascii_lowercase().as_slice(), b"/"].concat();
+        let mut following = self.folded.range(beneath.clone()..);
+        following
+            .next()
+            .is_some_and(|next| next.starts_with(&beneath))
+    }
 }
 
 /// Whether a branch can have this name (git-check-ref-format(1)).

@@ -1,13 +1,21 @@
 //! What of an apply to a repository is not taken back, or not without being told to.
 //!
 //! Objects are named by what they are: to leave them changes nothing, and others may have come to
-//! need them. A branch that another worktree has checked out since is that worktree's.
+//! need them. A branch that another worktree has checked out since is that worktree's, and no
+//! worktree is left on a branch that is not there.
 
+use std::io::Read as _;
+
+use super::REFERENCE_BYTES_MAX;
 use super::branches::Elsewhere;
-use crate::git_objects::{Format, Id, Loose};
-use crate::plan::{Act, Entry, Node};
+use crate::engine::Engine;
+use crate::git_objects::{Format, Id, Loose, small};
+use crate::plan::{Act, Content, Entry, Node};
 use crate::tree::Tree;
 use crate::{RelativePath, Step};
+
+const TAKEN_UP: &str = "another worktree has this branch checked out since";
+const ON_IT: &str = "this worktree has this branch checked out since";
 
 /// What becomes of a step that is to be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +31,13 @@ pub(crate) enum Left {
 /// The most that is read of one object here, bytes.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// What becomes of a step in the repository at `host`, whose own worktree has this directory.
-pub(crate) fn left(step: &Step, host: &Tree, own: &RelativePath) -> Left {
+/// What becomes of a step in a repository, whose own worktree has the directory `own`.
+pub(crate) fn left(step: &Step, engine: &Engine, own: &RelativePath) -> Left {
     let names: Vec<&[u8]> = step.path.components().collect();
     let Act::Replace { old, new } = &step.act else {
         return Left::No;
     };
+    let host = &engine.tree;
     match names.as_slice() {
         [b"objects"] | [b"objects", ..] if names.get(1) != Some(&&b"info"[..]) => {
             match old.is_empty() {
@@ -39,21 +48,107 @@ pub(crate) fn left(step: &Step, host: &Tree, own: &RelativePath) -> Left {
         }
         [b"refs", ..] => {
             let elsewhere = Elsewhere::look(host, own);
-            let is_elsewhere = |entry: &Entry| {
+            let head = Head::afterwards(engine, own);
+            let is_kept = |entry: &Entry| old.iter().any(|old| old.beneath == entry.beneath);
+            let branches = new.iter().filter_map(|entry| {
                 let path = step.path.concat(&entry.beneath);
-                let name = path.as_bytes().strip_prefix(b"refs/heads/");
+                let name = path.as_bytes().strip_prefix(b"refs/heads/")?.to_vec();
                 let is_directory = matches!(entry.node, Node::Directory);
-                name.is_some_and(|name| {
-                    let touches = |known: &Elsewhere| known.touches(name, is_directory);
-                    !is_directory && elsewhere.as_ref().is_none_or(touches)
-                })
-            };
-            match new.iter().any(is_elsewhere) {
-                true => Left::Told("another worktree has this branch checked out since"),
-                false => Left::No,
+                (!is_directory).then(|| (name, is_kept(entry)))
+            });
+            let mut why = None;
+            for (name, is_kept) in branches {
+                let touches = |known: &Elsewhere| known.touches(&name, false);
+                if elsewhere.as_ref().is_none_or(touches) {
+                    why = Some(TAKEN_UP);
+                } else if !is_kept && head.may_be(&name) {
+                    why = why.or(Some(ON_IT));
+                }
             }
+            why.map_or(Left::No, Left::Told)
         }
+        _ if is_head(step, own) && !old.is_empty() => match Head::before(engine, step) {
+            Head::Branch(name) => {
+                let elsewhere = Elsewhere::look(host, own);
+                let touches = |known: &Elsewhere| known.touches(&name, false);
+                match elsewhere.as_ref().is_none_or(touches) {
+                    true => Left::Told(TAKEN_UP),
+                    false => Left::No,
+                }
+            }
+            Head::Other => Left::No,
+            Head::Unknown => Left::Told("the branch that it named cannot be read"),
+        },
         _ => Left::No,
+    }
+}
+
+fn is_head(step: &Step, own: &RelativePath) -> bool {
+    own.join(b"HEAD").is_ok_and(|head| head == step.path)
+}
+
+/// What a worktree is on.
+enum Head {
+    Branch(Vec<u8>),
+    /// No branch.
+    Other,
+    Unknown,
+}
+
+impl Head {
+    /// What the worktree will be on when the steps of this journal are taken back.
+    fn afterwards(engine: &Engine, own: &RelativePath) -> Self {
+        let mut steps = engine.work.steps.iter();
+        if let Some(step) = steps.find(|step| is_head(step, own)) {
+            return Self::before(engine, step);
+        }
+        let Ok(head) = own.join(b"HEAD") else {
+            return Self::Unknown;
+        };
+        let text = small(&engine.tree, &head, REFERENCE_BYTES_MAX);
+        text.map_or(Self::Unknown, |text| Self::of(&text))
+    }
+
+    /// What it was on before a step changed that.
+    fn before(engine: &Engine, step: &Step) -> Self {
+        let Act::Replace { old, .. } = &step.act else {
+            return Self::Unknown;
+        };
+        let [entry] = old.as_slice() else {
+            return Self::Unknown;
+        };
+        let Node::File {
+            content: Content::Kept { number, .. },
+            ..
+        } = &entry.node
+        else {
+            return Self::Unknown;
+        };
+        let mut text = Vec::new();
+        let kept = engine.journal.kept(*number).ok();
+        let read = kept.map(|file| file.take(REFERENCE_BYTES_MAX).read_to_end(&mut text));
+        match read {
+            Some(Ok(_)) => Self::of(&text),
+            Some(Err(_)) | None => Self::Unknown,
+        }
+    }
+
+    fn of(text: &[u8]) -> Self {
+        match text.trim_ascii().strip_prefix(b"ref:") {
+            Some(name) => match name.trim_ascii().strip_prefix(b"refs/heads/") {
+                Some(name) => Self::Branch(name.to_vec()),
+                None => Self::Unknown,
+            },
+            None => Self::Other,
+        }
+    }
+
+    fn may_be(&self, name: &[u8]) -> bool {
+        match self {
+            Self::Branch(on) => on.eq_ignore_ascii_case(name),
+            Self::Other => false,
+            Self::Unknown => true,
+        }
     }
 }
 
