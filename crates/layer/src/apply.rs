@@ -227,6 +227,7 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
         false => Vec::new(),
     };
     let mut done = Vec::new();
+    let mut in_the_way = Vec::new();
     for (index, step) in engine.work.steps.iter().enumerate() {
         let is_logged = logged.contains(&index);
         match &step.act {
@@ -239,11 +240,16 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
                 };
                 let prepared = prepared.get(index).copied().flatten();
                 let place = place.as_fd();
+                let aside = engine.stamp_at(place, &temporary)?;
                 if !engine.is_swapped(step, &temporary, place, prepared)? {
+                    // What was prepared goes; the original, whose name somebody took, never.
+                    let is_ours = |aside| prepared.is_some_and(|ours| ours.same_entry(aside));
+                    if aside.as_ref().is_some_and(|aside| !is_ours(aside)) {
+                        in_the_way.extend(engine.put_back(step, &temporary, place)?);
+                    }
                     continue;
                 }
-                let aside = engine.stamp_at(place, &temporary)?.is_some();
-                if old.is_empty() || !aside {
+                if old.is_empty() || aside.is_none() {
                     done.push(index);
                 } else {
                     engine.swap_back(step, &temporary, place, prepared)?;
@@ -266,7 +272,10 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
             }
         }
     }
-    Ok(done)
+    match in_the_way.is_empty() {
+        true => Ok(done),
+        false => Err(ApplyError::InTheWay(in_the_way)),
+    }
 }
 
 pub(crate) fn begin_within(

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::host::{self, Swap};
-use crate::plan::{Act, Entry, Stamp};
+use crate::plan::{Act, Conflict, Entry, Stamp};
 use crate::read::list_with_kinds;
 use crate::tree::is_absence;
 use crate::{ApplyError, RelativePath, Step};
@@ -157,6 +157,26 @@ impl Engine {
             }
             Swap::Exchanged | Swap::Overwritten => Ok(()),
         }
+    }
+
+    /// Gives an original that is aside its name again, where that is free. What is in its way
+    /// otherwise.
+    pub fn put_back(
+        &self,
+        step: &Step,
+        temporary: &RelativePath,
+        place: BorrowedFd<'_>,
+    ) -> Result<Option<Conflict>, ApplyError> {
+        if self.stamp_at(place, &step.path)?.is_none() {
+            let (name, aside) = (step.path.name(), temporary.name());
+            let failed = |error| self.failed("cannot put back", &step.path, error);
+            host::rename_to_free(place, aside, place, name).map_err(failed)?;
+            return Ok(None);
+        }
+        Ok(Some(Conflict {
+            path: step.path.clone(),
+            why: format!("it was made meanwhile; what was there is {temporary}"),
+        }))
     }
 
     fn is_as_planned(

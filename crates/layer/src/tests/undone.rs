@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::interrupted::{run_child, spread};
 use super::modes::pause;
 use super::support::*;
+use crate::journal::{Journal, Stage};
 use crate::*;
 
 fn paths(list: &[&str]) -> Vec<RelativePath> {
@@ -378,4 +379,66 @@ fn the_taking_back_of_an_undo_can_be_killed_too() {
     }
     println!("{interrupted} of 16 were interrupted in the middle");
     assert!(interrupted > 0);
+}
+
+/// An apply that was killed before it changed anything, at its one step: the temporary name.
+fn killed_before(edit: Edit) -> (Stand, PathBuf) {
+    for at in 0.. {
+        let before = [write("d/f", "original"), write("x", "original")];
+        let (stand, _) = Stand::copy(&before, std::slice::from_ref(&edit));
+        let mut child = run_child(stand.place.path(), &format!("apply {at}"));
+        assert!(!child.wait().unwrap().success(), "it never came to that");
+        let journal = Journal::open(&stand.journal(), false).unwrap();
+        if journal.stage().unwrap() != Some(Stage::Committing) {
+            continue;
+        }
+        let engine = crate::engine::Engine::resume(journal).unwrap();
+        let temporary = engine.temporary(0, &engine.work.steps[0]);
+        let aside = stand.host().join(temporary.to_string());
+        return (stand, aside);
+    }
+    unreachable!()
+}
+
+#[test]
+fn an_original_is_kept_whose_name_somebody_takes_before_it_is_noted() {
+    // Removed, and made again by another program.
+    let (stand, aside) = killed_before(remove("d"));
+    let (host, journal) = (stand.host(), stand.journal());
+    fs::rename(host.join("d"), &aside).unwrap();
+    fs::create_dir(host.join("d")).unwrap();
+    fs::write(aside.join("log"), "late").unwrap();
+    for _ in 0..2 {
+        let error = take_back(&journal).unwrap_err();
+        assert!(error.to_string().contains("cannot be put back"), "{error}");
+        let error = finish(&journal).unwrap_err().to_string();
+        assert!(!error.contains("nothing was changed"), "{error}");
+        assert_eq!(fs::read_to_string(aside.join("f")).unwrap(), "original");
+    }
+    fs::remove_dir(host.join("d")).unwrap();
+    take_back(&journal).unwrap();
+    assert_eq!(fs::read_to_string(host.join("d/f")).unwrap(), "original");
+    assert_eq!(fs::read_to_string(host.join("d/log")).unwrap(), "late");
+    assert!(!aside.exists());
+
+    // Replaced, and what replaces it gone, or saved by another program.
+    for save in [false, true] {
+        let (stand, aside) = killed_before(write("x", "of the run"));
+        let (host, journal) = (stand.host(), stand.journal());
+        let other = host.join("other");
+        fs::rename(host.join("x"), &other).unwrap();
+        fs::rename(&aside, host.join("x")).unwrap();
+        fs::rename(&other, &aside).unwrap();
+        if save {
+            fs::write(&other, "saved").unwrap();
+            fs::rename(&other, host.join("x")).unwrap();
+            take_back(&journal).unwrap_err();
+            assert_eq!(fs::read_to_string(host.join("x")).unwrap(), "saved");
+            assert_eq!(fs::read_to_string(&aside).unwrap(), "original");
+        }
+        fs::remove_file(host.join("x")).unwrap();
+        take_back(&journal).unwrap();
+        assert_eq!(fs::read_to_string(host.join("x")).unwrap(), "original");
+        assert!(!aside.exists());
+    }
 }
