@@ -1,5 +1,6 @@
 //! What becomes of a run's changes: applied, kept or discarded, and undone.
 
+pub mod others;
 mod told;
 pub(crate) mod undoing;
 

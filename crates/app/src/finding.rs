@@ -67,7 +67,8 @@ pub fn find_to_decide(
 
 /// Whether a workspace is the present directory or above it.
 pub fn is_here(workspace: &Path) -> bool {
-    here().is_none_or(|here| here.starts_with(workspace))
+    // One that is gone is nowhere.
+    here().is_some_and(|here| here.starts_with(workspace))
 }
 
 fn here() -> Option<PathBuf> {

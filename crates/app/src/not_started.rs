@@ -73,8 +73,14 @@ fn directories(program: &Path) -> Option<Vec<String>> {
     let target = program.canonicalize().ok()?;
     let around = directory.parent().filter(|_| directory.ends_with("bin"));
     let around = around.and_then(|around| around.canonicalize().ok());
-    let around =
-        around.filter(|around| around.components().count() > 2 && target.starts_with(around));
+    // What a person has there besides is shown by no proposal.
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    let is_wide = |around: &PathBuf| [home.clone(), home.join(".local")].contains(around);
+    let around = around.filter(|around| {
+        around.components().count() > 2 && target.starts_with(around) && !is_wide(around)
+    });
     let directories = if target.parent() == directory.canonicalize().ok().as_deref() {
         vec![directory.to_owned()]
     } else if let Some(around) = around {
@@ -134,8 +140,8 @@ fn unshown(program: &OsStr, path: &Path, profile: &str) -> String {
     };
     format!(
         "{} is at {} on the host, which profile {profile} does not show inside{way}",
-        program.to_string_lossy(),
-        path.display()
+        printable(program.as_bytes()),
+        printable(path.as_os_str().as_bytes())
     )
 }
 
@@ -199,11 +205,11 @@ fn not_at_path(record: &RunRecord) -> Option<String> {
 /// Why a program that the person has may not be there inside.
 fn not_in_path(record: &RunRecord, rules: &Rules) -> String {
     let name = record.command.first().cloned().unwrap_or_default();
-    let shown = name.to_string_lossy();
+    let shown = printable(name.as_bytes());
     let Some(path) = in_path(&name) else {
         return format!("{shown} is not in the PATH of the host either");
     };
-    let host = path.display();
+    let host = printable(path.as_os_str().as_bytes());
     if ALWAYS_SHOWN.iter().any(|one| path.starts_with(one)) {
         return format!("{shown} is at {host}, also inside, but not in the PATH there");
     }

@@ -125,10 +125,11 @@ pub fn collect(state: &StateDir, plan: &CollectPlan) -> Vec<(String, RunError)> 
 fn retention(state: RunState, policy: &CollectPolicy) -> Option<(CollectReason, Duration)> {
     match state {
         RunState::Running => None,
-        RunState::Discarded | RunState::Undone => {
-            Some((CollectReason::Discarded, policy.discarded_after))
+        RunState::Discarded => Some((CollectReason::Discarded, policy.discarded_after)),
+        // What an undo has kept of others' is there as long.
+        RunState::Applied | RunState::Undone => {
+            Some((CollectReason::Applied, policy.applied_after))
         }
-        RunState::Applied => Some((CollectReason::Applied, policy.applied_after)),
         RunState::Kept | RunState::PartlyApplied | RunState::Interrupted | RunState::Failed => {
             let after = policy.undecided_after?;
             Some((CollectReason::Undecided, after))

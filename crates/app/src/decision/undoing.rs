@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Work;
+use super::others::Others;
 use crate::changes;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
@@ -186,14 +187,13 @@ impl Work<'_> {
     /// Conflicts with later changes on the host; nothing was applied.
     pub fn undo(&self, record: &mut RunRecord, force: bool) -> Result<(), Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let others = Others::of(changes::read(self.state, record));
         if record.mode == WorkspaceMode::Live {
             self.undo_live(record, force)?;
         } else {
             self.undo_applied(record, force)?;
         }
-        // What undoing wrote is no change that somebody else made: the run can be
-        // applied again.
-        self.update_since(record, RunState::Undone)
+        self.update_since(record, RunState::Undone, &others)
     }
 
     /// Puts the checkpoint of a live run back, which is an apply of its own.
@@ -213,7 +213,18 @@ impl Work<'_> {
         }
     }
 
-    fn update_since(&self, record: &mut RunRecord, state: RunState) -> Result<(), Failure> {
+    /// What was written by this is no change that somebody else made: the run can be applied
+    /// again. Where others' changes stand beside it, it is told from them no more, and `--force`
+    /// has to say so.
+    fn update_since(
+        &self,
+        record: &mut RunRecord,
+        state: RunState,
+        others: &Others,
+    ) -> Result<(), Failure> {
+        if others.stand() {
+            return self.update(record, |kept| kept.state = state);
+        }
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
@@ -361,6 +372,7 @@ impl Work<'_> {
                 .because("there is no undo to take back")
                 .advise(format!("atoll why {run} tells what became of it")));
         };
+        let others = Others::of(changes::read(self.state, record));
         for name in last.journals.iter().rev() {
             let all = self.journals(record);
             let is_it = |(_, journal): &&(LayerRecord, PathBuf)| {
@@ -370,7 +382,7 @@ impl Work<'_> {
                 self.take_one_back(record, layer, journal)?;
             }
         }
-        self.update_since(record, last.state.unwrap_or(RunState::Applied))
+        self.update_since(record, last.state.unwrap_or(RunState::Applied), &others)
     }
 }
 

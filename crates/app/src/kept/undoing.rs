@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{Opened, journals, open_all, writable};
 use crate::arguments::UndoKeptArguments;
+use crate::decision::others::Others;
 use crate::decision::undoing::{Foreseen, LastUndo, tell_undone};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
@@ -55,13 +56,14 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
         return Err(Failure::new(what));
     }
     foreseen.settle(&command, arguments.force, output)?;
+    let others: Vec<Others> = opened.iter().map(|one| Others::of(one.changes())).collect();
     for (at, applied) in &done {
         if let Some(one) = opened.get(*at) {
             undo_all(one, applied, (&command, arguments.force), &ledger, output)?;
         }
     }
-    for (at, one) in opened.iter_mut().enumerate() {
-        if done.iter().any(|(of, _)| *of == at) {
+    for ((at, one), others) in opened.iter_mut().enumerate().zip(&others) {
+        if done.iter().any(|(of, _)| *of == at) && !others.stand() {
             one.forget_conflicts(SystemTime::now())?;
         }
     }
@@ -113,13 +115,16 @@ fn take_undo_of_kept_back(
         if !all.all(|journal| is_undone(&journal)) {
             continue;
         }
+        let others = Others::of(one.changes());
         for name in last.journals.iter().rev() {
             let taken = take_undo_back(&directory.join(name));
             let taken = taken.doing("the undo could not be taken back")?;
             let what = json!({ "entries": taken.entries });
             one.tell(ledger, "undo.taken-back", what)?;
         }
-        one.forget_conflicts(SystemTime::now())?;
+        if !others.stand() {
+            one.forget_conflicts(SystemTime::now())?;
+        }
         is_any = true;
     }
     if !is_any {
