@@ -39,15 +39,16 @@ const IS_INTENDED: u16 = 0x2000;
 /// Why an index needs a yes of its own, if it does, in a repository whose digests are of this
 /// length: the index does not say.
 pub(crate) fn reason(index: &File, bytes: u64, digest_bytes: usize) -> Option<&'static str> {
-    reason_in(index, bytes, digest_bytes, &mut |_| true)
+    reason_in(index, bytes, digest_bytes, &mut |_, _| true)
 }
 
-/// The same of one where each object that it names has to be `there`.
+/// The same of one where each object that it names has to be `there`; whether it has to be a
+/// tree is said besides, as for a directory that is sparse.
 pub(crate) fn reason_in(
     mut index: &File,
     bytes: u64,
     digest_bytes: usize,
-    there: &mut dyn FnMut(&[u8]) -> bool,
+    there: &mut dyn FnMut(&[u8], bool) -> bool,
 ) -> Option<&'static str> {
     let mut content = Vec::new();
     let is_read = bytes <= BYTES_MAX
@@ -58,7 +59,11 @@ pub(crate) fn reason_in(
         return Some(BEYOND);
     };
     let of_files = read.entries.iter().filter(|one| one.mode != SUBMODULE);
-    let are_there = of_files.map(|one| one.id).chain(read.undone).all(there);
+    let of_files = of_files.map(|one| (one.id, one.mode == SPARSE));
+    let undone = read.undone.into_iter().map(|id| (id, false));
+    let are_there = of_files
+        .chain(undone)
+        .all(|(id, is_tree)| there(id, is_tree));
     (!are_there).then_some("it names files that are not taken over")
 }
 

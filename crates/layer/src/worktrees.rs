@@ -293,8 +293,14 @@ impl<'a> Measure<'a> {
         else {
             return Some(git_index::UNREAD);
         };
-        // Of a sparse index it is not known here which of them are trees: that waits.
-        let there = &mut |id: &[u8]| objects.will_be(&Id::of(id)) == Some(ObjectKind::Blob);
+        let there = &mut |id: &[u8], is_tree| {
+            let kind = if is_tree {
+                ObjectKind::Tree
+            } else {
+                ObjectKind::Blob
+            };
+            objects.will_be(&Id::of(id)) == Some(kind)
+        };
         git_index::reason_in(&file, facts.bytes, objects.format().bytes(), there)
     }
 

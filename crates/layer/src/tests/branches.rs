@@ -298,7 +298,8 @@ fn what_worktrees_are_on_is_undone_only_by_force() {
     let branch = ("refs/heads/new", id.as_bytes());
     let head = b"ref: refs/heads/new\n".as_slice();
     let own = "worktrees/wt/HEAD";
-    let cases: [(&[(&str, &[u8])], &str, &[u8], &[&str]); 4] = [
+    type Case<'a> = (&'a [(&'a str, &'a [u8])], &'a str, &'a [u8], &'a [&'a str]);
+    let cases: [Case<'_>; 4] = [
         // The branch that it was on is somebody else's by now.
         (
             &[branch, (own, head)],
@@ -336,4 +337,55 @@ fn what_worktrees_are_on_is_undone_only_by_force() {
         }
         assert!(!host.join("refs/heads/new").exists());
     }
+}
+
+/// A directory that is sparse is named by its tree, a file by its content and nothing else.
+#[test]
+fn a_sparse_index_names_trees_where_it_says_so() {
+    let top = tempfile::tempdir().unwrap();
+    let at = top.path().join("repository");
+    let script = "git init -q . && mkdir in out && echo 1 >in/a && echo 2 >out/b && git add . \
+        && git -c user.name=a -c user.email=a@example.org commit -qm one \
+        && cp -R .git ../host && git sparse-checkout set --cone --sparse-index in \
+        && git ls-files --sparse";
+    for directory in ["repository", "upper", "work"] {
+        fs::create_dir(top.path().join(directory)).unwrap();
+    }
+    let mut shell = std::process::Command::new("sh");
+    let done = shell.current_dir(&at).args(["-c", script]).output();
+    let done = done.unwrap();
+    assert!(done.stdout.ends_with(b"out/\n"), "{done:?}");
+    let sparse = fs::read(at.join(".git/index")).unwrap();
+    let paths = LayerPaths {
+        before: top.path().join("host"),
+        after: crate::AfterTree::Overlay {
+            upper: top.path().join("upper"),
+            work: top.path().join("work"),
+            xattrs: crate::XattrFlavour::User,
+        },
+        since: now(),
+        ids: crate::IdShift::None,
+    };
+    put(&top.path().join("upper"), "index", &sparse);
+    assert_eq!(
+        classes(&paths, None),
+        (Vec::new(), vec!["index".to_owned()])
+    );
+    // The same directory by what is no tree.
+    let name = b"out/\0";
+    let entry = sparse.windows(name.len()).position(|five| five == name);
+    let mut forged = sparse.clone();
+    let file = sparse
+        .windows(5)
+        .position(|five| five == b"in/a\0")
+        .unwrap();
+    let (from, to) = (file - 22, entry.unwrap() - 24);
+    forged.copy_within(from..from + 20, to);
+    let end = forged.len() - 20;
+    forged[end..].fill(0);
+    put(&top.path().join("upper"), "index", &forged);
+    assert_eq!(
+        classes(&paths, None),
+        (vec!["index".to_owned()], Vec::new())
+    );
 }

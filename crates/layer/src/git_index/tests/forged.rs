@@ -230,12 +230,12 @@ fn what_an_index_names_has_to_be_there() {
     let written = tempfile::NamedTempFile::new().unwrap();
     fs::write(written.path(), &index).unwrap();
     let file = written.reopen().unwrap();
-    let held = |there: &mut dyn FnMut(&[u8]) -> bool| {
+    let held = |there: &mut dyn FnMut(&[u8], bool) -> bool| {
         reason_in(&file, index.len() as u64, 20, there).is_some()
     };
-    assert!(!held(&mut |_| true));
-    assert!(held(&mut |id| id == ID));
-    assert!(held(&mut |id| id == [9; 20]));
+    assert!(!held(&mut |_, _| true));
+    assert!(held(&mut |id, _| id == ID));
+    assert!(held(&mut |id, _| id == [9; 20]));
 }
 
 /// Of version 4, a name is what it has more than the one before: short entries, long names.
