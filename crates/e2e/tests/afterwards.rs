@@ -315,7 +315,8 @@ fn gc_keeps_to_what_its_help_says() {
     let resume = ["--keep", "--resume", gone_on_with.as_str()];
     let _ = world.run(resume, "true").run().success();
     let going_on = world.last_run();
-    let undone = made(&[whole, "undo"], 0);
+    let undone = made(&[whole, "undo"], 29);
+    let undone_long_ago = made(&[whole, "undo"], 31);
     let applied = made(&[whole], 29);
     let applied_long_ago = made(&[whole], 31);
     let in_part_long_ago = made(&["apply"], 31);
@@ -334,9 +335,10 @@ fn gc_keeps_to_what_its_help_says() {
         runs.sort_unstable();
         runs.into_iter().cloned().collect::<Vec<_>>()
     };
-    let go = [&gone_on_with, &undone, &applied_long_ago];
+    let go = [&gone_on_with, &undone_long_ago, &applied_long_ago];
     let stay = vec![
         &going_on,
+        &undone,
         &applied,
         &in_part_long_ago,
         &kept,
@@ -346,7 +348,7 @@ fn gc_keeps_to_what_its_help_says() {
     fine(&world, &["gc"]).says(["3 runs removed"]);
     assert_eq!(left(), sorted(stay));
     let _ = fine(&world, &["gc", "--older-than", "30d"]);
-    assert_eq!(left(), sorted(vec![&going_on, &applied, &kept]));
+    assert_eq!(left(), sorted(vec![&going_on, &undone, &applied, &kept]));
     let _ = fine(&world, &["gc", "--older-than", "28d"]);
     assert_eq!(left(), [going_on]);
 }

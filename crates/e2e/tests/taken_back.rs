@@ -45,6 +45,41 @@ fn undo_leaves_what_no_apply_has_written() {
 }
 
 #[test]
+fn an_undo_forgets_no_change_of_others() {
+    let world = World::new("an_undo_forgets_no_change_of_others");
+    world.write("a", "old\n");
+    world.write("b", "old\n");
+    let _ = world.run_inside("echo new > a; echo new > b").success();
+    let _ = fine(&world, &["apply", "last", "a"]);
+    world.write("b", "edited\n");
+    let conflict = || atoll(&world, &["apply", "last"]).expect_status(125);
+    conflict().says(["b"]);
+    let _ = fine(&world, &["undo", "last"]);
+    assert_eq!(
+        (world.read("a"), world.read("b")),
+        ("old\n".into(), "edited\n".into())
+    );
+    conflict().says(["b"]);
+    assert_eq!(world.read("b"), "edited\n");
+    // Where there is none, it can be applied again.
+    world.write("b", "old\n");
+    let _ = fine(&world, &["apply", "last", "--force"]);
+    let _ = fine(&world, &["undo", "last"]);
+    let _ = fine(&world, &["apply", "last"]);
+    assert_eq!(world.read("b"), "new\n");
+}
+
+#[test]
+fn a_directory_that_is_gone_is_no_runs_workspace() {
+    let world = World::new("a_directory_that_is_gone_is_no_runs_workspace");
+    let _ = world.run_inside("echo new > a").success();
+    let script = "mkdir gone && cd gone && rmdir ../gone && \"$ATOLL\" discard last </dev/null";
+    let refused = world.host("sh").args(["-c", script]).run();
+    let refused = refused.expect_status(125);
+    assert!(!world.runs().is_empty(), "{refused}");
+}
+
+#[test]
 fn what_undo_overwrites_by_force_is_named_and_comes_back() {
     let world = World::new("what_undo_overwrites_by_force_is_named_and_comes_back");
     world.write("old", "old\n");

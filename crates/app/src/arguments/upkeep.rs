@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 /// Free disk space of runs that are done with
 ///
-/// Runs that were taken back or gone on with (--resume) are removed, and those applied
+/// Runs that were gone on with (--resume) are removed, and those applied or taken back
 /// more than 30 days ago. Kept, partly applied, failed and interrupted ones stay, unless
 /// --older-than names an age. The ledger keeps what it says of them.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
