@@ -70,6 +70,32 @@ fn an_undo_forgets_no_change_of_others() {
 }
 
 #[test]
+fn an_undo_whose_end_was_not_noted_is_taken_back_too() {
+    let world = World::new("an_undo_whose_end_was_not_noted_is_taken_back_too");
+    world.write("a", "old\n");
+    let _ = world.run(["--apply"], "echo new > a").run().success();
+    world.write("a", "edited\n");
+    let _ = fine(&world, &["undo", "last", "--force"]);
+    assert_eq!(world.read("a"), "old\n");
+    // As a kill would leave it, between the journal's word and the record's.
+    let run = world.last_run();
+    let record = world
+        .state()
+        .join("atoll/runs")
+        .join(&run)
+        .join("record.json");
+    let text = fs::read_to_string(&record).unwrap();
+    let unnoted = text.replace("\"undone\"", "\"applied\"");
+    assert_ne!(text, unnoted);
+    fs::write(&record, unnoted).unwrap();
+    let _ = fine(&world, &["undo", "last", "--take-back"]);
+    assert_eq!(world.read("a"), "edited\n");
+    // Once.
+    let again = atoll(&world, &["undo", "last", "--take-back"]).expect_status(125);
+    again.says(["there is no undo to take back"]);
+}
+
+#[test]
 fn a_directory_that_is_gone_is_no_runs_workspace() {
     let world = World::new("a_directory_that_is_gone_is_no_runs_workspace");
     let _ = world.run_inside("echo new > a").success();

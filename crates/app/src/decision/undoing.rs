@@ -60,6 +60,11 @@ impl LastUndo {
         }
     }
 
+    fn names_it(&self, journal: &Path) -> bool {
+        let mut names = self.journals.iter();
+        names.any(|name| journal.file_name().is_some_and(|own| own == name.as_str()))
+    }
+
     /// The names of journals.
     pub fn names<'a>(journals: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
         let names = journals
@@ -366,23 +371,46 @@ impl Work<'_> {
         self.refuse_interrupted(record)?;
         let run = &record.run;
         let last = LastUndo::read(&changes::journals_of(self.state, record))?;
-        let last = last.filter(|_| record.state == RunState::Undone);
+        let last = last.filter(|last| self.is_taken_back(record, last));
         let Some(last) = last else {
             return Err(Failure::new(format!("nothing of run {run} is taken back"))
                 .because("there is no undo to take back")
                 .advise(format!("atoll why {run} tells what became of it")));
         };
         let others = Others::of(changes::read(self.state, record));
-        for name in last.journals.iter().rev() {
-            let all = self.journals(record);
-            let is_it = |(_, journal): &&(LayerRecord, PathBuf)| {
-                journal.file_name().is_some_and(|own| own == name.as_str())
-            };
-            if let Some((layer, journal)) = all.iter().find(is_it) {
-                self.take_one_back(record, layer, journal)?;
-            }
+        for (layer, journal) in self.undone_of(record, &last) {
+            self.take_one_back(record, &layer, &journal)?;
         }
         self.update_since(record, last.state.unwrap_or(RunState::Applied), &others)
+    }
+
+    /// Whether there is an undo to take back. An undo that was killed may have come to its end
+    /// without a word in the record: of runs with layers its journals tell, while nothing else is
+    /// applied.
+    fn is_taken_back(&self, record: &RunRecord, last: &LastUndo) -> bool {
+        let is_applied = |(_, journal): &(LayerRecord, PathBuf)| {
+            !last.names_it(journal) && matches!(journal_state(journal), Ok(JournalState::Done))
+        };
+        record.state == RunState::Undone
+            || record.mode != WorkspaceMode::Live
+                && !self.undone_of(record, last).is_empty()
+                && !self.journals(record).iter().any(is_applied)
+    }
+
+    /// The journals that the last undo has taken back, the last one first. Those that were put
+    /// back already, before one that could not be, are not among them.
+    fn undone_of(&self, record: &RunRecord, last: &LastUndo) -> Vec<(LayerRecord, PathBuf)> {
+        let all = self.journals(record);
+        let named = |name: &String| {
+            let mut all = all.iter();
+            all.find(|(_, journal)| journal.file_name().is_some_and(|own| own == name.as_str()))
+        };
+        let is_undone = |one: &&(LayerRecord, PathBuf)| {
+            record.mode == WorkspaceMode::Live
+                || matches!(journal_state(&one.1), Ok(JournalState::Undone))
+        };
+        let names = last.journals.iter().rev();
+        names.filter_map(named).filter(is_undone).cloned().collect()
     }
 }
 
