@@ -578,8 +578,12 @@ fn stop_by_agent_ends_the_runs_of_that_profile_alone() {
     let kept = started(&["--keep", "--no-tty", "--profile", "helper"]);
     let scratch = started(&["--discard", "--profile", "helper"]);
     let mut other = started(&["--discard"]);
-    let none = world.atoll(["stop", "--agent", "nobody"]).run().success();
-    let _ = none.says(["No run of profile nobody goes on; what goes on is of default, helper."]);
+    let none = world.atoll(["stop", "--agent", "strict"]).run().success();
+    let _ = none.says(["No run of profile strict goes on; what goes on is of default, helper."]);
+    let misspelt = world.atoll(["stop", "--agent", "helpr"]).run();
+    let _ = misspelt
+        .expect_status(125)
+        .is_clear_error(["no profile of that name", "did you mean helper?"]);
     let stopped = world.atoll(["stop", "--agent", "helper"]).run().success();
     assert_eq!(stopped.err().matches("Stopped ").count(), 2, "{stopped}");
     for run in [kept, scratch] {

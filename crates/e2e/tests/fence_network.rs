@@ -451,7 +451,7 @@ except OSError as error: print(error.errno)
     world.write("inside.py", inside);
     let script = "sh -c '$FENCED run --live --allow example.com:7 --allow 93.184.216.34:7 -- python3 inside.py & \
                   run=$!; until test -e connected; do sleep 0.05; done; \
-                  kill -KILL $(pgrep -x atoll-egress); wait $run'";
+                  kill -KILL $(pgrep -P $run -x atoll-egress); wait $run'";
     let outcome = on_internet(&world, script).run();
     let said = outcome.out();
     let ended = said
