@@ -129,9 +129,10 @@ impl<'a> Offered<'a> {
             ));
         }
         let owned = boundary.views.iter().filter(|view| {
-            let is_link_or_missing = view.host.canonicalize().ok();
-            view.kind != ViewKind::System
-                && is_link_or_missing.is_some_and(|path| !self.maps(&path))
+            // Asked of the kernel only where it matters.
+            let is_asked = !self.unmapped.is_empty() && view.kind != ViewKind::System;
+            let led = is_asked.then(|| view.host.canonicalize().ok()).flatten();
+            led.is_some_and(|path| !self.maps(&path))
         });
         let owned: Vec<PathBuf> = owned.map(|view| view.inside.clone()).collect();
         if !owned.is_empty() {

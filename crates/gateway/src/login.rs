@@ -39,21 +39,23 @@ pub(crate) fn place(
 ) -> Result<Shown, PlaceError> {
     let mut shown = Shown::default();
     let all = with_copies(placing.request.rules)?;
+    // Where each leads, looked up once for all files.
+    let of_home = boundary.views.iter().filter(is_of_home);
+    let led: Vec<(&View, PathBuf)> = of_home
+        .filter_map(|view| Some((view, view.host.canonicalize().ok()?)))
+        .collect();
     for login in &all {
         let Some((directory, file)) = real(login) else {
             continue;
         };
         // What a link leads to can be read by its own name.
         let target = file.canonicalize().ok();
-        for view in boundary.views.iter().filter(is_of_home) {
-            let Ok(host) = view.host.canonicalize() else {
-                continue;
-            };
-            let is_led_to = target.as_ref().is_some_and(|to| to.starts_with(&host));
-            if !(file.starts_with(&host) || is_led_to) || shown.hidden.contains(&view.inside) {
+        for (view, host) in &led {
+            let is_led_to = target.as_ref().is_some_and(|to| to.starts_with(host));
+            if !(file.starts_with(host) || is_led_to) || shown.hidden.contains(&view.inside) {
                 continue;
             }
-            let is_alone = view.host == login.file || host == file;
+            let is_alone = view.host == login.file || *host == file;
             let layer = layers.iter().find(|layer| layer.inside == view.inside);
             match layer.filter(|layer| layer.lower == directory && !is_alone) {
                 Some(layer) => {
