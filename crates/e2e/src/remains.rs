@@ -59,14 +59,35 @@ pub fn foreign_namespaces(pid: u32) -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// The living processes of the machine that are in one of these namespaces.
+/// How long the machine has run, in hundredths of a second.
+///
+/// # Panics
+/// Where the kernel does not say so (proc_uptime(5)).
 #[must_use]
-pub fn inhabitants(namespaces: &BTreeSet<PathBuf>) -> Vec<u32> {
+pub fn uptime() -> u64 {
+    let text = fs::read_to_string("/proc/uptime").unwrap();
+    let first = text.split_ascii_whitespace().next().unwrap();
+    first.replace('.', "").parse().unwrap()
+}
+
+/// The living processes of the machine that are in one of these namespaces, and were so at a
+/// time: once those are gone, the kernel gives their numbers to others.
+#[must_use]
+pub fn inhabitants(namespaces: &BTreeSet<PathBuf>, at: u64) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| is_alive(*pid) && !foreign_namespaces(*pid).is_disjoint(namespaces))
+        .filter(|pid| is_alive(*pid) && began(*pid).is_none_or(|began| began <= at))
+        .filter(|pid| !foreign_namespaces(*pid).is_disjoint(namespaces))
         .collect()
+}
+
+/// When a process began, in the clock ticks of [`uptime`] (proc_pid_stat(5)).
+fn began(pid: u32) -> Option<u64> {
+    let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = line.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(line.get(end + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// The ids of all runs that the ledger in a state directory tells of.

@@ -45,7 +45,7 @@ impl Traces {
         Self {
             files: lasting_files(world),
             mounts: mounts(world.top()),
-            shared_memory: files(Path::new("/dev/shm")),
+            shared_memory: shared_memory(),
         }
     }
 
@@ -73,13 +73,29 @@ impl Traces {
             .filter(|path| !self.files.contains_key(*path))
             .collect();
         assert!(new.is_empty(), "{what}: files: {new:?}");
-        let shared = files(Path::new("/dev/shm"));
+        let shared = shared_memory();
         let new: Vec<_> = shared
             .keys()
             .filter(|path| !self.shared_memory.contains_key(*path))
             .collect();
         assert!(new.is_empty(), "{what}: shared memory: {new:?}");
     }
+}
+
+/// What lies in the machine's shared memory, but for what tests put there themselves.
+fn shared_memory() -> BTreeMap<PathBuf, u64> {
+    let mut all = files(Path::new("/dev/shm"));
+    all.retain(|path, _| !is_of_a_test(path));
+    all
+}
+
+fn is_of_a_test(path: &Path) -> bool {
+    let own = |part: std::path::Component<'_>| {
+        part.as_os_str()
+            .as_encoded_bytes()
+            .starts_with(b"atoll-e2e-")
+    };
+    path.components().any(own)
 }
 
 /// All of a world's files but the ledger, which is there to grow, and the

@@ -69,7 +69,7 @@ fn online(world: &World, script: &str) -> Outcome {
 
 /// Starts a run of `cat`, and says whether there is somebody who carries while it reads.
 const WATCHED: &str = r#"sh -c 'export GITHUB_TOKEN=$(cat "$REAL"); mkfifo go; "$ATOLL" run --discard "$@" <go & run=$!;
-exec 9>go; n=0; until p=$(pgrep -P $run -x atoll-egress) || test $n = 60; do sleep 0.05; n=$((n + 1)); done;
+exec 9>go; n=0; until p=$(pgrep -P $run -x atoll-egress) || test $n = $ROUNDS; do sleep 0.05; n=$((n + 1)); done;
 test -n "$p" && echo carried || echo none; exec 9>&-; wait $run' sh "$@""#;
 
 #[test]
@@ -79,8 +79,8 @@ fn what_carries_credentials_begins_before_there_is_a_connection() {
         return;
     };
     world.profile("open", NETWORK);
-    for (profile, expected) in [("bound", "carried\n"), ("open", "none\n")] {
-        let run = on_servers(&world, SERVERS, NAMES, WATCHED);
+    for (profile, expected, rounds) in [("bound", "carried\n", "1200"), ("open", "none\n", "60")] {
+        let run = on_servers(&world, SERVERS, NAMES, WATCHED).env("ROUNDS", rounds);
         let run = run.env("REAL", world.top().join("real"));
         let outcome = run.args(["sh", "--profile", profile, "--", "cat"]).run();
         assert_eq!(outcome.out(), expected, "{outcome}");

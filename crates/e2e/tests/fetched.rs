@@ -110,9 +110,9 @@ fn a_command_is_run_once_when_an_allowed_request_needs_it() {
     assert_eq!(runs(&world), Vec::<Value>::new(), "{outcome}");
     assert!(!requests(&world).contains("ghp_"), "{outcome}");
 
-    // Two hundred at once wait for one run.
+    // Two hundred, fifty at once, wait for one run.
     let script = format!(
-        "{CURL} --http1.1 -Z --parallel-immediate --parallel-max 200 {AUTH} 'https://example.com/v1/[1-200]'; \
+        "{CURL} --http1.1 -Z --parallel-immediate --parallel-max 50 {AUTH} 'https://example.com/v1/[1-200]'; \
          {CURL} -i --http1.1 {AUTH} https://example.com/v1/echo; echo \"is $TOKEN ${{#TOKEN}}\"; \
          cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'"
     );
@@ -242,7 +242,8 @@ fn a_command_that_gives_no_value_is_told_and_not_run_again_at_once() {
         ("killed", "signal 9 ended its command"),
     ] {
         forget_runs(&world);
-        to_go(&world, how, ", timeout = '2s'");
+        let seconds = if how == "hangs" { 2 } else { 20 };
+        to_go(&world, how, &format!(", timeout = '{seconds}s'"));
         let script = format!(
             "for i in $(seq 5); do {CURL} {AUTH} https://example.com/v1/$i & done; wait; \
              {CURL} https://example.com/v1/control"
@@ -269,8 +270,8 @@ fn a_command_that_gives_no_value_is_told_and_not_run_again_at_once() {
         for text in [out, ledger, outcome.err()] {
             assert!(!text.contains(REAL), "{how}: {text}");
         }
-        // A request that comes a second later may have it run once more.
-        assert!(runs(&world).len() <= 2, "{how}: {:?}", runs(&world));
+        // A request that comes seconds later may have it run once more.
+        assert!(runs(&world).len() <= 3, "{how}: {:?}", runs(&world));
         is_nowhere_on_disk(&world);
     }
     // However much is said beside, that is no error.

@@ -414,7 +414,7 @@ for signal in (9, 15, 19, 6, 11):
 files = (ctypes.c_ulong * 2)(32, 32)
 print("own-limit", call({limit}, 0, 7, files, None))
 print("own-affinity", call({affinity}, 0, 128, cpus))
-print("own-priority", call({priority}, 0, 0, 5))
+print("own-priority", call({priority}, 0, 0, 19))
 print("tried", flush=True)
 sys.stdin.readline()
 "#

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use e2e::remains::{
-    alive, collect_all_but, foreign_namespaces, groups, inhabitants, mounts, recorded_runs,
+    alive, collect_all_but, foreign_namespaces, groups, inhabitants, mounts, recorded_runs, uptime,
 };
 use e2e::traces::{
     GONE_WITHIN, Traces, alone, contents, end_of, events, until_none, verify_ledger,
@@ -176,6 +176,7 @@ fn kill_round(
         .flat_map(|pid| foreign_namespaces(*pid))
         .collect();
     pids.iter().for_each(|pid| kill(*pid, Signal::KILL));
+    let killed = uptime();
 
     match end_of(&mut running) {
         None => {
@@ -187,7 +188,8 @@ fn kill_round(
         }
         Some(_) => {}
     }
-    look_around(world, victim, round, (command_line, &namespaces), troubles);
+    let sandbox = (command_line, &namespaces, killed);
+    look_around(world, victim, round, sandbox, troubles);
 }
 
 /// Notes what is still there some time after the kill.
@@ -195,7 +197,7 @@ fn look_around(
     world: &World,
     victim: Victim,
     round: u32,
-    (command_line, namespaces): (u32, &BTreeSet<PathBuf>),
+    (command_line, namespaces, killed): (u32, &BTreeSet<PathBuf>, u64),
     troubles: &mut Troubles,
 ) {
     let left = until_none(|| {
@@ -209,7 +211,7 @@ fn look_around(
         troubles.note(round, format!("alive: {left:?}"));
         left.iter().for_each(|one| kill(one.pid, Signal::KILL));
     }
-    let left = until_none(|| inhabitants(namespaces));
+    let left = until_none(|| inhabitants(namespaces, killed));
     if !left.is_empty() {
         troubles.note(round, format!("in its namespaces: {left:?}"));
     }

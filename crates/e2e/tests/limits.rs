@@ -766,6 +766,7 @@ fn memory_of_others_ends_nobody() {
 /// What is not a matter of more or less: a limit that does not end or refuse anything.
 #[test]
 fn a_flood_of_output_is_shown_and_kept_up_to_its_limit() {
+    let _alone = alone();
     let Some(world) = world("a_flood_of_output_is_shown_and_kept_up_to_its_limit") else {
         return;
     };
@@ -810,6 +811,7 @@ fn a_flood_of_output_is_shown_and_kept_up_to_its_limit() {
 /// Nobody reads what a program writes without end: Atoll does not keep it in memory.
 #[test]
 fn a_flood_that_nobody_reads_waits() {
+    let _alone = alone();
     let Some(world) = world("a_flood_that_nobody_reads_waits") else {
         return;
     };
@@ -836,8 +838,12 @@ fn a_flood_that_nobody_reads_waits() {
 }
 
 /// Programs that turn without end get the time that they may have, or nothing starts.
+/// How often a control is tried that a busy machine can spoil.
+const TRIES: u32 = 10;
+
 #[test]
 fn time_of_the_processor_is_held_or_refused() {
+    let _alone = alone();
     let Some(world) = world("time_of_the_processor_is_held_or_refused") else {
         return;
     };
@@ -855,19 +861,22 @@ fn time_of_the_processor_is_held_or_refused() {
             assert_eq!(limited.out(), "");
             continue;
         }
-        let free = json(&world, &run(&world, host, &[], words).outcome);
         let used = |told: &serde_json::Value| {
             let part = |name: &str| told[name].as_f64().unwrap();
             part("cpu-ms") / part("wall-clock-ms")
         };
         assert!(used(&told) < 0.2, "{told:#}");
-        assert!(used(&free) > 0.4, "{free:#}");
+        // The control, which a sandbox of low weight may not get beside others at once.
+        let free = || json(&world, &run(&world, host, &[], words).outcome);
+        let most = (0..TRIES).map(|_| used(&free())).find(|used| *used > 0.4);
+        assert!(most.is_some(), "no more without the limit, {TRIES} times");
     }
 }
 
 /// Who turns without end in a thousand sessions has the weight of one, and a low one.
 #[test]
 fn a_sandbox_weighs_as_one_and_little() {
+    let _alone = alone();
     let world = World::new("a_sandbox_weighs_as_one_and_little");
     let mut running = world.run([""; 0], "echo ready; read x").start();
     running.until_stdout("ready");
@@ -892,6 +901,7 @@ fn a_sandbox_weighs_as_one_and_little() {
 /// have more.
 #[test]
 fn a_sandbox_without_groups_weighs_little_too() {
+    let _alone = alone();
     let world = World::new("a_sandbox_without_groups_weighs_little_too");
     let script = "echo ready; read x; nice; nice -n -3 nice 2>/dev/null || true";
     let mut running = world.run([""; 0], script).start();

@@ -227,7 +227,7 @@ fn why_tells_the_boundary_and_a_command_that_allows_more() {
     assert!(told["limits-held-by"]["disk"].is_string(), "{told:#}");
     assert!(told["events"].as_array().unwrap().len() >= 3, "{told:#}");
     // The command that it names does allow more.
-    let again = world.run(["--limit", "wall-clock=1s"], "sleep 0.5").run();
+    let again = world.run(["--limit", "wall-clock=10s"], "sleep 0.5").run();
     let _ = again.success();
     let _ = world.run(["--discard"], "true").run().success();
     let story = fine(&world, &["why"]).out();

@@ -63,7 +63,9 @@ fn further(world: &World, host: &str) -> Option<Vec<String>> {
     let found = (host, 443).to_socket_addrs().ok()?;
     let url = format!("https://{host}/");
     let tried = ["-sS", "-m", "20", "-o", "/dev/null", url.as_str()];
-    if world.host("curl").args(tried).run().code() != 0 {
+    // What does not answer once is not unreachable.
+    let answers = |_| world.host("curl").args(tried).run().code() == 0;
+    if !(0..3).any(answers) {
         return None;
     }
     let private = found.filter(|address| special(address.ip()).is_some());

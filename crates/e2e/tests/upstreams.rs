@@ -204,7 +204,7 @@ fn a_server_that_says_nothing_holds_up_nobody_else() {
         "t() {{ name=$1; shift; begun=$(date +%s); \"$@\" >$name 2>&1; echo $? >$name.status; echo $(($(date +%s) - begun)) >$name.time; }}; \
          t deaf {CURL} -m 3 http://wrong.example/ & \
          t deaf-tls {CURL} -m 90 https://wrong.example/ & \
-         t never {CURL} -m 3 https://example.com/never & \
+         t never {CURL} -m 10 https://example.com/never & \
          t full {CURL} -m 90 http://other.example/ & \
          t none {CURL} -m 90 http://nowhere.example/ & \
          t half python3 half.py & \

@@ -68,7 +68,7 @@ const PAIRS: &[Pair] = &[
 /// Whether the second one reached the first.
 fn meet(test: &str, pair: &Pair, program: Option<&Path>, without: &str) -> (bool, String) {
     let world = world(test);
-    let key = std::process::id().to_string();
+    let key = format!("{}1", std::process::id());
     let port = (20_000 + std::process::id() % 10_000).to_string();
     let start = |world: &World, script: &str| {
         let script = script.replace("{key}", &key).replace("{port}", &port);
@@ -119,7 +119,8 @@ fn a_killed_neighbour_leaves_nothing_to_find() {
         return;
     }
     let world = world(TEST);
-    let key = std::process::id().to_string();
+    // Not the one of the test beside it.
+    let key = format!("{}2", std::process::id());
     let make = format!(
         "./attack shm-make {key} secret; echo secret > /tmp/atoll-attacks-{key}; echo ready; sleep 1000"
     );

@@ -363,11 +363,13 @@ pub(crate) fn no_trust() -> Trust {
 async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u8]) -> String {
     let _ = stream.write_all(bytes).await;
     let mut heard = Vec::new();
-    let quiet = Duration::from_millis(300);
+    // The first of it may take longer.
+    let mut quiet = Duration::from_secs(5);
     while let Ok(Ok(got)) = timeout(quiet, stream.read_buf(&mut heard)).await {
         if got == 0 {
             break;
         }
+        quiet = Duration::from_millis(300);
     }
     String::from_utf8_lossy(&heard).into_owned()
 }

@@ -45,6 +45,8 @@ const SOUGHT: [&str; 8] = [
     "out0/f0",
     "out1/d0/f0",
 ];
+/// How often a race is run that has to be lost for others to mean something.
+const RACES_MAX: u64 = 10;
 const SOCKETS: [&str; 4] = ["d0/socket", "d1/socket", "out0/socket", "out1/d0/socket"];
 const NAME: &[u8] = b"user.race\0";
 const SYMLINK_NOFOLLOW: u64 = 0x100;
@@ -264,7 +266,17 @@ fn a_judge_connects_to_nobody_outside_whatever_moves() {
 /// Who judges a path and then acts by it is led out by the same race.
 #[test]
 fn a_judge_of_paths_is_led_out_by_the_same_race() {
-    let (arena, seed) = (Arena::new(), seed());
+    let seed = seed();
+    // Who is to lose it may not get the processor in time.
+    let is_lost = (0..RACES_MAX).any(|more| is_led_out(seed.wrapping_add(more)));
+    assert!(
+        is_lost,
+        "nobody outside was connected to, or nothing changed"
+    );
+}
+
+fn is_led_out(seed: u64) -> bool {
+    let arena = Arena::new();
     let mut heard = 0;
     let _ = race(&arena.inside, &MOVED, seed, |numbers| {
         let is_within = |path: &Path| {
@@ -282,6 +294,5 @@ fn a_judge_of_paths_is_led_out_by_the_same_race() {
         }
         heard += arena.heard();
     });
-    assert!(heard > 0, "nobody outside was connected to");
-    assert!(!arena.is_untouched(), "nothing outside was changed");
+    heard > 0 && !arena.is_untouched()
 }

@@ -10,7 +10,11 @@ use crate::head::{FoundHead, Head};
 /// In memory where there is such a place: nothing here relies on a disk.
 pub(super) fn temporary() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
-    match tempfile::tempdir_in(memory) {
+    // By a name that tests of what is left behind know for a test's own.
+    match tempfile::Builder::new()
+        .prefix("atoll-e2e-")
+        .tempdir_in(memory)
+    {
         Ok(directory) => directory,
         Err(_) => tempfile::tempdir().unwrap(),
     }
