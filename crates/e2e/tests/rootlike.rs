@@ -294,6 +294,25 @@ fn root_inside_has_no_right_over_the_host() {
     }
 }
 
+/// Its home, its state and its workspace lie in a directory that root inside has for its own.
+#[test]
+fn root_inside_works_where_a_home_is_below_var() {
+    let world = World::new("root_inside_works_where_a_home_is_below_var");
+    let script = "place=$(mktemp -d -p /var/tmp atoll-e2e-XXXXXX); mkdir $place/home $place/workspace
+        echo of the host > $place/workspace/file; echo secret > $place/home/secret; cd $place/workspace
+        export HOME=$place/home; unset XDG_STATE_HOME XDG_CONFIG_HOME XDG_DATA_HOME
+        $ATOLL run --root --keep -- sh -c 'cat file; cat ~/secret; echo made > ~/made; cat ~/made
+            echo of the run > file; test \"$PWD\" = \"${HOME%/home}/workspace\" && echo here'
+        ls ../home; cat file; $ATOLL diff last; cd /; rm -rf $place";
+    let ended = shell(&world, Who::Oneself, script).run().success();
+    let out = ended.out();
+    assert!(
+        out.starts_with("of the host\nmade\nhere\nsecret\nof the host\n"),
+        "{ended}"
+    );
+    assert!(out.contains("+of the run"), "{ended}");
+}
+
 #[test]
 fn root_inside_is_nobody_to_the_kernel_and_set_id_gains_nothing() {
     let name = "root_inside_is_nobody_to_the_kernel_and_set_id_gains_nothing";

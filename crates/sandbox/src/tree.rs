@@ -72,6 +72,10 @@ pub(crate) fn plan(
     for layer in own {
         plan.layer_over(layer)?;
     }
+    // Also where it lies in one of these, as below /var.
+    if !plan.made.contains(&boundary.home) {
+        plan.memory(&boundary.home, 0o700);
+    }
     plan.devices()?;
     plan.processes(boundary.nesting)?;
     let shown = boundary.views.iter().filter(|view| placement.shows(view));
@@ -150,9 +154,6 @@ impl Plan {
         if !boundary.root {
             self.directory(Path::new("/var"), false);
             self.link(Path::new("/var/run"), b"/run");
-        }
-        if !self.made.contains(&boundary.home) {
-            self.memory(&boundary.home, 0o700);
         }
     }
 
