@@ -364,7 +364,7 @@ async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u8]) -> S
     let _ = stream.write_all(bytes).await;
     let mut heard = Vec::new();
     // The first of it may take longer.
-    let mut quiet = Duration::from_secs(5);
+    let mut quiet = Duration::from_secs(2);
     while let Ok(Ok(got)) = timeout(quiet, stream.read_buf(&mut heard)).await {
         if got == 0 {
             break;
