@@ -17,6 +17,7 @@
 mod action;
 mod case;
 mod decision;
+mod depth;
 pub mod edited;
 mod facts;
 mod fault;
