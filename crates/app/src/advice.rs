@@ -12,8 +12,8 @@ use atoll_model::{Call, LimitKey, RunId};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{
-    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, SigningError,
-    StateError, VaultError,
+    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, SessionError,
+    SigningError, StateError, VaultError,
 };
 
 use crate::delegation;
@@ -82,7 +82,8 @@ impl About<'_> {
             CallError::Sandbox(error) => self.sandbox(error),
             CallError::Ledger(error) => ledger(error),
             CallError::Run(error) => self.run(error),
-            CallError::Gained(_) => {
+            CallError::Gained(SessionError::Ledger(error)) => ledger(error),
+            CallError::Gained(SessionError::Private(_)) => {
                 "ls -l on it shows whose it is; without --session the run starts".to_owned()
             }
             CallError::Place(error) => self.place(error),
