@@ -28,7 +28,7 @@ use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::render::{self, Paint, Style};
+use crate::render::{self, Paint, Style, word};
 use crate::reputation;
 
 use checking::check_profile;
@@ -217,7 +217,10 @@ fn profile_lines(one: &ProfileSummary, output: &Output) -> String {
         more(&format!("yours: {}", one.file));
     }
     if !one.problems.is_empty() {
-        more(&format!("atoll profile check {} shows all", one.file));
+        more(&format!(
+            "atoll profile check {} shows all",
+            word(&one.file)
+        ));
     }
     if !one.commands.is_empty() {
         more(&format!("chosen for: {}", one.commands.join(", ")));
