@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use atoll_cedar::{Action, Case, Deciding, Reach, Verdict, meant_id};
+use atoll_cedar::{Action, Case, Deciding, Reach, Verdict};
 use cedar_policy::{EntityUid, Policy, PolicySet};
 use cedar_policy_symcc::CompiledPolicy;
 use serde_json::{Value, json};
@@ -174,7 +174,7 @@ impl Prover {
 
     /// Whether something would be decided in another way without it.
     fn changes(&mut self, side: &Side, action: Action, (layer, policy): (usize, &Policy)) -> Alone {
-        let own = meant_id(layer, policy.id());
+        let own = (layer, policy.id());
         let mut before = None;
         let mut unknown = None;
         for reach in [Reach::Possible, Reach::Unasked] {
@@ -185,15 +185,10 @@ impl Prover {
             if before.as_ref() == Some(&meant) {
                 continue;
             }
-            let left = meant.policies().filter(|one| *one.id() != own).cloned();
-            let left = match PolicySet::from_policies(left) {
-                Ok(left) => left,
-                Err(error) => return Alone::CannotSay(error.to_string()),
+            let left = match side.layers.meant_without(action, side.reach(reach), own) {
+                Ok(left) => left.set,
+                Err(why) => return Alone::CannotSay(why),
             };
-            if left == meant {
-                // What a further layer permits stands within another policy.
-                return Alone::Holds;
-            }
             for (one, other) in [(&meant, &left), (&left, &meant)] {
                 match self.can_differ(one, other, action) {
                     Alone::Holds => return Alone::Holds,

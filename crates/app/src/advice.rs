@@ -12,11 +12,12 @@ use atoll_model::{Call, LimitKey, RunId};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
 use atoll_store::{
-    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, SigningError,
-    StateError, VaultError,
+    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, SessionError,
+    SigningError, StateError, VaultError,
 };
 
 use crate::delegation;
+use crate::render::{word, word_beside};
 
 const EAGAIN: i32 = 11;
 const REPORT: &str = "this is a defect of Atoll: please report it, with the command line";
@@ -82,7 +83,8 @@ impl About<'_> {
             CallError::Sandbox(error) => self.sandbox(error),
             CallError::Ledger(error) => ledger(error),
             CallError::Run(error) => self.run(error),
-            CallError::Gained(_) => {
+            CallError::Gained(SessionError::Ledger(error)) => ledger(error),
+            CallError::Gained(SessionError::Private(_)) => {
                 "ls -l on it shows whose it is; without --session the run starts".to_owned()
             }
             CallError::Place(error) => self.place(error),
@@ -94,7 +96,7 @@ impl About<'_> {
     }
 
     fn show_profile(&self) -> String {
-        format!("atoll profile show {}", self.profile)
+        format!("atoll profile show {}", word(self.profile))
     }
 
     fn sandbox(&self, error: &SandboxError) -> String {
@@ -103,11 +105,11 @@ impl About<'_> {
             SandboxError::Making { stage, detail, .. } => self.making(*stage, detail),
             SandboxError::Source { path, .. } => format!(
                 "ls -ld {} shows why; {} shows what asks for it",
-                path.display(),
+                word(path),
                 self.show_profile()
             ),
             SandboxError::MountInside { inner, .. } => {
-                format!("umount {}; or {ANOTHER_WORKSPACE}", inner.display())
+                format!("umount {}; or {ANOTHER_WORKSPACE}", word(inner))
             }
             SandboxError::Unenforceable { .. } => DOCTOR.to_owned(),
             SandboxError::Roots { .. } => {
@@ -162,8 +164,8 @@ impl About<'_> {
             }
             Stage::Tree if detail.is_empty() => DOCTOR.to_owned(),
             Stage::Tree => format!(
-                "ls -ld /{} shows what is there; {} shows what asks for it",
-                detail.trim_start_matches('/'),
+                "ls -ld {} shows what is there; {} shows what asks for it",
+                word(format!("/{}", detail.trim_start_matches('/'))),
                 self.show_profile()
             ),
             Stage::Limits => format!(
@@ -176,7 +178,7 @@ impl About<'_> {
             Stage::Start => format!("{} shows which programs are there", self.show_profile()),
             Stage::Directory => format!(
                 "ls -ld {} shows whether it is still there",
-                self.call.directory.display()
+                word(&self.call.directory)
             ),
         }
     }
@@ -217,8 +219,8 @@ impl About<'_> {
             RunError::Locked { run, .. } | RunError::Alive(run) => {
                 format!("wait for the end of run {run}, then try again")
             }
-            RunError::Busy { path, .. } => format!("fuser {} names it", path.display()),
-            RunError::Mounted(path) => format!("umount {}, then try again", path.display()),
+            RunError::Busy { path, .. } => format!("fuser {} names it", word(path)),
+            RunError::Mounted(path) => format!("umount {}, then try again", word(path)),
             RunError::Changed(run) => format!("atoll diff {run} shows what it is now"),
         }
     }
@@ -226,12 +228,9 @@ impl About<'_> {
     fn place(&self, error: &PlaceError) -> String {
         let state = |error: &io::Error, path: &Path| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                format!("df {} shows the room left; {GC}", path.display())
+                format!("df {} shows the room left; {GC}", word(path))
             }
-            _ => format!(
-                "ls -ld {} shows whose it is; {STATE_ELSEWHERE}",
-                path.display()
-            ),
+            _ => format!("ls -ld {} shows whose it is; {STATE_ELSEWHERE}", word(path)),
         };
         match error {
             PlaceError::Layer(error) => self.sandbox(error),
@@ -289,7 +288,7 @@ pub fn apply(error: &ApplyError, run: &RunId) -> Vec<String> {
     {
         ways.push(format!(
             "ls -ld {} shows whose it is; atoll apply {run} PATH takes over others alone",
-            error.path
+            word(&error.path)
         ));
     }
     ways.push(format!(
@@ -305,7 +304,7 @@ pub fn ledger(error: &LedgerError) -> String {
         LedgerError::Body { .. } | LedgerError::Kind { .. } => REPORT.to_owned(),
         LedgerError::TooLarge { .. } => "give the data in a file or on standard input".to_owned(),
         LedgerError::Damaged { .. } => "atoll ledger verify shows where it is damaged".to_owned(),
-        LedgerError::Busy { path, .. } => format!("fuser {} names it", path.display()),
+        LedgerError::Busy { path, .. } => format!("fuser {} names it", word(path)),
         LedgerError::Seal(_) => {
             "the directory seals of Atoll's state holds the keys: it has to be yours alone"
                 .to_owned()
@@ -325,7 +324,7 @@ pub const KEY_LOST: &str = "put the old ledger-key directory back; if it is lost
 pub fn signing(error: &SigningError) -> String {
     match error {
         SigningError::Private(PrivateFault::Open { path, .. }) => {
-            format!("chmod go= {}", path.display())
+            format!("chmod go= {}", word(path))
         }
         SigningError::Private(other) => private(other),
         SigningError::Key { path, .. } => format!(
@@ -350,12 +349,9 @@ pub fn state(error: &StateError) -> String {
             "XDG_STATE_HOME=DIR, an absolute path, keeps Atoll's state elsewhere".to_owned()
         }
         StateError::OwnedByOther { path, .. } => {
-            format!(
-                "ls -ld {} shows whose it is; {STATE_ELSEWHERE}",
-                path.display()
-            )
+            format!("ls -ld {} shows whose it is; {STATE_ELSEWHERE}", word(path))
         }
-        StateError::WritableByOthers { path, .. } => format!("chmod go-w {}", path.display()),
+        StateError::WritableByOthers { path, .. } => format!("chmod go-w {}", word(path)),
         StateError::File(fault) => file(fault),
     }
 }
@@ -392,7 +388,7 @@ fn file(fault: &FileFault) -> String {
     if fault.is_of_the_disk() {
         return "df and dmesg tell about the disk; then start the run again".to_owned();
     }
-    let path = fault.path().display();
+    let path = word(fault.path());
     format!("ls -ld {path} shows whose it is; {STATE_ELSEWHERE}")
 }
 
@@ -445,10 +441,10 @@ pub fn private(fault: &PrivateFault) -> String {
         },
         PrivateFault::Open { path, .. } => format!(
             "make it yours alone: chmod go= {}; what someone may have read is to be replaced",
-            path.display()
+            word(path)
         ),
         PrivateFault::NoFile { path, .. } => {
-            format!("look at what it is: ls -l {}", path.display())
+            format!("look at what it is: ls -l {}", word(path))
         }
         PrivateFault::Locked { .. } => "start it again".to_owned(),
     }
@@ -463,8 +459,9 @@ pub fn vault(error: &VaultError) -> String {
     match error {
         VaultError::Private(fault) => private(fault),
         VaultError::Unreadable { path, .. } if path.ends_with("secrets.json") => format!(
-            "mv {0} {0}.broken, and put the secrets in again: atoll secret set NAME",
-            path.display()
+            "mv {} {}, and put the secrets in again: atoll secret set NAME",
+            word(path),
+            word_beside(path, ".broken")
         ),
         VaultError::Unreadable { path, .. } | VaultError::KeyMissing(path) => format!(
             "bring {} back from where you keep copies. {LOST}",
@@ -481,13 +478,14 @@ pub fn authority(error: &AuthorityError) -> String {
         AuthorityError::Private(fault) => match fault {
             PrivateFault::Open { path, .. } => format!(
                 "chmod go= {}; and if someone may have read it: atoll ca rotate --revoke",
-                path.display()
+                word(path)
             ),
             other => private(other),
         },
         AuthorityError::Unreadable { path, .. } => format!(
-            "mv {0} {0}.broken; the next run makes a new one",
-            path.display()
+            "mv {} {}; the next run makes a new one",
+            word(path),
+            word_beside(path, ".broken")
         ),
         AuthorityError::Certificate(_) => REPORT.to_owned(),
     }

@@ -291,7 +291,7 @@ impl Conclusion<'_> {
         if let Some(why) = &went.flows.failure {
             let why = printable(why.as_bytes());
             self.output.warn(&format!(
-                "connections to the outside failed from some moment on: {why}"
+                "nothing outside could be reached from some moment on: {why}"
             ));
         }
         let is_closed = self.rules.leaves_all_out();

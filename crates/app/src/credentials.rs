@@ -27,6 +27,7 @@ use crate::errands;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
+use crate::render::word;
 use crate::secret;
 pub use login::OWN as RENEWALS;
 pub use missing::hint;
@@ -366,7 +367,8 @@ fn served<'a>(rules: &'a Rules, variable: &str) -> Vec<(&'a CredentialName, Part
 fn warn_of_open(output: &Output, name: &CredentialName, path: &Path) {
     let text = path.display();
     output.warn(&format!(
-        "credential {name}: others than its owner can read {text}: `chmod go-rwx {text}` keeps it"
+        "credential {name}: others than its owner can read {text}: `chmod go-rwx {}` keeps it",
+        word(path)
     ));
 }
 
@@ -388,7 +390,10 @@ fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
             format!("set it outside, as export {variable}=…, or leave [credential.{name}] out")
         }
         SourceError::File { error, path } if error.kind() == ErrorKind::PermissionDenied => {
-            format!("chmod u+r {} lets you read it, where it is yours", path)
+            format!(
+                "chmod u+r {} lets you read it, where it is yours",
+                word(path)
+            )
         }
         SourceError::File { .. } | SourceError::Empty | SourceError::TooLong => {
             "atoll profile show NAME shows where it is looked for".to_owned()

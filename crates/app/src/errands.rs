@@ -10,6 +10,7 @@ use atoll_store::{RunError, StateDir, list_runs};
 use crate::configuration::Places;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::render::word;
 
 /// How long a run that is about to begin has until its record is there: it is made at once.
 const BEGINNING: Duration = Duration::from_millis(20);
@@ -67,7 +68,7 @@ pub fn refused(what: &str, unfit: &Unfit) -> Failure {
         .because("it runs outside, with what you may do")
         .advise(format!(
             "ls -ld {0} shows who; chmod go-w {0} keeps it",
-            shown(path)
+            word(path)
         )),
     }
 }

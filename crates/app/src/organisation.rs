@@ -11,6 +11,7 @@ use atoll_store::{Day, Manifest, OrganisationFault, StateDir, VerifierKey, remem
 use crate::advice;
 use crate::configuration::{Places, read_optional, read_policies};
 use crate::failure::{Doing, Failure};
+use crate::render::word;
 
 /// Where an organisation's layer lies for everybody on this machine.
 pub(crate) const MACHINE: &str = "/etc/atoll";
@@ -271,12 +272,12 @@ fn refuse_others(path: &Path) -> Result<(), Failure> {
             .because(format!(
                 "others can write to {shown} (mode {mode:04o}), where its key is pinned"
             ))
-            .advise(format!("chmod go-w {shown}")),
+            .advise(format!("chmod go-w {}", word(path))),
         false => failure
             .because(format!(
                 "{shown}, where its key is pinned, is neither yours nor root's"
             ))
-            .advise(format!("ls -ld {shown} shows whose it is")),
+            .advise(format!("ls -ld {} shows whose it is", word(path))),
     })
 }
 

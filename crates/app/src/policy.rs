@@ -31,7 +31,7 @@ use crate::escape::printable;
 use crate::explain::facts::METHODS;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
-use crate::render;
+use crate::render::{self, word};
 use crate::reputation;
 use crate::upkeep::requested_profile;
 
@@ -152,7 +152,7 @@ fn check(arguments: &CheckPolicyArguments, output: &Output) -> Result<u8, Failur
     }
     for path in &arguments.files {
         if is_toml(path) {
-            let advice = format!("atoll profile check {}", path.display());
+            let advice = format!("atoll profile check {}", word(path));
             let what = format!("{} is TOML, and no file of policies", path.display());
             return Err(Failure::new(what).advise(advice));
         }

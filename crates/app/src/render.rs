@@ -16,6 +16,7 @@ mod tests;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use crate::escape::printable;
 
@@ -154,6 +155,40 @@ fn labelled(paint: Paint, style: Style, label: &str, text: &str) -> String {
 pub fn command_line(command: &[OsString]) -> String {
     let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
     words.join(" ")
+}
+
+/// A path or a name as a word of a command that is advised: whoever pastes it names just that. It
+/// is one word of a shell and never an option; what is not shown as it is is written by its bytes,
+/// as `$'a\012b'`, which shells read (POSIX.1-2024, XCU 2.2.4).
+#[must_use]
+pub fn word(of: impl AsRef<OsStr>) -> String {
+    let mut word = of.as_ref().to_owned();
+    if word.as_bytes().starts_with(b"-") {
+        word = OsString::from("./");
+        word.push(of);
+    }
+    let bytes = word.as_bytes();
+    if printable(bytes).as_bytes() == bytes {
+        return quoted(&word);
+    }
+    let mut shown = String::from("$'");
+    for byte in bytes {
+        match byte {
+            b'\'' | b'\\' => shown.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => shown.push(char::from(*byte)),
+            other => shown.push_str(&format!("\\{other:03o}")),
+        }
+    }
+    shown.push('\'');
+    shown
+}
+
+/// The same of what stands beside a path, under its name with this at the end.
+#[must_use]
+pub fn word_beside(path: &Path, end: &str) -> String {
+    let mut path = path.as_os_str().to_owned();
+    path.push(end);
+    word(path)
 }
 
 fn quoted(word: &OsStr) -> String {

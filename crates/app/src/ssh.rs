@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
+use crate::render::word;
 use crate::secret;
 
 /// Finds them; nothing where the rules name none.
@@ -187,13 +188,14 @@ fn from_file(
     let read = std::fs::metadata(path).and_then(small);
     let read = read.and_then(|()| std::fs::read(path));
     let text = read.map_err(|error| {
+        let name = word(path);
         let advice = match error.kind() {
             ErrorKind::NotFound => format!(
                 "name the file of your key (ls ~/.ssh), make one (ssh-keygen -t ed25519 -N '' -f \
-                 {shown}), or write key = \"agent\""
+                 {name}), or write key = \"agent\""
             ),
-            ErrorKind::InvalidInput => format!("name a private key's file: ls -l {shown}"),
-            _ => format!("ls -l {shown} shows whether you may read it"),
+            ErrorKind::InvalidInput => format!("name a private key's file: ls -l {name}"),
+            _ => format!("ls -l {name} shows whether you may read it"),
         };
         let why = match error.kind() {
             ErrorKind::NotFound => format!("there is no {shown}"),

@@ -14,8 +14,8 @@ use atoll_policy::{
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
-    CollectPolicy, Durability, Ledger, StateDir, collect, host_text, plan_collection,
-    run_disk_usage,
+    CollectPolicy, Durability, Ledger, StateDir, collect, forget, forgettable, host_text,
+    plan_collection, run_disk_usage,
 };
 use serde_json::json;
 
@@ -28,7 +28,7 @@ use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::render::{self, Paint, Style};
+use crate::render::{self, Paint, Style, word};
 use crate::reputation;
 
 use checking::check_profile;
@@ -73,6 +73,8 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     let what = render::counted(plan.runs.len() as u64, "run", "runs");
     if arguments.dry_run {
         output.say(&format!("{what} would be removed.\n"));
+        let sessions = forgettable(&state).doing("the sessions cannot be listed")?;
+        tell_sessions(sessions.len(), "would be removed", output);
         tell_groups(leftover_groups(&state)?.len(), "would be removed", output);
         return Ok(0);
     }
@@ -88,6 +90,10 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         output.warn(&format!("{name} was not removed: {why}"));
     }
     output.say(&format!("{what} removed.\n"));
+    // Once runs are gone, more sessions have none.
+    let sessions = forgettable(&state).doing("the sessions cannot be listed")?;
+    let forgotten = forget(&state, &sessions).doing("what sessions keep cannot be removed")?;
+    tell_sessions(forgotten, "removed", output);
     let groups = leftover_groups(&state)?;
     let removed = groups.iter().filter(|group| group.remove()).count();
     tell_groups(removed, "removed", output);
@@ -108,6 +114,16 @@ fn leftover_groups(state: &StateDir) -> Result<Vec<RunGroup>, Failure> {
         }
     }
     Ok(leftover)
+}
+
+/// Of labels, which stay in the ledger.
+fn tell_sessions(count: usize, what: &str, output: &Output) {
+    if count > 0 {
+        let files = render::counted(count as u64, "file", "files");
+        output.say(&format!(
+            "{files} by which runs of a session told each other their labels {what}; the ledger has them.\n"
+        ));
+    }
 }
 
 fn tell_groups(count: usize, what: &str, output: &Output) {
@@ -201,7 +217,10 @@ fn profile_lines(one: &ProfileSummary, output: &Output) -> String {
         more(&format!("yours: {}", one.file));
     }
     if !one.problems.is_empty() {
-        more(&format!("atoll profile check {} shows all", one.file));
+        more(&format!(
+            "atoll profile check {} shows all",
+            word(&one.file)
+        ));
     }
     if !one.commands.is_empty() {
         more(&format!("chosen for: {}", one.commands.join(", ")));

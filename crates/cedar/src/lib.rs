@@ -17,6 +17,7 @@
 mod action;
 mod case;
 mod decision;
+mod depth;
 pub mod edited;
 mod facts;
 mod fault;
@@ -51,7 +52,7 @@ pub use fault::Fault;
 pub use handed::{HANDED_BYTES_MAX, hand, take};
 pub use layers::{Layer, Layers, PolicyFile};
 pub use lint::{Remark, Standing, forbid_nothing, refused, remarks};
-pub use meant::{Meant, Reach, meant_id};
+pub use meant::{Meant, Reach};
 pub use obligation::{Obligation, Obligations, Rate, carried};
 pub use owed::{Counter, Owed, Unkept};
 pub use policies::{Known, Named, Policies};

@@ -13,10 +13,6 @@ use crate::obligation::{PERSON, carried};
 use crate::policies::{Meta, Policies, order as by_place};
 use crate::{Action, Redaction};
 
-/// How many operators can be in each other for certain, also on a stack of 1 MiB: a row of `||` or
-/// `&&` is as deep as it is long. How many more are borne depends on the stack of who decides.
-const DEPTH_SURE: usize = 128;
-
 /// Something to know of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
@@ -83,7 +79,6 @@ pub fn refused(policies: &Policies) -> Vec<Remark> {
             continue;
         };
         all.extend(wildcards(policy, meta));
-        all.extend(deep(policy, meta));
         if let Some(unknown) = &meta.unknown {
             let what = format!(
                 "@{unknown} is nothing that is known here: where this policy decides, it denies"
@@ -143,40 +138,6 @@ pub fn forbid_nothing(policies: &Policies) -> Vec<&Deciding> {
     all.retain(|one| !is_told(one));
     all.sort_by(|one, two| by_place(one, two));
     all
-}
-
-/// That a condition may be too deep to be decided on.
-fn deep(policy: &Policy, meta: &Meta) -> Option<Remark> {
-    // A shorter text has not so many operators.
-    let bytes = policy
-        .as_ref()
-        .loc()
-        .map(|place| place.end() - place.start());
-    if bytes.is_some_and(|bytes| bytes < 2 * DEPTH_SURE) {
-        return None;
-    }
-    // What cannot be read is told elsewhere.
-    let read = policy.to_json().ok()?;
-    // Each operator is an object, and what it is applied to one within that.
-    let depth = objects_deep(read.get("conditions")?) / 2;
-    (depth > DEPTH_SURE).then(|| {
-        let id = &meta.told.id;
-        let what = format!(
-            "policy {id} is {depth} operators deep: beyond {DEPTH_SURE} Cedar can come to the end of \
-             its stack, and denies then; write [\"a\", \"b\"].contains(x) for a row of ==, and brackets \
-             around each eight or so of a long || or &&"
-        );
-        remark(meta, what, Standing::Refused)
-    })
-}
-
-/// How many objects of Cedar's JSON are in each other at most.
-fn objects_deep(read: &Value) -> usize {
-    match read {
-        Value::Array(all) => all.iter().map(objects_deep).max().unwrap_or(0),
-        Value::Object(all) => 1 + all.values().map(objects_deep).max().unwrap_or(0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
 }
 
 /// That a name with `*.` is compared as if something had it.

@@ -54,6 +54,28 @@ impl Layers {
     /// # Errors
     /// When a policy cannot be put into other words.
     pub fn meant(&self, action: Action, reach: Reach) -> Result<Meant, String> {
+        self.meant_but((action, reach), None)
+    }
+
+    /// The same without one policy of a layer, counted from the first. That layer permits nothing
+    /// else than before: it has an opinion also where that was the last that it permits.
+    ///
+    /// # Errors
+    /// As [`Layers::meant`].
+    pub fn meant_without(
+        &self,
+        action: Action,
+        reach: Reach,
+        one: (usize, &PolicyId),
+    ) -> Result<Meant, String> {
+        self.meant_but((action, reach), Some(one))
+    }
+
+    fn meant_but(
+        &self,
+        (action, reach): (Action, Reach),
+        left_out: Option<(usize, &PolicyId)>,
+    ) -> Result<Meant, String> {
         let mut meant = Meant {
             set: PolicySet::new(),
             written: HashMap::new(),
@@ -63,7 +85,9 @@ impl Layers {
         for (number, (_, policies)) in self.each().enumerate() {
             let has_opinion = policies.permitting(action).is_some();
             let keeps = has_opinion && is_first;
-            let further = meant.layer(policies, (action, reach), number, keeps)?;
+            let left_out = left_out.filter(|(layer, _)| *layer == number);
+            let left_out = left_out.map(|(_, id)| id);
+            let further = meant.layer((policies, left_out), (action, reach), number, keeps)?;
             if has_opinion && !is_first {
                 let any = either(further);
                 meant.forbid(
@@ -87,10 +111,11 @@ impl Layers {
 }
 
 impl Meant {
-    /// Takes a layer in. What of it permits is taken in where it `keeps` that, else given back.
+    /// Takes a layer in, but for one policy. What of it permits is taken in where it `keeps` that,
+    /// else given back.
     fn layer(
         &mut self,
-        policies: &Policies,
+        (policies, left_out): (&Policies, Option<&PolicyId>),
         (action, reach): (Action, Reach),
         number: usize,
         keeps: bool,
@@ -99,7 +124,7 @@ impl Meant {
         let counts = policies.all.policies().filter_map(|policy| {
             let meta = policies.meta.get(policy.id())?;
             let is_meant = !meta.is_shadow && meta.actions.contains(&action);
-            is_meant.then_some((policy, meta))
+            (is_meant && left_out != Some(policy.id())).then_some((policy, meta))
         });
         let mut counts: Vec<(&Policy, &Meta)> = counts.collect();
         counts.sort_by(|one, two| order(&one.1.told, &two.1.told));
@@ -162,8 +187,7 @@ impl Policies {
 
 /// What a policy is called in [`Meant`]: by its layer too, counted from the first, since two can
 /// have one of the same name.
-#[must_use]
-pub fn meant_id(layer: usize, id: &PolicyId) -> PolicyId {
+fn meant_id(layer: usize, id: &PolicyId) -> PolicyId {
     PolicyId::new(format!("{layer} {id}"))
 }
 

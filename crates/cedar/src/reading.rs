@@ -290,7 +290,7 @@ impl Mistyped {
 }
 
 /// Ids are compared by people too: none looks like another.
-fn is_id(text: &str) -> bool {
+pub(crate) fn is_id(text: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
     (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_known)
 }

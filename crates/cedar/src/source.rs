@@ -1,16 +1,17 @@
 //! A file of policies before Cedar reads it: bounds, and what can stand in it.
 
+use crate::depth::{self, Depth, INSTEAD};
 use crate::fault::Fault;
+use crate::reading::is_id;
 
 /// The longest file of policies, bytes.
 pub const SOURCE_BYTES_MAX: usize = 1 << 20;
 /// The most policies of one layer.
 pub const POLICIES_MAX: usize = 4_000;
-/// The longest single policy, bytes: how deep its conditions can be nested has an end, also where
-/// no bracket shows it.
+/// The longest single policy, bytes.
 pub(crate) const POLICY_BYTES_MAX: usize = 8 << 10;
 /// The most brackets that can be open at once.
-const DEPTH_MAX: usize = 32;
+const OPEN_MAX: usize = 32;
 /// The most entries of one set, and members of one record.
 const ENTRIES_MAX: usize = 256;
 
@@ -31,10 +32,44 @@ pub(crate) fn read<'a>(file: &str, content: &'a [u8]) -> Result<&'a str, Fault> 
     while let Some((at, one)) = characters.next() {
         let next = characters.peek().map(|(_, next)| *next);
         line_end(one, next)
-            .and_then(|()| scan.take(one))
+            .and_then(|()| scan.take(one, at))
             .map_err(|(what, hint)| Fault::at(file, text, at, what).hint(hint))?;
+        if let Some(ended) = scan.ended.take() {
+            not_too_deep(file, text.get(..=at).unwrap_or_default(), &ended)?;
+        }
     }
+    not_too_deep(file, text, &scan.end())?;
     Ok(text)
+}
+
+/// A policy is refused by its name before anything calls itself for each of its operators: one
+/// that ends where the text does.
+fn not_too_deep(file: &str, text: &str, ended: &Ended) -> Result<(), Fault> {
+    if ended.depth <= depth::DEPTH_MAX {
+        return Ok(());
+    }
+    let policy = text.get(ended.begin..).unwrap_or_default();
+    let id = policy.split_once("@id(\"");
+    let id = id.and_then(|(_, id)| id.split('"').next());
+    let which = match id.filter(|id| is_id(id)) {
+        Some(id) => format!("policy {id}"),
+        None => "the policy that begins here".to_owned(),
+    };
+    let what = format!(
+        "{which} is {} operators deep, all its conditions together, and no more than {} can be \
+         decided on for certain",
+        ended.depth,
+        depth::DEPTH_MAX
+    );
+    Err(Fault::at(file, text, ended.begin, what).hint(INSTEAD))
+}
+
+/// A policy whose end was seen.
+#[derive(Debug)]
+struct Ended {
+    /// Where it begins, bytes.
+    begin: usize,
+    depth: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,12 +92,17 @@ struct Scan {
     open: Vec<usize>,
     /// The bytes since the last policy ended.
     policy_bytes: usize,
+    /// Where the policy begins, bytes, once anything of it was seen.
+    begin: Option<usize>,
+    depth: Depth,
+    ended: Option<Ended>,
 }
 
 type Wrong = (String, &'static str);
 
 impl Scan {
-    fn take(&mut self, one: char) -> Result<(), Wrong> {
+    /// Takes one character, that at this byte.
+    fn take(&mut self, one: char, at: usize) -> Result<(), Wrong> {
         if self.within == Within::Comment {
             if one == '\n' {
                 self.within = Within::Code;
@@ -79,6 +119,12 @@ impl Scan {
         if self.policy_bytes > POLICY_BYTES_MAX {
             let what = format!("a policy is longer than {POLICY_BYTES_MAX} bytes");
             return Err((what, "write several"));
+        }
+        if !matches!(self.within, Within::Escape | Within::Text) {
+            self.depth.take(one);
+            if !one.is_ascii_whitespace() && one != '/' {
+                self.begin.get_or_insert(at);
+            }
         }
         self.within = match (self.within, one) {
             (Within::Escape, _) => Within::Text,
@@ -100,8 +146,8 @@ impl Scan {
         match one {
             '(' | '[' | '{' => {
                 self.open.push(0);
-                if self.open.len() > DEPTH_MAX {
-                    let what = format!("more than {DEPTH_MAX} brackets are open");
+                if self.open.len() > OPEN_MAX {
+                    let what = format!("more than {OPEN_MAX} brackets are open");
                     return Err((what, "write several policies"));
                 }
             }
@@ -117,10 +163,21 @@ impl Scan {
                     }
                 }
             }
-            ';' if self.open.is_empty() => self.policy_bytes = 0,
+            ';' if self.open.is_empty() => {
+                self.policy_bytes = 0;
+                self.ended = Some(self.end());
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    /// What of a policy is here ends here.
+    fn end(&mut self) -> Ended {
+        Ended {
+            begin: self.begin.take().unwrap_or(0),
+            depth: self.depth.end(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 mod agreement;
 mod cases;
+mod depth;
 mod engine;
 mod files;
 mod indexed;

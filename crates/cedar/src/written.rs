@@ -22,8 +22,6 @@ pub struct Granted<'a> {
     pub places: &'a [(PathBuf, bool)],
     /// How the workspace is given, and where it is if that is known.
     pub workspace: (WorkspaceMode, Option<&'a Path>),
-    /// Where programs are executed from; anything in view without one.
-    pub programs: &'a [PathBuf],
     /// Whether programs can be root inside.
     pub root: bool,
     /// Whether they can make namespaces of their own.
@@ -35,7 +33,8 @@ pub struct Granted<'a> {
 /// All of it as text, which [`Policies::compile`](crate::Policies::compile) reads.
 ///
 /// As policies of a layer it allows exactly what the profile allows. What is not about whether
-/// something may happen, as limits, is not in it.
+/// something may happen, as limits, is not in it, and nothing of what nobody asks policies about:
+/// whoever edits it could take that for a rule.
 #[must_use]
 pub fn written(granted: &Granted<'_>) -> String {
     let mut out = Text::default();
@@ -43,7 +42,8 @@ pub fn written(granted: &Granted<'_>) -> String {
         "What the profile {} allows, in Cedar.",
         granted.profile
     ));
-    out.comment("What nothing permits is denied; forbid beats permit. Limits stay in the profile.");
+    out.comment("What nothing permits is denied; forbid beats permit.");
+    out.comment("Limits, and from where programs inside execute others, stay in the profile.");
     runs(granted, &mut out);
     places(granted, &mut out);
     network::write(granted.network, &mut out);
@@ -107,17 +107,6 @@ fn runs(granted: &Granted<'_>, out: &mut Text) {
     for program in granted.started {
         let which = format!("in Program::{}", quoted(program));
         out.policy("permit", &head(&which), &conditions, &[]);
-    }
-    // What was learnt is for use, and nobody asks about what is executed inside.
-    if !granted.started.is_empty() {
-        return;
-    }
-    out.section("Programs that are executed inside");
-    if granted.programs.is_empty() {
-        out.policy("permit", "action == Action::\"exec\", resource", &[], &[]);
-    }
-    for place in granted.programs {
-        out.place("action == Action::\"exec\"", place);
     }
 }
 

@@ -918,6 +918,42 @@ fn a_key_is_in_no_core_dump_and_its_pages_are_locked() {
     }
 }
 
+/// Where the kernel locks no memory nobody carries, also where nothing is asked for: a run was told
+/// that its connections had failed, and made none.
+#[test]
+fn where_no_memory_is_locked_for_keys_that_is_told_and_what_to_do() {
+    let name = "where_no_memory_is_locked_for_keys_that_is_told_and_what_to_do";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    if is_root() {
+        world.skip("the kernel lets root lock any memory", Avoidable::No);
+        return;
+    }
+    let under = |limit: &str| {
+        let command = format!(
+            "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; \
+             exec prlimit --memlock={limit} \"$ATOLL\" run --discard \"$@\"' sh \"$@\""
+        );
+        let run = on_servers(&world, SERVERS, NAMES, &command);
+        let run = run.env("REAL", world.top().join("real"));
+        run.args(["sh", "--profile", "bound", "--", "sleep", "1"])
+            .run()
+    };
+    // The first is less than a page.
+    for limit in ["0", "4096"] {
+        let told = under(limit).success();
+        let _ = told.says(["RLIMIT_MEMLOCK", "ulimit -l 8192", "LimitMEMLOCK=8M"]);
+        assert!(!told.err().contains("with status"), "{told}");
+        assert!(
+            !told.err().contains("connections to the outside failed"),
+            "{told}"
+        );
+    }
+    let told = under(&(8_u32 << 20).to_string()).success();
+    assert!(!told.err().contains("MEMLOCK"), "{told}");
+}
+
 /// What a person sees, and can scroll back to, has what stands for a key and never the key:
 /// what the program writes, a question about a request, the end of a run and its alerts.
 #[test]

@@ -8,10 +8,11 @@
 )]
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use e2e::World;
 use e2e::internet::{Seen, events, is_possible, on_internet, online};
+use e2e::{World, fine, kill, wait_until};
+use rustix::process::Signal;
 
 const CURL: &str = "curl -sS -m 5 --noproxy '*' -w '%{http_code}\\n'";
 
@@ -335,6 +336,55 @@ fn labels_of_a_session_are_never_lost() {
     assert_eq!(with(&["--profile", &private]), Allowed);
     // Without the private place it has it all the same: it was shown to one of them.
     assert_eq!(with(&["--session", "one"]), Asked);
+}
+
+/// What runs of a session tell each other is a file that goes once none of them is left; the labels
+/// are in the ledger.
+#[test]
+fn gc_removes_what_runs_of_a_session_told_each_other_and_loses_no_label() {
+    let world = World::new("gc_removes_what_runs_of_a_session_told_each_other_and_loses_no_label");
+    fs::create_dir_all(world.home().join("notes")).unwrap();
+    let text = "[home]\nread = [\"notes\"]\n[labels]\nprivate = [\"~/notes\"]\n";
+    let private = profile(&world, "private.toml", text);
+    let files = || {
+        let all = fs::read_dir(world.state().join("atoll/gained")).unwrap();
+        let all = all.map(|one| one.unwrap().path());
+        let all = all.filter(|one| !one.ends_with("lock"));
+        let mut all: Vec<String> = all.map(|one| fs::read_to_string(one).unwrap()).collect();
+        all.sort();
+        all
+    };
+    let gc = || fine(&world, &["gc"]).err();
+    let of = |session: &'static str| ["--discard", "--session", session, "--profile", &private];
+    let _ = world.run(of("one"), "true").run().success();
+    let mut going_on = world.run(of("two"), "echo begun; sleep 600").start();
+    let _ = going_on.until_stdout("begun");
+    let keep = ["--keep", "--session", "three", "--profile", &private];
+    let _ = world.run(keep, "echo > new").run().success();
+    let kept = world.last_run();
+    assert_eq!(files(), ["private\n"; 3]);
+    let shown = fine(&world, &["gc", "--dry-run"]).err();
+    assert!(shown.contains("1 file by which"), "{shown}");
+    assert_eq!(files(), ["private\n"; 3]);
+    let told = gc();
+    assert!(told.contains("1 file by which"), "{told}");
+    assert_eq!(files(), ["private\n"; 2]);
+    kill(going_on.pid(), Signal::TERM);
+    wait_until("its end", Duration::from_secs(60), || going_on.status());
+    let _ = gc();
+    assert_eq!(files(), ["private\n"], "that of the run that is kept");
+    let _ = fine(&world, &["discard", &kept]);
+    let _ = gc();
+    assert_eq!(files(), [""; 0]);
+    // It begins with the label all the same, and whoever goes on beside it would hear of it.
+    let _ = world
+        .run(["--discard", "--session", "one"], "true")
+        .run()
+        .success();
+    let opened = events(&world, "run.opened");
+    let labels = &opened.last().unwrap()["decision"]["labels"];
+    assert_eq!(*labels, serde_json::json!(["private"]));
+    assert_eq!(files(), ["private\n"]);
 }
 
 /// A link is another name of a place: what it leads to counts as read, whoever names it.

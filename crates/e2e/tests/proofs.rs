@@ -627,6 +627,50 @@ fn of_two_layers_with_one_policy_each_is_told_to_change_nothing() {
     }
 }
 
+/// What a permit of one layer lets through another one can deny, whichever of them comes first.
+#[test]
+fn a_permit_that_another_layer_never_lets_count_is_told() {
+    let world = World::new("a_permit_that_another_layer_never_lets_count_is_told");
+    let Some(solver) = solver(&world) else {
+        return;
+    };
+    let permit = |id: &str, host: &str| {
+        format!(
+            "@id(\"{id}\") permit(principal, action == Action::\"connect\", resource in Host::\"{host}\");\n"
+        )
+    };
+    let proven = |own: &[(&str, &str)], project: &[(&str, &str)]| {
+        let text = |all: &[(&str, &str)]| {
+            let all = all.iter().map(|(id, host)| permit(id, host));
+            all.collect::<String>()
+        };
+        world.write(world.config().join("atoll/own.cedar"), text(own));
+        world.write("atoll.cedar", text(project));
+        let _ = world.atoll(["trust"]).run().success();
+        let found = policy(&world, &solver, ["prove", "--every-policy-matters"]);
+        let out = found.out();
+        let told: Vec<String> = ["own", "far", "near"]
+            .iter()
+            .filter(|id| out.contains(&format!("policy {id} (")) && out.contains("changes nothing"))
+            .map(|id| (*id).to_owned())
+            .collect();
+        assert_eq!(found.code(), i32::from(!told.is_empty()), "{found}");
+        told
+    };
+    let (own, near) = (("own", "*.example.com"), ("near", "*.a.example.com"));
+    let far = ("far", "*.example.org");
+    assert_eq!(proven(&[own], &[near, far]), ["far"]);
+    assert_eq!(proven(&[near, far], &[own]), ["far"]);
+    // Where they have nothing in common, neither lets through what the other one permits.
+    assert_eq!(proven(&[own], &[far]), ["own", "far"]);
+    // What is permitted by both is by either alone closed to all else: each is what its layer says.
+    assert_eq!(proven(&[own], &[("near", "*.example.com")]), [""; 0]);
+    assert_eq!(
+        proven(&[own, far], &[near, ("web", "*.example.org")]),
+        [""; 0]
+    );
+}
+
 #[test]
 fn without_a_solver_nothing_is_proven() {
     let world = World::new("without_a_solver_nothing_is_proven");

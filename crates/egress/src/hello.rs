@@ -10,6 +10,9 @@ use rustls::server::Acceptor;
 /// The first byte of every TLS connection: a handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 
+/// The second one: what remains of a version (RFC 8446, 5.1). The library takes no other.
+const MAJOR_VERSION: u8 = 3;
+
 /// What a record begins with: its kind, a version, its length.
 const HEADER_BYTES: usize = 5;
 
@@ -36,6 +39,11 @@ pub(crate) enum Hello {
 pub(crate) fn read(bytes: &[u8]) -> Hello {
     if bytes.first() != Some(&HANDSHAKE) {
         return Hello::Other;
+    }
+    // The library wants a whole header before it says so, and who speaks something else may wait
+    // for an answer meanwhile.
+    if bytes.get(1).is_some_and(|major| *major != MAJOR_VERSION) {
+        return Hello::Malformed;
     }
     let mut acceptor = Acceptor::default();
     let mut rest = bytes;

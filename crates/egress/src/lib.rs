@@ -49,12 +49,14 @@ pub use vault::{SECRET_BYTES_MAX, VAULT_KEY_BYTES, VaultFault, VaultKey};
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use atoll_model::conduct::Deed;
-use atoll_model::network::{CARRIAGE_BYTES_MAX, Carriage, HostName, HostPart, Locks, Network};
+use atoll_model::network::{
+    CARRIAGE_BYTES_MAX, Carriage, HostName, HostPart, Locks, Network, UNLOCKED_STATUS,
+};
 use atoll_sys::landlock::{self, Holds, Ruleset};
 use atoll_sys::{credentials as rights, descriptor, memory, process, seccomp, socket};
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
@@ -217,8 +219,12 @@ pub fn program() -> u8 {
         .and_then(|()| process::set_name(c"atoll-egress"))
         .and_then(|()| descriptor::inherited(LINE));
     let line = line.map_err(at("its line"));
-    // Nobody reads what it would say: whoever started it sees the line's end.
-    u8::from(line.and_then(run).is_err())
+    // Nobody reads what it would say: whoever started it sees the line's end, and how it ended.
+    match line.and_then(run) {
+        Ok(()) => 0,
+        Err(_) if secret::is_unlocked() => UNLOCKED_STATUS,
+        Err(_) => 1,
+    }
 }
 
 /// Carries a sandbox's connections until the other side of this line says that there are
@@ -248,7 +254,14 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
         &carriage.fetched,
         values.as_ref(),
     );
-    let credentials = credentials.map_err(at("taking credentials"))?;
+    let credentials = match credentials {
+        Ok(credentials) => credentials,
+        Err(error) => {
+            // Open until this process is over: whoever sees its end sees how that ended.
+            let _ = line.into_raw_fd();
+            return Err(at("taking credentials")(error));
+        }
+    };
     let credentials = credentials.issuing(carriage.issues, values);
     let signing = Asked::take(&mut listeners, carriage.ssh).ok_or(EgressError::Description)?;
     let known = Known::read()?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use atoll_model::network::{HostName, HostPart};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::credentials::Credentials;
 use crate::hello::{self, Hello};
@@ -17,8 +17,11 @@ use crate::limits::{Excess, Part, Way, passed};
 use crate::scan::Scan;
 use crate::secret::Found;
 
-/// How long a program may take over the first bytes of TLS.
-const HELLO_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a program may take over the first bytes of TLS, all together, once some are there: no
+/// part of them is sent on before.
+const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to answer a server that asks it to begin again.
+const AGAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// The longest beginning of TLS that is read, bytes.
 const HELLO_BYTES_MAX: usize = 64 * 1024;
 /// How much is read at once, bytes.
@@ -152,6 +155,7 @@ impl Opening<'_> {
 
     /// Reads until it is known what begins after so many bytes.
     async fn hello(&mut self, whom: Whom<'_>, after: usize) -> Result<Hello, Stop> {
+        let late = Instant::now() + HELLO_PATIENCE;
         let hello = loop {
             let bytes = self.held.get(after..).unwrap_or_default();
             match hello::read(bytes) {
@@ -159,7 +163,7 @@ impl Opening<'_> {
                 Hello::Partial => break Hello::Malformed,
                 hello => break hello,
             }
-            if self.read().await? == 0 {
+            if self.read(late).await? == 0 {
                 break Hello::Partial;
             }
         };
@@ -233,6 +237,7 @@ impl Opening<'_> {
     async fn second_begins(&mut self) -> Result<usize, Stop> {
         let mut at = 0;
         loop {
+            let late = Instant::now() + AGAIN_PATIENCE;
             let rest = self.held.get(at..).unwrap_or_default();
             match hello::passes_over(rest) {
                 Some(0) => return Ok(at),
@@ -241,12 +246,12 @@ impl Opening<'_> {
                     // What was sent too early is nobody's any more.
                     self.send(at).await?;
                     at = 0;
-                    if self.read().await? == 0 {
+                    if self.read(late).await? == 0 {
                         return Ok(at);
                     }
                 }
                 None => {
-                    if self.read().await? == 0 {
+                    if self.read(late).await? == 0 {
                         return Ok(at);
                     }
                 }
@@ -254,8 +259,8 @@ impl Opening<'_> {
         }
     }
 
-    async fn read(&mut self) -> Result<usize, Stop> {
-        match timeout(HELLO_PATIENCE, self.program.read_buf(&mut self.held)).await {
+    async fn read(&mut self, late: Instant) -> Result<usize, Stop> {
+        match timeout_at(late, self.program.read_buf(&mut self.held)).await {
             Ok(got) => Ok(got?),
             Err(_) => Err(Stop::Failed(
                 "the beginning of TLS took too long".to_owned(),

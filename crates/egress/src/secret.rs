@@ -52,6 +52,7 @@ pub use bodies::{Failed, MaskedBody, SearchedBody, Stalled};
 pub(crate) use bodies::{HOLD, STALL_MAX, longer};
 pub use coding::{Coding, Decoder, Undecodable, narrow};
 pub use finder::{Finder, Found, Located, Placeholders};
+pub(crate) use held::is_unlocked;
 pub use held::{Secret, erase_what_is_given_back};
 pub use login::{Known, LOGIN_BYTES_MAX, LoginUnfit, stand_for_token, stand_in};
 pub use mask::{Mask, Masks, Noted};

@@ -10,9 +10,9 @@ use atoll_sandbox::{
     detect_groups,
 };
 use atoll_store::{
-    Armed, Durability, Gained, Ledger, LedgerError, PrivateFault, RECORD_VERSION, Refused,
-    RunError, RunRecord, RunState, StateDir, create_run, create_scratch, release_end,
-    remove_scratch, reserve_end, update_run,
+    Armed, Durability, Gained, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord,
+    RunState, SessionError, StateDir, create_run, create_scratch, release_end, remove_scratch,
+    reserve_end, update_run,
 };
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ pub enum CallError {
     Run(#[from] RunError),
     /// What runs of its session gain at the same time cannot be told.
     #[error("what other runs of its session have touched cannot be told: {0}")]
-    Gained(#[from] PrivateFault),
+    Gained(#[from] SessionError),
     /// The run's layers could not be made.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -400,7 +400,8 @@ fn doors(request: &Request<'_>, grant: &Grant) -> Result<(Doors, Option<Gained>)
     )?;
     let doors = doors.holding(request.tokens.map(Tokens::handed))?;
     let gained = gained(request, grant)?;
-    let reader = gained.as_ref().map(Gained::reader).transpose()?;
+    let reader = gained.as_ref().map(Gained::reader).transpose();
+    let reader = reader.map_err(SessionError::from)?;
     Ok((doors.beside(reader), gained))
 }
 

@@ -12,7 +12,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use crate::change::Source;
 use crate::control::GIT_PARTS;
 use crate::facts::Kind;
-use crate::git_config::{self, CONFIGURATION_BYTES_MAX};
+use crate::git_config::CONFIGURATION_BYTES_MAX;
 use crate::git_objects::{Format, small};
 use crate::tree::{Tree, os};
 use crate::{Bounds, Change, ChangeKind, Class, EntryKind, RelativePath, control, git_index};
@@ -210,7 +210,7 @@ impl<'a> Classifier<'a> {
                 let path = place.join(b"config").ok()?;
                 if tree.facts(&path).ok()?.is_some() {
                     let text = small(tree, &path, CONFIGURATION_BYTES_MAX)?;
-                    found.push(Format::of(&text).filter(|_| git_config::is_clear(&text))?);
+                    found.push(Format::of(&text)?);
                 }
                 if path
                     .ancestors()

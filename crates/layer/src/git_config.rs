@@ -121,23 +121,29 @@ pub fn without_secrets(text: &[u8]) -> Result<Option<Vec<u8>>, NoConfiguration> 
     Ok(is_other.then_some(made))
 }
 
-/// Whether it can be read.
-pub(crate) fn is_clear(text: &[u8]) -> bool {
-    read(text).is_some()
-}
-
-/// The last value of a key in a section without a name within. None where there is none, and where
-/// the configuration cannot be read.
-pub(crate) fn value(text: &[u8], section: &[u8], wanted: &[u8]) -> Option<Vec<u8>> {
+/// The last value of a key in a section without a name within; none where the key is not there.
+///
+/// # Errors
+/// [`NoConfiguration`] where it cannot be read, or the key is there without a value: what git
+/// makes of that is not known.
+pub(crate) fn value(
+    text: &[u8],
+    section: &[u8],
+    wanted: &[u8],
+) -> Result<Option<Vec<u8>>, NoConfiguration> {
     let (mut is_in, mut found) = (false, None);
-    for item in read(text)? {
+    for item in read(text).ok_or(NoConfiguration)? {
         match item {
             Item::Section { name, within } => is_in = name == section && within.is_none(),
-            Item::Entry { key, value } if is_in && key == wanted => found = value,
+            Item::Entry { key, value } if is_in && key == wanted => found = Some(value),
             Item::Entry { .. } | Item::Comment(_) => {}
         }
     }
-    found
+    match found {
+        Some(None) => Err(NoConfiguration),
+        Some(value) => Ok(value),
+        None => Ok(None),
+    }
 }
 
 fn has_name(name: &[u8]) -> bool {

@@ -34,16 +34,18 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// That of a repository with this configuration (`extensions.objectFormat`).
+    /// That of a repository with this configuration (`extensions.objectFormat`); none where that
+    /// is unclear.
     pub fn of(configuration: &[u8]) -> Option<Self> {
-        match git_config::value(configuration, b"extensions", b"objectformat").as_deref() {
+        let named = git_config::value(configuration, b"extensions", b"objectformat").ok()?;
+        match named.as_deref() {
             None | Some(b"sha1") => Some(Self::Sha1),
             Some(b"sha256") => Some(Self::Sha256),
             Some(_) => None,
         }
     }
 
-    /// That of the repository whose common directory this is.
+    /// That of the repository whose common directory this is; none where that is unclear.
     pub fn of_repository(common: &Tree) -> Option<Self> {
         let path = RelativePath::new("config").ok()?;
         let configuration = match common.facts(&path).ok()? {

@@ -202,7 +202,7 @@ impl Directory {
     fn is_checked_out_at(&self, workspace: &Path) -> Result<(), NoRepository> {
         let not_back = || NoRepository::NotBack(self.path.clone());
         let text = self.text(&RelativePath::root(), "config", CONFIGURATION_BYTES_MAX)?;
-        let named = text.and_then(|text| git_config::value(&text, b"core", b"worktree"));
+        let named = text.and_then(|text| git_config::value(&text, b"core", b"worktree").ok()?);
         let named = OsString::from_vec(named.ok_or_else(not_back)?);
         match leads_to(Some(&resolved(&self.path, &named)), workspace) {
             true => Ok(()),

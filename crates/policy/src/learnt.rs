@@ -49,7 +49,6 @@ pub fn learnt_cedar(
         credentials: &credentials.into_iter().collect::<Vec<_>>(),
         places: &places.into_iter().collect::<Vec<_>>(),
         workspace: (mode, None),
-        programs: &[],
         root: all.iter().any(|(rules, _)| rules.root.value),
         nesting: all.iter().any(|(rules, _)| rules.nesting.value),
         started: &started.iter().cloned().collect::<Vec<_>>(),

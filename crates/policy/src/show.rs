@@ -69,14 +69,12 @@ impl Rules {
             let changes = matches!(view.value.access, Access::Layer(_));
             (view.value.host.clone(), changes)
         });
-        let programs = self.programs.iter().map(|place| place.value.clone());
         let mut text = atoll_cedar::written(&Granted {
             profile: &self.profile.value,
             network: &network,
             credentials: &credentials,
             places: &views.collect::<Vec<_>>(),
             workspace: (self.workspace.value, workspace),
-            programs: &programs.collect::<Vec<_>>(),
             root: self.root.value,
             nesting: self.nesting.value,
             started: &[],

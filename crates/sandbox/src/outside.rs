@@ -34,7 +34,7 @@ use crate::{Answered, Carrier, OfTwo};
 use atoll_model::network::{
     AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
     FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, GivenUp, GivenUps, Listener,
-    Network, Published, PublishedPort,
+    Network, Published, PublishedPort, UNLOCKED_STATUS,
 };
 use atoll_sys::process::Change;
 use atoll_sys::{descriptor, process, socket};
@@ -730,9 +730,15 @@ fn decided_by(report: &FlowReport) -> u32 {
     }
 }
 
+/// What there is to know where no memory is locked, and what to do.
+const UNLOCKED: &str = ", since the kernel keeps no more memory from being swapped out for it, where it \
+    would hold keys (RLIMIT_MEMLOCK): allow 8 MiB, by `ulimit -l 8192` before the run, or LimitMEMLOCK=8M \
+    in a unit of systemd";
+
 /// How a process ended, in words.
 fn ending(change: Option<Change>) -> String {
     match change {
+        Some(Change::Exited(UNLOCKED_STATUS)) => UNLOCKED.to_owned(),
         Some(Change::Exited(status)) => format!(" with status {status}"),
         Some(Change::Signalled(signal)) => format!(" by signal {signal}"),
         Some(Change::Stopped(_)) | None => String::new(),

@@ -3,7 +3,8 @@
 //!
 //! The ledger says which labels a session has. A run reads that when it begins; what others gain
 //! from then on it reads here, wherever it decides by labels. So whatever gives a label goes on
-//! only once the ledger has it and it stands here.
+//! only once the ledger has it and it stands here. Once none of them goes on, the ledger alone
+//! knows, and the file can go: the next run of the session makes it of what the ledger says.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,12 +13,15 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use atoll_model::SessionId;
-use rustix::fs::FlockOperation;
+use rustix::fs::{Dir, FlockOperation};
+use serde_json::Value;
 
 use crate::lock::{LockFault, wait_for_lock};
-use crate::private::PrivateDirectory;
+use crate::open_runs::OpenRuns;
+use crate::private::{PrivateDirectory, replace_file_soon};
+use crate::sessions::{self, Session, SessionError};
 use crate::state::GAINED;
-use crate::{FileFault, LedgerError, PrivateFault, StateDir};
+use crate::{FileFault, Ledger, LedgerError, PrivateFault, StateDir, labels};
 
 /// How much of a session's labels there can be, bytes: names of policies and of credentials.
 pub const GAINED_BYTES_MAX: u64 = 1 << 20;
@@ -32,17 +36,31 @@ pub struct Gained {
 }
 
 impl Gained {
-    /// That of this session, which is made where there is none.
+    /// That of this session, which is made where there is none: of the labels that the ledger
+    /// says, since another run can have gained one and ended after the caller looked there. The
+    /// caller has a run of the session recorded by now, so that nobody removes it.
     ///
     /// # Errors
-    /// [`PrivateFault`]: it cannot be made, or is not this user's alone.
-    pub fn open(state: &StateDir, session: &SessionId) -> Result<Self, PrivateFault> {
+    /// [`SessionError`]: it cannot be made, is not this user's alone, or the ledger does not say
+    /// which labels there are.
+    pub fn open(state: &StateDir, session: &SessionId) -> Result<Self, SessionError> {
         let directory = PrivateDirectory::of_state(state, GAINED, true)?;
         let path = state.path().join(GAINED).join(session.as_str());
         let Some(directory) = directory else {
             let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-            return Err(FileFault::on("open", &path)(missing).into());
+            return Err(PrivateFault::from(FileFault::on("open", &path)(missing)).into());
         };
+        let _alone = directory.lock()?;
+        if directory
+            .read(session.as_str(), GAINED_BYTES_MAX)?
+            .is_none()
+        {
+            let known = labels::of_session(state, session)?;
+            let text: String = known.iter().map(|label| format!("{label}\n")).collect();
+            let (descriptor, name) = (directory.descriptor(), session.as_str());
+            replace_file_soon(descriptor, directory.path(), name, text.as_bytes())
+                .map_err(PrivateFault::from)?;
+        }
         let file = directory.open_in_place(session.as_str())?;
         Ok(Self { file, path })
     }
@@ -117,6 +135,109 @@ impl Gained {
         // It stands at its end, which nobody else moves.
         file.write_all(new.as_bytes())
     }
+}
+
+/// The sessions whose file can go, since no run of theirs goes on or is kept, and the ledger has
+/// every label that it has.
+///
+/// # Errors
+/// [`SessionError`]: the ledger or the directory cannot be read.
+pub fn forgettable(state: &StateDir) -> Result<Vec<SessionId>, SessionError> {
+    let Some(directory) = PrivateDirectory::of_state(state, GAINED, false)? else {
+        return Ok(Vec::new());
+    };
+    let names = Dir::read_from(directory.descriptor());
+    let names = names.map_err(FileFault::on("read", directory.path()));
+    let mut there = BTreeSet::new();
+    for name in names.map_err(PrivateFault::from)?.flatten() {
+        let name = name.file_name().to_str().ok();
+        there.extend(name.and_then(|name| SessionId::parse(name).ok()));
+    }
+    if there.is_empty() {
+        return Ok(Vec::new());
+    }
+    let all = sessions::list(state)?;
+    let is_kept = |one: &Session| {
+        let mut runs = one.runs.iter();
+        runs.any(|run| state.run_dir(&run.run).symlink_metadata().is_ok())
+    };
+    let left = all
+        .iter()
+        .filter(|one| there.contains(&one.id) && !is_kept(one));
+    let mut found = Vec::new();
+    for session in left {
+        if !goes_on(state, &session.id)? && has_all(state, &directory, &session.id)?.is_some() {
+            found.push(session.id.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// Removes the files of these, where that still holds. How many were removed.
+///
+/// # Errors
+/// As [`forgettable`]; what was not looked at stays.
+pub fn forget(state: &StateDir, sessions: &[SessionId]) -> Result<usize, SessionError> {
+    let Some(directory) = PrivateDirectory::of_state(state, GAINED, false)? else {
+        return Ok(0);
+    };
+    let mut removed = 0;
+    for session in sessions {
+        // What the ledger has it keeps: it is read before whoever begins a run has to wait.
+        let Some(known) = has_all(state, &directory, session)? else {
+            continue;
+        };
+        let _alone = directory.lock()?;
+        let text = directory.read(session.as_str(), GAINED_BYTES_MAX)?;
+        let is_known = text.is_some_and(|text| labels_of(&text).is_subset(&known));
+        if is_known && !goes_on(state, session)? && directory.remove(session.as_str())? {
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether a run of a session goes on, or one of which it is not known what it is of.
+fn goes_on(state: &StateDir, session: &SessionId) -> Result<bool, LedgerError> {
+    let open = OpenRuns::open(state)?;
+    for run in open.list()? {
+        if !open.is_alive(&run)? {
+            continue;
+        }
+        let beginning = Ledger::beginning(state, &run)?;
+        let of = beginning.as_ref().map(|event| event.body.get("session"));
+        let is_another = match of {
+            Some(Some(Value::String(of))) => of != session.as_str(),
+            Some(None | Some(Value::Null)) => true,
+            Some(Some(_)) | None => false,
+        };
+        if !is_another {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The labels that the ledger has of a session, where it has all that the file has.
+fn has_all(
+    state: &StateDir,
+    directory: &PrivateDirectory,
+    session: &SessionId,
+) -> Result<Option<BTreeSet<String>>, SessionError> {
+    let Some(text) = directory.read(session.as_str(), GAINED_BYTES_MAX)? else {
+        return Ok(None);
+    };
+    let known = labels::of_session(state, session)?;
+    Ok(labels_of(&text).is_subset(&known).then_some(known))
+}
+
+/// The labels of a file. What is no text is a label that nobody knows.
+fn labels_of(text: &[u8]) -> BTreeSet<String> {
+    let lines = text.split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.is_empty());
+    lines
+        .map(|line| String::from_utf8_lossy(line).into_owned())
+        .collect()
 }
 
 #[cfg(test)]

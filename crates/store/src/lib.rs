@@ -86,7 +86,7 @@ pub use event::{
     EVENT_BYTES_MAX, Event, LABEL_GAINED, LineFault, Position, RIGHTS_GIVEN_UP, format_time,
 };
 pub use fault::FileFault;
-pub use gained::{GAINED_BYTES_MAX, Gained};
+pub use gained::{GAINED_BYTES_MAX, Gained, forget, forgettable};
 pub use hash::{InvalidHash, TreeHash};
 pub use host_text::{host_text, read_host_text};
 pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, list_kept};

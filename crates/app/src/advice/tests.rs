@@ -27,6 +27,59 @@ fn about(check: impl FnOnce(&About<'_>)) {
     });
 }
 
+/// Whoever pastes a command that is advised means one path, whatever its name has in it.
+#[test]
+fn a_path_in_an_advised_command_is_one_word_of_a_shell() {
+    let said = |path: &str| {
+        state(&StateError::OwnedByOther {
+            path: path.into(),
+            owner: 7,
+            caller: 8,
+        })
+    };
+    for path in [
+        "/a b/c",
+        "/it's",
+        "/a;touch b",
+        "/$(id)",
+        "/a\nb",
+        "/\u{202e}x",
+        "-rf",
+        "/\\'\t*",
+        "/plain",
+    ] {
+        let advice = said(path);
+        let command = advice.strip_prefix("ls -ld ").unwrap_or_default();
+        let word = command
+            .split(" shows whose it is")
+            .next()
+            .unwrap_or_default();
+        let script = format!("printf '%s|' {word}");
+        let shown = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .output();
+        let shown = shown.expect("bash is there").stdout;
+        let expected = match path.strip_prefix('-') {
+            Some(_) => format!("./{path}|"),
+            None => format!("{path}|"),
+        };
+        assert_eq!(String::from_utf8_lossy(&shown), expected, "{advice}");
+    }
+    assert!(said("/plain").starts_with("ls -ld /plain shows"));
+    let apart = ApplyError::Tree(atoll_layer::TreeError {
+        doing: "cannot read",
+        path: "a b".to_owned(),
+        source: Error::from_raw_os_error(13),
+    });
+    let run = RunId::parse("261121-093012-k7qd").expect("a run id");
+    assert!(apply(&apart, &run)[0].starts_with("ls -ld 'a b' shows"));
+    let broken = vault(&VaultError::Unreadable {
+        path: "/a b/secrets.json".into(),
+        why: "x".to_owned(),
+    });
+    assert!(broken.starts_with("mv '/a b/secrets.json' '/a b/secrets.json.broken',"));
+}
+
 #[test]
 fn each_error_has_a_next_step_of_its_own() {
     let making = |stage, detail: &str| SandboxError::Making {

@@ -11,7 +11,8 @@ use clap_complete::Shell;
 ///
 /// Runs that were gone on with (--resume) are removed, and those applied or taken back
 /// more than 30 days ago. Kept, partly applied, failed and interrupted ones stay, unless
-/// --older-than names an age. The ledger keeps what it says of them.
+/// --older-than names an age. The ledger keeps what it says of them. A session of which no
+/// run is left has its labels in the ledger alone from then on.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(verbatim_doc_comment)]
 pub struct GcArguments {

@@ -16,6 +16,7 @@ use atoll_sandbox::{
 use crate::configuration::Places;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
+use crate::render::{word, word_beside};
 
 /// What of Atoll's own state holds the text of a login file while that is replaced.
 pub const OWN: &str = "renewals";
@@ -230,9 +231,16 @@ fn refuse_shown(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), Fa
 fn warn_of_open(output: &Output, login: &Login) {
     let text = login.file.display();
     output.warn(&format!(
-        "login {}: others than its owner can read {text}: `chmod go-rwx {text}` keeps it",
-        login.name
+        "login {}: others than its owner can read {text}: `chmod go-rwx {}` keeps it",
+        login.name,
+        word(&login.file)
     ));
+}
+
+/// How a file gets rid of links and of its further names.
+fn own_file(path: &Path) -> String {
+    let (file, new) = (word(path), word_beside(path, ".new"));
+    format!("put a file of its own there: cp {file} {new} && mv {new} {file}")
 }
 
 fn refused(login: &Login, error: &LoginError) -> Failure {
@@ -242,12 +250,14 @@ fn refused(login: &Login, error: &LoginError) -> Failure {
             "atoll profile show NAME shows where it is looked for".to_owned()
         }
         LoginError::File(LoginFileError::Link | LoginFileError::Kind | LoginFileError::Names) => {
-            format!("put a file of its own there: cp {text} {text}.new && mv {text}.new {text}")
+            own_file(&login.file)
         }
         LoginError::File(LoginFileError::Owner(_)) => {
             format!("log in as who starts Atoll, or chown it: {text}")
         }
-        LoginError::File(LoginFileError::Writable(_)) => format!("chmod go-w {text}"),
+        LoginError::File(LoginFileError::Writable(_)) => {
+            format!("chmod go-w {}", word(&login.file))
+        }
         LoginError::File(
             LoginFileError::Long(_)
             | LoginFileError::Changed

@@ -153,7 +153,6 @@ fn text_of(network: &Network) -> String {
         credentials: &[],
         places: &[],
         workspace: (WorkspaceMode::CopyOnWrite, None),
-        programs: &[],
         root: false,
         nesting: false,
         started: &[],

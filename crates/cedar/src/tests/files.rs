@@ -197,45 +197,6 @@ fn a_file_has_an_end() {
     assert_eq!(found[0].to_string(), "/x.cedar:2:1: it is not UTF-8");
 }
 
-/// What is as deep as a policy can be where no bracket shows it, on a thread's usual stack.
-#[test]
-fn the_deepest_policy_takes_no_more_than_a_thread_has() {
-    let chain = |part: &str, last: &str| {
-        let head = "permit(principal, action, resource) when { ";
-        let many = (crate::source::POLICY_BYTES_MAX - head.len() - last.len() - 4) / part.len();
-        format!("{head}{}{last} }};", part.repeat(many))
-    };
-    let chains = [
-        chain("true && ", "true"),
-        chain("true || ", "true"),
-        chain("if true then true else ", "true"),
-        chain("1 + ", "1 > 2"),
-        chain("!", "true"),
-        format!(
-            "permit(principal, action, resource) when {{ context{} }};",
-            ".a".repeat(3000)
-        ),
-    ];
-    let checked = std::thread::Builder::new()
-        .stack_size(2 << 20)
-        .spawn(move || {
-            for text in chains {
-                // Read or refused; either way it comes back.
-                if let Ok(policies) = Policies::compile(&[file(&text)], Known::default()) {
-                    let (principal, facts) = (super::principal(), super::facts());
-                    let asked = crate::Asked::Read(std::path::Path::new("/srv"));
-                    let question = crate::Question {
-                        principal: &principal,
-                        asked,
-                        facts: &facts,
-                    };
-                    let _ = policies.authorize(&question);
-                }
-            }
-        });
-    checked.unwrap().join().unwrap();
-}
-
 proptest::proptest! {
     /// Whatever stands in a file, reading it comes back.
     #[test]

@@ -164,47 +164,6 @@ forbid(principal in Group::\"other\", action, resource);",
     assert_eq!(found[0].line, 3);
 }
 
-/// A row of `||` is as deep as it is long: what Cedar bears of that depends on the stack.
-#[test]
-fn a_condition_that_is_too_deep_is_told_with_its_id_and_what_to_write() {
-    // Reading one takes more stack than tests have where nothing is optimized.
-    let roomy = std::thread::Builder::new().stack_size(64 << 20);
-    roomy.spawn(tell_of_depth).unwrap().join().unwrap();
-}
-
-fn tell_of_depth() {
-    let forbid = |condition: &str| {
-        format!(
-            "@id(\"row\") forbid(principal, action == Action::\"connect\", resource) when {{ {condition} }};"
-        )
-    };
-    for by in ["||", "&&"] {
-        let row = |long: usize| {
-            let all: Vec<String> = (0..long)
-                .map(|port| format!("context.port == {port}"))
-                .collect();
-            all
-        };
-        let by = format!(" {by} ");
-        let found = refused(&compiled(&forbid(&row(200).join(&by))));
-        assert!(
-            matches!(found.as_slice(), [one] if one.what.contains("policy row is 20")
-                && one.what.contains(".contains(x)") && one.line == 1),
-            "{found:?}"
-        );
-        assert_eq!(refused(&compiled(&forbid(&row(100).join(&by)))), []);
-        // What it says to write.
-        let grouped: Vec<String> = row(200)
-            .chunks(8)
-            .map(|some| format!("({})", some.join(&by)))
-            .collect();
-        assert_eq!(refused(&compiled(&forbid(&grouped.join(&by)))), []);
-    }
-    let ports: Vec<String> = (0..200).map(|port| port.to_string()).collect();
-    let listed = forbid(&format!("[{}].contains(context.port)", ports.join(", ")));
-    assert_eq!(refused(&compiled(&listed)), []);
-}
-
 /// What types alone tell is told at a start too, where it is to forbid.
 #[test]
 fn a_forbid_that_never_holds_is_found_without_the_check() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use atoll_model::network::{HostName, HostPart};
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Opening, Stop};
 use crate::credentials::Credentials;
@@ -291,5 +291,75 @@ async fn a_placeholder_in_the_beginning_of_a_connection_stays_here() {
             let (seen, told) = reaches_searched(host, &value).await;
             assert_eq!((seen, told), (value, None), "{host} {name}");
         }
+    }
+}
+
+/// How long a beginning is held up that says no more while both sides stay, and what reaches the
+/// server; one of these pieces comes every five seconds.
+async fn held_up(host: &str, pieces: &[&[u8]]) -> (Duration, Vec<u8>, Result<(), Stop>) {
+    let (mut program, mut inside) = pair().await;
+    let (mut outside, mut server) = pair().await;
+    let credentials = keyed();
+    let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
+    let opening = Opening {
+        part: None,
+        program: &mut inside,
+        server: &mut outside,
+        held: Vec::new(),
+        up: &up,
+        down: &down,
+        scans: &mut Scan::both(&credentials),
+    };
+    let host: HostPart = host.parse().unwrap();
+    let begin = Instant::now();
+    let says = async {
+        for piece in pieces {
+            program.write_all(piece).await.unwrap();
+            sleep(Duration::from_secs(5)).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let passed = tokio::select! {
+        passed = opening.pass(&host, &credentials) => passed,
+        () = says => unreachable!("it waits for ever"),
+    };
+    let took = begin.elapsed();
+    drop(outside);
+    let mut seen = Vec::new();
+    server.read_to_end(&mut seen).await.unwrap();
+    (took, seen, passed)
+}
+
+/// What cannot become TLS is not waited for: who speaks something else waits for an answer.
+#[tokio::test]
+async fn what_only_begins_with_the_byte_of_tls_is_judged_at_once() {
+    let other: &[u8] = &[22, 0, 7];
+    let (took, seen, passed) = held_up("192.0.2.7", &[other]).await;
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert_eq!(seen, other);
+    assert!(passed.is_ok(), "{passed:?}");
+    // Whoever is named must be whom it is for, and that cannot be read.
+    let (took, seen, passed) = held_up("example.com", &[other]).await;
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert_eq!(seen, b"");
+    assert!(matches!(passed, Err(Stop::ForAnother(_))), "{passed:?}");
+}
+
+/// What may become TLS is held until it is all there, and not for ever, however it comes.
+#[tokio::test]
+async fn the_beginning_of_tls_has_its_time_all_together_and_no_part_of_it_leaves_slow() {
+    let hello = client_hello("example.com");
+    let bytes: Vec<&[u8]> = hello.chunks(1).take(20).collect();
+    let (address, name) = ("192.0.2.7", "example.com");
+    let (one, other, silent) = tokio::join!(
+        held_up(address, &bytes),
+        held_up(name, &bytes),
+        held_up(address, &bytes[..1]),
+    );
+    for (took, seen, passed) in [one, other, silent] {
+        assert!(took < Duration::from_secs(20), "{took:?}");
+        assert_eq!(seen, b"");
+        let why = passed.unwrap_err().why();
+        assert_eq!(why, "the beginning of TLS took too long");
     }
 }

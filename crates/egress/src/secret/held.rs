@@ -1,9 +1,13 @@
 //! A secret in memory.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use atoll_sys::memory;
 use zeroize::Zeroizing;
+
+/// Whether a secret was not taken, since its memory could not be locked.
+static IS_UNLOCKED: AtomicBool = AtomicBool::new(false);
 
 /// What carries and what signs overwrites what it held, requests and answers too, as soon as
 /// it is given back, and so does the command that reads secrets first.
@@ -14,6 +18,11 @@ static ALLOCATOR: memory::Erasing = memory::Erasing;
 /// of a secret whose bytes were moved, put together or taken apart on their way.
 pub fn erase_what_is_given_back() {
     memory::set_erasing(true);
+}
+
+/// Whether this process has not taken a secret, since no more memory could be locked.
+pub(crate) fn is_unlocked() -> bool {
+    IS_UNLOCKED.load(Ordering::Relaxed)
 }
 
 /// The bytes of a secret: never swapped out, in no core dump, overwritten when dropped.
@@ -29,7 +38,7 @@ impl Secret {
         let given = Zeroizing::new(bytes);
         let mut held = Zeroizing::new(vec![0_u8; given.len()].into_boxed_slice());
         // Before there is anything in it.
-        memory::lock(&mut held)?;
+        memory::lock(&mut held).inspect_err(|_| IS_UNLOCKED.store(true, Ordering::Relaxed))?;
         held.copy_from_slice(&given);
         Ok(Self(held))
     }

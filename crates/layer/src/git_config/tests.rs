@@ -109,8 +109,12 @@ fn a_configuration_that_cannot_be_read_is_not_shown() {
 fn a_value_is_the_last_of_its_name() {
     let check = |text: &str, expected: Option<&str>| {
         let found = value(text.as_bytes(), b"core", b"worktree");
-        let found = found.map(|found| String::from_utf8(found).unwrap());
-        assert_eq!(found.as_deref(), expected, "{text:?}");
+        let found = found.map(|found| found.map(|found| String::from_utf8(found).unwrap()));
+        assert_eq!(found, Ok(expected.map(str::to_owned)), "{text:?}");
+    };
+    let unclear = |text: &str| {
+        let found = value(text.as_bytes(), b"core", b"worktree");
+        assert_eq!(found, Err(NoConfiguration), "{text:?}");
     };
     check(
         "[core]\n\tbare = false\n\tworktree = ../../../part\n",
@@ -127,7 +131,7 @@ fn a_value_is_the_last_of_its_name() {
     check("[core]\nworktree = /a\\\n/b\n", Some("/a/b"));
     check("[core \"x\"]\nworktree = /a\n", None);
     check("[user]\nworktree = /a\n", None);
-    check("worktree = /a\n", None);
-    check("[core]\nworktree\n", None);
-    check("[core]\nworktree = \"/a\n", None);
+    unclear("worktree = /a\n");
+    unclear("[core]\nworktree\n");
+    unclear("[core]\nworktree = \"/a\n");
 }

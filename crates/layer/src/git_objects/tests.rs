@@ -220,3 +220,28 @@ fn what_a_repository_has_is_found_loose_and_in_packs() {
     let tree = Tree::open(&place.path().join(".git")).unwrap();
     assert!(Outside::open(&tree).is_none());
 }
+
+/// What a configuration says that is not in the form that git reads is not known, nor what git
+/// makes of a name without a value: it was taken for SHA-1.
+#[test]
+fn a_configuration_that_is_unclear_names_no_digest() {
+    let named = |text: &str| Format::of(text.as_bytes());
+    assert_eq!(named("[core]\n\tbare = false\n"), Some(Format::Sha1));
+    assert_eq!(
+        named("[extensions]\n\tobjectFormat = sha256\n"),
+        Some(Format::Sha256)
+    );
+    let place = repository(&[]);
+    for text in [
+        "[",
+        "[extensions]\n\tobjectFormat = sha256\n[core",
+        "[extensions]\n\tobjectFormat = \"sha256\n",
+        "[extensions]\n\tobjectFormat\n",
+        "[extensions]\n\tobjectFormat = new\n",
+    ] {
+        assert_eq!(named(text), None, "{text}");
+        fs::write(place.path().join(".git/config"), text).unwrap();
+        let tree = Tree::open(&place.path().join(".git")).unwrap();
+        assert!(Outside::open(&tree).is_none(), "{text}");
+    }
+}

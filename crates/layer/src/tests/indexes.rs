@@ -72,6 +72,8 @@ fn an_index_is_read_by_the_digests_that_its_repository_had_before() {
             (Some(OF_OTHER), config(OF_ONE)),
             (Some(OF_OTHER), remove(".git/config")),
             (Some(OF_ONE), config("[")),
+            (Some("["), config(OF_ONE)),
+            (Some("[extensions]\n\tobjectFormat\n"), config(OF_ONE)),
             (Some(OF_ONE), write(".git/commondir", "/elsewhere")),
         ] {
             let before: Vec<Edit> = before.map(config).into_iter().collect();

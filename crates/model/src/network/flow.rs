@@ -33,6 +33,10 @@ pub const FLOW_MESSAGE_BYTES_MAX: usize = 32 * 1024;
 /// hosts.
 pub const CARRIAGE_BYTES_MAX: usize = 128 * 1024;
 
+/// How a carrier exits that could take no credential, since the kernel would lock no more memory for
+/// it (`RLIMIT_MEMLOCK`, getrlimit(2)).
+pub const UNLOCKED_STATUS: u8 = 3;
+
 /// What a carrier begins with; the sandbox's listeners come with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

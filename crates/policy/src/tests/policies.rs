@@ -613,6 +613,28 @@ fn every_shipped_profile_is_a_text_that_compiles() {
     }
 }
 
+/// Whoever edits a policy that nobody asks about would take it for a rule: of what is executed
+/// inside there were some.
+#[test]
+fn a_shown_profile_has_no_policy_that_nobody_asks_about() {
+    let profiles = crate::list(&NoProfiles).unwrap();
+    let shipped = profiles.iter().map(|profile| world().with(&profile.name));
+    let listed = "[programs]\nexecute = [\"/usr/bin\"]\n";
+    let listed = world().profile("listed", listed).with("listed");
+    for world in shipped.chain([listed]) {
+        let text = world.rules().show_cedar(None);
+        assert!(!text.contains("Action::\"exec\""), "{text}");
+        let file = PolicyFile {
+            name: "shown.cedar".to_owned(),
+            content: text.clone().into_bytes(),
+        };
+        let compiled = atoll_cedar::Policies::compile(&[file], Known::default()).unwrap();
+        let remarks = atoll_cedar::remarks(&compiled);
+        let unasked = |one: &atoll_cedar::Remark| one.what.contains("nothing asks for");
+        assert!(!remarks.iter().any(unasked), "{remarks:?}\n{text}");
+    }
+}
+
 #[test]
 fn a_shown_profile_as_a_layer_allows_its_own_run() {
     let mut world = world().with("rust");

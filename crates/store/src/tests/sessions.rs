@@ -281,3 +281,73 @@ fn labels_of_a_session_are_read_from_where_it_began() {
     std::fs::remove_file(&file).unwrap();
     assert!(matches!(labels(), Err(LedgerError::Damaged { .. })));
 }
+
+/// What the runs of a session tell each other goes once none of them is left, and the next one has
+/// it again of the ledger. What the ledger does not have stays.
+#[test]
+fn what_runs_told_each_other_is_removed_once_the_ledger_alone_is_asked() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let session = open(&place, &ledger, "fix", 1);
+    let file = place.state.path().join("gained").join(session.as_str());
+    let begin = |number: u32| {
+        let verdict = allow();
+        let call = Call {
+            session: Some(session.clone()),
+            ..call(number)
+        };
+        let entry = ledger.open_call(&call, &verdict, json!({})).unwrap();
+        entry.arm(verdict).unwrap()
+    };
+    let in_ledger = |label: &str| {
+        let body = EventBody::default().text("label", label);
+        let flows = vec![("label.gained", body)];
+        ledger
+            .record_flows(&run_id(1), flows, Durability::Durable)
+            .unwrap();
+    };
+    let can_go = || forgettable(&place.state).unwrap();
+    assert_eq!(can_go(), []);
+    let armed = begin(1);
+    in_ledger("web");
+    // Of what it gained before its first run looked.
+    let gained = Gained::open(&place.state, &session).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "web\n");
+    assert_eq!(can_go(), [], "a run goes on");
+    gained.add(["private"]).unwrap();
+    ledger.close(armed, &outcome(0), json!({})).unwrap();
+    assert_eq!(can_go(), [], "the ledger does not have it");
+    assert_eq!(
+        forget(&place.state, std::slice::from_ref(&session)).unwrap(),
+        0
+    );
+    in_ledger("private");
+    create_run(&place.state, &record(1)).unwrap();
+    assert_eq!(can_go(), [], "a run is kept");
+    remove_run(&place.state, &run_id(1)).unwrap();
+    let plan = can_go();
+    assert_eq!(plan, std::slice::from_ref(&session));
+    // One that begins meanwhile keeps it.
+    let armed = begin(2);
+    assert_eq!(forget(&place.state, &plan).unwrap(), 0);
+    assert!(file.exists());
+    ledger.close(armed, &outcome(0), json!({})).unwrap();
+    // What goes on and is of no session, or of another, keeps nothing.
+    let other = open(&place, &ledger, "other", 2);
+    run(&ledger, 3, None, false);
+    let verdict = allow();
+    let alone = ledger.open_call(&call(4), &verdict, json!({})).unwrap();
+    let alone = alone.arm(verdict).unwrap();
+    assert_eq!(forget(&place.state, &plan).unwrap(), 1);
+    assert!(!file.exists());
+    ledger.close(alone, &outcome(0), json!({})).unwrap();
+    assert_eq!(
+        (can_go(), forget(&place.state, &plan).unwrap()),
+        (vec![], 0)
+    );
+    let _armed = begin(5);
+    let _gained = Gained::open(&place.state, &session).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "private\nweb\n");
+    let _ = Gained::open(&place.state, &other).unwrap();
+    assert_eq!(can_go(), std::slice::from_ref(&other));
+}

@@ -12,7 +12,7 @@ use atoll_sandbox::{
     Handover, LoginFileError, LoginText, Stands, Unfit, file_outside, read_settings_file,
 };
 
-use super::{credential_of, hand_on, is_absence, refuse_shown};
+use super::{credential_of, hand_on, is_absence, own_file, refuse_shown};
 use crate::configuration::Places;
 use crate::errands;
 use crate::escape::printable;
@@ -157,9 +157,7 @@ fn refuse_names(login: &Login, has_names: bool) -> Result<(), Failure> {
         true => Err(Failure::new(format!(
             "there are keys in {text}, and it has further names (hard links), by which they could be read inside"
         ))
-        .advise(format!(
-            "put a file of its own there: cp {text} {text}.new && mv {text}.new {text}"
-        ))),
+        .advise(own_file(&login.file))),
     }
 }
 

@@ -1,0 +1,112 @@
+//! How deep a policy is, told from its text: what reads, prints, checks and decides on it calls
+//! itself as often, and none of that is begun where a stack could come to its end.
+
+/// How many operators can be in each other, also on a stack of 1 MiB.
+pub(crate) const DEPTH_MAX: usize = 128;
+
+/// What would be right.
+pub(crate) const INSTEAD: &str = "write [\"a\", \"b\"].contains(x) for a row of ==, brackets around \
+                                  each eight or so of a long || or &&, or several policies";
+
+/// One policy on its way. What is told is never less than what Cedar makes of it: a row of `||`,
+/// `&&` or `+` is as deep as it is long, and so are all `when` and `unless` of a policy together,
+/// which are one row of `&&`.
+#[derive(Debug, Default)]
+pub(crate) struct Depth {
+    policy: Within,
+    open: Vec<Within>,
+    before: [char; 2],
+}
+
+/// What is known within one bracket, since it opened or since its last comma.
+#[derive(Debug, Default)]
+struct Within {
+    /// The most of what a comma ended.
+    ended: usize,
+    /// `||` and `if`, or the clauses of a policy.
+    ors: usize,
+    /// The most between two `||`.
+    of_or: usize,
+    /// `&&` since the last `||`.
+    ands: usize,
+    /// The most between two `&&` since then.
+    of_and: usize,
+    /// Operators that bind more closely, since the last `&&`.
+    closer: usize,
+    /// The most in brackets since then.
+    inner: usize,
+}
+
+impl Within {
+    fn and(&mut self) {
+        // One for a comparison, of which there is at most one here.
+        self.of_and = self.of_and.max(1 + self.closer + self.inner);
+        (self.closer, self.inner) = (0, 0);
+    }
+
+    fn or(&mut self) {
+        self.and();
+        self.of_or = self.of_or.max(self.ands + self.of_and);
+        (self.ands, self.of_and) = (0, 0);
+    }
+
+    fn end(&mut self) {
+        self.or();
+        self.ended = self.ended.max(self.ors + self.of_or);
+        (self.ors, self.of_or) = (0, 0);
+    }
+}
+
+impl Depth {
+    /// A character that stands in no text and no comment; of these what begins them.
+    pub(crate) fn take(&mut self, one: char) {
+        let is_top = self.open.is_empty();
+        let here = self.open.last_mut().unwrap_or(&mut self.policy);
+        let [last_but_one, last] = self.before;
+        self.before = [last, one];
+        match (last, one) {
+            ('|', '|') => {
+                here.or();
+                here.ors += 1;
+            }
+            ('&', '&') => {
+                here.and();
+                here.ands += 1;
+            }
+            // A word that begins so is counted, whatever it is.
+            ('i', 'f') if !is_of_word(last_but_one) => here.ors += 1,
+            (_, '.' | '+' | '-' | '*' | '!') => here.closer += 1,
+            (_, ',') if !is_top => here.end(),
+            (_, '(' | '[' | '{') => {
+                if is_top && one == '{' {
+                    here.ors += 1;
+                }
+                self.open.push(Within::default());
+            }
+            (_, ')' | ']' | '}') => self.close(),
+            (_, _) => {}
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(mut one) = self.open.pop() {
+            one.end();
+            let around = self.open.last_mut().unwrap_or(&mut self.policy);
+            around.inner = around.inner.max(1 + one.ended);
+        }
+    }
+
+    /// The depth of the policy that ends here; what follows is another.
+    pub(crate) fn end(&mut self) -> usize {
+        while !self.open.is_empty() {
+            self.close();
+        }
+        let mut policy = std::mem::take(self).policy;
+        policy.end();
+        policy.ended
+    }
+}
+
+fn is_of_word(one: char) -> bool {
+    one.is_ascii_alphanumeric() || one == '_'
+}

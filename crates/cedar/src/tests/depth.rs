@@ -1,0 +1,152 @@
+//! How deep a policy may be, and that nothing comes to the end of a stack.
+
+use serde_json::Value;
+
+use super::{compiled, facts, faults, file, principal};
+use crate::depth::{DEPTH_MAX, Depth};
+use crate::{Asked, Known, Policies, Question, remarks};
+
+const HEAD: &str = "forbid(principal, action == Action::\"connect\", resource)";
+
+fn when(condition: &str) -> String {
+    format!("@id(\"row\") {HEAD} when {{ {condition} }};")
+}
+
+/// What Cedar makes deep without a bracket: a part that is written again and again, and its end.
+const ROWS: [(&str, &str); 12] = [
+    ("true && ", "true"),
+    ("true || ", "true"),
+    ("1 < 2 && true || ", "true"),
+    ("if true then true else ", "true"),
+    ("if true || false then true else ", "true"),
+    ("1 + ", "1 > 2"),
+    ("1 * ", "1 > 2"),
+    ("1 - ", "1 > 2"),
+    ("context.labels.a.b || ", "true"),
+    ("context has a.b.c && ", "true"),
+    ("[1].contains(1) || ", "true"),
+    ("true } unless { ", "true"),
+];
+
+/// As deep as Cedar's own tree of it, of whose operators each is an object in one of its kind.
+fn of_tree(text: &str) -> usize {
+    let set: cedar_policy::PolicySet = text.parse().unwrap();
+    let policy = set.policies().next().unwrap().to_json().unwrap();
+    let clauses = policy["conditions"].as_array().unwrap();
+    let deepest = clauses.iter().map(|one| objects(&one["body"])).max();
+    clauses.len() + deepest.unwrap_or(0) / 2
+}
+
+fn objects(read: &Value) -> usize {
+    match read {
+        Value::Array(all) => all.iter().map(objects).max().unwrap_or(0),
+        Value::Object(all) => 1 + all.values().map(objects).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+fn of_text(text: &str) -> usize {
+    let mut depth = Depth::default();
+    text.chars().for_each(|one| depth.take(one));
+    depth.end()
+}
+
+#[test]
+fn no_policy_is_deeper_than_its_text_tells() {
+    for (part, last) in ROWS {
+        for many in [1, 2, 10, 40] {
+            for (open, close) in [("", ""), ("true && (", ")"), ("[[", "]].contains([true])")] {
+                let row = format!("{}{last}", part.repeat(many));
+                if part.contains('}') && !open.is_empty() {
+                    continue;
+                }
+                let text = when(&format!("{open}{row}{close}"));
+                let (told, is) = (of_text(&text), of_tree(&text));
+                assert!(told >= is, "{told} {is}: {text}");
+                assert!(told <= 4 * is + 4, "{told} {is}: {text}");
+            }
+        }
+    }
+}
+
+/// Each `||` is one more in the other: of 900 the program came to the end of its stack.
+#[test]
+fn a_condition_that_is_too_deep_is_told_with_its_id_and_what_to_write() {
+    for by in [" || ", " && "] {
+        let row = |long: usize| {
+            let all = (0..long).map(|port| format!("context.port == {port}"));
+            all.collect::<Vec<_>>()
+        };
+        let found = faults(&when(&row(200).join(by)));
+        assert!(
+            matches!(found.as_slice(), [one] if one.starts_with("/policies/test.cedar:1:1: policy row is 20")
+                && one.contains(".contains(x)")),
+            "{found:?}"
+        );
+        assert_eq!(faults(&when(&row(100).join(by))), Vec::<String>::new());
+        // What it says to write.
+        let grouped: Vec<String> = row(200)
+            .chunks(8)
+            .map(|some| format!("({})", some.join(by)))
+            .collect();
+        assert_eq!(faults(&when(&grouped.join(by))), Vec::<String>::new());
+    }
+    let ports: Vec<String> = (0..200).map(|port| port.to_string()).collect();
+    let listed = when(&format!("[{}].contains(context.port)", ports.join(", ")));
+    assert_eq!(faults(&listed), Vec::<String>::new());
+    let found = faults(&when(&["true"; 900].join("||")));
+    assert!(
+        found[0].contains("policy row is 903 operators deep"),
+        "{found:?}"
+    );
+}
+
+/// All clauses are one row, and each policy is told where it begins.
+#[test]
+fn what_is_too_deep_is_counted_over_all_clauses_of_one_policy() {
+    let clauses = |many: usize| format!("{HEAD} {};", "when { true }\n".repeat(many));
+    assert_eq!(faults(&clauses(100)), Vec::<String>::new());
+    let two = format!("{}\n// A comment.\n\n{}", clauses(100), clauses(200));
+    let found = faults(&two);
+    let expected = "/policies/test.cedar:104:1: the policy that begins here is 203 operators deep";
+    assert!(found[0].starts_with(expected), "{found:?}");
+    // None of these is an operator.
+    let texts = when(&format!("context.host == \"{}\"", "a || b && ".repeat(200)));
+    let found = faults(&format!("{texts} // {}\n", "a || ".repeat(900)));
+    assert!(!found.iter().any(|one| one.contains("deep")), "{found:?}");
+    // One that nothing ends is not begun either.
+    let found = faults(&format!("{HEAD} when {{ {}", "true ||".repeat(900)));
+    assert!(found[0].contains("operators deep"), "{found:?}");
+}
+
+/// What is as deep as a policy can be is read, remarked upon, printed and decided on where a
+/// thread has little, and what is deeper is refused there.
+#[test]
+fn the_deepest_policy_takes_no_more_than_a_thread_has() {
+    let all = ROWS.iter().flat_map(|(part, last)| {
+        let of = |many: usize| when(&format!("{}{last}", part.repeat(many)));
+        let fits = (1..).take_while(|many| of_text(&of(*many)) <= DEPTH_MAX);
+        let most = 8_000 / part.len();
+        [of(fits.last().unwrap()), of(most)]
+    });
+    let all: Vec<String> = all.collect();
+    let checked = std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(move || all.iter().for_each(|text| use_it(text)));
+    checked.unwrap().join().unwrap();
+    assert_eq!(compiled(&when("true")).len(), 1);
+}
+
+fn use_it(text: &str) {
+    let Ok(policies) = Policies::compile(&[file(text)], Known::default()) else {
+        return;
+    };
+    let _ = (remarks(&policies), policies.said());
+    let (principal, facts) = (principal(), facts());
+    let question = Question {
+        principal: &principal,
+        asked: Asked::Read(std::path::Path::new("/srv")),
+        facts: &facts,
+    };
+    let _ = policies.authorize(&question);
+}
