@@ -15,6 +15,7 @@ use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState, StateDir};
 
 use crate::changes::{self, LayerChanges};
+use crate::decision::last_undo::LastUndo;
 use crate::decision::undoing::{Foreseen, tell_undone};
 use crate::decision::{Work, refuse_any};
 use crate::escape::printable;
@@ -176,6 +177,9 @@ impl Work<'_> {
         }
         let refused = plan.refused.clone();
         if !plan.is_empty() {
+            let journal = changes::next_journal(self.state, record, &one.layer)?;
+            let directory = changes::journals_of(self.state, record);
+            LastUndo::of_live(&directory, &journal, record.state)?.write(&directory)?;
             self.apply_layer(record, one, plan, &Allowed::default())?;
         }
         let applied = Applied::default();

@@ -37,11 +37,31 @@ pub struct Undone {
 /// # Errors
 /// [`ApplyError::State`], or when the directory cannot be read.
 pub fn undo_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyError> {
+    outlook(journals, &|journal, later| {
+        plan_undo(journal, later).map(|(_, back)| back)
+    })
+}
+
+/// What taking these undos back would meet, journals of one directory in the order in which that
+/// is done, what was undone last first. Nothing is written.
+///
+/// # Errors
+/// As [`undo_outlook`].
+pub fn take_back_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyError> {
+    outlook(journals, &|journal, later| {
+        plan_taking_back(journal, later).map(|(.., back)| back)
+    })
+}
+
+fn outlook<P: AsRef<Path>>(
+    journals: &[P],
+    plan: &dyn Fn(&Path, &Later) -> Result<Back, ApplyError>,
+) -> Result<Outlook, ApplyError> {
     let mut outlook = Outlook::default();
     let mut later = Later::default();
     let mut stays = Vec::new();
     for journal in journals {
-        let (_, back) = plan_undo(journal.as_ref(), &later)?;
+        let back = plan(journal.as_ref(), &later)?;
         later.add(&back);
         outlook.conflicts.extend(back.conflicts);
         outlook.in_the_way.extend(back.in_the_way);
@@ -59,6 +79,15 @@ fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Back), ApplyError
     let opened = Journal::open(journal, false)?;
     expect(&opened, Stage::Done)?;
     back_from(opened, later)
+}
+
+/// The journal of the apply, and how the undo within it is made undone.
+fn plan_taking_back(journal: &Path, later: &Later) -> Result<(Journal, Engine, Back), ApplyError> {
+    let outer = Journal::open(journal, false)?;
+    expect(&outer, Stage::Undone)?;
+    let undone = Journal::open(&outer.within(UNDO), false)?;
+    let (engine, back) = back_from(undone, later)?;
+    Ok((outer, engine, back))
 }
 
 fn expect(journal: &Journal, needed: Stage) -> Result<(), ApplyError> {
@@ -132,10 +161,7 @@ fn refuse(back: &mut Back, force: bool) -> Result<(), ApplyError> {
 /// [`ApplyError::Conflicts`] where something changed since the undo; [`ApplyError::State`] where
 /// nothing was undone; or as [`crate::apply`].
 pub fn take_undo_back(journal: &Path) -> Result<Applied, ApplyError> {
-    let outer = Journal::open(journal, false)?;
-    expect(&outer, Stage::Undone)?;
-    let undone = Journal::open(&outer.within(UNDO), false)?;
-    let (engine, mut back) = back_from(undone, &Later::default())?;
+    let (outer, engine, mut back) = plan_taking_back(journal, &Later::default())?;
     refuse(&mut back, false)?;
     engine.journal.discard_within(UNDO)?;
     let within = begin_within(&engine, UNDO, back.steps(), false)?;

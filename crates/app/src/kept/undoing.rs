@@ -1,18 +1,20 @@
 //! Taking back what was applied of what is kept, and taking that back.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    JournalState, RelativePath, journal_state, take_back, take_undo_back, undo, undo_outlook,
+    JournalState, RelativePath, journal_state, take_back, take_back_outlook, take_undo_back, undo,
+    undo_outlook,
 };
 use atoll_store::Ledger;
 use serde_json::json;
 
 use super::{Opened, journals, open_all, writable};
 use crate::arguments::UndoKeptArguments;
+use crate::decision::last_undo::LastUndo;
 use crate::decision::others::Others;
-use crate::decision::undoing::{Foreseen, LastUndo, tell_undone};
+use crate::decision::undoing::{Foreseen, tell_undone};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -30,6 +32,7 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
     let mut done = Vec::new();
     let mut foreseen = Foreseen::default();
     for (at, one) in opened.iter().enumerate() {
+        let was_cut_short = settle_undo(one, &ledger)?;
         let mut applied = Vec::new();
         for journal in journals(&one.layer).into_iter().rev() {
             match journal_state(&journal).doing("the journal cannot be read")? {
@@ -48,6 +51,8 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
         if !applied.is_empty() {
             let outlook = undo_outlook(&applied).doing(UNDONE)?;
             foreseen.add(&outlook, &|path| shown(one, path));
+        }
+        if was_cut_short || !applied.is_empty() {
             done.push((at, applied));
         }
     }
@@ -81,11 +86,8 @@ fn undo_all(
     if applied.is_empty() {
         return Ok(());
     }
-    let last = LastUndo {
-        journals: LastUndo::names(applied),
-        state: None,
-    };
-    last.write(&one.layer.journals())?;
+    let directory = one.layer.journals();
+    LastUndo::following(&directory, applied, None)?.write(&directory)?;
     let mut undone = Vec::new();
     for journal in applied {
         one.tell(ledger, "undo.started", json!({}))?;
@@ -98,38 +100,82 @@ fn undo_all(
     Ok(())
 }
 
+/// Takes back what an undo, or the taking back of one, has left half done: it is begun anew.
+/// Whether there was such a thing.
+fn settle_undo(one: &Opened, ledger: &Ledger) -> Result<bool, Failure> {
+    let directory = one.layer.journals();
+    let Some(last) = LastUndo::read(&directory)? else {
+        return Ok(false);
+    };
+    let interrupted = last.of_state(&directory, JournalState::Interrupted)?;
+    for journal in &interrupted {
+        let taken = take_back(journal).doing("the undo that was cut short cannot be ended")?;
+        let state = journal_state(journal).doing("the journal cannot be read")?;
+        if state == JournalState::Done {
+            let what = json!({ "entries": taken.entries });
+            one.tell(ledger, "undo.taken-back", what)?;
+        }
+    }
+    Ok(!interrupted.is_empty())
+}
+
+/// What the last undo has taken back, the last first; none where something was applied since.
+fn undone_of(one: &Opened) -> Result<Vec<PathBuf>, Failure> {
+    let directory = one.layer.journals();
+    let Some(last) = LastUndo::read(&directory)? else {
+        return Ok(Vec::new());
+    };
+    for journal in journals(&one.layer) {
+        match journal_state(&journal).doing("the journal cannot be read")? {
+            JournalState::None | JournalState::Undone => {}
+            JournalState::Done | JournalState::Interrupted => {
+                if !last.names_all(std::slice::from_ref(&journal)) {
+                    return Ok(Vec::new());
+                }
+            }
+        }
+    }
+    let mut undone = last.of_state(&directory, JournalState::Undone)?;
+    undone.reverse();
+    Ok(undone)
+}
+
 fn take_undo_of_kept_back(
     arguments: &UndoKeptArguments,
     opened: &mut [Opened],
     ledger: &Ledger,
     output: &Output,
 ) -> Result<u8, Failure> {
+    let failed = "the undo could not be taken back";
     let mut is_any = false;
-    for one in opened {
-        let directory = one.layer.journals();
-        let Some(last) = LastUndo::read(&directory)? else {
-            continue;
-        };
-        let is_undone = |journal: &Path| matches!(journal_state(journal), Ok(JournalState::Undone));
-        let mut all = last.journals.iter().map(|name| directory.join(name));
-        if !all.all(|journal| is_undone(&journal)) {
+    let mut all = Vec::new();
+    let mut foreseen = Foreseen::default();
+    for one in opened.iter() {
+        is_any |= settle_undo(one, ledger)?;
+        let undone = undone_of(one)?;
+        is_any |= !undone.is_empty();
+        let outlook = take_back_outlook(&undone).doing(failed)?;
+        foreseen.add(&outlook, &|path| shown(one, path));
+        all.push(undone);
+    }
+    if !is_any {
+        let what = format!("nothing of {} is taken back", arguments.name);
+        return Err(Failure::new(what).because("there is no undo to take back"));
+    }
+    foreseen.settle_taking_back(&format!("atoll kept undo {}", arguments.name))?;
+    for (one, undone) in opened.iter_mut().zip(all) {
+        if undone.is_empty() {
             continue;
         }
         let others = Others::of(one.changes());
-        for name in last.journals.iter().rev() {
-            let taken = take_undo_back(&directory.join(name));
-            let taken = taken.doing("the undo could not be taken back")?;
+        for journal in undone {
+            let taken = take_undo_back(&journal).doing(failed)?;
             let what = json!({ "entries": taken.entries });
             one.tell(ledger, "undo.taken-back", what)?;
         }
         if !others.stand() {
             one.forget_conflicts(SystemTime::now())?;
         }
-        is_any = true;
-    }
-    if !is_any {
-        let what = format!("nothing of {} is taken back", arguments.name);
-        return Err(Failure::new(what).because("there is no undo to take back"));
     }
     output.say("Applied again.\n");
     Ok(0)

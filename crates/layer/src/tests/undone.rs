@@ -253,6 +253,37 @@ fn what_a_later_apply_wrote_is_no_change_to_an_earlier_one() {
 }
 
 #[test]
+fn the_taking_back_of_several_undos_is_looked_at_whole() {
+    let edits = [append("a", "2"), write("d/b", "1"), write("e/c", "1")];
+    let (stand, _) = Stand::copy(&[write("a", "1"), write("e/keep", "1")], &edits);
+    let first = apply_some(&stand, "first", &only(&["a", "d/b"]));
+    let second = apply_some(&stand, "second", &everything());
+    pause();
+    perform(
+        &stand.host(),
+        &[write("a", "edited"), write("e/c", "edited")],
+    );
+    let edited = snapshot(&stand.host(), false);
+    for journal in [&second, &first] {
+        undo(journal, true).unwrap();
+    }
+    let all = [first.clone(), second.clone()];
+    let taken = |all: &[PathBuf]| take_back_outlook(all).unwrap();
+    assert_eq!(told(&taken(&all).conflicts), <[&str; 0]>::default());
+    pause();
+    // Only the last of them meets it.
+    perform(&stand.host(), &[write("e/c", "mine")]);
+    assert_eq!(told(&taken(&all[..1]).conflicts), <[&str; 0]>::default());
+    let expected = ["e/c: it has come into being again since"];
+    assert_eq!(told(&taken(&all).conflicts), expected);
+    perform(&stand.host(), &[remove("e/c")]);
+    for journal in &all {
+        take_undo_back(journal).unwrap();
+    }
+    assert_same("taken back", &edited, &snapshot(&stand.host(), false));
+}
+
+#[test]
 fn what_changed_between_two_applies_is_told_before_either_is_undone() {
     let edits = [append("a", "2"), write("n", "1")];
     let (stand, _) = Stand::copy(&[write("a", "1")], &edits);
