@@ -17,10 +17,13 @@ impl Planner<'_> {
             self.refuse(&top.path, "it is of another type outside now");
             return Ok(());
         }
-        if facts.changed_after(self.paths.since)
-            && facts.kind != Kind::Directory
-            && self.conflict(&top.path, "it changed outside meanwhile")
-        {
+        // A directory's time of change moves on with its entries, too. What its permissions were
+        // when the run began is noted nowhere: where somebody may have changed them, that stands.
+        let why = match facts.kind {
+            Kind::Directory => "its permissions, or what is in it, changed outside meanwhile",
+            _ => "it changed outside meanwhile",
+        };
+        if facts.changed_after(self.paths.since) && self.conflict(&top.path, why) {
             return Ok(());
         }
         let old = match self
