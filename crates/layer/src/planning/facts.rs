@@ -2,7 +2,7 @@
 
 use super::{Planner, REPLACED, is_list};
 use crate::entries::layer_entry;
-use crate::facts::{Facts, Kind, is_note};
+use crate::facts::{Facts, Kind, is_note, system_time};
 use crate::plan::{Act, Content};
 use crate::{Change, PlanError};
 
@@ -15,6 +15,12 @@ impl Planner<'_> {
         let before = top.before.as_ref();
         if before.is_some_and(|before| !facts.is(&before.kind)) {
             self.refuse(&top.path, "it is of another type outside now");
+            return Ok(());
+        }
+        let born = self.reader.before.born_and_changed(&top.path);
+        let born = born.ok().and_then(|(born, _)| born).map(system_time);
+        if facts.kind == Kind::Directory && born.is_some_and(|born| born > self.paths.since) {
+            // Made outside too, with permissions of its own.
             return Ok(());
         }
         // A directory's time of change moves on with its entries, too. What its permissions were
