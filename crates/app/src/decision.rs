@@ -1,6 +1,7 @@
 //! What becomes of a run's changes: applied, kept or discarded, and undone.
 
 pub(crate) mod last_undo;
+pub(crate) mod met;
 pub mod others;
 mod taking_back;
 mod told;
@@ -23,6 +24,7 @@ use crate::advice;
 use crate::answered;
 use crate::changes::{self, LayerChanges};
 use crate::failure::{Doing, Failure};
+use crate::live::How;
 use crate::output::Output;
 use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
 use crate::render::{self, Afterwards, Style};
@@ -316,7 +318,9 @@ impl Work<'_> {
     /// When it is running, or cannot be removed.
     pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
         if record.mode == WorkspaceMode::Live && record.state != RunState::Undone {
-            self.restore(record, false)?;
+            let command = format!("atoll undo {}", record.run);
+            self.restore(record, How::Plainly)?
+                .tell(&command, self.output);
         }
         self.record(record, "run.discarded", json!({ "state": record.state }))?;
         remove_run(self.state, &record.run).doing("the run could not be removed")?;

@@ -6,7 +6,7 @@ use crate::apply::{UNDO, begin_within, run_or_take_back};
 use crate::engine::Engine;
 use crate::journal::{Journal, Results, Stage};
 use crate::way_back::{Back, Later, way_back};
-use crate::{Applied, ApplyError, Conflict, RelativePath, Stays};
+use crate::{Applied, ApplyError, Conflict, Stays};
 
 /// What undoing would meet. Each list is sorted by path, without one twice.
 #[derive(Debug, Default)]
@@ -15,6 +15,9 @@ pub struct Outlook {
     pub conflicts: Vec<Conflict>,
     /// What not even force puts back: something that no apply has made would have to go.
     pub in_the_way: Vec<Conflict>,
+    /// What cannot be looked at, in the kernel's words: it is among the conflicts, and force leaves
+    /// it as it is.
+    pub skipped: Vec<Conflict>,
     /// Directories that stay, with what others have put there.
     pub stays: Vec<Stays>,
 }
@@ -28,7 +31,9 @@ pub struct Undone {
     pub stays: Vec<Stays>,
     /// What had changed since, and was overwritten or removed: the journal has it, for
     /// [`take_undo_back`].
-    pub aside: Vec<RelativePath>,
+    pub aside: Vec<Conflict>,
+    /// What could not be looked at, and was not undone.
+    pub skipped: Vec<Conflict>,
 }
 
 /// What undoing these would meet, journals of one directory, the newest first: what a later one
@@ -65,10 +70,17 @@ fn outlook<P: AsRef<Path>>(
         later.add(&back);
         outlook.conflicts.extend(back.conflicts);
         outlook.in_the_way.extend(back.in_the_way);
+        outlook.skipped.extend(back.skipped);
         stays.extend(back.stays);
     }
     outlook.stays = Stays::merged(stays);
-    for conflicts in [&mut outlook.conflicts, &mut outlook.in_the_way] {
+    let Outlook {
+        conflicts,
+        in_the_way,
+        skipped,
+        ..
+    } = &mut outlook;
+    for conflicts in [conflicts, in_the_way, skipped] {
         conflicts.sort_by(|left, right| left.path.cmp(&right.path));
         conflicts.dedup_by(|left, right| left.path == right.path);
     }
@@ -119,10 +131,12 @@ fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Back), ApplyErr
 pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
     let (engine, mut back) = plan_undo(journal, &Later::default())?;
     refuse(&mut back, force)?;
-    let (stays, aside) = (
-        std::mem::take(&mut back.stays),
-        std::mem::take(&mut back.aside),
-    );
+    let mut undone = Undone {
+        applied: Applied::default(),
+        stays: std::mem::take(&mut back.stays),
+        aside: std::mem::take(&mut back.aside),
+        skipped: std::mem::take(&mut back.skipped),
+    };
     let journal = &engine.journal;
     journal.discard_within(UNDO)?;
     let within = begin_within(&engine, UNDO, back.steps(), false)?;
@@ -130,11 +144,8 @@ pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
     match run_or_take_back(&within, &mut |_| {}) {
         Ok(applied) => {
             journal.set_stage(Stage::Undone)?;
-            Ok(Undone {
-                applied,
-                stays,
-                aside,
-            })
+            undone.applied = applied;
+            Ok(undone)
         }
         Err(ApplyError::TakenBack { cause }) => {
             journal.set_stage(Stage::Done)?;

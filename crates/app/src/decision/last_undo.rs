@@ -10,6 +10,7 @@ use atoll_model::WorkspaceMode;
 use atoll_store::RunState;
 use serde::{Deserialize, Serialize};
 
+use super::met::Met;
 use crate::failure::{Doing, Failure};
 
 /// The note, beside the journals.
@@ -24,6 +25,9 @@ pub(crate) struct LastUndo {
     pub journals: Vec<String>,
     /// What the run was before.
     pub state: Option<RunState>,
+    /// What it met, to be listed.
+    #[serde(default)]
+    pub met: Met,
 }
 
 impl LastUndo {
@@ -40,6 +44,7 @@ impl LastUndo {
         let fresh = Self {
             journals: names(journals),
             state,
+            met: Met::default(),
         };
         let Some(mut before) = Self::read(directory)? else {
             return Ok(fresh);
@@ -68,12 +73,14 @@ impl LastUndo {
         let mut last = Self {
             journals: Vec::new(),
             state: Some(state),
+            met: Met::default(),
         };
         if let Some(before) = before {
             let in_effect = Self::state_in_effect(WorkspaceMode::Live);
             last.journals = names(&before.of_state(directory, in_effect)?);
             if !last.journals.is_empty() {
                 last.state = before.state;
+                last.met = before.met;
             }
         }
         last.journals.extend(names(&[journal.to_owned()]));
@@ -87,6 +94,12 @@ impl LastUndo {
             WorkspaceMode::Live => JournalState::Done,
             WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly => JournalState::Undone,
         }
+    }
+
+    /// The same, with what the rest of it meets.
+    pub fn meeting(mut self, met: &Met) -> Self {
+        self.met = self.met.and(met.clone());
+        self
     }
 
     /// Notes it in a directory of journals, before anything is taken back.

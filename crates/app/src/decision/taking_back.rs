@@ -11,8 +11,9 @@ use serde_json::json;
 
 use super::Work;
 use super::last_undo::LastUndo;
+use super::met::Met;
 use super::others::Others;
-use super::undoing::{Foreseen, shown_in};
+use super::undoing::shown_in;
 use crate::changes;
 use crate::failure::{Doing, Failure};
 
@@ -84,7 +85,7 @@ impl Work<'_> {
         record: &RunRecord,
         undone: &[(LayerRecord, PathBuf)],
     ) -> Result<(), Failure> {
-        let mut foreseen = Foreseen::default();
+        let mut foreseen = Met::default();
         for of_layer in undone.chunk_by(|left, right| left.0.name == right.0.name) {
             let journals: Vec<&PathBuf> = of_layer.iter().map(|(_, journal)| journal).collect();
             let outlook = match record.mode {
@@ -95,7 +96,7 @@ impl Work<'_> {
             };
             let outlook = outlook.doing("the undo could not be taken back")?;
             if let Some((layer, _)) = of_layer.first() {
-                foreseen.add(&outlook, &|path| shown_in(layer, path));
+                foreseen.foresee(&outlook, &|path| shown_in(layer, path));
             }
         }
         foreseen.settle_taking_back(&format!("atoll undo {}", record.run))

@@ -13,9 +13,8 @@ use serde_json::json;
 use super::{Opened, journals, open_all, writable};
 use crate::arguments::UndoKeptArguments;
 use crate::decision::last_undo::LastUndo;
+use crate::decision::met::Met;
 use crate::decision::others::Others;
-use crate::decision::undoing::{Foreseen, tell_undone};
-use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
@@ -28,9 +27,12 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
     if arguments.take_back {
         return take_undo_of_kept_back(arguments, &mut opened, &ledger, output);
     }
+    if arguments.list {
+        return list_met(&opened, arguments, output);
+    }
     let command = format!("atoll kept undo {}", arguments.name);
     let mut done = Vec::new();
-    let mut foreseen = Foreseen::default();
+    let mut foreseen = Met::default();
     for (at, one) in opened.iter().enumerate() {
         let was_cut_short = settle_undo(one, &ledger)?;
         let mut applied = Vec::new();
@@ -50,7 +52,7 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
         }
         if !applied.is_empty() {
             let outlook = undo_outlook(&applied).doing(UNDONE)?;
-            foreseen.add(&outlook, &|path| shown(one, path));
+            foreseen.foresee(&outlook, &|path| shown(one, path));
         }
         if was_cut_short || !applied.is_empty() {
             done.push((at, applied));
@@ -62,32 +64,75 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
     }
     foreseen.settle(&command, arguments.force, output)?;
     let others: Vec<Others> = opened.iter().map(|one| Others::of(one.changes())).collect();
+    let mut met = Met::default();
     for (at, applied) in &done {
         if let Some(one) = opened.get(*at) {
-            undo_all(one, applied, (&command, arguments.force), &ledger, output)?;
+            met = met.and(undo_all(one, applied, arguments.force, &ledger)?);
         }
     }
+    met.tell(&command, output);
     for ((at, one), others) in opened.iter_mut().enumerate().zip(&others) {
         if done.iter().any(|(of, _)| *of == at) && !others.stand() {
             one.forget_conflicts(SystemTime::now())?;
         }
     }
-    output.say("Taken back.\n");
+    if arguments.json {
+        output.json(&met.json(json!({ "name": arguments.name })));
+    }
+    output.say(&format!("Taken back{}.\n", met.but_for()));
+    Ok(0)
+}
+
+/// Lists what an undo would meet, or what the last one has met.
+fn list_met(
+    opened: &[Opened],
+    arguments: &UndoKeptArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let mut met = Met::default();
+    let mut is_any = false;
+    for one in opened {
+        let mut applied = Vec::new();
+        for journal in journals(&one.layer).into_iter().rev() {
+            if journal_state(&journal).doing("the journal cannot be read")? == JournalState::Done {
+                applied.push(journal);
+            }
+        }
+        if !applied.is_empty() {
+            let outlook = undo_outlook(&applied).doing(UNDONE)?;
+            met.foresee(&outlook, &|path| shown(one, path));
+            is_any = true;
+        } else if let Some(last) = LastUndo::read(&one.layer.journals())? {
+            met = met.and(last.met);
+            is_any = true;
+        }
+    }
+    if !is_any {
+        return Err(Failure::new(format!(
+            "nothing of {} was applied",
+            arguments.name
+        )));
+    }
+    met.show(arguments.json, json!({ "name": arguments.name }), output);
     Ok(0)
 }
 
 fn undo_all(
     one: &Opened,
     applied: &[PathBuf],
-    (command, force): (&str, bool),
+    force: bool,
     ledger: &Ledger,
-    output: &Output,
-) -> Result<(), Failure> {
+) -> Result<Met, Failure> {
+    let mut met = Met::default();
     if applied.is_empty() {
-        return Ok(());
+        return Ok(met);
     }
+    let shown = |path: &RelativePath| shown(one, path);
+    let mut meets = Met::default();
+    meets.foresee(&undo_outlook(applied).doing(UNDONE)?, &shown);
     let directory = one.layer.journals();
-    LastUndo::following(&directory, applied, None)?.write(&directory)?;
+    let last = LastUndo::following(&directory, applied, None)?;
+    last.meeting(&meets).write(&directory)?;
     let mut undone = Vec::new();
     for journal in applied {
         one.tell(ledger, "undo.started", json!({}))?;
@@ -96,8 +141,8 @@ fn undo_all(
         one.tell(ledger, "undo.finished", what)?;
         undone.push(taken);
     }
-    tell_undone(command, undone, &|path| shown(one, path), output);
-    Ok(())
+    met.add(undone, &shown);
+    Ok(met)
 }
 
 /// Takes back what an undo, or the taking back of one, has left half done: it is begun anew.
@@ -149,13 +194,13 @@ fn take_undo_of_kept_back(
     let failed = "the undo could not be taken back";
     let mut is_any = false;
     let mut all = Vec::new();
-    let mut foreseen = Foreseen::default();
+    let mut foreseen = Met::default();
     for one in opened.iter() {
         is_any |= settle_undo(one, ledger)?;
         let undone = undone_of(one)?;
         is_any |= !undone.is_empty();
         let outlook = take_back_outlook(&undone).doing(failed)?;
-        foreseen.add(&outlook, &|path| shown(one, path));
+        foreseen.foresee(&outlook, &|path| shown(one, path));
         all.push(undone);
     }
     if !is_any {
@@ -177,12 +222,14 @@ fn take_undo_of_kept_back(
             one.forget_conflicts(SystemTime::now())?;
         }
     }
+    if arguments.json {
+        output.json(&json!({ "name": arguments.name }));
+    }
     output.say("Applied again.\n");
     Ok(0)
 }
 
 /// A path as people know it: the directory outside is what is written to.
-fn shown(one: &Opened, path: &RelativePath) -> String {
-    let whole = one.record.host.join(path.as_os_str());
-    printable(std::os::unix::ffi::OsStrExt::as_bytes(whole.as_os_str()))
+fn shown(one: &Opened, path: &RelativePath) -> PathBuf {
+    one.record.host.join(path.as_os_str())
 }
