@@ -1,6 +1,9 @@
 //! What becomes of a run's changes: applied, kept or discarded, and undone.
 
+pub(crate) mod last_undo;
+pub(crate) mod met;
 pub mod others;
+mod taking_back;
 mod told;
 pub(crate) mod undoing;
 
@@ -16,10 +19,12 @@ use atoll_store::{
 };
 use serde_json::json;
 
+use self::last_undo::LastUndo;
 use crate::advice;
 use crate::answered;
 use crate::changes::{self, LayerChanges};
 use crate::failure::{Doing, Failure};
+use crate::live::How;
 use crate::output::Output;
 use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
 use crate::render::{self, Afterwards, Style};
@@ -116,6 +121,7 @@ impl Work<'_> {
     ) -> Result<bool, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.refuse_interrupted(record)?;
+        self.refuse_half_undone(record)?;
         let plans = promotion::plans(all, selection)?;
         let allowed = self.allowed(record, all, selection, &plans)?;
         (plans.iter()).try_for_each(|planned| refuse_conflicts(&planned.plan, record))?;
@@ -245,7 +251,13 @@ impl Work<'_> {
             let state = journal_state(&journal).doing("the journal cannot be read")?;
             is_applied |= state == JournalState::Done;
         }
+        let directory = changes::journals_of(self.state, record);
+        let is_undone = match LastUndo::read(&directory)? {
+            Some(last) => !(last.of_state(&directory, JournalState::Undone)?).is_empty(),
+            None => false,
+        };
         let state = match (is_applied, record.mode) {
+            (false, WorkspaceMode::CopyOnWrite) if is_undone => RunState::Undone,
             (false, _) => RunState::Kept,
             (true, WorkspaceMode::Live) => RunState::Undone,
             (true, _) => RunState::Applied,
@@ -265,15 +277,20 @@ impl Work<'_> {
         record.layers.iter().flat_map(of_layer).collect()
     }
 
-    /// Another apply waits until one that was cut short is settled.
+    /// Another apply waits until one that was cut short is settled, or an undo.
     ///
     /// # Errors
     /// When there is one.
     pub fn refuse_interrupted(&self, record: &RunRecord) -> Result<(), Failure> {
+        let last = LastUndo::read(&changes::journals_of(self.state, record))?;
         for (_, journal) in self.journals(record) {
             if journal_state(&journal).doing("the journal cannot be read")?
                 == JournalState::Interrupted
             {
+                let of_undo = last.as_ref();
+                if of_undo.is_some_and(|last| last.names_all(std::slice::from_ref(&journal))) {
+                    return Err(half_undone(record));
+                }
                 return Err(Failure::new("an apply of this run was cut short")
                     .advise(format!("atoll apply {} --take-back", record.run))
                     .advise(format!("atoll apply {} --finish", record.run)));
@@ -282,13 +299,28 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// What would be applied over a part of an undo could not be told from the rest of it.
+    fn refuse_half_undone(&self, record: &RunRecord) -> Result<(), Failure> {
+        let directory = changes::journals_of(self.state, record);
+        let last = match record.mode {
+            WorkspaceMode::Live => None,
+            WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly => LastUndo::read(&directory)?,
+        };
+        match last {
+            Some(last) if last.is_cut_short(&directory)? => Err(half_undone(record)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Throws a run's changes away, with all that is kept of it but the ledger.
     ///
     /// # Errors
     /// When it is running, or cannot be removed.
     pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
         if record.mode == WorkspaceMode::Live && record.state != RunState::Undone {
-            self.restore(record, false)?;
+            let command = format!("atoll undo {}", record.run);
+            self.restore(record, How::Plainly)?
+                .tell(&command, self.output);
         }
         self.record(record, "run.discarded", json!({ "state": record.state }))?;
         remove_run(self.state, &record.run).doing("the run could not be removed")?;
@@ -318,6 +350,13 @@ impl Work<'_> {
             .doing("the run's record could not be changed")?;
         Ok(())
     }
+}
+
+fn half_undone(record: &RunRecord) -> Failure {
+    let run = &record.run;
+    Failure::new(format!("an undo of run {run} was cut short"))
+        .advise(format!("atoll undo {run} goes on with it"))
+        .advise(format!("atoll undo {run} --take-back takes it back"))
 }
 
 /// Whether the selection leaves something of a layer out.

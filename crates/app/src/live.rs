@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    Applied, Bounds, EndNote, Opened, Plan, Refusal, RelativePath, Selection, Undone,
+    Bounds, EndNote, Opened, Outlook, Plan, Refusal, RelativePath, Selection,
     changes as changes_of, plan_restore,
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState, StateDir};
 
 use crate::changes::{self, LayerChanges};
-use crate::decision::undoing::{Foreseen, tell_undone};
+use crate::decision::last_undo::LastUndo;
+use crate::decision::met::Met;
 use crate::decision::{Work, refuse_any};
-use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::Allowed;
@@ -83,13 +83,24 @@ fn read_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Option
     serde_json::from_reader(BufReader::new(file)).ok()
 }
 
+/// How what a live run changed is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Not where something changed since.
+    Plainly,
+    /// There too; what stood there is kept.
+    ByForce,
+    /// Nothing is written: what force would meet is answered alone.
+    Looking,
+}
+
 impl Work<'_> {
-    /// Puts what a live run changed in the workspace back to the checkpoint.
+    /// Puts what a live run changed in the workspace back to the checkpoint. What that has met.
     ///
     /// # Errors
     /// When it was done already, or when something changed there since the run's
-    /// end: nothing is written then, unless `force` says so.
-    pub fn restore(&self, record: &RunRecord, force: bool) -> Result<(), Failure> {
+    /// end: nothing is written then, unless it is done by force.
+    pub fn restore(&self, record: &RunRecord, how: How) -> Result<Met, Failure> {
         if record.state == RunState::Undone {
             return Err(Failure::new(format!(
                 "what run {} changed was taken back already",
@@ -98,47 +109,49 @@ impl Work<'_> {
             .because("there is nothing to take back"));
         }
         self.refuse_interrupted(record)?;
+        let mut met = Met::default();
         for one in changes::read(self.state, record)?
             .iter()
             .filter(|one| one.layer.kind == LayerKind::Workspace)
         {
-            self.restore_layer(record, one, force)?;
+            met = met.and(self.restore_layer(record, one, how)?);
         }
-        Ok(())
+        Ok(met)
     }
 
     fn restore_layer(
         &self,
         record: &RunRecord,
         one: &LayerChanges,
-        force: bool,
-    ) -> Result<(), Failure> {
+        how: How,
+    ) -> Result<Met, Failure> {
         let note = read_note(self.state, record, one);
-        if note.is_none() && !force {
+        if note.is_none() && how != How::ByForce {
             return Err(refuse_unseen(record, &plan_back(one)?));
         }
         let unopened = "what the run made unreadable cannot be opened up";
         let bounds = Bounds::default();
         let opened = Opened::up(&one.paths, &one.set, note.as_ref(), &bounds).doing(unopened)?;
-        let restored = self.restore_opened(record, one, note, &opened, force);
+        let restored = self.restore_opened(record, one, note, &opened, how);
         let settled = match &restored {
-            Ok(refused) => opened.settle(refused),
-            Err(_) => opened.close(),
+            Ok((refused, _)) if how != How::Looking => opened.settle(refused),
+            Ok(_) | Err(_) => opened.close(),
         };
-        restored?;
-        settled.doing("what was opened up could not be closed again")
+        let (_, met) = restored?;
+        settled.doing("what was opened up could not be closed again")?;
+        Ok(met)
     }
 
     /// Puts the workspace back, of which everything can be read now that can ever be.
-    /// Answers what was not taken back.
+    /// Answers what was not taken back, and all that it met.
     fn restore_opened(
         &self,
         record: &RunRecord,
         one: &LayerChanges,
         note: Option<EndNote>,
         opened: &Opened,
-        force: bool,
-    ) -> Result<Vec<Refusal>, Failure> {
+        how: How,
+    ) -> Result<(Vec<Refusal>, Met), Failure> {
         let unread = "the workspace cannot be read";
         let mut plan = match opened.is_empty() {
             true => plan_back(one)?,
@@ -148,44 +161,41 @@ impl Work<'_> {
                 set: changes_of(&one.paths, &Bounds::default()).doing(unread)?,
             })?,
         };
-        let mut stays = Vec::new();
+        let mut meets = Outlook::default();
         match note {
-            Some(note) => (plan, stays) = note.narrow(plan, opened),
+            Some(note) => (plan, meets) = note.narrow(plan, opened),
             None => self.output.warn(&format!(
                 "nobody saw the end of run {}: all is taken back that changed since it \
                  started, whoever changed it",
                 record.run
             )),
         }
-        let command = format!("atoll undo {}", record.run);
-        let shown = |path: &RelativePath| printable(path.as_bytes());
-        let mut aside = Vec::new();
-        if force {
-            let mut foreseen = Foreseen::default();
-            foreseen.add_conflicts(&plan.conflicts, &shown);
-            foreseen.settle(&command, force, self.output)?;
-            aside.extend(plan.conflicts.iter().map(|one| one.path.clone()));
+        let shown = |path: &RelativePath| PathBuf::from(path.as_os_str());
+        let mut met = Met::default();
+        met.add_changed(&plan.conflicts, &shown);
+        met.foresee(&meets, &shown);
+        let by_force = how == How::ByForce;
+        if by_force || (how == How::Plainly && !met.in_the_way.is_empty()) {
+            let command = format!("atoll undo {}", record.run);
+            met.settle(&command, by_force, self.output)?;
+        }
+        if by_force {
             plan = plan.without_conflicts();
         }
-        refuse_later_changes(&plan, record)?;
-        for refusal in &plan.refused {
-            self.output.warn(&format!(
-                "not taken back: {}: {}",
-                refusal.path, refusal.why
-            ));
-        }
+        met.add_refused(&plan.refused, &shown);
         let refused = plan.refused.clone();
+        if how == How::Looking {
+            return Ok((refused, met));
+        }
+        refuse_later_changes(&plan, record)?;
         if !plan.is_empty() {
+            let journal = changes::next_journal(self.state, record, &one.layer)?;
+            let directory = changes::journals_of(self.state, record);
+            let last = LastUndo::of_live(&directory, &journal, record.state)?;
+            last.meeting(&met).write(&directory)?;
             self.apply_layer(record, one, plan, &Allowed::default())?;
         }
-        let applied = Applied::default();
-        let undone = Undone {
-            applied,
-            stays,
-            aside,
-        };
-        tell_undone(&command, vec![undone], &shown, self.output);
-        Ok(refused)
+        Ok((refused, met))
     }
 }
 

@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::environment_outside;
-use atoll_store::{LayerKind, Ledger, RunRecord, RunState, StateDir, load_run, settle_run};
+use atoll_store::{
+    LayerKind, Ledger, RunRecord, RunState, StateDir, host_text, load_run, settle_run,
+};
 use serde_json::{Value, json};
 
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, UndoArguments};
@@ -385,16 +387,31 @@ pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
         is_unattended: false,
     };
     let run = record.run.clone();
-    if arguments.take_back {
-        work.take_undo_back(&mut record)?;
-        let state = state_word(&record).replace('-', " ");
-        output.say(&format!(
-            "Run {run}: {state} again{}.\n",
-            elsewhere(&record)
-        ));
+    let about = |record: &RunRecord| {
+        let workspace = host_text(&record.workspace);
+        json!({ "run": run, "state": state_word(record), "workspace": workspace })
+    };
+    if arguments.list {
+        let met = work.undo_met(&record)?;
+        met.show(arguments.json, about(&record), output);
         return Ok(0);
     }
-    work.undo(&mut record, arguments.force)?;
-    output.say(&format!("Run {run}: taken back{}.\n", elsewhere(&record)));
+    let what = match arguments.take_back {
+        true => {
+            work.take_undo_back(&mut record)?;
+            if arguments.json {
+                output.json(&about(&record));
+            }
+            format!("{} again", state_word(&record).replace('-', " "))
+        }
+        false => {
+            let met = work.undo(&mut record, arguments.force)?;
+            if arguments.json {
+                output.json(&met.json(about(&record)));
+            }
+            format!("taken back{}", met.but_for())
+        }
+    };
+    output.say(&format!("Run {run}: {what}{}.\n", elsewhere(&record)));
     Ok(0)
 }

@@ -537,6 +537,7 @@ fn the_commands_about_taking_changes_over_and_back_work() {
         (false, false),
         (true, false),
         (true, true),
+        (true, true),
         (false, false),
         (true, true),
         (true, true),

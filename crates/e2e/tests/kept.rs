@@ -730,7 +730,14 @@ fn what_kept_undo_overwrites_by_force_comes_back() {
     let refused = undo(&[]).expect_status(125);
     refused.is_clear_error(["history.jsonl: it changed", "--force", "--take-back"]);
     assert_eq!(history(), "edited\n");
+    let listed = || {
+        let told = undo(&["--list", "--json"]).success().json();
+        let path = told["changed"][0]["path"].as_str().unwrap();
+        assert!(path.ends_with(".agent/history.jsonl"), "{told}");
+    };
+    listed();
     let forced = undo(&["--force"]).success();
+    listed();
     forced.says(["history.jsonl", "atoll kept undo agent --take-back"]);
     assert_eq!(history(), "before\n");
     let _ = undo(&["--take-back"]).success();

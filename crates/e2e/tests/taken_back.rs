@@ -9,6 +9,7 @@
 )]
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 
 use e2e::{Outcome, World, fine};
 
@@ -119,7 +120,8 @@ fn what_undo_overwrites_by_force_is_named_and_comes_back() {
     let words = [
         "nothing was written",
         "d/1: it changed",
-        "and 3 more",
+        "and 3 more: atoll undo",
+        "--list names all",
         "--force",
         "--take-back",
     ];
@@ -146,6 +148,87 @@ fn what_undo_overwrites_by_force_is_named_and_comes_back() {
     let _ = fine(&world, &["undo", "last", "--force"]);
     let _ = fine(&world, &["undo", "last", "--take-back"]);
     assert_eq!(world.read("d/7"), "edited\n");
+}
+
+/// What `--list` tells of these, as paths.
+fn listed(world: &World, arguments: &[&str], member: &str) -> Vec<String> {
+    let told = fine(world, &[arguments, &["--list", "--json"]].concat()).json();
+    let each = told[member].as_array().unwrap().iter();
+    let each = each.map(|one| one["path"].as_str().unwrap().to_owned());
+    each.collect()
+}
+
+#[test]
+fn all_that_an_undo_meets_is_listed_before_and_after() {
+    for option in ["--apply", "--live"] {
+        let world = World::new("all_that_an_undo_meets_is_listed_before_and_after");
+        let script =
+            "mkdir d; for n in $(seq 10 30); do echo $n > d/$n; done; mkdir e; echo 1 > e/1";
+        let _ = world.run([option], script).run().success();
+        let expected: Vec<String> = (10..=30).map(|number| format!("d/{number}")).collect();
+        for path in &expected {
+            world.write(path, "edited\n");
+        }
+        world.write("e/mine", "mywork\n");
+        let undo = ["undo", "last"];
+        assert_eq!(listed(&world, &undo, "changed"), expected, "{option}");
+        let text = fine(&world, &["undo", "last", "--list"]).out();
+        assert!(
+            text.contains("d/30: it changed") && text.contains("e/mine"),
+            "{text}"
+        );
+        assert_eq!(world.read("d/30"), "edited\n");
+        let done = fine(&world, &["undo", "last", "--force", "--json"]).json();
+        assert_eq!(done["state"], "undone", "{done}");
+        assert_eq!(done["changed"].as_array().unwrap().len(), 21, "{done}");
+        assert_eq!(done["stays"][0]["holds"][0], "e/mine", "{done}");
+        assert_eq!(listed(&world, &undo, "changed"), expected, "{option}");
+        let _ = fine(&world, &["undo", "last", "--take-back", "--json"]).json();
+        assert_eq!(world.read("d/30"), "edited\n");
+    }
+}
+
+#[test]
+fn what_a_forced_undo_cannot_take_back_is_told() {
+    let world = World::new("what_a_forced_undo_cannot_take_back_is_told");
+    world.write("a", "old\n");
+    world.write("b", "old\n");
+    let _ = world
+        .run(["--apply"], "chmod 700 a; echo new > b")
+        .run()
+        .success();
+    fs::remove_file(world.path("a")).unwrap();
+    let refused = atoll(&world, &["undo", "last"]).expect_status(125);
+    refused.is_clear_error(["nothing was written", "a: "]);
+    let forced = fine(&world, &["undo", "last", "--force"]);
+    forced.says(["not taken back: a: ", "taken back, but for 1 path"]);
+    assert_eq!(world.read("b"), "old\n");
+    assert_eq!(listed(&world, &["undo", "last"], "skipped"), ["a"]);
+}
+
+#[test]
+fn a_special_file_over_what_was_applied_is_never_removed() {
+    for option in ["--apply", "--live"] {
+        let world = World::new("a_special_file_over_what_was_applied_is_never_removed");
+        let _ = world
+            .run([option], "mkdir d; echo 1 > d/a; echo 1 > d/b")
+            .run()
+            .success();
+        fs::remove_file(world.path("d/a")).unwrap();
+        let socket = UnixListener::bind(world.path("d/a")).unwrap();
+        for options in [&["undo", "last"][..], &["undo", "last", "--force"]] {
+            let refused = atoll(&world, options).expect_status(125);
+            let why = "d/a: a socket, FIFO or device is there now";
+            refused.is_clear_error(["nothing was written", why]);
+            assert!(world.exists("d/a") && world.exists("d/b"), "{refused}");
+        }
+        let in_the_way = listed(&world, &["undo", "last"], "in-the-way");
+        assert_eq!(in_the_way, ["d/a"], "{option}");
+        drop(socket);
+        fs::remove_file(world.path("d/a")).unwrap();
+        let _ = fine(&world, &["undo", "last"]);
+        assert!(!world.exists("d"), "{option}");
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub use reopening::Opened;
 pub use repository::{Configuration, NoRepository, Repository, configurations, repository};
 pub use restoring::plan_restore;
 pub use sealing::{SealError, control_paths};
-pub use undoing::{Outlook, Undone, take_undo_back, undo, undo_outlook};
+pub use undoing::{Outlook, Undone, take_back_outlook, take_undo_back, undo, undo_outlook};
 pub use unreadable::restore_modes;
 
 #[cfg(test)]

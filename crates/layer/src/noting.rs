@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::parting::part;
 use crate::path::Bytes;
-use crate::plan::{Act, Entry, Stamp};
-use crate::{ChangeSet, Conflict, Opened, Plan, Refusal, RelativePath, Stays, Step};
+use crate::plan::{Act, Entry, Node, Stamp};
+use crate::{ChangeSet, Conflict, Opened, Outlook, Plan, RelativePath, Stays, Step};
 
 /// What [`crate::plan_restore`] would have put back at the end of the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct EndNote {
 struct Narrowed {
     steps: Vec<Step>,
     changed: BTreeSet<RelativePath>,
-    in_the_way: Vec<Refusal>,
+    in_the_way: Vec<Conflict>,
     stays: Vec<Stays>,
 }
 
@@ -84,9 +84,10 @@ impl EndNote {
     /// Leaves of a plan that leads back from now what takes back the run's own
     /// changes, those among them that had to be `opened` up to be read. Where the directory
     /// is no more as the run left it is a conflict; what others have put into directories that
-    /// the run made stays, and is answered with these.
+    /// the run made stays, and is answered with these and with what is in the way: the caller
+    /// refuses then.
     #[must_use]
-    pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> (Plan, Vec<Stays>) {
+    pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> (Plan, Outlook) {
         let mut narrowed = Narrowed::default();
         for step in std::mem::take(&mut plan.steps) {
             let Some(now) = Left::of(&step) else {
@@ -124,8 +125,12 @@ impl EndNote {
         plan.refused.retain(|refusal| {
             self.refused.contains(&refusal.path) || self.steps.contains_key(&refusal.path)
         });
-        plan.refused.extend(narrowed.in_the_way);
-        (plan, narrowed.stays)
+        let outlook = Outlook {
+            in_the_way: narrowed.in_the_way,
+            stays: narrowed.stays,
+            ..Outlook::default()
+        };
+        (plan, outlook)
     }
 
     /// Narrows a step that meets what the run left to that, and to what was there before.
@@ -175,6 +180,16 @@ impl EndNote {
             });
             return;
         }
+        let is_known = |at: &RelativePath| left.contains_key(at) || before.contains(at);
+        let mut special = old.iter().filter(|entry| entry.node == Node::Special);
+        if let Some(special) = special.find(|entry| is_known(&path.concat(&entry.beneath))) {
+            narrowed.in_the_way.push(Conflict {
+                path: path.concat(&special.beneath),
+                why: "a socket, FIFO or device is there now, which could not be brought back"
+                    .into(),
+            });
+            return;
+        }
         let both = left.keys().chain(&before);
         let known: Vec<RelativePath> = both.filter_map(|at| at.beneath(path)).collect();
         let known: HashSet<&RelativePath> = known.iter().collect();
@@ -183,7 +198,7 @@ impl EndNote {
                 narrowed.steps.extend(parted.steps);
                 narrowed.stays.extend(parted.stays);
             }
-            Err(path) => narrowed.in_the_way.push(Refusal {
+            Err(path) => narrowed.in_the_way.push(Conflict {
                 path,
                 why: "a directory that holds what the run has not made is there now".into(),
             }),

@@ -19,6 +19,9 @@ use crate::error::TreeError;
 use crate::facts::{Facts, Kind};
 use crate::unreadable::Noted;
 
+/// Seconds and nanoseconds since the epoch.
+type Time = (i64, u32);
+
 /// The kernel takes paths of up to 4,095 bytes.
 const STRETCH_BYTES_MAX: usize = 3_000;
 /// A rename elsewhere on the file system can make a resolution ambiguous for a moment.
@@ -143,6 +146,12 @@ impl Tree {
     /// When an entry came into being, where the file system remembers; else when it
     /// last changed.
     pub fn born(&self, path: &RelativePath) -> io::Result<(i64, u32)> {
+        let (born, changed) = self.born_and_changed(path)?;
+        Ok(born.unwrap_or(changed))
+    }
+
+    /// When an entry came into being, where the file system remembers, and when it last changed.
+    pub fn born_and_changed(&self, path: &RelativePath) -> io::Result<(Option<Time>, Time)> {
         let place = self.place_of(path)?;
         let (flags, wanted) = (
             AtFlags::SYMLINK_NOFOLLOW,
@@ -150,11 +159,9 @@ impl Tree {
         );
         let facts = rustix::fs::statx(place, os(path.name()), flags, wanted)?;
         let known = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::BTIME);
-        let time = match known {
-            true => facts.stx_btime,
-            false => facts.stx_ctime,
-        };
-        Ok((time.tv_sec, time.tv_nsec))
+        let [born, changed] =
+            [facts.stx_btime, facts.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));
+        Ok((known.then_some(born), changed))
     }
 
     /// Opens a regular file for reading, and nothing but a regular file: opening

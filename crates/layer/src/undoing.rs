@@ -6,7 +6,7 @@ use crate::apply::{UNDO, begin_within, run_or_take_back};
 use crate::engine::Engine;
 use crate::journal::{Journal, Results, Stage};
 use crate::way_back::{Back, Later, way_back};
-use crate::{Applied, ApplyError, Conflict, RelativePath, Stays};
+use crate::{Applied, ApplyError, Conflict, Stays};
 
 /// What undoing would meet. Each list is sorted by path, without one twice.
 #[derive(Debug, Default)]
@@ -15,6 +15,9 @@ pub struct Outlook {
     pub conflicts: Vec<Conflict>,
     /// What not even force puts back: something that no apply has made would have to go.
     pub in_the_way: Vec<Conflict>,
+    /// What cannot be looked at, in the kernel's words: it is among the conflicts, and force leaves
+    /// it as it is.
+    pub skipped: Vec<Conflict>,
     /// Directories that stay, with what others have put there.
     pub stays: Vec<Stays>,
 }
@@ -28,7 +31,9 @@ pub struct Undone {
     pub stays: Vec<Stays>,
     /// What had changed since, and was overwritten or removed: the journal has it, for
     /// [`take_undo_back`].
-    pub aside: Vec<RelativePath>,
+    pub aside: Vec<Conflict>,
+    /// What could not be looked at, and was not undone.
+    pub skipped: Vec<Conflict>,
 }
 
 /// What undoing these would meet, journals of one directory, the newest first: what a later one
@@ -37,18 +42,45 @@ pub struct Undone {
 /// # Errors
 /// [`ApplyError::State`], or when the directory cannot be read.
 pub fn undo_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyError> {
+    outlook(journals, &|journal, later| {
+        plan_undo(journal, later).map(|(_, back)| back)
+    })
+}
+
+/// What taking these undos back would meet, journals of one directory in the order in which that
+/// is done, what was undone last first. Nothing is written.
+///
+/// # Errors
+/// As [`undo_outlook`].
+pub fn take_back_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyError> {
+    outlook(journals, &|journal, later| {
+        plan_taking_back(journal, later).map(|(.., back)| back)
+    })
+}
+
+fn outlook<P: AsRef<Path>>(
+    journals: &[P],
+    plan: &dyn Fn(&Path, &Later) -> Result<Back, ApplyError>,
+) -> Result<Outlook, ApplyError> {
     let mut outlook = Outlook::default();
     let mut later = Later::default();
     let mut stays = Vec::new();
     for journal in journals {
-        let (_, back) = plan_undo(journal.as_ref(), &later)?;
+        let back = plan(journal.as_ref(), &later)?;
         later.add(&back);
         outlook.conflicts.extend(back.conflicts);
         outlook.in_the_way.extend(back.in_the_way);
+        outlook.skipped.extend(back.skipped);
         stays.extend(back.stays);
     }
     outlook.stays = Stays::merged(stays);
-    for conflicts in [&mut outlook.conflicts, &mut outlook.in_the_way] {
+    let Outlook {
+        conflicts,
+        in_the_way,
+        skipped,
+        ..
+    } = &mut outlook;
+    for conflicts in [conflicts, in_the_way, skipped] {
         conflicts.sort_by(|left, right| left.path.cmp(&right.path));
         conflicts.dedup_by(|left, right| left.path == right.path);
     }
@@ -59,6 +91,15 @@ fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Back), ApplyError
     let opened = Journal::open(journal, false)?;
     expect(&opened, Stage::Done)?;
     back_from(opened, later)
+}
+
+/// The journal of the apply, and how the undo within it is made undone.
+fn plan_taking_back(journal: &Path, later: &Later) -> Result<(Journal, Engine, Back), ApplyError> {
+    let outer = Journal::open(journal, false)?;
+    expect(&outer, Stage::Undone)?;
+    let undone = Journal::open(&outer.within(UNDO), false)?;
+    let (engine, back) = back_from(undone, later)?;
+    Ok((outer, engine, back))
 }
 
 fn expect(journal: &Journal, needed: Stage) -> Result<(), ApplyError> {
@@ -90,10 +131,12 @@ fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Back), ApplyErr
 pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
     let (engine, mut back) = plan_undo(journal, &Later::default())?;
     refuse(&mut back, force)?;
-    let (stays, aside) = (
-        std::mem::take(&mut back.stays),
-        std::mem::take(&mut back.aside),
-    );
+    let mut undone = Undone {
+        applied: Applied::default(),
+        stays: std::mem::take(&mut back.stays),
+        aside: std::mem::take(&mut back.aside),
+        skipped: std::mem::take(&mut back.skipped),
+    };
     let journal = &engine.journal;
     journal.discard_within(UNDO)?;
     let within = begin_within(&engine, UNDO, back.steps(), false)?;
@@ -101,11 +144,8 @@ pub fn undo(journal: &Path, force: bool) -> Result<Undone, ApplyError> {
     match run_or_take_back(&within, &mut |_| {}) {
         Ok(applied) => {
             journal.set_stage(Stage::Undone)?;
-            Ok(Undone {
-                applied,
-                stays,
-                aside,
-            })
+            undone.applied = applied;
+            Ok(undone)
         }
         Err(ApplyError::TakenBack { cause }) => {
             journal.set_stage(Stage::Done)?;
@@ -132,10 +172,7 @@ fn refuse(back: &mut Back, force: bool) -> Result<(), ApplyError> {
 /// [`ApplyError::Conflicts`] where something changed since the undo; [`ApplyError::State`] where
 /// nothing was undone; or as [`crate::apply`].
 pub fn take_undo_back(journal: &Path) -> Result<Applied, ApplyError> {
-    let outer = Journal::open(journal, false)?;
-    expect(&outer, Stage::Undone)?;
-    let undone = Journal::open(&outer.within(UNDO), false)?;
-    let (engine, mut back) = back_from(undone, &Later::default())?;
+    let (outer, engine, mut back) = plan_taking_back(journal, &Later::default())?;
     refuse(&mut back, false)?;
     engine.journal.discard_within(UNDO)?;
     let within = begin_within(&engine, UNDO, back.steps(), false)?;

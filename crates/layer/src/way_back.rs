@@ -19,6 +19,7 @@ const CHANGED: &str = "it changed since it was applied";
 const GONE: &str = "it is gone since it was applied";
 const AGAIN: &str = "it has come into being again since";
 const REPOSITORY: &str = "it is a git repository that others have written to since";
+const SPECIAL: &str = "a socket, FIFO or device is there now, which could not be brought back";
 const IN_THE_WAY: &str = "a directory that holds what is not of this apply is there now";
 
 /// How steps are made undone.
@@ -28,7 +29,9 @@ pub(crate) struct Back {
     /// Where the directory is not what it was after the steps.
     pub conflicts: Vec<Conflict>,
     /// What stands at these and would be overwritten or removed.
-    pub aside: Vec<RelativePath>,
+    pub aside: Vec<Conflict>,
+    /// What cannot be looked at, so that nothing is undone there, with force neither.
+    pub skipped: Vec<Conflict>,
     /// What could only be put back in the place of others' files.
     pub in_the_way: Vec<Conflict>,
     /// The directories that stay, because they hold others' files.
@@ -51,6 +54,16 @@ impl Back {
         let why = why.to_owned();
         self.conflicts.push(Conflict { path, why });
     }
+
+    /// A conflict at what is there.
+    fn conflict_aside(&mut self, path: RelativePath, why: &str) {
+        let one = Conflict {
+            path,
+            why: why.to_owned(),
+        };
+        self.conflicts.push(one.clone());
+        self.aside.push(one);
+    }
 }
 
 /// What later applies to the same directory will have put back by the time that an earlier one
@@ -60,12 +73,14 @@ pub(crate) struct Later(Vec<BTreeMap<RelativePath, Step>>);
 
 impl Later {
     pub fn add(&mut self, back: &Back) {
-        let steps = back.steps.iter();
-        self.0.push(
-            steps
-                .map(|step| (step.path.clone(), step.clone()))
-                .collect(),
-        );
+        let steps = back.steps.iter().cloned().map(|mut step| {
+            // What could not be brought back will not be there.
+            if let Act::Replace { new, .. } = &mut step.act {
+                new.retain(|entry| entry.node != Node::Special);
+            }
+            (step.path.clone(), step)
+        });
+        self.0.push(steps.collect());
     }
 
     /// What will be at a path where now these entries are.
@@ -161,8 +176,12 @@ pub(crate) fn way_back(
         }
         match looking.undo_one(step, planned.map(Vec::as_slice)) {
             Err(error) if results.is_none() => return Err(error),
-            // Without force this is a conflict; with it there is nothing to undo there.
-            Err(_) => looking.back.conflict(step.path.clone(), CHANGED),
+            // Without force this is a conflict; with it nothing is undone there, and that is told.
+            Err(error) => {
+                let (path, why) = (step.path.clone(), error.to_string());
+                looking.back.conflict(path.clone(), CHANGED);
+                looking.back.skipped.push(Conflict { path, why });
+            }
             Ok(()) => {}
         }
     }
@@ -170,7 +189,8 @@ pub(crate) fn way_back(
     let by_path = |left: &Conflict, right: &Conflict| left.path.cmp(&right.path);
     back.conflicts.sort_by(by_path);
     back.in_the_way.sort_by(by_path);
-    back.aside.sort();
+    back.aside.sort_by(by_path);
+    back.skipped.sort_by(by_path);
     Ok(back)
 }
 
@@ -197,8 +217,7 @@ impl Looking<'_> {
                     return Err(error.into());
                 }
                 if planned.is_some_and(|planned| !are_facts_unchanged(&now, new, planned)) {
-                    self.back.conflict(path.clone(), CHANGED);
-                    self.back.aside.push(path.clone());
+                    self.back.conflict_aside(path.clone(), CHANGED);
                 }
                 let (old, new) = (Box::new(now), old.clone());
                 self.push(path, Act::Facts { old, new });
@@ -251,6 +270,12 @@ impl Looking<'_> {
         let both = old.iter().chain(new).map(|entry| &entry.beneath);
         let known: HashSet<&RelativePath> = both.collect();
         if let Some(planned) = planned {
+            let mut special = now.iter().filter(|entry| entry.node == Node::Special);
+            if let Some(special) = special.find(|entry| known.contains(&entry.beneath)) {
+                let (path, why) = (path.concat(&special.beneath), SPECIAL.to_owned());
+                self.back.in_the_way.push(Conflict { path, why });
+                return Ok(());
+            }
             self.compare(step, (old, new), &now, planned);
         }
         match part(path, now, old.to_vec(), &known) {
@@ -299,8 +324,7 @@ impl Looking<'_> {
                 (None, _) if before.contains(at) => AGAIN,
                 (None, _) => continue,
             };
-            self.back.conflict(step.path.concat(at), why);
-            self.back.aside.push(step.path.concat(at));
+            self.back.conflict_aside(step.path.concat(at), why);
         }
         // What is gone of what there was nothing before is as it would be.
         let gone = new.iter().map(|entry| &entry.beneath);

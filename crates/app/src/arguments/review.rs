@@ -179,6 +179,16 @@ pub struct UndoArguments {
     /// Take the last undo of this run back, with all that stood there before it.
     #[arg(long, conflicts_with = "force")]
     pub take_back: bool,
+
+    /// List all that an undo would meet: what changed since, what is in the way, what stays
+    ///
+    /// Nothing is written. Where nothing is left to be taken back, what the last undo has met.
+    #[arg(long, verbatim_doc_comment, conflicts_with_all = ["force", "take_back"])]
+    pub list: bool,
+
+    /// Print JSON: one object, with all that was met. Default: text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Explain a run: by which rule, within what, and what was denied

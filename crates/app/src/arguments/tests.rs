@@ -184,6 +184,8 @@ fn wrong_usage_is_refused_with_atolls_own_status() {
         "atoll apply last a --finish",
         "atoll apply last --finish --take-back",
         "atoll trust --list --revoke",
+        "atoll undo last --list --force",
+        "atoll undo last --list --take-back",
         "atoll completions nosuchshell",
         "atoll ledger",
         "atoll profile",

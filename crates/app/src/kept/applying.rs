@@ -1,7 +1,7 @@
 //! Taking what is kept over into the directory outside.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
@@ -14,6 +14,7 @@ use serde_json::json;
 use super::{Opened, journals, open_all, since, writable};
 use crate::arguments::ApplyKeptArguments;
 use crate::changes::LayerChanges;
+use crate::decision::last_undo::LastUndo;
 use crate::decision::refuse_any;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -204,15 +205,32 @@ fn carry_out(one: &Opened, ledger: &Ledger, plan: Plan, allowed: &Allowed) -> Re
     }
 }
 
-/// Another apply waits until one that was cut short is taken back.
+/// Another apply waits until one that was cut short is taken back, or an undo ended.
 fn refuse_interrupted(one: &Opened) -> Result<(), Failure> {
+    let name = one.layer.name();
+    let directory = one.layer.journals();
+    let last = LastUndo::read(&directory)?;
+    let is_of_undo = |journal: &PathBuf| {
+        let last = last.as_ref();
+        last.is_some_and(|last| last.names_all(std::slice::from_ref(journal)))
+    };
+    let half_undone = || {
+        Failure::new(format!("an undo of {name} was cut short"))
+            .advise(format!("atoll kept undo {name} goes on with it"))
+            .advise(format!("atoll kept undo {name} --take-back takes it back"))
+    };
     for journal in journals(&one.layer) {
         let state = journal_state(&journal).doing("the journal cannot be read")?;
         if state == JournalState::Interrupted {
-            let name = one.layer.name();
-            return Err(Failure::new(format!("an apply of {name} was cut short"))
-                .advise(format!("atoll kept undo {name} takes it back")));
+            return Err(match is_of_undo(&journal) {
+                true => half_undone(),
+                false => Failure::new(format!("an apply of {name} was cut short"))
+                    .advise(format!("atoll kept undo {name} takes it back")),
+            });
         }
     }
-    Ok(())
+    match &last {
+        Some(last) if last.is_cut_short(&directory)? => Err(half_undone()),
+        Some(_) | None => Ok(()),
+    }
 }

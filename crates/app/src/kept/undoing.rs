@@ -1,19 +1,20 @@
 //! Taking back what was applied of what is kept, and taking that back.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    JournalState, RelativePath, journal_state, take_back, take_undo_back, undo, undo_outlook,
+    JournalState, RelativePath, journal_state, take_back, take_back_outlook, take_undo_back, undo,
+    undo_outlook,
 };
 use atoll_store::Ledger;
 use serde_json::json;
 
 use super::{Opened, journals, open_all, writable};
 use crate::arguments::UndoKeptArguments;
+use crate::decision::last_undo::LastUndo;
+use crate::decision::met::Met;
 use crate::decision::others::Others;
-use crate::decision::undoing::{Foreseen, LastUndo, tell_undone};
-use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
@@ -26,10 +27,14 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
     if arguments.take_back {
         return take_undo_of_kept_back(arguments, &mut opened, &ledger, output);
     }
+    if arguments.list {
+        return list_met(&opened, arguments, output);
+    }
     let command = format!("atoll kept undo {}", arguments.name);
     let mut done = Vec::new();
-    let mut foreseen = Foreseen::default();
+    let mut foreseen = Met::default();
     for (at, one) in opened.iter().enumerate() {
+        let was_cut_short = settle_undo(one, &ledger)?;
         let mut applied = Vec::new();
         for journal in journals(&one.layer).into_iter().rev() {
             match journal_state(&journal).doing("the journal cannot be read")? {
@@ -47,7 +52,9 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
         }
         if !applied.is_empty() {
             let outlook = undo_outlook(&applied).doing(UNDONE)?;
-            foreseen.add(&outlook, &|path| shown(one, path));
+            foreseen.foresee(&outlook, &|path| shown(one, path));
+        }
+        if was_cut_short || !applied.is_empty() {
             done.push((at, applied));
         }
     }
@@ -57,35 +64,75 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
     }
     foreseen.settle(&command, arguments.force, output)?;
     let others: Vec<Others> = opened.iter().map(|one| Others::of(one.changes())).collect();
+    let mut met = Met::default();
     for (at, applied) in &done {
         if let Some(one) = opened.get(*at) {
-            undo_all(one, applied, (&command, arguments.force), &ledger, output)?;
+            met = met.and(undo_all(one, applied, arguments.force, &ledger)?);
         }
     }
+    met.tell(&command, output);
     for ((at, one), others) in opened.iter_mut().enumerate().zip(&others) {
         if done.iter().any(|(of, _)| *of == at) && !others.stand() {
             one.forget_conflicts(SystemTime::now())?;
         }
     }
-    output.say("Taken back.\n");
+    if arguments.json {
+        output.json(&met.json(json!({ "name": arguments.name })));
+    }
+    output.say(&format!("Taken back{}.\n", met.but_for()));
+    Ok(0)
+}
+
+/// Lists what an undo would meet, or what the last one has met.
+fn list_met(
+    opened: &[Opened],
+    arguments: &UndoKeptArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let mut met = Met::default();
+    let mut is_any = false;
+    for one in opened {
+        let mut applied = Vec::new();
+        for journal in journals(&one.layer).into_iter().rev() {
+            if journal_state(&journal).doing("the journal cannot be read")? == JournalState::Done {
+                applied.push(journal);
+            }
+        }
+        if !applied.is_empty() {
+            let outlook = undo_outlook(&applied).doing(UNDONE)?;
+            met.foresee(&outlook, &|path| shown(one, path));
+            is_any = true;
+        } else if let Some(last) = LastUndo::read(&one.layer.journals())? {
+            met = met.and(last.met);
+            is_any = true;
+        }
+    }
+    if !is_any {
+        return Err(Failure::new(format!(
+            "nothing of {} was applied",
+            arguments.name
+        )));
+    }
+    met.show(arguments.json, json!({ "name": arguments.name }), output);
     Ok(0)
 }
 
 fn undo_all(
     one: &Opened,
     applied: &[PathBuf],
-    (command, force): (&str, bool),
+    force: bool,
     ledger: &Ledger,
-    output: &Output,
-) -> Result<(), Failure> {
+) -> Result<Met, Failure> {
+    let mut met = Met::default();
     if applied.is_empty() {
-        return Ok(());
+        return Ok(met);
     }
-    let last = LastUndo {
-        journals: LastUndo::names(applied),
-        state: None,
-    };
-    last.write(&one.layer.journals())?;
+    let shown = |path: &RelativePath| shown(one, path);
+    let mut meets = Met::default();
+    meets.foresee(&undo_outlook(applied).doing(UNDONE)?, &shown);
+    let directory = one.layer.journals();
+    let last = LastUndo::following(&directory, applied, None)?;
+    last.meeting(&meets).write(&directory)?;
     let mut undone = Vec::new();
     for journal in applied {
         one.tell(ledger, "undo.started", json!({}))?;
@@ -94,8 +141,48 @@ fn undo_all(
         one.tell(ledger, "undo.finished", what)?;
         undone.push(taken);
     }
-    tell_undone(command, undone, &|path| shown(one, path), output);
-    Ok(())
+    met.add(undone, &shown);
+    Ok(met)
+}
+
+/// Takes back what an undo, or the taking back of one, has left half done: it is begun anew.
+/// Whether there was such a thing.
+fn settle_undo(one: &Opened, ledger: &Ledger) -> Result<bool, Failure> {
+    let directory = one.layer.journals();
+    let Some(last) = LastUndo::read(&directory)? else {
+        return Ok(false);
+    };
+    let interrupted = last.of_state(&directory, JournalState::Interrupted)?;
+    for journal in &interrupted {
+        let taken = take_back(journal).doing("the undo that was cut short cannot be ended")?;
+        let state = journal_state(journal).doing("the journal cannot be read")?;
+        if state == JournalState::Done {
+            let what = json!({ "entries": taken.entries });
+            one.tell(ledger, "undo.taken-back", what)?;
+        }
+    }
+    Ok(!interrupted.is_empty())
+}
+
+/// What the last undo has taken back, the last first; none where something was applied since.
+fn undone_of(one: &Opened) -> Result<Vec<PathBuf>, Failure> {
+    let directory = one.layer.journals();
+    let Some(last) = LastUndo::read(&directory)? else {
+        return Ok(Vec::new());
+    };
+    for journal in journals(&one.layer) {
+        match journal_state(&journal).doing("the journal cannot be read")? {
+            JournalState::None | JournalState::Undone => {}
+            JournalState::Done | JournalState::Interrupted => {
+                if !last.names_all(std::slice::from_ref(&journal)) {
+                    return Ok(Vec::new());
+                }
+            }
+        }
+    }
+    let mut undone = last.of_state(&directory, JournalState::Undone)?;
+    undone.reverse();
+    Ok(undone)
 }
 
 fn take_undo_of_kept_back(
@@ -104,39 +191,45 @@ fn take_undo_of_kept_back(
     ledger: &Ledger,
     output: &Output,
 ) -> Result<u8, Failure> {
+    let failed = "the undo could not be taken back";
     let mut is_any = false;
-    for one in opened {
-        let directory = one.layer.journals();
-        let Some(last) = LastUndo::read(&directory)? else {
-            continue;
-        };
-        let is_undone = |journal: &Path| matches!(journal_state(journal), Ok(JournalState::Undone));
-        let mut all = last.journals.iter().map(|name| directory.join(name));
-        if !all.all(|journal| is_undone(&journal)) {
+    let mut all = Vec::new();
+    let mut foreseen = Met::default();
+    for one in opened.iter() {
+        is_any |= settle_undo(one, ledger)?;
+        let undone = undone_of(one)?;
+        is_any |= !undone.is_empty();
+        let outlook = take_back_outlook(&undone).doing(failed)?;
+        foreseen.foresee(&outlook, &|path| shown(one, path));
+        all.push(undone);
+    }
+    if !is_any {
+        let what = format!("nothing of {} is taken back", arguments.name);
+        return Err(Failure::new(what).because("there is no undo to take back"));
+    }
+    foreseen.settle_taking_back(&format!("atoll kept undo {}", arguments.name))?;
+    for (one, undone) in opened.iter_mut().zip(all) {
+        if undone.is_empty() {
             continue;
         }
         let others = Others::of(one.changes());
-        for name in last.journals.iter().rev() {
-            let taken = take_undo_back(&directory.join(name));
-            let taken = taken.doing("the undo could not be taken back")?;
+        for journal in undone {
+            let taken = take_undo_back(&journal).doing(failed)?;
             let what = json!({ "entries": taken.entries });
             one.tell(ledger, "undo.taken-back", what)?;
         }
         if !others.stand() {
             one.forget_conflicts(SystemTime::now())?;
         }
-        is_any = true;
     }
-    if !is_any {
-        let what = format!("nothing of {} is taken back", arguments.name);
-        return Err(Failure::new(what).because("there is no undo to take back"));
+    if arguments.json {
+        output.json(&json!({ "name": arguments.name }));
     }
     output.say("Applied again.\n");
     Ok(0)
 }
 
 /// A path as people know it: the directory outside is what is written to.
-fn shown(one: &Opened, path: &RelativePath) -> String {
-    let whole = one.record.host.join(path.as_os_str());
-    printable(std::os::unix::ffi::OsStrExt::as_bytes(whole.as_os_str()))
+fn shown(one: &Opened, path: &RelativePath) -> PathBuf {
+    one.record.host.join(path.as_os_str())
 }

@@ -2,7 +2,7 @@
 
 use super::{Planner, REPLACED, is_list};
 use crate::entries::layer_entry;
-use crate::facts::{Facts, Kind, is_note};
+use crate::facts::{Facts, Kind, is_note, system_time};
 use crate::plan::{Act, Content};
 use crate::{Change, PlanError};
 
@@ -17,10 +17,19 @@ impl Planner<'_> {
             self.refuse(&top.path, "it is of another type outside now");
             return Ok(());
         }
-        if facts.changed_after(self.paths.since)
-            && facts.kind != Kind::Directory
-            && self.conflict(&top.path, "it changed outside meanwhile")
-        {
+        let born = self.reader.before.born_and_changed(&top.path);
+        let born = born.ok().and_then(|(born, _)| born).map(system_time);
+        if facts.kind == Kind::Directory && born.is_some_and(|born| born > self.paths.since) {
+            // Made outside too, with permissions of its own.
+            return Ok(());
+        }
+        // A directory's time of change moves on with its entries, too. What its permissions were
+        // when the run began is noted nowhere: where somebody may have changed them, that stands.
+        let why = match facts.kind {
+            Kind::Directory => "its permissions, or what is in it, changed outside meanwhile",
+            _ => "it changed outside meanwhile",
+        };
+        if facts.changed_after(self.paths.since) && self.conflict(&top.path, why) {
             return Ok(());
         }
         let old = match self

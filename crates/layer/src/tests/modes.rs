@@ -98,6 +98,58 @@ fn what_changed_outside_is_a_conflict() {
 }
 
 #[test]
+fn the_mode_of_a_directory_that_somebody_changed_meanwhile_is_not_set_back() {
+    let before = [write("d/f", "1"), mode("d", 0o755), write("e/f", "1")];
+    let edits = [append("d/f", "2"), mode("e", 0o700), mode("d", 0o750)];
+    let mode_of = |stand: &Stand, at: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let facts = fs::metadata(stand.host().join(at)).unwrap();
+        facts.permissions().mode() & 0o777
+    };
+    for later in [
+        &[mode("d", 0o700)][..],
+        &[mode("d", 0o700), write("d/mine", "1")],
+    ] {
+        let (stand, _) = Stand::copy(&before, &edits);
+        pause();
+        perform(&stand.host(), later);
+        let plan = stand.plan(&everything());
+        let why = "its permissions, or what is in it, changed outside meanwhile";
+        let expected = [Conflict {
+            path: path("d"),
+            why: why.into(),
+        }];
+        assert_eq!(plan.conflicts, expected);
+        // The rest is applied, and with force all of it; undo puts the person's back.
+        let rest = Selection {
+            paths: vec![path("d/f"), path("e")],
+            ..everything()
+        };
+        let plan = stand.plan(&rest);
+        assert_eq!(plan.conflicts, []);
+        let rest = stand.place.path().join("rest");
+        apply(plan, &rest, &mut |_| {}).unwrap();
+        assert_eq!((mode_of(&stand, "d"), mode_of(&stand, "e")), (0o700, 0o700));
+        let force = Selection {
+            force: true,
+            ..everything()
+        };
+        let plan = stand.plan(&force);
+        apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+        assert_eq!(mode_of(&stand, "d"), 0o750);
+        undo(&stand.journal(), false).unwrap();
+        assert_eq!(mode_of(&stand, "d"), 0o700);
+    }
+    // One that both have made has the person's.
+    let (stand, _) = Stand::copy(&before, &[directory("both"), mode("both", 0o755)]);
+    pause();
+    perform(&stand.host(), &[directory("both"), mode("both", 0o700)]);
+    let plan = stand.plan(&everything());
+    assert_eq!(plan.conflicts, []);
+    assert!(plan.is_empty());
+}
+
+#[test]
 fn a_change_between_plan_and_step_takes_all_back() {
     for edit in [
         append("z", "host"),

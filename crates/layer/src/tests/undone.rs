@@ -121,7 +121,7 @@ fn what_force_overwrites_is_named_and_comes_back() {
     assert!(matches!(&refused, Err(ApplyError::Conflicts(all)) if *all == named));
     assert_same("refused", &edited, &snapshot(&stand.host(), false));
     let undone = undo(&stand.journal(), true).unwrap();
-    assert_eq!(undone.aside, paths(&["a", "b", "n/m", "t", "t/x"]));
+    assert_eq!(told(&undone.aside), expected);
     assert_same("undone", &original, &snapshot(&stand.host(), false));
     take_undo_back(&stand.journal()).unwrap();
     assert_same("taken back", &edited, &snapshot(&stand.host(), false));
@@ -129,6 +129,70 @@ fn what_force_overwrites_is_named_and_comes_back() {
     assert_eq!(told(&outlook(&[stand.journal()]).conflicts), expected);
     undo(&stand.journal(), true).unwrap();
     assert_same("again", &original, &snapshot(&stand.host(), false));
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_told_as_not_undone() {
+    let before = [write("a", "1"), mode("a", 0o644), write("b", "1")];
+    let (stand, _) = Stand::copy(&before, &[mode("a", 0o600), append("b", "2")]);
+    stand.apply_all();
+    perform(&stand.host(), &[remove("a")]);
+    let met = outlook(&[stand.journal()]);
+    assert_eq!(told(&met.conflicts), ["a: it changed since it was applied"]);
+    let undone = undo(&stand.journal(), true).unwrap();
+    for skipped in [met.skipped, undone.skipped] {
+        let skipped = told(&skipped);
+        assert!(
+            matches!(skipped.as_slice(), [one] if one.starts_with("a: ") && one.contains("No such file")),
+            "{skipped:?}"
+        );
+    }
+    assert_eq!(undone.aside, []);
+    assert_eq!(fs::read(stand.host().join("b")).unwrap(), b"1");
+}
+
+#[test]
+fn a_special_file_in_the_place_of_what_was_applied_is_never_removed() {
+    let fifo = |at: &str| Edit::Fifo(path(at));
+    let edits = [append("a", "2"), write("d/n", "1"), remove("gone")];
+    let before = [write("a", "1"), write("gone", "1")];
+    for (at, later) in [
+        ("a", vec![remove("a"), fifo("a")]),
+        ("d/n", vec![remove("d/n"), fifo("d/n")]),
+        ("d", vec![remove("d"), fifo("d")]),
+        ("gone", vec![fifo("gone")]),
+    ] {
+        let (stand, _) = Stand::copy(&before, &edits);
+        stand.apply_all();
+        perform(&stand.host(), &later);
+        let edited = snapshot(&stand.host(), true);
+        let refused = undo(&stand.journal(), true);
+        let why = "a socket, FIFO or device is there now, which could not be brought back";
+        let expected = format!("{at}: {why}");
+        assert!(
+            matches!(&refused, Err(ApplyError::InTheWay(all)) if told(all) == [expected.clone()]),
+            "{refused:?}"
+        );
+        assert_same("refused", &edited, &snapshot(&stand.host(), true));
+        perform(&stand.host(), &[remove(at)]);
+        undo(&stand.journal(), true).unwrap();
+        // The same, where the undo is taken back.
+        perform(&stand.host(), &[remove("a"), fifo("a")]);
+        let refused = take_undo_back(&stand.journal());
+        assert!(refused.is_err(), "{refused:?}");
+        assert!(outlook_of_taking_back(&stand).contains(&format!("a: {why}")));
+        perform(&stand.host(), &[remove("a"), write("a", "1")]);
+    }
+    // Others' beside what was applied stay, as all that is theirs.
+    let (stand, _) = Stand::copy(&before, &edits);
+    stand.apply_all();
+    perform(&stand.host(), &[fifo("d/mine")]);
+    let undone = undo(&stand.journal(), false).unwrap();
+    assert_eq!(undone.stays[0].holds, paths(&["d/mine"]));
+}
+
+fn outlook_of_taking_back(stand: &Stand) -> Vec<String> {
+    told(&take_back_outlook(&[stand.journal()]).unwrap().in_the_way)
 }
 
 #[test]
@@ -250,6 +314,37 @@ fn what_a_later_apply_wrote_is_no_change_to_an_earlier_one() {
         take_undo_back(journal).unwrap();
     }
     assert_same("taken back", &seen, &snapshot(&stand.host(), false));
+}
+
+#[test]
+fn the_taking_back_of_several_undos_is_looked_at_whole() {
+    let edits = [append("a", "2"), write("d/b", "1"), write("e/c", "1")];
+    let (stand, _) = Stand::copy(&[write("a", "1"), write("e/keep", "1")], &edits);
+    let first = apply_some(&stand, "first", &only(&["a", "d/b"]));
+    let second = apply_some(&stand, "second", &everything());
+    pause();
+    perform(
+        &stand.host(),
+        &[write("a", "edited"), write("e/c", "edited")],
+    );
+    let edited = snapshot(&stand.host(), false);
+    for journal in [&second, &first] {
+        undo(journal, true).unwrap();
+    }
+    let all = [first.clone(), second.clone()];
+    let taken = |all: &[PathBuf]| take_back_outlook(all).unwrap();
+    assert_eq!(told(&taken(&all).conflicts), <[&str; 0]>::default());
+    pause();
+    // Only the last of them meets it.
+    perform(&stand.host(), &[write("e/c", "mine")]);
+    assert_eq!(told(&taken(&all[..1]).conflicts), <[&str; 0]>::default());
+    let expected = ["e/c: it has come into being again since"];
+    assert_eq!(told(&taken(&all).conflicts), expected);
+    perform(&stand.host(), &[remove("e/c")]);
+    for journal in &all {
+        take_undo_back(journal).unwrap();
+    }
+    assert_same("taken back", &edited, &snapshot(&stand.host(), false));
 }
 
 #[test]

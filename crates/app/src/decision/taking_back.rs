@@ -1,0 +1,162 @@
+//! Takes an undo back, and ends one that was cut short.
+
+use std::path::{Path, PathBuf};
+
+use atoll_layer::{
+    JournalState, journal_state, take_back, take_back_outlook, take_undo_back, undo, undo_outlook,
+};
+use atoll_model::WorkspaceMode;
+use atoll_store::{LayerRecord, RunRecord, RunState, lock_run};
+use serde_json::json;
+
+use super::Work;
+use super::last_undo::LastUndo;
+use super::met::Met;
+use super::others::Others;
+use super::undoing::shown_in;
+use crate::changes;
+use crate::failure::{Doing, Failure};
+
+impl Work<'_> {
+    /// Something changed between the look at all and the last of it: what was taken back
+    /// already is put back, so that nothing is half done.
+    pub(super) fn put_back(&self, record: &RunRecord, before: &[(&LayerRecord, &PathBuf)]) {
+        for (layer, journal) in before.iter().rev() {
+            if let Err(failure) = self.take_one_back(record, layer, journal) {
+                let why = failure.why.unwrap_or(failure.what);
+                self.output.warn(&format!(
+                    "what was taken back already could not be put back: {why}"
+                ));
+            }
+        }
+    }
+
+    fn take_one_back(
+        &self,
+        record: &RunRecord,
+        layer: &LayerRecord,
+        journal: &Path,
+    ) -> Result<(), Failure> {
+        // Of a live run the undo itself was an apply, that of its checkpoint.
+        let applied = match record.mode {
+            WorkspaceMode::Live => undo(journal, false).map(|undone| undone.applied),
+            WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly => take_undo_back(journal),
+        };
+        let applied = applied
+            .map_err(|error| Failure::new("the undo could not be taken back").because(&error))?;
+        let what = json!({ "layer": layer.name, "entries": applied.entries });
+        self.record(record, "undo.taken-back", what)
+    }
+
+    /// Takes the last undo of a run back, with all that stood there before it. All is looked at
+    /// before anything is written; where it is cut short all the same, it can be repeated.
+    ///
+    /// # Errors
+    /// Where nothing was taken back, or something changed or was applied since.
+    pub fn take_undo_back(&self, record: &mut RunRecord) -> Result<(), Failure> {
+        let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
+        let was_cut_short = self.settle_undo(record)?;
+        self.refuse_interrupted(record)?;
+        let last = LastUndo::read(&changes::journals_of(self.state, record))?;
+        let undone = match &last {
+            Some(last) => self.undone_of(record, last)?,
+            None => Vec::new(),
+        };
+        if undone.is_empty() && !was_cut_short {
+            let run = &record.run;
+            return Err(Failure::new(format!("nothing of run {run} is taken back"))
+                .because("there is no undo to take back")
+                .advise(format!("atoll why {run} tells what became of it")));
+        }
+        self.refuse_taking_back(record, &undone)?;
+        let others = Others::of(changes::read(self.state, record));
+        for (layer, journal) in &undone {
+            self.take_one_back(record, layer, journal)?;
+        }
+        let state = last
+            .and_then(|last| last.state)
+            .unwrap_or(RunState::Applied);
+        self.update_since(record, state, &others)
+    }
+
+    /// Refuses to take an undo back where that cannot be done of all of its journals.
+    fn refuse_taking_back(
+        &self,
+        record: &RunRecord,
+        undone: &[(LayerRecord, PathBuf)],
+    ) -> Result<(), Failure> {
+        let mut foreseen = Met::default();
+        for of_layer in undone.chunk_by(|left, right| left.0.name == right.0.name) {
+            let journals: Vec<&PathBuf> = of_layer.iter().map(|(_, journal)| journal).collect();
+            let outlook = match record.mode {
+                WorkspaceMode::Live => undo_outlook(&journals),
+                WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly => {
+                    take_back_outlook(&journals)
+                }
+            };
+            let outlook = outlook.doing("the undo could not be taken back")?;
+            if let Some((layer, _)) = of_layer.first() {
+                foreseen.foresee(&outlook, &|path| shown_in(layer, path));
+            }
+        }
+        foreseen.settle_taking_back(&format!("atoll undo {}", record.run))
+    }
+
+    /// Takes back what an undo, or the taking back of one, has left half done in a directory: it is
+    /// begun anew there. Whether something was cut short.
+    ///
+    /// # Errors
+    /// When it cannot be taken back.
+    pub(super) fn settle_undo(&self, record: &mut RunRecord) -> Result<bool, Failure> {
+        let directory = changes::journals_of(self.state, record);
+        let Some(last) = LastUndo::read(&directory)? else {
+            return Ok(false);
+        };
+        let interrupted = last.of_state(&directory, JournalState::Interrupted)?;
+        for (layer, journal) in self.with_layers(record, &interrupted) {
+            let taken = take_back(&journal).doing("the undo that was cut short cannot be ended")?;
+            let state = journal_state(&journal).doing("the journal cannot be read")?;
+            if state == LastUndo::state_in_effect(record.mode) {
+                continue;
+            }
+            let what = json!({ "layer": layer.name, "entries": taken.entries });
+            self.record(record, "undo.taken-back", what)?;
+        }
+        // The taking back of an undo that was killed may have come to its end without a word in
+        // the record.
+        let in_effect = last.of_state(&directory, LastUndo::state_in_effect(record.mode))?;
+        let is_unnoted = record.state == RunState::Undone && in_effect.is_empty();
+        if is_unnoted {
+            let state = last.state.unwrap_or(RunState::Applied);
+            self.update(record, |kept| kept.state = state)?;
+        }
+        Ok(is_unnoted || !interrupted.is_empty())
+    }
+
+    /// The journals that the last undo has taken back, the last one first: none where something
+    /// was applied since. Those that were put back already are not among them.
+    fn undone_of(
+        &self,
+        record: &RunRecord,
+        last: &LastUndo,
+    ) -> Result<Vec<(LayerRecord, PathBuf)>, Failure> {
+        let directory = changes::journals_of(self.state, record);
+        if record.mode != WorkspaceMode::Live {
+            for (_, journal) in self.journals(record) {
+                let state = journal_state(&journal).doing("the journal cannot be read")?;
+                if state == JournalState::Done && !last.names_all(std::slice::from_ref(&journal)) {
+                    return Ok(Vec::new());
+                }
+            }
+        }
+        let mut undone = last.of_state(&directory, LastUndo::state_in_effect(record.mode))?;
+        undone.reverse();
+        Ok(self.with_layers(record, &undone))
+    }
+
+    fn with_layers(&self, record: &RunRecord, journals: &[PathBuf]) -> Vec<(LayerRecord, PathBuf)> {
+        let all = self.journals(record);
+        let known = |journal: &PathBuf| all.iter().find(|(_, own)| own == journal).cloned();
+        journals.iter().filter_map(known).collect()
+    }
+}

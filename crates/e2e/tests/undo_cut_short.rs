@@ -1,0 +1,236 @@
+//! An undo, or the taking back of one, that is killed: a repeat ends it, and all that it has
+//! overwritten comes back, whichever part it was killed in. Of runs with layers, of live runs, and
+//! of what is kept.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use e2e::{Outcome, World, fine, kill};
+use rustix::process::Signal;
+
+/// So many files that there is time for a kill while they are written.
+const MANY: u32 = 600;
+
+fn atoll(world: &World, arguments: &[&str]) -> Outcome {
+    world.atoll(arguments).run()
+}
+
+/// The journal of this name: there is one.
+fn journal(world: &World, name: &str) -> PathBuf {
+    let mut waiting = vec![world.state()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let path = entry.path();
+            if is_directory && path.ends_with(Path::new("journals").join(name)) {
+                return path;
+            }
+            if is_directory {
+                waiting.push(path);
+            }
+        }
+    }
+    panic!("there is no journal {name}");
+}
+
+fn stage(journal: &Path) -> String {
+    fs::read_to_string(journal.join("stage")).unwrap_or_default()
+}
+
+/// Runs a command and kills it as soon as a journal is at a stage.
+fn killed_at(world: &World, arguments: &[&str], journal: &Path, wanted: &str) {
+    let mut running = world.atoll(arguments).start();
+    let begun = Instant::now();
+    while stage(journal) != wanted {
+        assert!(running.status().is_none(), "it ended before {wanted}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "never {wanted}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    kill(running.pid(), Signal::KILL);
+    assert!(!running.wait().err().contains("aken back"));
+}
+
+/// A run whose changes were applied in two steps, the first of which is small or large; `a` was
+/// edited since.
+fn applied_in_two(name: &str, is_first_small: bool) -> World {
+    let world = World::new(name);
+    world.write("a", "old\n");
+    let script = format!("echo new > a; mkdir d; for n in $(seq {MANY}); do echo $n > d/$n; done");
+    let _ = world.run_inside(&script).success();
+    let (first, second) = match is_first_small {
+        true => ("a", "d"),
+        false => ("d", "a"),
+    };
+    let _ = fine(&world, &["apply", "last", first]);
+    let _ = fine(&world, &["apply", "last", second]);
+    world.write("a", "edited\n");
+    world
+}
+
+fn last_file() -> String {
+    format!("d/{MANY}")
+}
+
+fn expect_applied_and_edited(world: &World) {
+    assert_eq!(world.read("a"), "edited\n");
+    assert_eq!(world.read(last_file()), format!("{MANY}\n"));
+    assert_eq!(
+        fs::read_dir(world.path("d")).unwrap().count(),
+        MANY as usize
+    );
+    assert_eq!(world.runs()[0]["state"], "partly-applied");
+    let nothing = atoll(world, &["undo", "last", "--take-back"]).expect_status(125);
+    nothing.says(["there is no undo to take back"]);
+}
+
+#[test]
+fn an_undo_that_is_killed_between_its_parts_is_taken_back_whole() {
+    for is_repeated in [true, false] {
+        let name = "an_undo_that_is_killed_between_its_parts_is_taken_back_whole";
+        let world = applied_in_two(name, false);
+        let small = journal(&world, "workspace-1");
+        killed_at(&world, &["undo", "last", "--force"], &small, "undone");
+        assert_eq!(world.read("a"), "old\n");
+        // Nothing is applied over a part of it.
+        let refused = atoll(&world, &["apply", "last"]).expect_status(125);
+        refused.is_clear_error(["an undo of run", "cut short", "--take-back"]);
+        if is_repeated {
+            let _ = fine(&world, &["undo", "last"]);
+            assert!(!world.exists("d"));
+            assert_eq!(world.runs()[0]["state"], "undone");
+        }
+        let _ = fine(&world, &["undo", "last", "--take-back"]);
+        expect_applied_and_edited(&world);
+    }
+}
+
+#[test]
+fn an_undo_that_is_killed_within_a_part_is_repeated_or_taken_back() {
+    for is_repeated in [true, false] {
+        let name = "an_undo_that_is_killed_within_a_part_is_repeated_or_taken_back";
+        let world = applied_in_two(name, false);
+        let large = journal(&world, "workspace-0");
+        killed_at(&world, &["undo", "last", "--force"], &large, "undoing");
+        if is_repeated {
+            let _ = fine(&world, &["undo", "last"]);
+            assert!(!world.exists("d"));
+            assert_eq!(world.read("a"), "old\n");
+        }
+        let _ = fine(&world, &["undo", "last", "--take-back"]);
+        expect_applied_and_edited(&world);
+    }
+}
+
+#[test]
+fn the_taking_back_of_an_undo_writes_all_or_nothing_and_can_be_repeated() {
+    let name = "the_taking_back_of_an_undo_writes_all_or_nothing_and_can_be_repeated";
+    let world = applied_in_two(name, true);
+    let _ = fine(&world, &["undo", "last", "--force"]);
+    // In the way of the part that would come last.
+    world.write("d/7", "mine\n");
+    let refused = atoll(&world, &["undo", "last", "--take-back"]).expect_status(125);
+    refused.is_clear_error(["nothing was written", "d/7"]);
+    assert_eq!(world.read("a"), "old\n");
+    assert_eq!(fs::read_dir(world.path("d")).unwrap().count(), 1);
+    fs::remove_dir_all(world.path("d")).unwrap();
+    let [small, large] = ["workspace-0", "workspace-1"].map(|name| journal(&world, name));
+    let take_back = ["undo", "last", "--take-back"];
+    killed_at(&world, &take_back, &small, "done");
+    assert_eq!(world.read("a"), "edited\n");
+    assert_ne!(stage(&large), "done");
+    killed_at(&world, &take_back, &large, "putting-back");
+    let _ = fine(&world, &take_back);
+    expect_applied_and_edited(&world);
+}
+
+#[test]
+fn a_killed_undo_of_a_live_run_is_finished_repeated_or_taken_back() {
+    for how in ["finish", "repeat", "take-back"] {
+        let world = World::new("a_killed_undo_of_a_live_run_is_finished_repeated_or_taken_back");
+        world.write("a", "old\n");
+        // Each a step of its own, so that there is time for a kill among them.
+        world.write("d/mine", "mywork\n");
+        let script = format!("echo new > a; for n in $(seq {MANY}); do echo $n > d/$n; done");
+        let _ = world.run(["--live"], &script).run().success();
+        world.write("a", "edited\n");
+        // The journal is the undo's own, so its place is known only then.
+        let directory = world.state().join("atoll/runs").join(world.last_run());
+        let journal = directory.join("journals/workspace-0");
+        killed_at(&world, &["undo", "last", "--force"], &journal, "committing");
+        let run = world.last_run();
+        match how {
+            "finish" => drop(fine(&world, &["apply", &run, "--finish"])),
+            "repeat" => drop(fine(&world, &["undo", "last", "--force"])),
+            _ => {}
+        }
+        if how != "take-back" {
+            assert_eq!(world.read("a"), "old\n", "{how}");
+            assert!(
+                !world.exists(last_file()) && world.exists("d/mine"),
+                "{how}"
+            );
+            assert_eq!(world.runs()[0]["state"], "undone", "{how}");
+        }
+        let _ = fine(&world, &["undo", "last", "--take-back"]);
+        assert_eq!(world.read("a"), "edited\n", "{how}");
+        assert_eq!(world.read(last_file()), format!("{MANY}\n"), "{how}");
+        assert_eq!(world.runs()[0]["state"], "written", "{how}");
+    }
+}
+
+#[test]
+fn what_kept_undo_has_begun_is_ended_or_taken_back() {
+    for (how, is_repeated) in [
+        ("undone", true),
+        ("undone", false),
+        ("undoing", true),
+        ("undoing", false),
+    ] {
+        let world = World::new("what_kept_undo_has_begun_is_ended_or_taken_back");
+        world.profile("agent", "[home]\nkeep = [\".agent\"]\n");
+        let own = world.home().join(".agent");
+        world.write(own.join("history.jsonl"), "before\n");
+        world.write(own.join("sessions/host.jsonl"), "outside\n");
+        let run = |script: &str| {
+            let run = world.run(["--keep", "--profile", "agent"], script).run();
+            let _ = run.success();
+        };
+        let many = format!(
+            "cd ~/.agent/sessions; mkdir new; for n in $(seq {MANY}); do echo $n > new/$n.jsonl; done"
+        );
+        run(&many);
+        let _ = fine(&world, &["kept", "apply", "agent"]);
+        run("echo asked >> ~/.agent/history.jsonl");
+        let _ = fine(&world, &["kept", "apply", "agent"]);
+        world.write(own.join("history.jsonl"), "edited\n");
+        let history = || world.read(own.join("history.jsonl"));
+        let [large, small] = ["0", "1"].map(|name| journal(&world, name));
+        let killed = match how {
+            "undone" => &small,
+            _ => &large,
+        };
+        killed_at(&world, &["kept", "undo", "agent", "--force"], killed, how);
+        assert_eq!(history(), "before\n");
+        let refused = atoll(&world, &["kept", "apply", "agent"]).expect_status(125);
+        refused.is_clear_error(["an undo of", "cut short", "--take-back"]);
+        let made = own.join("sessions/new");
+        if is_repeated {
+            let _ = fine(&world, &["kept", "undo", "agent"]);
+            assert!(!made.exists(), "{how}");
+            assert_eq!(history(), "before\n");
+        }
+        let _ = fine(&world, &["kept", "undo", "agent", "--take-back"]);
+        assert_eq!(history(), "edited\n");
+        assert_eq!(fs::read_dir(&made).unwrap().count(), MANY as usize, "{how}");
+        let nothing = atoll(&world, &["kept", "undo", "agent", "--take-back"]).expect_status(125);
+        nothing.is_clear_error(["no undo to take back"]);
+    }
+}
