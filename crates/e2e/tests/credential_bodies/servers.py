@@ -128,6 +128,9 @@ class Origin(http.server.BaseHTTPRequestHandler):
         if given is None:
             return self.say(200, text, [("Accept-Ranges", "bytes")])
         first, last = (int(one) for one in given.split("=")[1].split("-"))
+        last = min(last, len(text) - 1)
+        if first > last:
+            return self.say(416, b"", [("Content-Range", f"bytes */{len(text)}")])
         part = text[first : last + 1]
         self.say(206, part, [("Content-Range", f"bytes {first}-{last}/{len(text)}")])
 

@@ -262,6 +262,7 @@ fn prepared(
         is_safe: true,
         is_2: true,
         leave: Leave::default(),
+        ranged: None,
         issue: None,
     };
     Ok((Arc::new(asked), outgoing))

@@ -175,14 +175,14 @@ impl Made {
         // Nothing is signed before it is known who signed it.
         let whose = (&asked, "GET");
         let unproven = signing.sign(credentials, whose, &written, &mut headers.clone());
-        assert_eq!(unproven, None);
+        assert!(unproven.is_none());
         let proven = signing.prove(credentials, &asked, &parts, &head, b"");
         proven.map_err(|misuse| misuse.why)?;
         // As whatever is sent with credentials.
-        ask_for_readable(&mut headers);
+        ask_for_readable(&mut headers, None);
         signing.key = key;
         let target = signing.sign(credentials, whose, &written, &mut headers);
-        Ok(target.map(|target| (target, headers)))
+        Ok(target.map(|signed| (signed.target, headers)))
     }
 }
 
