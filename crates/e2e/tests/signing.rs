@@ -167,7 +167,7 @@ fn objects_go_and_come_whole_as_programs_of_aws_do_it_by_default() {
     world.write("defaults.py", include_str!("signing/defaults.py"));
     world.write("defaults.mjs", include_str!("signing/defaults.mjs"));
     let script = format!(
-        "head -c 20971521 /dev/urandom >big; python3 defaults.py big; \
+        "head -c 17825793 /dev/urandom >big; python3 defaults.py big; \
          aws s3 cp --quiet big s3://bucket/cli && aws s3 cp --quiet s3://bucket/cli back && \
          cmp big back && echo 'cli big right'; \
          AWS_REGION=eu-west-1 {npm}/.bin/node defaults.mjs '{npm}' big"

@@ -80,16 +80,17 @@ def verify(method, host, target, headers, body):
 
 def taken_apart(body):
     """The pieces of a body in aws-chunked, each with what its line says, and what is after them."""
-    pieces = []
+    pieces, at = [], 0
     while True:
-        line, _, body = body.partition(b"\r\n")
-        size, _, said = line.decode().partition(";")
-        size = int(size, 16)
-        pieces.append((body[:size], said))
+        end = body.index(b"\r\n", at)
+        size, _, said = body[at:end].decode().partition(";")
+        size, at = int(size, 16), end + 2
+        pieces.append((body[at : at + size], said))
+        at += size
         if not size:
-            return pieces, body
-        assert body[size : size + 2] == b"\r\n", body[size:][:80]
-        body = body[size + 2 :]
+            return pieces, body[at:]
+        assert body[at : at + 2] == b"\r\n", body[at:][:80]
+        at += 2
 
 
 def wrong_pieces(auth, request, headers, signature, body):

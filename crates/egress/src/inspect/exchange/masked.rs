@@ -40,7 +40,8 @@ pub(super) async fn masked(
     let Some(masks) = egress.credentials.masks() else {
         return Ok(body);
     };
-    if body.is_end_stream() {
+    let is_part = parts.status == StatusCode::PARTIAL_CONTENT && exchange.ranged.is_some();
+    if body.is_end_stream() && !is_part {
         return Ok(body);
     }
     let cut = match parts.status {

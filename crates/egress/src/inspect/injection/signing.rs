@@ -57,6 +57,15 @@ pub(crate) enum Needed {
     Body,
 }
 
+/// A signature that is not made anew, and what to do.
+pub(super) const VERSION_2: &str =
+    "a signature of version 2 (boto3 makes one of version 4 with signature_version = \"s3v4\")";
+
+/// Whether a key's id is in a query as signatures of version 2 have it there.
+pub(super) fn is_of_version_2(held: &Held, pair: &str) -> bool {
+    held.part == Part::KeyId && pair.starts_with("AWSAccessKeyId=")
+}
+
 /// Whether a part of a key stands in a header where it may.
 pub(super) fn is_bound_header(held: &Held, name: &HeaderName, value: &[u8]) -> bool {
     let placeholder = held.placeholder.as_bytes();
