@@ -10,7 +10,7 @@
 
 use std::fs;
 
-use e2e::internet::{events, is_possible, on_servers};
+use e2e::internet::{events, is_possible, measured, measuring, on_servers};
 use e2e::{Avoidable, Outcome, World, aws, cache, holders};
 
 const SERVERS: &str = include_str!("signing/servers.py");
@@ -260,6 +260,35 @@ fn a_signature_of_anything_else_reaches_nobody() {
         "{refused:?}"
     );
     assert!(outcome.err().contains("alert"), "{outcome}");
+}
+
+#[test]
+fn a_body_in_pieces_passes_in_little_memory() {
+    let name = "a_body_in_pieces_passes_in_little_memory";
+    let Some(world) = world(name, KEY) else {
+        return;
+    };
+    world.write("attacks.py", ATTACKS);
+    let site = world.top().join("site").display().to_string();
+    let command = format!(
+        "sh -c 'read -r AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN <\"$KEYS\"; \
+         export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN; exec \"$@\"' sh \
+         {} \"$ATOLL\" run --discard \"$@\"",
+        measuring(&world)
+    );
+    let run = on_servers(&world, SERVERS, NAMES, &command);
+    let run = run.env("KEYS", world.top().join("keys"));
+    let script = format!("{}python3 attacks.py 134217728", aws::inside(&world));
+    let outcome = run
+        .args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
+        .arg(script)
+        .run()
+        .success();
+    let reached = requests(&world);
+    assert!(outcome.out().contains("attacks.py 200"), "{outcome}");
+    assert!(reached.starts_with("signed PUT"), "{reached}");
+    let most = measured(&world);
+    assert!((1..48 * 1024).contains(&most), "{most} KiB: {outcome}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 """Requests that are signed with placeholders in ways that nobody may send, made by AWS's own
 library and changed afterwards. Prints a line for each: its name, its status, and why."""
-import base64, datetime, hashlib, os, subprocess, http.client, json, zlib
+import base64, datetime, hashlib, os, subprocess, sys, http.client, json, zlib
 
 import botocore.auth
 from botocore.awsrequest import AWSRequest
@@ -58,6 +58,37 @@ def without(headers, name):
     return [(one, value) for one, value in headers if one.lower() != name]
 
 
+def in_pieces(name, data, size, trailer=True, length=None, key=KEY):
+    """The headers of a request with a body in pieces of this size, and those pieces."""
+    content = b"".join(data)
+    kind = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" + ("-TRAILER" if trailer else "")
+    headers = {"X-Amz-Decoded-Content-Length": str(len(content) if length is None else length), "Content-Encoding": "aws-chunked"}
+    if trailer:
+        headers["X-Amz-Trailer"] = "x-amz-checksum-crc32"
+    request = AWSRequest(method="PUT", url=f"https://{S3}/bucket/{name}", headers=headers)
+    auth = botocore.auth.S3SigV4Auth(key, "s3", "eu-west-1")
+    auth.payload = lambda _: kind
+    auth.add_auth(request)
+    last = request.headers["Authorization"].split("Signature=")[1]
+    digest = lambda of: hashlib.sha256(of).hexdigest()
+
+    def signature(part, *of):
+        return auth.signature("\n".join((f"AWS4-HMAC-SHA256-{part}", request.context["timestamp"], auth.credential_scope(request), last) + of), request)
+
+    pieces = []
+    for one in [content[at : at + size] for at in range(0, len(content), size)] + [b""]:
+        last = signature("PAYLOAD", digest(b""), digest(one))
+        pieces.append(f"{len(one):x};chunk-signature={last}\r\n".encode() + (one + b"\r\n" if one or not trailer else b""))
+    if trailer:
+        line = "x-amz-checksum-crc32:" + base64.b64encode(zlib.crc32(content).to_bytes(4, "big")).decode()
+        pieces.append(f"{line}\r\nx-amz-trailer-signature:{signature('TRAILER', digest((line + chr(10)).encode()))}\r\n\r\n".encode())
+    return list(request.headers.items()), pieces
+
+
+if sys.argv[1:]:
+    # A long one alone, of so many bytes.
+    headers, long = in_pieces("long", (b"x" * int(sys.argv[1]),), 65536)
+    sys.exit(send(sys.argv[0], "PUT", S3, "/bucket/long", headers, b"".join(long))[0] or None)
 get = lambda name: signed("GET", S3, f"/bucket/{name}")
 # The controls: what is signed right is sent.
 send("control-header", "GET", S3, "/bucket/control-header", get("control-header"))
@@ -190,33 +221,6 @@ put_send("told-two", "two", SMALL, SMALL + b"!")
 put_send("told-large-two", "two", LARGE, LARGE[:-1] + b"!")
 put_send("told-two-open", "two-open", SMALL, SMALL + b"!")
 put_send("told-large-two-open", "two-open", LARGE, LARGE[:-1] + b"!")
-
-
-def in_pieces(name, data, size, trailer=True, length=None, key=KEY):
-    """The headers of a request with a body in pieces of this size, and those pieces."""
-    content = b"".join(data)
-    kind = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" + ("-TRAILER" if trailer else "")
-    headers = {"X-Amz-Decoded-Content-Length": str(len(content) if length is None else length), "Content-Encoding": "aws-chunked"}
-    if trailer:
-        headers["X-Amz-Trailer"] = "x-amz-checksum-crc32"
-    request = AWSRequest(method="PUT", url=f"https://{S3}/bucket/{name}", headers=headers)
-    auth = botocore.auth.S3SigV4Auth(key, "s3", "eu-west-1")
-    auth.payload = lambda _: kind
-    auth.add_auth(request)
-    last = request.headers["Authorization"].split("Signature=")[1]
-    digest = lambda of: hashlib.sha256(of).hexdigest()
-
-    def signature(part, *of):
-        return auth.signature("\n".join((f"AWS4-HMAC-SHA256-{part}", request.context["timestamp"], auth.credential_scope(request), last) + of), request)
-
-    pieces = []
-    for one in [content[at : at + size] for at in range(0, len(content), size)] + [b""]:
-        last = signature("PAYLOAD", digest(b""), digest(one))
-        pieces.append(f"{len(one):x};chunk-signature={last}\r\n".encode() + (one + b"\r\n" if one or not trailer else b""))
-    if trailer:
-        line = "x-amz-checksum-crc32:" + base64.b64encode(zlib.crc32(content).to_bytes(4, "big")).decode()
-        pieces.append(f"{line}\r\nx-amz-trailer-signature:{signature('TRAILER', digest((line + chr(10)).encode()))}\r\n\r\n".encode())
-    return list(request.headers.items()), pieces
 
 
 def pieces_send(name, how, change=lambda pieces: pieces, data=(SMALL,), size=5, **more):
