@@ -65,7 +65,8 @@ fn what_a_request_says_of_its_body_in_pieces_is_signed_and_read_in_one_way() {
     let trailer = |text| ("x-amz-trailer", text);
     let named = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     assert_eq!(told(&[IN_PIECES, length("66560")]), Ok((66560, None)));
-    let rows: [(&[(&str, &str)], Option<Vec<String>>); 3] = [
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+    let rows: [(Headers<'_>, Option<Vec<String>>); 3] = [
         (&[], named(&[])),
         (
             &[trailer("x-amz-checksum-crc32")],
