@@ -123,7 +123,7 @@ impl Exchange {
             status: AtomicU16::new(0),
             state: Mutex::default(),
             room: Arc::clone(&outgoing.room),
-            ranged: outgoing.ranged,
+            ranged: outgoing.injection.ranged,
         })
     }
 
@@ -265,7 +265,6 @@ pub(crate) async fn answer(
         flow: injection.flow(&egress.credentials, &flow),
         injection,
         leave: Leave::default(),
-        ranged: None,
     };
     let room = Arc::clone(&outgoing.room);
     let unanswered = match room.within(send_on(&egress, &asked, &mut outgoing)).await {

@@ -54,6 +54,8 @@ pub(crate) struct Injection {
     signing: Option<Signing>,
     /// Which placeholders of others its body goes without, where it does.
     masked: Option<Arc<Noted>>,
+    /// Which part of the answer is asked for.
+    pub(super) ranged: Option<Ranged>,
 }
 
 /// One of them, by its place among all.
@@ -375,8 +377,6 @@ pub(crate) struct Outgoing {
     pub(super) leave: Leave,
     /// The login whose tokens it asks for.
     pub(super) issue: Option<Arc<Issue>>,
-    /// Which part of the answer it asks for.
-    pub(super) ranged: Option<Ranged>,
 }
 
 impl Outgoing {
@@ -393,7 +393,7 @@ impl Outgoing {
         let mut headers = self.parts.headers.clone();
         head::prepare(asked, &self.head, &mut headers, is_2);
         if !egress.credentials.is_empty() {
-            ask_for_readable(&mut headers, self.ranged);
+            ask_for_readable(&mut headers, self.injection.ranged);
         }
         if !self.injection.put(&egress.credentials, &mut headers) {
             return None;

@@ -262,7 +262,6 @@ fn prepared(
         is_safe: true,
         is_2: true,
         leave: Leave::default(),
-        ranged: None,
         issue: None,
     };
     Ok((Arc::new(asked), outgoing))

@@ -17,7 +17,7 @@ impl Outgoing {
     pub(crate) fn find_range(&mut self, credentials: &Credentials) {
         let longest = credentials.masks().map_or(0, |masks| masks.longest());
         let (method, headers) = (&self.parts.method, &self.parts.headers);
-        self.ranged = Ranged::read(method, headers, longest as u64);
+        self.injection.ranged = Ranged::read(method, headers, longest as u64);
     }
 }
 
