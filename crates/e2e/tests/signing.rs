@@ -9,6 +9,7 @@
 )]
 
 use std::fs;
+use std::time::Duration;
 
 use e2e::internet::{events, is_possible, measured, measuring, on_servers};
 use e2e::{Avoidable, Outcome, World, aws, cache, holders};
@@ -47,6 +48,8 @@ source = { environment = "FIELD_KEY" }
 to = "dynamodb.eu-west-1.amazonaws.com"
 place = { body = "key" }
 "#;
+/// Each of AWS's programs takes seconds to start where much else goes on.
+const LONG: Duration = Duration::from_secs(180);
 const REAL_FIELD: &str = "f13ldK3yOfTh1sT3stWh1chN0bodyM4yS33";
 /// A world where a profile says this of credentials, with AWS's programs, if there can be one.
 fn world(name: &str, credential: &str) -> Option<World> {
@@ -68,7 +71,7 @@ fn online(world: &World, script: &str) -> Outcome {
          export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
     let run = on_servers(world, SERVERS, NAMES, command);
     let run = run.env("KEYS", world.top().join("keys"));
-    let run = run.env("FIELD_KEY", REAL_FIELD);
+    let run = run.env("FIELD_KEY", REAL_FIELD).within(LONG);
     let script = format!("{}{script}", aws::inside(world));
     run.args(["sh", "--profile", "bound", "--ro", &site, "--", "sh", "-c"])
         .arg(script)
