@@ -172,6 +172,35 @@ fn what_cannot_be_masked_does_not_come() {
     assert!(free.out().contains(&REAL[15..]), "{free}");
 }
 
+/// Servers that answer another question than the one that they were asked, where a program has
+/// chosen the range so that the answer begins within the value.
+#[test]
+fn a_part_that_is_told_wrongly_does_not_come() {
+    let name = "a_part_that_is_told_wrongly_does_not_come";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let ways = ["untold", "status", "before", "several"];
+    let script: String = ways
+        .iter()
+        .map(|way| {
+            format!(
+                "{CURL} -w ' {way} %{{http_code}}\n' -r 4481-4540 'https://example.com/v1/careless?{way}'; \
+                 {CURL} -r 4010-4020 'https://example.com/v1/careless?{way}'; echo; "
+            )
+        })
+        .collect();
+    let outcome = online(&world, "bound", &script);
+    let out = outcome.out();
+    for way in ways {
+        assert!(out.contains(&format!(" {way} 502\n")), "{outcome}");
+    }
+    assert!(!tells(&out), "{outcome}");
+    // The first of its bytes is not in what was asked for, and all others would be.
+    let reached = requests(&world);
+    assert_eq!(reached.matches("bytes=4001-5020").count(), 4, "{reached}");
+}
+
 /// Whether a text has more of the real key in a row than may be told, which is seven bytes, and
 /// than what stands for it shares with it by chance.
 fn tells(text: &str) -> bool {

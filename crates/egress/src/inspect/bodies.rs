@@ -43,7 +43,8 @@ const HELD_KIB_MAX: usize = 64 << 10;
 /// How many bodies can be decompressed at once whose way of it takes much memory: up to
 /// 16 MiB each.
 const DECODED_MAX: usize = 24;
-/// How many bodies can be on their way whose pieces are signed: up to 1 MiB of each is held.
+/// How many bodies can be on their way whose pieces are signed: up to 1 MiB of each is held, in a
+/// buffer of up to twice that.
 const PIECED_MAX: usize = 64;
 /// How long one waits for its place among them, and a whole one for its last byte.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -8,7 +8,9 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::Method;
-use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderName, HeaderValue, RANGE};
+use hyper::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE,
+};
 
 use super::body::Broken;
 
@@ -95,12 +97,50 @@ impl Ranged {
         HeaderValue::try_from(text).ok()
     }
 
+    /// Looks whether an answer that does not say that it is a part is none: of one that begins
+    /// or ends within a real value, the rest of that could not be told.
+    ///
+    /// # Errors
+    /// Why it is not taken for all, in words.
+    pub(crate) fn is_all(&self, is_success: bool, headers: &HeaderMap) -> Result<(), String> {
+        let mut ranges = headers.get_all(CONTENT_RANGE).iter();
+        let is_unsatisfied = |range: &HeaderValue| range.as_bytes().starts_with(b"bytes */");
+        if ranges.any(|range| is_success || !is_unsatisfied(range)) {
+            return Err("it is a part and does not say so by its status".to_owned());
+        }
+        let length = headers
+            .get(CONTENT_LENGTH)
+            .and_then(|one| one.to_str().ok());
+        let length = length.and_then(number);
+        let is_all = match self.wanted {
+            Wanted::From(first, None) => first <= self.margin,
+            Wanted::From(first, Some(last)) => {
+                let asked = last.saturating_add(self.margin).saturating_add(1);
+                first <= self.margin && length.is_some_and(|length| length != asked)
+            }
+            Wanted::Last(_) => false,
+        };
+        match is_all || !is_success {
+            true => Ok(()),
+            false => {
+                Err("a part was asked for, and this is not said to be one: ask for all".to_owned())
+            }
+        }
+    }
+
     /// What is handed on of an answer with these headers (RFC 9110, 14.4).
     ///
     /// # Errors
     /// Why nothing is, in words.
     pub(crate) fn cut(&self, headers: &HeaderMap) -> Result<Cut, String> {
         let another = || "it is another part than was asked for".to_owned();
+        let is_of_several = |kind: &HeaderValue| {
+            let kind = kind.as_bytes().to_ascii_lowercase();
+            kind.starts_with(b"multipart/")
+        };
+        if headers.get_all(CONTENT_TYPE).iter().any(is_of_several) {
+            return Err("it is several parts, and one was asked for".to_owned());
+        }
         let mut ranges = headers.get_all(CONTENT_RANGE).iter();
         let (one, further) = (ranges.next(), ranges.next());
         let one = one
@@ -126,10 +166,15 @@ impl Ranged {
             return Err(another());
         }
         let last = last.map_or(end, |last| last.min(end));
+        let came = end - begin + 1;
+        let is_as_long = |length: &HeaderValue| length.to_str().ok().and_then(number) == Some(came);
+        if !headers.get_all(CONTENT_LENGTH).iter().all(is_as_long) {
+            return Err(another());
+        }
         Ok(Cut {
             skip: first - begin,
             take: (last + 1).saturating_sub(first),
-            came: end - begin + 1,
+            came,
             first,
             all,
         })
@@ -152,7 +197,8 @@ fn part(text: &str) -> Option<(u64, u64, Option<u64>)> {
         "*" => None,
         all => Some(number(all)?),
     };
-    let is_within = first <= last && all.is_none_or(|all| last < all);
+    // What is longer than can be counted is nothing.
+    let is_within = first <= last && last < u64::MAX && all.is_none_or(|all| last < all);
     (unit.eq_ignore_ascii_case("bytes") && is_within).then_some((first, last, all))
 }
 
@@ -185,10 +231,13 @@ impl Cut {
     }
 }
 
-/// What is handed on of a body. Its end waits for the end of all that came.
+/// What is handed on of a body. Its end waits for the end of all that came, which has to be as
+/// long as it was said to be: what were before it else, nobody could tell.
 #[derive(Debug)]
 pub(crate) struct Window<Inner> {
     inner: Inner,
+    /// How much is still to come.
+    left: u64,
     skip: u64,
     take: u64,
     last: Option<Bytes>,
@@ -199,6 +248,7 @@ impl<Inner> Window<Inner> {
     pub(crate) fn new(inner: Inner, cut: &Cut) -> Self {
         Self {
             inner,
+            left: cut.came,
             skip: cut.skip,
             take: cut.take,
             last: None,
@@ -236,6 +286,11 @@ where
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 // Of what comes after the end nothing is of the part.
                 Some(Ok(frame)) => {
+                    let came = frame.data_ref().map_or(0, |data| data.len() as u64);
+                    let Some(left) = this.left.checked_sub(came) else {
+                        return Poll::Ready(Some(Err(Broken::Short)));
+                    };
+                    this.left = left;
                     let data = frame.into_data().map(|data| this.cut(data));
                     this.is_over = data.is_err() || this.inner.is_end_stream();
                     match data {
@@ -249,7 +304,7 @@ where
                 None => this.is_over = true,
             }
         }
-        if this.take > 0 {
+        if this.take > 0 || this.left > 0 {
             return Poll::Ready(Some(Err(Broken::Short)));
         }
         Poll::Ready(this.last.take().map(|data| Ok(Frame::data(data))))

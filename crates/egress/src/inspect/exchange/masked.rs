@@ -44,9 +44,13 @@ pub(super) async fn masked(
     if body.is_end_stream() && !is_part {
         return Ok(body);
     }
-    let cut = match parts.status {
-        StatusCode::PARTIAL_CONTENT => Some(cut(exchange, &masks, parts)?),
-        _ => None,
+    let cut = match (parts.status, &exchange.ranged) {
+        (StatusCode::PARTIAL_CONTENT, _) => Some(cut(exchange, &masks, parts)?),
+        (status, Some(ranged)) => {
+            ranged.is_all(status.is_success(), &parts.headers)?;
+            None
+        }
+        (_, None) => None,
     };
     let coding = coding_of(parts).map_err(|error| error.to_string())?;
     let held = egress.bodies.decoding(coding).await?;

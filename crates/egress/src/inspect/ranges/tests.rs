@@ -108,7 +108,6 @@ fn what_is_handed_on_is_the_part_and_nothing_of_what_is_around_it() {
     ] {
         let mut head = headers(&[
             ("content-range", came),
-            ("content-length", "120"),
             ("x-amz-checksum-crc32", "AAAAAA=="),
             ("etag", "\"1\""),
         ]);
@@ -147,6 +146,65 @@ fn what_is_handed_on_is_the_part_and_nothing_of_what_is_around_it() {
     assert!(ranged.cut(&HeaderMap::new()).is_err());
     let one = ("content-range", "bytes 90-209/1000");
     assert!(ranged.cut(&headers(&[one, one])).is_err());
+}
+
+#[test]
+fn a_part_that_is_not_what_its_head_says_is_not_handed_on() {
+    let ranged = read("bytes=100-199").unwrap();
+    let came = ("content-range", "bytes 90-209/1000");
+    assert!(
+        ranged
+            .cut(&headers(&[came, ("content-length", "120")]))
+            .is_ok()
+    );
+    for further in [
+        ("content-length", "121"),
+        ("content-length", "x"),
+        ("content-type", "Multipart/byteranges; boundary=x"),
+    ] {
+        assert!(
+            ranged.cut(&headers(&[came, further])).is_err(),
+            "{further:?}"
+        );
+    }
+    let end = u64::MAX;
+    let endless = read(&format!("bytes=0-{end}")).unwrap();
+    let came = format!("bytes 0-{end}/*");
+    assert!(endless.cut(&headers(&[("content-range", &came)])).is_err());
+}
+
+#[test]
+fn a_part_that_does_not_say_so_is_not_taken_for_all() {
+    let is_all = |range: &str, is_success, told: &[(&'static str, &str)]| {
+        read(range)
+            .unwrap()
+            .is_all(is_success, &headers(told))
+            .is_ok()
+    };
+    let length = |bytes| [("content-length", bytes)];
+    for range in ["bytes=100-199", "bytes=11-", "bytes=-7"] {
+        for told in [&length("120")[..], &length("1000"), &[]] {
+            assert!(!is_all(range, true, told), "{range} {told:?}");
+        }
+        assert!(is_all(range, false, &[("content-range", "bytes */96")]));
+        assert!(is_all(range, false, &length("9")));
+        assert!(!is_all(range, false, &[("content-range", "bytes 0-9/96")]));
+    }
+    for (range, told, expected) in [
+        ("bytes=0-", &[][..], true),
+        ("bytes=10-", &[], true),
+        ("bytes=0-99", &[], false),
+        ("bytes=0-99", &length("110"), false),
+        ("bytes=0-99", &length("109"), true),
+        ("bytes=0-99", &length("1000"), true),
+        (
+            "bytes=0-99",
+            &[("content-range", "bytes 0-109/1000")],
+            false,
+        ),
+    ] {
+        assert_eq!(is_all(range, true, told), expected, "{range} {told:?}");
+    }
 }
 
 struct Comes(VecDeque<Frame<Bytes>>, bool);
@@ -210,6 +268,15 @@ async fn a_window_ends_with_all_that_came() {
             assert_eq!(text(0, 10).await, ("0123456789".to_owned(), true));
             assert_eq!(text(10, 0).await, (String::new(), true));
             assert!(!text(3, 8).await.1);
+            // Other than it was said to be, nobody knows what was where.
+            for came in [
+                "012345678",
+                "0123456789a",
+                "0123456789abcdefghijklmnopqrstuvwxyz",
+            ] {
+                let handed_on = handed_on(came, part, is_end_known, cut(0, 4)).await;
+                assert!(!handed_on.1, "{came} {part}");
+            }
         }
     }
 }

@@ -282,6 +282,14 @@ impl Trailers {
                     (TRAILER_SIGNATURE, None) => {
                         signature = Some(at + name.len() + 1..at + written.len());
                     }
+                    // What others could take for the end of a line.
+                    (_, None)
+                        if value
+                            .bytes()
+                            .any(|byte| byte.is_ascii_control() && byte != b'\t') =>
+                    {
+                        return None;
+                    }
                     (name, None) => {
                         names.push(name);
                         text += &format!("{name}:{}\n", value.trim());

@@ -374,6 +374,16 @@ async fn other_headers_after_a_body_than_were_signed_do_not_leave() {
             String::from_utf8(made(SECRET, SEED_OF_TRAILERS, sizes, "")).unwrap(),
         ),
         (
+            "what others take for the end of a line",
+            String::from_utf8(made(
+                SECRET,
+                SEED_OF_TRAILERS,
+                sizes,
+                &format!("{NAME}:1\rx-b:2\n"),
+            ))
+            .unwrap(),
+        ),
+        (
             "by another key",
             String::from_utf8(made(REAL, SEED_OF_TRAILERS, sizes, &line)).unwrap(),
         ),
