@@ -37,7 +37,7 @@ pub fn unpack(world: &World) -> bool {
 pub fn inside(world: &World) -> String {
     format!(
         "export PYTHONPATH='{}' PYTHONDONTWRITEBYTECODE=1 AWS_CONFIG_FILE=$PWD/config; \
-         printf '[default]\\ns3 =\\n  addressing_style = path\\n  signature_version = s3v4\\n  multipart_threshold = 5GB\\n' >config; \
+         printf '[default]\\ns3 =\\n  addressing_style = path\\n  signature_version = s3v4\\n' >config; \
          aws() {{ python3 -m awscli \"$@\"; }}; ",
         world.top().join("site").display()
     )

@@ -20,6 +20,7 @@ const NAMES: &[&str] = &[
     "s3.eu-west-1.amazonaws.com",
     "dynamodb.eu-west-1.amazonaws.com",
     "sts.us-east-1.amazonaws.com",
+    "sts.eu-west-1.amazonaws.com",
     "other.example",
 ];
 /// What each real id, secret and session token has in it.

@@ -15,6 +15,7 @@ mod expectation;
 mod head;
 mod injection;
 mod limits;
+mod ranges;
 mod room;
 mod tasks;
 mod upload;

@@ -40,6 +40,7 @@ NAMES = {
     "s3.eu-west-1.amazonaws.com": ["93.184.216.36"],
     "dynamodb.eu-west-1.amazonaws.com": ["93.184.216.36"],
     "sts.us-east-1.amazonaws.com": ["93.184.216.36"],
+    "sts.eu-west-1.amazonaws.com": ["93.184.216.36"],
 }
 # Names that lead elsewhere each time that they are asked for.
 TURNS = {"turns.example": ["93.184.216.34", "10.1.2.3"]}

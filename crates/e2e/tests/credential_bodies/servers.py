@@ -128,8 +128,27 @@ class Origin(http.server.BaseHTTPRequestHandler):
         if given is None:
             return self.say(200, text, [("Accept-Ranges", "bytes")])
         first, last = (int(one) for one in given.split("=")[1].split("-"))
+        last = min(last, len(text) - 1)
+        if first > last:
+            return self.say(416, b"", [("Content-Range", f"bytes */{len(text)}")])
         part = text[first : last + 1]
         self.say(206, part, [("Content-Range", f"bytes {first}-{last}/{len(text)}")])
+
+    def on_careless(self, query):
+        """A part as if it were all, or with something before it."""
+        text = b"x" * 4000 + REAL.encode() + b"y" * 4000
+        first, last = (int(one) for one in self.headers["Range"].split("=")[1].split("-"))
+        part = text[first : last + 1]
+        told = [("Content-Range", f"bytes {first}-{last}/{len(text)}")]
+        match query:
+            case "untold":
+                self.say(200, part)
+            case "status":
+                self.say(200, part, told)
+            case "before":
+                self.say(206, b"-" * 461 + part, told)
+            case "several":
+                self.say(206, part, [*told, ("Content-Type", "multipart/byteranges; boundary=b")])
 
     def on_events(self, _):
         self.send_response(200)

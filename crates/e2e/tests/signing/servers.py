@@ -2,7 +2,7 @@
 request. Arguments: the directory, then the command to run while they are there. Beside
 that directory the file `keys` has the real id, secret and session token (- for none) of each
 key, a line each, and until when it holds where it ends, in seconds since 1970."""
-import datetime, hashlib, http.server, json, os, ssl, subprocess, sys, threading, time, urllib.parse
+import base64, datetime, hashlib, http.server, json, os, ssl, subprocess, sys, threading, time, urllib.parse, zlib
 
 PLACE = sys.argv[1]
 TOP = os.path.join(PLACE, "..")
@@ -11,7 +11,9 @@ import botocore.auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-NAMES = ["s3.eu-west-1.amazonaws.com", "dynamodb.eu-west-1.amazonaws.com", "sts.us-east-1.amazonaws.com", "other.example"]
+# Whatever a program has signed is verified, also what this library would not sign.
+botocore.auth.SIGNED_HEADERS_BLACKLIST = []
+NAMES = ["s3.eu-west-1.amazonaws.com", "dynamodb.eu-west-1.amazonaws.com", "sts.us-east-1.amazonaws.com", "sts.eu-west-1.amazonaws.com", "other.example"]
 lock = threading.Lock()
 objects = {}
 
@@ -73,7 +75,52 @@ def verify(method, host, target, headers, body):
         auth.payload = (lambda _: "UNSIGNED-PAYLOAD") if service == "s3" else auth.payload
     canonical = auth.canonical_request(request)
     right = auth.signature(auth.string_to_sign(request, canonical), request)
-    return None if right == signature else "it is wrong:\n" + canonical
+    if right != signature:
+        return "it is wrong:\n" + canonical
+    return wrong_pieces(auth, request, headers, signature, body) if told.startswith("STREAMING-") else None
+
+
+def taken_apart(body):
+    """The pieces of a body in aws-chunked, each with what its line says, and what is after them."""
+    pieces, at = [], 0
+    while True:
+        end = body.index(b"\r\n", at)
+        size, _, said = body[at:end].decode().partition(";")
+        size, at = int(size, 16), end + 2
+        pieces.append((body[at : at + size], said))
+        at += size
+        if not size:
+            return pieces, body[at:]
+        assert body[at : at + 2] == b"\r\n", body[at:][:80]
+        at += 2
+
+
+def wrong_pieces(auth, request, headers, signature, body):
+    """None, or why a body in pieces is not right."""
+    told, digest = headers["x-amz-content-sha256"], lambda of: hashlib.sha256(of).hexdigest()
+    pieces, after = taken_apart(body)
+    content = b"".join(data for data, _ in pieces)
+    if int(headers["x-amz-decoded-content-length"]) != len(content):
+        return "it is of another length"
+    trailers = dict(line.split(":", 1) for line in after.decode().split("\r\n") if line)
+
+    def next_signature(kind, *of):
+        text = "\n".join((f"AWS4-HMAC-SHA256-{kind}", request.context["timestamp"], auth.credential_scope(request), signature) + of)
+        return auth.signature(text, request)
+
+    if told.startswith("STREAMING-AWS4-HMAC-SHA256-PAYLOAD"):
+        for data, said in pieces:
+            signature = next_signature("PAYLOAD", digest(b""), digest(data))
+            if said != f"chunk-signature={signature}":
+                return f"a piece is wrong: {said}"
+    if told == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER":
+        own = trailers.pop("x-amz-trailer-signature", None)
+        if own != next_signature("TRAILER", digest("".join(f"{name}:{value}\n" for name, value in trailers.items()).encode())):
+            return "what is after the pieces is wrong"
+    if sorted(trailers) != sorted(filter(None, headers.get("x-amz-trailer", "").split(","))):
+        return "something else is after the pieces"
+    sum = trailers.get("x-amz-checksum-crc32") or base64.b64encode(zlib.crc32(content).to_bytes(4, "big")).decode()
+    return None if base64.b64decode(sum) == zlib.crc32(content).to_bytes(4, "big") else "its checksum is another one"
 
 
 class Origin(http.server.BaseHTTPRequestHandler):
@@ -108,6 +155,11 @@ class Origin(http.server.BaseHTTPRequestHandler):
         with lock, open(os.path.join(PLACE, "requests"), "a") as to:
             to.write(f"{'signed' if wrong is None else 'WRONG'} {self.command} {host} {self.path} {headers} {body[:200]!r} {wrong!r}\n")
         status, kind, text, more = self.told(host, body) if wrong is None else (403, "text/plain", b"forbidden: " + wrong.encode(), {})
+        if self.command == "GET" and "Range" in self.headers and status == 200:
+            first, last = self.headers["Range"].removeprefix("bytes=").split("-")
+            first, last = int(first), min(int(last or len(text)), len(text) - 1)
+            more, status = {**more, "Content-Range": f"bytes {first}-{last}/{len(text)}"}, 206
+            text = text[first : last + 1]
         self.send_response(status)
         self.send_header("Content-Type", kind)
         for name, value in more.items():
@@ -123,14 +175,20 @@ class Origin(http.server.BaseHTTPRequestHandler):
         if host.startswith("sts"):
             text = b"<GetCallerIdentityResponse xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><GetCallerIdentityResult><Arn>arn:welcome</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"
             return 200, "text/xml", text, {}
-        path = self.path.partition("?")[0]
+        path, _, query = self.path.partition("?")
+        named = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
         if self.command == "PUT":
-            if self.headers.get("x-amz-content-sha256", "").startswith("STREAMING-UNSIGNED"):
-                size, _, rest = body.partition(b"\r\n")
-                body = rest[: int(size, 16)]
+            if self.headers.get("x-amz-content-sha256", "").startswith("STREAMING-"):
+                body = b"".join(data for data, _ in taken_apart(body)[0])
             with lock:
-                objects[path] = body
+                objects[(path, int(named["partNumber"])) if "partNumber" in named else path] = body
             return 200, "text/plain", b"", {"ETag": '"1"'}
+        if self.command == "POST" and "uploadId" in named:
+            with lock:
+                objects[path] = b"".join(objects.pop(one) for one in sorted(one for one in objects if one[0] == path))
+            return 200, "application/xml", b"<CompleteMultipartUploadResult><ETag>1</ETag></CompleteMultipartUploadResult>", {}
+        if self.command == "POST" and "uploads" in named:
+            return 200, "application/xml", b"<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>", {}
         if path.endswith("masked"):
             with open(os.path.join(TOP, "keys")) as keys:
                 id, secret, token = keys.read().split("\n")[-2].split()[:3]
@@ -139,7 +197,7 @@ class Origin(http.server.BaseHTTPRequestHandler):
             return 200, "text/plain", b"x" * (9 << 20), {"ETag": '"1"', "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}
         if path.count("/") > 1:
             with lock:
-                return 200, "text/plain", objects.get(path, b"welcome\n"), {"ETag": '"1"', "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}
+                return 200, "text/plain", objects.get(path, b"welcome\n"), {"Accept-Ranges": "bytes", "ETag": '"1"', "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}
         text = b"<ListAllMyBucketsResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'><Buckets><Bucket><Name>welcome</Name><CreationDate>2026-01-02T03:04:05.000Z</CreationDate></Bucket></Buckets></ListAllMyBucketsResult>"
         return 200, "application/xml", text, {}
 

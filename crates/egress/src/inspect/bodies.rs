@@ -43,6 +43,9 @@ const HELD_KIB_MAX: usize = 64 << 10;
 /// How many bodies can be decompressed at once whose way of it takes much memory: up to
 /// 16 MiB each.
 const DECODED_MAX: usize = 24;
+/// How many bodies can be on their way whose pieces are signed: up to 1 MiB of each is held, in a
+/// buffer of up to twice that.
+const PIECED_MAX: usize = 64;
 /// How long one waits for its place among them, and a whole one for its last byte.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -58,6 +61,8 @@ pub(crate) struct Memory {
     decoded: Arc<Semaphore>,
     /// For those that are read before they are sent, since their digest is signed.
     ahead: Arc<Semaphore>,
+    /// For those of which one piece at a time is held, since its signature is made anew.
+    pieces: Arc<Semaphore>,
 }
 
 impl Default for Memory {
@@ -66,6 +71,7 @@ impl Default for Memory {
             held: Arc::new(Semaphore::new(HELD_KIB_MAX)),
             decoded: Arc::new(Semaphore::new(DECODED_MAX)),
             ahead: Arc::new(upload::room()),
+            pieces: Arc::new(Semaphore::new(PIECED_MAX)),
         }
     }
 }
@@ -95,6 +101,13 @@ impl Memory {
     /// For bodies that are read before they are sent.
     pub(crate) fn ahead(&self) -> &Arc<Semaphore> {
         &self.ahead
+    }
+
+    /// A place for a body whose pieces are signed.
+    pub(crate) async fn piece(&self) -> Result<OwnedSemaphorePermit, &'static str> {
+        let place = Arc::clone(&self.pieces).acquire_owned();
+        let place = timeout(PATIENCE, place).await.ok().and_then(Result::ok);
+        place.ok_or("too many bodies of this run are signed in pieces")
     }
 
     async fn holding(&self, bytes: u64) -> Result<Held, &'static str> {

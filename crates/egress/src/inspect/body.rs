@@ -13,6 +13,7 @@ use super::brake::{self, Brake, Pieces};
 use super::exchange::{Exchange, Rights};
 use super::expectation::{Unwanted, Waiting};
 use super::injection::Misuse;
+use super::ranges::Window;
 use super::upload::Upload;
 use crate::limits::{Excess, Way};
 use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Stalled, Undecodable};
@@ -32,6 +33,9 @@ pub(crate) enum Broken {
     /// Its digest is signed, and it is another one.
     #[error("{}", .0.why)]
     AnotherBody(Box<Misuse>),
+    /// Its pieces are signed, and one is too long to be held until it is known to be right.
+    #[error("a piece of its body that is signed has more than 1 MiB")]
+    LongPiece,
     /// It cannot be looked through.
     #[error(transparent)]
     Undecodable(#[from] Undecodable),
@@ -160,6 +164,8 @@ pub(crate) enum Received {
         /// What it takes to decompress it.
         _held: Held,
     },
+    /// One without real values, and without what is around the part that was asked for.
+    Part(Box<Window<Received>>),
     /// One of Atoll's own.
     Told {
         /// It.
@@ -278,6 +284,7 @@ impl Body for Received {
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Broken::from)))
             }
+            Self::Part(window) => Pin::new(window).poll_frame(context),
             Self::Told { text, .. } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
         }
     }
@@ -287,6 +294,7 @@ impl Body for Received {
             Self::Through { incoming, .. } => incoming.is_end_stream(),
             Self::Limited { is_over, .. } => *is_over,
             Self::Masked { body, .. } => body.is_end_stream(),
+            Self::Part(window) => window.is_end_stream(),
             Self::Told { text, .. } => text.is_none(),
         }
     }
@@ -296,6 +304,7 @@ impl Body for Received {
             Self::Through { incoming, .. } => incoming.size_hint(),
             Self::Limited { hint, .. } => *hint,
             Self::Masked { body, .. } => body.size_hint(),
+            Self::Part(window) => window.size_hint(),
             Self::Told { text, .. } => {
                 let bytes = text.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))

@@ -29,13 +29,14 @@ use super::body::{Received, Sent};
 use super::expectation::{self, ENDLESS, Early, Gate};
 use super::head::{self, Head};
 use super::injection::{self, Injection, Misuse, Outgoing};
+use super::ranges::Ranged;
 use super::room::Room;
 use super::upload::Upload;
 use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
 use super::web_socket;
 use crate::Egress;
 use crate::dial::Place;
-use crate::limits::{Part, Way};
+use crate::limits::Way;
 use crate::line::{Carried, Opened};
 use crate::resolve::{Nowhere, addresses, given_up, may};
 use crate::secret::{Noted, Placeholders};
@@ -71,6 +72,8 @@ pub(crate) struct Exchange {
     status: AtomicU16,
     state: Mutex<State>,
     room: Arc<Room>,
+    /// Which part of the answer was asked for.
+    ranged: Option<Ranged>,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +123,7 @@ impl Exchange {
             status: AtomicU16::new(0),
             state: Mutex::default(),
             room: Arc::clone(&outgoing.room),
+            ranged: outgoing.injection.ranged,
         })
     }
 
@@ -390,13 +394,14 @@ async fn send(
     opened: Opened,
     outgoing: &mut Outgoing,
 ) -> Attempted {
+    outgoing.find_range(&egress.credentials);
     let exchange = Exchange::new(egress, asked, (opened, server.place), outgoing);
-    let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
-    let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
     let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
         let why = "it cannot be written".to_owned();
         return Attempted::Failed(Unanswered::Broken(why));
     };
+    let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
+    let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
     let mut request = Request::new(body);
     *request.method_mut() = outgoing.parts.method.clone();
     *request.uri_mut() = uri;
@@ -481,17 +486,5 @@ async fn answered(
             exchange.fail(Way::Down, &why);
             answers::failed(&exchange.denial(&outgoing.parts, &why), None)
         }
-    }
-}
-
-impl Exchange {
-    /// Its part of what its rule allows, where that limits something.
-    pub(crate) fn part(&self) -> Option<&Part> {
-        self.room.part()
-    }
-
-    /// Where what goes on beside is run.
-    pub(crate) fn egress(&self) -> &Arc<Egress> {
-        &self.egress
     }
 }

@@ -7,6 +7,7 @@
 
 mod claim;
 mod others;
+mod readable;
 mod redacted;
 mod renewal;
 mod signing;
@@ -22,29 +23,28 @@ use atoll_sys::memory;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Uri;
-use hyper::header::{
-    AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, SEC_WEBSOCKET_EXTENSIONS,
-};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::Asked;
 use super::answers::Denial;
 use super::exchange::Leave;
 use super::head::{self, Head};
+use super::ranges::Ranged;
 use super::room::Room;
 use super::upload::Upload;
 use crate::Egress;
 use crate::credentials::{Credentials, Held, fetch};
 use crate::limits::Way;
 use crate::redaction::Redactions;
-use crate::secret::{Form, Found, Located, Noted, Secret, narrow};
+use crate::secret::{Form, Found, Located, Noted, Secret};
+pub(crate) use claim::Pieced;
+use readable::ask_for_readable;
 pub(super) use renewal::renewal;
 pub(crate) use signing::{Needed, Signing};
+pub(crate) use sigv4::{Chain, Link};
 pub(super) use spots::unescaped;
 use spots::{Spot, basic, in_header, spots};
-
-/// In which ways a program reads compressed messages of gRPC.
-const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 /// Which credentials are put into a request.
 #[derive(Debug, Default)]
@@ -54,6 +54,8 @@ pub(crate) struct Injection {
     signing: Option<Signing>,
     /// Which placeholders of others its body goes without, where it does.
     masked: Option<Arc<Noted>>,
+    /// Which part of the answer is asked for.
+    pub(super) ranged: Option<Ranged>,
 }
 
 /// One of them, by its place among all.
@@ -381,7 +383,7 @@ impl Outgoing {
     /// Where it goes and with which headers, credentials put in; none where that cannot be
     /// written.
     pub(super) fn written(
-        &self,
+        &mut self,
         egress: &Egress,
         asked: &Asked,
         is_2: bool,
@@ -391,7 +393,7 @@ impl Outgoing {
         let mut headers = self.parts.headers.clone();
         head::prepare(asked, &self.head, &mut headers, is_2);
         if !egress.credentials.is_empty() {
-            ask_for_readable(&mut headers);
+            ask_for_readable(&mut headers, self.injection.ranged);
         }
         if !self.injection.put(&egress.credentials, &mut headers) {
             return None;
@@ -402,24 +404,14 @@ impl Outgoing {
         if let Some(signing) = &self.injection.signing {
             let whose = (asked, self.parts.method.as_str());
             let signed = signing.sign(&egress.credentials, whose, &target, &mut headers)?;
-            target = Cow::Owned(signed);
+            target = Cow::Owned(signed.target);
+            if let (Some(pieces), Some(body)) = (signed.pieces, &mut self.body) {
+                body.sign(pieces);
+            }
         }
         // Also what signs.
         self.leave.redactions.take_out(Way::Up, &mut headers);
         Some((head::uri(asked, &target, is_2)?, headers))
-    }
-}
-
-/// Has a request ask for nothing that cannot be masked: no other coding, and no parts
-/// (RFC 9110, 14), since a real value could come in two of them and be in neither.
-fn ask_for_readable(headers: &mut HeaderMap) {
-    headers.remove(RANGE);
-    headers.remove(IF_RANGE);
-    narrow(headers);
-    // Extensions of WebSocket compress what it carries (RFC 7692).
-    headers.remove(SEC_WEBSOCKET_EXTENSIONS);
-    if headers.contains_key(GRPC_ACCEPT_ENCODING) {
-        headers.insert(GRPC_ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
 }
 

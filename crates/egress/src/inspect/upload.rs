@@ -13,10 +13,12 @@ use tokio::time::timeout;
 
 use super::bodies::Source;
 use super::body::Broken;
-use super::injection::Misuse;
+use super::injection::{Chain, Misuse};
 
+mod pieces;
 mod told;
 
+pub(crate) use pieces::Pieces;
 use told::Told;
 pub(crate) use told::{Digest, digest};
 
@@ -44,6 +46,31 @@ pub(crate) struct Upload {
     is_read: bool,
     /// What the rest has to be, where its request tells that.
     told: Option<Box<Told>>,
+    /// The pieces that it has to be of, where those are signed.
+    pieces: Option<Box<Pieces>>,
+}
+
+/// What a body has to be.
+#[derive(Debug)]
+pub(crate) enum Expected {
+    /// Of this digest: another one is not sent to its end, for this reason.
+    Digest(Digest, Misuse),
+    /// Of pieces that are signed.
+    Pieces(Box<Pieces>),
+}
+
+impl Expected {
+    /// Why an empty one is another one, if it is.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(crate) fn of_nothing(self) -> Result<(), Broken> {
+        match self {
+            Self::Digest(told, _) if told == digest(&[]) => Ok(()),
+            Self::Digest(_, misuse) => Err(Broken::AnotherBody(Box::new(misuse))),
+            Self::Pieces(pieces) => pieces.check(&[]),
+        }
+    }
 }
 
 /// Why a body could not be read before it is sent.
@@ -70,6 +97,7 @@ impl From<Source> for Upload {
             rest,
             is_read: false,
             told: None,
+            pieces: None,
         }
     }
 }
@@ -91,19 +119,31 @@ impl Upload {
         self.rest.before()
     }
 
-    /// Has it be of this digest: another one is not sent to its end, for this reason.
+    /// Has it be that.
     ///
     /// # Errors
     /// The reason, where all of it is there and is another one.
-    pub(crate) fn expect(&mut self, told: Digest, misuse: Misuse) -> Result<(), Misuse> {
-        match self.rest.all() {
-            Some(whole) if digest(whole) == told => Ok(()),
-            Some(_) => Err(misuse),
-            None => {
+    pub(crate) fn expect(&mut self, expected: Expected) -> Result<(), Broken> {
+        match (expected, self.rest.all()) {
+            (Expected::Digest(told, _), Some(whole)) if digest(whole) == told => Ok(()),
+            (Expected::Digest(_, misuse), Some(_)) => Err(Broken::AnotherBody(Box::new(misuse))),
+            (Expected::Digest(told, misuse), None) => {
                 let new = || Box::new(Told::new(told, misuse));
                 self.told.get_or_insert_with(new);
                 Ok(())
             }
+            (Expected::Pieces(pieces), whole) => {
+                whole.map_or(Ok(()), |whole| pieces.check(whole))?;
+                self.pieces.get_or_insert(pieces);
+                Ok(())
+            }
+        }
+    }
+
+    /// Has its pieces signed so, where they are signed.
+    pub(crate) fn sign(&mut self, pieces: Chain) {
+        if let Some(own) = &mut self.pieces {
+            own.sign(pieces);
         }
     }
 
@@ -144,6 +184,9 @@ impl Upload {
                 }
                 bytes.extend_from_slice(&data);
             }
+            if let Some(pieces) = &self.pieces {
+                pieces.check(&bytes)?;
+            }
             Ok((bytes.freeze(), permit))
         };
         let read = timeout(AHEAD_PATIENCE, reading).await;
@@ -151,6 +194,49 @@ impl Upload {
         self.ahead = Some((bytes.clone(), permit));
         self.is_read = true;
         Ok(bytes)
+    }
+}
+
+/// A body as the program sends it.
+struct Unsigned<'a>(&'a mut Upload);
+
+impl Body for Unsigned<'_> {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let upload = &mut *self.0;
+        if let Some((bytes, _)) = upload.ahead.take()
+            && !bytes.is_empty()
+        {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if upload.is_read {
+            return Poll::Ready(None);
+        }
+        upload.poll_rest(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_all_taken()
+    }
+}
+
+impl Upload {
+    /// Whether nothing of it is left that the program has sent.
+    fn is_all_taken(&self) -> bool {
+        let is_ahead = self
+            .ahead
+            .as_ref()
+            .is_some_and(|(bytes, _)| !bytes.is_empty());
+        let is_over = || match &self.told {
+            Some(told) => told.is_over(),
+            None => self.rest.is_end_stream(),
+        };
+        !is_ahead && (self.is_read || is_over())
     }
 }
 
@@ -162,37 +248,33 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        if let Some((bytes, _)) = self.ahead.take()
-            && !bytes.is_empty()
-        {
-            return Poll::Ready(Some(Ok(Frame::data(bytes))));
-        }
-        if self.is_read {
-            return Poll::Ready(None);
-        }
-        self.poll_rest(context)
+        let Some(mut pieces) = self.pieces.take() else {
+            return Pin::new(&mut Unsigned(&mut self)).poll_frame(context);
+        };
+        let polled = pieces.poll(&mut Unsigned(&mut self), context);
+        self.pieces = Some(pieces);
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        let is_ahead = self
-            .ahead
-            .as_ref()
-            .is_some_and(|(bytes, _)| !bytes.is_empty());
-        let is_over = || match &self.told {
-            Some(told) => told.is_over(),
-            None => self.rest.is_end_stream(),
-        };
-        !is_ahead && (self.is_read || is_over())
+        match &self.pieces {
+            Some(pieces) => pieces.is_over(),
+            None => self.is_all_taken(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match (&self.ahead, self.is_read) {
+        let hint = match (&self.ahead, self.is_read) {
             (Some((bytes, _)), true) => SizeHint::with_exact(bytes.len() as u64),
             (None, true) => SizeHint::with_exact(0),
             (_, false) => match &self.told {
                 Some(told) => told.longer(self.rest.size_hint()),
                 None => self.rest.size_hint(),
             },
+        };
+        match &self.pieces {
+            Some(pieces) => pieces.longer(hint),
+            None => hint,
         }
     }
 }

@@ -74,6 +74,12 @@ impl Masks {
         self.inner().placeholders.is_empty()
     }
 
+    /// The longest that a secret can be in any form, bytes.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.inner().patterns.form_bytes_max()
+    }
+
     /// A text without secrets, as long as it was. None if there is none in it.
     #[must_use]
     pub fn whole(&self, text: &[u8]) -> Option<Vec<u8>> {

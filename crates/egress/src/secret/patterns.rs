@@ -147,6 +147,11 @@ impl Patterns {
         Written { value, form }
     }
 
+    /// The longest form of a value, bytes.
+    pub(super) fn form_bytes_max(&self) -> usize {
+        self.form_bytes_max
+    }
+
     /// How much of the end of these bytes could become a value. Whether any begins there
     /// makes no difference, as the module's beginning says.
     pub(super) fn open_end(&self, bytes: &[u8]) -> usize {

@@ -88,7 +88,7 @@ const CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
 
 /// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
 /// than distributions have.
-const NPM: [&str; 7] = [
+const NPM: [&str; 9] = [
     "@openai/codex@0.169.0",
     CLAUDE_CODE,
     "opencode-ai@1.18.33",
@@ -96,6 +96,8 @@ const NPM: [&str; 7] = [
     "openclaw@2026.9.6",
     NODE,
     "pg@8.23.1",
+    "@aws-sdk/client-s3@3.1173.0",
+    "@aws-sdk/lib-storage@3.1173.0",
 ];
 
 /// The package that brings Node.js itself is named by the machine: the one named `node`

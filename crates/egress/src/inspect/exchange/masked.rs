@@ -12,7 +12,8 @@ use hyper::http::response::Parts;
 
 use super::Exchange;
 use crate::inspect::body::Received;
-use crate::secret::{Coding, Undecodable};
+use crate::inspect::ranges::{Cut, Window};
+use crate::secret::{Coding, Masks, Undecodable};
 
 /// What holds for an answer as it was compressed, and no longer when it is not (RFC 9530).
 const OF_COMPRESSED: [HeaderName; 6] = [
@@ -39,23 +40,48 @@ pub(super) async fn masked(
     let Some(masks) = egress.credentials.masks() else {
         return Ok(body);
     };
-    if parts.headers.contains_key(ACCEPT_RANGES) {
-        // What is asked for in parts comes whole.
-        let none = HeaderValue::from_static("none");
-        parts.headers.insert(ACCEPT_RANGES, none);
-    }
-    if body.is_end_stream() {
+    let is_part = parts.status == StatusCode::PARTIAL_CONTENT && exchange.ranged.is_some();
+    if body.is_end_stream() && !is_part {
         return Ok(body);
     }
-    if parts.status == StatusCode::PARTIAL_CONTENT {
-        return Err("it is a part, and all of it was asked for".to_owned());
-    }
+    let cut = match (parts.status, &exchange.ranged) {
+        (StatusCode::PARTIAL_CONTENT, _) => Some(cut(exchange, &masks, parts)?),
+        (status, Some(ranged)) => {
+            ranged.is_all(status.is_success(), &parts.headers)?;
+            None
+        }
+        (_, None) => None,
+    };
     let coding = coding_of(parts).map_err(|error| error.to_string())?;
     let held = egress.bodies.decoding(coding).await?;
     if coding.is_some() {
         unpack(&mut parts.headers);
     }
-    Ok(body.masked(&masks, coding, Arc::clone(exchange), held))
+    let body = body.masked(&masks, coding, Arc::clone(exchange), held);
+    let Some(cut) = cut else {
+        return Ok(body);
+    };
+    cut.tell(&mut parts.headers);
+    if cut.take == 0 {
+        parts.status = StatusCode::RANGE_NOT_SATISFIABLE;
+    }
+    Ok(Received::Part(Box::new(Window::new(body, &cut))))
+}
+
+/// What is handed on of an answer that is a part.
+fn cut(exchange: &Exchange, masks: &Masks, parts: &Parts) -> Result<Cut, String> {
+    let ranged = exchange.ranged.as_ref();
+    let ranged = ranged.ok_or("it is a part, and all of it was asked for")?;
+    let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if !parts.headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
+        return Err(
+            "it is a part of what is compressed, which cannot be looked through".to_owned(),
+        );
+    }
+    if (masks.longest() as u64) > ranged.margin() {
+        return Err("there is another credential by now: ask again".to_owned());
+    }
+    ranged.cut(&parts.headers)
 }
 
 /// How an answer is compressed.

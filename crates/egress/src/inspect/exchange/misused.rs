@@ -22,6 +22,7 @@ impl Exchange {
             Broken::AnotherBody(misuse) => self.is_misuse((**misuse).clone()),
             Broken::Off(_)
             | Broken::Unwanted(_)
+            | Broken::LongPiece
             | Broken::Undecodable(_)
             | Broken::Stalled(_)
             | Broken::Beyond(_)

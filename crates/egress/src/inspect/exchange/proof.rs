@@ -9,7 +9,7 @@ use crate::Egress;
 use crate::inspect::Asked;
 use crate::inspect::body::Broken;
 use crate::inspect::injection::{self, Misuse, Needed};
-use crate::inspect::upload::{Unheld, digest};
+use crate::inspect::upload::{Expected, Unheld};
 use crate::policies::{Asks, Now};
 
 /// Whether credentials may be put in, and a program has signed what it sends.
@@ -31,17 +31,19 @@ pub(super) async fn check(
     };
     let (credentials, parts) = (&egress.credentials, &outgoing.parts);
     let proven = signing.prove(credentials, asked, parts, &outgoing.head, &body);
-    let proven = proven.and_then(|()| {
-        let told = signing
-            .told()
-            .map(|told| (told, signing.misuse(credentials)));
-        match (told, &mut outgoing.body) {
-            (Some((told, misuse)), Some(body)) => body.expect(told, misuse),
-            (Some((told, misuse)), None) if told != digest(&[]) => Err(misuse),
-            (Some(_) | None, _) => Ok(()),
-        }
-    });
-    proven.map_err(|misuse| misused(egress, &outgoing.flow, misuse))
+    proven.map_err(|misuse| misused(egress, &outgoing.flow, misuse))?;
+    let Some(mut expected) = signing.expected(credentials) else {
+        return Ok(());
+    };
+    if let Expected::Pieces(pieces) = &mut expected {
+        let room = egress.bodies.piece().await;
+        pieces.within(room.map_err(|why| Unanswered::Broken(why.to_owned()))?);
+    }
+    let right = match &mut outgoing.body {
+        Some(body) => body.expect(expected),
+        None => expected.of_nothing(),
+    };
+    right.map_err(|why| unread(egress, &outgoing.flow, &why.into()))
 }
 
 /// Whether policies let its credentials be used now, and by what a person is asked first: a run

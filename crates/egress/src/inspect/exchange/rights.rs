@@ -16,7 +16,7 @@ use crate::dial::Place;
 use crate::inspect::Asked;
 use crate::inspect::answers::Denial;
 use crate::inspect::body::Broken;
-use crate::limits::Way;
+use crate::limits::{Part, Way};
 use crate::policies::{Forbidden, Now, Sent};
 use crate::redaction::Redactions;
 
@@ -141,5 +141,17 @@ impl Exchange {
             }
             done = work => Ok(done),
         }
+    }
+}
+
+impl Exchange {
+    /// Its part of what its rule allows, where that limits something.
+    pub(crate) fn part(&self) -> Option<&Part> {
+        self.room.part()
+    }
+
+    /// Where what goes on beside is run.
+    pub(crate) fn egress(&self) -> &Arc<Egress> {
+        &self.egress
     }
 }

@@ -7,7 +7,7 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
-use super::sigv4::{self, ALGORITHM, SIGNATURE, Scope, Signature};
+use super::sigv4::{self, ALGORITHM, PIECES, PIECES_AND_TRAILERS, SIGNATURE, Scope, Signature};
 use super::unescaped;
 
 /// How far a signature's time may be from this host's: servers allow no more.
@@ -21,6 +21,11 @@ pub(super) const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-amz-secur
 const DATE_HEADER: HeaderName = HeaderName::from_static("x-amz-date");
 const PAYLOAD_HEADER: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
+/// How long a body in pieces is without what frames them, bytes.
+const DECODED_HEADER: HeaderName = HeaderName::from_static("x-amz-decoded-content-length");
+/// Which headers come after such a body.
+const TRAILER_HEADER: HeaderName = HeaderName::from_static("x-amz-trailer");
+
 /// Parameters of a query that say something of a signature.
 pub(super) const CREDENTIAL: &str = "X-Amz-Credential";
 pub(super) const SIGNED: &str = "X-Amz-SignedHeaders";
@@ -32,7 +37,7 @@ const PAYLOAD: &str = "X-Amz-Content-Sha256";
 
 /// Bodies that are not signed, in the words of S3.
 const UNSIGNED: [&str; 2] = ["UNSIGNED-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"];
-/// What bodies begin with that are signed piece by piece.
+/// What other bodies begin with that are signed as they are written.
 const STREAMING: &str = "STREAMING-";
 
 /// Where a signature stands.
@@ -51,6 +56,22 @@ pub(super) enum Payload {
     Told(String),
     /// Its digest, which nobody has told.
     Digest,
+    /// A word for pieces, each with a signature of its own.
+    Pieces {
+        /// The word.
+        told: String,
+        /// What they are of.
+        body: Pieced,
+    },
+}
+
+/// What a request says of a body in pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pieced {
+    /// How long it is without what frames them, bytes.
+    pub(crate) bytes: u64,
+    /// The names of headers after its end, where such are signed too.
+    pub(crate) trailers: Option<Vec<String>>,
 }
 
 /// What a request says of its signature.
@@ -94,7 +115,7 @@ impl Claim {
         let signed = signed(&parts.signed, headers)?;
         let signature = Signature::parse(&parts.signature).ok_or(UNREADABLE)?;
         Ok(Self {
-            payload: payload(parts.form, parts.payload, &scope)?,
+            payload: payload(parts.form, parts.payload, &scope, headers)?,
             form: parts.form,
             scope,
             time: parts.time,
@@ -299,7 +320,12 @@ fn signed(written: &str, headers: &HeaderMap) -> Result<Vec<String>, String> {
 }
 
 /// What stands for the body in what is signed.
-fn payload(form: Form, told: Option<String>, scope: &Scope) -> Result<Payload, String> {
+fn payload(
+    form: Form,
+    told: Option<String>,
+    scope: &Scope,
+    headers: &HeaderMap,
+) -> Result<Payload, String> {
     let told = match (told, form) {
         (Some(told), _) => told,
         (None, Form::Query) if scope.service.starts_with("s3") => UNSIGNED[0].to_owned(),
@@ -308,14 +334,38 @@ fn payload(form: Form, told: Option<String>, scope: &Scope) -> Result<Payload, S
     if sigv4::undigested(&told).is_some() || UNSIGNED.contains(&told.as_str()) {
         return Ok(Payload::Told(told));
     }
+    let has_trailers = told == PIECES_AND_TRAILERS;
+    if form == Form::Header && (has_trailers || told == PIECES) {
+        let body = pieced(has_trailers, headers)?;
+        return Ok(Payload::Pieces { told, body });
+    }
     if told.starts_with(STREAMING) {
         return Err(format!(
-            "is of a body that is signed piece by piece ({told}), which is not made anew: have the \
-             program sign the body as a whole or not at all (in the AWS SDK for Java \
-             chunkedEncodingEnabled(false))"
+            "is of a body that is signed as it is written ({told}), which is not made anew: have \
+             the program sign the body as a whole, in pieces with the request's own signature in \
+             a header ({PIECES}), or not at all"
         ));
     }
     Err(UNREADABLE.to_owned())
+}
+
+/// What a request says of its body in pieces.
+fn pieced(has_trailers: bool, headers: &HeaderMap) -> Result<Pieced, String> {
+    let bytes = header(headers, &DECODED_HEADER)?;
+    let bytes = bytes.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let bytes = bytes.and_then(|text| text.parse().ok());
+    let bytes = bytes.ok_or("is of a body in pieces without X-Amz-Decoded-Content-Length")?;
+    let trailers = match has_trailers {
+        true => {
+            let names = header(headers, &TRAILER_HEADER)?.unwrap_or_default();
+            let names = names
+                .split(',')
+                .map(|name| name.trim().to_ascii_lowercase());
+            Some(names.filter(|name| !name.is_empty()).collect())
+        }
+        false => None,
+    };
+    Ok(Pieced { bytes, trailers })
 }
 
 #[cfg(test)]

@@ -12,13 +12,13 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::claim::{self, Claim, Form, Payload};
-use super::sigv4::{ALGORITHM, Reading, SIGNATURE, Signable, digest, undigested};
+use super::sigv4::{ALGORITHM, Chain, Reading, SIGNATURE, Signable, digest, undigested};
 use super::{Misuse, escaped, unescaped};
 use crate::Egress;
 use crate::credentials::{Credentials, Held, Values, fetch};
 use crate::inspect::Asked;
 use crate::inspect::head::{self, Head};
-use crate::inspect::upload::Digest;
+use crate::inspect::upload::{Expected, Pieces};
 use crate::redaction::Redactions;
 use crate::secret::Secret;
 
@@ -37,6 +37,15 @@ pub(crate) struct Signing {
 struct Proven {
     reading: Reading,
     payload: String,
+    /// The program's own signatures of its body's pieces, where it signs those.
+    pieces: Option<Chain>,
+}
+
+/// What is sent of a request that is signed anew.
+pub(super) struct Signed {
+    pub(super) target: String,
+    /// What signs its body's pieces anew, where they are signed.
+    pub(super) pieces: Option<Chain>,
 }
 
 /// What takes it to know that.
@@ -46,6 +55,15 @@ pub(crate) enum Needed {
     Nothing,
     /// The whole body.
     Body,
+}
+
+/// A signature that is not made anew, and what to do.
+pub(super) const VERSION_2: &str =
+    "a signature of version 2 (boto3 makes one of version 4 with signature_version = \"s3v4\")";
+
+/// Whether a key's id is in a query as signatures of version 2 have it there.
+pub(super) fn is_of_version_2(held: &Held, pair: &str) -> bool {
+    held.part == Part::KeyId && pair.starts_with("AWSAccessKeyId=")
 }
 
 /// Whether a part of a key stands in a header where it may.
@@ -119,7 +137,7 @@ impl Signing {
     pub(crate) fn needs(&self) -> Needed {
         match (&self.proven, &self.claim.payload) {
             (None, Payload::Digest) => Needed::Body,
-            (None, Payload::Told(_)) | (Some(_), _) => Needed::Nothing,
+            (None, Payload::Told(_) | Payload::Pieces { .. }) | (Some(_), _) => Needed::Nothing,
         }
     }
 
@@ -137,7 +155,7 @@ impl Signing {
             return Ok(());
         }
         let payload = match &self.claim.payload {
-            Payload::Told(told) => told.clone(),
+            Payload::Told(told) | Payload::Pieces { told, .. } => told.clone(),
             Payload::Digest => digest(body),
         };
         let written = parts.uri.authority().map(|authority| authority.as_str());
@@ -154,13 +172,21 @@ impl Signing {
             scope: &self.claim.scope,
         };
         let secret = self.part(credentials, Part::Secret);
-        let reading = secret.and_then(|secret| {
-            signable.proof(secret.placeholder.as_bytes(), &self.claim.signature)
+        let signature = &self.claim.signature;
+        let proven = secret.and_then(|secret| {
+            let secret = secret.placeholder.as_bytes();
+            let reading = signable.proof(secret, signature)?;
+            let pieces = || signable.chain(secret, &signature.text());
+            Some((reading, self.is_in_pieces().then(pieces)))
         });
-        let Some(reading) = reading else {
+        let Some((reading, pieces)) = proven else {
             return Err(self.misuse(credentials));
         };
-        self.proven = Some(Proven { reading, payload });
+        self.proven = Some(Proven {
+            reading,
+            payload,
+            pieces,
+        });
         Ok(())
     }
 
@@ -182,11 +208,21 @@ impl Signing {
         }
     }
 
-    /// The digest of its body, where the request tells it.
-    pub(crate) fn told(&self) -> Option<Digest> {
+    fn is_in_pieces(&self) -> bool {
+        matches!(self.claim.payload, Payload::Pieces { .. })
+    }
+
+    /// What its body has to be, where the request tells that and has signed it.
+    pub(crate) fn expected(&self, credentials: &Credentials) -> Option<Expected> {
+        let misuse = || self.misuse(credentials);
         match &self.claim.payload {
-            Payload::Told(told) => undigested(told),
+            Payload::Told(told) => undigested(told).map(|told| Expected::Digest(told, misuse())),
             Payload::Digest => None,
+            Payload::Pieces { body, .. } => {
+                let chain = self.proven.as_ref()?.pieces.clone()?;
+                let pieces = Pieces::new(chain, body.clone(), misuse());
+                Some(Expected::Pieces(Box::new(pieces)))
+            }
         }
     }
 
@@ -213,15 +249,15 @@ impl Signing {
         all.find(|name| redactions.takes(name))
     }
 
-    /// Signs what is sent, in the place of the program's own signature. Returns the target
-    /// that is sent; none where the program's was not found right.
+    /// Signs what is sent, in the place of the program's own signature. None where the
+    /// program's was not found right.
     pub(super) fn sign(
         &self,
         credentials: &Credentials,
         (asked, method): (&Asked, &str),
         target: &str,
         headers: &mut HeaderMap,
-    ) -> Option<String> {
+    ) -> Option<Signed> {
         let proven = self.proven.as_ref()?;
         let id = std::str::from_utf8(self.real(credentials, Part::KeyId)?).ok()?;
         let secret = self.real(credentials, Part::Secret)?;
@@ -262,7 +298,9 @@ impl Signing {
             scope: &self.claim.scope,
         };
         let signature = signable.sign(secret, proven.reading);
-        match self.claim.form {
+        let pieces = proven.pieces.as_ref();
+        let pieces = pieces.map(|_| signable.chain(secret, &signature));
+        let target = match self.claim.form {
             Form::Header => {
                 let value = format!(
                     "{ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
@@ -271,13 +309,14 @@ impl Signing {
                 // HTTP/2 keeps it out of the table of headers then (RFC 7541, 7.1.3).
                 value.set_sensitive(true);
                 headers.insert(AUTHORIZATION, value);
-                Some(target)
+                target
             }
-            Form::Query => Some(rewritten(&target, |name, _| match name {
+            Form::Query => rewritten(&target, |name, _| match name {
                 SIGNATURE => Pair::With(signature.clone()),
                 _ => Pair::AsItIs,
-            })),
-        }
+            }),
+        };
+        Some(Signed { target, pieces })
     }
 }
 

@@ -14,6 +14,10 @@ use zeroize::Zeroizing;
 
 use super::{escaped, unescaped};
 
+mod chain;
+
+pub(crate) use chain::{Chain, Link, PIECES, PIECES_AND_TRAILERS};
+
 /// What signatures begin with.
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// What a scope ends with.
@@ -152,6 +156,11 @@ impl Signable<'_> {
         Reading::ALL.into_iter().find(is_right)
     }
 
+    /// The signatures of its body's pieces, that follow on this one of its own.
+    pub(super) fn chain(&self, secret: &[u8], own: &str) -> Chain {
+        Chain::new(secret, (self.time, self.scope), own.to_owned())
+    }
+
     /// What the signature is of.
     fn text(&self, reading: Reading) -> Vec<u8> {
         let digest = digest(&self.canonical(reading));
@@ -202,6 +211,11 @@ pub(super) struct Signature([u8; SIGNATURE_BYTES]);
 impl Signature {
     pub(super) fn parse(text: &str) -> Option<Self> {
         undigested(text).map(Self)
+    }
+
+    /// As it is sent.
+    pub(super) fn text(&self) -> String {
+        hexadecimal(&self.0)
     }
 }
 

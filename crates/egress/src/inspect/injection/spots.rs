@@ -58,6 +58,7 @@ pub(super) fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot
         };
         spots.push(match is_bound {
             true => Spot::Bound,
+            false if signing::is_of_version_2(held, pair) => elsewhere(signing::VERSION_2),
             false => elsewhere("its query"),
         });
     }

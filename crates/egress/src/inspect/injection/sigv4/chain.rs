@@ -1,0 +1,96 @@
+//! The signatures of a body that is signed in pieces: each is of the one before it, the first of
+//! the request's own.
+//!
+//! Source: "Transferring Payload in Multiple Chunks" and "Including Trailing Headers" in the
+//! documentation of S3's signatures.
+
+use aws_lc_rs::hmac;
+
+use super::{Scope, Signature, digest, hexadecimal};
+
+/// How a body is named that is signed in pieces.
+pub(crate) const PIECES: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
+/// The same with headers after its end, which are signed too.
+pub(crate) const PIECES_AND_TRAILERS: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
+
+/// What is signed next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link<'a> {
+    /// A piece of the body, of no bytes at its end.
+    Piece(&'a [u8]),
+    /// The headers after its end, each as `name:value` with the end of a line.
+    Trailers(&'a [u8]),
+}
+
+/// Signatures with one key, as far as they have come.
+#[derive(Clone)]
+pub(crate) struct Chain {
+    key: hmac::Key,
+    time: String,
+    scope: String,
+    /// The last signature, in hexadecimal digits.
+    last: String,
+}
+
+impl std::fmt::Debug for Chain {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Chain").finish_non_exhaustive()
+    }
+}
+
+impl Chain {
+    /// Those that follow on a request's own.
+    pub(super) fn new(secret: &[u8], (time, scope): (&str, &Scope), first: String) -> Self {
+        Self {
+            key: scope.key(secret),
+            time: time.to_owned(),
+            scope: scope.text(),
+            last: first,
+        }
+    }
+
+    /// Those of AWS's examples, which are all of one time and place.
+    #[cfg(test)]
+    pub(crate) fn of_example(secret: &[u8], first: &str) -> Self {
+        let scope = Scope {
+            day: "20130524".to_owned(),
+            region: "us-east-1".to_owned(),
+            service: "s3".to_owned(),
+        };
+        Self::new(secret, ("20130524T000000Z", &scope), first.to_owned())
+    }
+
+    /// Signs what is next. Its signature, in hexadecimal digits.
+    pub(crate) fn sign(&mut self, next: Link<'_>) -> &str {
+        let tag = hmac::sign(&self.key, self.text(next).as_bytes());
+        self.last = hexadecimal(tag.as_ref());
+        &self.last
+    }
+
+    /// Whether this is the signature of what is next. If it is not, nothing can follow.
+    pub(crate) fn follows(&mut self, next: Link<'_>, signature: &str) -> bool {
+        let Some(signature) = Signature::parse(signature) else {
+            return false;
+        };
+        let text = self.text(next);
+        self.last = hexadecimal(&signature.0);
+        hmac::verify(&self.key, text.as_bytes(), &signature.0).is_ok()
+    }
+
+    /// What the next signature is of.
+    fn text(&self, next: Link<'_>) -> String {
+        let Self {
+            time, scope, last, ..
+        } = self;
+        match next {
+            Link::Piece(bytes) => {
+                let (headers, bytes) = (digest(&[]), digest(bytes));
+                format!("AWS4-HMAC-SHA256-PAYLOAD\n{time}\n{scope}\n{last}\n{headers}\n{bytes}")
+            }
+            Link::Trailers(text) => {
+                let text = digest(text);
+                format!("AWS4-HMAC-SHA256-TRAILER\n{time}\n{scope}\n{last}\n{text}")
+            }
+        }
+    }
+}

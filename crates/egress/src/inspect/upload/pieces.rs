@@ -1,0 +1,307 @@
+//! A body whose pieces are signed, each with the signature before it: each leaves once its own
+//! signature is known to be the program's, and with one of the real key in its place.
+//!
+//! Source: "Transferring Payload in Multiple Chunks" and "Including Trailing Headers" in the
+//! documentation of S3's signatures. A piece is `SIZE;chunk-signature=SIGNATURE`, its bytes and
+//! two ends of lines; the last one is of no bytes, and headers may come after it. Both signatures
+//! are of one length, and so the body stays as long as it was.
+
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::inspect::body::Broken;
+use crate::inspect::injection::{Chain, Link, Misuse, Pieced};
+use crate::secret::longer;
+
+/// The longest piece, bytes without its frame: programs send at most an eighth of that.
+pub(crate) const PIECE_BYTES_MAX: usize = 1 << 20;
+/// The longest line before a piece, bytes: a size and a signature.
+const LINE_BYTES_MAX: usize = 128;
+/// All that comes after the last piece, bytes.
+const TRAILERS_BYTES_MAX: usize = 8 << 10;
+/// How a signature is named before its piece.
+const SIGNATURE: &str = "chunk-signature=";
+/// The header in which the signature of the headers after the end is.
+const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
+const LINE_END: &[u8] = b"\r\n";
+
+/// What is known of such a body so far.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    /// The program's own signatures.
+    own: Chain,
+    /// Those that leave; none until the request is written.
+    sent: Option<Chain>,
+    /// What the request says of it; of its bytes those that are still to come.
+    body: Pieced,
+    /// What is said of another body.
+    misuse: Misuse,
+    /// What has come and has not left.
+    held: BytesMut,
+    /// All that comes has come.
+    is_whole: bool,
+    /// All has left.
+    is_over: bool,
+    /// For what it takes.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+/// What stands before a piece.
+struct Line {
+    /// How long the piece is, bytes.
+    bytes: usize,
+    signature: Range<usize>,
+    /// Where it ends, with the end of the line.
+    end: usize,
+}
+
+impl Pieces {
+    /// None has come; the chain is at the signature of the request itself.
+    pub(crate) fn new(own: Chain, body: Pieced, misuse: Misuse) -> Self {
+        Self {
+            own,
+            sent: None,
+            body,
+            misuse,
+            held: BytesMut::new(),
+            is_whole: false,
+            is_over: false,
+            room: None,
+        }
+    }
+
+    /// Has the place that it takes until it is over.
+    pub(crate) fn within(&mut self, room: OwnedSemaphorePermit) {
+        self.room = Some(room);
+    }
+
+    /// Has its pieces signed so, after the request's own new signature.
+    pub(super) fn sign(&mut self, sent: Chain) {
+        self.sent = Some(sent);
+    }
+
+    /// Whether a whole body is of those pieces, of which nothing has left.
+    pub(super) fn check(&self, whole: &[u8]) -> Result<(), Broken> {
+        let mut once = Self::new(self.own.clone(), self.body.clone(), self.misuse.clone());
+        once.sent = Some(self.own.clone());
+        once.held.extend_from_slice(whole);
+        once.is_whole = true;
+        while !once.is_over {
+            once.next()?;
+        }
+        Ok(())
+    }
+
+    /// The next of it that may leave.
+    pub(super) fn poll(
+        &mut self,
+        rest: &mut (impl Body<Data = Bytes, Error = Broken> + Unpin),
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        loop {
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            if let Some(piece) = self.next()? {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            match ready!(Pin::new(&mut *rest).poll_frame(context)) {
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.held.extend_from_slice(&data),
+                    // They would be signed by nobody.
+                    Err(_) => return Poll::Ready(Some(Err(self.another()))),
+                },
+                None => self.is_whole = true,
+            }
+            // Whoever knows the length does not ask for the end.
+            self.is_whole |= rest.is_end_stream();
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// A hint with what is held.
+    pub(super) fn longer(&self, hint: SizeHint) -> SizeHint {
+        longer(hint, self.held.len() as u64)
+    }
+
+    fn another(&self) -> Broken {
+        Broken::AnotherBody(Box::new(self.misuse.clone()))
+    }
+
+    /// The next piece, where all of it has come.
+    fn next(&mut self) -> Result<Option<Bytes>, Broken> {
+        let Some(line) = self.line()? else {
+            return self.more();
+        };
+        if line.bytes == 0 {
+            return self.last(&line);
+        }
+        if line.bytes > PIECE_BYTES_MAX {
+            return Err(Broken::LongPiece);
+        }
+        let (of_data, end) = (line.end..line.end + line.bytes, line.end + line.bytes + 2);
+        let Some(framed) = self.held.get(..end) else {
+            return self.more();
+        };
+        let left = self.body.bytes.checked_sub(line.bytes as u64);
+        let data = framed.get(of_data).unwrap_or_default();
+        let signature = text(framed, &line.signature);
+        let is_right = framed.ends_with(LINE_END) && self.own.follows(Link::Piece(data), signature);
+        let (Some(left), true) = (left, is_right) else {
+            return Err(self.another());
+        };
+        self.body.bytes = left;
+        let signature = signed(&mut self.sent, Link::Piece(data))?;
+        put(&mut self.held, &line.signature, &signature)?;
+        Ok(Some(self.held.split_to(end).freeze()))
+    }
+
+    /// What leaves where more is to come.
+    fn more(&self) -> Result<Option<Bytes>, Broken> {
+        match self.is_whole {
+            true => Err(self.another()),
+            false => Ok(None),
+        }
+    }
+
+    /// The line that is before the next piece, if it has come.
+    fn line(&self) -> Result<Option<Line>, Broken> {
+        let begun = self.held.get(..LINE_BYTES_MAX).unwrap_or(&self.held);
+        let Some(at) = begun.windows(2).position(|two| two == LINE_END) else {
+            return match begun.len() < LINE_BYTES_MAX {
+                true => Ok(None),
+                false => Err(self.another()),
+            };
+        };
+        let line = text(begun, &(0..at))
+            .split_once(';')
+            .and_then(|(size, named)| {
+                let is_size = size.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let bytes = u32::from_str_radix(size, 16).ok().filter(|_| is_size)?;
+                named.strip_prefix(SIGNATURE)?;
+                Some(Line {
+                    bytes: usize::try_from(bytes).ok()?,
+                    signature: size.len() + 1 + SIGNATURE.len()..at,
+                    end: at + LINE_END.len(),
+                })
+            });
+        line.map(Some).ok_or_else(|| self.another())
+    }
+
+    /// All from the last piece on, where it has come.
+    fn last(&mut self, line: &Line) -> Result<Option<Bytes>, Broken> {
+        let rest = self.held.get(line.end..).unwrap_or_default();
+        if rest.len() > TRAILERS_BYTES_MAX {
+            return Err(self.another());
+        }
+        if !self.is_whole {
+            return Ok(None);
+        }
+        let trailers = match &self.body.trailers {
+            None if rest == LINE_END => None,
+            None => return Err(self.another()),
+            Some(names) => match Trailers::read(rest, line.end, names) {
+                Some(trailers) => Some(trailers),
+                None => return Err(self.another()),
+            },
+        };
+        let signature = text(&self.held, &line.signature);
+        let is_right = self.own.follows(Link::Piece(&[]), signature);
+        let are_right = trailers.as_ref().is_none_or(|trailers| {
+            let signature = text(&self.held, &trailers.signature);
+            let trailers = Link::Trailers(trailers.text.as_bytes());
+            self.own.follows(trailers, signature)
+        });
+        if self.body.bytes != 0 || !is_right || !are_right {
+            return Err(self.another());
+        }
+        let signature = signed(&mut self.sent, Link::Piece(&[]))?;
+        put(&mut self.held, &line.signature, &signature)?;
+        if let Some(trailers) = &trailers {
+            let signature = signed(&mut self.sent, Link::Trailers(trailers.text.as_bytes()))?;
+            put(&mut self.held, &trailers.signature, &signature)?;
+        }
+        self.is_over = true;
+        self.room = None;
+        Ok(Some(std::mem::take(&mut self.held).freeze()))
+    }
+}
+
+/// The signature of what is next; none where nobody has signed the request.
+fn signed(sent: &mut Option<Chain>, next: Link<'_>) -> Result<String, Broken> {
+    let sent = sent.as_mut().ok_or(Broken::Short)?;
+    Ok(sent.sign(next).to_owned())
+}
+
+/// Puts a signature in the place of one as long.
+fn put(held: &mut BytesMut, place: &Range<usize>, signature: &str) -> Result<(), Broken> {
+    let place = held.get_mut(place.clone());
+    let place = place.filter(|place| place.len() == signature.len());
+    let place = place.ok_or(Broken::Short)?;
+    place.copy_from_slice(signature.as_bytes());
+    Ok(())
+}
+
+/// A part of what was sent; empty where it is no text.
+fn text<'a>(sent: &'a [u8], range: &Range<usize>) -> &'a str {
+    let part = sent.get(range.clone()).unwrap_or_default();
+    std::str::from_utf8(part).unwrap_or_default()
+}
+
+/// Headers after the end of a body.
+struct Trailers {
+    /// They, as they are signed.
+    text: String,
+    /// Where their signature is.
+    signature: Range<usize>,
+}
+
+impl Trailers {
+    /// Reads them, from this place of all that is held. Programs end a line with one byte or
+    /// two, and put empty ones before and after the signature.
+    fn read(sent: &[u8], begin: usize, named: &[String]) -> Option<Self> {
+        let (mut text, mut names, mut signature) = (String::new(), Vec::new(), None);
+        let mut at = begin;
+        for line in std::str::from_utf8(sent).ok()?.split_inclusive('\n') {
+            let written = line.strip_suffix('\n').unwrap_or(line);
+            let written = written.strip_suffix('\r').unwrap_or(written);
+            if !written.is_empty() {
+                let (name, value) = written.split_once(':')?;
+                match (name, &signature) {
+                    // Nothing is after it.
+                    (_, Some(_)) => return None,
+                    (TRAILER_SIGNATURE, None) => {
+                        signature = Some(at + name.len() + 1..at + written.len());
+                    }
+                    // What others could take for the end of a line.
+                    (_, None)
+                        if value
+                            .bytes()
+                            .any(|byte| byte.is_ascii_control() && byte != b'\t') =>
+                    {
+                        return None;
+                    }
+                    (name, None) => {
+                        names.push(name);
+                        text += &format!("{name}:{}\n", value.trim());
+                    }
+                }
+            }
+            at += line.len();
+        }
+        let signature = signature.filter(|_| names == *named)?;
+        Some(Self { text, signature })
+    }
+}
+
+#[cfg(test)]
+mod tests;
