@@ -315,8 +315,11 @@ impl Work<'_> {
     /// Throws a run's changes away, with all that is kept of it but the ledger.
     ///
     /// # Errors
-    /// When it is running, or cannot be removed.
+    /// When it is running, or cannot be removed; when an apply or an undo of it was cut short: what
+    /// that has set aside is nowhere else.
     pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
+        self.refuse_interrupted(record)?;
+        self.refuse_half_undone(record)?;
         if record.mode == WorkspaceMode::Live && record.state != RunState::Undone {
             let command = format!("atoll undo {}", record.run);
             self.restore(record, How::Plainly)?

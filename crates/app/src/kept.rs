@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::arguments::{DiffKeptArguments, KeptAction, KeptArguments};
 use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
+use crate::decision::last_undo::is_half_done;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::review;
@@ -305,6 +306,13 @@ fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
             Err(KeptError::Missing(_)) => continue,
             opened => opened.doing("what is kept cannot be discarded")?,
         };
+        if is_half_done(&layer.journals())? {
+            return Err(
+                Failure::new(format!("an apply or undo of {name} was cut short"))
+                    .because("what it has set aside is nowhere else")
+                    .advise(format!("atoll kept undo {name} takes it back")),
+            );
+        }
         // What was overwritten outside lies beside the layer, and goes with it.
         let was_applied = journals(&layer).iter().any(|journal| {
             let state = journal_state(journal);

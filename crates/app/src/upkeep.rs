@@ -14,8 +14,8 @@ use atoll_policy::{
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
-    CollectPolicy, Durability, Ledger, StateDir, collect, forget, forgettable, host_text,
-    plan_collection, run_disk_usage,
+    CollectPlan, CollectPolicy, Durability, Ledger, StateDir, collect, forget, forgettable,
+    host_text, load_run, plan_collection, run_disk_usage,
 };
 use serde_json::json;
 
@@ -24,7 +24,9 @@ use crate::arguments::{
     CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
     ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
+use crate::changes::journals_of;
 use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
+use crate::decision::last_undo::is_half_done;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -59,7 +61,8 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         applied_after: older_than.unwrap_or(APPLIED_AFTER),
         undecided_after: older_than,
     };
-    let plan = plan_collection(&state, &policy).doing("the runs cannot be listed")?;
+    let mut plan = plan_collection(&state, &policy).doing("the runs cannot be listed")?;
+    keep_half_done(&state, &mut plan, output);
     for item in &plan.runs {
         let room = run_disk_usage(&state, &item.run)
             .map_or_else(|_| "?".to_owned(), |used| format_bytes(used.bytes));
@@ -114,6 +117,26 @@ fn leftover_groups(state: &StateDir) -> Result<Vec<RunGroup>, Failure> {
         }
     }
     Ok(leftover)
+}
+
+/// Leaves out of a plan the runs of which an apply or an undo was cut short: what that has set
+/// aside is nowhere else.
+fn keep_half_done(state: &StateDir, plan: &mut CollectPlan, output: &Output) {
+    plan.runs.retain(|item| {
+        // What cannot be read is nothing that can go.
+        let is_half_done = load_run(state, &item.run).map_or(Ok(true), |record| {
+            is_half_done(&journals_of(state, &record))
+        });
+        let stays = is_half_done.unwrap_or(true);
+        if stays {
+            let run = &item.run;
+            output.warn(&format!(
+                "{run} stays: an apply or undo of it was cut short, and what that has set aside is \
+                 nowhere else: atoll why {run} tells of it, atoll undo {run} takes it back"
+            ));
+        }
+        !stays
+    });
 }
 
 /// Of labels, which stay in the ledger.

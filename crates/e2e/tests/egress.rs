@@ -300,7 +300,7 @@ END"#;
         said == "reset\nrefused\n" || said == "ended\nrefused\n",
         "{outcome}"
     );
-    let _ = outcome.says(["connections to the outside failed"]);
+    let _ = outcome.says(["nothing outside could be reached"]);
 }
 
 #[test]

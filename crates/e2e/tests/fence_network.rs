@@ -458,5 +458,5 @@ except OSError as error: print(error.errno)
         .strip_prefix("reset\n")
         .or(said.strip_prefix("ended\n"));
     assert_eq!(ended, Some("refused\nunknown\n111\n"), "{outcome}");
-    let _ = outcome.says(["connections to the outside failed"]);
+    let _ = outcome.says(["nothing outside could be reached"]);
 }

@@ -25,20 +25,24 @@ fn atoll(world: &World, arguments: &[&str]) -> Outcome {
 
 /// The journal of this name: there is one.
 fn journal(world: &World, name: &str) -> PathBuf {
+    journal_if_any(world, name).unwrap_or_else(|| panic!("there is no journal {name}"))
+}
+
+fn journal_if_any(world: &World, name: &str) -> Option<PathBuf> {
     let mut waiting = vec![world.state()];
     while let Some(directory) = waiting.pop() {
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
             let path = entry.path();
             if is_directory && path.ends_with(Path::new("journals").join(name)) {
-                return path;
+                return Some(path);
             }
             if is_directory {
                 waiting.push(path);
             }
         }
     }
-    panic!("there is no journal {name}");
+    None
 }
 
 fn stage(journal: &Path) -> String {
@@ -233,4 +237,122 @@ fn what_kept_undo_has_begun_is_ended_or_taken_back() {
         let nothing = atoll(&world, &["kept", "undo", "agent", "--take-back"]).expect_status(125);
         nothing.is_clear_error(["no undo to take back"]);
     }
+}
+
+/// A run whose many changed files were applied, and an undo of it that was killed while it changed
+/// them: with the name of one that was taken back by then.
+fn undone_in_part(name: &str, force: &[&str]) -> (World, String) {
+    undone_in_part_of(name, false, force)
+}
+
+/// The same, or of a live run.
+fn undone_in_part_of(name: &str, is_live: bool, force: &[&str]) -> (World, String) {
+    const FILES: u32 = 1500;
+    for _ in 0..20 {
+        let world = World::new(name);
+        for number in 0..FILES {
+            world.write(format!("f{number}"), format!("old {number}\n"));
+        }
+        let script = format!(
+            "for n in $(seq 0 {}); do echo new $n > f$n; done",
+            FILES - 1
+        );
+        if is_live {
+            let _ = world.run(["--live"], &script).run().success();
+        } else {
+            let _ = world.run_inside(&script).success();
+            let _ = fine(&world, &["apply", "last"]);
+        }
+        let mut undo = world.atoll([&["undo", "last"], force].concat()).start();
+        // That of a live run is an apply of its own.
+        let within = || {
+            let journals = match is_live {
+                true => journal_if_any(&world, "workspace-0"),
+                false => Some(journal(&world, "workspace-0").join("undo")),
+            };
+            journals.unwrap_or_default()
+        };
+        let has_begun = || {
+            let within = within();
+            let log = fs::read_to_string(within.join("log")).unwrap_or_default();
+            stage(&within) == "committing" && log.lines().count() > 10
+        };
+        while !has_begun() && undo.status().is_none() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        kill(undo.pid(), Signal::KILL);
+        let _ = undo.wait();
+        let is_old = |number: &u32| world.read(format!("f{number}")) == format!("old {number}\n");
+        let old = (0..FILES).find(is_old);
+        if let Some(old) = old.filter(|_| stage(&within()) == "committing") {
+            return (world, format!("f{old}"));
+        }
+    }
+    panic!("it was never killed in the middle");
+}
+
+#[test]
+fn what_somebody_wrote_after_a_kill_is_never_lost() {
+    let name = "what_somebody_wrote_after_a_kill_is_never_lost";
+    for again in [
+        &["undo", "last"][..],
+        &["undo", "last", "--force"],
+        &["undo", "last", "--take-back"],
+    ] {
+        let (world, file) = undone_in_part(name, &[]);
+        world.write(&file, "MINE\n");
+        for _ in 0..2 {
+            let refused = atoll(&world, again).expect_status(125);
+            refused.is_clear_error(["was cut short cannot be ended", &file, "elsewhere"]);
+            assert_eq!(world.read(&file), "MINE\n");
+        }
+        fs::rename(world.path(&file), world.path("mine")).unwrap();
+        let _ = fine(&world, again);
+        let expected = if again.contains(&"--take-back") {
+            "new"
+        } else {
+            "old"
+        };
+        let all = fs::read_dir(world.workspace()).unwrap().count();
+        assert_eq!(all, 1501, "{again:?}");
+        for number in [0, 7, 1499] {
+            let text = world.read(format!("f{number}"));
+            assert_eq!(text, format!("{expected} {number}\n"), "{again:?}");
+        }
+        let text = world.read(&file);
+        assert!(text.starts_with(expected), "{again:?}: {text}");
+        assert_eq!(world.read("mine"), "MINE\n");
+    }
+}
+
+#[test]
+fn what_a_cut_short_undo_has_set_aside_is_not_thrown_away() {
+    let name = "what_a_cut_short_undo_has_set_aside_is_not_thrown_away";
+    let (world, _) = undone_in_part(name, &["--force"]);
+    let refused = atoll(&world, &["discard", "last"]).expect_status(125);
+    refused.is_clear_error(["an undo of run", "cut short", "--take-back"]);
+    for older in ["1ms", "1d"] {
+        let stays = fine(&world, &["gc", "--older-than", older]);
+        assert_eq!(world.runs().len(), 1, "{stays}");
+        assert_eq!(stays.err().contains("cut short"), older == "1ms", "{stays}");
+    }
+    let _ = fine(&world, &["undo", "last", "--take-back"]);
+    assert_eq!(world.read("f3"), "new 3\n");
+    // The control.
+    let _ = fine(&world, &["gc", "--older-than", "1ms"]);
+    assert_eq!(world.runs().len(), 0);
+}
+
+#[test]
+fn an_undo_of_a_live_run_that_was_killed_goes_on() {
+    let name = "an_undo_of_a_live_run_that_was_killed_goes_on";
+    let (world, _) = undone_in_part_of(name, true, &[]);
+    let _ = fine(&world, &["undo", "last"]);
+    for number in [0, 7, 1499] {
+        let text = world.read(format!("f{number}"));
+        assert_eq!(text, format!("old {number}\n"));
+    }
+    assert_eq!(world.runs()[0]["state"], "undone");
+    let _ = fine(&world, &["undo", "last", "--take-back"]);
+    assert_eq!(world.read("f7"), "new 7\n");
 }

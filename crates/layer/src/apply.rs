@@ -1,9 +1,11 @@
 //! Applies a plan, goes on or back after an interruption.
 
+use std::mem;
 use std::os::fd::AsFd;
 use std::path::Path;
 
 use crate::engine::{Engine, Show};
+use crate::expected::expected;
 use crate::journal::{Journal, Stage, Work, stage_of};
 use crate::path::Bytes;
 use crate::plan::{Act, Entry, Stamp};
@@ -200,7 +202,13 @@ pub(crate) fn run_or_take_back(engine: &Engine, progress: Show<'_>) -> Result<Ap
 fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
     let done = put_back_half_done(engine)?;
     engine.remove_temporaries()?;
-    let back = way_back(engine, &done, None, &Later::default())?;
+    let expected = expected(engine)?;
+    let mut back = way_back(engine, &done, expected.as_ref(), &Later::default())?;
+    if expected.is_some() {
+        // What is not as it was left is somebody's since: nobody has said that it may go.
+        let changed = [mem::take(&mut back.aside), mem::take(&mut back.skipped)];
+        back.in_the_way.extend(changed.into_iter().flatten());
+    }
     if !back.in_the_way.is_empty() {
         return Err(ApplyError::InTheWay(back.in_the_way));
     }

@@ -12,11 +12,12 @@ use rustix::fs::{AtFlags, CWD, Mode};
 
 use crate::entries::Walker;
 use crate::error::TreeError;
+use crate::expected::{self, Beneath};
 use crate::facts::{Facts, Kind};
-use crate::journal::{Journal, Results, Stage, Work};
+use crate::journal::{Journal, Stage, Work};
 use crate::plan::{Act, Content, Entry, Node, Stamp};
 use crate::tree::{Tree, facts_at, handle_at, os};
-use crate::{ApplyError, Bounds, Phase, PlanError, Progress, RelativePath, Step, content, host};
+use crate::{ApplyError, Phase, PlanError, Progress, RelativePath, Step, content, host};
 
 /// Shows how far the work is.
 pub(crate) type Show<'a> = &'a mut dyn FnMut(Progress);
@@ -92,9 +93,11 @@ impl Engine {
                     self.journal.set_stage(Stage::Committing)?;
                 }
                 Some(Stage::Committing) => {
+                    let before = self.journal.logged()?;
                     self.commit(show)?;
                     self.remove_temporaries()?;
-                    self.journal.write_json("results.json", &self.results()?)?;
+                    let results = expected::results(self, &before)?;
+                    self.journal.write_json("results.json", &results)?;
                     self.sync_host(show)?;
                     self.journal.set_stage(Stage::Done)?;
                 }
@@ -182,6 +185,7 @@ impl Engine {
             place: None,
         };
         let mut prepared: Vec<Option<Stamp>> = Vec::with_capacity(self.work.steps.len());
+        let mut beneath = Beneath::new();
         let mut done = 0;
         for (index, step) in self.work.steps.iter().enumerate() {
             show(Progress {
@@ -190,8 +194,11 @@ impl Engine {
                 total,
             });
             done += step.new_entries().len() as u64;
-            prepared.push(builder.build(index, step)?);
+            let (top, rest) = builder.build(index, step)?;
+            prepared.push(top);
+            beneath.push(rest);
         }
+        expected::note(self, &beneath)?;
         self.journal.write_json("prepared.json", &prepared)?;
         self.sync_host(show)
     }
@@ -235,16 +242,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// What the directory looks like now, where steps were done.
-    fn results(&self) -> Result<Results, ApplyError> {
-        let mut walker = Walker::new(Bounds::default());
-        let mut results = Results::default();
-        for step in &self.work.steps {
-            results.steps.push(self.state_of(&mut walker, step)?);
-        }
-        Ok(results)
     }
 
     /// What a step's path looks like now.
@@ -325,6 +322,9 @@ impl Engine {
     }
 }
 
+/// The stamp of what was built for a step, and those of what is beneath it.
+type Built = (Option<Stamp>, Vec<(RelativePath, Stamp)>);
+
 /// Builds new content under temporary names.
 struct Builder<'a> {
     engine: &'a Engine,
@@ -337,11 +337,11 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Builds one step's content; answers what its top looks like.
-    fn build(&mut self, index: usize, step: &Step) -> Result<Option<Stamp>, ApplyError> {
+    /// Builds one step's content; answers what its top looks like, and what is beneath.
+    fn build(&mut self, index: usize, step: &Step) -> Result<Built, ApplyError> {
         let new = step.new_entries();
         if new.is_empty() {
-            return Ok(None);
+            return Ok(Built::default());
         }
         let temporary = self.engine.temporary(index, step);
         for entry in new {
@@ -367,9 +367,16 @@ impl Builder<'_> {
             let dressed = handle.and_then(|handle| host::dress(&handle, entry));
             dressed.map_err(|error| self.engine.failed("cannot write", &path, error))?;
         }
-        let facts = self.engine.tree.facts(&temporary);
-        let facts = facts.map_err(|error| self.engine.failed("cannot read", &temporary, error))?;
-        Ok(facts.map(|facts| facts.stamp()))
+        let stamp = |path: RelativePath| match self.engine.tree.facts(&path) {
+            Ok(facts) => Ok(facts.map(|facts| facts.stamp())),
+            Err(error) => Err(self.engine.failed("cannot read", &path, error)),
+        };
+        let mut beneath = Vec::new();
+        for entry in new.iter().skip(1) {
+            let at = stamp(temporary.concat(&entry.beneath))?;
+            beneath.extend(at.map(|at| (entry.beneath.clone(), at)));
+        }
+        Ok((stamp(temporary)?, beneath))
     }
 
     fn build_one(&mut self, path: &RelativePath, entry: &Entry) -> Result<(), ApplyError> {

@@ -32,6 +32,7 @@ mod engine;
 mod entries;
 mod error;
 mod escape;
+mod expected;
 mod facts;
 mod git_config;
 mod git_index;

@@ -1,8 +1,8 @@
 //! What the last undo took back: noted before it begins, so that it can be taken back itself, also
 //! where it was cut short.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use atoll_layer::{JournalState, journal_state};
@@ -102,14 +102,19 @@ impl LastUndo {
         self
     }
 
-    /// Notes it in a directory of journals, before anything is taken back.
+    /// Notes it in a directory of journals, before anything is taken back: what happens then
+    /// outlives a loss of power, and so has the note to.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let path = directory.join(LAST_UNDO);
         let new = path.with_extension("new");
         let text = serde_json::to_vec(self).doing(UNTOLD)?;
         fs::create_dir_all(directory).doing(UNTOLD)?;
-        fs::write(&new, text).doing(UNTOLD)?;
-        fs::rename(&new, &path).doing(UNTOLD)
+        let mut file = File::create(&new).doing(UNTOLD)?;
+        file.write_all(&text).doing(UNTOLD)?;
+        file.sync_all().doing(UNTOLD)?;
+        fs::rename(&new, &path).doing(UNTOLD)?;
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.doing(UNTOLD)
     }
 
     /// The one of a directory of journals; none where nothing was taken back there.
@@ -149,6 +154,29 @@ impl LastUndo {
 
     fn names_it(&self, name: &String) -> bool {
         self.journals.contains(name)
+    }
+}
+
+/// Whether an apply or an undo was cut short in a directory of journals: what it has set aside is
+/// nowhere else.
+///
+/// # Errors
+/// When a journal cannot be read.
+pub(crate) fn is_half_done(directory: &Path) -> Result<bool, Failure> {
+    let unread = "the journals cannot be read";
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries.doing(unread)?,
+    };
+    for entry in entries {
+        let path = entry.doing(unread)?.path();
+        if path.is_dir() && journal_state(&path).doing(unread)? == JournalState::Interrupted {
+            return Ok(true);
+        }
+    }
+    match LastUndo::read(directory)? {
+        Some(last) => last.is_cut_short(directory),
+        None => Ok(false),
     }
 }
 

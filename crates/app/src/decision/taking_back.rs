@@ -1,11 +1,13 @@
 //! Takes an undo back, and ends one that was cut short.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_layer::{
-    JournalState, journal_state, take_back, take_back_outlook, take_undo_back, undo, undo_outlook,
+    ApplyError, JournalState, finish, journal_state, take_back, take_back_outlook, take_undo_back,
+    undo, undo_outlook,
 };
-use atoll_model::WorkspaceMode;
+use atoll_model::{RunId, WorkspaceMode};
 use atoll_store::{LayerRecord, RunRecord, RunState, lock_run};
 use serde_json::json;
 
@@ -15,6 +17,7 @@ use super::met::Met;
 use super::others::Others;
 use super::undoing::shown_in;
 use crate::changes;
+use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 
 impl Work<'_> {
@@ -55,7 +58,7 @@ impl Work<'_> {
     /// Where nothing was taken back, or something changed or was applied since.
     pub fn take_undo_back(&self, record: &mut RunRecord) -> Result<(), Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
-        let was_cut_short = self.settle_undo(record)?;
+        let was_cut_short = self.settle_undo(record, false)?;
         self.refuse_interrupted(record)?;
         let last = LastUndo::read(&changes::journals_of(self.state, record))?;
         let undone = match &last {
@@ -103,18 +106,26 @@ impl Work<'_> {
     }
 
     /// Takes back what an undo, or the taking back of one, has left half done in a directory: it is
-    /// begun anew there. Whether something was cut short.
+    /// begun anew there. That of a live run can go on instead. Whether something was cut short.
     ///
     /// # Errors
-    /// When it cannot be taken back.
-    pub(super) fn settle_undo(&self, record: &mut RunRecord) -> Result<bool, Failure> {
+    /// When it cannot be taken back, as where somebody has changed since what it had written.
+    pub(super) fn settle_undo(
+        &self,
+        record: &mut RunRecord,
+        onward: bool,
+    ) -> Result<bool, Failure> {
         let directory = changes::journals_of(self.state, record);
         let Some(last) = LastUndo::read(&directory)? else {
             return Ok(false);
         };
         let interrupted = last.of_state(&directory, JournalState::Interrupted)?;
         for (layer, journal) in self.with_layers(record, &interrupted) {
-            let taken = take_back(&journal).doing("the undo that was cut short cannot be ended")?;
+            let ended = match onward && record.mode == WorkspaceMode::Live {
+                true => finish(&journal),
+                false => take_back(&journal),
+            };
+            let taken = ended.map_err(|error| cut_short(&error, &record.run, &layer))?;
             let state = journal_state(&journal).doing("the journal cannot be read")?;
             if state == LastUndo::state_in_effect(record.mode) {
                 continue;
@@ -159,4 +170,22 @@ impl Work<'_> {
         let known = |journal: &PathBuf| all.iter().find(|(_, own)| own == journal).cloned();
         journals.iter().filter_map(known).collect()
     }
+}
+
+/// Why an undo that was cut short cannot be ended, and what to do.
+fn cut_short(error: &ApplyError, run: &RunId, layer: &LayerRecord) -> Failure {
+    let failure = Failure::new("the undo that was cut short cannot be ended; nothing was written");
+    let ApplyError::InTheWay(all) = error else {
+        return failure.because(error);
+    };
+    let all: Vec<String> = all
+        .iter()
+        .map(|one| {
+            let path = shown_in(layer, &one.path);
+            format!("{}: {}", printable(path.as_os_str().as_bytes()), one.why)
+        })
+        .collect();
+    failure.because(all.join("\n")).advise(format!(
+        "move what is there elsewhere, put back what is missing, then atoll undo {run} again"
+    ))
 }

@@ -37,7 +37,7 @@ impl Work<'_> {
     /// Conflicts with later changes on the host; nothing was applied.
     pub fn undo(&self, record: &mut RunRecord, force: bool) -> Result<Met, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
-        self.settle_undo(record)?;
+        self.settle_undo(record, true)?;
         let others = Others::of(changes::read(self.state, record));
         let met = match (record.mode, force) {
             (WorkspaceMode::Live, false) => self.restore(record, How::Plainly)?,

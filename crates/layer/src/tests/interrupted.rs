@@ -241,3 +241,68 @@ fn undo_and_take_back_can_be_killed_too() {
         assert_same("taken back twice", &before, &snapshot(&stand.host(), true));
     }
 }
+
+/// An apply that was killed while names were changed, with files that it has written by then: one
+/// in the place of another, one in a directory that was not there.
+fn stopped_midway() -> (Stand, Snapshot, [String; 2]) {
+    for at in (150..).step_by(5) {
+        let (stand, before, _, _) = make();
+        let mut child = run_child(stand.place.path(), &format!("apply {at}"));
+        assert!(!child.wait().unwrap().success(), "nothing was midway");
+        let says = |file: String, end: &str| {
+            let path = stand.host().join(&file);
+            let is_so = std::fs::read_to_string(path).is_ok_and(|text| text.ends_with(end));
+            is_so.then_some(file)
+        };
+        let written = (0..40).find_map(|index| says(format!("keep/{index}"), "new\n"));
+        let added = (0..40).find_map(|index| says(format!("added/{}/{index}", index % 3), "yyy"));
+        if let (Some(written), Some(added)) = (written, added) {
+            return (stand, before, [written, added]);
+        }
+    }
+    unreachable!()
+}
+
+const OF_A_PERSON: &str = "of a person";
+
+#[test]
+fn what_somebody_wrote_after_a_kill_is_not_taken_back() {
+    let (stand, before, files) = stopped_midway();
+    let journal = stand.journal();
+    for file in &files {
+        let path = stand.host().join(file);
+        std::fs::write(&path, OF_A_PERSON).unwrap();
+        for _ in 0..2 {
+            let Err(ApplyError::InTheWay(told)) = take_back(&journal) else {
+                panic!("{file} was taken back");
+            };
+            let told: Vec<String> = told.iter().map(|one| one.path.to_string()).collect();
+            assert_eq!(told, [file.as_str()]);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), OF_A_PERSON);
+        }
+        std::fs::rename(&path, stand.place.path().join("elsewhere")).unwrap();
+    }
+    take_back(&journal).unwrap();
+    assert_same("taken back", &before, &snapshot(&stand.host(), true));
+}
+
+#[test]
+fn what_somebody_wrote_after_a_kill_is_no_part_of_what_is_finished() {
+    let (stand, _, files) = stopped_midway();
+    let journal = stand.journal();
+    let paths = files.each_ref().map(|file| stand.host().join(file));
+    for path in &paths {
+        std::fs::write(path, OF_A_PERSON).unwrap();
+    }
+    finish(&journal).unwrap();
+    let Err(ApplyError::Conflicts(told)) = undo(&journal, false) else {
+        panic!("it was undone");
+    };
+    let told: Vec<String> = told.iter().map(|one| one.path.to_string()).collect();
+    let mut expected = files.clone();
+    expected.sort();
+    assert_eq!(told, expected);
+    for path in &paths {
+        assert_eq!(std::fs::read_to_string(path).unwrap(), OF_A_PERSON);
+    }
+}
