@@ -16,6 +16,8 @@ pub(crate) struct Depth {
     policy: Within,
     open: Vec<Within>,
     before: [char; 2],
+    /// The last that is no blank; of a text the `"` that begins it, of a comment its `/`.
+    ended: Option<char>,
 }
 
 /// What is known within one bracket, since it opened or since its last comma.
@@ -58,12 +60,17 @@ impl Within {
 }
 
 impl Depth {
-    /// A character that stands in no text and no comment; of these what begins them.
+    /// A character that stands in no text and no comment; of these what begins them. What ends a
+    /// text does not come.
     pub(crate) fn take(&mut self, one: char) {
         let is_top = self.open.is_empty();
         let here = self.open.last_mut().unwrap_or(&mut self.policy);
         let [last_but_one, last] = self.before;
         self.before = [last, one];
+        let after = self.ended;
+        if !one.is_ascii_whitespace() && one != '/' {
+            self.ended = Some(one);
+        }
         match (last, one) {
             ('|', '|') => {
                 here.or();
@@ -80,6 +87,10 @@ impl Depth {
             (_, '(' | '[' | '{') => {
                 if is_top && one == '{' {
                     here.ors += 1;
+                }
+                if !is_top && one != '{' && after.is_some_and(is_end) {
+                    // An index or a call: each is around all before it.
+                    here.closer += 1;
                 }
                 self.open.push(Within::default());
             }
@@ -105,6 +116,11 @@ impl Depth {
         policy.end();
         policy.ended
     }
+}
+
+/// Whether this can end what has a value, or a name; no operator does.
+fn is_end(one: char) -> bool {
+    is_of_word(one) || matches!(one, ')' | ']' | '}' | '"')
 }
 
 fn is_of_word(one: char) -> bool {
