@@ -1,7 +1,10 @@
 //! How deep a policy is, told from its text: what reads, prints, checks and decides on it calls
 //! itself as often, and none of that is begun where a stack could come to its end.
 
-/// How many operators can be in each other, also on a stack of 1 MiB.
+/// How many operators can be in each other. Reading, checking and printing that comes to no end of a
+/// stack of 2 MiB, which a thread has where nothing else is said, also in a build that is not
+/// optimised. Deciding on it there, Cedar may find too little left (`recursion limit reached`):
+/// an error, and so a denial.
 pub(crate) const DEPTH_MAX: usize = 128;
 
 /// What would be right.
