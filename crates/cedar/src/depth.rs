@@ -1,7 +1,10 @@
 //! How deep a policy is, told from its text: what reads, prints, checks and decides on it calls
 //! itself as often, and none of that is begun where a stack could come to its end.
 
-/// How many operators can be in each other, also on a stack of 1 MiB.
+/// How many operators can be in each other. Reading, checking and printing that comes to no end of a
+/// stack of 2 MiB, which a thread has where nothing else is said, also in a build that is not
+/// optimised. Deciding on it there, Cedar may find too little left (`recursion limit reached`):
+/// an error, and so a denial.
 pub(crate) const DEPTH_MAX: usize = 128;
 
 /// What would be right.
@@ -16,6 +19,8 @@ pub(crate) struct Depth {
     policy: Within,
     open: Vec<Within>,
     before: [char; 2],
+    /// The last that is no blank; of a text the `"` that begins it, of a comment its `/`.
+    ended: Option<char>,
 }
 
 /// What is known within one bracket, since it opened or since its last comma.
@@ -58,12 +63,17 @@ impl Within {
 }
 
 impl Depth {
-    /// A character that stands in no text and no comment; of these what begins them.
+    /// A character that stands in no text and no comment; of these what begins them. What ends a
+    /// text does not come.
     pub(crate) fn take(&mut self, one: char) {
         let is_top = self.open.is_empty();
         let here = self.open.last_mut().unwrap_or(&mut self.policy);
         let [last_but_one, last] = self.before;
         self.before = [last, one];
+        let after = self.ended;
+        if !one.is_ascii_whitespace() && one != '/' {
+            self.ended = Some(one);
+        }
         match (last, one) {
             ('|', '|') => {
                 here.or();
@@ -80,6 +90,10 @@ impl Depth {
             (_, '(' | '[' | '{') => {
                 if is_top && one == '{' {
                     here.ors += 1;
+                }
+                if !is_top && one != '{' && after.is_some_and(is_end) {
+                    // An index or a call: each is around all before it.
+                    here.closer += 1;
                 }
                 self.open.push(Within::default());
             }
@@ -105,6 +119,11 @@ impl Depth {
         policy.end();
         policy.ended
     }
+}
+
+/// Whether this can end what has a value, or a name; no operator does.
+fn is_end(one: char) -> bool {
+    is_of_word(one) || matches!(one, ')' | ']' | '}' | '"')
 }
 
 fn is_of_word(one: char) -> bool {

@@ -5,6 +5,7 @@ mod engine;
 mod files;
 mod indexed;
 mod layered;
+mod long;
 mod never;
 mod obligations;
 mod owed;

@@ -2,6 +2,7 @@
 
 mod network;
 mod paths;
+mod rows;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -184,24 +185,28 @@ impl Text {
 
     pub(crate) fn policy(&mut self, effect: &str, head: &str, when: &[String], unless: &[String]) {
         self.permits += usize::from(effect == "permit");
-        let _ = write!(self.whole, "{effect}(principal, {head})");
-        for (word, conditions) in [("when", when), ("unless", unless)] {
-            match conditions {
-                [] => {}
-                [one] => {
-                    let _ = write!(self.whole, "\n{word} {{ {one} }}");
-                }
-                all => {
-                    let glue = if word == "when" {
-                        " &&\n    "
-                    } else {
-                        " ||\n    "
-                    };
-                    let _ = write!(self.whole, "\n{word} {{\n    {}\n}}", all.join(glue));
-                }
-            }
+        self.whole
+            .push_str(&rows::policy(effect, head, when, unless));
+    }
+
+    /// The same where one of many holds besides: as many policies as that takes, each about some
+    /// of them.
+    fn policies(
+        &mut self,
+        effect: &str,
+        head: &str,
+        when: &[String],
+        one_of: &[String],
+        unless: &[String],
+    ) {
+        if one_of.is_empty() {
+            return self.policy(effect, head, when, unless);
         }
-        self.whole.push_str(";\n");
+        let around = rows::policy(effect, head, when, unless).len();
+        for part in rows::parts(one_of, around) {
+            let when = [when, &[rows::any(part)]].concat();
+            self.policy(effect, head, &when, unless);
+        }
     }
 
     fn place(&mut self, action: &str, place: &Path) {

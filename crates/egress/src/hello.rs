@@ -10,6 +10,14 @@ use rustls::server::Acceptor;
 /// The first byte of every TLS connection: a handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 
+/// What else a record can be (RFC 8446, 5.1). None of these begins a connection, but servers read
+/// on behind one: Go's crypto/tls 1.19 takes a warning, and then the beginning.
+const OTHER_RECORDS: [u8; 3] = [CHANGE_CIPHER_SPEC, ALERT, DATA];
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const DATA: u8 = 23;
+/// That something is wrong, or may be.
+pub(crate) const ALERT: u8 = 21;
+
 /// The second one: what remains of a version (RFC 8446, 5.1). The library takes no other.
 const MAJOR_VERSION: u8 = 3;
 
@@ -31,14 +39,22 @@ pub(crate) enum Hello {
     Partial,
     /// TLS for the host of this name, if it names one.
     Tls(Option<String>),
-    /// The beginning of TLS, and then not.
+    /// The beginning of TLS, and then not; or records of TLS without its beginning.
     Malformed,
 }
 
 /// Reads the first bytes.
 pub(crate) fn read(bytes: &[u8]) -> Hello {
-    if bytes.first() != Some(&HANDSHAKE) {
-        return Hello::Other;
+    match bytes {
+        [HANDSHAKE, ..] => {}
+        [kind, rest @ ..] if OTHER_RECORDS.contains(kind) => {
+            return match rest.first() {
+                None => Hello::Partial,
+                Some(&MAJOR_VERSION) => Hello::Malformed,
+                Some(_) => Hello::Other,
+            };
+        }
+        _ => return Hello::Other,
     }
     // The library wants a whole header before it says so, and who speaks something else may wait
     // for an answer meanwhile.
@@ -135,7 +151,6 @@ pub(crate) fn end(bytes: &[u8]) -> Option<usize> {
 /// Whether the server's first bytes ask the program to begin again. None where it takes
 /// more of them to know; all that cannot be read asks for it, to be on the safe side.
 pub(crate) fn asks_again(bytes: &[u8]) -> Option<bool> {
-    const ALERT: u8 = 21;
     const SERVER_HELLO: u8 = 2;
     match bytes.first() {
         None => return None,
@@ -157,8 +172,6 @@ pub(crate) fn asks_again(bytes: &[u8]) -> Option<bool> {
 /// How long a record is that can come before the second beginning; 0 where that begins.
 /// None where it takes more bytes to know.
 pub(crate) fn passes_over(bytes: &[u8]) -> Option<usize> {
-    const CHANGE_CIPHER_SPEC: u8 = 20;
-    const DATA: u8 = 23;
     let [kind, _, _, high, low] = bytes.first_chunk()?;
     if ![CHANGE_CIPHER_SPEC, DATA].contains(kind) {
         return Some(0);

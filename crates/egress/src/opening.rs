@@ -192,6 +192,10 @@ impl Opening<'_> {
         self.send(end).await?;
         if self.asks_again().await? {
             let begin = self.second_begins().await?;
+            if self.held.get(begin) == Some(&hello::ALERT) {
+                let why = "the program broke TLS off where it was to begin again";
+                return Err(Stop::Failed(why.to_owned()));
+            }
             match self.hello(whom, begin).await? {
                 Hello::Tls(_) => {}
                 Hello::Other | Hello::Partial | Hello::Malformed => {

@@ -146,7 +146,7 @@ prop_compose! {
     }
 }
 
-fn text_of(network: &Network) -> String {
+pub(super) fn text_of(network: &Network) -> String {
     written(&Granted {
         profile: "test",
         network,
@@ -159,7 +159,7 @@ fn text_of(network: &Network) -> String {
     })
 }
 
-fn allows(policies: &Policies, asked: Asked<'_>) -> bool {
+pub(super) fn allows(policies: &Policies, asked: Asked<'_>) -> bool {
     let (principal, facts) = (principal(), facts());
     let question = Question {
         principal: &principal,

@@ -12,20 +12,51 @@ fn when(condition: &str) -> String {
     format!("@id(\"row\") {HEAD} when {{ {condition} }};")
 }
 
-/// What Cedar makes deep without a bracket: a part that is written again and again, and its end.
-const ROWS: [(&str, &str); 12] = [
-    ("true && ", "true"),
-    ("true || ", "true"),
-    ("1 < 2 && true || ", "true"),
-    ("if true then true else ", "true"),
-    ("if true || false then true else ", "true"),
-    ("1 + ", "1 > 2"),
-    ("1 * ", "1 > 2"),
-    ("1 - ", "1 > 2"),
-    ("context.labels.a.b || ", "true"),
-    ("context has a.b.c && ", "true"),
-    ("[1].contains(1) || ", "true"),
-    ("true } unless { ", "true"),
+/// What Cedar makes deep without a bracket around it: what it begins with, a part that is written
+/// again and again, and its end.
+const ROWS: [(&str, &str, &str); 22] = [
+    ("", "true && ", "true"),
+    ("", "true || ", "true"),
+    ("", "1 < 2 && true || ", "true"),
+    ("", "if true then true else ", "true"),
+    ("", "if true || false then true else ", "true"),
+    ("", "1 + ", "1 > 2"),
+    ("", "1 * ", "1 > 2"),
+    ("", "1 - ", "1 > 2"),
+    ("", "context.labels.a.b || ", "true"),
+    ("", "context has a.b.c && ", "true"),
+    ("", "[1].contains(1) || ", "true"),
+    ("", "true } unless { ", "true"),
+    ("context", "[\"a\"]", " == 1"),
+    ("context", " [ \"a\" ]\n", " == 1"),
+    ("principal", "[\"a\"].b", " == 1"),
+    ("{\"a\": 1}", "[\"a\"]", " == 1"),
+    ("[1]", "[\"a\"]", " == 1"),
+    ("\"a\"", "[\"a\"]", " == 1"),
+    ("(true)", "[\"a\"]", " == 1"),
+    ("ip(\"127.0.0.1\")", "[\"a\"]", " == 1"),
+    ("[1]", ".contains(1)", ""),
+    (
+        "",
+        "context.a like \"*\" && principal is Agent && context has \"a\" && ",
+        "true",
+    ),
+];
+
+/// What Cedar refuses when it makes a tree of what it has read, and must come to the end of no
+/// stack before that.
+const REFUSED: [(&str, &str, &str); 11] = [
+    ("ip", "(\"127.0.0.1\")", ""),
+    ("context.a", "(1)", ""),
+    ("", "1 == ", "1"),
+    ("", "1 in ", "1"),
+    ("", "1 / ", "1"),
+    ("", "1 % ", "1"),
+    ("", "!", "true"),
+    ("1 == ", "-", "1"),
+    ("context", " has a", ""),
+    ("context.a", " like \"a\"", ""),
+    ("principal", " is Agent", ""),
 ];
 
 /// As deep as Cedar's own tree of it, of whose operators each is an object in one of its kind.
@@ -53,10 +84,10 @@ fn of_text(text: &str) -> usize {
 
 #[test]
 fn no_policy_is_deeper_than_its_text_tells() {
-    for (part, last) in ROWS {
+    for (first, part, last) in ROWS {
         for many in [1, 2, 10, 40] {
             for (open, close) in [("", ""), ("true && (", ")"), ("[[", "]].contains([true])")] {
-                let row = format!("{}{last}", part.repeat(many));
+                let row = format!("{first}{}{last}", part.repeat(many));
                 if part.contains('}') && !open.is_empty() {
                     continue;
                 }
@@ -123,10 +154,10 @@ fn what_is_too_deep_is_counted_over_all_clauses_of_one_policy() {
 /// thread has little, and what is deeper is refused there.
 #[test]
 fn the_deepest_policy_takes_no_more_than_a_thread_has() {
-    let all = ROWS.iter().flat_map(|(part, last)| {
-        let of = |many: usize| when(&format!("{}{last}", part.repeat(many)));
-        let fits = (1..).take_while(|many| of_text(&of(*many)) <= DEPTH_MAX);
+    let all = ROWS.iter().chain(&REFUSED).flat_map(|(first, part, last)| {
+        let of = |many: usize| when(&format!("{first}{}{last}", part.repeat(many)));
         let most = 8_000 / part.len();
+        let fits = (1..=most).take_while(|many| of_text(&of(*many)) <= DEPTH_MAX);
         [of(fits.last().unwrap()), of(most)]
     });
     let all: Vec<String> = all.collect();

@@ -4,7 +4,7 @@ use atoll_model::network::{
     Conditions, HostPattern, Network, NetworkRule, Ports, Reading, Scheme, THIS_HOST, Way,
 };
 
-use super::{Text, paths, quoted};
+use super::{Text, paths, quoted, rows};
 
 /// What every host is.
 const HOSTS: &str = "resource is Host";
@@ -158,7 +158,7 @@ fn ports(ports: &Ports) -> Option<String> {
     let all: Vec<String> = single.into_iter().chain(wide).collect();
     Some(match all.as_slice() {
         [one] => one.clone(),
-        all => format!("({})", all.join(" || ")),
+        all => format!("({})", rows::joined(" || ", all)),
     })
 }
 
@@ -174,6 +174,7 @@ fn connect(rule: &NetworkRule, before: &[NetworkRule], out: &mut Text) {
     if !rule.to.is_allowable() {
         return out.comment("the host's own loopback is opened by single ports alone");
     }
+    let head = scope.head_of("connect");
     let mut when = scope.when(rule);
     let mut unless = scope.unless.clone();
     let looked_at = "context.look == \"into\"".to_owned();
@@ -189,15 +190,31 @@ fn connect(rule: &NetworkRule, before: &[NetworkRule], out: &mut Text) {
                 is_seen && !rule.limits.is_empty() && rule.to.is_allowable()
             };
             let limited = before.iter().filter(limits);
+            let limited = limited.filter(|one| can_meet(&one.to.host, &rule.to.host));
             unless.extend(limited.map(|rule| {
                 format!(
                     "context.look == \"past\" && {}",
                     Scope::of(rule).anywhere(rule)
                 )
             }));
+            if !rows::is_short(&head, &when, &unless) {
+                out.comment(
+                    "looked into alone here: what rules before it limit is longer than a policy",
+                );
+                when.push(looked_at);
+                unless.clone_from(&scope.unless);
+            }
         }
     }
-    out.policy("permit", &scope.head_of("connect"), &when, &unless);
+    out.policy("permit", &head, &when, &unless);
+}
+
+/// Whether some host may be both.
+fn can_meet(one: &HostPattern, other: &HostPattern) -> bool {
+    match (one, other) {
+        (HostPattern::Exact(one), HostPattern::Exact(other)) => one == other,
+        (_, _) => true,
+    }
 }
 
 fn request(rule: &NetworkRule, effect: &str, reading: Reading, out: &mut Text) {
@@ -225,12 +242,12 @@ fn request(rule: &NetworkRule, effect: &str, reading: Reading, out: &mut Text) {
         return out.policy(effect, &scope.head_of("request"), &place, unless);
     }
     match conditions(&rule.requests, reading) {
-        Some(mut further) => {
-            if !rule.requests.paths.is_empty() {
+        Some((mut further, paths)) => {
+            if !paths.is_empty() {
                 further.push("!context.unclear".to_owned());
             }
             let when = [place, further].concat();
-            out.policy(effect, &scope.head_of("request"), &when, unless);
+            out.policies(effect, &scope.head_of("request"), &when, &paths, unless);
         }
         None if is_permit => {
             out.comment("not permitted here: its path has more segments than have names")
@@ -242,7 +259,9 @@ fn request(rule: &NetworkRule, effect: &str, reading: Reading, out: &mut Text) {
     }
 }
 
-fn conditions(requests: &Conditions, reading: Reading) -> Option<Vec<String>> {
+/// What holds of each request, and of what one has to hold, if of anything; `None` where a path
+/// has no condition.
+fn conditions(requests: &Conditions, reading: Reading) -> Option<(Vec<String>, Vec<String>)> {
     let mut all = Vec::new();
     all.extend(requests.scheme.map(|scheme| {
         let scheme = match scheme {
@@ -265,19 +284,9 @@ fn conditions(requests: &Conditions, reading: Reading) -> Option<Vec<String>> {
             all => format!("[{}].contains({member})", all.join(", ")),
         });
     }
-    if !requests.paths.is_empty() {
-        let paths = requests.paths.iter();
-        let paths: Option<Vec<String>> = paths.map(|one| paths::condition(one, reading)).collect();
-        let paths = paths?;
-        all.push(match paths.as_slice() {
-            [one] => one.clone(),
-            all => {
-                let each: Vec<String> = all.iter().map(|one| format!("({one})")).collect();
-                format!("({})", each.join(" || "))
-            }
-        });
-    }
-    Some(all)
+    let paths = requests.paths.iter();
+    let paths: Option<Vec<String>> = paths.map(|one| paths::condition(one, reading)).collect();
+    Some((all, paths?))
 }
 
 /// A rule as it is written, and where.

@@ -2,7 +2,7 @@
 
 use atoll_model::network::{PathPattern, Reading, Segment};
 
-use super::{escape, quoted};
+use super::{escape, quoted, rows};
 use crate::segments::NAMED_MAX;
 
 /// The condition under which a path is meant, in a record of this name; `None` where the
@@ -48,7 +48,7 @@ pub(crate) fn condition(pattern: &PathPattern, reading: Reading) -> Option<Strin
     }
     Some(match conditions.as_slice() {
         [] => format!("{record}.path like \"*\""),
-        all => all.join(" && "),
+        all => rows::joined(" && ", all),
     })
 }
 

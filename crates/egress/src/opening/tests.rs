@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Opening, Stop};
 use crate::credentials::Credentials;
-use crate::hello::AGAIN;
+use crate::hello::{self, AGAIN, Hello};
 use crate::scan::Scan;
 use crate::tests::{PLACEHOLDER, client_hello, keyed, pair};
 
@@ -343,6 +343,56 @@ async fn what_only_begins_with_the_byte_of_tls_is_judged_at_once() {
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert_eq!(seen, b"");
     assert!(matches!(passed, Err(Stop::ForAnother(_))), "{passed:?}");
+}
+
+/// Servers read on behind a record that begins nothing: Go's crypto/tls 1.19 does so behind a
+/// warning.
+#[test]
+fn no_beginning_of_tls_hides_behind_another_record() {
+    let own = client_hello("example.com");
+    for before in [
+        &[21, 3, 1, 0, 2, 1, 90][..],
+        &[20, 3, 3, 0, 1, 1],
+        &[23, 3, 3, 0, 1, 7],
+    ] {
+        let bytes = [before, &own].concat();
+        assert_eq!(hello::read(&bytes[..1]), Hello::Partial, "{before:?}");
+        for length in 2..bytes.len() {
+            assert_eq!(
+                hello::read(&bytes[..length]),
+                Hello::Malformed,
+                "{before:?}"
+            );
+        }
+    }
+    for other in [&[21, 1, 3][..], b"\x17GET", &[20, 2], &[24, 3, 1]] {
+        assert_eq!(hello::read(other), Hello::Other, "{other:?}");
+    }
+}
+
+/// A server may read on behind a record that begins nothing, and so to whom that is said.
+#[tokio::test]
+async fn no_beginning_for_another_host_hides_behind_another_record() {
+    let other = client_hello("evil.example");
+    for before in [
+        &[21, 3, 1, 0, 2, 1, 90][..],
+        &[20, 3, 3, 0, 1, 1],
+        &[23, 3, 3, 0, 1, 7],
+    ] {
+        let bytes = [before, &other].concat();
+        let (seen, ended) = reaches(&bytes, b"", b"").await;
+        assert!(matches!(ended, Err(Stop::ForAnother(_))), "{ended:?}");
+        assert_eq!(seen, b"", "{before:?}");
+        // Nor where the bytes come one by one.
+        let (seen, ended) = reaches(&bytes[..1], b"", &bytes[1..]).await;
+        assert!(matches!(ended, Err(Stop::ForAnother(_))), "{ended:?}");
+        assert_eq!(seen, b"", "{before:?}");
+    }
+    // Whoever breaks off where TLS was to begin again has spoken to nobody else.
+    let own = client_hello("example.com");
+    let (seen, ended) = reaches(&own, &server_hello(true), &[21, 3, 3, 0, 2, 2, 47]).await;
+    assert!(matches!(ended, Err(Stop::Failed(_))), "{ended:?}");
+    assert_eq!(seen, own);
 }
 
 /// What may become TLS is held until it is all there, and not for ever, however it comes.
