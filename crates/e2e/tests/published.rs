@@ -262,6 +262,7 @@ fn a_run_ends_under_the_page_of_a_port() {
     terminal.line("");
     terminal.send("\x1d");
     terminal.expect("until the run ends");
+    terminal.expect("A letter, then Enter");
     fs::write(shown.join("drawn"), "").unwrap();
     let ended = terminal.wait();
     assert_eq!(ended.code(), 0, "{ended}");
