@@ -463,7 +463,7 @@ impl<'a> Outside<'a> {
         for line in lines.filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(report) if decided_by(&report) > self.policies => {
-                    self.fail("what carried them said something unknown".to_owned());
+                    self.fail("what carried connections said something unknown".to_owned());
                 }
                 Ok(FlowReport::Open {
                     id,
@@ -504,7 +504,7 @@ impl<'a> Outside<'a> {
                 Ok(FlowReport::Label { id, label, by }) => {
                     reports.push(Told::Labelled { id, label, by });
                 }
-                Err(_) => self.fail("what carried them said something unknown".to_owned()),
+                Err(_) => self.fail("what carried connections said something unknown".to_owned()),
             }
         }
     }
@@ -577,7 +577,7 @@ impl<'a> Outside<'a> {
         };
         if !told {
             let _ = self.end_carrier();
-            self.fail("what carried them did not listen any more".to_owned());
+            self.fail("what carried connections did not listen any more".to_owned());
         }
     }
 
@@ -889,7 +889,7 @@ impl Outside<'_> {
                 self.state = carrying;
                 if !self.hear_some() {
                     let ended = ending(self.end_carrier());
-                    self.fail(format!("what carried them has ended{ended}"));
+                    self.fail(format!("what carried connections has ended{ended}"));
                 } else if self.told_bytes <= TOLD_BYTES_MAX {
                     self.tell_of_commands();
                 } else {

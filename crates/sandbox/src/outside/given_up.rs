@@ -171,7 +171,7 @@ impl<'a> Outside<'a> {
             let _ = descriptor::wait_readable([Some(line.as_fd())], left.ok());
             if !self.hear_some() || now >= until {
                 let _ = self.end_carrier();
-                self.fail("what carried them did not hear what was given up".to_owned());
+                self.fail("what carried connections did not hear what was given up".to_owned());
             }
         }
     }

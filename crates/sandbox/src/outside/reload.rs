@@ -145,13 +145,13 @@ impl Outside<'_> {
         let until = Instant::now() + RELOADED_PATIENCE;
         while self.decided_by < policies {
             let State::Carrying { line, .. } = &self.state else {
-                return Err("what carried them has ended".to_owned());
+                return Err("what carried connections has ended".to_owned());
             };
             let now = Instant::now();
             let left = u32::try_from(until.saturating_duration_since(now).as_millis());
             let _ = descriptor::wait_readable([Some(line.as_fd())], left.ok());
             if !self.hear_some() || now >= until {
-                return Err("what carried them did not take the new policies".to_owned());
+                return Err("what carried connections did not take the new policies".to_owned());
             }
         }
         Ok(())
