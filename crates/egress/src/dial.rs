@@ -102,7 +102,8 @@ impl AsyncWrite for Dialled {
     }
 }
 
-/// Begins a connection, with large buffers while few have them.
+/// Begins a connection, with large buffers while few have them. What is written goes out at once
+/// (tcp(7), `TCP_NODELAY`).
 async fn begin(egress: &Egress, to: SocketAddr) -> io::Result<Dialled> {
     let wide = Arc::clone(&egress.wide).try_acquire_owned().ok();
     let socket = match to {
@@ -114,6 +115,7 @@ async fn begin(egress: &Egress, to: SocketAddr) -> io::Result<Dialled> {
         socket.set_recv_buffer_size(NARROW_BYTES)?;
         socket.set_send_buffer_size(NARROW_BYTES)?;
     }
+    socket.set_nodelay(true)?;
     let stream = socket.connect(to).await?;
     Ok(Dialled { stream, wide })
 }

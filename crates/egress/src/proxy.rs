@@ -50,7 +50,6 @@ pub(crate) fn is_meant(wanted: &Wanted) -> bool {
 
 /// Serves one connection to the proxy.
 pub(crate) async fn serve(egress: &Arc<Egress>, mut program: TcpStream) {
-    let _ = program.set_nodelay(true);
     let itself = itself(&program);
     let mut first = Vec::with_capacity(SOCKS_BYTES_MAX);
     // Until it is known which it is.

@@ -54,6 +54,9 @@ pub(crate) async fn carry(egress: Arc<Egress>, program: TcpStream) {
 
 /// Carries one connection, of which it is known where it was meant to go.
 pub(crate) async fn carry_to(egress: Arc<Egress>, program: TcpStream, meant: SocketAddr) {
+    // What follows a first small piece is not held back until that was acknowledged, for which a
+    // program's side may take 40 ms (tcp(7), `TCP_NODELAY`).
+    let _ = program.set_nodelay(true);
     let meant = SocketAddr::new(meant.ip().to_canonical(), meant.port());
     if dns::is_name_server(meant) {
         return crate::serve_names_over_tcp(&egress, program).await;
@@ -306,7 +309,6 @@ async fn relay(
         stream: mut server,
         wide: _wide,
     } = server;
-    let _ = (program.set_nodelay(true), server.set_nodelay(true));
     let carried = [AtomicU64::new(0), AtomicU64::new(0)];
     let [up, down] = &carried;
     let mut scans = Scan::both(&egress.credentials);

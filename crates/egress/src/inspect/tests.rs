@@ -33,6 +33,7 @@ use crate::tunnel::{self, Wanted};
 use crate::visitors::Visitors;
 use crate::{Credentials, Egress, Names, proxy};
 
+mod at_once;
 mod given_up;
 mod limited;
 

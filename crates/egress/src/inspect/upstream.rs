@@ -336,9 +336,7 @@ impl Upstream {
 /// Dials a place that was checked.
 async fn reached(egress: &Egress, host: &HostPart, port: u16, place: Place) -> io::Result<Dialled> {
     let dialled = timeout(DIAL_PATIENCE, dial(egress, host, port, place)).await;
-    let dialled = dialled.map_err(late)??;
-    dialled.stream.set_nodelay(true)?;
-    Ok(dialled)
+    dialled.map_err(late)?
 }
 
 fn late(_: Elapsed) -> io::Error {

@@ -121,7 +121,6 @@ pub(super) async fn connect(
         is_elsewhere: true,
         ..Failed::new(UNREACHED, why_not(&error))
     })?;
-    let _ = dialled.stream.set_nodelay(true);
     match tls {
         ServerTls::Required => {}
         ServerTls::None => return Ok(Stream::Plain(dialled)),
