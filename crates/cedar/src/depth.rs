@@ -12,7 +12,7 @@ pub(crate) const INSTEAD: &str = "write [\"a\", \"b\"].contains(x) for a row of 
                                   each eight or so of a long || or &&, or several policies";
 
 /// As how many operators `is … in` counts. Cedar makes two of it, each with all that stands before
-/// `is`: a few dozen within each other, which fit a policy, would be read for days.
+/// `is`: a few dozen within each other, which fit a policy, would be read for hours.
 const TWOFOLD: usize = 16;
 
 /// One policy on its way. What is told is never less than what Cedar makes of it: a row of `||`,
