@@ -3,7 +3,7 @@
 pub(crate) mod last_undo;
 pub(crate) mod met;
 pub mod others;
-mod taking_back;
+pub(crate) mod taking_back;
 mod told;
 pub(crate) mod undoing;
 
@@ -20,6 +20,8 @@ use atoll_store::{
 use serde_json::json;
 
 use self::last_undo::LastUndo;
+use self::taking_back::cut_short;
+use self::undoing::shown_in;
 use crate::advice;
 use crate::answered;
 use crate::changes::{self, LayerChanges};
@@ -224,6 +226,8 @@ impl Work<'_> {
     pub fn settle(&self, record: &mut RunRecord, backwards: bool) -> Result<(), Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         let mut found = false;
+        let directory = changes::journals_of(self.state, record);
+        let last = LastUndo::read(&directory)?;
         for (layer, journal) in self.journals(record) {
             if journal_state(&journal).doing("the journal cannot be read")?
                 != JournalState::Interrupted
@@ -231,12 +235,21 @@ impl Work<'_> {
                 continue;
             }
             found = true;
+            // That of a live run is an apply, of its checkpoint.
+            let of_undo = last.as_ref().filter(|_| record.mode != WorkspaceMode::Live);
+            if of_undo.is_some_and(|last| last.names_all(std::slice::from_ref(&journal))) {
+                return Err(half_undone(record));
+            }
             let (kind, settled) = if backwards {
                 ("apply.taken-back", take_back(&journal))
             } else {
                 ("apply.finished", finish(&journal))
             };
-            let settled = settled.doing("the interrupted apply could not be settled")?;
+            let settled = settled.map_err(|error| {
+                let option = if backwards { "--take-back" } else { "--finish" };
+                let command = format!("atoll apply {} {option}", record.run);
+                cut_short("apply", &error, &command, &|path| shown_in(&layer, path))
+            })?;
             let what = json!({ "layer": layer.name, "entries": settled.entries });
             self.record(record, kind, what)?;
         }
@@ -251,8 +264,7 @@ impl Work<'_> {
             let state = journal_state(&journal).doing("the journal cannot be read")?;
             is_applied |= state == JournalState::Done;
         }
-        let directory = changes::journals_of(self.state, record);
-        let is_undone = match LastUndo::read(&directory)? {
+        let is_undone = match last {
             Some(last) => !(last.of_state(&directory, JournalState::Undone)?).is_empty(),
             None => false,
         };

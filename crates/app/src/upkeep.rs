@@ -132,7 +132,7 @@ fn keep_half_done(state: &StateDir, plan: &mut CollectPlan, output: &Output) {
             let run = &item.run;
             output.warn(&format!(
                 "{run} stays: an apply or undo of it was cut short, and what that has set aside is \
-                 nowhere else: atoll why {run} tells of it, atoll undo {run} takes it back"
+                 nowhere else: atoll undo {run} takes it back, or says what does"
             ));
         }
         !stays

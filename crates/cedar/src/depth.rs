@@ -11,6 +11,10 @@ pub(crate) const DEPTH_MAX: usize = 128;
 pub(crate) const INSTEAD: &str = "write [\"a\", \"b\"].contains(x) for a row of ==, brackets around \
                                   each eight or so of a long || or &&, or several policies";
 
+/// As how many operators `is … in` counts. Cedar makes two of it, each with all that stands before
+/// `is`: a few dozen within each other, which fit a policy, would be read for hours.
+const TWOFOLD: usize = 16;
+
 /// One policy on its way. What is told is never less than what Cedar makes of it: a row of `||`,
 /// `&&` or `+` is as deep as it is long, and so are all `when` and `unless` of a policy together,
 /// which are one row of `&&`.
@@ -40,13 +44,15 @@ struct Within {
     closer: usize,
     /// The most in brackets since then.
     inner: usize,
+    /// Whether an `is` stood there since then.
+    is_typed: bool,
 }
 
 impl Within {
     fn and(&mut self) {
         // One for a comparison, of which there is at most one here.
         self.of_and = self.of_and.max(1 + self.closer + self.inner);
-        (self.closer, self.inner) = (0, 0);
+        (self.closer, self.inner, self.is_typed) = (0, 0, false);
     }
 
     fn or(&mut self) {
@@ -85,6 +91,8 @@ impl Depth {
             }
             // A word that begins so is counted, whatever it is.
             ('i', 'f') if !is_of_word(last_but_one) => here.ors += 1,
+            ('i', 's') if begins_word(last_but_one) => here.is_typed = true,
+            ('i', 'n') if begins_word(last_but_one) && here.is_typed => here.closer += TWOFOLD,
             (_, '.' | '+' | '-' | '*' | '!') => here.closer += 1,
             (_, ',') if !is_top => here.end(),
             (_, '(' | '[' | '{') => {
@@ -124,6 +132,11 @@ impl Depth {
 /// Whether this can end what has a value, or a name; no operator does.
 fn is_end(one: char) -> bool {
     is_of_word(one) || matches!(one, ')' | ']' | '}' | '"')
+}
+
+/// Whether what follows this can be a word, and no member's name; behind a number, too.
+fn begins_word(before: char) -> bool {
+    !before.is_ascii_alphabetic() && !matches!(before, '_' | '.')
 }
 
 fn is_of_word(one: char) -> bool {

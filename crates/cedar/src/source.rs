@@ -13,7 +13,7 @@ pub(crate) const POLICY_BYTES_MAX: usize = 8 << 10;
 /// The most brackets that can be open at once.
 const OPEN_MAX: usize = 32;
 /// The most entries of one set, and members of one record.
-const ENTRIES_MAX: usize = 256;
+pub(crate) const ENTRIES_MAX: usize = 256;
 
 /// What a file may hold is told from its bytes alone: what looks alike is not there, and what
 /// would take the reader's stack is not begun.

@@ -123,6 +123,12 @@ fn an_undo_that_is_killed_within_a_part_is_repeated_or_taken_back() {
         let world = applied_in_two(name, false);
         let large = journal(&world, "workspace-0");
         killed_at(&world, &["undo", "last", "--force"], &large, "undoing");
+        // What ends an apply does not end it: the ledger would tell of an apply.
+        for option in ["--finish", "--take-back"] {
+            let refused = atoll(&world, &["apply", "last", option]).expect_status(125);
+            refused.is_clear_error(["an undo of run", "cut short", "atoll undo"]);
+        }
+        assert_eq!(stage(&large), "undoing");
         if is_repeated {
             let _ = fine(&world, &["undo", "last"]);
             assert!(!world.exists("d"));
@@ -353,6 +359,131 @@ fn an_undo_of_a_live_run_that_was_killed_goes_on() {
         assert_eq!(text, format!("old {number}\n"));
     }
     assert_eq!(world.runs()[0]["state"], "undone");
+    assert_eq!(told(&world), ["apply.started", "apply.finished"]);
     let _ = fine(&world, &["undo", "last", "--take-back"]);
     assert_eq!(world.read("f7"), "new 7\n");
+}
+
+/// The kinds of a run's events about applies and undos, in their order.
+fn told(world: &World) -> Vec<String> {
+    let run = world.last_run();
+    let shown = fine(world, &["ledger", "show", &run]).out();
+    let kind = |line: &str| {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        event["type"].as_str().unwrap().to_owned()
+    };
+    shown
+        .lines()
+        .map(kind)
+        .filter(|kind| kind.starts_with("apply.") || kind.starts_with("undo."))
+        .collect()
+}
+
+/// A kill at the very end leaves all undone, but for the last word of it in a journal, in the
+/// record, or in both.
+#[test]
+fn an_undo_that_is_killed_at_its_end_is_ended_by_a_repeat() {
+    for is_in_the_journal in [true, false] {
+        for again in [&["undo", "last"][..], &["undo", "last", "--take-back"]] {
+            let world = World::new("an_undo_that_is_killed_at_its_end_is_ended_by_a_repeat");
+            world.write("a", "old\n");
+            let _ = world.run(["--apply"], "echo new > a").run().success();
+            let record = world.state().join("atoll/runs").join(world.last_run());
+            let record = record.join("record.json");
+            let applied = fs::read(&record).unwrap();
+            let _ = fine(&world, &["undo", "last"]);
+            fs::write(&record, applied).unwrap();
+            if !is_in_the_journal {
+                let stage = journal(&world, "workspace-0").join("stage");
+                fs::write(stage, "undoing").unwrap();
+            }
+            let _ = fine(&world, again);
+            let is_undo = again.len() == 2;
+            let expected = if is_undo {
+                ("old\n", "undone")
+            } else {
+                ("new\n", "applied")
+            };
+            let state = world.runs()[0]["state"].as_str().unwrap().to_owned();
+            assert_eq!((world.read("a").as_str(), state.as_str()), expected);
+            let nothing = atoll(&world, again).expect_status(125);
+            nothing.says(["there is "]);
+            let mut all = vec![
+                "apply.started",
+                "apply.finished",
+                "undo.started",
+                "undo.finished",
+            ];
+            all.extend((!is_undo).then_some("undo.taken-back"));
+            assert_eq!(told(&world), all);
+        }
+    }
+}
+
+/// An apply that was killed is taken back over nothing that somebody wrote since, and all of that
+/// is named.
+#[test]
+fn all_that_is_in_the_way_of_taking_an_apply_back_is_named() {
+    const FILES: u32 = 1500;
+    for is_kept in [true, false] {
+        let name = "all_that_is_in_the_way_of_taking_an_apply_back_is_named";
+        let (world, place) = (0..20)
+            .find_map(|_| killed_apply(World::new(name), is_kept, FILES))
+            .expect("it was never killed in the middle");
+        let is_new = |number: &u32| world.exists(place.join(format!("f{number}")));
+        let mut applied: Vec<u32> = (0..FILES).filter(is_new).take(2).collect();
+        applied.sort_unstable();
+        let files = applied.iter().map(|number| format!("f{number}"));
+        let files: Vec<String> = files.collect();
+        for file in &files {
+            world.write(place.join(file), "MINE\n");
+        }
+        let run = world.last_run();
+        let commands = match is_kept {
+            true => vec![vec!["kept", "undo", "agent"]],
+            false => vec![vec!["apply", &run, "--take-back"]],
+        };
+        for command in &commands {
+            let refused = atoll(&world, command).expect_status(125);
+            refused.is_clear_error([&files[0], &files[1], "elsewhere", &command.join(" ")]);
+        }
+        for file in &files {
+            assert_eq!(world.read(place.join(file)), "MINE\n");
+            fs::remove_file(place.join(file)).unwrap();
+        }
+        let _ = fine(&world, &commands[0]);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 1, "{place:?}");
+    }
+}
+
+/// An apply of so many new files in a directory that is there, killed while it named them; none
+/// where it was not.
+fn killed_apply(world: World, is_kept: bool, files: u32) -> Option<(World, PathBuf)> {
+    let place = match is_kept {
+        true => world.home().join(".agent/sessions"),
+        false => world.path("d"),
+    };
+    world.write(place.join("own"), "own\n");
+    world.profile("agent", "[home]\nkeep = [\".agent\"]\n");
+    let directory = if is_kept { "~/.agent/sessions" } else { "d" };
+    let script = format!("for n in $(seq 0 {files}); do echo $n > {directory}/f$n; done");
+    let run = world.run(["--keep", "--profile", "agent"], &script).run();
+    let _ = run.success();
+    let mut applying = match is_kept {
+        true => world.atoll(["kept", "apply", "agent"]).start(),
+        false => world.atoll(["apply", "last"]).start(),
+    };
+    let named = if is_kept { "0" } else { "workspace-0" };
+    let is_midway = || {
+        let journal = journal_if_any(&world, named).unwrap_or_default();
+        let log = fs::read_to_string(journal.join("log")).unwrap_or_default();
+        stage(&journal) == "committing" && log.lines().count() > 10
+    };
+    while !is_midway() && applying.status().is_none() {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    kill(applying.pid(), Signal::KILL);
+    let _ = applying.wait();
+    let is_cut_short = is_midway();
+    is_cut_short.then_some((world, place))
 }

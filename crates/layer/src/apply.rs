@@ -5,11 +5,13 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use crate::engine::{Engine, Show};
-use crate::expected::expected;
+use crate::expected::{Prepared, expected, others};
+use crate::facts::Facts;
 use crate::journal::{Journal, Stage, Work, stage_of};
 use crate::path::Bytes;
-use crate::plan::{Act, Entry, Stamp};
+use crate::plan::{Act, Entry};
 use crate::tree::path_bytes;
+use crate::unchanged::are_permissions_of;
 use crate::way_back::{Later, way_back};
 use crate::{ApplyError, Plan, Step, TreeError};
 
@@ -105,7 +107,7 @@ pub fn apply(
 }
 
 /// Goes on after an interruption, to the end of what was going on: applying,
-/// taking back or undoing.
+/// taking back or undoing. Of what is at its end, what was done last is answered.
 ///
 /// # Errors
 /// As [`apply`].
@@ -119,9 +121,8 @@ pub fn finish(journal: &Path) -> Result<Applied, ApplyError> {
         Some(Stage::TakingBack) => resume_within(&journal, BACK, Stage::TakenBack),
         Some(Stage::Undoing) => resume_within(&journal, UNDO, Stage::Undone),
         Some(Stage::PuttingBack) => settle_putting_back(&journal, true),
-        Some(Stage::Done | Stage::TakenBack | Stage::Undone) => {
-            Ok(applied(&Engine::resume(journal)?.work))
-        }
+        Some(Stage::Undone) => applied_within(&journal, UNDO),
+        Some(Stage::Done | Stage::TakenBack) => Ok(applied(&Engine::resume(journal)?.work)),
         None => Err(ApplyError::State {
             found: "empty",
             needed: "interrupted",
@@ -230,9 +231,9 @@ fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
 fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
     let logged = engine.journal.logged()?;
     let committing = engine.journal.stage()? == Some(Stage::Committing);
-    let prepared: Vec<Option<Stamp>> = match committing {
-        true => engine.journal.read_json("prepared.json")?,
-        false => Vec::new(),
+    let all = match committing {
+        true => Prepared::read(&engine.journal)?,
+        false => Prepared::default(),
     };
     let mut done = Vec::new();
     let mut in_the_way = Vec::new();
@@ -246,7 +247,7 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
                 let Ok(place) = engine.tree.place_of(&step.path) else {
                     continue;
                 };
-                let prepared = prepared.get(index).copied().flatten();
+                let prepared = all.top(index);
                 let place = place.as_fd();
                 let aside = engine.stamp_at(place, &temporary)?;
                 if !engine.is_swapped(step, &temporary, place, prepared)? {
@@ -259,16 +260,22 @@ fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
                 }
                 if old.is_empty() || aside.is_none() {
                     done.push(index);
-                } else {
-                    engine.swap_back(step, &temporary, place, prepared)?;
+                    continue;
+                }
+                // What was swapped in goes: with it, what somebody has made of it since.
+                match others(engine, &all, (index, step))? {
+                    all if all.is_empty() => {
+                        engine.swap_back(step, &temporary, place, prepared)?;
+                    }
+                    all => in_the_way.extend(all),
                 }
             }
             // Harmless when it was not done: it sets what is there already. What took its
-            // place meanwhile is none of it.
-            Act::Facts { old, .. } => {
+            // place meanwhile is none of it, and what somebody has given it since stays.
+            Act::Facts { old, new } => {
                 let now = engine.tree.facts(&step.path).ok().flatten();
-                let same = now.zip(old.stamp);
-                if same.is_some_and(|(now, stamp)| stamp.same_entry(&now.stamp())) {
+                let is_its = |now: &Facts| old.is_of(now) && are_permissions_of(now, old, new);
+                if now.as_ref().is_some_and(is_its) {
                     done.push(index);
                 }
             }
@@ -308,7 +315,8 @@ pub(crate) fn begin_within(
 fn resume_within(journal: &Journal, name: &str, end: Stage) -> Result<Applied, ApplyError> {
     let within = journal.within(name);
     let done = match stage_of(&within)? {
-        Some(Stage::Done) | None => Applied::default(),
+        Some(Stage::Done) => applied_within(journal, name)?,
+        None => Applied::default(),
         // The undo failed and was taken back, or was being so.
         Some(Stage::TakingBack | Stage::TakenBack) => {
             let taken = take_back(&within)?;
@@ -344,6 +352,11 @@ fn settle_putting_back(journal: &Journal, onward: bool) -> Result<Applied, Apply
         journal.discard_within(UNDO)?;
     }
     Ok(done)
+}
+
+fn applied_within(journal: &Journal, name: &str) -> Result<Applied, ApplyError> {
+    let within = Journal::open(&journal.within(name), false)?;
+    Ok(applied(&within.read_json("plan.json")?))
 }
 
 fn applied(work: &Work) -> Applied {

@@ -34,6 +34,10 @@ impl Engine {
                 }
                 self.settle(step, &temporary, place.as_fd(), old, prepared)?;
                 self.note_done(log, index)?;
+                if step.new_entries().is_empty() {
+                    // It is let go once it is sure to be noted.
+                    return Ok(());
+                }
                 let old = old.first().and_then(|entry| entry.stamp.as_ref());
                 let expected = old.filter(|_| !self.work.loose);
                 Ok(host::remove_all(&self.tree, &temporary, expected)?)

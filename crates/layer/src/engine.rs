@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, Mode};
 
 use crate::entries::Walker;
 use crate::error::TreeError;
-use crate::expected::{self, Beneath};
+use crate::expected::{self, Prepared, Stamps};
 use crate::facts::{Facts, Kind};
 use crate::journal::{Journal, Stage, Work};
 use crate::plan::{Act, Content, Entry, Node, Stamp};
@@ -80,6 +80,7 @@ impl Engine {
 
     /// Goes on from wherever the journal stands, to the end.
     pub fn run(&self, show: Show<'_>) -> Result<(), ApplyError> {
+        let mut prepared = None;
         loop {
             let stage = self.journal.stage()?;
             match stage {
@@ -89,14 +90,16 @@ impl Engine {
                 }
                 Some(Stage::Preparing) => {
                     self.remove_temporaries()?;
-                    self.prepare(show)?;
+                    prepared = Some(self.prepare(show)?);
                     self.journal.set_stage(Stage::Committing)?;
                 }
                 Some(Stage::Committing) => {
-                    let before = self.journal.logged()?;
-                    self.commit(show)?;
-                    self.remove_temporaries()?;
-                    let results = expected::results(self, &before)?;
+                    let prepared = match prepared.take() {
+                        Some(prepared) => prepared,
+                        None => Prepared::read(&self.journal)?,
+                    };
+                    self.commit(&prepared, show)?;
+                    let results = expected::results(self, &prepared)?;
                     self.journal.write_json("results.json", &results)?;
                     self.sync_host(show)?;
                     self.journal.set_stage(Stage::Done)?;
@@ -170,7 +173,7 @@ impl Engine {
 
     /// Writes all new content under temporary names, each in the directory that it
     /// is for, and makes it durable. A full disk is found here, before any change.
-    fn prepare(&self, show: Show<'_>) -> Result<(), ApplyError> {
+    fn prepare(&self, show: Show<'_>) -> Result<Prepared, ApplyError> {
         self.widen()?;
         let total = self
             .work
@@ -184,8 +187,7 @@ impl Engine {
             made: HashMap::new(),
             place: None,
         };
-        let mut prepared: Vec<Option<Stamp>> = Vec::with_capacity(self.work.steps.len());
-        let mut beneath = Beneath::new();
+        let mut prepared = Prepared::default();
         let mut done = 0;
         for (index, step) in self.work.steps.iter().enumerate() {
             show(Progress {
@@ -194,13 +196,12 @@ impl Engine {
                 total,
             });
             done += step.new_entries().len() as u64;
-            let (top, rest) = builder.build(index, step)?;
-            prepared.push(top);
-            beneath.push(rest);
+            let (top, beneath) = builder.build(index, step)?;
+            prepared.push(top, beneath);
         }
-        expected::note(self, &beneath)?;
-        self.journal.write_json("prepared.json", &prepared)?;
-        self.sync_host(show)
+        prepared.write(&self.journal)?;
+        self.sync_host(show)?;
+        Ok(prepared)
     }
 
     /// Directories that become writable do so first, for what is written into them.
@@ -221,45 +222,41 @@ impl Engine {
 
     /// Changes the names, step by step; permissions of directories last, since
     /// they can forbid the rest.
-    fn commit(&self, show: Show<'_>) -> Result<(), ApplyError> {
-        let prepared: Vec<Option<Stamp>> = self.journal.read_json("prepared.json")?;
+    fn commit(&self, prepared: &Prepared, show: Show<'_>) -> Result<(), ApplyError> {
         let logged = self.journal.logged()?;
         let mut log = self.journal.log()?;
         let (last, first): (Vec<usize>, Vec<usize>) = (0..self.work.steps.len())
             .partition(|index| self.work.steps.get(*index).is_some_and(is_directory_facts));
         let total = self.work.steps.len() as u64;
-        for (done, index) in first.into_iter().chain(last.into_iter().rev()).enumerate() {
+        let (first, last) = (
+            first.into_iter().map(Some),
+            last.into_iter().rev().map(Some),
+        );
+        let mut done = 0;
+        for index in first.chain([None]).chain(last) {
+            let Some(index) = index else {
+                self.let_go(&log)?;
+                continue;
+            };
             show(Progress {
                 phase: Phase::Committing,
-                done: done as u64,
+                done,
                 total,
             });
+            done += 1;
             if let Some(step) = self.work.steps.get(index)
                 && !logged.contains(&index)
             {
-                let stamp = prepared.get(index).copied().flatten();
-                self.commit_one(index, step, stamp, &mut log)?;
+                self.commit_one(index, step, prepared.top(index), &mut log)?;
             }
         }
         Ok(())
     }
 
-    /// What a step's path looks like now.
-    pub fn state_of(
-        &self,
-        walker: &mut Walker,
-        step: &Step,
-    ) -> Result<Vec<(RelativePath, Stamp)>, ApplyError> {
-        let entries = match &step.act {
-            Act::Replace { .. } => self.present(walker, &step.path)?,
-            Act::Facts { .. } | Act::Rename { .. } => {
-                vec![walker.one(&self.tree, &step.path, Content::Untouched)?]
-            }
-        };
-        let stamped = entries
-            .into_iter()
-            .filter_map(|entry| Some((entry.beneath, entry.stamp?)));
-        Ok(stamped.collect())
+    /// Removes what went: that it is gone tells nothing, so what was noted is made durable first.
+    fn let_go(&self, log: &File) -> Result<(), ApplyError> {
+        log.sync_data().map_err(|error| self.not_logged(error))?;
+        self.remove_temporaries()
     }
 
     /// All that is at a path now; nothing when nothing is.
@@ -315,15 +312,17 @@ impl Engine {
     /// power cut the step itself is looked at.
     pub fn note_done(&self, log: &mut File, index: usize) -> Result<(), ApplyError> {
         log.write_all(format!("{index}\n").as_bytes())
-            .map_err(|error| {
-                let path = self.journal.path().join("log");
-                ApplyError::from_tree(TreeError::new("cannot write", path.display(), error))
-            })
+            .map_err(|error| self.not_logged(error))
+    }
+
+    fn not_logged(&self, error: io::Error) -> ApplyError {
+        let path = self.journal.path().join("log");
+        ApplyError::from_tree(TreeError::new("cannot write", path.display(), error))
     }
 }
 
 /// The stamp of what was built for a step, and those of what is beneath it.
-type Built = (Option<Stamp>, Vec<(RelativePath, Stamp)>);
+type Built = (Option<Stamp>, Stamps);
 
 /// Builds new content under temporary names.
 struct Builder<'a> {

@@ -1,108 +1,191 @@
-//! What the steps of a journal have left, as it was prepared for them. After an interruption what
-//! stands at their paths can be somebody else's.
+//! What the steps of a journal have left, as it was prepared for them: what stands at their paths
+//! otherwise is somebody else's.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::engine::Engine;
 use crate::entries::Walker;
-use crate::journal::{Results, Stage};
-use crate::plan::{Act, Entry, Stamp};
+use crate::journal::{Journal, Results, Stage};
+use crate::plan::{Act, Content, Entry, Stamp};
 use crate::unchanged::is_entry_unchanged;
-use crate::{ApplyError, Bounds, RelativePath, Step};
+use crate::way_back::CHANGED;
+use crate::{ApplyError, Bounds, Conflict, RelativePath, Step};
 
-/// What was prepared beneath the top of each step.
-pub(crate) type Beneath = Vec<Vec<(RelativePath, Stamp)>>;
+/// Entries, each by its place beneath a step's path.
+pub(crate) type Stamps = Vec<(RelativePath, Stamp)>;
 
+const TOPS: &str = "prepared.json";
 const BENEATH: &str = "beneath.json";
+const MADE: &str = "it was made meanwhile";
 
-/// Notes it, before the first name is changed.
-pub(crate) fn note(engine: &Engine, beneath: &Beneath) -> Result<(), ApplyError> {
-    engine.journal.write_json(BENEATH, beneath)
+/// What was prepared for each step, under its temporary name.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    tops: Vec<Option<Stamp>>,
+    /// What is beneath the tops; none of journals that do not say it.
+    beneath: Option<Vec<Stamps>>,
+}
+
+impl Prepared {
+    /// Adds what was prepared for the next step: its top, and what is beneath.
+    pub fn push(&mut self, top: Option<Stamp>, beneath: Stamps) {
+        self.tops.push(top);
+        self.beneath.get_or_insert_default().push(beneath);
+    }
+
+    /// Notes it, before the first name is changed.
+    pub fn write(&self, journal: &Journal) -> Result<(), ApplyError> {
+        if let Some(beneath) = &self.beneath {
+            journal.write_json(BENEATH, beneath)?;
+        }
+        journal.write_json(TOPS, &self.tops)
+    }
+
+    /// As it was noted.
+    pub fn read(journal: &Journal) -> Result<Self, ApplyError> {
+        let is_told = journal.path().join(BENEATH).exists();
+        let beneath = is_told.then(|| journal.read_json(BENEATH));
+        Ok(Self {
+            tops: journal.read_json(TOPS)?,
+            beneath: beneath.transpose()?,
+        })
+    }
+
+    /// The top of what was prepared for a step; none where only something goes.
+    pub fn top(&self, index: usize) -> Option<Stamp> {
+        self.tops.get(index).copied().flatten()
+    }
+
+    /// What a step that is done has left at its path, where this is now. None where that is not
+    /// known.
+    fn left(&self, index: usize, now: Option<Stamp>) -> Option<Stamps> {
+        let beneath = self.beneath.as_ref()?;
+        let beneath = beneath.get(index).cloned().unwrap_or_default();
+        let top = self.top(index).map(|top| {
+            // That it was given its name has moved the time of change on.
+            let itself = now.filter(|now| top.holds_after_rename(now));
+            (RelativePath::root(), itself.unwrap_or(top))
+        });
+        Some(top.into_iter().chain(beneath).collect())
+    }
 }
 
 /// What the steps have left, each that is done; what was given permissions or moved is taken as
 /// it is. None before names are changed, and of journals that do not say it.
 pub(crate) fn expected(engine: &Engine) -> Result<Option<Results>, ApplyError> {
-    let journal = &engine.journal;
-    let is_committing = journal.stage()? == Some(Stage::Committing);
-    if !is_committing || !journal.path().join(BENEATH).exists() {
+    if engine.journal.stage()? != Some(Stage::Committing) {
         return Ok(None);
     }
-    let beneath: Beneath = journal.read_json(BENEATH)?;
-    let prepared: Vec<Option<Stamp>> = journal.read_json("prepared.json")?;
+    let prepared = Prepared::read(&engine.journal)?;
     let mut walker = Walker::new(Bounds::default());
     let mut results = Results::default();
     for (index, step) in engine.work.steps.iter().enumerate() {
         results.steps.push(match &step.act {
             Act::Replace { .. } => {
-                let top = prepared.get(index).copied().flatten();
-                let top = top.map(|top| (RelativePath::root(), at_its_place(engine, step, top)));
-                let beneath = beneath.get(index).cloned().unwrap_or_default();
-                top.into_iter().chain(beneath).collect()
+                let now = engine.tree.facts(&step.path).ok().flatten();
+                match prepared.left(index, now.map(|now| now.stamp())) {
+                    Some(left) => left,
+                    None => return Ok(None),
+                }
             }
             Act::Facts { .. } | Act::Rename { .. } => {
-                engine.state_of(&mut walker, step).unwrap_or_default()
+                itself(engine, &mut walker, step).unwrap_or_default()
             }
         });
     }
     Ok(Some(results))
 }
 
-/// The stamp of what was prepared, once it has its name: that has moved the time of change on.
-fn at_its_place(engine: &Engine, step: &Step, prepared: Stamp) -> Stamp {
-    let now = engine.tree.facts(&step.path).ok().flatten();
-    let now = now.map(|now| now.stamp());
-    now.filter(|now| prepared.holds_after_rename(now))
-        .unwrap_or(prepared)
-}
-
-/// What the directory looks like now, where steps were done. What a step had left before an
-/// interruption and somebody has changed since is as the step has left it: else it would be taken
-/// for the step's own.
-pub(crate) fn results(engine: &Engine, before: &HashSet<usize>) -> Result<Results, ApplyError> {
+/// What the directory looks like once all steps are done. Where somebody has changed what a step
+/// has left, that is what it left: else theirs would be taken for the step's own.
+pub(crate) fn results(engine: &Engine, prepared: &Prepared) -> Result<Results, ApplyError> {
     let mut walker = Walker::new(Bounds::default());
     let mut results = Results::default();
-    let steps = engine.work.steps.iter().enumerate();
-    let is_before = |(index, step): (usize, &Step)| {
-        before.contains(&index) && matches!(step.act, Act::Replace { .. })
-    };
-    let expected = match steps.clone().any(is_before) {
-        true => expected(engine)?,
-        false => None,
-    };
-    for (index, step) in steps {
-        let planned = expected.as_ref().filter(|_| is_before((index, step)));
-        let planned = planned.and_then(|planned| planned.steps.get(index));
-        let planned = match planned {
-            Some(planned) if !is_as_left(engine, &mut walker, step, planned)? => Some(planned),
-            Some(_) | None => None,
-        };
-        results.steps.push(match planned {
-            Some(planned) => planned.clone(),
-            None => engine.state_of(&mut walker, step)?,
+    for (index, step) in engine.work.steps.iter().enumerate() {
+        results.steps.push(match &step.act {
+            Act::Replace { .. } => {
+                let now = engine.present(&mut walker, &step.path)?;
+                let left = prepared.left(index, top_of(&now));
+                match left.filter(|left| !is_as_left(engine, step, &now, left)) {
+                    Some(left) => left,
+                    None => stamps(now),
+                }
+            }
+            Act::Facts { .. } | Act::Rename { .. } => itself(engine, &mut walker, step)?,
         });
     }
     Ok(results)
 }
 
-/// Whether all that a step has put somewhere is there as it was.
-fn is_as_left(
+/// What is at the path of a step and was not prepared for it, as it is: it would be gone with what
+/// was. Nothing where that is not known.
+pub(crate) fn others(
     engine: &Engine,
-    walker: &mut Walker,
-    step: &Step,
-    planned: &[(RelativePath, Stamp)],
-) -> Result<bool, ApplyError> {
-    let now = engine.present(walker, &step.path)?;
-    let is_there = |written: &Entry| {
-        let at = &written.beneath;
-        let then = planned.iter().find(|(beneath, _)| beneath == at);
-        let there = now.iter().find(|entry| entry.beneath == *at);
-        then.zip(there).is_some_and(|((_, then), there)| {
-            is_entry_unchanged(engine, step, there, (written, then))
-        })
+    prepared: &Prepared,
+    (index, step): (usize, &Step),
+) -> Result<Vec<Conflict>, ApplyError> {
+    let mut walker = Walker::new(Bounds::default());
+    let now = engine.present(&mut walker, &step.path)?;
+    let Some(left) = prepared.left(index, top_of(&now)) else {
+        return Ok(Vec::new());
     };
-    Ok(match step.new_entries() {
-        [] => now.is_empty(),
-        new => new.iter().all(is_there),
+    let own = own(step, &left);
+    let changed = now
+        .iter()
+        .filter(|entry| !is_own(engine, step, &own, entry));
+    let conflict = |entry: &Entry| {
+        let why = match own.contains_key(&entry.beneath) {
+            true => CHANGED,
+            false => MADE,
+        };
+        Conflict {
+            path: step.path.concat(&entry.beneath),
+            why: why.to_owned(),
+        }
+    };
+    Ok(changed.map(conflict).collect())
+}
+
+/// What a step puts somewhere, by its place, with what it looked like then.
+type Own<'a> = HashMap<&'a RelativePath, (&'a Entry, &'a Stamp)>;
+
+fn own<'a>(step: &'a Step, left: &'a Stamps) -> Own<'a> {
+    let left: HashMap<&RelativePath, &Stamp> = left.iter().map(|(at, stamp)| (at, stamp)).collect();
+    let new = step.new_entries().iter();
+    new.filter_map(|entry| Some((&entry.beneath, (entry, *left.get(&entry.beneath)?))))
+        .collect()
+}
+
+fn is_own(engine: &Engine, step: &Step, own: &Own<'_>, now: &Entry) -> bool {
+    own.get(&now.beneath).is_some_and(|(written, then)| {
+        let is_itself = now.stamp.is_some_and(|now| then.holds_after_rename(&now));
+        is_itself || is_entry_unchanged(engine, step, now, (written, then))
     })
+}
+
+/// Whether all that a step has put somewhere is there as it was.
+fn is_as_left(engine: &Engine, step: &Step, now: &[Entry], left: &Stamps) -> bool {
+    let own = own(step, left);
+    let there = now.iter().filter(|entry| is_own(engine, step, &own, entry));
+    match step.new_entries() {
+        [] => now.is_empty(),
+        new => there.count() == new.len(),
+    }
+}
+
+fn top_of(now: &[Entry]) -> Option<Stamp> {
+    now.iter().find(|entry| entry.beneath.is_root())?.stamp
+}
+
+/// What was given permissions or moved, as it is now.
+fn itself(engine: &Engine, walker: &mut Walker, step: &Step) -> Result<Stamps, ApplyError> {
+    let now = walker.one(&engine.tree, &step.path, Content::Untouched)?;
+    Ok(stamps(vec![now]))
+}
+
+fn stamps(entries: Vec<Entry>) -> Stamps {
+    let stamped = entries.into_iter();
+    stamped
+        .filter_map(|entry| Some((entry.beneath, entry.stamp?)))
+        .collect()
 }

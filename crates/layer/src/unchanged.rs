@@ -2,6 +2,7 @@
 //! it. What another run changed and an undo put back has other times and inodes, but the
 //! content is the same.
 
+use crate::access_list::{access, mode_without};
 use crate::content;
 use crate::engine::Engine;
 use crate::facts::{Facts, Kind};
@@ -34,6 +35,20 @@ pub(crate) fn are_facts_unchanged(
     };
     let are_given = (now.uid, now.gid) == (given.uid, given.gid) && now.xattrs == given.xattrs;
     then.holds(&stamp) || (then.holds_after_rename(&stamp) && are_given)
+}
+
+/// Whether permissions are those that a step has found or those that it gives: others are
+/// somebody's since. Special bits are left out, of which the kernel may take some away.
+pub(crate) fn are_permissions_of(now: &Facts, found: &Entry, given: &Entry) -> bool {
+    let without = access(&given.xattrs).map(|list| mode_without(list, given.mode));
+    let all = [
+        Some(found.mode),
+        Some(given.mode),
+        given.listed_mode,
+        without,
+    ];
+    let mut all = all.into_iter().flatten();
+    all.any(|mode| mode & 0o777 == now.mode & 0o777)
 }
 
 /// Whether an entry is, in all but times and inode, what the step wrote. What cannot

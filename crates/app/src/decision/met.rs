@@ -1,6 +1,9 @@
 //! What an undo meets: told before anything is written, told after, and noted, so that all of it
 //! can be listed whenever somebody wants to see it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -140,11 +143,11 @@ impl Met {
         ] {
             all.extend(more);
             let mut known = BTreeSet::new();
-            all.retain(|one| known.insert(line_of(&one.path)));
+            all.retain(|one| known.insert(one.path.to_string()));
         }
         self.stays.extend(other.stays);
         let mut known = BTreeSet::new();
-        let is_new = |one: &Stay| known.insert(line_of(&one.directory));
+        let is_new = |one: &Stay| known.insert(one.directory.to_string());
         self.stays.retain(is_new);
         self
     }

@@ -4,21 +4,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_layer::{
-    ApplyError, JournalState, finish, journal_state, take_back, take_back_outlook, take_undo_back,
-    undo, undo_outlook,
+    ApplyError, Conflict, JournalState, finish, journal_state, take_back, take_back_outlook,
+    take_undo_back, undo, undo_outlook,
 };
-use atoll_model::{RunId, WorkspaceMode};
+use atoll_model::WorkspaceMode;
 use atoll_store::{LayerRecord, RunRecord, RunState, lock_run};
 use serde_json::json;
 
 use super::Work;
 use super::last_undo::LastUndo;
-use super::met::Met;
+use super::met::{Met, Shown};
 use super::others::Others;
 use super::undoing::shown_in;
 use crate::changes;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::ledger::events_of;
 
 impl Work<'_> {
     /// Something changed between the look at all and the last of it: what was taken back
@@ -125,9 +126,13 @@ impl Work<'_> {
                 true => finish(&journal),
                 false => take_back(&journal),
             };
-            let taken = ended.map_err(|error| cut_short(&error, &record.run, &layer))?;
+            let taken = ended.map_err(|error| {
+                let command = format!("atoll undo {}", record.run);
+                cut_short("undo", &error, &command, &|path| shown_in(&layer, path))
+            })?;
             let state = journal_state(&journal).doing("the journal cannot be read")?;
             if state == LastUndo::state_in_effect(record.mode) {
+                self.record_end(record, &layer, taken.entries)?;
                 continue;
             }
             let what = json!({ "layer": layer.name, "entries": taken.entries });
@@ -142,6 +147,55 @@ impl Work<'_> {
             self.update(record, |kept| kept.state = state)?;
         }
         Ok(is_unnoted || !interrupted.is_empty())
+    }
+
+    /// What an undo has met that came to its end without a word in the run's record, since it was
+    /// killed then; its journals tell. None where there is no such undo.
+    ///
+    /// # Errors
+    /// When a journal or the ledger cannot be read, or its end cannot be recorded.
+    pub(super) fn undone_unnoted(&self, record: &RunRecord) -> Result<Option<Met>, Failure> {
+        let is_applied = matches!(record.state, RunState::Applied | RunState::PartlyApplied);
+        let directory = changes::journals_of(self.state, record);
+        let last = match (record.mode, is_applied) {
+            (WorkspaceMode::CopyOnWrite, true) => LastUndo::read(&directory)?,
+            (_, _) => None,
+        };
+        let Some(last) = last else {
+            return Ok(None);
+        };
+        let undone = last.of_state(&directory, JournalState::Undone)?;
+        if undone.len() < last.journals.len() || !self.done(record)?.is_empty() {
+            return Ok(None);
+        }
+        if let Some((layer, journal)) = self.with_layers(record, &undone).last() {
+            let done = finish(journal).doing("the journal cannot be read")?;
+            self.record_end(record, layer, done.entries)?;
+        }
+        Ok(Some(last.met))
+    }
+
+    /// Records that an undo was done, where the ledger has its beginning alone.
+    fn record_end(
+        &self,
+        record: &RunRecord,
+        layer: &LayerRecord,
+        entries: u64,
+    ) -> Result<(), Failure> {
+        let [begun, ended] = match record.mode {
+            WorkspaceMode::Live => ["apply.started", "apply.finished"],
+            WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly => {
+                ["undo.started", "undo.finished"]
+            }
+        };
+        let events = events_of(self.state, &record.run)?;
+        let mut events = events.iter().rev();
+        let newest = events.find(|event| [begun, ended].contains(&event.kind.as_str()));
+        if newest.is_some_and(|event| event.kind == begun) {
+            let what = json!({ "layer": layer.name, "entries": entries });
+            self.record(record, ended, what)?;
+        }
+        Ok(())
     }
 
     /// The journals that the last undo has taken back, the last one first: none where something
@@ -172,20 +226,33 @@ impl Work<'_> {
     }
 }
 
-/// Why an undo that was cut short cannot be ended, and what to do.
-fn cut_short(error: &ApplyError, run: &RunId, layer: &LayerRecord) -> Failure {
-    let failure = Failure::new("the undo that was cut short cannot be ended; nothing was written");
-    let ApplyError::InTheWay(all) = error else {
-        return failure.because(error);
+/// Why an apply or undo that was cut short cannot be ended, with all paths that are in the way of
+/// that, and what to do: then to give the command again.
+pub(crate) fn cut_short(
+    what: &str,
+    error: &ApplyError,
+    command: &str,
+    shown: Shown<'_>,
+) -> Failure {
+    let failure = |end: &str| {
+        Failure::new(format!(
+            "the {what} that was cut short cannot be ended{end}"
+        ))
     };
-    let all: Vec<String> = all
-        .iter()
-        .map(|one| {
-            let path = shown_in(layer, &one.path);
-            format!("{}: {}", printable(path.as_os_str().as_bytes()), one.why)
-        })
-        .collect();
-    failure.because(all.join("\n")).advise(format!(
-        "move what is there elsewhere, put back what is missing, then atoll undo {run} again"
+    let (failure, why, in_the_way) = match error {
+        ApplyError::InTheWay(all) => (failure("; nothing was written"), None, all),
+        ApplyError::Stuck { cause, second, .. } => match second.as_ref() {
+            ApplyError::InTheWay(all) => (failure(""), Some(cause.to_string()), all),
+            _ => return failure("").because(error),
+        },
+        _ => return failure("").because(error),
+    };
+    let line = |one: &Conflict| {
+        let path = shown(&one.path);
+        format!("{}: {}", printable(path.as_os_str().as_bytes()), one.why)
+    };
+    let lines: Vec<String> = why.into_iter().chain(in_the_way.iter().map(line)).collect();
+    failure.because(lines.join("\n")).advise(format!(
+        "move what is there elsewhere, put back what is missing, then {command} again"
     ))
 }

@@ -39,10 +39,11 @@ impl Work<'_> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.settle_undo(record, true)?;
         let others = Others::of(changes::read(self.state, record));
-        let met = match (record.mode, force) {
-            (WorkspaceMode::Live, false) => self.restore(record, How::Plainly)?,
-            (WorkspaceMode::Live, true) => self.restore(record, How::ByForce)?,
-            (WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly, _) => {
+        let met = match (self.undone_unnoted(record)?, record.mode, force) {
+            (Some(met), ..) => met,
+            (None, WorkspaceMode::Live, false) => self.restore(record, How::Plainly)?,
+            (None, WorkspaceMode::Live, true) => self.restore(record, How::ByForce)?,
+            (None, WorkspaceMode::CopyOnWrite | WorkspaceMode::ReadOnly, _) => {
                 self.undo_applied(record, force)?
             }
         };
@@ -138,7 +139,7 @@ impl Work<'_> {
 
     /// What is applied of each layer; of each the newest journal first, since a later apply may
     /// have written over an earlier one.
-    fn done(&self, record: &RunRecord) -> Result<Vec<Done>, Failure> {
+    pub(super) fn done(&self, record: &RunRecord) -> Result<Vec<Done>, Failure> {
         let mut done: Vec<Done> = Vec::new();
         for layer in record.layers.iter().rev() {
             let mut of_layer = Vec::new();

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use atoll_layer::{
-    JournalState, RelativePath, journal_state, take_back, take_back_outlook, take_undo_back, undo,
-    undo_outlook,
+    ApplyError, JournalState, RelativePath, journal_state, take_back, take_back_outlook,
+    take_undo_back, undo, undo_outlook,
 };
 use atoll_store::Ledger;
 use serde_json::json;
@@ -15,6 +15,7 @@ use crate::arguments::UndoKeptArguments;
 use crate::decision::last_undo::LastUndo;
 use crate::decision::met::Met;
 use crate::decision::others::Others;
+use crate::decision::taking_back::cut_short;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
@@ -34,7 +35,7 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
     let mut done = Vec::new();
     let mut foreseen = Met::default();
     for (at, one) in opened.iter().enumerate() {
-        let was_cut_short = settle_undo(one, &ledger)?;
+        let was_cut_short = settle_undo(one, &ledger, &command)?;
         let mut applied = Vec::new();
         for journal in journals(&one.layer).into_iter().rev() {
             match journal_state(&journal).doing("the journal cannot be read")? {
@@ -42,7 +43,8 @@ pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Resul
                 // What was cut short is the newest: it goes first, whatever follows.
                 JournalState::Interrupted => {
                     one.tell(&ledger, "undo.started", json!({}))?;
-                    let taken = take_back(&journal).doing(UNDONE)?;
+                    let taken = take_back(&journal)
+                        .map_err(|error| not_ended("apply", &error, one, &command))?;
                     let what = json!({ "entries": taken.entries });
                     one.tell(&ledger, "undo.finished", what)?;
                     done.push((at, Vec::new()));
@@ -147,14 +149,14 @@ fn undo_all(
 
 /// Takes back what an undo, or the taking back of one, has left half done: it is begun anew.
 /// Whether there was such a thing.
-fn settle_undo(one: &Opened, ledger: &Ledger) -> Result<bool, Failure> {
+fn settle_undo(one: &Opened, ledger: &Ledger, command: &str) -> Result<bool, Failure> {
     let directory = one.layer.journals();
     let Some(last) = LastUndo::read(&directory)? else {
         return Ok(false);
     };
     let interrupted = last.of_state(&directory, JournalState::Interrupted)?;
     for journal in &interrupted {
-        let taken = take_back(journal).doing("the undo that was cut short cannot be ended")?;
+        let taken = take_back(journal).map_err(|error| not_ended("undo", &error, one, command))?;
         let state = journal_state(journal).doing("the journal cannot be read")?;
         if state == JournalState::Done {
             let what = json!({ "entries": taken.entries });
@@ -162,6 +164,10 @@ fn settle_undo(one: &Opened, ledger: &Ledger) -> Result<bool, Failure> {
         }
     }
     Ok(!interrupted.is_empty())
+}
+
+fn not_ended(what: &str, error: &ApplyError, one: &Opened, command: &str) -> Failure {
+    cut_short(what, error, command, &|path| shown(one, path))
 }
 
 /// What the last undo has taken back, the last first; none where something was applied since.
@@ -192,11 +198,12 @@ fn take_undo_of_kept_back(
     output: &Output,
 ) -> Result<u8, Failure> {
     let failed = "the undo could not be taken back";
+    let command = format!("atoll kept undo {}", arguments.name);
     let mut is_any = false;
     let mut all = Vec::new();
     let mut foreseen = Met::default();
     for one in opened.iter() {
-        is_any |= settle_undo(one, ledger)?;
+        is_any |= settle_undo(one, ledger, &command)?;
         let undone = undone_of(one)?;
         is_any |= !undone.is_empty();
         let outlook = take_back_outlook(&undone).doing(failed)?;
@@ -207,7 +214,7 @@ fn take_undo_of_kept_back(
         let what = format!("nothing of {} is taken back", arguments.name);
         return Err(Failure::new(what).because("there is no undo to take back"));
     }
-    foreseen.settle_taking_back(&format!("atoll kept undo {}", arguments.name))?;
+    foreseen.settle_taking_back(&command)?;
     for (one, undone) in opened.iter_mut().zip(all) {
         if undone.is_empty() {
             continue;

@@ -174,3 +174,39 @@ fn the_longest_pattern_is_read_back() {
     let targets = [good.clone(), "/axb".repeat(23), good.replace("axb", "ab")];
     assert_eq!(requests(&network, &policies, "example.com", &targets), 1);
 }
+
+#[test]
+fn more_methods_than_a_list_has_entries_are_read_back() {
+    let methods: Vec<String> = (0..600).map(|at| format!("M{at}")).collect();
+    let mut some = rule("example.com");
+    some.requests.methods = methods.clone();
+    for is_denied in [false, true] {
+        let mut network = Network::default();
+        if is_denied {
+            network.allow.push(rule("example.com"));
+            network.deny.push(some.clone());
+        } else {
+            network.allow.push(some.clone());
+        }
+        let policies = compiled(&text_of(&network));
+        let (host, target) = ("example.com".parse().unwrap(), Target::parse("/").unwrap());
+        for (method, is_named) in [
+            ("M0", true),
+            ("M255", true),
+            ("M256", true),
+            ("M599", true),
+            ("M600", false),
+        ] {
+            let request = Request {
+                host: &host,
+                port: 443,
+                scheme: Scheme::Https,
+                method,
+                target: &target,
+            };
+            let asked = Asked::Request(&request, Follows::Nothing);
+            assert_eq!(allows(&policies, asked), is_named != is_denied, "{method}");
+            assert_eq!(network.request(&request).is_ok(), is_named != is_denied);
+        }
+    }
+}

@@ -279,10 +279,7 @@ fn conditions(requests: &Conditions, reading: Reading) -> Option<(Vec<String>, V
             }
         };
         let methods: Vec<String> = methods.iter().map(|one| quoted(one)).collect();
-        all.push(match methods.as_slice() {
-            [one] => format!("{member} == {one}"),
-            all => format!("[{}].contains({member})", all.join(", ")),
-        });
+        all.push(rows::listed(member, &methods));
     }
     let paths = requests.paths.iter();
     let paths: Option<Vec<String>> = paths.map(|one| paths::condition(one, reading)).collect();

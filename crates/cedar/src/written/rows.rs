@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::source::POLICY_BYTES_MAX;
+use crate::source::{ENTRIES_MAX, POLICY_BYTES_MAX};
 
 /// How many stand side by side.
 const ROW_MAX: usize = 8;
-/// How long a policy is written where it can be shorter, bytes: what comments stand before it
-/// counts too.
+/// How long a policy is written where it can be shorter, bytes.
 const BYTES_MAX: usize = POLICY_BYTES_MAX / 2;
 /// What stands around one of many, bytes: its brackets, those that it shares, and what joins it.
 const AROUND_BYTES: usize = 16;
@@ -33,6 +32,16 @@ pub(super) fn any(all: &[String]) -> String {
             format!("({})", joined(" || ", &each))
         }
     }
+}
+
+/// That a member is one of these, of which there is one at least: in as many lists as that takes.
+pub(super) fn listed(member: &str, all: &[String]) -> String {
+    if let [one] = all {
+        return format!("{member} == {one}");
+    }
+    let lists = all.chunks(ENTRIES_MAX);
+    let lists = lists.map(|some| format!("[{}].contains({member})", some.join(", ")));
+    any(&lists.collect::<Vec<_>>())
 }
 
 /// Parts of these, each for a policy that has so many bytes without it.

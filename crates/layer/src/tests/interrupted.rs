@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::support::*;
+use crate::journal::{Journal, Work};
 use crate::*;
 
 fn big_before() -> Vec<Edit> {
@@ -304,5 +305,118 @@ fn what_somebody_wrote_after_a_kill_is_no_part_of_what_is_finished() {
     assert_eq!(told, expected);
     for path in &paths {
         assert_eq!(std::fs::read_to_string(path).unwrap(), OF_A_PERSON);
+    }
+}
+
+/// A file that the apply which was killed has not come to.
+fn not_come_to(stand: &Stand) -> String {
+    let is_old = |at: &String| {
+        let text = std::fs::read_to_string(stand.host().join(at)).unwrap();
+        !text.ends_with("new\n")
+    };
+    let mut all = (0..40).step_by(2).map(|index| format!("keep/{index}"));
+    all.find(is_old).unwrap()
+}
+
+/// As a kill leaves it right after names have changed places, before that is noted.
+fn swap_unnoted(stand: &Stand, at: &str) {
+    let journal = Journal::open(&stand.journal(), false).unwrap();
+    let work: Work = journal.read_json("plan.json").unwrap();
+    let mut steps = work.steps.iter();
+    let index = steps.position(|step| step.path == path(at)).unwrap();
+    let at = stand.host().join(at);
+    let prepared = at.with_file_name(format!(".atoll-{}-{index}", work.tag));
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    rustix::fs::renameat_with(rustix::fs::CWD, prepared, rustix::fs::CWD, at, exchange).unwrap();
+}
+
+#[test]
+fn what_somebody_wrote_into_what_had_just_come_is_not_lost() {
+    for (swapped, written) in [
+        (None, None),
+        (Some("plain"), Some("plain/x")),
+        (Some("plain"), Some("plain/mine")),
+    ] {
+        let (stand, before, _) = stopped_midway();
+        let file = not_come_to(&stand);
+        swap_unnoted(&stand, swapped.unwrap_or(&file));
+        let file = written.unwrap_or(&file);
+        let at = stand.host().join(file);
+        std::fs::write(&at, OF_A_PERSON).unwrap();
+        for _ in 0..2 {
+            let taken = take_back(&stand.journal());
+            let Err(ApplyError::InTheWay(told)) = taken else {
+                panic!("{file}: {taken:?}");
+            };
+            let told: Vec<String> = told.iter().map(|one| one.path.to_string()).collect();
+            assert_eq!(told, [file]);
+            assert_eq!(std::fs::read_to_string(&at).unwrap(), OF_A_PERSON);
+        }
+        std::fs::rename(&at, stand.place.path().join("elsewhere")).unwrap();
+        take_back(&stand.journal()).unwrap();
+        assert_same(file, &before, &snapshot(&stand.host(), true));
+    }
+}
+
+#[test]
+fn what_somebody_wrote_into_what_had_just_come_is_no_part_of_what_is_finished() {
+    let (stand, ..) = stopped_midway();
+    let file = not_come_to(&stand);
+    swap_unnoted(&stand, &file);
+    std::fs::write(stand.host().join(&file), OF_A_PERSON).unwrap();
+    finish(&stand.journal()).unwrap();
+    expect_conflict(&stand, &file);
+}
+
+#[test]
+fn what_somebody_writes_while_an_apply_goes_on_is_no_part_of_it() {
+    let (stand, ..) = make();
+    let mut later = |now: Progress| {
+        if now.phase == Phase::Committing && now.done + 1 == now.total {
+            std::fs::write(stand.host().join("keep/0"), OF_A_PERSON).unwrap();
+        }
+    };
+    apply(stand.plan(&everything()), &stand.journal(), &mut later).unwrap();
+    expect_conflict(&stand, "keep/0");
+}
+
+fn expect_conflict(stand: &Stand, at: &str) {
+    let undone = undo(&stand.journal(), false);
+    let Err(ApplyError::Conflicts(told)) = undone else {
+        panic!("{undone:?}");
+    };
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].path, path(at));
+    let text = std::fs::read_to_string(stand.host().join(at)).unwrap();
+    assert_eq!(text, OF_A_PERSON);
+}
+
+#[test]
+fn permissions_that_somebody_gave_after_a_kill_stay() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (stand, ..) = stopped_midway();
+    let at = stand.host().join("keep/5");
+    std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o400)).unwrap();
+    take_back(&stand.journal()).unwrap();
+    assert_eq!(
+        std::fs::metadata(&at).unwrap().permissions().mode() & 0o777,
+        0o400
+    );
+}
+
+/// What was noted may be gone after a power cut, and what was done be there.
+#[test]
+fn what_was_removed_comes_back_also_where_no_note_tells_of_it() {
+    for onward in [true, false] {
+        let (stand, before, _) = stopped_midway();
+        assert!(!stand.host().join("go").exists());
+        std::fs::write(stand.journal().join("log"), "").unwrap();
+        if onward {
+            finish(&stand.journal()).unwrap();
+            undo(&stand.journal(), false).unwrap();
+        } else {
+            take_back(&stand.journal()).unwrap();
+        }
+        assert_same("without notes", &before, &snapshot(&stand.host(), true));
     }
 }
