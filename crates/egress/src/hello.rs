@@ -10,15 +10,15 @@ use rustls::server::Acceptor;
 /// The first byte of every TLS connection: a handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// What else a record can be (RFC 8446, 5.1). None of these begins a connection, but servers read
-/// on behind one: Go's crypto/tls 1.19 takes a warning, and then the beginning.
+/// What else a record can be (RFC 8446, 5.1). None of these begins a connection.
 const OTHER_RECORDS: [u8; 3] = [CHANGE_CIPHER_SPEC, ALERT, DATA];
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const DATA: u8 = 23;
 /// That something is wrong, or may be.
 pub(crate) const ALERT: u8 = 21;
 
-/// The second one: what remains of a version (RFC 8446, 5.1). The library takes no other.
+/// The second one: what remains of a version (RFC 8446, 5.1). The library takes no other; servers
+/// may, of a record before the beginning.
 const MAJOR_VERSION: u8 = 3;
 
 /// What a record begins with: its kind, a version, its length.
@@ -47,13 +47,7 @@ pub(crate) enum Hello {
 pub(crate) fn read(bytes: &[u8]) -> Hello {
     match bytes {
         [HANDSHAKE, ..] => {}
-        [kind, rest @ ..] if OTHER_RECORDS.contains(kind) => {
-            return match rest.first() {
-                None => Hello::Partial,
-                Some(&MAJOR_VERSION) => Hello::Malformed,
-                Some(_) => Hello::Other,
-            };
-        }
+        [kind, ..] if OTHER_RECORDS.contains(kind) => return other_record(bytes),
         _ => return Hello::Other,
     }
     // The library wants a whole header before it says so, and who speaks something else may wait
@@ -84,6 +78,18 @@ pub(crate) fn read(bytes: &[u8]) -> Hello {
         }
     }
     Hello::Partial
+}
+
+/// Reads first bytes of which the first is that of a record that begins nothing. Servers read on
+/// behind an alert of two bytes that is a warning: Go's crypto/tls 1.19 whatever its version is up
+/// to 15.255, Java 17 whatever it is.
+fn other_record(bytes: &[u8]) -> Hello {
+    match bytes {
+        [_] => Hello::Partial,
+        [_, MAJOR_VERSION, ..] | [ALERT, _, _, 0, 2, ..] => Hello::Malformed,
+        [ALERT, _] | [ALERT, _, _] | [ALERT, _, _, 0] => Hello::Partial,
+        _ => Hello::Other,
+    }
 }
 
 /// Whether the first message, which the library has found to be well-formed, has the

@@ -20,7 +20,7 @@ use crate::secret::Found;
 /// How long a program may take over the first bytes of TLS, all together, once some are there: no
 /// part of them is sent on before.
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take to answer a server that asks it to begin again.
+/// How long it may say nothing where a server asks it to begin again.
 const AGAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// The longest beginning of TLS that is read, bytes.
 const HELLO_BYTES_MAX: usize = 64 * 1024;

@@ -147,6 +147,8 @@ class Origin(http.server.BaseHTTPRequestHandler):
                 self.say(200, part, told)
             case "before":
                 self.say(206, b"-" * 461 + part, told)
+            case "untold-before":
+                self.say(206, b"-" * 480 + part, told, 500)
             case "several":
                 self.say(206, part, [*told, ("Content-Type", "multipart/byteranges; boundary=b")])
 

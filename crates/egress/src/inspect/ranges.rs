@@ -168,7 +168,12 @@ impl Ranged {
         let last = last.map_or(end, |last| last.min(end));
         let came = end - begin + 1;
         let is_as_long = |length: &HeaderValue| length.to_str().ok().and_then(number) == Some(came);
-        if !headers.get_all(CONTENT_LENGTH).iter().all(is_as_long) {
+        let mut lengths = headers.get_all(CONTENT_LENGTH).iter().peekable();
+        if lengths.peek().is_none() {
+            // That it is another one would be known once its beginning is handed on.
+            return Err("it is a part that does not say how long it is: ask for all".to_owned());
+        }
+        if !lengths.all(is_as_long) {
             return Err(another());
         }
         Ok(Cut {
@@ -232,7 +237,7 @@ impl Cut {
 }
 
 /// What is handed on of a body. Its end waits for the end of all that came, which has to be as
-/// long as it was said to be: what were before it else, nobody could tell.
+/// long as it was said to be.
 #[derive(Debug)]
 pub(crate) struct Window<Inner> {
     inner: Inner,

@@ -345,19 +345,27 @@ async fn what_only_begins_with_the_byte_of_tls_is_judged_at_once() {
     assert!(matches!(passed, Err(Stop::ForAnother(_))), "{passed:?}");
 }
 
-/// Servers read on behind a record that begins nothing: Go's crypto/tls 1.19 does so behind a
-/// warning.
+/// Records that begin nothing, with how many bytes tell so. Servers read on behind one: Go's
+/// crypto/tls 1.19 and Java 17 do so behind a warning of nearly any version.
+const BEFORE: [(&[u8], usize); 6] = [
+    (&[21, 3, 1, 0, 2, 1, 90], 2),
+    (&[20, 3, 3, 0, 1, 1], 2),
+    (&[23, 3, 3, 0, 1, 7], 2),
+    (&[21, 2, 0, 0, 2, 1, 90], 5),
+    (&[21, 0, 0, 0, 2, 1, 20], 5),
+    (&[21, 77, 3, 0, 2, 1, 90], 5),
+];
+
 #[test]
 fn no_beginning_of_tls_hides_behind_another_record() {
     let own = client_hello("example.com");
-    for before in [
-        &[21, 3, 1, 0, 2, 1, 90][..],
-        &[20, 3, 3, 0, 1, 1],
-        &[23, 3, 3, 0, 1, 7],
-    ] {
+    for (before, told) in BEFORE {
         let bytes = [before, &own].concat();
-        assert_eq!(hello::read(&bytes[..1]), Hello::Partial, "{before:?}");
-        for length in 2..bytes.len() {
+        for length in 1..told {
+            let read = hello::read(&bytes[..length]);
+            assert_eq!(read, Hello::Partial, "{before:?}");
+        }
+        for length in told..bytes.len() {
             assert_eq!(
                 hello::read(&bytes[..length]),
                 Hello::Malformed,
@@ -365,7 +373,14 @@ fn no_beginning_of_tls_hides_behind_another_record() {
             );
         }
     }
-    for other in [&[21, 1, 3][..], b"\x17GET", &[20, 2], &[24, 3, 1]] {
+    for other in [
+        &[21, 1, 3, 1][..],
+        &[21, 1, 0, 0, 3],
+        &[21, 1, 0, 0, 0, 2],
+        b"\x17GET",
+        &[20, 2],
+        &[24, 3, 1],
+    ] {
         assert_eq!(hello::read(other), Hello::Other, "{other:?}");
     }
 }
@@ -374,11 +389,7 @@ fn no_beginning_of_tls_hides_behind_another_record() {
 #[tokio::test]
 async fn no_beginning_for_another_host_hides_behind_another_record() {
     let other = client_hello("evil.example");
-    for before in [
-        &[21, 3, 1, 0, 2, 1, 90][..],
-        &[20, 3, 3, 0, 1, 1],
-        &[23, 3, 3, 0, 1, 7],
-    ] {
+    for (before, _) in BEFORE {
         let bytes = [before, &other].concat();
         let (seen, ended) = reaches(&bytes, b"", b"").await;
         assert!(matches!(ended, Err(Stop::ForAnother(_))), "{ended:?}");

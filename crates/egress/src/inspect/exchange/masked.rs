@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use http_body::Body;
+use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::header::{
     ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue,
@@ -62,10 +63,16 @@ pub(super) async fn masked(
         return Ok(body);
     };
     cut.tell(&mut parts.headers);
-    if cut.take == 0 {
-        parts.status = StatusCode::RANGE_NOT_SATISFIABLE;
+    let mut window = Window::new(body, &cut);
+    if cut.take > 0 {
+        return Ok(Received::Part(Box::new(window)));
     }
-    Ok(Received::Part(Box::new(Window::new(body, &cut))))
+    // Whoever writes an answer of no bytes asks for none, and this one would never end.
+    while let Some(frame) = window.frame().await {
+        frame.map_err(|broken| broken.to_string())?;
+    }
+    parts.status = StatusCode::RANGE_NOT_SATISFIABLE;
+    Ok(Received::empty())
 }
 
 /// What is handed on of an answer that is a part.

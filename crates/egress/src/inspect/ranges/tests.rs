@@ -15,6 +15,13 @@ fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
+/// How long a part is that says that it is this; 0 where it says nothing that can be read.
+fn length_of(came: &str) -> String {
+    part(came)
+        .map_or(0, |(first, last, _)| last - first + 1)
+        .to_string()
+}
+
 fn read(range: &str) -> Option<Ranged> {
     Ranged::read(&Method::GET, &headers(&[("range", range)]), 10)
 }
@@ -108,6 +115,7 @@ fn what_is_handed_on_is_the_part_and_nothing_of_what_is_around_it() {
     ] {
         let mut head = headers(&[
             ("content-range", came),
+            ("content-length", &length_of(came)),
             ("x-amz-checksum-crc32", "AAAAAA=="),
             ("etag", "\"1\""),
         ]);
@@ -137,40 +145,43 @@ fn what_is_handed_on_is_the_part_and_nothing_of_what_is_around_it() {
         ("bytes=-7", "bytes 984-999/1000"),
         ("bytes=0-3", "bytes 9-3/1000"),
     ] {
-        let cut = read(range)
-            .unwrap()
-            .cut(&headers(&[("content-range", came)]));
+        let told = [
+            ("content-range", came),
+            ("content-length", &length_of(came)),
+        ];
+        let cut = read(range).unwrap().cut(&headers(&told));
         assert!(cut.is_err(), "{range} {came}: {cut:?}");
     }
     let ranged = read("bytes=100-199").unwrap();
-    assert!(ranged.cut(&HeaderMap::new()).is_err());
     let one = ("content-range", "bytes 90-209/1000");
-    assert!(ranged.cut(&headers(&[one, one])).is_err());
+    let length = ("content-length", "120");
+    assert!(ranged.cut(&headers(&[one, length])).is_ok());
+    assert!(ranged.cut(&headers(&[one, one, length])).is_err());
+    assert!(ranged.cut(&headers(&[length])).is_err());
 }
 
 #[test]
 fn a_part_that_is_not_what_its_head_says_is_not_handed_on() {
     let ranged = read("bytes=100-199").unwrap();
     let came = ("content-range", "bytes 90-209/1000");
-    assert!(
-        ranged
-            .cut(&headers(&[came, ("content-length", "120")]))
-            .is_ok()
-    );
+    let right = ("content-length", "120");
+    let several = ("content-type", "Multipart/byteranges; boundary=x");
+    assert!(ranged.cut(&headers(&[came, right])).is_ok());
     for further in [
-        ("content-length", "121"),
-        ("content-length", "x"),
-        ("content-type", "Multipart/byteranges; boundary=x"),
+        &[][..],
+        &[("content-length", "121")],
+        &[("content-length", "x")],
+        &[right, ("content-length", "121")],
+        &[right, several],
     ] {
-        assert!(
-            ranged.cut(&headers(&[came, further])).is_err(),
-            "{further:?}"
-        );
+        let told = [&[came], further].concat();
+        assert!(ranged.cut(&headers(&told)).is_err(), "{further:?}");
     }
     let end = u64::MAX;
     let endless = read(&format!("bytes=0-{end}")).unwrap();
     let came = format!("bytes 0-{end}/*");
-    assert!(endless.cut(&headers(&[("content-range", &came)])).is_err());
+    let told = [("content-range", &came[..]), ("content-length", "0")];
+    assert!(endless.cut(&headers(&told)).is_err());
 }
 
 #[test]
