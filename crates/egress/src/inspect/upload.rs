@@ -28,6 +28,8 @@ pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
 const AHEAD_ALL_BYTES_MAX: usize = 128 << 20;
 /// What is counted of it at once, bytes.
 const AHEAD_UNIT_BYTES: usize = 4 << 10;
+/// How much of one is sent at once, bytes.
+const AHEAD_FRAME_BYTES: usize = 64 << 10;
 /// How long reading one may take, with waiting for room.
 const AHEAD_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -209,10 +211,8 @@ impl Body for Unsigned<'_> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let upload = &mut *self.0;
-        if let Some((bytes, _)) = upload.ahead.take()
-            && !bytes.is_empty()
-        {
-            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        if let Some(next) = upload.next_ahead() {
+            return Poll::Ready(Some(Ok(Frame::data(next))));
         }
         if upload.is_read {
             return Poll::Ready(None);
@@ -226,6 +226,18 @@ impl Body for Unsigned<'_> {
 }
 
 impl Upload {
+    /// The next of what was read ahead, as a copy: the room is given back with the last of it, and
+    /// with that all that it takes.
+    fn next_ahead(&mut self) -> Option<Bytes> {
+        let (bytes, _) = self.ahead.as_mut()?;
+        let next = bytes.split_to(bytes.len().min(AHEAD_FRAME_BYTES));
+        let next = Bytes::copy_from_slice(&next);
+        if bytes.is_empty() {
+            self.ahead = None;
+        }
+        Some(next).filter(|next| !next.is_empty())
+    }
+
     /// Whether nothing of it is left that the program has sent.
     fn is_all_taken(&self) -> bool {
         let is_ahead = self
@@ -276,5 +288,51 @@ impl Body for Upload {
             Some(pieces) => pieces.longer(hint),
             None => hint,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::inspect::bodies::Again;
+
+    /// What was read ahead keeps its room until the last of it goes: else as many as one likes
+    /// could wait for a slow server.
+    #[tokio::test]
+    async fn what_was_read_ahead_goes_in_small_frames_and_keeps_its_room_until_then() {
+        let whole: Vec<u8> = (0..3 * AHEAD_FRAME_BYTES + 7)
+            .map(|at| (at % 251) as u8)
+            .collect();
+        let room = Arc::new(Semaphore::new(1));
+        let held = Arc::clone(&room).acquire_owned().await.unwrap();
+        let mut upload = Upload {
+            ahead: Some((Bytes::from(whole.clone()), held)),
+            is_read: true,
+            ..Upload::from(Source::Whole {
+                body: Again::default(),
+                _held: None,
+            })
+        };
+        let mut sent = Vec::new();
+        while sent.len() < whole.len() {
+            let left = (whole.len() - sent.len()) as u64;
+            assert_eq!(upload.size_hint().exact(), Some(left));
+            assert!(!upload.is_end_stream());
+            assert_eq!(room.available_permits(), 0);
+            let frame = upload.frame().await.unwrap().unwrap();
+            let data = frame.into_data().unwrap();
+            assert!(!data.is_empty() && data.len() <= AHEAD_FRAME_BYTES);
+            sent.extend_from_slice(&data);
+            // It keeps nothing else of the body in memory, wherever it waits.
+            assert!(data.is_unique());
+        }
+        assert_eq!(sent, whole);
+        assert_eq!(room.available_permits(), 1);
+        assert!(upload.is_end_stream());
+        assert!(upload.frame().await.is_none());
     }
 }
