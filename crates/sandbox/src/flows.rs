@@ -63,7 +63,8 @@ pub struct Flows {
     pub signed: Vec<(FlowKind, String, u64)>,
     /// What was published while the run went on, in order.
     pub published_later: Vec<Published>,
-    /// What has listened inside, once each: what was there for about a second.
+    /// What has listened inside, once each: what was there for about a second, or
+    /// for ten where as many sockets ended meanwhile as began.
     pub listened: Vec<Listener>,
     /// What was refused, in order.
     pub refused: Vec<Refused>,
