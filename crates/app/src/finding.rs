@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use atoll_model::RunId;
 use atoll_sandbox::Signals;
 use atoll_store::{
-    Event, Ledger, RunError, RunRecord, RunState, Seals, StateDir, find_run, list_runs, live_runs,
-    read_host_text,
+    Event, Filter, Ledger, RunError, RunRecord, RunState, Seals, StateDir, find_run, list_runs,
+    live_runs, read_host_text,
 };
 
 use crate::arguments::RUN_LAST;
@@ -67,8 +67,12 @@ pub fn find_to_decide(
 
 /// Whether a workspace is the present directory or above it.
 pub fn is_here(workspace: &Path) -> bool {
-    // One that is gone is nowhere.
-    here().is_some_and(|here| here.starts_with(workspace))
+    is_above(workspace, here().as_deref())
+}
+
+/// Whether a directory is in it, or is it. One that is gone is nowhere.
+fn is_above(workspace: &Path, here: Option<&Path>) -> bool {
+    here.is_some_and(|here| here.starts_with(workspace))
 }
 
 fn here() -> Option<PathBuf> {
@@ -147,7 +151,8 @@ fn known(state: &StateDir, text: &str, error: &RunError) -> Option<RunId> {
         let run = event.run.as_ref().map(RunId::as_str);
         run.is_some_and(|run| run.starts_with(&wanted) || run.ends_with(&wanted))
     };
-    newest(state, is_meant).ok()?
+    let all = Filter::default();
+    newest(state, &EVENTS, &all, is_meant).ok()??.run
 }
 
 /// Finds a run that may live on in the ledger only: discarded, or refused.
@@ -166,7 +171,8 @@ pub fn find_in_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
         })
     } else {
         let contains = |run: &RunId| !text.is_empty() && run.as_str().contains(text);
-        newest(state, |event| event.run.as_ref().is_some_and(contains))?
+        let is_meant = |event: &Event| event.run.as_ref().is_some_and(contains);
+        newest(state, &EVENTS, &Filter::default(), is_meant)?.and_then(|event| event.run)
     };
     if let Some(run) = found {
         return Ok(run);
@@ -188,11 +194,10 @@ pub fn find_in_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
 fn newest_begun(state: &StateDir) -> Vec<RunId> {
     let mut begun = Vec::new();
     for count in EVENTS {
-        let Ok(events) = Ledger::tail(state, count) else {
+        let Ok(events) = Ledger::tail(state, count, openings()) else {
             break;
         };
         let opened = events.filter_map(Result::ok);
-        let opened = opened.filter(|event| event.kind == "run.opened");
         begun = opened.filter_map(|event| event.run).collect();
         if begun.len() >= NAMED_MAX {
             break;
@@ -243,7 +248,7 @@ fn is_last(text: &str) -> bool {
 
 /// The run started last, by the ledger: of those that worked here, or else of all.
 fn last(state: &StateDir) -> Result<Option<Last>, Failure> {
-    let Some(newest) = newest(state, |event| event.kind == "run.opened")? else {
+    let Some(latest) = newest(state, &EVENTS, &openings(), |_| true)? else {
         return Ok(None);
     };
     // What a person is told of places needs the keys of what is sealed; without them none is
@@ -254,52 +259,57 @@ fn last(state: &StateDir) -> Result<Option<Last>, Failure> {
         let text = opened.body.get("workspace").and_then(read_host_text);
         text.map(PathBuf::from)
     };
-    let is_ours = |event: &Event| {
-        let ours = || workspace(event).is_some_and(|place| is_here(&place));
-        event.kind == "run.opened" && ours()
-    };
-    let here = newest_within(state, &EVENTS_HERE, is_ours)?.or_else(|| kept_here(state));
-    if let Some(run) = here {
+    // Asked once: a ledger tells of any number of runs.
+    let here = here();
+    let is_here = |place: &Path| is_above(place, here.as_deref());
+    let is_ours = |event: &Event| workspace(event).is_some_and(|place| is_here(&place));
+    let ours = newest(state, &EVENTS_HERE, &openings(), is_ours)?.and_then(|event| event.run);
+    if let Some(run) = ours.or_else(|| kept_there(state, is_here)) {
         let elsewhere = None;
         return Ok(Some(Last { run, elsewhere }));
     }
-    let events = Ledger::show(state, &newest).doing("the ledger cannot be read")?;
-    let mut opened = events.filter_map(Result::ok);
-    let opened = opened.find(|event| event.kind == "run.opened");
-    let elsewhere = opened.as_ref().and_then(workspace).unwrap_or_default();
+    let elsewhere = workspace(&latest).unwrap_or_default();
     let is_elsewhere = elsewhere.as_os_str().is_empty() || !is_here(&elsewhere);
-    Ok(Some(Last {
-        run: newest,
+    Ok(latest.run.map(|run| Last {
+        run,
         elsewhere: is_elsewhere.then_some(elsewhere),
     }))
 }
 
-/// The newest run that is kept and worked here.
-fn kept_here(state: &StateDir) -> Option<RunId> {
+/// The newest run that is kept and worked there.
+fn kept_there(state: &StateDir, is_there: impl Fn(&Path) -> bool) -> Option<RunId> {
     let records = list_runs(state).ok()?.records;
     let found = records
         .into_iter()
-        .find(|record| is_here(&record.workspace))?;
+        .find(|record| is_there(&record.workspace))?;
     Some(found.run)
 }
 
-/// The run of the newest event that is meant.
-fn newest(state: &StateDir, is_meant: impl Fn(&Event) -> bool) -> Result<Option<RunId>, Failure> {
-    newest_within(state, &EVENTS, is_meant)
+/// What tells that a run began.
+fn openings() -> Filter {
+    Filter {
+        kind: Some("run.opened".to_owned()),
+        ..Filter::default()
+    }
 }
 
-fn newest_within(
+/// The newest event of a run that is meant, of those that pass.
+fn newest(
     state: &StateDir,
     counts: &[usize],
+    filter: &Filter,
     is_meant: impl Fn(&Event) -> bool,
-) -> Result<Option<RunId>, Failure> {
+) -> Result<Option<Event>, Failure> {
     for count in counts {
-        let events = Ledger::tail(state, *count).doing("the ledger cannot be read")?;
+        let events =
+            Ledger::tail(state, *count, filter.clone()).doing("the ledger cannot be read")?;
+        let is_whole = events.is_whole();
         let meant = events
             .filter_map(Result::ok)
-            .filter(|event| is_meant(event));
-        if let Some(run) = meant.filter_map(|event| event.run).last() {
-            return Ok(Some(run));
+            .filter(|event| event.run.is_some() && is_meant(event));
+        let found = meant.last();
+        if found.is_some() || is_whole {
+            return Ok(found);
         }
     }
     Ok(None)

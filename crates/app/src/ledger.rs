@@ -220,7 +220,8 @@ fn witnesses(paths: &[PathBuf]) -> Result<Vec<WitnessFile>, Failure> {
 
 fn tail(state: &StateDir, arguments: &TailLedgerArguments, output: &Output) -> Result<u8, Failure> {
     let count = usize::try_from(arguments.number).unwrap_or(usize::MAX);
-    let mut events = Ledger::tail(state, count).doing("the ledger cannot be read")?;
+    let mut events =
+        Ledger::tail(state, count, Filter::default()).doing("the ledger cannot be read")?;
     loop {
         let mut seals = shredding::followed(state)?;
         for event in events.by_ref() {

@@ -450,13 +450,14 @@ impl Ledger {
         Events::from_start(state, filter)
     }
 
-    /// The last `count` events. After the iterator's end it can be asked again,
-    /// and goes on with what was appended meanwhile: that is how to follow.
+    /// Those of the last `count` events that pass. After the iterator's end it can be asked
+    /// again, and goes on with what was appended meanwhile: that is how to follow. A session and
+    /// a principal are known by the openings of runs among these events.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be opened for reading.
-    pub fn tail(state: &StateDir, count: usize) -> Result<Events, LedgerError> {
-        Events::from_last(state, count)
+    pub fn tail(state: &StateDir, count: usize, filter: Filter) -> Result<Events, LedgerError> {
+        Events::from_last(state, count, filter)
     }
 
     /// Whether the end of a run is recorded: nothing of it lives then.

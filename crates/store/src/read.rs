@@ -38,6 +38,7 @@ pub struct Filter {
 pub struct Events {
     lines: Lines,
     search: Search,
+    is_whole: bool,
 }
 
 /// What is looked for, and what was learnt on the way.
@@ -51,10 +52,12 @@ struct Search {
 }
 
 const CHUNK_BYTES: usize = 64 << 10;
+/// The first segment, and its first byte.
+const START: (u32, u64) = (1, 0);
 
 impl Events {
     pub(crate) fn from_start(state: &StateDir, filter: Filter) -> Result<Self, LedgerError> {
-        Self::from_place(state, filter, (1, 0))
+        Self::from_place(state, filter, START)
     }
 
     pub(crate) fn from_place(
@@ -65,6 +68,7 @@ impl Events {
         let lines = Lines::from(state, segment, offset)?;
         Ok(Self {
             lines,
+            is_whole: (segment, offset) == START,
             search: Search {
                 filter,
                 of_session: BTreeSet::new(),
@@ -73,17 +77,27 @@ impl Events {
         })
     }
 
-    pub(crate) fn from_last(state: &StateDir, count: usize) -> Result<Self, LedgerError> {
+    /// Whether no event was before the first of them.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    pub(crate) fn from_last(
+        state: &StateDir,
+        count: usize,
+        filter: Filter,
+    ) -> Result<Self, LedgerError> {
         let path = state.path().join(LEDGER);
         let directory = match state.subdirectory(LEDGER, false) {
             Err(fault) if fault.is_not_found() => {
-                return Self::from_start(state, Filter::default());
+                return Self::from_start(state, filter);
             }
             opened => opened?,
         };
         let segments = list_segments(&directory, &path)?;
         let mut wanted = count;
-        let mut place = (segments.last().copied().unwrap_or(1), 0);
+        let mut place = (segments.last().copied().unwrap_or(START.0), 0);
         for (behind, number) in segments.iter().rev().enumerate() {
             let Some(segment) = Segment::open(&directory, &path, *number, false)? else {
                 continue;
@@ -99,7 +113,7 @@ impl Events {
                 break;
             }
         }
-        Self::from_place(state, Filter::default(), place)
+        Self::from_place(state, filter, place)
     }
 }
 

@@ -677,8 +677,22 @@ fn events_are_read_by_run_kind_and_from_the_end() {
     );
     for count in [0, 1, 2, 3, 5, 17, 29, 30, 31, 1000] {
         let expected: Vec<u64> = (30_u64.saturating_sub(count)..30).collect();
-        let tail = Ledger::tail(&place.state, usize::try_from(count).unwrap()).unwrap();
+        let tail = Ledger::tail(
+            &place.state,
+            usize::try_from(count).unwrap(),
+            Filter::default(),
+        )
+        .unwrap();
         assert_eq!(numbers(tail), expected, "the last {count}");
+        let of_kind = Filter {
+            kind: Some("flow".to_owned()),
+            ..Filter::default()
+        };
+        let count = usize::try_from(count).unwrap();
+        let tail = Ledger::tail(&place.state, count, of_kind).unwrap();
+        assert_eq!(tail.is_whole(), count >= 30, "the last {count}");
+        let flows: Vec<u64> = expected.into_iter().filter(|one| one % 2 == 0).collect();
+        assert_eq!(numbers(tail), flows, "of the last {count}");
     }
 }
 
@@ -689,7 +703,7 @@ fn reading_goes_on_with_what_is_appended_meanwhile() {
     assert!(from_nothing.next().is_none());
     let ledger = place.ledger_in_small_segments();
     note(&ledger, 0);
-    let mut tail = Ledger::tail(&place.state, 1).unwrap();
+    let mut tail = Ledger::tail(&place.state, 1, Filter::default()).unwrap();
     assert_eq!(tail.next().unwrap().unwrap().position.seq, 0);
     for number in 1..50 {
         assert!(tail.next().is_none());
