@@ -15,7 +15,7 @@ use atoll_layer::{
 use atoll_model::WorkspaceMode;
 use atoll_store::{
     Durability, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text, lock_run,
-    remove_run, update_run,
+    remove_run_if, update_run,
 };
 use serde_json::json;
 
@@ -337,8 +337,13 @@ impl Work<'_> {
             self.restore(record, How::Plainly)?
                 .tell(&command, self.output);
         }
-        self.record(record, "run.discarded", json!({ "state": record.state }))?;
-        remove_run(self.state, &record.run).doing("the run could not be removed")?;
+        // An apply may have begun, and been cut short, since the first look.
+        let look = || {
+            self.refuse_interrupted(record)?;
+            self.refuse_half_undone(record)?;
+            self.record(record, "run.discarded", json!({ "state": record.state }))
+        };
+        remove_run_if(self.state, &record.run, look).doing("the run could not be removed")??;
         record.state = RunState::Discarded;
         Ok(())
     }

@@ -14,8 +14,8 @@ use atoll_policy::{
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
-    CollectPlan, CollectPolicy, Durability, Ledger, StateDir, collect, forget, forgettable,
-    host_text, load_run, plan_collection, run_disk_usage,
+    CollectPlan, CollectPolicy, Durability, Ledger, RunRecord, StateDir, collect, forget,
+    forgettable, host_text, load_run, plan_collection, run_disk_usage,
 };
 use serde_json::json;
 
@@ -88,7 +88,11 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
             .record(Some(&item.run), "run.collected", body, Durability::Durable)
             .doing("the removal cannot be recorded")?;
     }
-    let failed = collect(&state, &plan);
+    // An apply may have begun, and been cut short, since the plan was made.
+    let may_go = |record: &RunRecord| {
+        is_half_done(&journals_of(&state, record)).is_ok_and(|is_half_done| !is_half_done)
+    };
+    let failed = collect(&state, &plan, may_go);
     for (name, why) in &failed {
         output.warn(&format!("{name} was not removed: {why}"));
     }

@@ -107,7 +107,7 @@ pub use record::{
     RunState, SettingsRecord,
 };
 pub use recovery::{InterruptedRun, live_runs, settle_run};
-pub use removal::remove_run;
+pub use removal::{remove_run, remove_run_if};
 pub use reserve::{release_end, reserve_end};
 pub use retention::{
     CollectPlan, CollectPolicy, CollectReason, Collectable, collect, plan_collection,

@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::ffi::CString;
 use std::os::fd::AsFd;
 
@@ -21,12 +22,29 @@ const REMOVED: &str = ".removed-";
 /// [`RunError::Alive`], [`RunError::Locked`], [`RunError::Missing`],
 /// [`RunError::Mounted`] or [`RunError::File`].
 pub fn remove_run(state: &StateDir, run: &RunId) -> Result<(), RunError> {
+    remove_run_if(state, run, || Ok::<(), Infallible>(())).map(|_| ())
+}
+
+/// The same, once this has looked at the run and has not refused. It looks while nobody else can
+/// work on the run's changes: what it has seen stays so until the run is gone. A refusal is
+/// returned within, and leaves all as it is.
+///
+/// # Errors
+/// Those of [`remove_run`].
+pub fn remove_run_if<E>(
+    state: &StateDir,
+    run: &RunId,
+    look: impl FnOnce() -> Result<(), E>,
+) -> Result<Result<(), E>, RunError> {
     let open_runs = OpenRuns::open(state)?;
     if open_runs.is_alive(run)? {
         return Err(RunError::Alive(run.clone()));
     }
     let runs = existing_runs(state)?.ok_or_else(|| RunError::Missing(run.clone()))?;
     let _alone = lock_run(state, run)?;
+    if let Err(refusal) = look() {
+        return Ok(Err(refusal));
+    }
     let removed = format!("{REMOVED}{run}");
     let rename = || {
         let flags = RenameFlags::NOREPLACE;
@@ -40,7 +58,8 @@ pub fn remove_run(state: &StateDir, run: &RunId) -> Result<(), RunError> {
         other => other,
     };
     renamed.map_err(FileFault::on("remove", state.run_dir(run)))?;
-    delete_leftover(state, &runs, &removed)
+    delete_leftover(state, &runs, &removed)?;
+    Ok(Ok(()))
 }
 
 /// Deletes what an interrupted deletion has left.

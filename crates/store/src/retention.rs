@@ -5,10 +5,10 @@ use atoll_model::RunId;
 use rustix::fs::Dir;
 
 use crate::record_file::RECORD;
-use crate::removal::{delete_leftover, is_gone, is_leftover, remove_run};
+use crate::removal::{delete_leftover, is_gone, is_leftover, remove_run_if};
 use crate::runs::{existing_runs, load_run};
 use crate::state::RUNS;
-use crate::{FileFault, RunError, RunState, StateDir, list_runs};
+use crate::{FileFault, RunError, RunRecord, RunState, StateDir, list_runs};
 
 /// For how long runs are kept, counted from the last change of their record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,19 +91,21 @@ pub fn plan_collection(state: &StateDir, policy: &CollectPolicy) -> Result<Colle
 }
 
 /// Removes what the plan names. What cannot be removed, or is no longer what it
-/// was when the plan was made, is left and returned with the reason.
+/// was when the plan was made, is left and returned with the reason; so is what may not go by
+/// this, which is asked while nobody else can work on the run's changes.
 #[must_use]
-pub fn collect(state: &StateDir, plan: &CollectPlan) -> Vec<(String, RunError)> {
+pub fn collect(
+    state: &StateDir,
+    plan: &CollectPlan,
+    may_go: impl Fn(&RunRecord) -> bool,
+) -> Vec<(String, RunError)> {
     let mut failed = Vec::new();
     for item in &plan.runs {
-        let removed = load_run(state, &item.run).and_then(|record| {
-            if record.state == item.state {
-                remove_run(state, &item.run)
-            } else {
-                Err(RunError::Changed(item.run.clone()))
-            }
-        });
-        if let Err(error) = removed {
+        let look = || match load_run(state, &item.run)? {
+            record if record.state == item.state && may_go(&record) => Ok(()),
+            _ => Err(RunError::Changed(item.run.clone())),
+        };
+        if let Err(error) | Ok(Err(error)) = remove_run_if(state, &item.run, look) {
             failed.push((item.run.to_string(), error));
         }
     }

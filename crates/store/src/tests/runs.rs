@@ -241,6 +241,20 @@ fn runs_are_found_by_what_people_type() {
 }
 
 #[test]
+fn whether_a_run_may_go_is_looked_at_while_nobody_else_can_work_on_it() {
+    let place = Place::new();
+    create_run(&place.state, &record(1)).unwrap();
+    let look = || match lock_run(&place.state, &run_id(1)) {
+        Err(RunError::Locked { .. }) => Err("an apply was cut short"),
+        other => panic!("another could have begun an apply: {other:?}"),
+    };
+    let refused = remove_run_if(&place.state, &run_id(1), look).unwrap();
+    assert_eq!(refused, Err("an apply was cut short"));
+    load_run(&place.state, &run_id(1)).unwrap();
+    drop(lock_run(&place.state, &run_id(1)).unwrap());
+}
+
+#[test]
 fn a_run_is_worked_on_by_one_at_a_time() {
     let place = Place::new();
     create_run(&place.state, &record(1)).unwrap();
@@ -441,7 +455,7 @@ fn what_can_go_is_planned_and_then_removed() {
         record.state = RunState::Applied;
     })
     .unwrap();
-    let failed = collect(&place.state, &plan);
+    let failed = collect(&place.state, &plan, |_| true);
     assert_eq!(failed.len(), 1);
     assert!(matches!(failed[0].1, RunError::Changed(_)));
     let left: Vec<_> = list_runs(&place.state)
