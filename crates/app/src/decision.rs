@@ -14,7 +14,7 @@ use atoll_layer::{
 };
 use atoll_model::WorkspaceMode;
 use atoll_store::{
-    Durability, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text, lock_run,
+    Durability, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text, load_run, lock_run,
     remove_run_if, update_run,
 };
 use serde_json::json;
@@ -337,10 +337,19 @@ impl Work<'_> {
             self.restore(record, How::Plainly)?
                 .tell(&command, self.output);
         }
-        // An apply may have begun, and been cut short, since the first look.
+        // Others may have worked on it since the first look.
         let look = || {
             self.refuse_interrupted(record)?;
             self.refuse_half_undone(record)?;
+            let kept = load_run(self.state, &record.run).doing("the run cannot be read")?;
+            if kept.state != record.state {
+                return Err(Failure::new("the run is not discarded")
+                    .because("another command has worked on it meanwhile")
+                    .advise(format!(
+                        "atoll diff {} shows what is left of it",
+                        record.run
+                    )));
+            }
             self.record(record, "run.discarded", json!({ "state": record.state }))
         };
         remove_run_if(self.state, &record.run, look).doing("the run could not be removed")??;

@@ -14,8 +14,8 @@ use atoll_policy::{
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
-    CollectPlan, CollectPolicy, Durability, Ledger, RunRecord, StateDir, collect, forget,
-    forgettable, host_text, load_run, plan_collection, run_disk_usage,
+    CollectPlan, CollectPolicy, Collectable, Durability, Ledger, RunRecord, StateDir, collect,
+    forget, forgettable, host_text, load_run, plan_collection, run_disk_usage,
 };
 use serde_json::json;
 
@@ -82,20 +82,27 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         return Ok(0);
     }
     let ledger = crate::run::open_ledger(&state)?;
-    for item in &plan.runs {
-        let body = json!({ "state": item.state });
-        ledger
-            .record(Some(&item.run), "run.collected", body, Durability::Durable)
-            .doing("the removal cannot be recorded")?;
-    }
+    let mut unrecorded = Ok(());
     // An apply may have begun, and been cut short, since the plan was made.
     let may_go = |record: &RunRecord| {
-        is_half_done(&journals_of(&state, record)).is_ok_and(|is_half_done| !is_half_done)
+        if !is_half_done(&journals_of(&state, record)).is_ok_and(|is_half_done| !is_half_done) {
+            return false;
+        }
+        let body = json!({ "state": record.state });
+        let durable = Durability::Durable;
+        unrecorded = ledger
+            .record(Some(&record.run), "run.collected", body, durable)
+            .map(|_| ());
+        unrecorded.is_ok()
     };
     let failed = collect(&state, &plan, may_go);
+    unrecorded.doing("the removal cannot be recorded")?;
     for (name, why) in &failed {
         output.warn(&format!("{name} was not removed: {why}"));
     }
+    let is_gone = |item: &&Collectable| !failed.iter().any(|(name, _)| name == item.run.as_str());
+    let removed = plan.runs.iter().filter(is_gone).count() as u64;
+    let what = render::counted(removed, "run", "runs");
     output.say(&format!("{what} removed.\n"));
     // Once runs are gone, more sessions have none.
     let sessions = forgettable(&state).doing("the sessions cannot be listed")?;

@@ -97,7 +97,7 @@ pub fn plan_collection(state: &StateDir, policy: &CollectPolicy) -> Result<Colle
 pub fn collect(
     state: &StateDir,
     plan: &CollectPlan,
-    may_go: impl Fn(&RunRecord) -> bool,
+    mut may_go: impl FnMut(&RunRecord) -> bool,
 ) -> Vec<(String, RunError)> {
     let mut failed = Vec::new();
     for item in &plan.runs {
