@@ -81,11 +81,25 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         tell_groups(leftover_groups(&state)?.len(), "would be removed", output);
         return Ok(0);
     }
-    let ledger = crate::run::open_ledger(&state)?;
+    let failed = remove_planned(&state, &plan, output)?;
+    // Once runs are gone, more sessions have none.
+    let sessions = forgettable(&state).doing("the sessions cannot be listed")?;
+    let forgotten = forget(&state, &sessions).doing("what sessions keep cannot be removed")?;
+    tell_sessions(forgotten, "removed", output);
+    let groups = leftover_groups(&state)?;
+    let removed = groups.iter().filter(|group| group.remove()).count();
+    tell_groups(removed, "removed", output);
+    Ok(u8::from(failed > 0))
+}
+
+/// Removes what is planned, and tells of it. How much of that could not be removed.
+fn remove_planned(state: &StateDir, plan: &CollectPlan, output: &Output) -> Result<usize, Failure> {
+    let ledger = crate::run::open_ledger(state)?;
     let mut unrecorded = Ok(());
     // An apply may have begun, and been cut short, since the plan was made.
     let may_go = |record: &RunRecord| {
-        if !is_half_done(&journals_of(&state, record)).is_ok_and(|is_half_done| !is_half_done) {
+        let is_whole = is_half_done(&journals_of(state, record)).is_ok_and(|is_half| !is_half);
+        if !is_whole || unrecorded.is_err() {
             return false;
         }
         let body = json!({ "state": record.state });
@@ -95,7 +109,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
             .map(|_| ());
         unrecorded.is_ok()
     };
-    let failed = collect(&state, &plan, may_go);
+    let failed = collect(state, plan, may_go);
     unrecorded.doing("the removal cannot be recorded")?;
     for (name, why) in &failed {
         output.warn(&format!("{name} was not removed: {why}"));
@@ -104,14 +118,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     let removed = plan.runs.iter().filter(is_gone).count() as u64;
     let what = render::counted(removed, "run", "runs");
     output.say(&format!("{what} removed.\n"));
-    // Once runs are gone, more sessions have none.
-    let sessions = forgettable(&state).doing("the sessions cannot be listed")?;
-    let forgotten = forget(&state, &sessions).doing("what sessions keep cannot be removed")?;
-    tell_sessions(forgotten, "removed", output);
-    let groups = leftover_groups(&state)?;
-    let removed = groups.iter().filter(|group| group.remove()).count();
-    tell_groups(removed, "removed", output);
-    Ok(u8::from(!failed.is_empty()))
+    Ok(failed.len())
 }
 
 /// The control groups of runs whose end the ledger tells of; of others it is not
