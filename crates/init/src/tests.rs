@@ -10,23 +10,16 @@ mod own;
 mod races;
 #[path = "../../layer/src/tests/racing.rs"]
 mod racing;
+#[path = "../../sys/src/tests/skipping.rs"]
+mod skipping;
 mod tree;
 
-use std::io::Write;
-
 use atoll_sys::seccomp::Instruction;
+
+use self::skipping::{Avoidable, note_skip};
 
 /// Says why a test could not be made here, also to whoever counts.
 fn skipped(why: &str) {
     eprintln!("skipped: {why}");
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    if let Some(path) = std::env::var_os("ATOLL_SKIP_FILE") {
-        let mut file = std::fs::File::options()
-            .append(true)
-            .create(true)
-            .open(path)
-            .unwrap();
-        // Whoever may not do it cannot be made to.
-        writeln!(file, "{name}\t{why}\tunavoidable").unwrap();
-    }
+    note_skip(why, Avoidable::No);
 }

@@ -13,6 +13,8 @@ mod names;
 mod races;
 mod racing;
 mod random;
+#[path = "../../sys/src/tests/skipping.rs"]
+mod skipping;
 mod support;
 mod undone;
 mod unreadable;

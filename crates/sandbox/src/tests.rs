@@ -9,6 +9,8 @@ mod mountinfo;
 mod placement;
 mod reclaim;
 mod session;
+#[path = "../../sys/src/tests/skipping.rs"]
+mod skipping;
 mod standing;
 mod tree;
 

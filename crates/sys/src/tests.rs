@@ -8,14 +8,16 @@ mod funnel;
 mod interpreter;
 mod processes;
 mod rights;
+mod skipping;
 mod sockets;
 
 use std::ffi::CString;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use self::skipping::{Avoidable, note_skip};
 use crate::process::{self, Change};
 use crate::seccomp::Instruction;
 
@@ -59,16 +61,7 @@ fn say(text: &str) {
 /// Says why a test could not be made here, also to whoever counts.
 fn skipped(why: &str) {
     say(&format!("skipped: {why}"));
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    if let Some(path) = std::env::var_os("ATOLL_SKIP_FILE") {
-        let mut file = std::fs::File::options()
-            .append(true)
-            .create(true)
-            .open(path)
-            .unwrap();
-        // Whoever may not do it cannot be made to.
-        writeln!(file, "{name}\t{why}\tunavoidable").unwrap();
-    }
+    note_skip(why, Avoidable::No);
 }
 
 /// One system call; the answer, or the error's number.

@@ -1,10 +1,10 @@
 //! Access control lists, as `setfacl` makes them.
 
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use super::skipping::{Avoidable, note_skip};
 use super::support::*;
 use crate::access_list::mode_without;
 use crate::path::Bytes;
@@ -20,22 +20,11 @@ fn set(path: &Path, list: &str) -> bool {
         Ok(output) if output.status.success() => true,
         other => {
             println!("skipped: no setfacl here: {other:?}");
-            note_skip("setfacl (package acl) is missing, or the file system has no lists");
+            let why = "setfacl (package acl) is missing, or the file system has no lists";
+            note_skip(why, Avoidable::Yes);
             false
         }
     }
-}
-
-/// For whoever counts what was skipped.
-fn note_skip(why: &str) {
-    let thread = std::thread::current();
-    let (Some(file), Some(name)) = (std::env::var_os("ATOLL_SKIP_FILE"), thread.name()) else {
-        return;
-    };
-    let line = format!("{name}\t{why}\tavoidable\n");
-    let mut options = std::fs::File::options();
-    let mut file = options.append(true).create(true).open(file).unwrap();
-    file.write_all(line.as_bytes()).unwrap();
 }
 
 fn list_of(path: &Path) -> String {

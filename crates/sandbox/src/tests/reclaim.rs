@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, openat};
 
+use super::skipping::{Avoidable, note_skip};
 use crate::reclaim::{give_back, take_all};
 
 /// Who owns what is not to be reached.
@@ -92,16 +92,7 @@ fn is_root() -> bool {
     if !is_root {
         let why = "only root has files of others to lose";
         println!("skipped: {why}");
-        let thread = std::thread::current();
-        if let (Some(path), Some(name)) = (std::env::var_os("ATOLL_SKIP_FILE"), thread.name()) {
-            let mut list = File::options()
-                .append(true)
-                .create(true)
-                .open(path)
-                .unwrap();
-            list.write_all(format!("{name}\t{why}\tunavoidable\n").as_bytes())
-                .unwrap();
-        }
+        note_skip(why, Avoidable::No);
     }
     is_root
 }

@@ -1,0 +1,36 @@
+//! The list of what could not be tested here. Used by the tests of more than one crate.
+
+use std::fs::File;
+use std::io::Write;
+
+/// What whoever runs the tests can do about it.
+#[derive(Clone, Copy)]
+pub(super) enum Avoidable {
+    /// What is missing can be installed.
+    #[allow(dead_code, reason = "some crates need nothing that can be installed")]
+    Yes,
+    /// Whoever may not do it cannot be made to.
+    #[allow(dead_code, reason = "some crates need only what can be installed")]
+    No,
+}
+
+/// Adds this test to the list named by `ATOLL_SKIP_FILE`, for whoever counts.
+///
+/// # Panics
+/// When the list cannot be written.
+pub(super) fn note_skip(why: &str, avoidable: Avoidable) {
+    let thread = std::thread::current();
+    let (Some(list), Some(name)) = (std::env::var_os("ATOLL_SKIP_FILE"), thread.name()) else {
+        return;
+    };
+    let word = match avoidable {
+        Avoidable::Yes => "avoidable",
+        Avoidable::No => "unavoidable",
+    };
+    // One write, because other tests append to the same file: `writeln!` makes several, and
+    // lines of two tests would be torn.
+    let line = format!("{name}\t{why}\t{word}\n");
+    let mut options = File::options();
+    let mut list = options.append(true).create(true).open(list).unwrap();
+    list.write_all(line.as_bytes()).unwrap();
+}
