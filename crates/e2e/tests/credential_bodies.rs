@@ -186,7 +186,14 @@ fn a_part_that_is_told_wrongly_does_not_come() {
     let Some(world) = world(name, HEADER) else {
         return;
     };
-    let ways = ["untold", "status", "before", "untold-before", "several"];
+    let ways = [
+        "untold",
+        "status",
+        "before",
+        "untold-before",
+        "several",
+        "always",
+    ];
     let script: String = ways
         .iter()
         .map(|way| {
@@ -197,17 +204,57 @@ fn a_part_that_is_told_wrongly_does_not_come() {
             )
         })
         .collect();
+    let script = format!("{script} echo \"own $GITHUB_TOKEN\"");
     let outcome = online(&world, "bound", &script);
     let out = outcome.out();
+    let own = out.lines().find_map(|line| line.strip_prefix("own "));
+    let all = format!("x{}y", own.unwrap());
     for way in ways {
-        let refused = format!(" {way} 502\n");
-        assert_eq!(out.matches(&refused).count(), 2, "{outcome}");
+        // Who sends a part also where all is asked for is not believed at all.
+        let status = if way == "always" { 502 } else { 200 };
+        let told = format!(" {way} {status}\n");
+        assert_eq!(out.matches(&told).count(), 2, "{outcome}");
     }
     assert!(!tells(&out), "{outcome}");
-    // The first of its bytes is not in what was asked for, and all others would be.
+    assert_eq!(out.matches(&all).count(), 15, "{outcome}");
+    // The first of its bytes is not in what was asked for, and all others would be; then all is
+    // asked for, once.
     let reached = requests(&world);
-    assert_eq!(reached.matches("bytes=4001-5020").count(), 5, "{reached}");
-    assert_eq!(reached.matches("bytes=4001-8479").count(), 5, "{reached}");
+    assert_eq!(reached.matches("bytes=4001-5020").count(), 6, "{reached}");
+    assert_eq!(reached.matches("bytes=4001-8479").count(), 6, "{reached}");
+    let careless = reached.lines().filter(|line| line.contains("/careless"));
+    assert_eq!(careless.count(), 36, "{reached}");
+}
+
+#[test]
+fn a_resumed_download_of_what_has_changed_begins_anew() {
+    let name = "a_resumed_download_of_what_has_changed_begins_anew";
+    let Some(world) = world(name, HEADER) else {
+        return;
+    };
+    let script: String = ["old", "new"]
+        .iter()
+        .map(|tag| {
+            format!(
+                "{CURL} -o {tag} -w '{tag} %{{http_code}} %{{size_download}}\n' -r 4010- \
+                 -H 'If-Range: \"{tag}\"' https://example.com/v1/changed; "
+            )
+        })
+        .collect();
+    let script = format!("{script} grep -c \"x${{GITHUB_TOKEN}}y\" old; echo \"end $(cat new)\"");
+    let outcome = online(&world, "bound", &script);
+    let whole = 8000 + REAL.len();
+    let told = format!("old 200 {whole}\nnew 206 {}\n1\nend ", whole - 4010);
+    assert!(outcome.out().contains(&told), "{outcome}");
+    assert!(!tells(&outcome.out()), "{outcome}");
+    // The first was asked for twice, and only one of its answers has come.
+    let closed = events(&world, "flow.closed");
+    let why = "so all is asked for";
+    let failed = closed
+        .iter()
+        .filter_map(|one| one["failure"].as_str())
+        .filter(|failure| failure.contains(why));
+    assert_eq!((closed.len(), failed.count()), (3, 1), "{closed:?}");
 }
 
 /// Whether a text has more of the real key in a row than may be told, which is seven bytes, and

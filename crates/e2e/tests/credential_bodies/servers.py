@@ -137,13 +137,17 @@ class Origin(http.server.BaseHTTPRequestHandler):
     def on_careless(self, query):
         """A part as if it were all, or with something before it."""
         text = b"x" * 4000 + REAL.encode() + b"y" * 4000
+        if "Range" not in self.headers and query != "always":
+            return self.say(200, text)
+        if "Range" not in self.headers:
+            return self.say(206, text[4015:], [("Content-Range", f"bytes 4015-{len(text) - 1}/{len(text)}")])
         first, last = (int(one) for one in self.headers["Range"].split("=")[1].split("-"))
         part = text[first : last + 1]
         told = [("Content-Range", f"bytes {first}-{last}/{len(text)}")]
         match query:
             case "untold":
                 self.say(200, part)
-            case "status":
+            case "status" | "always":
                 self.say(200, part, told)
             case "before":
                 self.say(206, b"-" * 461 + part, told)
@@ -151,6 +155,15 @@ class Origin(http.server.BaseHTTPRequestHandler):
                 self.say(206, b"-" * 480 + part, told, 500)
             case "several":
                 self.say(206, part, [*told, ("Content-Type", "multipart/byteranges; boundary=b")])
+
+    def on_changed(self, _):
+        """All of it where a program has a part of another one (RFC 9110, 13.1.5)."""
+        text = b"x" * 4000 + REAL.encode() + b"y" * 4000
+        if "Range" not in self.headers or self.headers.get("If-Range") == '"old"':
+            return self.say(200, text, [("ETag", '"new"')])
+        first = int(self.headers["Range"].split("=")[1].split("-")[0])
+        told = [("Content-Range", f"bytes {first}-{len(text) - 1}/{len(text)}"), ("ETag", '"new"')]
+        self.say(206, text[first:], told)
 
     def on_events(self, _):
         self.send_response(200)

@@ -10,6 +10,7 @@ mod proof;
 mod releases;
 pub(super) mod renewed;
 mod rights;
+mod sending;
 mod unanswered;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -25,25 +26,24 @@ use hyper::{Request, Response, StatusCode, Version};
 use super::Asked;
 use super::answers::{self, Denial};
 use super::bodies;
-use super::body::{Received, Sent};
-use super::expectation::{self, ENDLESS, Early, Gate};
+use super::body::Received;
+use super::expectation::{self, Gate};
 use super::head::{self, Head};
 use super::injection::{self, Injection, Misuse, Outgoing};
 use super::ranges::Ranged;
 use super::room::Room;
 use super::upload::Upload;
-use super::upstream::{Server, is_of_tls, why_not, why_unanswered};
+use super::upstream::Server;
 use super::web_socket;
 use crate::Egress;
 use crate::dial::Place;
 use crate::limits::Way;
 use crate::line::{Carried, Opened};
-use crate::resolve::{Nowhere, addresses, given_up, may};
 use crate::secret::{Noted, Placeholders};
-use beginning::begin;
 pub(crate) use consent::Leave;
 pub(crate) use releases::Releases;
 pub(crate) use rights::{Again, Rights};
+use sending::carry;
 pub(crate) use unanswered::Unrecorded;
 use unanswered::{Unanswered, unclear};
 
@@ -258,6 +258,7 @@ pub(crate) async fn answer(
         issue: issued::prepared(issue, body.as_ref(), &mut parts.headers),
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
+        asks_all: false,
         is_2: parts.version == Version::HTTP_2,
         body: body.map(Upload::from),
         parts,
@@ -297,7 +298,7 @@ fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
     }
 }
 
-/// Sends a request on by a connection that is there, or by a new one.
+/// Sends a request on once it may be sent.
 async fn send_on(
     egress: &Arc<Egress>,
     asked: &Arc<Asked>,
@@ -306,143 +307,11 @@ async fn send_on(
     proof::check(egress, asked, outgoing).await?;
     consent::wait(egress, asked, outgoing).await?;
     releases::check(egress, asked, outgoing, SystemTime::now).await?;
-    let key = asked.key(outgoing.is_2);
-    // A connection that becomes a WebSocket is nobody else's.
-    while let Some(server) = egress.upstream.kept(key).await {
-        // What may be dialled for another request may not for this one.
-        let judged = judged(asked, &outgoing.parts, &outgoing.head);
-        let may = may(egress, &asked.host, server.place, asked.port, Some(&judged));
-        let is_denied = may.is_err() || given_up(egress, server.place).is_some();
-        if outgoing.head.is_web_socket && server.is_2() || is_denied {
-            break;
-        }
-        match attempt(egress, asked, server, outgoing).await? {
-            Attempted::Answered(response) => return Ok(response),
-            Attempted::Unsent(_) => {}
-            Attempted::Failed(unanswered) => return Err(unanswered),
-        }
-        // It would be taken again and again.
-        egress.upstream.part(key);
-    }
-    let judged = judged(asked, &outgoing.parts, &outgoing.head);
-    let resolved = match addresses(egress, &asked.host, asked.port, Some(&judged)).await {
-        Ok(resolved) => resolved,
-        Err(Nowhere::Refused { why, inside }) => {
-            return Err(Unanswered::refused(why, inside));
-        }
-        Err(Nowhere::Unknown(why)) => {
-            // It was allowed, and somebody was asked for its name.
-            let why = format!("its name leads nowhere: {why}");
-            let opened = egress.line.open(outgoing.flow.clone(), false).await?;
-            let failure = Carried::nothing(why.clone()).at_last(true);
-            egress.line.close(&opened, failure);
-            return Err(Unanswered::Failed(why));
-        }
-    };
-    let mut failure = "its name leads nowhere".to_owned();
-    let mut places = resolved.into_iter().peekable();
-    while let Some(place) = places.next() {
-        let opened = begin(egress, outgoing, place).await?;
-        let dialled = egress.upstream.dial(egress, asked, place, outgoing.is_2);
-        match dialled.await {
-            Ok(server) => {
-                egress.upstream.share(key, &server);
-                return match send(egress, asked, server, opened, outgoing).await {
-                    Attempted::Answered(response) => Ok(response),
-                    Attempted::Unsent(why) => Err(Unanswered::Failed(why)),
-                    Attempted::Failed(unanswered) => Err(unanswered),
-                };
-            }
-            Err(error) => {
-                failure = why_not(&error);
-                // Who is there and is not who was asked for is elsewhere no other.
-                let is_last = is_of_tls(&error) || places.peek().is_none();
-                let carried = Carried::nothing(failure.clone()).at_last(is_last);
-                egress.line.close(&opened, carried);
-                if is_last {
-                    break;
-                }
-            }
-        }
-    }
-    Err(Unanswered::Failed(failure))
-}
-
-/// What came of a request by one connection.
-enum Attempted {
-    Answered(Response<Received>),
-    /// Nothing of it can have had an effect. Why there is no answer.
-    Unsent(String),
-    Failed(Unanswered),
-}
-
-async fn attempt(
-    egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
-    server: Server,
-    outgoing: &mut Outgoing,
-) -> Result<Attempted, Unanswered> {
-    let opened = begin(egress, outgoing, server.place).await?;
-    Ok(send(egress, asked, server, opened, outgoing).await)
-}
-
-/// Sends a request that is recorded.
-async fn send(
-    egress: &Arc<Egress>,
-    asked: &Arc<Asked>,
-    mut server: Server,
-    opened: Opened,
-    outgoing: &mut Outgoing,
-) -> Attempted {
-    outgoing.find_range(&egress.credentials);
-    let exchange = Exchange::new(egress, asked, (opened, server.place), outgoing);
-    let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
-        let why = "it cannot be written".to_owned();
-        return Attempted::Failed(Unanswered::Broken(why));
-    };
-    let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
-    let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
-    let mut request = Request::new(body);
-    *request.method_mut() = outgoing.parts.method.clone();
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
-    if server.is_2() {
-        *request.version_mut() = Version::HTTP_2;
-    }
-    let early = Early::heard(&mut request, exchange.gate().cloned());
-    let sent = early.unless_endless(server.send(request));
-    let sent = exchange.unless_given_up(sent).await;
-    let mut error = match sent.and_then(|sent| sent.ok_or_else(|| ENDLESS.to_owned())) {
-        Ok(Ok(response)) => {
-            let answered = answered(exchange, server, response, outgoing).await;
-            return Attempted::Answered(answered);
-        }
-        Ok(Err(error)) => error,
-        Err(why) => {
-            exchange.failed(why.clone());
-            outgoing.body = exchange.give_back(&mut outgoing.parts);
-            return Attempted::Failed(Unanswered::Failed(why));
-        }
-    };
-    let unsent = error.take_message().map(Request::into_body);
-    let broken = exchange.failure();
-    let error = error.into_error();
-    let is_answered = error.is_parse();
-    let why = why_unanswered(&error);
-    exchange.failed(why.clone());
-    let is_unsent = unsent.is_some();
-    outgoing.body = match unsent {
-        Some(body) => body.into_upload(),
-        None => exchange.give_back(&mut outgoing.parts),
-    };
-    if let Some(misuse) = exchange.misuse() {
-        Attempted::Failed(Unanswered::Misused(Box::new(misuse)))
-    } else if let Some(broken) = broken {
-        Attempted::Failed(Unanswered::Broken(broken))
-    } else if is_unsent || may_repeat && !is_answered {
-        Attempted::Unsent(why)
-    } else {
-        Attempted::Failed(Unanswered::Failed(why))
+    let answered = carry(egress, asked, outgoing).await;
+    // Once: what is asked for now is not a part.
+    match answered {
+        Err(Unanswered::Failed(_)) if outgoing.asks_all => carry(egress, asked, outgoing).await,
+        answered => answered,
     }
 }
 

@@ -13,7 +13,7 @@ use hyper::http::response::Parts;
 
 use super::Exchange;
 use crate::inspect::body::Received;
-use crate::inspect::ranges::{Cut, Window};
+use crate::inspect::ranges::{Cut, Ranged, Window};
 use crate::secret::{Coding, Masks, Undecodable};
 
 /// What holds for an answer as it was compressed, and no longer when it is not (RFC 9530).
@@ -45,14 +45,12 @@ pub(super) async fn masked(
     if body.is_end_stream() && !is_part {
         return Ok(body);
     }
-    let cut = match (parts.status, &exchange.ranged) {
-        (StatusCode::PARTIAL_CONTENT, _) => Some(cut(exchange, &masks, parts)?),
-        (status, Some(ranged)) => {
-            ranged.is_all(status.is_success(), &parts.headers)?;
-            None
-        }
-        (_, None) => None,
-    };
+    let cut = part(
+        exchange.ranged.as_ref(),
+        &masks,
+        parts.status,
+        &parts.headers,
+    )?;
     let coding = coding_of(parts).map_err(|error| error.to_string())?;
     let held = egress.bodies.decoding(coding).await?;
     if coding.is_some() {
@@ -75,12 +73,37 @@ pub(super) async fn masked(
     Ok(Received::empty())
 }
 
+/// Whether a part was asked for, and an answer with this head can be handed on neither as that
+/// nor as all: all has to be asked for then.
+pub(super) fn is_unfit(exchange: &Exchange, status: StatusCode, headers: &HeaderMap) -> bool {
+    let (ranged, masks) = (
+        exchange.ranged.as_ref(),
+        exchange.egress.credentials.masks(),
+    );
+    ranged.is_some() && masks.is_some_and(|masks| part(ranged, &masks, status, headers).is_err())
+}
+
+/// What is handed on of an answer; none where that is all of it.
+fn part(
+    ranged: Option<&Ranged>,
+    masks: &Masks,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Result<Option<Cut>, String> {
+    match (status, ranged) {
+        (StatusCode::PARTIAL_CONTENT, Some(ranged)) => cut(ranged, masks, headers).map(Some),
+        (StatusCode::PARTIAL_CONTENT, None) => {
+            Err("it is a part, and all of it was asked for".to_owned())
+        }
+        (status, Some(ranged)) => ranged.is_all(status.is_success(), headers).map(|()| None),
+        (_, None) => Ok(None),
+    }
+}
+
 /// What is handed on of an answer that is a part.
-fn cut(exchange: &Exchange, masks: &Masks, parts: &Parts) -> Result<Cut, String> {
-    let ranged = exchange.ranged.as_ref();
-    let ranged = ranged.ok_or("it is a part, and all of it was asked for")?;
+fn cut(ranged: &Ranged, masks: &Masks, headers: &HeaderMap) -> Result<Cut, String> {
     let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
-    if !parts.headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
+    if !headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
         return Err(
             "it is a part of what is compressed, which cannot be looked through".to_owned(),
         );
@@ -88,7 +111,7 @@ fn cut(exchange: &Exchange, masks: &Masks, parts: &Parts) -> Result<Cut, String>
     if (masks.longest() as u64) > ranged.margin() {
         return Err("there is another credential by now: ask again".to_owned());
     }
-    ranged.cut(&parts.headers)
+    ranged.cut(headers)
 }
 
 /// How an answer is compressed.

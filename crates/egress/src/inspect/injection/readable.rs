@@ -15,6 +15,10 @@ const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-en
 impl Outgoing {
     /// Finds which part of an answer it asks for, by the real values that there are by now.
     pub(crate) fn find_range(&mut self, credentials: &Credentials) {
+        if self.asks_all {
+            self.injection.ranged = None;
+            return;
+        }
         let longest = credentials.masks().map_or(0, |masks| masks.longest());
         let (method, headers) = (&self.parts.method, &self.parts.headers);
         self.injection.ranged = Ranged::read(method, headers, longest as u64);

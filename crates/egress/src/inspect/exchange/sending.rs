@@ -1,0 +1,173 @@
+//! A request that may be sent: by which connection it is, and what comes of it.
+
+use std::sync::Arc;
+
+use hyper::{Request, Response, Version};
+
+use super::beginning::begin;
+use super::unanswered::Unanswered;
+use super::{Exchange, Outgoing, answered, judged, masked};
+use crate::Egress;
+use crate::inspect::Asked;
+use crate::inspect::body::{Received, Sent};
+use crate::inspect::expectation::{ENDLESS, Early};
+use crate::inspect::upstream::{Server, is_of_tls, why_not, why_unanswered};
+use crate::line::{Carried, Opened};
+use crate::resolve::{Nowhere, addresses, given_up, may};
+
+/// Why all is asked for after a part was.
+const NOT_THAT_PART: &str = "what came is not the part that was asked for, so all is asked for";
+
+/// Sends a request that may be sent by a connection that is there, or by a new one.
+pub(super) async fn carry(
+    egress: &Arc<Egress>,
+    asked: &Arc<Asked>,
+    outgoing: &mut Outgoing,
+) -> Result<Response<Received>, Unanswered> {
+    let key = asked.key(outgoing.is_2);
+    // A connection that becomes a WebSocket is nobody else's.
+    while let Some(server) = egress.upstream.kept(key).await {
+        // What may be dialled for another request may not for this one.
+        let judged = judged(asked, &outgoing.parts, &outgoing.head);
+        let may = may(egress, &asked.host, server.place, asked.port, Some(&judged));
+        let is_denied = may.is_err() || given_up(egress, server.place).is_some();
+        if outgoing.head.is_web_socket && server.is_2() || is_denied {
+            break;
+        }
+        match attempt(egress, asked, server, outgoing).await? {
+            Attempted::Answered(response) => return Ok(response),
+            Attempted::Unsent(_) => {}
+            Attempted::Failed(unanswered) => return Err(unanswered),
+        }
+        // It would be taken again and again.
+        egress.upstream.part(key);
+    }
+    let judged = judged(asked, &outgoing.parts, &outgoing.head);
+    let resolved = match addresses(egress, &asked.host, asked.port, Some(&judged)).await {
+        Ok(resolved) => resolved,
+        Err(Nowhere::Refused { why, inside }) => {
+            return Err(Unanswered::refused(why, inside));
+        }
+        Err(Nowhere::Unknown(why)) => {
+            // It was allowed, and somebody was asked for its name.
+            let why = format!("its name leads nowhere: {why}");
+            let opened = egress.line.open(outgoing.flow.clone(), false).await?;
+            let failure = Carried::nothing(why.clone()).at_last(true);
+            egress.line.close(&opened, failure);
+            return Err(Unanswered::Failed(why));
+        }
+    };
+    let mut failure = "its name leads nowhere".to_owned();
+    let mut places = resolved.into_iter().peekable();
+    while let Some(place) = places.next() {
+        let opened = begin(egress, outgoing, place).await?;
+        let dialled = egress.upstream.dial(egress, asked, place, outgoing.is_2);
+        match dialled.await {
+            Ok(server) => {
+                egress.upstream.share(key, &server);
+                return match send(egress, asked, server, opened, outgoing).await {
+                    Attempted::Answered(response) => Ok(response),
+                    Attempted::Unsent(why) => Err(Unanswered::Failed(why)),
+                    Attempted::Failed(unanswered) => Err(unanswered),
+                };
+            }
+            Err(error) => {
+                failure = why_not(&error);
+                // Who is there and is not who was asked for is elsewhere no other.
+                let is_last = is_of_tls(&error) || places.peek().is_none();
+                let carried = Carried::nothing(failure.clone()).at_last(is_last);
+                egress.line.close(&opened, carried);
+                if is_last {
+                    break;
+                }
+            }
+        }
+    }
+    Err(Unanswered::Failed(failure))
+}
+
+/// What came of a request by one connection.
+enum Attempted {
+    Answered(Response<Received>),
+    /// Nothing of it can have had an effect. Why there is no answer.
+    Unsent(String),
+    Failed(Unanswered),
+}
+
+async fn attempt(
+    egress: &Arc<Egress>,
+    asked: &Arc<Asked>,
+    server: Server,
+    outgoing: &mut Outgoing,
+) -> Result<Attempted, Unanswered> {
+    let opened = begin(egress, outgoing, server.place).await?;
+    Ok(send(egress, asked, server, opened, outgoing).await)
+}
+
+/// Sends a request that is recorded.
+async fn send(
+    egress: &Arc<Egress>,
+    asked: &Arc<Asked>,
+    mut server: Server,
+    opened: Opened,
+    outgoing: &mut Outgoing,
+) -> Attempted {
+    outgoing.find_range(&egress.credentials);
+    let exchange = Exchange::new(egress, asked, (opened, server.place), outgoing);
+    let Some((uri, headers)) = outgoing.written(egress, asked, server.is_2()) else {
+        let why = "it cannot be written".to_owned();
+        return Attempted::Failed(Unanswered::Broken(why));
+    };
+    let body = Sent::new(outgoing.body.take(), Arc::clone(&exchange));
+    let may_repeat = outgoing.is_safe && http_body::Body::is_end_stream(&body);
+    let mut request = Request::new(body);
+    *request.method_mut() = outgoing.parts.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    if server.is_2() {
+        *request.version_mut() = Version::HTTP_2;
+    }
+    let early = Early::heard(&mut request, exchange.gate().cloned());
+    let sent = early.unless_endless(server.send(request));
+    let sent = exchange.unless_given_up(sent).await;
+    let mut error = match sent.and_then(|sent| sent.ok_or_else(|| ENDLESS.to_owned())) {
+        Ok(Ok(response))
+            if may_repeat && masked::is_unfit(&exchange, response.status(), response.headers()) =>
+        {
+            outgoing.asks_all = true;
+            exchange.answered(response.status(), None);
+            exchange.failed(NOT_THAT_PART.to_owned());
+            return Attempted::Failed(Unanswered::Failed(NOT_THAT_PART.to_owned()));
+        }
+        Ok(Ok(response)) => {
+            let answered = answered(exchange, server, response, outgoing).await;
+            return Attempted::Answered(answered);
+        }
+        Ok(Err(error)) => error,
+        Err(why) => {
+            exchange.failed(why.clone());
+            outgoing.body = exchange.give_back(&mut outgoing.parts);
+            return Attempted::Failed(Unanswered::Failed(why));
+        }
+    };
+    let unsent = error.take_message().map(Request::into_body);
+    let broken = exchange.failure();
+    let error = error.into_error();
+    let is_answered = error.is_parse();
+    let why = why_unanswered(&error);
+    exchange.failed(why.clone());
+    let is_unsent = unsent.is_some();
+    outgoing.body = match unsent {
+        Some(body) => body.into_upload(),
+        None => exchange.give_back(&mut outgoing.parts),
+    };
+    if let Some(misuse) = exchange.misuse() {
+        Attempted::Failed(Unanswered::Misused(Box::new(misuse)))
+    } else if let Some(broken) = broken {
+        Attempted::Failed(Unanswered::Broken(broken))
+    } else if is_unsent || may_repeat && !is_answered {
+        Attempted::Unsent(why)
+    } else {
+        Attempted::Failed(Unanswered::Failed(why))
+    }
+}
