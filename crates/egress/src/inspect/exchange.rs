@@ -258,7 +258,6 @@ pub(crate) async fn answer(
         issue: issued::prepared(issue, body.as_ref(), &mut parts.headers),
         room: Arc::new(room),
         is_safe: head::is_safe(&parts),
-        asks_all: false,
         is_2: parts.version == Version::HTTP_2,
         body: body.map(Upload::from),
         parts,
@@ -310,7 +309,9 @@ async fn send_on(
     let answered = carry(egress, asked, outgoing).await;
     // Once: what is asked for now is not a part.
     match answered {
-        Err(Unanswered::Failed(_)) if outgoing.asks_all => carry(egress, asked, outgoing).await,
+        Err(Unanswered::Failed(_)) if outgoing.injection.asks_all => {
+            carry(egress, asked, outgoing).await
+        }
         answered => answered,
     }
 }

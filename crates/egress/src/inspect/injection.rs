@@ -56,6 +56,9 @@ pub(crate) struct Injection {
     masked: Option<Arc<Noted>>,
     /// Which part of the answer is asked for.
     pub(super) ranged: Option<Ranged>,
+    /// Whether all is asked for where the program has asked for a part: what came when that was
+    /// asked for could not be handed on.
+    pub(super) asks_all: bool,
 }
 
 /// One of them, by its place among all.
@@ -372,9 +375,6 @@ pub(crate) struct Outgoing {
     pub(super) room: Arc<Room>,
     /// Whether it can be sent again if nothing came back: it changes nothing there.
     pub(super) is_safe: bool,
-    /// Whether all is asked for where the program has asked for a part: what came when that was
-    /// asked for could not be handed on.
-    pub(super) asks_all: bool,
     pub(super) is_2: bool,
     /// By what it is sent.
     pub(super) leave: Leave,

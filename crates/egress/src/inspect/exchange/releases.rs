@@ -260,7 +260,6 @@ fn prepared(
         flow,
         room: Arc::new(room),
         is_safe: true,
-        asks_all: false,
         is_2: true,
         leave: Leave::default(),
         issue: None,

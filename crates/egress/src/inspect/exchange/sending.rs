@@ -134,7 +134,7 @@ async fn send(
         Ok(Ok(response))
             if may_repeat && masked::is_unfit(&exchange, response.status(), response.headers()) =>
         {
-            outgoing.asks_all = true;
+            outgoing.injection.asks_all = true;
             exchange.answered(response.status(), None);
             exchange.failed(NOT_THAT_PART.to_owned());
             return Attempted::Failed(Unanswered::Failed(NOT_THAT_PART.to_owned()));

@@ -15,7 +15,7 @@ const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-en
 impl Outgoing {
     /// Finds which part of an answer it asks for, by the real values that there are by now.
     pub(crate) fn find_range(&mut self, credentials: &Credentials) {
-        if self.asks_all {
+        if self.injection.asks_all {
             self.injection.ranged = None;
             return;
         }
