@@ -318,23 +318,32 @@ impl World {
     /// # Panics
     /// When the report cannot be written.
     pub fn skip(&self, reason: &str, avoidable: Avoidable) {
-        println!("skipped: {reason}");
-        let Some(file) = std::env::var_os("ATOLL_SKIP_FILE") else {
-            return;
-        };
-        let word = match avoidable {
-            Avoidable::Yes => "avoidable",
-            Avoidable::No => "unavoidable",
-        };
-        let mut file = fs::File::options()
-            .append(true)
-            .create(true)
-            .open(file)
-            .unwrap();
-        // One write, because other tests write to the same file.
-        file.write_all(format!("{}\t{reason}\t{word}\n", self.name).as_bytes())
-            .unwrap();
+        note_skip(&self.name, reason, avoidable);
     }
+
+    /// Reports that a row of this test's table cannot be tried here; the others are.
+    ///
+    /// # Panics
+    /// When the report cannot be written.
+    pub fn skip_row(&self, id: &str, reason: &str, avoidable: Avoidable) {
+        note_skip(&format!("row {id}"), reason, avoidable);
+    }
+}
+
+fn note_skip(name: &str, reason: &str, avoidable: Avoidable) {
+    println!("skipped: {reason}");
+    let Some(file) = std::env::var_os("ATOLL_SKIP_FILE") else {
+        return;
+    };
+    let word = match avoidable {
+        Avoidable::Yes => "avoidable",
+        Avoidable::No => "unavoidable",
+    };
+    let mut options = fs::File::options();
+    let mut file = options.append(true).create(true).open(file).unwrap();
+    // One write, because other tests write to the same file.
+    file.write_all(format!("{name}\t{reason}\t{word}\n").as_bytes())
+        .unwrap();
 }
 
 /// Runs `atoll` and expects that it ends well.

@@ -1,13 +1,6 @@
 //! What the commands promise that look at runs afterwards: what became of a run,
 //! what it changed, and taking that over, back or away.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::path::PathBuf;
 

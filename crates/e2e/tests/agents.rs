@@ -2,13 +2,6 @@
 //! of a real one: a turn runs a command, which makes a file and tries to reach somebody else;
 //! another one tries to get hold of the key, or to send it away.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 #[path = "agents/unheld.rs"]
 mod unheld;
 

@@ -1,13 +1,6 @@
 //! Packages by the age of their releases: what is too young is not fetched, in whatever way
 //! it is asked for and whatever its registry says; what is old enough is, by real programs.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use e2e::internet::{events, is_possible};
 use e2e::registries::{CURL, NPM, PRESETS, online, requests};
 use e2e::{Avoidable, World, program_exists};

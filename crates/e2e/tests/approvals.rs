@@ -1,12 +1,5 @@
 //! Questions to a person before something goes out, on a small internet of each test's own.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

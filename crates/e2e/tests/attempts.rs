@@ -1,13 +1,6 @@
 //! Attempts to leave a sandbox are in the ledger, with what they are called by MITRE
 //! ATLAS; honest work has none.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};

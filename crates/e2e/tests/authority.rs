@@ -1,13 +1,6 @@
 //! The certificate authority that sandboxes trust: where it is kept, and that programs
 //! inside accept what it signs, without being told.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;

@@ -1,13 +1,6 @@
 //! Bad input of every kind: a clear error that says what, why and what to do, and
 //! nothing lost.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -1,13 +1,6 @@
 //! What the boundary promises, tried from both sides. Every refusal has a positive
 //! control: the same act works where it should.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};

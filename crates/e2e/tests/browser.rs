@@ -1,13 +1,6 @@
 //! A real browser inside: it looks at a server inside and at a page outside, trusts whom it is
 //! to trust, and sees why it is refused a page.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

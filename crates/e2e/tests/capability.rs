@@ -1,12 +1,5 @@
 //! Runs that hold capability tokens: what leaves is carried by each of them, and allowed besides.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

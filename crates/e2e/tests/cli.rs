@@ -1,13 +1,6 @@
 //! What the command line promises: statuses, streams, options, and the commands
 //! about profiles, the ledger and the machine.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::collections::BTreeSet;
 use std::fs;
 

@@ -2,13 +2,6 @@
 //! if there were no Atoll, and what they are not reaches nobody. In a sandbox, and for an
 //! ordinary user in a fence too.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

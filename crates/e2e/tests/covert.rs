@@ -1,13 +1,6 @@
 //! Ways to hide what is said to whom: names within the beginning of TLS, bytes within
 //! names. Seen from outside, with a control that gets through.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::World;

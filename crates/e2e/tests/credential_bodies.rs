@@ -1,13 +1,6 @@
 //! Credentials and bodies: what a program sends in them, what comes back in them, on a small
 //! internet of each test's own with origins that write down what reaches them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::internet::{events, is_possible, on_servers};

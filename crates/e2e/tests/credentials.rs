@@ -1,13 +1,6 @@
 //! Credentials that no sandbox holds: put in where they are bound to, on a small internet of
 //! each test's own with origins that demand them and write down what reaches them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! What the documents tell people to type works, and shows what they say.
 
-#![allow(clippy::expect_used, clippy::panic)]
-
 use std::path::{Path, PathBuf};
 
 use std::time::Duration;

@@ -1,12 +1,5 @@
 //! What `atoll doctor` says of this host is what `atoll run` then does.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::collections::BTreeMap;
 
 use e2e::{Avoidable, Invocation, ProfileParser, World, expect_same, fine, is_root, tree};

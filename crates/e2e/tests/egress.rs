@@ -1,13 +1,6 @@
 //! What programs reach of the outside, on a small internet of each test's own: a name
 //! server and servers that write down who came.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use e2e::World;
 use e2e::internet::{events, is_possible, on_internet, online};
 use serde_json::Value;

@@ -1,12 +1,5 @@
 //! What decides on something, which facts mattered, and what would have allowed it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::internet::{is_possible, online};

@@ -1,12 +1,5 @@
 //! What is true of a run moves one call through allow, ask and deny: each fact by itself.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -2,13 +2,6 @@
 //! holds. What an attack did is looked at from outside, and the same attack succeeds
 //! there.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;

@@ -1,13 +1,6 @@
 //! What a program in a fence reaches of the outside, on a small internet of each test's
 //! own: a name server and servers that write down who came.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::internet::{self, Seen, events};

@@ -1,13 +1,6 @@
 //! Credentials that are fetched outside when a request needs them: once, after it was
 //! allowed and recorded, and by nothing that a sandbox sees.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

@@ -2,13 +2,6 @@
 //! HTTP/2. Whoever makes one may stand in its own way; what carries stays small, the
 //! server hears little of it, and a neighbour's run goes on.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

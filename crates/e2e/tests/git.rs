@@ -1,13 +1,6 @@
 //! git with what no sandbox holds: passwords that are put in outside, keys that sign outside.
 //! Real git, real servers, in a sandbox, and for an ordinary user in a fence too.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

@@ -3,8 +3,6 @@
 //! started once; its checks are the scripts beside this file. Tests start in the order of
 //! their names, two at a time at least: the first two begin with the longest guests.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;

@@ -1,13 +1,6 @@
 //! Holes that were found and closed: each is tried here by a program inside and
 //! judged from outside, and beside each refusal stands what has to go on working.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;

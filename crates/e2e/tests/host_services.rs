@@ -1,13 +1,6 @@
 //! Named services of the host's own loopback, on a small internet of each test's own whose
 //! servers listen there too.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use e2e::World;
 use e2e::internet::{Seen, events, is_possible, on_internet, online};
 

@@ -1,13 +1,6 @@
 //! What programs reach of a web whose requests are looked into, on a small internet of
 //! each test's own: real clients, and servers that write down what reaches them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::internet::{events, is_possible};

@@ -1,13 +1,6 @@
 //! What is kept of an agent's directories from run to run: what of it the next run sees, and
 //! how a person takes it over or throws it away.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -4,8 +4,6 @@
 //! Only such are killed that a test of this file has started; they are found by
 //! descent, never by name.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
@@ -107,7 +105,7 @@ fn command_lines_and_launchers_killed_together_leave_nothing_nightly() {
 /// Kills one process of a sandbox in each round and looks at what is left: of
 /// the processes at once, of the groups too, of the records at the next command.
 fn kill_rounds(name: &str, victim: Victim, rounds: u32) {
-    let _alone = alone();
+    alone();
     let world = World::new(name);
     let mut random = Random::seeded();
     let mut troubles = Troubles::default();
@@ -343,7 +341,7 @@ fn check_records(world: &World) -> Vec<String> {
 
 #[test]
 fn what_a_killed_run_wrote_can_be_applied() {
-    let _alone = alone();
+    alone();
     for victim in [
         Victim::CommandLine,
         Victim::Launcher,
@@ -388,7 +386,7 @@ fn what_a_killed_run_wrote_can_be_applied() {
 
 #[test]
 fn a_killed_run_that_keeps_nothing_leaves_no_files() {
-    let _alone = alone();
+    alone();
     let world = World::new("a_killed_run_that_keeps_nothing_leaves_no_files");
     for victim in [Victim::CommandLine, Victim::CommandLineAndLauncher] {
         let before = Traces::take(&world);
@@ -413,7 +411,7 @@ fn a_killed_run_that_keeps_nothing_leaves_no_files() {
 
 #[test]
 fn a_killed_run_can_be_resumed() {
-    let _alone = alone();
+    alone();
     let world = World::new("a_killed_run_can_be_resumed");
     let mut running = world
         .run(["--keep"], "echo one > one; echo made; sleep 1000")
@@ -442,7 +440,7 @@ fn a_killed_run_can_be_resumed() {
 
 #[test]
 fn a_killed_live_run_can_be_undone() {
-    let _alone = alone();
+    alone();
     let world = World::new("a_killed_live_run_can_be_undone");
     world.write("file", "before\n");
     let mut running = world
@@ -483,7 +481,7 @@ fn killed_applies_can_be_finished_or_taken_back_nightly() {
 }
 
 fn apply_rounds(name: &str, rounds: u32) {
-    let _alone = alone();
+    alone();
     let world = World::new(name);
     let mut random = Random::seeded();
     let mut cut_short = 0;

@@ -1,12 +1,5 @@
 //! The ledger as others check it: signed checkpoints, proofs, tiles, witnesses.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -3,13 +3,6 @@
 //! checks here: the test takes apart the lines of a proof and the lengths in a bundle, and all
 //! that is signed, hashed or proven is reckoned by those two.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

@@ -1,12 +1,5 @@
 //! How far a program is trusted: one call moved through allow, ask and deny by each fact.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -2,13 +2,6 @@
 //! once, WebSockets, CONNECT and SOCKS 5, tunnels; with namespaces and in a fence. Each of
 //! them without limits as well, where everything arrives.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;

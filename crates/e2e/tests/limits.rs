@@ -5,13 +5,6 @@
 //! Start reading at [`ROWS`]. The program is `limits/bomb.c`; the same one is shipped
 //! into guests, whose control groups are of version 2.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -702,7 +695,7 @@ impl Row {
 /// processes come and go.
 #[test]
 fn what_others_write_ends_nobody() {
-    let _alone = alone();
+    alone();
     let Some(world) = world("what_others_write_ends_nobody") else {
         return;
     };
@@ -731,7 +724,7 @@ fn what_others_write_ends_nobody() {
 /// even if it shares memory and passes descriptors on.
 #[test]
 fn memory_of_others_ends_nobody() {
-    let _alone = alone();
+    alone();
     let Some(world) = world("memory_of_others_ends_nobody") else {
         return;
     };
@@ -766,7 +759,7 @@ fn memory_of_others_ends_nobody() {
 /// What is not a matter of more or less: a limit that does not end or refuse anything.
 #[test]
 fn a_flood_of_output_is_shown_and_kept_up_to_its_limit() {
-    let _alone = alone();
+    alone();
     let Some(world) = world("a_flood_of_output_is_shown_and_kept_up_to_its_limit") else {
         return;
     };
@@ -811,7 +804,7 @@ fn a_flood_of_output_is_shown_and_kept_up_to_its_limit() {
 /// Nobody reads what a program writes without end: Atoll does not keep it in memory.
 #[test]
 fn a_flood_that_nobody_reads_waits() {
-    let _alone = alone();
+    alone();
     let Some(world) = world("a_flood_that_nobody_reads_waits") else {
         return;
     };
@@ -843,7 +836,7 @@ const TRIES: u32 = 10;
 
 #[test]
 fn time_of_the_processor_is_held_or_refused() {
-    let _alone = alone();
+    alone();
     let Some(world) = world("time_of_the_processor_is_held_or_refused") else {
         return;
     };
@@ -876,7 +869,7 @@ fn time_of_the_processor_is_held_or_refused() {
 /// Who turns without end in a thousand sessions has the weight of one, and a low one.
 #[test]
 fn a_sandbox_weighs_as_one_and_little() {
-    let _alone = alone();
+    alone();
     let world = World::new("a_sandbox_weighs_as_one_and_little");
     let mut running = world.run([""; 0], "echo ready; read x").start();
     running.until_stdout("ready");
@@ -901,7 +894,7 @@ fn a_sandbox_weighs_as_one_and_little() {
 /// have more.
 #[test]
 fn a_sandbox_without_groups_weighs_little_too() {
-    let _alone = alone();
+    alone();
     let world = World::new("a_sandbox_without_groups_weighs_little_too");
     let script = "echo ready; read x; nice; nice -n -3 nice 2>/dev/null || true";
     let mut running = world.run([""; 0], script).start();
@@ -956,7 +949,7 @@ fn compile(world: &World, path: &str) -> PathBuf {
 
 /// All rows of a table, whatever the first ones come to.
 fn check_all(test: &str, rows: &[Row]) {
-    let _alone = alone();
+    alone();
     let Some(world) = world(test) else { return };
     let hosts = hosts(&world);
     let traces = Traces::take(&world);

@@ -1,13 +1,6 @@
 //! Packages by lock files: what a file names as it was before the program started is fetched,
 //! by real programs, and nothing else is, in whatever way it is asked for.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 

@@ -1,13 +1,6 @@
 //! Login files of agents: what is in them is put in outside, and inside something else stands
 //! in their places.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;

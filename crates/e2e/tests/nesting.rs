@@ -1,13 +1,6 @@
 //! Sandboxes that a program makes beneath its own: what works, and that nothing of what
 //! they open leads to the host. What came through is seen outside.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

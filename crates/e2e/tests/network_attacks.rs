@@ -4,13 +4,6 @@
 //!
 //! Start reading at [`ROWS`]. The programs are in `network_attacks/attack.py`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

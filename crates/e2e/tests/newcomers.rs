@@ -1,13 +1,6 @@
 //! What people meet who are new to it: words that say what happened, where a rule
 //! stands, and what to type next.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::{Avoidable, World, fine, is_root, program_exists, write_program};

@@ -1,7 +1,5 @@
 //! What takes two persons, on a small internet of each test's own.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::fs;
 use std::os::unix::fs::chown;
 use std::time::Duration;

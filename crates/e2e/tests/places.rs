@@ -1,13 +1,6 @@
 //! File systems as containers have them: overlays beneath everything, files
 //! mounted over files. What cannot be had as usual is had otherwise, and said.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;

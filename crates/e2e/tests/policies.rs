@@ -1,12 +1,5 @@
 //! Policies in Cedar, of the user and of a project: what they take away, and how that is told.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -2,13 +2,6 @@
 //! and programs that do what they should not. In a sandbox, and for an ordinary user in a fence
 //! too.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -1,13 +1,6 @@
 //! Keys that sign and that a command prints: fetched outside when a request needs one, used
 //! until shortly before they end, and inside as little as any other.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -1,13 +1,6 @@
 //! `atoll policy prove` and `diff`, with the real prover and the real solver: what holds of every
 //! request, and requests of which something does not hold.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

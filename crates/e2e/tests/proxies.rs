@@ -1,13 +1,6 @@
 //! Being a proxy for programs that want one: what they ask for is judged as everything else,
 //! on a small internet of each test's own.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use e2e::World;
 use e2e::internet::{events, is_possible, online};
 

@@ -1,12 +1,5 @@
 //! Ports inside that programs of the host visit, on a network of each test's own.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::net::TcpListener;
 use std::process::Command;

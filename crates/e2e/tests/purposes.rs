@@ -1,13 +1,6 @@
 //! What a session is for: runs, changes and requests that a purpose narrows, and that nothing
 //! inside widens.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::internet::{Seen, events, is_possible, on_internet, online};

@@ -1,12 +1,5 @@
 //! `@redact`: headers that do not leave, and those that do not come in.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::internet::{events, is_possible, on_servers};

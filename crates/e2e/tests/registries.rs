@@ -2,13 +2,6 @@
 //! them. Where one is a mirror at an address that is not on the internet, a rule for that
 //! address is needed too.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::net::ToSocketAddrs;
 use std::time::Duration;
 

@@ -1,12 +1,5 @@
 //! Policies that are read anew while a run goes on.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! Nothing is left behind, however a run ends, and nothing is lost.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -85,7 +83,7 @@ const FAILURES: [(&str, &[&str], &[&str], i32); 8] = [
 
 #[test]
 fn runs_that_end_in_any_way_leave_nothing() {
-    let _alone = alone();
+    alone();
     let world = World::new("runs_that_end_in_any_way_leave_nothing");
     for (what, options, script, status) in ENDINGS {
         let before = Traces::take(&world);
@@ -98,7 +96,7 @@ fn runs_that_end_in_any_way_leave_nothing() {
 
 #[test]
 fn runs_that_fail_before_they_start_leave_nothing() {
-    let _alone = alone();
+    alone();
     let world = World::new("runs_that_fail_before_they_start_leave_nothing");
     world.write("script", "#!/no/such/interpreter\n");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -118,13 +116,13 @@ fn runs_that_fail_before_they_start_leave_nothing() {
 
 #[test]
 fn a_hundred_runs_leave_nothing() {
-    let _alone = alone();
+    alone();
     many_runs(&World::new("a_hundred_runs_leave_nothing"), 100);
 }
 
 #[test]
 fn a_thousand_runs_leave_nothing_slow() {
-    let _alone = alone();
+    alone();
     many_runs(&World::new("a_thousand_runs_leave_nothing_slow"), 1_000);
 }
 
@@ -153,7 +151,7 @@ fn many_runs(world: &World, count: u32) {
 
 #[test]
 fn two_runs_at_once_are_separate() {
-    let _alone = alone();
+    alone();
     let world = World::new("two_runs_at_once_are_separate");
     world.write("shared", "before\n");
     let before = contents(&world.workspace());
@@ -241,7 +239,7 @@ impl Drop for OuterGroup {
 
 #[test]
 fn groups_of_an_atoll_that_was_in_another_group_are_removed() {
-    let _alone = alone();
+    alone();
     let world = World::new("groups_of_an_atoll_that_was_in_another_group_are_removed");
     let Some(outer) = OuterGroup::make() else {
         return world.skip("no control group can be made here", Avoidable::No);
@@ -267,7 +265,7 @@ fn groups_of_an_atoll_that_was_in_another_group_are_removed() {
 
 #[test]
 fn groups_of_runs_that_may_be_alive_are_left_alone() {
-    let _alone = alone();
+    alone();
     let world = World::new("groups_of_runs_that_may_be_alive_are_left_alone");
     let Some(outer) = OuterGroup::make() else {
         return world.skip("no control group can be made here", Avoidable::No);
@@ -314,7 +312,7 @@ const ASKING: [(Signal, &str); 3] = [
 
 #[test]
 fn signals_are_passed_on() {
-    let _alone = alone();
+    alone();
     for (signal, name) in ASKING {
         let world = World::new("signals_are_passed_on");
         let before = Traces::take(&world);
@@ -336,7 +334,7 @@ fn signals_are_passed_on() {
 
 #[test]
 fn a_program_without_a_handler_ends_by_the_signal() {
-    let _alone = alone();
+    alone();
     for (signal, name) in ASKING {
         let world = World::new("a_program_without_a_handler_ends_by_the_signal");
         let before = Traces::take(&world);
@@ -351,7 +349,7 @@ fn a_program_without_a_handler_ends_by_the_signal() {
 
 #[test]
 fn a_deaf_program_lives_until_its_time_is_up() {
-    let _alone = alone();
+    alone();
     let world = World::new("a_deaf_program_lives_until_its_time_is_up");
     let before = Traces::take(&world);
     let script = "trap 'echo deaf' TERM HUP INT; echo ready; while :; do sleep 0.05; done";
@@ -377,7 +375,7 @@ fn a_deaf_program_lives_until_its_time_is_up() {
 
 #[test]
 fn a_deaf_program_ends_with_the_command_line() {
-    let _alone = alone();
+    alone();
     let world = World::new("a_deaf_program_ends_with_the_command_line");
     let before = Traces::take(&world);
     let script = "trap '' TERM HUP INT QUIT USR1 USR2; echo ready; while :; do sleep 0.05; done";

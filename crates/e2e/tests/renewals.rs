@@ -1,13 +1,6 @@
 //! Logins of agents that do not hold any more: renewed outside, by one request for all that
 //! wait, and written back to the host's file before the new token is used.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -1,12 +1,5 @@
 //! What an agent has earned, by the ledger: one call is moved by it through allow, ask and deny.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use e2e::internet::{Seen, events, is_possible, online};
 use e2e::{Outcome, World};
 use serde_json::Value;

@@ -1,12 +1,5 @@
 //! Runs that give rights up for good: by a person outside, and by their own program.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

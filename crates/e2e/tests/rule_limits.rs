@@ -1,13 +1,6 @@
 //! How much rules allow, on a small internet of each test's own, with an origin that
 //! writes down what reaches it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::time::{Duration, Instant};
 
 use e2e::World;

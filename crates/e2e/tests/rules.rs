@@ -1,12 +1,5 @@
 //! Rules about requests, presets and learning, on a small internet of each test's own.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::World;

@@ -1,12 +1,5 @@
 //! Questions to a person at the terminal where a run goes on.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::{Duration, Instant};
 

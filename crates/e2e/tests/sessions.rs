@@ -1,12 +1,5 @@
 //! Sessions: logs of a task that outlive the runs, what carries them and what is kept of them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

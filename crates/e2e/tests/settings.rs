@@ -1,13 +1,6 @@
 //! Files of agents' settings that have keys among them: inside they are without those, and what a
 //! program makes of them writes over none.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;

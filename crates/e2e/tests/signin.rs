@@ -1,13 +1,6 @@
 //! Logging in from inside: the tokens that an issuer answers stay outside, what stands for them
 //! goes in, and the login file that the agent writes is written outside with the real ones.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -1,13 +1,6 @@
 //! Keys that sign: AWS's own programs sign with placeholders inside, and origins that check
 //! each signature with AWS's own library get those of the real key.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! Many sandboxes from one process, whose launcher stays. The example program
 //! `spawner` makes them; what is checked is seen from outside.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
 use std::path::PathBuf;
 
 use e2e::remains::{adopt_orphans, alive};
@@ -52,7 +50,7 @@ fn nothing_is_left(world: &World) {
 
 #[test]
 fn sandboxes_follow_one_another_from_a_launcher_that_stays() {
-    let _alone = alone();
+    alone();
     let world = World::new("sandboxes_follow_one_another_from_a_launcher_that_stays");
     let ended = spawner(&world, NOTHING, "sustained", 2).run().success();
     let told = ended.json();
@@ -67,7 +65,7 @@ fn sandboxes_follow_one_another_from_a_launcher_that_stays() {
 /// done by a process: two at the same time must not wait for each other.
 #[test]
 fn sandboxes_made_at_once_do_not_wait_for_each_other() {
-    let _alone = alone();
+    alone();
     let world = World::new("sandboxes_made_at_once_do_not_wait_for_each_other");
     if !is_root() {
         world.skip("only root maps owners", Avoidable::No);
@@ -87,7 +85,7 @@ fn sandboxes_made_at_once_do_not_wait_for_each_other() {
 #[test]
 fn sandboxes_end_with_who_made_them() {
     adopt_orphans();
-    let _alone = alone();
+    alone();
     let world = World::new("sandboxes_end_with_who_made_them");
     let running = spawner(&world, WAITS, "hold", 6).start();
     let _ = running.until_stdout("ready");
@@ -106,7 +104,7 @@ fn sandboxes_end_with_who_made_them() {
 #[test]
 fn what_a_spawner_has_made_goes_on_without_it() {
     adopt_orphans();
-    let _alone = alone();
+    alone();
     let world = World::new("what_a_spawner_has_made_goes_on_without_it");
     let mut running = spawner(&world, WAITS, "hold", 4).start();
     let _ = running.until_stdout("ready");
@@ -128,7 +126,7 @@ fn what_a_spawner_has_made_goes_on_without_it() {
 #[test]
 fn a_spawner_makes_sandboxes_after_others_have_ended() {
     adopt_orphans();
-    let _alone = alone();
+    alone();
     let world = World::new("a_spawner_makes_sandboxes_after_others_have_ended");
     let mut running = spawner(&world, WAITS, "hold", 4).start();
     let _ = running.until_stdout("ready");

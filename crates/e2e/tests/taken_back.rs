@@ -1,13 +1,6 @@
 //! Undo loses nothing of anybody's: what others have made stays, what is overwritten comes back.
 //! And which run is meant by `last`, which paths by an apply.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::os::unix::net::UnixListener;
 

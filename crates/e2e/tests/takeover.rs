@@ -2,13 +2,6 @@
 //! it can do is seen from outside, by canaries. With the defences left out the same
 //! code succeeds. See docs/takeover.md.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;

@@ -1,12 +1,5 @@
 //! What happens is told to collectors of OpenTelemetry: a real one understands all of it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::net::TcpListener;
 use std::time::Duration;

@@ -1,13 +1,6 @@
 //! What a person at a terminal gets: a terminal inside that behaves as usual,
 //! their own back as it was, and a question at the end.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use e2e::{BOUND, Invocation, Process, World, descendants_of, is_alive, tree, wait_until};
 use rustix::termios::LocalModes;
 

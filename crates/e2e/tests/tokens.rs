@@ -1,13 +1,6 @@
 //! Tokens that Atoll itself asks for when a request needs one: once, after it was allowed and
 //! recorded, by secrets that no sandbox sees, and taken back at the end.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::collections::BTreeSet;
 use std::fs;
 

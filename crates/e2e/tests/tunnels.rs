@@ -1,13 +1,6 @@
 //! What nobody reads of a connection, in a run with a credential: what stands for it does not
 //! leave by a tunnel, and the real value does not come back by one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 
 use e2e::internet::{events, is_possible, on_servers};

@@ -2,13 +2,6 @@
 //! overwritten comes back, whichever part it was killed in. Of runs with layers, of live runs, and
 //! of what is kept.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,12 +1,5 @@
 //! Hosts from which connections go on by a proxy, and which trust authorities of their own.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

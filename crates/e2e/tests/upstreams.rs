@@ -1,13 +1,6 @@
 //! Servers that misbehave: whatever they do, a program gets what they said or a clear
 //! end, what carries stays small, and other connections go on.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

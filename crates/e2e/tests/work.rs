@@ -2,8 +2,6 @@
 //! work in `atoll run`, checks that nothing has changed outside, applies, and
 //! uses the result outside.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

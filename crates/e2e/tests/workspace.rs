@@ -1,13 +1,6 @@
 //! What the workspace promises: nothing changes outside until it is applied,
 //! every kind of change is applied right, and all of it can be taken back.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -2,8 +2,6 @@
 //! what it writes is decided about like the workspace, and what all worktrees share needs a yes of
 //! its own. A forged `.git` shows nothing.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,13 +1,6 @@
 //! Whether it is worth something to a person: from an empty home to an agent that is logged in, and whose
 //! work is looked at, pushed and taken over, with real programs, and no secret inside at any time.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 use std::fs;
 use std::time::Duration;
 

@@ -60,6 +60,16 @@ pub(crate) fn everyone() -> Result<Vec<Who>> {
     })
 }
 
+/// What setpriv(1) needs to become the ordinary user.
+fn as_ordinary_user() -> [String; 4] {
+    [
+        format!("--reuid={ORDINARY_ID}"),
+        format!("--regid={ORDINARY_ID}"),
+        "--clear-groups".to_owned(),
+        "--".to_owned(),
+    ]
+}
+
 impl Stage {
     pub(crate) fn below(base: &Path, prefix: &str) -> Result<Self> {
         let directory = tempfile::Builder::new()
@@ -74,6 +84,15 @@ impl Stage {
 
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Puts a large program where everyone can start it: by a link, or else by a copy.
+    pub(crate) fn link(&self, source: &Path, name: &str) -> Result<PathBuf> {
+        let target = self.path().join(name);
+        match fs::hard_link(source, &target) {
+            Ok(()) => Ok(target),
+            Err(_) => self.place(source, name),
+        }
     }
 
     /// Copies a program to where everyone can start it.
@@ -127,12 +146,32 @@ impl Person {
             Who::Caller => Command::new(program),
             Who::Ordinary => {
                 let mut command = Command::new("setpriv");
-                command.arg(format!("--reuid={ORDINARY_ID}"));
-                command.arg(format!("--regid={ORDINARY_ID}"));
-                command.args(["--clear-groups", "--"]).arg(program);
+                command.args(as_ordinary_user()).arg(program);
                 command
             }
         };
+        self.clean(&mut command);
+        command
+    }
+
+    /// A command of the caller's that starts tests as this person: cargo and cargo-nextest
+    /// put what `…_RUNNER` names before each of them.
+    pub(crate) fn caller_command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        self.clean(&mut command);
+        if self.who == Who::Ordinary {
+            let words = as_ordinary_user().join(" ");
+            let architecture = std::env::consts::ARCH.to_uppercase();
+            command.env(
+                format!("CARGO_TARGET_{architecture}_UNKNOWN_LINUX_GNU_RUNNER"),
+                format!("setpriv {words}"),
+            );
+        }
+        command
+    }
+
+    /// Gives a command this person's environment and nothing of the caller's.
+    fn clean(&self, command: &mut Command) {
         command.env_clear().current_dir(&self.home);
         for name in PASSED_ON {
             if let Some(value) = std::env::var_os(name) {
@@ -144,12 +183,6 @@ impl Person {
             .env("HOME", &self.home)
             .env("TMPDIR", &self.temporary)
             .stdin(std::process::Stdio::null());
-        command
-    }
-
-    /// Whether this is somebody else than who started the task, who runs all too.
-    pub(crate) fn is_another(&self) -> bool {
-        self.who == Who::Ordinary
     }
 
     /// Hands a file or directory over to this person.

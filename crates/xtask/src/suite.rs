@@ -5,9 +5,10 @@
 //! environment is told in CONTRIBUTING.md.
 
 mod binaries;
+mod events;
+mod flaky;
 pub(crate) mod fuzzing;
 mod guest;
-mod libtest;
 mod needs;
 pub(crate) mod prover;
 mod runner;
@@ -27,19 +28,17 @@ use clap::Args;
 use crate::command;
 use crate::person::{self, Stage, Who};
 use crate::tree;
-use binaries::{Built, Programs};
+use binaries::Programs;
+use flaky::Known;
 use runner::Runner;
 use tally::Tally;
 
-/// The tests of the whole program live in this crate.
-const END_TO_END: &str = "e2e";
-
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Leave out tests named `…_slow` and the repetition of unit tests
+    /// Run unit tests, golden files and some end-to-end tests, as this user alone
     #[arg(long, conflicts_with = "nightly")]
     pub(crate) quick: bool,
-    /// Run the tests named `…_nightly` too, and the fuzz targets
+    /// Run all tests, also slow ones, kills, races and guests, the fuzz targets and the prover's
     #[arg(long)]
     pub(crate) nightly: bool,
     /// How long each fuzz target runs, seconds
@@ -53,7 +52,7 @@ pub(crate) struct Options {
     /// Install what is missing
     #[arg(long)]
     pub(crate) install: bool,
-    /// Run only tests whose name contains this; no lints, no rules
+    /// Run only tests whose name contains this, of any tier; no lints, no rules
     pub(crate) filter: Option<String>,
 }
 
@@ -68,6 +67,24 @@ impl Options {
         }
     }
 
+    /// The profile of `.config/nextest.toml` by which the caller runs tests.
+    fn profile(&self) -> &'static str {
+        match (self.quick, self.nightly) {
+            (true, _) => "quick",
+            (false, true) => "nightly",
+            (false, false) => "default",
+        }
+    }
+
+    /// The profile by which root runs them once more as an ordinary user, if any.
+    fn profile_of_user(&self) -> Option<&'static str> {
+        match (self.quick, self.nightly) {
+            (true, _) => None,
+            (false, true) => Some("nightly"),
+            (false, false) => Some("user"),
+        }
+    }
+
     /// Whether the filter can match fuzz targets alone: no test has a space in its name.
     fn is_fuzzing_alone(&self) -> bool {
         let named = |filter: &String| filter.starts_with(fuzzing::LABEL);
@@ -78,31 +95,18 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let started = Instant::now();
     let root = tree::root()?;
+    let known = Known::read(&root)?;
     let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
-    let cache = needs::provide(options.install || ci, options.nightly)?;
+    let any = options.nightly || options.filter.is_some();
+    let cache = needs::provide(options.install || ci, any, options.nightly)?;
     let mut tally = Tally::new(started, ci);
+    tally.progress("what tests need", "looked at");
 
     if options.filter.is_none() {
-        tally.gate("format", &mut cargo(&root, &["fmt", "--all", "--check"]))?;
-        let fuzz = ["fmt", "--manifest-path", fuzzing::MANIFEST, "--check"];
-        tally.gate("format of fuzz targets", &mut cargo(&root, &fuzz))?;
-        let lint = [
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--quiet",
-            "--",
-            "-D",
-            "warnings",
-        ];
-        tally.gate("lints", &mut cargo(&root, &lint))?;
-        prover::gates(&root, &mut tally)?;
+        gates(options, &root, &mut tally)?;
     }
-    let end_to_end = root.join("crates").join(END_TO_END).is_dir();
-    if !options.is_fuzzing_alone()
-        && let Some(built) = build(&root, end_to_end, &mut tally)?
-    {
-        run_tests(options, &root, &cache, &built, &mut tally)?;
+    if !options.is_fuzzing_alone() {
+        run_tests(options, &root, &cache, &mut tally)?;
     }
     if options.nightly {
         let below = built_below(&root)?.join("fuzz");
@@ -118,40 +122,52 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             tidy.current_dir(&root).arg("tidy").arg("--ran").arg(&list),
         )?;
     }
-    Ok(tally.close())
+    Ok(tally.close(&known))
 }
 
-/// Builds everything that is run later; a failure is counted and told.
-fn build(root: &Path, end_to_end: bool, tally: &mut Tally) -> Result<Option<Built>> {
-    let unit = binaries::unit_tests(root, end_to_end);
-    let mut unit = tally.built("build unit tests", unit);
-    let of_prover = tally.built("build unit tests of the prover", prover::unit_tests(root));
-    if let Some(unit) = &mut unit {
-        unit.extend(of_prover.into_iter().flatten());
+/// Checks format and lints; the prover's too where its tests run.
+fn gates(options: &Options, root: &Path, tally: &mut Tally) -> Result<()> {
+    tally.gate("format", &mut cargo(root, &["fmt", "--all", "--check"]))?;
+    let fuzz = ["fmt", "--manifest-path", fuzzing::MANIFEST, "--check"];
+    tally.gate("format of fuzz targets", &mut cargo(root, &fuzz))?;
+    prover::format(root, tally)?;
+    let lint = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    tally.gate("lints", &mut cargo(root, &lint))?;
+    if options.nightly {
+        prover::gates(root, tally)?;
     }
-    if !end_to_end {
-        return Ok(unit.map(|unit| Built {
-            unit,
-            end_to_end: None,
-        }));
-    }
-    let program = tally.built("build atoll", binaries::programs(root));
-    let tests = tally.built("build end-to-end tests", binaries::end_to_end_tests(root));
-    Ok(unit.map(|unit| Built {
-        unit,
-        end_to_end: program.zip(tests),
-    }))
+    Ok(())
 }
 
-fn run_tests(
-    options: &Options,
-    root: &Path,
-    cache: &Path,
-    built: &Built,
-    tally: &mut Tally,
-) -> Result<()> {
-    let base = std::env::temp_dir();
-    let stage = Stage::below(&base, "atoll-test-")?;
+/// Builds the tests and what they start, and runs them: all as the caller, and as root what
+/// depends on the user once more as an ordinary one.
+fn run_tests(options: &Options, root: &Path, cache: &Path, tally: &mut Tally) -> Result<()> {
+    let nextest = needs::nextest(cache).context("cargo-nextest is missing; give --install")?;
+    let listed = tally.built("build tests", binaries::tests(root, &nextest));
+    let programs = binaries::programs(root, options.nightly || options.filter.is_some());
+    let programs = tally.built("build atoll", programs);
+    let (Some(listed), Some(programs)) = (listed, programs) else {
+        return Ok(());
+    };
+    let stage = Stage::below(&std::env::temp_dir(), "atoll-test-")?;
+    let staged = binaries::stage(root, &stage, listed)?;
+    let programs = Programs {
+        ordinary: stage.place(&programs.ordinary, "atoll")?,
+        weakened: stage.place(&programs.weakened, "atoll-without-defences")?,
+        spawner: stage.place(&programs.spawner, "spawner")?,
+        prover: match &programs.prover {
+            Some(prover) => Some(stage.place(prover, "atoll-prove")?),
+            None => None,
+        },
+    };
     let toolchain = toolchain::reachable(cache)?;
     let everyone = person::everyone()?;
     if everyone == [Who::Caller] && person::caller_id()? == 0 {
@@ -160,24 +176,15 @@ fn run_tests(
             "setpriv of util-linux is missing",
         );
     }
-    for who in &everyone {
-        let person = stage.person(*who)?;
-        let runner = Runner::new(options, &stage, person, cache, &toolchain, root)?;
-        if *who == Who::Caller || !options.quick {
-            runner.run("unit tests", &built.unit, None, tally)?;
-        }
-        if *who == Who::Caller {
-            tally.doc_tests(root, options.filter.as_deref())?;
-        }
-        if let Some((programs, tests)) = &built.end_to_end {
-            let staged = Programs {
-                ordinary: stage.place(&programs.ordinary, "atoll")?,
-                weakened: stage.place(&programs.weakened, "atoll-without-defences")?,
-                spawner: stage.place(&programs.spawner, "spawner")?,
-                prover: stage.place(&programs.prover, "atoll-prove")?,
-            };
-            runner.run("end-to-end tests", tests, Some(&staged), tally)?;
-        }
+    for who in everyone {
+        let profile = match who {
+            Who::Caller => Some(options.profile()),
+            Who::Ordinary => options.profile_of_user(),
+        };
+        let Some(profile) = profile else { continue };
+        let person = stage.person(who)?;
+        let runner = Runner::new(options, &stage, person, &staged, cache, &toolchain, root)?;
+        runner.run(profile, &programs, tally)?;
     }
     if let Err(error) = stage.close() {
         tally.fail("nothing of a test is left behind", &format!("{error:#}"));

@@ -1,8 +1,8 @@
 //! What the kernel keeps for processes to share: System V and POSIX communication,
 //! keyrings, terminals.
 
-use crate::harness::{Attack, Control, Technique, try_all};
-use crate::prey;
+use super::harness::{Attack, Control, Technique, try_all};
+use super::prey;
 
 use Control::{Outside, Without};
 use Technique::{CommandInterpreter, DataFromLocalSystem, EscapeToHost, UnsecuredCredentials};

@@ -3,7 +3,7 @@
 
 use e2e::{Outcome, is_root};
 
-use crate::harness::{note_row, weakened, world};
+use super::harness::{note_row, weakened, world};
 
 /// One thing that is lacking.
 struct Lack {

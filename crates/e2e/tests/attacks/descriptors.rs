@@ -1,7 +1,7 @@
 //! Descriptors that were left open when the sandbox was started.
 
-use crate::harness::{Attack, Control, Technique, try_all};
-use crate::prey;
+use super::harness::{Attack, Control, Technique, try_all};
+use super::prey;
 
 use Control::Without;
 use Technique::EscapeToHost;

@@ -1,8 +1,8 @@
 //! Files outside: those that are not shown, those that are shown for reading, the
 //! workspace itself, and what Atoll and other programs trust.
 
-use crate::harness::{Attack, Control, Technique, try_all};
-use crate::prey;
+use super::harness::{Attack, Control, Technique, try_all};
+use super::prey;
 
 use Control::{Outside, Without};
 use Technique::{

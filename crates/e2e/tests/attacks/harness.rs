@@ -253,7 +253,8 @@ impl Attack {
     fn check(&self, test: &str, weakened: &Path) {
         let (id, technique) = (self.id, self.technique.id());
         if !self.is_possible(test) {
-            println!("{id} [{technique}]: left out, since nobody could do that on this host");
+            let reason = "nobody could do that on this host, or this user could not";
+            world(test).skip_row(id, reason, Avoidable::No);
             return;
         }
         let (place, named) = match self.control {

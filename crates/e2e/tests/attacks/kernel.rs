@@ -1,7 +1,7 @@
 //! The kernel's own files, devices, mounts and namespaces.
 
-use crate::harness::{Attack, Control, Technique, try_all};
-use crate::prey;
+use super::harness::{Attack, Control, Technique, try_all};
+use super::prey;
 
 use Control::{InNamespaces, Outside, OutsideAsRoot, Without};
 use Technique::{DataFromLocalSystem, EscapeToHost};

@@ -5,7 +5,7 @@ use std::path::Path;
 use e2e::World;
 use rustix::process::Signal;
 
-use crate::harness::{SWITCH, note_row, program, weakened, world};
+use super::harness::{SWITCH, note_row, program, weakened, world};
 
 /// What the first one does until it reads a line, after it has said `ready`; what the
 /// second one does meanwhile. It counts that the first one heard something, or that the

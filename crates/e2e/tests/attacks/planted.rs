@@ -7,7 +7,7 @@ use std::path::Path;
 
 use e2e::{World, tree};
 
-use crate::harness::{note_row, weakened};
+use super::harness::{note_row, weakened};
 
 struct Plant {
     id: &'static str,

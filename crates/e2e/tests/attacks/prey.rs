@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{Outcome, World, make_fifo, status_field};
 
-use crate::harness::Prey;
+use super::harness::Prey;
 
 /// What attacks write where they can.
 const EVIL: &str = "evil";

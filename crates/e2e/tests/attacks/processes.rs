@@ -1,7 +1,7 @@
 //! Other processes: the sandbox's own first one, and those of the host.
 
-use crate::harness::{Attack, Control, Technique, try_all};
-use crate::prey;
+use super::harness::{Attack, Control, Technique, try_all};
+use super::prey;
 
 use Control::{Outside, Without};
 use Technique::{DataFromLocalSystem, EscapeToHost, UnsecuredCredentials};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use e2e::{Outcome, World};
 
-use crate::harness::{Attack, Control, Prey, Technique, try_all};
+use super::harness::{Attack, Control, Prey, Technique, try_all};
 
 use Control::Without;
 use Technique::CommandInterpreter;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use e2e::{Entry, World, tree};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::harness::weakened;
+use super::harness::weakened;
 
 /// How long each race is run.
 const RACE: Duration = Duration::from_secs(4);

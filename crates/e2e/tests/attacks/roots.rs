@@ -2,7 +2,7 @@
 
 use e2e::World;
 
-use crate::harness::{attack_program, note_row, weakened};
+use super::harness::{attack_program, note_row, weakened};
 
 /// A grant that a program would like to have for the next run: more to read, another
 /// workspace, fewer walls.

@@ -1,7 +1,7 @@
 //! Ways out by sockets and pipes, and the families of sockets that are seldom looked at.
 
-use crate::harness::{Attack, Control, Technique, try_all};
-use crate::prey;
+use super::harness::{Attack, Control, Technique, try_all};
+use super::prey;
 
 use Control::{Outside, OutsideAsRoot, Without};
 use Technique::{EscapeToHost, Exfiltration, UnsecuredCredentials};

@@ -2,7 +2,7 @@
 
 use e2e::World;
 
-use crate::harness::{SWITCH, program, weakened};
+use super::harness::{SWITCH, program, weakened};
 
 #[test]
 fn the_ordinary_program_cannot_leave_a_defence_out() {

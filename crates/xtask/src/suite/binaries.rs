@@ -1,92 +1,104 @@
 //! Building the test executables and the program, and finding them.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::END_TO_END;
 use crate::command;
+use crate::person::Stage;
 
 /// By which profile cargo builds.
 type How = &'static [&'static str];
 
 /// As users get it. Linking that takes minutes for each program.
 pub(crate) const AS_USERS: How = &["--release"];
+/// The same code, linked in a fraction of the time.
+const FOR_TESTS: How = &["--profile", "tests"];
 /// What only tests start: of the parts that unit tests are made of.
 const QUICKLY: How = &[];
 
-/// One test executable of one crate.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TestBinary {
-    /// The crate's folder and the test's own name, as in `model/lib`.
-    pub(crate) name: String,
-    pub(crate) executable: PathBuf,
-    /// The directory of the crate, from which cargo would start it.
-    pub(crate) package: PathBuf,
-}
-
-pub(crate) struct Built {
-    pub(crate) unit: Vec<TestBinary>,
-    /// The programs and the tests that start them.
-    pub(crate) end_to_end: Option<(Programs, Vec<TestBinary>)>,
+/// The test programs as cargo-nextest lists them, where everyone can start them.
+pub(crate) struct Staged {
+    /// What `--binaries-metadata` takes.
+    pub(crate) binaries: PathBuf,
+    /// What `--cargo-metadata` takes.
+    pub(crate) cargo: PathBuf,
 }
 
 /// What end-to-end tests start.
 pub(crate) struct Programs {
-    /// The program as users get it.
+    /// The program as users get it, but for how it is linked.
     pub(crate) ordinary: PathBuf,
     /// The same where a test can leave a defence out, to see an attack succeed.
     pub(crate) weakened: PathBuf,
     /// Makes many sandboxes from one process.
     pub(crate) spawner: PathBuf,
-    /// Proves policies; found beside the program.
-    pub(crate) prover: PathBuf,
+    /// Proves policies; found beside the program. For nightly tests alone.
+    pub(crate) prover: Option<PathBuf>,
 }
 
 /// The part of cargo's messages that is read here.
 #[derive(Deserialize)]
 struct Message {
-    reason: String,
-    manifest_path: Option<PathBuf>,
     target: Option<Target>,
-    profile: Option<Profile>,
     executable: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
 struct Target {
     name: String,
-    kind: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
+/// Builds all test programs; returns them as cargo-nextest lists them.
+pub(crate) fn tests(root: &Path, nextest: &Path) -> Result<serde_json::Value> {
+    let mut command = Command::new(nextest);
+    command
+        .current_dir(root)
+        .args(["nextest", "list", "--workspace", "--cargo-quiet"])
+        .args(["--list-type", "binaries-only", "--message-format", "json"]);
+    command.stderr(Stdio::inherit());
+    let text = command::output(&mut command)?;
+    serde_json::from_str(&text).context("cargo-nextest wrote what is no JSON")
 }
 
-pub(crate) fn unit_tests(root: &Path, end_to_end: bool) -> Result<Vec<TestBinary>> {
-    let mut arguments = vec!["test", "--workspace", "--no-run"];
-    if end_to_end {
-        arguments.extend(["--exclude", END_TO_END]);
+/// Links the test programs to where everyone can start them.
+pub(crate) fn stage(root: &Path, stage: &Stage, mut listed: serde_json::Value) -> Result<Staged> {
+    let binaries = listed
+        .get_mut("rust-binaries")
+        .and_then(|all| all.as_object_mut());
+    for binary in binaries
+        .context("cargo-nextest lists no test")?
+        .values_mut()
+    {
+        let path = binary
+            .get_mut("binary-path")
+            .context("a test without a program")?;
+        let source = PathBuf::from(path.as_str().unwrap_or_default());
+        let name = source.file_name().unwrap_or_default().to_string_lossy();
+        *path = stage.link(&source, &name)?.to_string_lossy().into();
     }
-    tests_in(&messages(root, &arguments)?)
+    let staged = Staged {
+        binaries: stage.path().join("binaries.json"),
+        cargo: stage.path().join("cargo.json"),
+    };
+    fs::write(&staged.binaries, listed.to_string())?;
+    let mut cargo = command::cargo();
+    cargo.args(["metadata", "--no-deps", "--format-version", "1"]);
+    let cargo = command::output(cargo.current_dir(root))?;
+    fs::write(&staged.cargo, cargo)?;
+    Ok(staged)
 }
 
-pub(crate) fn end_to_end_tests(root: &Path) -> Result<Vec<TestBinary>> {
-    tests_in(&messages(
-        root,
-        &["test", "--package", END_TO_END, "--no-run"],
-    )?)
-}
-
-/// The programs that end-to-end tests start.
-pub(crate) fn programs(root: &Path) -> Result<Programs> {
+/// Builds the programs that end-to-end tests start; the prover for nightly ones alone.
+pub(crate) fn programs(root: &Path, nightly: bool) -> Result<Programs> {
     Ok(Programs {
-        ordinary: program(root)?,
+        ordinary: build_program(root, "atoll", FOR_TESTS, &["--bin", "atoll"])?,
         weakened: weakened(root, QUICKLY)?,
         spawner: spawner(root, QUICKLY)?,
-        prover: super::prover::program(root)?,
+        prover: nightly.then(|| super::prover::program(root)).transpose()?,
     })
 }
 
@@ -150,11 +162,6 @@ pub(crate) fn program_of(
     found.with_context(|| format!("cargo built no program called {name}"))
 }
 
-/// The tests that cargo builds with these arguments.
-pub(crate) fn tests_of(root: &Path, arguments: &[impl AsRef<str>]) -> Result<Vec<TestBinary>> {
-    tests_in(&messages(root, arguments)?)
-}
-
 fn messages(root: &Path, arguments: &[impl AsRef<str>]) -> Result<String> {
     let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
     let mut command = command::cargo();
@@ -175,33 +182,4 @@ fn parse(text: &str) -> Result<Vec<Message>> {
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).context("cargo's message has an unexpected form"))
         .collect()
-}
-
-pub(crate) fn tests_in(text: &str) -> Result<Vec<TestBinary>> {
-    let mut found = Vec::new();
-    for message in parse(text)? {
-        let is_test = message.profile.is_some_and(|profile| profile.test);
-        if message.reason != "compiler-artifact" || !is_test {
-            continue;
-        }
-        let (Some(target), Some(executable)) = (message.target, message.executable) else {
-            continue;
-        };
-        let package = message.manifest_path.as_deref().and_then(Path::parent);
-        let package = package.context("a test without a manifest")?.to_path_buf();
-        let folder = package.file_name().unwrap_or_default().to_string_lossy();
-        let is_library = target.kind.iter().any(|kind| kind == "lib");
-        let own = if is_library {
-            "lib"
-        } else {
-            target.name.as_str()
-        };
-        found.push(TestBinary {
-            name: format!("{folder}/{own}"),
-            executable,
-            package,
-        });
-    }
-    found.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(found)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::libtest::{End, Line};
+use super::events::{End, Finished};
 use super::tally::Tally;
 use super::{Options, cargo, needs};
 use crate::command;
@@ -90,7 +90,7 @@ pub(crate) fn run(
         };
         let (Ok(result) | Err(result)) = fuzzed;
         tally.progress(&label(&name), &result);
-        tally.add("fuzz", &[Line { test: name, end }], &[]);
+        tally.add("fuzz", &name, &Finished { end, seconds: 0.0 }, &[]);
     }
     Ok(())
 }

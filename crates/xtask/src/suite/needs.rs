@@ -84,7 +84,10 @@ const PEERS: [Package; 8] = [
 const NIGHTLY_PACKAGES: [Package; 1] = [program("g++", "c++")];
 
 /// Programs of crates.io, for `--nightly` alone, each in the cache.
-const CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
+const NIGHTLY_CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
+
+/// Runs the tests. Any recent one that is there will do.
+const NEXTEST: &str = "cargo-nextest@0.9.143";
 
 /// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
 /// than distributions have.
@@ -135,10 +138,13 @@ const fn program(name: &'static str, program: &'static str) -> Package {
 
 /// Says what is missing, installs it if that is allowed, and gives back the
 /// project's own cache.
-pub(crate) fn provide(install: bool, nightly: bool) -> Result<PathBuf> {
+///
+/// Guests and the solver are for tests of the nightly tier and for those named by a filter
+/// (`any`); what fuzzing takes is for `nightly` alone.
+pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf> {
     let cache = cache_directory()?;
     let (more, programs) = if nightly {
-        (NIGHTLY_PACKAGES.as_slice(), CARGO.as_slice())
+        (NIGHTLY_PACKAGES.as_slice(), NIGHTLY_CARGO.as_slice())
     } else {
         Default::default()
     };
@@ -156,13 +162,18 @@ pub(crate) fn provide(install: bool, nightly: bool) -> Result<PathBuf> {
         .into_iter()
         .filter(|name| !pip_has(&cache, name))
         .collect();
-    let cargo: Vec<&str> = programs
+    let mut cargo: Vec<&str> = programs
         .iter()
         .copied()
         .filter(|name| !cargo_has(&cache, name))
         .collect();
-    let guest = guest::missing(&cache);
-    let solver = solver::missing(&cache);
+    if nextest(&cache).is_none() {
+        cargo.push(NEXTEST);
+    }
+    let (guest, solver) = match any {
+        true => (guest::missing(&cache), solver::missing(&cache)),
+        false => Default::default(),
+    };
     let lists = [
         ("apt", &missing),
         ("npm", &npm),
@@ -248,6 +259,13 @@ pub(crate) fn npm_program(name: &str) -> Result<Option<PathBuf>> {
 /// Where a program of crates.io is in the cache.
 pub(crate) fn cargo_program(cache: &Path, name: &str) -> PathBuf {
     cache.join("cargo/bin").join(name)
+}
+
+/// Where cargo-nextest is: the host's, or that of the cache.
+pub(crate) fn nextest(cache: &Path) -> Option<PathBuf> {
+    let name = "cargo-nextest";
+    let own = cargo_program(cache, name);
+    command::find(name).or_else(|| own.is_file().then_some(own))
 }
 
 /// Below `/var` for root, because other users cannot enter root's home.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::binaries::{self, TestBinary};
+use super::binaries;
 use super::tally::Tally;
 use super::{built_below, cargo};
 use crate::tree;
@@ -32,15 +32,16 @@ pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     binaries::program_of(root, NAME, &with_place(root, &["build"])?)
 }
 
-/// Its unit tests.
-pub(super) fn unit_tests(root: &Path) -> Result<Vec<TestBinary>> {
-    binaries::tests_of(root, &with_place(root, &["test", "--no-run"])?)
+/// Checks its form: what needs no build.
+pub(super) fn format(root: &Path, tally: &mut Tally) -> Result<()> {
+    let format = ["fmt", "--manifest-path", MANIFEST, "--check"];
+    tally.gate("format of the prover", &mut cargo(root, &format))
 }
 
-/// Its form and its lints.
+/// Checks its lints, and runs its unit tests.
 pub(super) fn gates(root: &Path, tally: &mut Tally) -> Result<()> {
-    let format = ["fmt", "--manifest-path", MANIFEST, "--check"];
-    tally.gate("format of the prover", &mut cargo(root, &format))?;
+    let test = with_place(root, &["test", "--quiet"])?;
+    tally.gate("tests of the prover", &mut cargo(root, &test))?;
     let lint = with_place(root, &["clippy", "--all-targets", "--quiet"])?;
     let mut lint: Command = cargo(root, &lint);
     tally.gate("lints of the prover", lint.args(["--", "-D", "warnings"]))

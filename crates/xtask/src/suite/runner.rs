@@ -1,212 +1,238 @@
-//! Running test executables as one person.
+//! Runs the test programs as one person, by cargo-nextest: each test is a process of its own.
+//!
+//! What fails is run again alone, up to twice; what then passes is flaky.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use super::Options;
-use super::binaries::{Programs, TestBinary};
-use super::libtest;
+use super::binaries::{Programs, Staged};
+use super::events::{self, End, Finished, Name};
 use super::tally::Tally;
+use super::{Options, needs};
 use crate::command;
 use crate::person::{Person, Stage};
 use crate::tree;
 
-/// No single test executable takes longer, or something in it hangs.
-const BINARY_SECONDS_MAX: u64 = 20 * 60;
-const NIGHTLY_BINARY_SECONDS_MAX: u64 = 6 * 60 * 60;
-
-/// What is the same whoever starts it: in a guest the tests are root themselves, and
-/// an ordinary user.
-const RUN_ONCE: [&str; 1] = ["e2e/guest"];
+/// How often a test that failed is run again, alone.
+const RETRIES: &str = "1";
+/// How many of the longest tests are named.
+const LONGEST: usize = 12;
 
 pub(crate) struct Runner<'a> {
     options: &'a Options,
-    stage: &'a Stage,
     person: Person,
+    staged: &'a Staged,
     /// What every test sees in its environment.
     environment: Vec<(&'static str, PathBuf)>,
-    /// The project, and the same where the person can read it.
+    /// The project, where the person can read it.
     project: PathBuf,
-    root: PathBuf,
+    nextest: PathBuf,
+}
+
+/// Where one run of cargo-nextest leaves what it says.
+struct Reports {
+    directory: tempfile::TempDir,
+}
+
+impl Reports {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        let bytes = fs::read(self.path(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
 }
 
 impl<'a> Runner<'a> {
     pub(crate) fn new(
         options: &'a Options,
-        stage: &'a Stage,
+        stage: &Stage,
         mut person: Person,
+        staged: &'a Staged,
         cache: &Path,
         toolchain: &Path,
         root: &Path,
     ) -> Result<Self> {
         person.prefer(&toolchain.join("bin"));
-        let project = root.to_path_buf();
-        let root = readable_copy(stage, &person, root)?;
+        let environment = vec![
+            ("ATOLL_TEST_CACHE", cache.to_path_buf()),
+            ("ATOLL_TEST_TOOLCHAIN", toolchain.to_path_buf()),
+        ];
         Ok(Self {
-            project,
             options,
-            stage,
+            project: readable_copy(stage, &person, root)?,
             person,
-            environment: vec![
-                ("ATOLL_TEST_CACHE", cache.to_path_buf()),
-                ("ATOLL_TEST_TOOLCHAIN", toolchain.to_path_buf()),
-            ],
-            root,
+            staged,
+            environment,
+            nextest: needs::nextest(cache).context("cargo-nextest is missing; give --install")?,
         })
     }
 
-    /// Runs all of them one after the other and prints one line for the stage.
-    pub(crate) fn run(
-        &self,
-        stage: &str,
-        binaries: &[TestBinary],
-        programs: Option<&Programs>,
-        tally: &mut Tally,
-    ) -> Result<()> {
-        let mut sums = libtest::Sums::default();
-        let mut times: Vec<(Duration, &str)> = Vec::new();
-        let is_repeated = self.person.is_another();
-        let again = |binary: &&TestBinary| !RUN_ONCE.contains(&binary.name.as_str());
-        for binary in binaries.iter().filter(|one| !is_repeated || again(one)) {
-            let began = Instant::now();
-            let one = self.run_one(binary, programs, tally)?;
-            times.push((began.elapsed(), &binary.name));
-            sums.passed += one.passed;
-            sums.failed += one.failed;
-            sums.filtered_out += one.filtered_out;
+    /// Runs a tier of the tests, and prints one line for it.
+    pub(crate) fn run(&self, profile: &str, programs: &Programs, tally: &mut Tally) -> Result<()> {
+        let reports = self.reports()?;
+        let mut selection = vec!["--profile".to_owned(), profile.to_owned()];
+        if let Some(filter) = &self.options.filter {
+            // Who names a test wants it, whatever its tier.
+            selection.extend(["--ignore-default-filter".to_owned(), filter.clone()]);
         }
+        self.list(&selection, tally)?;
+        let mut all = self.one(&selection, &reports, programs)?;
+        let failed = names_of(&all, End::Failed);
+        let mut flaky = Vec::new();
+        if !failed.is_empty() {
+            let again = ["--profile", profile, "--ignore-default-filter"];
+            let alone = ["--test-threads", "1", "--retries", RETRIES, "-E"];
+            let mut selection: Vec<String> = [again.as_slice(), alone.as_slice()]
+                .concat()
+                .into_iter()
+                .map(str::to_owned)
+                .collect();
+            selection.push(events::filter(&failed)?);
+            let repeated = self.one(&selection, &reports, programs)?;
+            flaky = names_of(&repeated, End::Passed);
+        }
+        let label = self.person.label;
+        let skips = events::skips(&reports.read("skips"));
+        for name in &flaky {
+            all.remove(name);
+            tally.add_flaky(label, name);
+        }
+        for (name, finished) in &all {
+            tally.add(label, name, finished, &skips);
+        }
+        tally.add_skipped_rows(label, &skips);
+        tally.add_rows(&reports.read("rows"));
         let result = format!(
-            "{} passed, {} failed, {} left out by name; longest: {}",
-            sums.passed,
-            sums.failed,
-            sums.filtered_out,
-            longest(times)
+            "{} passed, {} failed, {} flaky; longest: {}",
+            names_of(&all, End::Passed).len(),
+            names_of(&all, End::Failed).len(),
+            flaky.len(),
+            longest(&all)
         );
-        tally.progress(&format!("{stage} as {}", self.person.label), &result);
+        tally.progress(&format!("{profile} tests as {label}"), &result);
         Ok(())
     }
 
-    fn run_one(
+    /// Runs tests to the end; returns how each ended.
+    fn one(
         &self,
-        binary: &TestBinary,
-        programs: Option<&Programs>,
-        tally: &mut Tally,
-    ) -> Result<libtest::Sums> {
-        let label = format!("{} as {}", binary.name, self.person.label);
-        let staged = self
-            .stage
-            .place(&binary.executable, &binary.name.replace('/', "-"))?;
-        let reports = tempfile::tempdir_in(&self.person.temporary)?;
-        self.person.own(reports.path())?;
-        let (skip_file, ran_file) = (reports.path().join("skips"), reports.path().join("rows"));
-        let output_path = self.stage.path().join("output");
-        let output = File::create(&output_path)?;
-
-        let mut command = self.person.command(&staged);
+        selection: &[String],
+        reports: &Reports,
+        programs: &Programs,
+    ) -> Result<BTreeMap<Name, Finished>> {
+        let output = File::create(reports.path("events"))?;
+        let threads = threads();
+        let quietly = [
+            "--no-fail-fast",
+            "--status-level=fail",
+            "--final-status-level=none",
+            "--failure-output=immediate",
+            "--no-tests=pass",
+            "--color=never",
+        ];
+        let mut command = self.nextest("run");
         command
-            .args(self.arguments())
-            .args(programs.is_some().then(threads))
-            .current_dir(self.package(binary))
-            .env("CARGO_MANIFEST_DIR", self.package(binary))
-            .env("ATOLL_SKIP_FILE", &skip_file)
-            .env("ATOLL_RAN_FILE", &ran_file)
+            .env("NEXTEST_EXPERIMENTAL_LIBTEST_JSON", "1")
+            .args([
+                "--message-format=libtest-json",
+                "--message-format-version=0.1",
+            ])
+            .args(quietly)
+            .args(selection)
+            .env("NEXTEST_TEST_THREADS", threads)
+            .env("ATOLL_SKIP_FILE", reports.path("skips"))
+            .env("ATOLL_RAN_FILE", reports.path("rows"))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .envs(programs.map(|programs| ("ATOLL_BIN", &programs.ordinary)))
-            .envs(programs.map(|programs| ("ATOLL_BIN_WITHOUT", &programs.weakened)))
-            .envs(programs.map(|programs| ("ATOLL_BIN_SPAWNER", &programs.spawner)))
+            .env("ATOLL_BIN", &programs.ordinary)
+            .env("ATOLL_BIN_WITHOUT", &programs.weakened)
+            .env("ATOLL_BIN_SPAWNER", &programs.spawner)
             .envs(self.options.nightly.then_some(("ATOLL_NIGHTLY", "1")))
-            .stdout(output.try_clone()?)
-            .stderr(output);
-        let status = self.wait(&mut command)?;
-
-        let printed = String::from_utf8_lossy(&fs::read(&output_path)?).into_owned();
-        let skips = libtest::skips(&fs::read_to_string(&skip_file).unwrap_or_default());
-        let lines = libtest::lines(&printed);
-        let sums = libtest::sums(&printed);
-        let succeeded = status.is_some_and(|status| status.success());
-        if !succeeded {
-            println!("{}", printed.trim_end());
-        }
-        tally.add(&label, &lines, &skips);
-        tally.add_rows(&label, &fs::read_to_string(&ran_file).unwrap_or_default());
-        if let Some(reason) = disbelief(status, &lines, &sums) {
-            tally.fail(&label, &reason);
-        }
-        fs::remove_file(staged)?;
-        Ok(sums)
+            .stdout(output);
+        let succeeded = command::succeeds(&mut command)?;
+        let tests = events::finished(&reports.read("events"))?;
+        let has_failed = tests.values().any(|test| test.end == End::Failed);
+        anyhow::ensure!(
+            succeeded || has_failed,
+            "cargo-nextest failed, though no test did"
+        );
+        Ok(tests)
     }
 
-    fn arguments(&self) -> Vec<&str> {
-        let mut arguments = vec!["--color=never", "--format=pretty"];
-        arguments.extend(self.options.filter.as_deref());
-        if !self.options.nightly {
-            arguments.extend(["--skip", "_nightly"]);
+    /// Notes the tests that this tier leaves out.
+    fn list(&self, selection: &[String], tally: &mut Tally) -> Result<()> {
+        let mut command = self.nextest("list");
+        command.args(["--message-format", "json"]).args(selection);
+        let listed: serde_json::Value = serde_json::from_str(&command::output(&mut command)?)?;
+        for name in events::left_out(&listed) {
+            tally.add_left_out(name);
         }
-        if self.options.quick {
-            arguments.extend(["--skip", "_slow"]);
-        }
-        arguments
+        Ok(())
     }
 
-    fn package(&self, binary: &TestBinary) -> PathBuf {
-        let within = binary.package.strip_prefix(&self.project);
-        self.root.join(within.unwrap_or(&binary.package))
+    /// Returns cargo-nextest with what it needs to know of what was built.
+    fn nextest(&self, verb: &str) -> Command {
+        let mut command = self.person.caller_command(&self.nextest);
+        command
+            .args(["nextest", verb, "--binaries-metadata"])
+            .arg(&self.staged.binaries)
+            .arg("--cargo-metadata")
+            .arg(&self.staged.cargo)
+            .arg("--workspace-remap")
+            .arg(&self.project)
+            .current_dir(&self.project);
+        command
     }
 
-    /// Waits for the end; nothing when it had to be killed.
-    fn wait(&self, command: &mut Command) -> Result<Option<ExitStatus>> {
-        let seconds_max = if self.options.nightly {
-            NIGHTLY_BINARY_SECONDS_MAX
-        } else {
-            BINARY_SECONDS_MAX
-        };
-        command::wait(command, Duration::from_secs(seconds_max))
+    /// Makes the files that tests append to, for this person to write.
+    fn reports(&self) -> Result<Reports> {
+        let directory = tempfile::tempdir_in(&self.person.temporary)?;
+        self.person.own(directory.path())?;
+        let reports = Reports { directory };
+        for name in ["skips", "rows"] {
+            File::create(reports.path(name))?;
+            self.person.own(&reports.path(name))?;
+        }
+        Ok(reports)
     }
 }
 
-/// Tests of the whole program wait for others more than they work: some more of them than there
-/// are processors run at once.
+/// Returns how many tests run at once: those of the whole program wait for others more than
+/// they work.
 fn threads() -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("--test-threads={}", processors + processors.div_ceil(2))
+    (processors + processors.div_ceil(2)).to_string()
 }
 
-/// Where most of the time went, in seconds.
-fn longest(mut times: Vec<(Duration, &str)>) -> String {
-    const TOLD: usize = 8;
-    times.sort_unstable_by(|one, other| other.cmp(one));
-    let told = times.iter().take(TOLD);
-    let told = told.map(|(time, name)| format!("{name} {:.0}", time.as_secs_f64()));
-    told.collect::<Vec<_>>().join(", ")
+fn names_of(tests: &BTreeMap<Name, Finished>, end: End) -> Vec<Name> {
+    let those = tests.iter().filter(|(_, test)| test.end == end);
+    those.map(|(name, _)| name.clone()).collect()
 }
 
-/// Why the printed lines do not tell the whole story, if they do not.
-fn disbelief(
-    status: Option<ExitStatus>,
-    lines: &[libtest::Line],
-    sums: &libtest::Sums,
-) -> Option<String> {
-    let Some(status) = status else {
-        return Some("killed, because it did not end".to_owned());
-    };
-    if sums.count == 0 {
-        return Some(format!("ended without a result: {status}"));
-    }
-    if sums.passed + sums.failed + sums.ignored != lines.len() {
-        return Some(format!(
-            "{} tests were told, {} seen",
-            sums.passed + sums.failed,
-            lines.len()
-        ));
-    }
-    (!status.success() && sums.failed == 0).then(|| format!("failed: {status}"))
+/// Returns where most of the time went, in seconds.
+fn longest(tests: &BTreeMap<Name, Finished>) -> String {
+    let mut times: Vec<(&Name, f64)> = tests
+        .iter()
+        .map(|(name, test)| (name, test.seconds))
+        .collect();
+    times.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let shown = times.iter().take(LONGEST);
+    let shown = shown.map(|(name, seconds)| {
+        let short = name
+            .rsplit_once('$')
+            .map_or(name.as_str(), |(_, test)| test);
+        format!("{short} {seconds:.0}")
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The project's own directory, or a copy of its files where the person can
+/// Returns the project's own directory, or a copy of its files where the person can
 /// read them: tests read golden files at run time.
 fn readable_copy(stage: &Stage, person: &Person, root: &Path) -> Result<PathBuf> {
     if person.can_enter(root) {

@@ -1,5 +1,6 @@
-//! Counting what passed, failed and was skipped, and saying so.
+//! Counts what passed, failed, was flaky and was skipped, and prints the sums.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -7,17 +8,25 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::libtest::{self, End, Line, Skip};
+use super::events::{self, End, Finished, Name, Skip};
+use super::flaky::Known;
 use crate::command;
+
+/// What a skip of one row of a test's table is named by.
+const ROW: &str = "row ";
 
 pub(crate) struct Tally {
     started: Instant,
     ci: bool,
     passed: usize,
     failed: Vec<String>,
+    /// Tests that failed, and passed when they were run again alone.
+    flaky: Vec<String>,
     skipped: Vec<Skip>,
-    /// Tests that were executed, as `binary test`.
-    ran: Vec<String>,
+    /// Tests and rows that were executed.
+    ran: BTreeSet<String>,
+    /// Tests that this tier does not run.
+    left_out: BTreeSet<String>,
 }
 
 impl Tally {
@@ -27,12 +36,14 @@ impl Tally {
             ci,
             passed: 0,
             failed: Vec::new(),
+            flaky: Vec::new(),
             skipped: Vec::new(),
-            ran: Vec::new(),
+            ran: BTreeSet::new(),
+            left_out: BTreeSet::new(),
         }
     }
 
-    /// One line for one finished stage.
+    /// Prints one line for one finished stage.
     pub(crate) fn progress(&self, stage: &str, result: &str) {
         println!(
             "[{:7.1} s] {stage}: {result}",
@@ -40,7 +51,7 @@ impl Tally {
         );
     }
 
-    /// A check that passes or fails as a whole.
+    /// Runs a check that passes or fails as a whole.
     pub(crate) fn gate(&mut self, stage: &str, check: &mut Command) -> Result<()> {
         if command::succeeds(check)? {
             self.passed += 1;
@@ -52,7 +63,7 @@ impl Tally {
         Ok(())
     }
 
-    /// A build that later stages need.
+    /// Counts a build that later stages need.
     pub(crate) fn built<T>(&mut self, stage: &str, result: Result<T>) -> Option<T> {
         match result {
             Ok(built) => {
@@ -71,7 +82,7 @@ impl Tally {
         self.failed.push(what.to_owned());
     }
 
-    /// Something this host could have run, had it been set up for it.
+    /// Counts something this host could have run, had it been set up for it.
     pub(crate) fn leave_out(&mut self, test: &str, reason: &str) {
         self.skip(Skip {
             test: test.to_owned(),
@@ -80,77 +91,69 @@ impl Tally {
         });
     }
 
-    /// Takes over what one test executable printed and wrote.
-    pub(crate) fn add(&mut self, label: &str, lines: &[Line], skips: &[Skip]) {
-        let name = |test: &str| format!("{label} {test}");
-        for line in lines {
-            let skipped = skips
-                .iter()
-                .any(|skip| libtest::same_test(&line.test, &skip.test));
-            match &line.end {
-                End::Failed => self.failed.push(name(&line.test)),
-                End::Passed if skipped => {}
-                End::Passed => self.passed += 1,
-                End::Ignored(reason) => self.leave_out(
-                    &name(&line.test),
-                    if reason.is_empty() { "ignored" } else { reason },
-                ),
-            }
-            if !skipped && !matches!(line.end, End::Ignored(_)) {
-                self.ran.push(name(&line.test));
-            }
-        }
-        for skip in skips {
-            // A test that failed after all has been counted.
-            let failed =
-                |line: &Line| line.end == End::Failed && libtest::same_test(&line.test, &skip.test);
-            if !lines.iter().any(failed) {
-                self.skip(Skip {
-                    test: name(&skip.test),
-                    ..skip.clone()
-                });
+    /// Counts one test.
+    pub(crate) fn add(&mut self, label: &str, test: &Name, finished: &Finished, skips: &[Skip]) {
+        let is_skipped = |skip: &&Skip| events::same_test(test, &skip.test);
+        let label = format!("{label}: {test}");
+        match (finished.end, skips.iter().find(is_skipped)) {
+            (End::Failed, _) => self.failed.push(label),
+            (End::Passed, Some(skip)) => self.skip(Skip {
+                test: label,
+                ..skip.clone()
+            }),
+            (End::Ignored, _) => self.leave_out(&label, "ignored"),
+            (End::Passed, None) => {
+                self.passed += 1;
+                let _ = self.ran.insert(test.clone());
             }
         }
     }
 
-    /// Rows of tables that tests went through, by their ids.
-    pub(crate) fn add_rows(&mut self, label: &str, ids: &str) {
-        self.ran
-            .extend(ids.lines().map(|id| format!("{label} {id}")));
+    /// Counts rows of tables that could not be tried here.
+    pub(crate) fn add_skipped_rows(&mut self, label: &str, skips: &[Skip]) {
+        for skip in skips.iter().filter(|skip| skip.test.starts_with(ROW)) {
+            self.skip(Skip {
+                test: format!("{label}: {}", skip.test),
+                ..skip.clone()
+            });
+        }
     }
 
-    pub(crate) fn doc_tests(&mut self, root: &Path, filter: Option<&str>) -> Result<()> {
-        let mut command = command::cargo();
-        command
-            .current_dir(root)
-            .args(["test", "--workspace", "--doc", "--", "--color=never"]);
-        command.arg("--format=pretty").args(filter);
-        let output = command.output().context("cannot start cargo")?;
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        let lines = libtest::lines(&printed);
-        let sums = libtest::sums(&printed);
-        self.add("doc", &lines, &[]);
-        if !output.status.success() {
-            print!("{printed}{}", String::from_utf8_lossy(&output.stderr));
-            if sums.failed == 0 {
-                self.fail("doc tests", "cargo failed");
-            }
-        }
-        self.progress(
-            "doc tests",
-            &format!("{} passed, {} failed", sums.passed, sums.failed),
-        );
-        Ok(())
+    /// Notes the ids of rows of tables that tests went through.
+    pub(crate) fn add_rows(&mut self, ids: &str) {
+        self.ran.extend(ids.lines().map(str::to_owned));
+    }
+
+    /// Notes a test that this tier does not run.
+    pub(crate) fn add_left_out(&mut self, test: String) {
+        let _ = self.left_out.insert(test);
+    }
+
+    /// Counts a test that failed first, and then passed alone.
+    pub(crate) fn add_flaky(&mut self, label: &str, test: &Name) {
+        self.passed += 1;
+        let _ = self.ran.insert(test.clone());
+        self.flaky.push(format!("{label}: {test}"));
     }
 
     /// Writes what was executed, for the check of the specification.
     pub(crate) fn write_list(&self, mode: &str, path: &Path) -> Result<()> {
-        let text = format!("{mode}\n{}\n", self.ran.join("\n"));
+        let lines = |mark: &str, names: &BTreeSet<String>| -> String {
+            names
+                .iter()
+                .map(|name| format!("{mark} {name}\n"))
+                .collect()
+        };
+        let text = format!(
+            "{mode}\n{}{}",
+            lines("ran", &self.ran),
+            lines("left-out", &self.left_out)
+        );
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Prints the end of the report; `false` when anything failed.
-    pub(crate) fn close(mut self) -> bool {
+    /// Prints the end of the report; returns whether nothing failed.
+    pub(crate) fn close(mut self, known: &Known) -> bool {
         if self.ran.is_empty() {
             self.failed.push("no test was run".to_owned());
         }
@@ -158,9 +161,23 @@ impl Tally {
             let kind = if skip.avoidable { " [avoidable]" } else { "" };
             println!("SKIP {}: {}{kind}", skip.test, skip.reason);
         }
+        for flaky in &self.flaky {
+            match known.since(flaky) {
+                Some(since) => println!("FLAKY {flaky}: known since {since}"),
+                None => println!(
+                    "FLAKY {flaky}: mend it, or add it to {}",
+                    super::flaky::FILE
+                ),
+            }
+        }
         for failed in &self.failed {
             println!("FAILED {failed}");
         }
+        println!(
+            "{} flaky, in {:.1} minutes",
+            self.flaky.len(),
+            self.started.elapsed().as_secs_f64() / 60.0
+        );
         println!(
             "{} passed, {} failed, {} skipped",
             self.passed,

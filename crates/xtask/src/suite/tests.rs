@@ -1,18 +1,14 @@
 //! The readers of what cargo, the test harness and the tests say.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use super::binaries::{TestBinary, tests_in};
+use super::events::{End, Finished, Skip, filter, finished, left_out, same_test, skips};
+use super::flaky::Known;
 use super::fuzzing::{judge, targets};
-use super::libtest::{End, Line, Skip, Sums, lines, same_test, skips, sums};
 use super::tally::Tally;
 
-fn line(test: &str, end: End) -> Line {
-    Line {
-        test: test.to_owned(),
-        end,
-    }
+fn ended(end: End) -> Finished {
+    Finished { end, seconds: 0.5 }
 }
 
 fn skip(test: &str, avoidable: bool) -> Skip {
@@ -23,56 +19,70 @@ fn skip(test: &str, avoidable: bool) -> Skip {
     }
 }
 
-#[test]
-fn lines_of_the_harness_are_read() {
-    let cases = [
-        ("test a::b ... ok", Some(line("a::b", End::Passed))),
-        ("test a ... FAILED", Some(line("a", End::Failed))),
-        (
-            "test a ... ignored",
-            Some(line("a", End::Ignored(String::new()))),
-        ),
-        (
-            "test a ... ignored, needs b",
-            Some(line("a", End::Ignored("needs b".to_owned()))),
-        ),
-        ("test a - should panic ... ok", Some(line("a", End::Passed))),
-        (
-            "test src/lib.rs - a (line 3) ... ok",
-            Some(line("src/lib.rs - a (line 3)", End::Passed)),
-        ),
-        (
-            "noise of a childtest a::b ... ok",
-            Some(line("a::b", End::Passed)),
-        ),
-        ("test a has been running for over 60 seconds", None),
-        ("test result: ok. 3 passed; 0 failed", None),
-        ("running 3 tests", None),
-    ];
-    for (input, expected) in cases {
-        assert_eq!(lines(input).pop(), expected, "{input}");
-    }
+fn nothing_known() -> Known {
+    Known::parse("most = 0").unwrap()
 }
 
 #[test]
-fn sums_are_read() {
-    let output = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; \
-                  finished in 0.01s\ntest result: FAILED. 1 passed; 4 failed; 0 ignored; \
-                  0 measured; 0 filtered out; finished in 0.01s\n";
-    let expected = Sums {
-        passed: 4,
-        failed: 4,
-        ignored: 1,
-        filtered_out: 2,
-        count: 2,
-    };
-    assert_eq!(sums(output), expected);
-    assert_eq!(sums("Segmentation fault"), Sums::default());
+fn events_of_tests_are_read() {
+    let cases = [
+        (
+            r#"{"type":"test","event":"ok","name":"a::b$c::d","exec_time":0.5}"#,
+            Some(End::Passed),
+        ),
+        (
+            r#"{"type":"test","event":"failed","name":"a::b$c::d","exec_time":0.5}"#,
+            Some(End::Failed),
+        ),
+        (
+            r#"{"type":"test","event":"timeout","name":"a::b$c::d","exec_time":0.5}"#,
+            Some(End::Failed),
+        ),
+        (
+            r#"{"type":"test","event":"ignored","name":"a::b$c::d","exec_time":0.5}"#,
+            Some(End::Ignored),
+        ),
+        (
+            r#"{"type":"test","event":"started","name":"a::b$c::d"}"#,
+            None,
+        ),
+        (
+            r#"{"type":"suite","event":"ok","passed":1,"failed":0}"#,
+            None,
+        ),
+        ("", None),
+    ];
+    for (output, expected) in cases {
+        let mut read = finished(output).unwrap();
+        assert_eq!(read.remove("a::b$c::d"), expected.map(ended), "{output}");
+        assert!(read.is_empty(), "{output}");
+    }
+    assert!(finished("{").is_err());
+}
+
+#[test]
+fn filter_of_names_selects_exactly_these() {
+    let names = ["e2e::e2e$kept::one".to_owned(), "x::y$two".to_owned()];
+    assert_eq!(
+        filter(&names).unwrap(),
+        "(package(=e2e) and binary(=e2e) and test(=kept::one)) or \
+         (package(=x) and binary(=y) and test(=two))"
+    );
+    assert!(filter(&["nameless".to_owned()]).is_err());
+}
+
+#[test]
+fn tests_of_other_tiers_are_left_out() {
+    let text = r#"{"rust-suites":{"x":{"package-name":"x","binary-name":"y","testcases":{
+        "a":{"filter-match":{"status":"matches"}},
+        "b":{"filter-match":{"status":"mismatch","reason":"default-filter"}}}}}}"#;
+    let listed = serde_json::from_str(text).unwrap();
+    assert_eq!(left_out(&listed), ["x::y$b"]);
 }
 
 #[test]
 fn skips_are_read_once() {
-    let text = "a\treason\tavoidable\nb\treason\tunavoidable\na\tanother\tavoidable\n\nc\treason\n";
+    let text = "a\treason\tavoidable\nb\treason\tunavoidable\na\treason\tavoidable\n\nc\treason\n";
     assert_eq!(
         skips(text),
         [skip("a", true), skip("b", false), skip("c", true)]
@@ -80,12 +90,13 @@ fn skips_are_read_once() {
 }
 
 #[test]
-fn names_match_by_their_end() {
+fn a_test_may_leave_out_its_modules() {
     let cases = [
-        ("a::b", "b", true),
-        ("a::b", "a::b", true),
-        ("a::cb", "b", false),
-        ("b", "a::b", false),
+        ("x::y$a::b", "b", true),
+        ("x::y$a::b", "a::b", true),
+        ("x::y$b", "b", true),
+        ("x::y$a::cb", "b", false),
+        ("x::y$b", "a::b", false),
     ];
     for (printed, given, expected) in cases {
         assert_eq!(same_test(printed, given), expected, "{printed} {given}");
@@ -93,29 +104,8 @@ fn names_match_by_their_end() {
 }
 
 #[test]
-fn only_test_executables_are_taken() {
-    let text = r#"
-{"reason":"compiler-artifact","manifest_path":"/a/crates/model/Cargo.toml","target":{"name":"atoll_model","kind":["lib"]},"profile":{"test":true},"executable":"/t/model-1"}
-{"reason":"compiler-artifact","manifest_path":"/a/crates/app/Cargo.toml","target":{"name":"atoll","kind":["bin"]},"profile":{"test":false},"executable":"/t/atoll"}
-{"reason":"compiler-artifact","manifest_path":"/a/crates/app/Cargo.toml","target":{"name":"cli","kind":["test"]},"profile":{"test":true},"executable":"/t/cli-1"}
-{"reason":"build-finished","success":true}"#;
-    let expected = |name: &str, executable: &str, package: &str| TestBinary {
-        name: name.to_owned(),
-        executable: PathBuf::from(executable),
-        package: PathBuf::from(package),
-    };
-    assert_eq!(
-        tests_in(text).unwrap(),
-        [
-            expected("app/cli", "/t/cli-1", "/a/crates/app"),
-            expected("model/lib", "/t/model-1", "/a/crates/model"),
-        ]
-    );
-}
-
-#[test]
 fn a_run_without_tests_fails() {
-    assert!(!Tally::new(Instant::now(), false).close());
+    assert!(!Tally::new(Instant::now(), false).close(&nothing_known()));
 }
 
 #[test]
@@ -127,10 +117,19 @@ fn only_an_avoidable_skip_on_ci_fails() {
     ];
     for (ci, avoidable, expected) in cases {
         let mut tally = Tally::new(Instant::now(), ci);
-        let lines = [line("m::a", End::Passed), line("b", End::Passed)];
-        tally.add("x", &lines, &[skip("a", avoidable)]);
-        assert_eq!(tally.close(), expected, "{ci} {avoidable}");
+        let skips = [skip("a", avoidable)];
+        for name in ["x::y$m::a", "x::y$b"] {
+            tally.add("root", &name.to_owned(), &ended(End::Passed), &skips);
+        }
+        assert_eq!(tally.close(&nothing_known()), expected, "{ci} {avoidable}");
     }
+}
+
+#[test]
+fn a_flaky_test_does_not_fail_the_run() {
+    let mut tally = Tally::new(Instant::now(), true);
+    tally.add_flaky("root", &"x::y$a".to_owned());
+    assert!(tally.close(&nothing_known()));
 }
 
 #[test]
@@ -138,19 +137,41 @@ fn a_skipped_test_was_not_run() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("list");
     let mut tally = Tally::new(Instant::now(), false);
-    let lines = [
-        line("m::a", End::Passed),
-        line("b", End::Failed),
-        line("c", End::Ignored(String::new())),
-        line("d", End::Passed),
+    let skips = [skip("a", false)];
+    let tests = [
+        ("x::y$m::a", End::Passed),
+        ("x::y$b", End::Failed),
+        ("x::y$c", End::Ignored),
+        ("x::y$d", End::Passed),
     ];
-    tally.add("x", &lines, &[skip("a", false)]);
-    tally.add_rows("x", "row-one\n");
+    for (name, end) in tests {
+        tally.add("root", &name.to_owned(), &ended(end), &skips);
+    }
+    tally.add_flaky("root", &"x::y$e".to_owned());
+    tally.add_rows("row-one\n");
+    tally.add_left_out("x::y$f".to_owned());
     tally.write_list("full", &path).unwrap();
     assert_eq!(
         std::fs::read_to_string(path).unwrap(),
-        "full\nx b\nx d\nx row-one\n"
+        "full\nran row-one\nran x::y$d\nran x::y$e\nleft-out x::y$f\n"
     );
+}
+
+#[test]
+fn flaky_list_has_dates_causes_and_a_bound() {
+    let entry = "[[test]]\nname = 'm::a'\nsince = '2026-01-02'\ncause = 'waits for a guess'\n";
+    let known = Known::parse(&format!("most = 1\n{entry}")).unwrap();
+    assert_eq!(known.since("root: x::y$m::a"), Some("2026-01-02"));
+    assert_eq!(known.since("root: x::y$m::b"), None);
+    let refused = [
+        format!("most = 0\n{entry}"),
+        "most = 1\n[[test]]\nname = 'a'\nsince = 'lately'\ncause = 'c'\n".to_owned(),
+        "most = 1\n[[test]]\nname = 'a'\nsince = '2026-01-02'\ncause = ''\n".to_owned(),
+        "most = 1\n[[test]]\nname = 'a'\n".to_owned(),
+    ];
+    for text in refused {
+        assert!(Known::parse(&text).is_err(), "{text}");
+    }
 }
 
 #[test]

@@ -17,21 +17,11 @@ const WHY_ROW: &str = "every promise has one place where users find its state";
 const WHY_TEST: &str = "a promise counts as kept only while a test holds it";
 const MISSING: &str = "missing:";
 
-/// The tests that a run has executed.
+/// What a whole run has executed, and what its tier leaves out. A quick or filtered run says
+/// nothing about the others.
 pub(crate) struct Ran {
-    mode: Mode,
+    is_whole: bool,
     names: BTreeSet<String>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// All but the nightly tests.
-    Full,
-    /// Without the slow ones too.
-    Quick,
-    Nightly,
-    /// Only what matched a filter: says nothing about the others.
-    Filtered,
 }
 
 struct Row {
@@ -42,35 +32,23 @@ struct Row {
 }
 
 impl Ran {
-    /// The first line is the mode, each other line ends in the name of a test.
+    /// Parses the tier in the first line, and below it `ran NAME` or `left-out NAME`.
     pub(crate) fn parse(text: &str) -> Self {
         let mut lines = text.lines();
-        let mode = match lines.next() {
-            Some("full") => Mode::Full,
-            Some("quick") => Mode::Quick,
-            Some("nightly") => Mode::Nightly,
-            _ => Mode::Filtered,
-        };
+        let is_whole = matches!(lines.next(), Some("full" | "nightly"));
         let names = lines.filter_map(|line| line.split_whitespace().last());
         Self {
-            mode,
+            is_whole,
             names: names.map(str::to_owned).collect(),
         }
     }
 
     fn lacks(&self, test: &str) -> bool {
-        let left_out = match self.mode {
-            Mode::Filtered => true,
-            Mode::Quick => test.ends_with("_slow") || test.ends_with("_nightly"),
-            Mode::Full => test.ends_with("_nightly"),
-            Mode::Nightly => false,
+        let is_it = |name: &String| {
+            let name = name.split_once('$').map_or(name.as_str(), |(_, name)| name);
+            name == test || name.ends_with(&format!("::{test}"))
         };
-        let tail = format!("::{test}");
-        !left_out
-            && !self
-                .names
-                .iter()
-                .any(|name| name == test || name.ends_with(&tail))
+        self.is_whole && !self.names.iter().any(is_it)
     }
 }
 

@@ -333,10 +333,11 @@ fn named_tests_were_run() {
         ),
     ];
     let cases = [
-        ("full\nmodel lib tests::a\nmodel lib tests::b_slow\n", 0),
-        ("full\nmodel lib tests::a\n", 1),
-        ("quick\nmodel lib tests::a\n", 0),
-        ("quick\n", 1),
+        ("full\nran x::y$tests::a\nleft-out x::y$tests::b_slow\n", 0),
+        ("full\nran x::y$tests::a\n", 1),
+        ("full\nran x::y$a\nran x::y$other::b_slow\n", 0),
+        ("nightly\n", 2),
+        ("quick\n", 0),
         ("filtered\n", 0),
     ];
     for (ran, count) in cases {

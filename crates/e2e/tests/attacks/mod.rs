@@ -6,13 +6,6 @@
 //! from outside of the sandbox: a canary that is changed, a listener that hears, a
 //! secret that is printed. Start reading at [`harness`], then at any table.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
 mod communication;
 mod degradation;
 mod descriptors;
