@@ -44,7 +44,10 @@ fn check(test: &str, file: &str) {
         fs::write(&path, actual).unwrap();
         return;
     }
-    let differs = expected.lines().zip(actual.lines()).position(|(one, other)| one != other);
+    let differs = expected
+        .lines()
+        .zip(actual.lines())
+        .position(|(one, other)| one != other);
     assert!(
         expected == actual,
         "{file}.console differs from line {} on. If that is meant: {WRITE}=write\n{actual}",
@@ -76,7 +79,8 @@ struct Names {
 
 /// A token's characters: those of ids, digests, times and numbers.
 fn is_of_token(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '-' | ':' | '.' | '+' | '/' | '=' | '_')
+    character.is_ascii_alphanumeric()
+        || matches!(character, '-' | ':' | '.' | '+' | '/' | '=' | '_')
 }
 
 impl Names {
@@ -114,7 +118,11 @@ impl Names {
         if kind == "N" {
             return format!("N{tail}");
         }
-        let count = self.seen.values().filter(|name| name.starts_with(kind)).count();
+        let count = self
+            .seen
+            .values()
+            .filter(|name| name.starts_with(kind))
+            .count();
         let name = self.seen.entry(body.to_owned());
         let name = name.or_insert_with(|| format!("{kind}{}", count + 1));
         format!("{name}{tail}")

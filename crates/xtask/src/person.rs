@@ -21,7 +21,14 @@ const ORDINARY_ID: u32 = 61234;
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Variables of this environment that tests and benchmarks may see.
-const PASSED_ON: [&str; 5] = ["CI", "LANG", "TERM", "TZ", "RUST_TEST_THREADS"];
+const PASSED_ON: [&str; 6] = [
+    "CI",
+    "LANG",
+    "TERM",
+    "TZ",
+    "RUST_TEST_THREADS",
+    "ATOLL_GOLDEN",
+];
 
 /// A directory that everyone can read, gone when this is dropped.
 pub(crate) struct Stage {

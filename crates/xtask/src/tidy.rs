@@ -6,9 +6,12 @@
 //! [`check`].
 
 mod budgets;
+mod commits;
 mod dependencies;
 mod facades;
+mod falling;
 mod links;
+mod modules;
 mod rules;
 mod seeds;
 mod source;
@@ -82,6 +85,7 @@ fn check_workspace(root: &Path, ran: Option<&Ran>) -> Result<Vec<Finding>> {
     let mut findings = check(&tree, &rules, ran);
     findings.extend(dependencies::check(&tree, &rules, &graph));
     findings.extend(seeds::check(&tree, &rules)?);
+    findings.extend(commits::check(root, &rules));
     findings.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
     println!(
         "tidy: {} of {} audited lines in {}",
@@ -98,6 +102,7 @@ fn check(tree: &Tree, rules: &Rules, ran: Option<&Ran>) -> Vec<Finding> {
     findings.extend(budgets::check(tree, rules));
     findings.extend(words::check(tree, rules));
     findings.extend(facades::check(tree, rules));
+    findings.extend(falling::check(tree, rules));
     findings.extend(specification::check(tree, rules, ran));
     findings.extend(links::check(tree));
     findings

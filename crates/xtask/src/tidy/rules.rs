@@ -15,6 +15,10 @@ pub(crate) struct Rules {
     #[serde(default)]
     pub(crate) facades: Vec<Facade>,
     pub(crate) words: Words,
+    #[serde(default)]
+    pub(crate) falling: Tables,
+    #[serde(default)]
+    pub(crate) commits: Commits,
     pub(crate) fuzz: Fuzz,
     pub(crate) specification: Specification,
 }
@@ -68,6 +72,24 @@ pub(crate) struct Words {
     pub(crate) left_over: Vec<String>,
     pub(crate) macros: Vec<String>,
     pub(crate) common_directories: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Commits {
+    /// The last commit whose subject is not checked.
+    pub(crate) since: String,
+}
+
+/// A number for each crate; none is 0.
+pub(crate) type Falling = BTreeMap<String, usize>;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Tables {
+    pub(crate) cycles: Falling,
+    pub(crate) doc_openers: Falling,
+    pub(crate) tuple_parameters: Falling,
 }
 
 #[derive(Deserialize)]

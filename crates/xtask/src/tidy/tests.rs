@@ -6,7 +6,7 @@ use super::dependencies::Graph;
 use super::rules::Rules;
 use super::source;
 use super::specification::Ran;
-use super::{Finding, check, dependencies, seeds};
+use super::{Finding, check, commits, dependencies, falling, modules, seeds};
 use crate::tree::{SourceFile, Tree};
 
 const RULES: &str = include_str!("../../../../tidy.toml");
@@ -15,6 +15,7 @@ fn rules() -> Rules {
     let mut rules: Rules = toml::from_str(RULES).unwrap();
     rules.specification.clauses = [("C".to_owned(), 1)].into();
     rules.long_files.clear();
+    rules.falling = Default::default();
     rules
 }
 
@@ -434,4 +435,129 @@ fn seeds_are_few_and_small_and_belong_to_a_target() {
         .map(|number| (format!("fuzz/corpus/a/{number}"), 1))
         .collect();
     assert_eq!(seeds::findings(&targets, &many, &rules()).len(), 2);
+}
+
+#[test]
+fn cycles_of_modules_are_found() {
+    let cases: [(&[(&str, &str)], &[&str]); 6] = [
+        (
+            &[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::c::C;")],
+            &[],
+        ),
+        (
+            &[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::a::A;")],
+            &["a", "b"],
+        ),
+        (
+            &[
+                ("a.rs", "use crate::{x, b::{B, D}};"),
+                ("b/inner.rs", "crate::c::f();"),
+                ("c.rs", "use super::a;"),
+            ],
+            &["a", "b", "c"],
+        ),
+        (
+            &[
+                ("lib.rs", "pub use b::{B, C as D};"),
+                ("a.rs", "use crate::D;"),
+                ("b.rs", "use crate::a::A;"),
+            ],
+            &["a", "b"],
+        ),
+        (
+            &[
+                ("a.rs", "// use crate::b::B;"),
+                ("b.rs", "use crate::a::A;"),
+            ],
+            &[],
+        ),
+        (
+            &[
+                ("a.rs", "#[cfg(test)]\nuse crate::b::B;"),
+                ("b.rs", "use crate::a::A;"),
+            ],
+            &[],
+        ),
+    ];
+    for (files, expected) in cases {
+        let files: Vec<(String, &str)> = files
+            .iter()
+            .map(|(path, text)| (format!("crates/frame/src/{path}"), *text))
+            .collect();
+        let files: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(path, text)| (path.as_str(), *text))
+            .collect();
+        assert_eq!(
+            modules::in_cycles(&tree(&files), "frame"),
+            expected,
+            "{files:?}"
+        );
+    }
+}
+
+#[test]
+fn falling_counts_neither_rise_nor_stay_high() {
+    let text = "/// What is known.\npub struct A;\nfn f((a, b): (u8, u8)) {}\n";
+    let files = [("crates/frame/src/a.rs", text)];
+    for (allowed, expected) in [(0, 2), (1, 0), (2, 2)] {
+        let mut rules = rules();
+        rules
+            .falling
+            .doc_openers
+            .insert("frame".to_owned(), allowed);
+        rules
+            .falling
+            .tuple_parameters
+            .insert("frame".to_owned(), allowed);
+        assert_eq!(
+            falling::check(&tree(&files), &rules).len(),
+            expected,
+            "{allowed}"
+        );
+    }
+}
+
+#[test]
+fn openers_and_tuples_are_counted() {
+    let cases = [
+        ("/// What is known.\n/// Where it is.\nfn f() {}", 1, 0),
+        (
+            "/// Whatever comes.\n/// A reader. That it ends.\nfn f() {}",
+            0,
+            0,
+        ),
+        ("//! The same again.\n", 1, 0),
+        ("fn f(a: (u8, u8), g: fn(u8)) {}", 0, 0),
+        (
+            "fn f(\n    (a, b): (A, B),\n    (c, _): (C, D),\n) {}",
+            0,
+            2,
+        ),
+    ];
+    for (text, openers, tuples) in cases {
+        let file = SourceFile {
+            path: "crates/frame/src/a.rs".to_owned(),
+            text: text.to_owned(),
+        };
+        assert_eq!(falling::doc_openers(&file), openers, "{text}");
+        assert_eq!(falling::tuple_parameters(&file), tuples, "{text}");
+    }
+}
+
+#[test]
+fn subjects_of_commits_have_an_area() {
+    let cases = [
+        ("egress: refuse an empty length", true),
+        ("egress, model: refuse it", true),
+        ("Refuse it", false),
+        ("egress: Refuse it", false),
+        ("egress: refuse it.", false),
+        ("a sentence that tells: something", true),
+        ("The sentence: something", false),
+    ];
+    for (subject, is_right) in cases {
+        assert_eq!(commits::wrong(subject).is_none(), is_right, "{subject}");
+    }
+    assert!(commits::wrong(&format!("egress: {}", "x".repeat(65))).is_some());
 }
