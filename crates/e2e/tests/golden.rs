@@ -36,7 +36,8 @@ fn check(test: &str, file: &str) {
         if let Some(command) = line.strip_prefix("$ ") {
             actual.push_str(&format!("$ {command}\n"));
             actual.push_str(&carried_out(&world, command, &mut names));
-        } else if line.starts_with('#') {
+        } else if actual.is_empty() {
+            // What the file says of itself.
             actual.push_str(&format!("{line}\n"));
         }
     }
@@ -77,10 +78,48 @@ struct Names {
     seen: BTreeMap<String, String>,
 }
 
-/// A token's characters: those of ids, digests, times and numbers.
+/// Keys of JSON whose numbers are of this run and this machine: how many follow.
+const MEASURED: [(&str, usize); 7] = [
+    ("-ms", 1),
+    ("_us", 1),
+    ("-bytes", 1),
+    ("_bytes", 1),
+    ("pid", 1),
+    ("base", 1),
+    ("since", 2),
+];
+/// Units of what is measured, and by which word they are replaced.
+const UNITS: [(&str, &str); 8] = [
+    ("ms", "TIME"),
+    ("s", "TIME"),
+    ("min", "TIME"),
+    ("B", "SIZE"),
+    ("KiB", "SIZE"),
+    ("MiB", "SIZE"),
+    ("GiB", "SIZE"),
+    ("byte", "SIZE"),
+];
+
+/// Returns whether a character is part of ids, digests, times and numbers.
 fn is_of_token(character: char) -> bool {
     character.is_ascii_alphanumeric()
         || matches!(character, '-' | ':' | '.' | '+' | '/' | '=' | '_')
+}
+
+/// Cuts a line into what stands between tokens, and the token after it.
+fn tokens(line: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = line;
+    while !rest.is_empty() {
+        let starts = |one: char| is_of_token(one) && one != ':';
+        let start = rest.find(starts).unwrap_or(rest.len());
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|one| !is_of_token(one)).unwrap_or(from.len());
+        let (token, after) = from.split_at(end);
+        found.push((before, token));
+        rest = after;
+    }
+    found
 }
 
 impl Names {
@@ -90,72 +129,85 @@ impl Names {
         Self { top, seen }
     }
 
-    /// Replaces the world's directory, ids, digests, keys, times and durations.
+    /// Replaces the world's directory, ids, digests, keys, times and what is measured.
     fn replaced(&mut self, text: &str) -> String {
         let text = text.replace(&self.top, "/TOP");
-        let mut done = String::new();
-        let mut rest = text.as_str();
-        while let Some(start) = rest.find(is_of_token) {
-            let (before, from) = rest.split_at(start);
-            let end = from.find(|one| !is_of_token(one)).unwrap_or(from.len());
-            let (token, after) = from.split_at(end);
-            done.push_str(before);
-            done.push_str(&self.token(token, before));
-            rest = after;
-        }
-        done + rest
+        let lines = text.lines().map(|line| self.line(line) + "\n");
+        lines.collect()
     }
 
-    fn token(&mut self, token: &str, before: &str) -> String {
-        let (body, tail) = match token.strip_suffix([':', '.']) {
-            Some(body) => (body, &token[body.len()..]),
-            None => (token, ""),
-        };
-        let kind = kind(body, before);
-        let Some(kind) = kind else {
+    fn line(&mut self, line: &str) -> String {
+        let mut done = String::new();
+        let mut measured = 0;
+        let all = tokens(line);
+        let mut all = all.iter().peekable();
+        while let Some((before, token)) = all.next() {
+            done.push_str(&narrowed(before, done.is_empty()));
+            let is_number =
+                !token.is_empty() && token.chars().all(|one| one.is_ascii_digit() || one == '.');
+            let unit = |next: &str| UNITS.iter().find(|(unit, _)| *unit == next);
+            let following = all.peek().filter(|(before, _)| *before == " ");
+            if let Some((_, word)) = following
+                .and_then(|(_, next)| unit(next))
+                .filter(|_| is_number)
+            {
+                let _ = all.next();
+                done.push_str(word);
+            } else if is_number && (measured > 0 || token.len() >= 8) {
+                measured -= usize::from(measured > 0);
+                done.push('N');
+            } else {
+                done.push_str(&self.token(token));
+            }
+            let key = MEASURED.iter().find(|(end, _)| token.ends_with(end));
+            measured = key.map_or(measured, |(_, count)| *count);
+        }
+        done
+    }
+
+    fn token(&mut self, token: &str) -> String {
+        let end = token.trim_end_matches([':', '.']).len();
+        let (body, tail) = token.split_at(end);
+        let Some(kind) = kind(body) else {
             return token.to_owned();
         };
-        if kind == "N" {
-            return format!("N{tail}");
+        if matches!(kind, "DATE" | "CLOCK") {
+            return format!("{kind}{tail}");
         }
-        let count = self
-            .seen
-            .values()
-            .filter(|name| name.starts_with(kind))
-            .count();
+        let of_kind = |name: &&String| name.trim_end_matches(char::is_numeric) == kind;
+        let count = self.seen.values().filter(of_kind).count();
         let name = self.seen.entry(body.to_owned());
         let name = name.or_insert_with(|| format!("{kind}{}", count + 1));
         format!("{name}{tail}")
     }
 }
 
+/// Returns what stands between tokens, without the width of columns.
+fn narrowed(between: &str, is_indentation: bool) -> String {
+    match between.contains("   ") && !is_indentation {
+        true => between.split_whitespace().collect::<Vec<_>>().join(" ") + "  ",
+        false => between.to_owned(),
+    }
+}
+
 /// Returns by which word a token is named that differs from run to run.
-fn kind(token: &str, before: &str) -> Option<&'static str> {
+fn kind(token: &str) -> Option<&'static str> {
     let is_hex = |text: &str| text.chars().all(|one| matches!(one, '0'..='9' | 'a'..='f'));
     let digits = token.chars().filter(char::is_ascii_digit).count();
-    let is_number = !token.is_empty() && digits == token.len();
-    if is_hex(token) && token.len() >= 40 {
-        return Some("DIGEST");
+    let lengths: Vec<usize> = token.split('-').map(str::len).collect();
+    let last = token.rsplit([':', '/', '+']).next().unwrap_or_default();
+    let has_upper = token.chars().any(|one| one.is_ascii_uppercase());
+    match token.len() {
+        18 if lengths == [6, 6, 4] && digits >= 12 => Some("RUN"),
+        10 if lengths == [4, 2, 2] && digits == 8 => Some("DATE"),
+        8 if digits == 6 && token.matches(':').count() == 2 => Some("CLOCK"),
+        20.. if digits >= 14 && token.contains('T') && token.contains(':') => Some("INSTANT"),
+        _ if token.starts_with("atoll-ledger/") => Some("LEDGER"),
+        12.. if is_hex(last) && last.len() >= 12 && digits > 0 => Some("DIGEST"),
+        40.. if digits > 0 && has_upper && !token.contains("://") => Some("KEY"),
+        _ if digits > 3 && token.ends_with("KiB") => Some("KIB"),
+        _ => None,
     }
-    let parts: Vec<&str> = token.split('-').collect();
-    if matches!(parts[..], [day, time, end] if [day.len(), time.len(), end.len()] == [6, 6, 4])
-        && digits >= 12
-    {
-        return Some("RUN");
-    }
-    if token.len() == 26 && token.chars().all(|one| one.is_ascii_alphanumeric()) && digits > 0 {
-        return Some("ID");
-    }
-    if token.len() >= 19 && digits >= 14 && token.contains('T') && token.contains(':') {
-        return Some("TIME");
-    }
-    // Milliseconds since 1970, and sizes or times that a key or a unit announces.
-    let is_time = is_number && token.len() == 13;
-    let announced = ["-ms\":", "-us\":", "pid\":", "-bytes\":"];
-    if is_time || (is_number && announced.iter().any(|key| before.trim_end().ends_with(key))) {
-        return Some("N");
-    }
-    None
 }
 
 /// Each file has its test here, so that none is forgotten.
