@@ -68,31 +68,29 @@ pub(crate) fn filter<'a>(names: impl IntoIterator<Item = &'a Name>) -> Result<St
     Ok(parts.context("a test has an unexpected name")?.join(" or "))
 }
 
-/// Returns the tests that cargo-nextest lists and would not run.
-pub(crate) fn left_out(listed: &serde_json::Value) -> Vec<Name> {
-    let suites = listed
+/// Reads a list of cargo-nextest: the tests it would run, and those it would leave out.
+pub(crate) fn listed(list: &serde_json::Value) -> (Vec<Name>, Vec<Name>) {
+    let suites = list
         .get("rust-suites")
         .and_then(|suites| suites.as_object());
-    let mut names = Vec::new();
+    let (mut selected, mut left_out) = (Vec::new(), Vec::new());
     for suite in suites.into_iter().flat_map(|suites| suites.values()) {
-        let word = |key: &str| {
-            suite
-                .get(key)
-                .and_then(|word| word.as_str())
-                .unwrap_or_default()
-        };
+        let word = |key: &str| suite.get(key).and_then(|word| word.as_str());
+        let (package, binary) = (word("package-name"), word("binary-name"));
         let tests = suite.get("testcases").and_then(|tests| tests.as_object());
         for (test, facts) in tests.into_iter().flatten() {
-            if facts
-                .pointer("/filter-match/status")
-                .is_none_or(|status| status != "matches")
-            {
-                let (package, binary) = (word("package-name"), word("binary-name"));
-                names.push(format!("{package}::{binary}${test}"));
+            let (package, binary) = (package.unwrap_or_default(), binary.unwrap_or_default());
+            let name = format!("{package}::{binary}${test}");
+            let is = |at: &str, word: &str| facts.pointer(at).is_some_and(|found| found == word);
+            // An ignored test belongs to its tier, and is missed there.
+            let is_ignored = is("/filter-match/reason", "ignored");
+            match is("/filter-match/status", "matches") || is_ignored {
+                true => selected.push(name),
+                false => left_out.push(name),
             }
         }
     }
-    names
+    (selected, left_out)
 }
 
 /// A test that found that it could not do its work.

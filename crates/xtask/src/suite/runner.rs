@@ -82,7 +82,7 @@ impl<'a> Runner<'a> {
             // Who names a test wants it, whatever its tier.
             selection.extend(["--ignore-default-filter".to_owned(), filter.clone()]);
         }
-        self.list(&selection, tally)?;
+        let selected = self.list(&selection, tally)?;
         let mut all = self.one(&selection, &reports, programs)?;
         let failed = names_of(&all, End::Failed);
         let mut flaky = Vec::new();
@@ -99,6 +99,10 @@ impl<'a> Runner<'a> {
             flaky = names_of(&repeated, End::Passed);
         }
         let label = self.person.label;
+        // An interrupted run says nothing about the rest.
+        for name in selected.iter().filter(|name| !all.contains_key(*name)) {
+            tally.fail(&format!("{label}: {name}"), "was not run to its end");
+        }
         let skips = events::skips(&reports.read("skips"));
         for name in &flaky {
             all.remove(name);
@@ -165,15 +169,16 @@ impl<'a> Runner<'a> {
         Ok(tests)
     }
 
-    /// Notes the tests that this tier leaves out.
-    fn list(&self, selection: &[String], tally: &mut Tally) -> Result<()> {
+    /// Notes the tests that this tier leaves out; returns the others.
+    fn list(&self, selection: &[String], tally: &mut Tally) -> Result<Vec<Name>> {
         let mut command = self.nextest("list");
         command.args(["--message-format", "json"]).args(selection);
         let listed: serde_json::Value = serde_json::from_str(&command::output(&mut command)?)?;
-        for name in events::left_out(&listed) {
+        let (selected, left_out) = events::listed(&listed);
+        for name in left_out {
             tally.add_left_out(name);
         }
-        Ok(())
+        Ok(selected)
     }
 
     /// Returns cargo-nextest with what it needs to know of what was built.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::events::{End, Finished, Skip, filter, finished, left_out, same_test, skips};
+use super::events::{End, Finished, Skip, filter, finished, listed, same_test, skips};
 use super::flaky::Known;
 use super::fuzzing::{judge, targets};
 use super::tally::Tally;
@@ -75,9 +75,11 @@ fn filter_of_names_selects_exactly_these() {
 fn tests_of_other_tiers_are_left_out() {
     let text = r#"{"rust-suites":{"x":{"package-name":"x","binary-name":"y","testcases":{
         "a":{"filter-match":{"status":"matches"}},
-        "b":{"filter-match":{"status":"mismatch","reason":"default-filter"}}}}}}"#;
-    let listed = serde_json::from_str(text).unwrap();
-    assert_eq!(left_out(&listed), ["x::y$b"]);
+        "b":{"filter-match":{"status":"mismatch","reason":"default-filter"}},
+        "c":{"filter-match":{"status":"mismatch","reason":"ignored"}}}}}}"#;
+    let (selected, left_out) = listed(&serde_json::from_str(text).unwrap());
+    assert_eq!(selected, ["x::y$a", "x::y$c"]);
+    assert_eq!(left_out, ["x::y$b"]);
 }
 
 #[test]

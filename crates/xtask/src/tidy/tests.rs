@@ -439,7 +439,8 @@ fn seeds_are_few_and_small_and_belong_to_a_target() {
 
 #[test]
 fn cycles_of_modules_are_found() {
-    let cases: [(&[(&str, &str)], &[&str]); 6] = [
+    type Files<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(Files<'_>, &[&str]); 6] = [
         (
             &[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::c::C;")],
             &[],
