@@ -28,7 +28,6 @@ mod credential_bodies;
 mod credentials;
 mod docs;
 mod doctor;
-mod e2e;
 mod egress;
 mod explain;
 mod facts;
