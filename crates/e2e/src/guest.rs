@@ -39,9 +39,9 @@ pub struct Guest {
     pub files: Vec<(String, u32, Vec<u8>)>,
 }
 
-/// What a guest has told until it ended.
+/// The checks that a guest made until it ended.
 #[derive(Debug)]
-pub struct Told {
+pub struct GuestReport {
     checks: BTreeMap<String, Option<String>>,
     problem: Option<String>,
 }
@@ -75,7 +75,7 @@ impl Guest {
     /// # Panics
     /// When the emulator cannot be started.
     #[must_use]
-    pub fn run(self, world: &World) -> Told {
+    pub fn run(self, world: &World) -> GuestReport {
         let own = directory().unwrap();
         let kernel = own.join(match self.kernel {
             Kernel::New => "new",
@@ -117,7 +117,7 @@ impl Guest {
             std::thread::sleep(POLL);
         }
         drop(running);
-        let told = Told::read(&text(&told), &text(&console), problem);
+        let told = GuestReport::read(&text(&told), &text(&console), problem);
         println!("the guest ended after {:?}", started.elapsed());
         told
     }
@@ -149,7 +149,7 @@ impl Guest {
     }
 }
 
-impl Told {
+impl GuestReport {
     fn read(told: &str, console: &str, problem: Option<String>) -> Self {
         let mut checks = BTreeMap::new();
         for line in told.lines() {
@@ -175,29 +175,30 @@ impl Told {
         }
     }
 
-    /// Expects that the checks whose names begin like this are so many, and went well.
+    /// Expects, for each of these beginnings of names, that the checks are so many, that there
+    /// are no others, and that all went well.
     ///
     /// # Panics
-    /// When they are not, or did not.
-    pub fn expect(&self, prefix: &str, count: usize) {
-        let checks = self.checks.iter();
-        let own: Vec<_> = checks
-            .filter(|(name, _)| name.starts_with(prefix))
-            .collect();
-        let failed: Vec<String> = own
-            .iter()
-            .filter_map(|(name, seen)| Some(format!("{name}: {}", seen.as_ref()?)))
-            .collect();
-        assert!(failed.is_empty(), "{}", failed.join("\n"));
-        if own.len() != count {
-            let names: Vec<_> = own.iter().map(|(name, _)| name).collect();
-            let problem = self.problem.as_deref().unwrap_or("it came to its end");
-            panic!(
-                "{} instead of {count} of {prefix}: {names:?}; {problem}",
-                own.len()
-            );
+    /// When they are not, or did not; all that failed is named.
+    pub fn expect(&self, expected: &[(&str, usize)]) {
+        let mut wrong: Vec<String> = self.problem.clone().into_iter().collect();
+        for (name, seen) in &self.checks {
+            if let Some(seen) = seen {
+                wrong.push(format!("{name}: {seen}"));
+            }
+            if !expected.iter().any(|(prefix, _)| name.starts_with(prefix)) {
+                wrong.push(format!("{name} is none of those that are expected"));
+            }
         }
-        assert_eq!(self.problem, None);
+        for (prefix, count) in expected {
+            let names = self.checks.keys().filter(|name| name.starts_with(prefix));
+            let names: Vec<_> = names.collect();
+            if names.len() != *count {
+                let came = names.len();
+                wrong.push(format!("{came} instead of {count} of {prefix}: {names:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }
 
@@ -255,4 +256,34 @@ fn directory() -> Option<PathBuf> {
 
 fn text(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GuestReport;
+
+    fn read(told: &str) -> GuestReport {
+        GuestReport::read(told, "", None)
+    }
+
+    #[test]
+    fn report_names_everything_that_failed() {
+        let whole = "CHECK a-one ok\nCHECK a-two ok\nCHECK b-one ok\nCHECKS done\n";
+        read(whole).expect(&[("a-", 2), ("b-", 1)]);
+        let failing = |told: &str, expected: &[(&str, usize)]| {
+            let failed = std::panic::catch_unwind(|| read(told).expect(expected));
+            *failed.unwrap_err().downcast::<String>().unwrap()
+        };
+        let told = "CHECK a-one FAIL saw~this\nCHECK b-one FAIL nothing\nCHECK c-one ok\n";
+        let said = failing(told, &[("a-", 2), ("b-", 1)]);
+        for words in [
+            "it stopped early",
+            "a-one: saw\nthis",
+            "b-one: nothing",
+            "c-one is none",
+            "1 instead of 2 of a-",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
 }

@@ -234,6 +234,16 @@ impl Running {
         input.flush().unwrap();
     }
 
+    /// Returns whether it has read all that was written to its standard input.
+    ///
+    /// # Panics
+    /// When that was closed.
+    #[must_use]
+    pub fn has_taken_all(&self) -> bool {
+        let input = self.input.as_ref().expect("standard input is closed");
+        rustix::io::ioctl_fionread(input).unwrap() == 0
+    }
+
     /// Ends its standard input.
     pub fn close_stdin(&mut self) {
         self.input = None;

@@ -32,7 +32,7 @@ mod waiting;
 mod world;
 
 pub use apparmor::ProfileParser;
-pub use guest::{Guest, Kernel, Told};
+pub use guest::{Guest, GuestReport, Kernel};
 pub use invocation::{Invocation, Running};
 pub use outcome::Outcome;
 pub use processes::{

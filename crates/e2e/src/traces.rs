@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::remains::{adopt_orphans, alive, files, groups, mounts, recorded_runs};
 use crate::{Entry, Running, World, tree};
 
-/// How long the end of a sandbox may take on a busy machine.
-pub const GONE_WITHIN: Duration = Duration::from_secs(5);
+/// How long the end of a sandbox may take on a machine however busy: who waits longer hangs.
+pub const GONE_WITHIN: Duration = Duration::from_secs(60);
+/// The numbers of users that Atoll makes itself, as root without user namespaces.
+const USERS_OF_RUNS: std::ops::RangeInclusive<u32> = 1_879_048_192..=2_147_483_647;
 /// How often the host is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -84,10 +87,16 @@ impl Traces {
     }
 }
 
-/// What lies in the machine's shared memory, but for what tests put there themselves.
+/// What lies in the machine's shared memory and could come from a run of this user, but for
+/// what tests put there themselves.
 fn shared_memory() -> BTreeMap<PathBuf, u64> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_of_a_run = |path: &Path| {
+        let owner = fs::symlink_metadata(path).map(|facts| facts.uid());
+        owner.is_ok_and(|owner| owner == own || USERS_OF_RUNS.contains(&owner))
+    };
     let mut all = files(Path::new("/dev/shm"));
-    all.retain(|path, _| !is_of_a_test(path));
+    all.retain(|path, _| !is_of_a_test(path) && is_of_a_run(path));
     all
 }
 

@@ -244,15 +244,29 @@ impl World {
             let private = ["unshare", "--mount", further, "--propagation", "private"];
             return self.host_shell(script).under(private);
         }
-        let (user, group) = id();
-        let back = self.top.join("atoll-as-the-user");
-        let text = format!(
-            "#!/bin/sh\nexec unshare --user --map-user={user} --map-group={group} -- '{}' \"$@\"\n",
-            program().display()
-        );
-        write_program(&back, &text);
+        let back = self.as_the_user("atoll-as-the-user", &program());
         let own = ["unshare", "--user", "--map-root-user", "--mount", further];
         self.host_shell(script).env("ATOLL", back).under(own)
+    }
+
+    /// What leads from a [`Self::network_shell`] back to a program as the user whose tests these
+    /// are; for root the program itself.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn as_the_user(&self, name: &str, program: &Path) -> PathBuf {
+        if is_root() {
+            return program.to_owned();
+        }
+        let (user, group) = id();
+        let back = self.top.join(name);
+        let text = format!(
+            "#!/bin/sh\nexec unshare --user --map-user={user} --map-group={group} -- '{}' \"$@\"\n",
+            program.display()
+        );
+        write_program(&back, &text);
+        back
     }
 
     /// What leads to a program on a host whose root can make no user namespaces: in a

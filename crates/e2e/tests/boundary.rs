@@ -7,7 +7,6 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -293,15 +292,10 @@ fn there_is_no_way_out_to_a_network() {
             "the host can be reached"
         );
     }
-    let started = Instant::now();
     let far = world
         .run_inside(&connect_tcp("192.0.2.1", 80))
         .run_checked();
     assert!(!connected(&far) && far.err().contains("refused"), "{far}");
-    assert!(
-        started.elapsed() < Duration::from_secs(9),
-        "it hangs where it should be refused"
-    );
     let devices = world.run_inside("cat /proc/net/dev").success().out();
     let names: Vec<&str> = devices
         .lines()

@@ -64,7 +64,7 @@ fn no_byte_gets_out_within_names() {
     world.write("client.py", client);
     let heard = world.top().join("heard");
     let with_server = format!(
-        "sh -c 'dns2tcpd -F -d 3 -f {} >{} 2>&1 & server=$!; sleep 0.5; \"$@\"; status=$?; kill $server; exit $status' sh",
+        "sh -c 'dns2tcpd -F -d 3 -f {0} >{1} 2>&1 & server=$!; until grep -q Listen {1}; do sleep 0.05; done; \"$@\"; status=$?; kill $server; exit $status' sh",
         settings.display(),
         heard.display()
     );

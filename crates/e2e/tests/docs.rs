@@ -19,6 +19,33 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(project().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// Every page in `docs/`, from the project's top on.
+fn pages() -> Vec<String> {
+    let files = e2e::tree(&project().join("docs")).into_keys();
+    let pages = files.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let pages: Vec<String> = pages
+        .map(|path| format!("docs/{}", path.display()))
+        .collect();
+    assert!(pages.len() > 30, "{pages:?}");
+    pages
+}
+
+/// The blocks of a page in this language, or in none.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let fences = page.split("```").skip(1).step_by(2);
+    fences
+        .filter_map(|block| block.split_once('\n'))
+        .filter(|(named, _)| *named == language)
+        .map(|(_, block)| block)
+        .collect()
+}
+
+/// A command without the remark behind it.
+fn without_remark(line: &str) -> &str {
+    let line = line.split("   ").next().unwrap_or_default();
+    line.split(" # ").next().unwrap_or_default().trim_end()
+}
+
 /// What changes from run to run: ids, times, sizes, people.
 fn without_particulars(text: &str) -> Vec<String> {
     text.lines()
@@ -470,34 +497,8 @@ fn what_the_page_on_git_writes_is_a_profile() {
 fn every_command_that_documents_name_exists() {
     let world = World::new("every_command_that_documents_name_exists");
     let mut seen = std::collections::BTreeSet::new();
-    for name in [
-        "README.md",
-        "docs/quickstart.md",
-        "docs/profiles.md",
-        "docs/apply.md",
-        "docs/kept.md",
-        "docs/ledger.md",
-        "docs/outcome.md",
-        "docs/doctor.md",
-        "docs/root.md",
-        "docs/nesting.md",
-        "docs/network.md",
-        "docs/network-inside.md",
-        "docs/trust.md",
-        "docs/levels.md",
-        "docs/purposes.md",
-        "docs/labels.md",
-        "docs/reputation.md",
-        "docs/secrets.md",
-        "docs/credentials.md",
-        "docs/git.md",
-        "docs/agents/codex.md",
-        "docs/agents/claude.md",
-        "docs/agents/opencode.md",
-        "docs/agents/gemini.md",
-        "docs/agents/openclaw.md",
-    ] {
-        for part in document(name).split('`').skip(1).step_by(2) {
+    for name in pages().into_iter().chain(["README.md".to_owned()]) {
+        for part in document(&name).split('`').skip(1).step_by(2) {
             let mut words = part.split_whitespace();
             if words.next() != Some("atoll") {
                 continue;
@@ -620,17 +621,31 @@ fn the_commands_of_the_page_on_doctor_work() {
         .filter_map(|line| line.strip_prefix("    "))
         .collect();
     assert_eq!(commands.len(), 3, "{commands:?}");
+    // What this host gives, as a run has it.
+    let summary = world.path("summary.json");
+    let run = world.run(["--json", summary.to_str().expect("text")], "true");
+    let _ = run.run().success();
+    let given: serde_json::Value = serde_json::from_str(&world.read(summary)).expect("JSON");
+    let held = given["limits-held-by"].as_array().expect("a list").iter();
+    // A file system's use is watched on every host, and can be passed for a moment.
+    let weaker = held
+        .filter(|one| one["limit"] != "disk" && one["limit"] != "inodes")
+        .filter_map(|one| one["by"].as_str())
+        .any(|by| by == "none" || by.ends_with(", in part"));
+    let expected = i32::from(given["mode"] != "full" || weaker);
+    let mut ran = 0;
     for command in commands {
         if command.contains("sudo") {
             // In a guest that has AppArmor, by the tests of guests.
             assert!(command.contains("apparmor"), "{command}");
             continue;
         }
-        let ran = shell(&world, &format!("{command}; echo \"ended with $?\""));
-        let ended = ["ended with 0\n", "ended with 1\n"];
-        let ended = ended.iter().any(|end| ran.ends_with(end));
-        assert!(ended, "{command}: {ran}");
+        let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {command}");
+        let ended = world.host_shell(&script).run().expect_status(expected);
+        assert!(!ended.out().is_empty(), "{command}: {given:#}: {ended}");
+        ran += 1;
     }
+    assert_eq!(ran, 1);
     // The members of the document are those of the page.
     let told = shell(&world, "atoll doctor --json; true");
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
@@ -639,5 +654,261 @@ fn the_commands_of_the_page_on_doctor_work() {
         for name in object.as_object().expect("an object").keys() {
             assert!(page.contains(&format!("`{name}`")), "{name}");
         }
+    }
+}
+
+/// Returns whether a test opens this page by its name.
+fn is_opened(page: &str, sources: &[String]) -> bool {
+    let by_name = [
+        format!("document(\"{page}\")"),
+        format!("join(\"../../{page}\")"),
+        format!("include_str!(\"../../../{page}\")"),
+    ];
+    let is_of_an_agent = |source: &String| {
+        let name = page.strip_prefix("docs/agents/");
+        let name = name.and_then(|name| name.strip_suffix(".md"));
+        let opens = ["docs/agents/{", "agent}.md"].concat();
+        name.is_some_and(|name| source.contains(&format!("\"{name}\""))) && source.contains(&opens)
+    };
+    let opens = |source: &String| by_name.iter().any(|opening| source.contains(opening));
+    sources
+        .iter()
+        .any(|source| opens(source) || is_of_an_agent(source))
+}
+
+/// The sources beneath a directory of the project.
+fn sources(directory: &str) -> Vec<String> {
+    let directory = project().join(directory);
+    let files = e2e::tree(&directory).into_keys();
+    let files = files.filter(|path| path.extension().is_some_and(|end| end == "rs"));
+    files
+        .map(|path| std::fs::read_to_string(directory.join(path)).expect("a source"))
+        .collect()
+}
+
+#[test]
+fn every_page_is_opened_by_a_test() {
+    let sources = sources("crates/e2e/tests");
+    assert!(!is_opened("docs/another.md", &sources));
+    let mut unopened = pages();
+    unopened.retain(|page| !is_opened(page, &sources));
+    assert!(unopened.is_empty(), "no test opens {unopened:?}");
+}
+
+#[test]
+fn the_tests_that_the_page_on_takeovers_names_exist() {
+    let page = document("docs/takeover.md");
+    let rows = page.lines().filter(|line| line.starts_with("| tests |"));
+    let names: Vec<&str> = rows
+        .flat_map(|row| row.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(names.len() >= 10, "{names:?}");
+    let sources = sources("crates");
+    for name in names {
+        let is_there = |source: &String| source.contains(&format!("fn {name}()"));
+        assert!(sources.iter().any(is_there), "{name}");
+    }
+}
+
+/// Every member of a document that a run writes stands on the page.
+#[test]
+fn the_page_on_outcomes_names_every_member() {
+    let world = World::new("the_page_on_outcomes_names_every_member");
+    let page = document("docs/outcome.md");
+    let summary = world.top().join("summary.json");
+    for (profile, code) in [("default", 0), ("nobody-wrote-this", 125)] {
+        let run = world.atoll(["run", "--profile", profile, "--json"]);
+        let run = run.arg(&summary).args(["--", "true"]);
+        let _ = run.run().expect_status(code);
+        let told: serde_json::Value = serde_json::from_str(&world.read(&summary)).expect("JSON");
+        let mut names: Vec<&String> = told.as_object().expect("an object").keys().collect();
+        assert!(names.len() >= 6, "{told:#}");
+        names.retain(|name| !page.contains(&format!("`{name}`")));
+        assert!(names.is_empty(), "{profile}: {names:?}: {told:#}");
+    }
+}
+
+#[test]
+fn the_page_on_attempts_names_what_a_run_records() {
+    let world = World::new("the_page_on_attempts_names_what_a_run_records");
+    let page = document("docs/attempts.md");
+    let summary = world.top().join("summary.json");
+    let run = world
+        .atoll(["run", "--discard", "--json"])
+        .arg(&summary)
+        .args([
+            "--",
+            "sh",
+            "-c",
+            "mount -t tmpfs none /mnt; unshare --user true; true",
+        ]);
+    let _ = run.run().success();
+    let told: serde_json::Value = serde_json::from_str(&world.read(&summary)).expect("JSON");
+    let attempts = told["attempts"].as_array().expect("a list");
+    assert_eq!(attempts.len(), 2, "{told:#}");
+    for attempt in attempts {
+        let text = |name: &str| attempt[name].as_str().expect("text").to_owned();
+        let wall = format!("| `{}` |", text("wall"));
+        let row = page.lines().find(|line| line.starts_with(&wall));
+        let row = row.unwrap_or_else(|| panic!("{attempt:#}"));
+        for name in ["call", "atlas"] {
+            assert!(row.contains(&text(name)), "{row}: {attempt:#}");
+        }
+    }
+}
+
+#[test]
+fn what_the_page_on_profiles_writes_is_read() {
+    let world = World::new("what_the_page_on_profiles_writes_is_read");
+    let page = document("docs/profiles.md");
+    let written = blocks(&page, "toml");
+    assert_eq!(written.len(), 3);
+    let [own, organisation, project] = written[..] else {
+        unreachable!()
+    };
+    world.profile("service", own);
+    let shown = shell(&world, "atoll profile show service");
+    for line in ["memory = \"4GiB\"", "wall-clock = \"30m\"", "/srv/fixtures"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    world.write("atoll.toml", project);
+    let trusted = shell(&world, "exec 2>&1; atoll trust && atoll profile show");
+    for line in ["RUST_BACKTRACE", "uploads.example.com", ".gitconfig"] {
+        assert!(trusted.contains(line), "{line}: {trusted}");
+    }
+    // Where `/etc/atoll` is another one.
+    world.write("acme/organisation.toml", organisation);
+    let own = "mkdir ../etc && cp -R /etc/. ../etc/ 2>/dev/null; mkdir -p ../etc/atoll && \
+               cp acme/organisation.toml ../etc/atoll/ && mount --bind ../etc /etc && \
+               \"$ATOLL\" profile show service";
+    let told = world.mount_shell(own).run().success().out();
+    for line in ["pastebin.com", "deploy.example.com"] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    assert!(!shown.contains("pastebin.com"), "{shown}");
+}
+
+#[test]
+fn the_commands_of_the_page_on_ledgers_work() {
+    let world = World::new("the_commands_of_the_page_on_ledgers_work");
+    let page = document("docs/ledger.md");
+    let session = ["--session", "fix-login", "--no-tty"];
+    let _ = world.run(session, "true").run().success();
+    let commands = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("    atoll "));
+    let commands: Vec<&str> = commands.map(without_remark).collect();
+    assert!(commands.len() >= 8, "{commands:?}");
+    for command in commands {
+        let ended = world.atoll(command.split_whitespace()).run();
+        let _ = ended.success();
+    }
+    if !program_exists("python3") {
+        return world.skip("python3 is not installed", e2e::Avoidable::Yes);
+    }
+    let written = blocks(&page, "python");
+    let verified = world.host("python3").args(["-c", written[0]]);
+    let verified = verified.arg(world.state().join("atoll/ledger"));
+    let events = e2e::traces::events(&world).len();
+    let told = verified.run().success().out();
+    assert!(
+        told.starts_with(&format!("{events} events, root ")),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_page_on_the_network_inside_says_what_is_answered() {
+    let world = World::new("the_page_on_the_network_inside_says_what_is_answered");
+    if !internet::is_possible(&world, &["openssl"]) {
+        return;
+    }
+    let page = document("docs/network-inside.md");
+    let written: serde_json::Value = serde_json::from_str(blocks(&page, "json")[0]).expect("JSON");
+    let options = ["--allow", "GET http://example.com/**"];
+    let ask = "curl -sS --noproxy '*' -d x http://example.com/issues";
+    let seen = internet::online(&world, &options, ask);
+    let told = seen.outcome.json();
+    let names = |object: &serde_json::Value| {
+        let members = object.as_object().expect("an object");
+        members.keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(names(&told), names(&written), "{told}");
+    assert_eq!(told["why"], written["why"], "{told}");
+    // The variables for programs that insist, then a command for names alone.
+    let lines: Vec<&str> = blocks(&page, "")[0].lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for (line, more) in [(lines[0], "curl -sS"), (lines[1], "")] {
+        let line = line.replace("https://example.com/", "http://example.com/");
+        let script = match more {
+            "" => line,
+            more => format!("{line} {more} http://example.com/"),
+        };
+        let seen = internet::online(&world, &options, &script);
+        assert_eq!(seen.output(), "this is 93.184.216.34", "{}", seen.outcome);
+    }
+}
+
+#[test]
+fn the_commands_of_the_page_on_giving_up_work() {
+    let world = World::new("the_commands_of_the_page_on_giving_up_work");
+    if !internet::is_possible(&world, &[]) {
+        return;
+    }
+    let page = document("docs/restrict.md");
+    let written = blocks(&page, "");
+    let lines = |block: &str| -> Vec<String> {
+        let lines = block.lines().map(without_remark);
+        lines.map(str::to_owned).collect()
+    };
+    let (outside, inside) = (lines(written[0]), lines(written[1]));
+    assert_eq!((outside.len(), inside.len()), (4, 4), "{written:?}");
+    let profile = "[network]\nallow = [\"example.com\", \"api.github.com\"]\n\
+                   [credential.github]\nsource = { environment = \"TOKEN\" }\n\
+                   to = \"api.github.com\"\nplace = { header = \"authorization\" }\n";
+    world.profile("bound", profile);
+    let asked = |line: &String| {
+        let line = line.replace(
+            "curl ",
+            "curl -sS --noproxy '*' -o answer -w '%{http_code}' ",
+        );
+        format!("echo \"inside $({line})\"")
+    };
+    let inside: Vec<String> = inside.iter().map(asked).collect();
+    let said = |line: &String| format!("{line}; echo \"outside $?\"");
+    let outside: Vec<String> = outside.iter().map(said).collect();
+    let wait = "until test -e done; do sleep 0.05; done";
+    for (script, then, by, expected) in [
+        (
+            format!("touch begun; {wait}"),
+            outside.join("\n"),
+            "person",
+            "outside 0",
+        ),
+        (
+            format!("{}\ntouch begun; {wait}", inside.join("\n")),
+            String::new(),
+            "program",
+            "inside 200",
+        ),
+    ] {
+        let typed = format!(
+            "exec 2>&1; rm -f begun done; atoll() {{ \"$ATOLL\" \"$@\"; }}; export TOKEN=a-token-of-somebody; \
+             atoll run --live --profile bound -- sh -c \"$1\" & until test -e begun; do sleep 0.05; done\n\
+             {then}\ntouch done; wait"
+        );
+        let shell = internet::on_internet(&world, "sh -c \"$1\" sh \"$2\"")
+            .arg("sh")
+            .args([typed, script]);
+        let seen = shell.within(LONG).run();
+        let told = seen.out();
+        let came = told.lines().filter(|line| *line == expected).count();
+        assert_eq!(came, 4, "{by}: {seen}");
+        let given = internet::events(&world, "rights.given-up");
+        let text = serde_json::to_string(&given).expect("JSON");
+        for what in ["*.example.com", "github", "until", "network"] {
+            assert!(text.contains(what), "{by}: {what}: {text}");
+        }
+        assert!(given.iter().all(|one| one["by"] == by), "{text}");
     }
 }

@@ -595,8 +595,8 @@ fn nothing_of_a_fence_outlives_its_run() {
             })
     };
     let script = format!(
-        "for i in 1 2 3; do (setsid sh -c 'trap \"\" TERM HUP; sleep {mark} & sleep {mark}' &) ; done; \
-         sleep 1; echo ready; "
+        "for i in 1 2 3; do (setsid sh -c 'trap \"\" TERM HUP; sleep {mark} & touch here$0; sleep {mark}' $i &); done; \
+         until test -e here1 -a -e here2 -a -e here3; do sleep 0.05; done; rm here?; echo ready; "
     );
     // It ends by itself.
     let _ = run(&world, &script).run().success();
@@ -675,4 +675,52 @@ fn a_pipe_in_the_workspace_keeps_a_fence_from_starting() {
         seen.err()
     );
     assert!(!world.exists("made"));
+}
+
+/// What the page on the fence says can be typed, and what then happens.
+#[test]
+fn the_commands_of_the_page_on_the_fence_work() {
+    let Some(world) = fenced("the_commands_of_the_page_on_the_fence_work") else {
+        return;
+    };
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
+    let page = fs::read_to_string(Path::new(&package).join("../../docs/fence.md")).unwrap();
+    let mut commands: Vec<&str> = page.split('`').skip(1).step_by(2).collect();
+    commands.retain(|part| part.starts_with("atoll ") || part.starts_with("sh -c "));
+    commands.sort_unstable();
+    commands.dedup();
+    let [doctor, run, undo, codex] = commands[..] else {
+        panic!("{commands:?}")
+    };
+    let words = |command: &'static str| command.split_whitespace().skip(1);
+    assert_eq!(
+        (doctor, run, undo),
+        ("atoll doctor", "atoll run", "atoll undo")
+    );
+    let told = world
+        .atoll(words("atoll doctor"))
+        .without_namespaces()
+        .run();
+    let told = told.expect_status(1);
+    assert!(told.out().contains("mode fence"), "{told}");
+    // An agent works with a copy of its own directory.
+    world.write(world.home().join(".codex/config.toml"), "model = \"one\"\n");
+    let agent = "cat \"$CODEX_HOME/config.toml\"; echo said > \"$CODEX_HOME/said\" && echo wrote\n\
+                 echo made > made\n";
+    e2e::write_program(&world.path("codex"), &format!("#!/bin/sh\n{agent}"));
+    let inner = codex
+        .strip_prefix("sh -c '")
+        .and_then(|rest| rest.strip_suffix('\''));
+    let inner = format!("PATH=$PWD:$PATH; {}", inner.unwrap());
+    let ran = world.run(["--profile", "codex"], &inner);
+    let ran = ran.without_namespaces().run().success();
+    assert_eq!(ran.out(), "model = \"one\"\nwrote\n", "{ran}");
+    let _ = ran.says([".codex"]);
+    assert!(!world.exists(world.home().join(".codex/said")), "{ran}");
+    assert!(world.exists("made"), "written directly");
+    let _ = world
+        .atoll(words("atoll undo").chain(["last"]))
+        .run()
+        .success();
+    assert!(!world.exists("made"), "taken back");
 }

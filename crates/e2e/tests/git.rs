@@ -229,13 +229,20 @@ fn git_over_ssh_signs_in_with_a_key_that_is_not_inside() {
 #[test]
 fn ssh_alone_finds_its_configuration() {
     let world = World::new("ssh_alone_finds_its_configuration");
-    // It looks in the home of the account: root's is not the test's.
-    if is_root() || !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
+    if !is_possible(&world, &["openssl", "git", "ssh", "sshd", "ssh-agent"]) {
         return;
     }
     world.profile("bound", &granted(""));
     let path = world.config().join("atoll/profiles/bound.toml");
-    let before = format!("PROFILE='{}'\n{AGENT}", path.display());
+    // It looks in the home of the account, where this user has one: in this mount namespace
+    // that is the test's.
+    let account = world.host("getent").args(["passwd", &id().0.to_string()]);
+    let account = account.run().out();
+    let home = match account.split(':').nth(5) {
+        Some(home) => format!("mount --bind \"$HOME\" '{home}' && export HOME='{home}' || exit"),
+        None => String::new(),
+    };
+    let before = format!("{home}\nPROFILE='{}'\n{AGENT}", path.display());
     let script = "ssh server@git.example echo in; ls -A ~/.ssh";
     let outcome = outcome(&world, "\"$ATOLL\"", &before, script).success();
     assert_eq!(outcome.out(), "in\nconfig\n", "{outcome}");

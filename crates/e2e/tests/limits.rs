@@ -691,6 +691,18 @@ impl Row {
     }
 }
 
+/// Waits until the bomb itself is there, and not only who starts it.
+fn until_it_goes_on(world: &World, words: &str) {
+    let bomb = world.top().join("bomb/bomb").display().to_string();
+    let is_bomb = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(&bomb))
+    };
+    e2e::wait_until("the bomb", e2e::BOUND, || {
+        let found = e2e::pids_of_command(&format!("{bomb} {words}"));
+        found.iter().any(is_bomb).then_some(())
+    });
+}
+
 /// What others write to the same disk meanwhile is not the sandbox's, also where its
 /// processes come and go.
 #[test]
@@ -702,7 +714,7 @@ fn what_others_write_ends_nobody() {
     for host in hosts(&world) {
         let tried = std::thread::scope(|scope| {
             let run = scope.spawn(|| run(&world, host, DISK, "short 3000 0"));
-            std::thread::sleep(Duration::from_millis(500));
+            until_it_goes_on(&world, "short 3000 0");
             let path = world.top().join("written-by-another");
             let mut file = fs::File::create(&path).unwrap();
             for _ in 0..50 {
@@ -738,7 +750,7 @@ fn memory_of_others_ends_nobody() {
         ] {
             let tried = std::thread::scope(|scope| {
                 let run = scope.spawn(|| run(&world, host, MEMORY, words));
-                std::thread::sleep(Duration::from_secs(1));
+                until_it_goes_on(&world, words);
                 let name = c"memory of somebody else";
                 let file = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC);
                 let mut file = fs::File::from(file.unwrap());

@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use e2e::remains::{alive, descriptors, groups, memory, recorded_runs, sockets};
 use e2e::traces::{Traces, alone, contents, end_of, events, until_none, verify_ledger};
@@ -353,7 +352,6 @@ fn a_deaf_program_lives_until_its_time_is_up() {
     let world = World::new("a_deaf_program_lives_until_its_time_is_up");
     let before = Traces::take(&world);
     let script = "trap 'echo deaf' TERM HUP INT; echo ready; while :; do sleep 0.05; done";
-    let begun = Instant::now();
     let running = world.run(["--discard", "--timeout", "1s"], script).start();
     running.until_stdout("ready");
     for (signal, _) in ASKING {
@@ -365,11 +363,6 @@ fn a_deaf_program_lives_until_its_time_is_up() {
         "a signal that the program has handled ended Atoll"
     );
     let _ = running.wait().expect_status(124);
-    assert!(
-        begun.elapsed() < Duration::from_secs(10),
-        "it took {:?}",
-        begun.elapsed()
-    );
     before.expect_same(&world, "deaf");
 }
 

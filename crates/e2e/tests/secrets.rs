@@ -278,9 +278,7 @@ fn a_command_that_reads_a_secret_leaves_no_core_dump_and_nobody_looks_into_it() 
         e2e::wait_until("it reads", e2e::BOUND, || {
             let is_it = || fact("comm").is_ok_and(|name| name == "atoll\n");
             let sleeps = || fact("stat").is_ok_and(|stat| stat.contains(") S "));
-            let seen = is_it() && sleeps();
-            std::thread::sleep(std::time::Duration::from_millis(300));
-            (seen && is_it() && sleeps()).then_some(())
+            (is_it() && reading.has_taken_all() && sleeps()).then_some(())
         });
         holders::expect_no_dump_of_command(&world, reading.pid());
         drop(reading.wait());

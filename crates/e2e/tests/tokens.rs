@@ -467,7 +467,6 @@ fn a_token_is_taken_back_however_a_run_ends() {
             "good",
             &format!(", revoke = 'https://another.example/revoke-{how}'"),
         );
-        let begin = std::time::Instant::now();
         let one = format!("{CURL} {AUTH} https://example.com/v1/one");
         let outcome = online(&world, &one).success();
         let err = outcome.err();
@@ -477,8 +476,6 @@ fn a_token_is_taken_back_however_a_run_ends() {
         );
         assert!(!err.contains("taken back"), "{how}: {outcome}");
         assert!(ledger(&world).contains(why), "{how}");
-        // It would take a minute.
-        assert!(begin.elapsed().as_secs() < 50, "{how}: {outcome}");
         is_nowhere(&world, &[&err, &ledger(&world)]);
     }
 }

@@ -677,20 +677,30 @@ fn a_shell_session_on_a_terminal() {
     terminal.line("echo after > file; cat file");
     terminal.expect("after\r\n");
     // The terminal's own signals reach the foreground and nothing else.
-    terminal.line("sleep 1000; echo went on");
-    std::thread::sleep(Duration::from_millis(200));
+    let mark = format!("1000.{}", std::process::id());
+    // What is executed has the terminal already.
+    let is_executed = || {
+        let sleeping = e2e::pids_of_command(&format!("sleep {mark}"));
+        (!sleeping.is_empty()).then_some(())
+    };
+    terminal.line(&format!("sleep {mark}; echo went on"));
+    e2e::wait_until("it sleeps", e2e::BOUND, is_executed);
     terminal.send([3]);
     terminal.expect("ready> ");
     // Job control: stopped, listed, brought back, ended.
-    terminal.line("sleep 1000");
-    std::thread::sleep(Duration::from_millis(200));
+    e2e::wait_until("it has ended", e2e::BOUND, || {
+        is_executed().is_none().then_some(())
+    });
+    terminal.line(&format!("sleep {mark}"));
+    e2e::wait_until("it sleeps again", e2e::BOUND, is_executed);
     terminal.send([26]);
     terminal.expect("Stopped");
     terminal.line("jobs; kill %1; fg; echo over");
     terminal.expect("over\r\n");
     terminal.resize(40, 120);
-    terminal.line("sleep 0.2; stty size");
-    terminal.expect("40 120");
+    // In two parts, so that the line itself is not taken for what it prints.
+    terminal.line("until stty size | grep -x '40 120'; do sleep 0.05; done; echo re''sized");
+    terminal.expect("resized");
     // Line editing of the terminal itself: erase, and the end of input.
     terminal.line("cat > typed");
     terminal.send("helXX\x7f\x7flo\r\x04");

@@ -10,7 +10,7 @@ mod communication;
 mod degradation;
 mod descriptors;
 mod files;
-mod harness;
+pub mod harness;
 mod kernel;
 mod neighbours;
 mod planted;

@@ -1,15 +1,15 @@
 //! What attacks are after, each watched from outside of the sandbox.
 
 use std::fs;
-use std::io::{ErrorKind, Read};
-use std::net::{TcpListener, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use e2e::{Outcome, World, make_fifo, status_field};
 
@@ -17,6 +17,8 @@ use super::harness::Prey;
 
 /// What attacks write where they can.
 const EVIL: &str = "evil";
+/// What comes from the test itself, behind all that an attack has sent.
+const OWN: &[u8] = b"from the test";
 
 /// A number that no other prey of this machine has.
 fn unique() -> u32 {
@@ -144,28 +146,25 @@ fn canary_at(world: &World, path: PathBuf) -> Prey {
     })
 }
 
-/// Waits for what may come in a moment.
-fn soon(mut came: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + Duration::from_millis(200);
-    loop {
-        if came() {
-            return true;
-        }
-        if Instant::now() >= end {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Returns whether somebody has connected: whoever has is in the queue from then on.
+fn has_visitors(listener: &UnixListener) -> bool {
+    listener.set_nonblocking(true).unwrap();
+    listener.accept().is_ok()
+}
+
+/// Returns whether somebody has sent a datagram: it is in the queue from then on.
+fn has_letters(socket: &UnixDatagram) -> bool {
+    socket.set_nonblocking(true).unwrap();
+    socket.recv(&mut [0; 64]).is_ok()
 }
 
 fn unix_listener(world: &World, path: PathBuf) -> Prey {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let listener = UnixListener::bind(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-    listener.set_nonblocking(true).unwrap();
     let name = path.to_str().unwrap().to_owned();
     prey(world, [("socket", name)], move |_, _| {
-        soon(|| listener.accept().is_ok())
+        has_visitors(&listener)
     })
 }
 
@@ -190,11 +189,8 @@ pub fn shared_datagrams(world: &World) -> Prey {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let socket = UnixDatagram::bind(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-    socket.set_nonblocking(true).unwrap();
     let name = path.to_str().unwrap().to_owned();
-    prey(world, [("socket", name)], move |_, _| {
-        soon(|| socket.recv(&mut [0; 64]).is_ok())
-    })
+    prey(world, [("socket", name)], move |_, _| has_letters(&socket))
 }
 
 /// An abstract listener of the host.
@@ -202,9 +198,8 @@ pub fn abstract_listener(world: &World) -> Prey {
     let name = format!("atoll-attacks-{}", unique());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let listener = UnixListener::bind_addr(&address).unwrap();
-    listener.set_nonblocking(true).unwrap();
     prey(world, [("socket", format!("@{name}"))], move |_, _| {
-        soon(|| listener.accept().is_ok())
+        has_visitors(&listener)
     })
 }
 
@@ -213,24 +208,18 @@ pub fn abstract_datagrams(world: &World) -> Prey {
     let name = format!("atoll-attacks-{}", unique());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let socket = UnixDatagram::bind_addr(&address).unwrap();
-    socket.set_nonblocking(true).unwrap();
     prey(world, [("socket", format!("@{name}"))], move |_, _| {
-        soon(|| socket.recv(&mut [0; 64]).is_ok())
+        has_letters(&socket)
     })
 }
 
 fn tcp(world: &World, address: &str) -> Prey {
     let listener = TcpListener::bind(address).unwrap();
-    listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     prey(world, [("port", port)], move |_, _| {
-        soon(|| match listener.accept() {
-            Ok(_) => true,
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::WouldBlock);
-                false
-            }
-        })
+        let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_, first) = listener.accept().unwrap();
+        first != own.local_addr().unwrap()
     })
 }
 
@@ -247,10 +236,12 @@ pub fn loopback_six(world: &World) -> Prey {
 /// The host's loopback, for datagrams.
 pub fn loopback_datagrams(world: &World) -> Prey {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_nonblocking(true).unwrap();
     let port = socket.local_addr().unwrap().port().to_string();
     prey(world, [("port", port)], move |_, _| {
-        soon(|| socket.recv(&mut [0; 64]).is_ok())
+        socket.send_to(OWN, socket.local_addr().unwrap()).unwrap();
+        let mut first = [0; 64];
+        let length = socket.recv(&mut first).unwrap();
+        first[..length] != *OWN
     })
 }
 
@@ -268,10 +259,10 @@ pub fn shared_pipe(world: &World) -> Prey {
         .open(&path)
         .unwrap();
     let secret = sesame();
-    std::io::Write::write_all(&mut end, format!("{secret}\n").as_bytes()).unwrap();
+    end.write_all(format!("{secret}\n").as_bytes()).unwrap();
     let name = path.to_str().unwrap().to_owned();
     prey(world, [("pipe", name)], move |_, outcome| {
-        std::io::Write::write_all(&mut end, b"end\n").unwrap();
+        end.write_all(b"end\n").unwrap();
         let mut seen = [0; 256];
         let count = end.read(&mut seen).unwrap();
         String::from_utf8_lossy(&seen[..count]).contains(EVIL) || outcome.out().contains(&secret)
@@ -280,6 +271,15 @@ pub fn shared_pipe(world: &World) -> Prey {
 
 /// A process that ends with its owner.
 struct Victim(Child);
+
+impl Victim {
+    /// Returns whether it still says what it hears: where a signal is on its way, it does not.
+    fn answers(&mut self) -> bool {
+        let said = self.0.stdin.as_mut().unwrap().write_all(b"x");
+        let heard = self.0.stdout.as_mut().unwrap().read(&mut [0; 1]);
+        said.is_ok() && heard.is_ok_and(|count| count == 1)
+    }
+}
 
 impl Drop for Victim {
     fn drop(&mut self) {
@@ -292,10 +292,10 @@ impl Drop for Victim {
 /// limits or processors, and a word of what it holds.
 pub fn victim(world: &World) -> Prey {
     let secret = sesame();
-    let child = Command::new("sleep")
-        .arg("1000")
+    let child = Command::new("cat")
         .env("SECRET", &secret)
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let pid = child.id();
@@ -313,14 +313,14 @@ pub fn victim(world: &World) -> Prey {
         Some((read("limits")?, status_field(pid, "Cpus_allowed")?, nice))
     };
     let is_itself =
-        || fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+        || fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "cat\n");
     while !is_itself() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let before = standing();
     prey(world, [("victim", pid.to_string())], move |_, outcome| {
         let said = outcome.out();
-        soon(|| victim.0.try_wait().unwrap().is_some())
+        !victim.answers()
             || standing() != before
             || said.contains("taken")
             || said.contains(&secret)

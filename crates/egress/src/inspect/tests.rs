@@ -37,7 +37,7 @@ mod at_once;
 mod given_up;
 mod limited;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An authority of a test's own.
 struct Signer {
@@ -197,15 +197,19 @@ fn recorder(line: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
                 continue;
             }
             let report: FlowReport = serde_json::from_slice(report).unwrap();
-            if let FlowReport::Open {
-                id, waits: true, ..
-            }
-            | FlowReport::GivesUp { id, .. } = &report
-            {
-                let order = serde_json::to_vec(&FlowOrder::Recorded { id: *id }).unwrap();
+            let recorded = match &report {
+                FlowReport::Open {
+                    id, waits: true, ..
+                }
+                | FlowReport::GivesUp { id, .. } => Some(*id),
+                _ => None,
+            };
+            // Recorded first: whoever is answered then finds it.
+            told.lock().unwrap().push(report);
+            if let Some(id) = recorded {
+                let order = serde_json::to_vec(&FlowOrder::Recorded { id }).unwrap();
                 socket::send(line.as_fd(), &order, &[]).unwrap();
             }
-            told.lock().unwrap().push(report);
         }
     }
 }

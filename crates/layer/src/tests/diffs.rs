@@ -1,5 +1,6 @@
 //! What a person is shown.
 
+use super::skipping::{Avoidable, note_skip};
 use super::support::*;
 use crate::*;
 
@@ -208,7 +209,7 @@ fn git_can_apply_it() {
         match git.arg(&patch).current_dir(stand.host()).output() {
             Ok(output) => assert!(output.status.success(), "{output:?}\n{text}"),
             Err(error) => {
-                println!("skipped: no git: {error}");
+                note_skip(&format!("there is no git: {error}"), Avoidable::Yes);
                 return;
             }
         }

@@ -174,7 +174,7 @@ fn what_changed_through_a_name_that_is_gone_shows_under_the_others() {
             let (stand, seen) = match Stand::overlay(mounted, before, edits, strict) {
                 Ok(made) => made,
                 Err(why) => {
-                    println!("skipped {name}: {why}");
+                    super::skipped_row(&name, &why);
                     continue;
                 }
             };
@@ -198,7 +198,7 @@ fn only_in_the_index() -> Option<(Stand, PathBuf)> {
     let (stand, _) = match Stand::overlay(Mounted::Trusted, &three(), &edits, true) {
         Ok(made) => made,
         Err(why) => {
-            println!("skipped: {why}");
+            super::skipped(&why);
             return None;
         }
     };

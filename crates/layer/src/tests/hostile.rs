@@ -23,7 +23,7 @@ fn refusals(stand: &Stand) -> Vec<String> {
 #[test]
 fn special_files_and_rights_are_refused() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
+        super::skipped("needs root");
         return;
     }
     let before = [write("kept", "1"), write("old", "1")];
@@ -108,7 +108,7 @@ fn special_files_and_rights_are_refused() {
 #[test]
 fn owners_are_shifted_back() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
+        super::skipped("needs root");
         return;
     }
     let base = 500_000;
@@ -254,6 +254,10 @@ fn links_on_the_way_are_refused() {
 
 #[test]
 fn a_full_disk_leaves_everything_as_it_was() {
+    if !rustix::process::geteuid().is_root() {
+        super::skipped("needs root");
+        return;
+    }
     let place = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
     let script = format!(
@@ -264,10 +268,6 @@ fn a_full_disk_leaves_everything_as_it_was() {
     let output = as_child(command, "no-space", place.path())
         .output()
         .unwrap();
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
-        return;
-    }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         output.status.success() && text.contains("no space: as it was"),
@@ -326,7 +326,7 @@ pub fn no_space(root: &Path) {
 #[test]
 fn a_shifted_copy_is_read_with_its_owners_shifted_back() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root gives files away");
+        super::skipped("only root gives files away");
         return;
     }
     let place = Stand::bare();

@@ -201,32 +201,15 @@ fn cases() -> Vec<Case> {
 #[test]
 fn an_ordinary_user_can_do_it_all() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: this is an ordinary user already");
+        super::skipped("this is an ordinary user already");
         return;
     }
-    let test = std::env::current_exe().unwrap();
-    let output = std::process::Command::new("setpriv")
-        .args(["--reuid=1000", "--regid=1000", "--clear-groups"])
-        .arg(test)
-        .args([
-            "tests::kinds::each",
-            "tests::modes::undo",
-            "tests::kinds::hard_links",
-            "--nocapture",
-        ])
-        .current_dir("/tmp")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if errors.contains("Permission denied") && text.is_empty() {
-        println!("skipped: the test program is not reachable for others: {errors}");
-        return;
-    }
-    assert!(
-        output.status.success() && text.contains("6 passed"),
-        "{text}\n{errors}"
-    );
+    let tests = [
+        "tests::kinds::each",
+        "tests::modes::undo",
+        "tests::kinds::hard_links",
+    ];
+    pass_as_ordinary_user(&tests, 6);
 }
 
 fn describe(set: &ChangeSet) -> String {
@@ -287,7 +270,7 @@ fn each_kind_through_an_overlay() {
             let (stand, seen) = match Stand::overlay(mounted, &case.before, &case.edits, strict) {
                 Ok(made) => made,
                 Err(why) => {
-                    println!("skipped {name}: {why}");
+                    super::skipped_row(&name, &why);
                     continue;
                 }
             };
@@ -413,9 +396,12 @@ fn hard_links_stay_together() {
         hard_link("n1", "deep/n3"),
     ];
     for mounted in MOUNTED {
-        let Ok((stand, seen)) = Stand::overlay(mounted, &before, &edits, true) else {
-            println!("skipped {mounted:?}: no overlay");
-            continue;
+        let (stand, seen) = match Stand::overlay(mounted, &before, &edits, true) {
+            Ok(made) => made,
+            Err(why) => {
+                super::skipped_row(&format!("{mounted:?}"), &why);
+                continue;
+            }
         };
         stand.apply_all();
         assert_same("applied", &seen, &snapshot(&stand.host(), false));
@@ -455,9 +441,12 @@ fn hard_links_have_the_permissions_that_were_seen() {
         remove("h"),
     ];
     for mounted in MOUNTED {
-        let Ok((stand, seen)) = Stand::overlay(mounted, &before, &edits, true) else {
-            println!("skipped {mounted:?}: no overlay");
-            continue;
+        let (stand, seen) = match Stand::overlay(mounted, &before, &edits, true) {
+            Ok(made) => made,
+            Err(why) => {
+                super::skipped_row(&format!("{mounted:?}"), &why);
+                continue;
+            }
         };
         let begun = snapshot(&stand.host(), false);
         stand.apply_all();

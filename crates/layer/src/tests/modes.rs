@@ -53,7 +53,7 @@ fn what_changed_outside_is_a_conflict() {
             Some(mounted) => match Stand::overlay(mounted, &before, &edits, true) {
                 Ok(made) => made,
                 Err(why) => {
-                    println!("skipped {mounted:?}: {why}");
+                    super::skipped_row(&format!("{mounted:?}"), &why);
                     continue;
                 }
             },
@@ -390,7 +390,7 @@ fn a_database_is_not_written_beside_a_log_of_another_time() {
         let stand = match Stand::overlay(mounted, &before, &edits, true) {
             Ok((stand, _)) => stand,
             Err(why) => {
-                println!("skipped {mounted:?}: {why}");
+                super::skipped_row(&format!("{mounted:?}"), &why);
                 continue;
             }
         };
@@ -429,7 +429,7 @@ fn a_database_is_not_taken_from_a_log_of_another_time() {
         let stand = match Stand::overlay(mounted, &before, edits, true) {
             Ok((stand, _)) => stand,
             Err(why) => {
-                println!("skipped {mounted:?}: {why}");
+                super::skipped_row(&format!("{mounted:?}"), &why);
                 continue;
             }
         };

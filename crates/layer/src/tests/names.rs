@@ -40,7 +40,7 @@ fn odd_names_go_through() {
     for mounted in MOUNTED {
         match Stand::overlay(mounted, &before, &edits, true) {
             Ok((stand, seen)) => super::kinds::round_trip("overlay", &stand, &seen),
-            Err(why) => println!("skipped {mounted:?}: {why}"),
+            Err(why) => super::skipped_row(&format!("{mounted:?}"), &why),
         }
     }
 }

@@ -461,3 +461,45 @@ pub fn link_groups(root: &Path, names: &[&str]) -> Vec<u64> {
         })
         .collect()
 }
+
+/// Runs tests of this program as an ordinary user, from a place that others can reach.
+///
+/// # Panics
+/// When not exactly `count` of them passed.
+pub fn pass_as_ordinary_user(arguments: &[&str], count: usize) {
+    let place = tempfile::tempdir_in("/tmp").unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = place.path().join("tests");
+    let own = std::env::current_exe().unwrap();
+    if fs::hard_link(&own, &program).is_err() {
+        // By a process of its own: whatever another thread starts meanwhile inherits a file
+        // that this one writes, and then nobody can execute it (`ETXTBSY`, execve(2)).
+        let copied = Command::new("cp").args([&own, &program]).status().unwrap();
+        assert!(copied.success(), "{}", own.display());
+    }
+    let output = Command::new("setpriv")
+        .args(["--reuid=1000", "--regid=1000", "--clear-groups"])
+        .arg(&program)
+        .args(arguments)
+        .arg("--nocapture")
+        .current_dir("/tmp")
+        // Root's are not this user's.
+        .env_remove("ATOLL_SKIP_FILE")
+        .env_remove("TMPDIR")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && text.contains(&format!("{count} passed")),
+        "{text}\n{errors}"
+    );
+    for line in text.lines() {
+        if let Some((row, why)) = line
+            .split_once("skipped row ")
+            .and_then(|(_, rest)| rest.split_once(": "))
+        {
+            super::skipped_row(&format!("{row} (ordinary user)"), why);
+        }
+    }
+}

@@ -47,27 +47,8 @@ fn as_ordinary_user(name: &str) -> bool {
     if !rustix::process::geteuid().is_root() {
         return true;
     }
-    let output = std::process::Command::new("setpriv")
-        .args(["--reuid=1000", "--regid=1000", "--clear-groups"])
-        .arg(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            &format!("tests::unreadable::{name}"),
-            "--nocapture",
-        ])
-        .current_dir("/tmp")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if errors.contains("Permission denied") && text.is_empty() {
-        println!("skipped: the test program is not reachable for others: {errors}");
-        return false;
-    }
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}\n{errors}"
-    );
+    let name = format!("tests::unreadable::{name}");
+    pass_as_ordinary_user(&["--exact", &name], 1);
     false
 }
 
@@ -75,7 +56,7 @@ fn stands() -> Vec<Stand> {
     let mut stands = Vec::new();
     match Stand::overlay(Mounted::Namespace, &before(), &edits(), true) {
         Ok((stand, _)) => stands.push(stand),
-        Err(why) => println!("skipped the overlay: {why}"),
+        Err(why) => super::skipped_row("overlay", &why),
     }
     stands.push(unreadable_copy());
     stands

@@ -18,9 +18,29 @@ pub(super) enum Avoidable {
 ///
 /// # Panics
 /// When the list cannot be written.
+#[allow(dead_code, reason = "some crates skip single rows only")]
 pub(super) fn note_skip(why: &str, avoidable: Avoidable) {
-    let thread = std::thread::current();
-    let (Some(list), Some(name)) = (std::env::var_os("ATOLL_SKIP_FILE"), thread.name()) else {
+    if let Some(name) = std::thread::current().name() {
+        note(name, why, avoidable);
+    }
+}
+
+/// Adds a row of this test's table to that list: the other rows are tried.
+///
+/// # Panics
+/// When the list cannot be written.
+#[allow(
+    dead_code,
+    reason = "some crates have no tables that depend on the host"
+)]
+pub(super) fn note_skipped_row(row: &str, why: &str, avoidable: Avoidable) {
+    note(&format!("row {row}"), why, avoidable);
+}
+
+fn note(name: &str, why: &str, avoidable: Avoidable) {
+    // A reason of several lines would be read as several skips.
+    let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Some(list) = std::env::var_os("ATOLL_SKIP_FILE") else {
         return;
     };
     let word = match avoidable {
