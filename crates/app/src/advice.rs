@@ -245,6 +245,10 @@ impl About<'_> {
                 format!("run it without --live; or {ANOTHER_WORKSPACE}")
             }
             PlaceError::Pipe(_) => ANOTHER_WORKSPACE.to_owned(),
+            PlaceError::Shared { workspace, .. } => format!(
+                "cp -a {} COPY makes a workspace of files of its own; {DOCTOR}",
+                word(workspace)
+            ),
             PlaceError::LongSocket(_) => STATE_ELSEWHERE.to_owned(),
             PlaceError::GivenBack(_) => GC.to_owned(),
             PlaceError::System(..) => "atoll run without --root shows it read-only".to_owned(),

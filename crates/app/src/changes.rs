@@ -292,6 +292,7 @@ pub fn place_of(one: &LayerChanges) -> Vec<u8> {
 /// A path as people know it: below the workspace as it is, elsewhere in full.
 pub fn shown_path(one: &LayerChanges, path: &[u8]) -> Vec<u8> {
     match one.layer.kind {
+        LayerKind::Workspace if path.is_empty() => b".".to_vec(),
         LayerKind::Workspace => path.to_vec(),
         LayerKind::Home | LayerKind::Cache | LayerKind::Repository => {
             [one.layer.inside.as_os_str().as_bytes(), b"/", path].concat()

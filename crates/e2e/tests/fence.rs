@@ -724,3 +724,81 @@ fn the_commands_of_the_page_on_the_fence_work() {
         .success();
     assert!(!world.exists("made"), "taken back");
 }
+
+/// Landlock looks at directories, and a file of the workspace's may have a name elsewhere.
+#[test]
+fn hard_links_out_of_workspace_refuse_a_fence() {
+    let Some(world) = fenced("hard_links_out_of_workspace_refuse_a_fence") else {
+        return;
+    };
+    let outside = world.top().join("outside");
+    world.write(&outside, "mine");
+    let script = "echo evil > file; ln file twice";
+    fs::hard_link(&outside, world.path("file")).unwrap();
+    let seen = run(&world, script).run();
+    assert_eq!(seen.code(), 125, "{}", seen.err());
+    seen.is_clear_error(["hard links", "cp -a"]);
+    assert_eq!(world.read(&outside), "mine");
+    // The controls: a file of its own, also with several names in the workspace.
+    fs::remove_file(world.path("file")).unwrap();
+    world.write("file", "mine");
+    let _ = run(&world, script).run().success();
+    assert_eq!(world.read("twice"), "evil\n");
+    let _ = run(&world, "echo again > file").run().success();
+    assert_eq!(world.read("twice"), "again\n");
+    assert_eq!(world.read(&outside), "mine");
+}
+
+#[test]
+fn fence_links_no_file_from_outside() {
+    let Some(world) = fenced("fence_links_no_file_from_outside") else {
+        return;
+    };
+    let shown = world.top().join("shown");
+    fs::create_dir(&shown).unwrap();
+    world.write(shown.join("file"), "mine");
+    let script = format!(
+        "cat {0}/file; ln {0}/file linked; echo evil > linked; ln linked own && echo linked",
+        shown.display()
+    );
+    let invocation = world.run(["--ro", shown.to_str().unwrap()], &script);
+    let seen = invocation.without_namespaces().run().success();
+    assert_eq!(seen.out(), "minelinked\n", "{seen}");
+    assert_eq!(world.read(shown.join("file")), "mine");
+}
+
+/// What keeps the program's owner out of the workspace keeps Atoll out too, until it gives
+/// itself the right.
+#[test]
+fn workspace_closed_in_a_fence_is_taken_back() {
+    let Some(world) = fenced("workspace_closed_in_a_fence_is_taken_back") else {
+        return;
+    };
+    world.write("file", "before");
+    let before = fs::metadata(world.workspace()).unwrap().mode() & 0o7777;
+    for mode in ["000", "555", "777"] {
+        for way in ["--discard", "--keep"] {
+            let script = format!("echo after > file; mkdir d; echo new > d/new; chmod {mode} .");
+            let invocation = world.run([way], &script).without_namespaces();
+            let seen = invocation.run().success();
+            if way == "--keep" {
+                let left = fs::metadata(world.workspace()).unwrap().mode() & 0o7777;
+                assert_eq!(format!("{left:03o}"), mode, "{seen}");
+                match mode {
+                    "000" => seen.says(["taking over .: it cannot be read"]),
+                    _ => seen.says(["~ ."]),
+                };
+                let listed = world.atoll(["runs", "--all", "--json"]);
+                let runs = listed.dir(world.top()).run().success().json();
+                let mut runs = runs.as_array().unwrap().iter();
+                let run = runs.find(|run| run["state"] == "written").unwrap();
+                let undo = world.atoll(["undo", run["run"].as_str().unwrap()]);
+                let _ = undo.dir(world.top()).run().success();
+            }
+            let now = fs::metadata(world.workspace()).unwrap().mode() & 0o7777;
+            assert_eq!(now, before, "{way} {mode}: {seen}");
+            assert_eq!(world.read("file"), "before", "{way} {mode}: {seen}");
+            assert!(!world.exists("d"), "{way} {mode}: {seen}");
+        }
+    }
+}

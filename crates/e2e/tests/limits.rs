@@ -732,6 +732,55 @@ fn what_others_write_ends_nobody() {
     }
 }
 
+/// How long a bomb stays that is to be ended: less than the time after which a count was
+/// made in any case, when others' room still decided on it.
+const UNTIL_COUNTED_MS: u64 = 20_000;
+
+/// What others free on the same disk meanwhile hides nothing.
+#[test]
+fn growth_while_others_free_space_is_ended() {
+    let _alone = alone();
+    let Some(world) = world("growth_while_others_free_space_is_ended") else {
+        return;
+    };
+    let bomb = world.top().join("bomb/bomb");
+    let summary = world.top().join("outcome.json");
+    let others = world.top().join("others");
+    for (limit, words, name) in [(FILES, "files 1000", "inodes"), (DISK, "disk 40", "disk")] {
+        for host in hosts(&world) {
+            fs::create_dir(&others).unwrap();
+            for number in 0..3_000 {
+                fs::write(others.join(number.to_string()), vec![1; 40 << 10]).unwrap();
+            }
+            let script = format!(
+                "echo ready; read x; exec {} {words} {UNTIL_COUNTED_MS}",
+                bomb.display()
+            );
+            let invocation = world
+                .atoll(["run", "--discard", "--json"])
+                .arg(&summary)
+                .arg("--ro")
+                .arg(bomb.parent().unwrap())
+                .args(limit)
+                .args(["--", "sh", "-c", &script])
+                .within(Duration::from_secs(90));
+            let invocation = match host {
+                Host::Without if is_root() => invocation.under(WITHOUT_GROUPS),
+                Host::Groups | Host::Without => invocation,
+                Host::Fence => invocation.without_namespaces(),
+            };
+            let mut running = invocation.start();
+            running.until_stdout("ready");
+            fs::remove_dir_all(&others).unwrap();
+            running.send("\n");
+            let outcome = running.wait();
+            let told = json(&world, &outcome);
+            let what = format!("{host:?}: {outcome}\n{told:#}");
+            assert_eq!(told["ending"]["limit"], name, "{what}");
+        }
+    }
+}
+
 /// What others have in memory meanwhile is not the sandbox's: not where it hides nothing,
 /// even if it shares memory and passes descriptors on.
 #[test]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use atoll_model::network::CONNECTIONS_MAX;
 use atoll_sys::{descriptor, socket};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixDatagram};
@@ -14,9 +15,6 @@ use tokio::task::JoinSet;
 use crate::arrival::reset;
 use crate::{Egress, dns, tunnel};
 
-/// How many connections there can be at once: in a network of its own the kernel counts
-/// them.
-const CONNECTIONS_MAX: usize = 1024;
 /// How many sockets for questions there can be at once.
 const ASKING_MAX: usize = 1024;
 /// The longest message, bytes: an address in words.
@@ -56,7 +54,8 @@ pub(crate) async fn take(egress: Arc<Egress>, line: UnixDatagram) {
                 let Some((program, meant)) = stream(given).zip(destination(meant)) else {
                     continue;
                 };
-                match carried.len() < CONNECTIONS_MAX {
+                // In a network of its own the kernel counts them.
+                match carried.len() < CONNECTIONS_MAX as usize {
                     true => {
                         drop(carried.spawn(tunnel::carry_to(Arc::clone(&egress), program, meant)))
                     }

@@ -29,6 +29,8 @@ const BLOCKS_MAX: usize = 1024;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnixListener {
     pub(crate) cookie: u64,
+    /// Its kind (`SOCK_STREAM` and so on), of which each has names of its own.
+    pub(crate) kind: u32,
     /// Its name, a path or one with a leading NUL.
     pub(crate) name: Vec<u8>,
     /// Its file: the device's two numbers, and the low half of the inode.
@@ -128,11 +130,13 @@ fn take_block(line: &OwnedFd, block: &mut [u8], each: &mut dyn FnMut(&[u8])) -> 
 
 /// Reads `struct unix_diag_msg` and its attributes.
 pub(crate) fn parse_unix(message: &[u8]) -> Option<UnixListener> {
+    const KIND_AT: usize = 1;
     const FIXED_BYTES: usize = 16;
     const NAME: u16 = 0;
     const FILE: u16 = 1;
     let mut listener = UnixListener {
         cookie: cookie(message, 8)?,
+        kind: u32::from(*message.get(KIND_AT)?),
         name: Vec::new(),
         file: None,
     };

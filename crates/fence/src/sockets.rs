@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use atoll_sys::judging::Answer;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_cookie};
-use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_timeout};
+use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_timeout, socket_type};
 use rustix::net::{AddressFamily, SocketAddrUnix, bind as bind_to, connect as connect_to};
 
 use crate::caller::{Caller, HERE, is_beneath, name_of, whereabouts};
 use crate::calls::socket::{AF_INET, AF_INET6, SOCK_DGRAM, SOCKET_TYPE};
-use crate::listeners::{internet_listeners, unix_listeners};
+use crate::listeners::{UnixListener, internet_listeners, unix_listeners};
 use crate::outside::Outside;
 use crate::{EACCES, Places, Refused, attempt};
 
@@ -177,7 +177,11 @@ pub(crate) fn connect(
             let socket = caller.descriptor(number)?;
             waits()?;
             let answering = listening(unix_listeners())?;
-            let mut answering = answering.iter().filter(|one| one.name == name).peekable();
+            let kind = socket_type(&socket)?.as_raw();
+            // The kernel looks for a listener of the socket's own kind: another's name is
+            // another name.
+            let is_meant = |one: &&UnixListener| one.kind == kind && one.name == name;
+            let mut answering = answering.iter().filter(is_meant).peekable();
             let is_there = answering.peek().is_some();
             if !answering.any(|one| own.has(one.cookie)) {
                 return match is_there {

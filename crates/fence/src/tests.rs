@@ -16,11 +16,14 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 
+use atoll_sys::judging::Answer;
 use rustix::net::sockopt::socket_cookie;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
+use crate::Places;
 use crate::caller::{Caller, is_beneath, whereabouts};
 use crate::listeners::{internet_listeners, parse_internet, parse_unix, unix_listeners};
-use crate::sockets::{Address, on_loopback, parse};
+use crate::sockets::{Address, Own, connect, listen, on_loopback, parse};
 
 fn thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
@@ -146,8 +149,48 @@ fn listeners_of_unix_are_found_with_their_files() {
         rustix::fs::minor(facts.dev()),
     );
     assert_eq!(by(&listener).file, Some((device, facts.ino() as u32)));
+    assert_eq!(by(&listener).kind, SocketType::STREAM.as_raw());
     assert_eq!(by(&nameless).file, None);
     assert_eq!(by(&nameless).name, format!("\0{name}").into_bytes());
+}
+
+fn unix(kind: SocketType) -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, kind, flags, None).unwrap()
+}
+
+/// A name is one of each kind of socket: another's listener can have the program's own.
+#[test]
+fn abstract_name_of_another_kind_is_not_reached() {
+    let Ok(caller) = Caller::new(thread()) else {
+        panic!("one's own memory");
+    };
+    let name = format!("atoll-fence-kinds-{}", std::process::id());
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    let bytes = [&1_u16.to_ne_bytes()[..], b"\0", name.as_bytes()].concat();
+    let kinds = [SocketType::STREAM, SocketType::SEQPACKET];
+    for (own_kind, other_kind) in [(kinds[0], kinds[1]), (kinds[1], kinds[0])] {
+        let (own_listener, foreign) = (unix(own_kind), unix(other_kind));
+        let mut own = Own::default();
+        rustix::net::bind(&own_listener, &address).unwrap();
+        let arguments = [own_listener.as_raw_fd() as u64, 16, 0, 0, 0, 0];
+        assert!(listen(&caller, &arguments, &mut own, || Ok(())).is_ok());
+        rustix::net::bind(&foreign, &address).unwrap();
+        rustix::net::listen(&foreign, 16).unwrap();
+        let try_one = |kind| {
+            let socket = unix(kind);
+            let number = socket.as_raw_fd() as u64;
+            let arguments = [number, bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0];
+            let places = Places::default();
+            connect(&caller, &arguments, &own, None, &places, || Ok(()))
+        };
+        let reached = try_one(other_kind);
+        assert!(rustix::net::accept(&foreign).is_err(), "{other_kind:?}");
+        assert!(matches!(reached, Ok(Answer::Error(111))), "{other_kind:?}");
+        // The control: by the kind that it has there itself.
+        assert!(matches!(try_one(own_kind), Ok(Answer::Value(0))));
+        assert!(rustix::net::accept(&own_listener).is_ok());
+    }
 }
 
 #[test]

@@ -27,13 +27,22 @@ fn weaker(mode: WorkspaceMode) -> String {
 /// Makes what stands in for a home and a /tmp, and says what is weaker.
 ///
 /// # Errors
-/// [`PlaceError::Pipe`] for what cannot be covered; where a directory cannot be made.
+/// [`PlaceError::Pipe`] and [`PlaceError::Shared`] for what leads out of the workspace;
+/// where a directory cannot be made.
 pub(crate) fn place(
     placing: &mut Placing<'_>,
     mode: WorkspaceMode,
 ) -> Result<FencePlace, PlaceError> {
     if let Some(pipe) = placing.special.iter().find(|path| is_pipe(path)) {
         return Err(PlaceError::Pipe(pipe.clone()));
+    }
+    let workspace = &placing.request.call.workspace;
+    if let Some(first) = placing.shared.first() {
+        return Err(PlaceError::Shared {
+            workspace: workspace.clone(),
+            first: workspace.join(first.as_os_str()),
+            count: placing.shared.len(),
+        });
     }
     let directory = placing.run_dir().join("fence");
     let make = |name: &str| -> Result<PathBuf, PlaceError> {

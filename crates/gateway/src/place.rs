@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_layer::{IdShift, checkpoint, control_paths, restore_modes};
+use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths, restore_modes};
 use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
 use atoll_sandbox::{
     FencePlace, IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer,
@@ -153,6 +153,8 @@ pub(crate) struct Placing<'a> {
     pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.
     pub(crate) special: Vec<PathBuf>,
+    /// Files of the workspace that have further names outside it.
+    pub(crate) shared: Vec<RelativePath>,
 }
 
 impl<'a> Placing<'a> {
@@ -171,6 +173,7 @@ impl<'a> Placing<'a> {
             locks: Vec::new(),
             notices: Vec::new(),
             special: Vec::new(),
+            shared: Vec::new(),
         }
     }
 }
@@ -282,6 +285,7 @@ impl Placing<'_> {
                 self.special.push(path);
             }
         }
+        self.shared = facts.shared;
         Ok(facts.finished)
     }
 

@@ -52,6 +52,20 @@ pub enum PlaceError {
         .0.display()
     )]
     Pipe(PathBuf),
+    /// Who writes to a file in the workspace changes what lies elsewhere.
+    #[error(
+        "{} has further names (hard links) outside the workspace, {count} of its files have: \
+         without namespaces the program could write through them to what lies there",
+        first.display()
+    )]
+    Shared {
+        /// The workspace.
+        workspace: PathBuf,
+        /// The first such file.
+        first: PathBuf,
+        /// How many there are.
+        count: usize,
+    },
     /// Programs could not connect to a socket there.
     #[error(
         "{} is longer than the path of a socket can be, and without namespaces it is seen there: \

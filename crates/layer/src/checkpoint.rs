@@ -1,7 +1,7 @@
 //! Copies a directory so that it can be restored: content with holes and shared
 //! blocks, names, permissions, owners where allowed, times, attributes, hard links.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::entries::{Walker, paths_in};
 use crate::error::TreeError;
 use crate::facts::{Facts, system_time};
 use crate::manifest::Manifest;
-use crate::plan::{Entry, Node};
+use crate::plan::{Entry, Node, Stamp};
 use crate::tree::{Tree, os};
 use crate::{
     Bounds, CheckpointError, IdShift, Phase, Progress, Refusal, RelativePath, content, host,
@@ -37,6 +37,9 @@ pub struct CheckpointFacts {
     pub bytes: u64,
     /// What could not be copied, and why.
     pub skipped: Vec<Refusal>,
+    /// What has further names (hard links) that are not in the directory: a name of each
+    /// such file. Who writes to it changes what lies elsewhere.
+    pub shared: Vec<RelativePath>,
 }
 
 /// Copies `directory` into `into`, which is made. What cannot be read and what is
@@ -69,7 +72,9 @@ pub fn checkpoint(
             symlinks: 0,
             bytes: 0,
             skipped: Vec::new(),
+            shared: Vec::new(),
         },
+        names: BTreeMap::new(),
     };
     let unwritten = |error| TreeError::new("cannot write beside", into.display(), error);
     let mut manifest = Manifest::create(into).map_err(unwritten)?;
@@ -95,6 +100,7 @@ pub fn checkpoint(
             directories.push((path, entry));
         }
     }
+    copier.facts.shared = copier.shared();
     // Permissions and times of directories come last: they forbid or are changed
     // by what is made within.
     for (path, entry) in directories.iter().rev() {
@@ -140,6 +146,15 @@ fn destination(directory: &Path, into: &Path) -> Result<Tree, CheckpointError> {
     }
 }
 
+/// The names of a file that has several.
+struct Names {
+    first: RelativePath,
+    /// How many were met.
+    met: u64,
+    /// How many there are.
+    all: u64,
+}
+
 struct Copier {
     from: Tree,
     to: Tree,
@@ -147,6 +162,8 @@ struct Copier {
     walker: Walker,
     /// Where the first name of each file with several is.
     links: HashMap<u64, RelativePath>,
+    /// What has further names, by device and inode.
+    names: BTreeMap<(u64, u64), Names>,
     /// Inodes of what is skipped.
     uncopied: Vec<u64>,
     facts: CheckpointFacts,
@@ -162,10 +179,13 @@ impl Copier {
         let (mut entry, opened) = match self.walker.opened(&self.from, path, within) {
             Ok(found) => found,
             Err(error) => {
+                let facts = self.from.facts(path).ok().flatten();
+                self.count_name(path, facts.map(|facts| facts.stamp()));
                 self.skip(path, &error.source.to_string());
                 return Ok(None);
             }
         };
+        self.count_name(path, entry.stamp);
         entry.uid = self.ids.to_layer(entry.uid);
         entry.gid = self.ids.to_layer(entry.gid);
         if path.is_root() {
@@ -235,6 +255,27 @@ impl Copier {
             self.links.insert(group, path.clone());
         }
         Ok(())
+    }
+
+    /// Takes down one name of what has several. Directories have none besides their own.
+    fn count_name(&mut self, path: &RelativePath, stamp: Option<Stamp>) {
+        let several = |stamp: &Stamp| stamp.links > 1 && !stamp.is_directory();
+        let Some(stamp) = stamp.filter(several) else {
+            return;
+        };
+        let names = self.names.entry((stamp.device, stamp.inode));
+        let names = names.or_insert_with(|| Names {
+            first: path.clone(),
+            met: 0,
+            all: stamp.links,
+        });
+        names.met += 1;
+    }
+
+    fn shared(&self) -> Vec<RelativePath> {
+        let names = self.names.values();
+        let shared = names.filter(|names| names.met < names.all);
+        shared.map(|names| names.first.clone()).collect()
     }
 
     fn skip(&mut self, path: &RelativePath, why: &str) {

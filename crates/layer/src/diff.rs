@@ -143,7 +143,11 @@ impl Page<'_> {
 
     /// A path for a person.
     fn shown(&self, path: &RelativePath) -> String {
-        escape::quoted_name("", &[&self.options.place, path.as_bytes()].concat())
+        let path = match path.is_root() && self.options.place.is_empty() {
+            true => b".",
+            false => path.as_bytes(),
+        };
+        escape::quoted_name("", &[&self.options.place, path].concat())
     }
 
     /// A path in a patch, after one of its prefixes or none.

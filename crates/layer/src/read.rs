@@ -30,13 +30,14 @@ pub(crate) const UNCOPIED: &str =
     "it was there before the run and could not be copied then, so it stays as it is";
 
 /// Reads everything that differs between the two trees, except for the permissions
-/// of the roots themselves.
+/// of the roots themselves where the tree after is a layer or a copy.
 ///
 /// # Errors
 /// When a tree cannot be opened or holds more than the bounds allow. A single
 /// entry that cannot be read or must not be applied is a [`Refusal`] instead.
 pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadError> {
     let mut reader = Reader::open(paths, bounds)?;
+    reader.compare_top()?;
     reader.walk(Visit::top(&reader.shape))?;
     let Reader {
         mut set,
@@ -204,7 +205,11 @@ impl Reader {
         let mut reader = Self {
             after: match shape {
                 Shape::Overlay(_) | Shape::Copy(_) => Tree::open_layer(after)?,
-                Shape::Live(_) => Tree::open(after)?,
+                Shape::Live(_) => match Tree::open(after) {
+                    // The program can have closed the top: the walk refuses it by name.
+                    Err(error) if is_permission(&error.source) => Tree::open_for_lookups(after)?,
+                    opened => opened?,
+                },
             },
             before,
             shape,
@@ -226,6 +231,32 @@ impl Reader {
         };
         reader.read_index(&paths.after)?;
         Ok(reader)
+    }
+
+    /// In live mode the top is the person's own, and the program could change it too.
+    fn compare_top(&mut self) -> Result<(), ReadError> {
+        let Shape::Live(_) = self.shape else {
+            return Ok(());
+        };
+        let top = RelativePath::root();
+        let (before, after) = (self.before.facts(&top), self.after.entry(&top, None));
+        // One that cannot be read is refused by the walk.
+        let (Ok(Some(before)), Ok((_, facts))) = (before, after) else {
+            return Ok(());
+        };
+        if self.older_than_the_copy(&facts) {
+            return Ok(());
+        }
+        let visit = Visit::top(&self.shape);
+        let source = Source::After;
+        let before = Some((before, top.clone()));
+        self.compare(
+            &visit,
+            top,
+            before,
+            Found { facts, source },
+            &mut Vec::new(),
+        )
     }
 
     pub fn walk(&mut self, top: Visit) -> Result<(), ReadError> {

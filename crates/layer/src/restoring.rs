@@ -49,7 +49,7 @@ pub fn plan_restore(
         }
         // What cannot be brought back is not removed with what it lies in.
         let mut uncopied = changes.uncopied.iter();
-        if uncopied.any(|path| path.starts_with(&change.path)) {
+        if change.kind != ChangeKind::Mode && uncopied.any(|path| path.starts_with(&change.path)) {
             planner.refuse(&change.path, UNCOPIED);
             continue;
         }

@@ -221,7 +221,8 @@ impl Tree {
     /// Opens an entry, whatever it is, without any effect on it.
     pub fn handle(&self, path: &RelativePath) -> io::Result<OwnedFd> {
         if path.is_root() {
-            return self.place(path);
+            // Even `.` cannot be looked up in a directory that is closed.
+            return self.root.try_clone();
         }
         handle_at(self.place_of(path)?.as_fd(), path.name())
     }

@@ -73,9 +73,7 @@ pub(crate) fn open_up(paths: &LayerPaths, bounds: &Bounds) -> Result<bool, TreeE
     let failed = |path: &RelativePath, error| top.error("cannot open up", path, error);
     let itself = rustix::fs::fstat(top.root());
     let itself = Facts::from(&itself.map_err(|error| failed(&root, error.into()))?);
-    // Even `.` cannot be looked up in a directory that is closed.
-    let handle = top.root().try_clone_to_owned();
-    let handle = handle.map_err(|error| failed(&root, error))?;
+    let handle = top.handle(&root).map_err(|error| failed(&root, error))?;
     notes.unlock(vec![(root.clone(), handle, itself)])?;
     unlock_beneath(&top, &mut notes, root, bounds, |_| true)?;
     Ok(!notes.opened.is_empty())

@@ -61,7 +61,7 @@ pub use given_up::{
 pub use host::{HostName, HostPart, InvalidHost, NAME_BYTES_MAX};
 pub use http::{Conditions, InvalidMethod, METHODS, Request, Scheme, Way, parse_method};
 pub use issue::{CAUGHT_BYTES_MAX, Issue, IssuedToken};
-pub use limits::{Frequency, InvalidFrequency, Limit, Per, RuleLimits};
+pub use limits::{CONNECTIONS_MAX, Frequency, InvalidFrequency, Limit, Per, RuleLimits};
 pub use listening::{Listener, ListensAt};
 pub use lock::{
     InvalidLockFile, LOCKED_BYTES_MAX, LOCKED_MAX, LOCKS_MAX, Lock, LockFile, LockKind, Locks,

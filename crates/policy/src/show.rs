@@ -8,7 +8,7 @@ pub(crate) use text::quoted;
 use std::path::Path;
 
 use atoll_cedar::Granted;
-use atoll_model::network::CredentialName;
+use atoll_model::network::{CONNECTIONS_MAX, CredentialName};
 use atoll_model::{Access, Keep, LimitKey, Limits, View, ViewKind};
 use serde_json::{Map, Value, json};
 
@@ -273,6 +273,10 @@ impl Rows {
         for key in LimitKey::ALL {
             let json = limit(&rules.limits.limits, key);
             self.push("limits", key.name(), json, &rules.limits.origin(key));
+        }
+        if !rules.network().is_empty() {
+            let most = Value::from(CONNECTIONS_MAX);
+            self.push("limits", "connections", most, &Origin::BuiltIn);
         }
         let unenforced = rules.limits.limits.dangerous_unenforced_limits;
         let flag = Sourced::new(unenforced, rules.limits.unenforced.clone());

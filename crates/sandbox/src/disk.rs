@@ -1,6 +1,7 @@
-//! How much a sandbox has written to disk, without a quota of the file system:
-//! a cheap look at the whole file system first, a count of the layers only when
-//! that cannot rule a breach out.
+//! How much a sandbox has written to disk, without a quota of the file system: its
+//! layers are counted at a pace that their own cost sets, and sooner where a look at the
+//! whole file system shows growth. Others free space there too: that growth does not show
+//! delays a count, and never replaces it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -20,10 +21,12 @@ use rustix::io::Errno;
 
 /// How often the file system's free space is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// A count is made at least this often, however the free space looks.
-const COUNT_INTERVAL_MAX: Duration = Duration::from_secs(30);
-/// Counting may take this share of the time.
+/// Counting may take one part in so many of the time.
 const COUNT_SHARE: u32 = 10;
+/// The same where the file systems show no growth.
+const QUIET_SHARE: u32 = 50;
+/// No longer than this is a count put off for want of growth.
+const QUIET_MAX: Duration = Duration::from_secs(10);
 
 /// The unit of what a file takes (stat(2)).
 const BLOCK_BYTES: u64 = 512;
@@ -37,6 +40,12 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// Bytes and inodes, of what is free or of what is held.
+type Room = (u64, u64);
+
+/// Tells what is free where a path lies.
+pub(crate) type FreeOf = fn(&Path) -> Option<Room>;
+
 /// Watches the layers of one run.
 #[derive(Debug)]
 pub(crate) struct DiskWatch {
@@ -44,27 +53,46 @@ pub(crate) struct DiskWatch {
     launcher: Option<u32>,
     bytes_max: u64,
     inodes_max: u64,
-    /// Of each layer's file system: layers may lie on several.
-    free_at_start: Vec<Option<(u64, u64)>>,
+    free_of: FreeOf,
+    /// What the layers held when all of it could last be counted.
+    counted: Room,
+    /// The most that has been free since then, of each layer's file system: layers may
+    /// lie on several.
+    most_free: Vec<Option<Room>>,
     next_look: Instant,
-    last_count: Instant,
+    /// No count is made before this.
     next_count: Instant,
+    /// From here on one is made, however the free space looks.
+    next_quiet_count: Instant,
     /// Whether something was hidden from the last count.
     was_hidden: bool,
 }
 
 impl DiskWatch {
     pub(crate) fn new(layers: Vec<PathBuf>, bytes_max: u64, inodes_max: u64, now: Instant) -> Self {
-        let free_at_start = layers.iter().map(|layer| free(layer)).collect();
+        Self::by(free, layers, bytes_max, inodes_max, now)
+    }
+
+    /// Watches by another account of what is free.
+    pub(crate) fn by(
+        free_of: FreeOf,
+        layers: Vec<PathBuf>,
+        bytes_max: u64,
+        inodes_max: u64,
+        now: Instant,
+    ) -> Self {
+        let most_free = layers.iter().map(|layer| free_of(layer)).collect();
         Self {
             layers,
             launcher: None,
             bytes_max,
             inodes_max,
-            free_at_start,
+            free_of,
+            counted: (0, 0),
+            most_free,
             next_look: now + LOOK_INTERVAL,
-            last_count: now,
             next_count: now,
+            next_quiet_count: now,
             was_hidden: false,
         }
     }
@@ -72,10 +100,12 @@ impl DiskWatch {
     /// Watches a copy, or a workspace itself, too: what is in it now was not written by
     /// the program.
     pub(crate) fn and_grown(mut self, place: PathBuf) -> Self {
+        self.most_free.push((self.free_of)(&place));
         let before = Count::of(std::slice::from_ref(&place), u64::MAX, u64::MAX);
         self.bytes_max = self.bytes_max.saturating_add(before.bytes);
         self.inodes_max = self.inodes_max.saturating_add(before.inodes);
-        self.free_at_start.push(free(&place));
+        self.counted.0 += before.bytes;
+        self.counted.1 += before.inodes;
         self.layers.push(place);
         self
     }
@@ -97,8 +127,15 @@ impl DiskWatch {
             return None;
         }
         self.next_look = now + LOOK_INTERVAL;
-        let overdue = now >= self.last_count + COUNT_INTERVAL_MAX;
-        if now < self.next_count || !(overdue || self.is_suspicious()) {
+        // Before the count: what is written meanwhile may count twice, and is not missed.
+        let free: Vec<_> = self
+            .layers
+            .iter()
+            .map(|path| (self.free_of)(path))
+            .collect();
+        let lost = self.lost(&free);
+        let is_quiet = now < self.next_quiet_count && !self.is_suspicious(lost);
+        if now < self.next_count || is_quiet {
             return None;
         }
         let mut count = Count::of(&self.layers, self.bytes_max, self.inodes_max);
@@ -110,17 +147,22 @@ impl DiskWatch {
         // What is on its way for a moment can be counted the next time.
         if count.hidden || (count.passing && was_hidden) {
             // What cannot be counted is as much as the whole file system has lost.
-            let (bytes, inodes) = self.lost().unwrap_or_default();
-            count.bytes = count.bytes.max(bytes);
-            count.inodes = count.inodes.max(inodes);
+            let (bytes, inodes) = lost.unwrap_or_default();
+            count.bytes = count.bytes.max(self.counted.0.saturating_add(bytes));
+            count.inodes = count.inodes.max(self.counted.1.saturating_add(inodes));
+        }
+        if !is_hidden {
+            self.counted = (count.bytes, count.inodes);
+            self.most_free = free;
         }
         let took = now.elapsed();
-        self.last_count = now;
-        self.next_count = match is_hidden && !was_hidden {
+        let (share, quiet) = match is_hidden && !was_hidden {
             // What is on its way has to be seen twice: soon.
-            true => now + took,
-            false => now + took * COUNT_SHARE,
+            true => (took, took),
+            false => (took * COUNT_SHARE, (took * QUIET_SHARE).min(QUIET_MAX)),
         };
+        self.next_count = now + share;
+        self.next_quiet_count = now + quiet;
         if count.bytes > self.bytes_max {
             Some(LimitHit::Disk)
         } else if count.inodes > self.inodes_max {
@@ -136,24 +178,27 @@ impl DiskWatch {
         facts.map(|facts| facts.dev()).collect()
     }
 
-    /// The most bytes and inodes that one of the file systems has lost since the start.
-    fn lost(&self) -> Option<(u64, u64)> {
-        let mut most = (0, 0);
-        for (layer, then) in self.layers.iter().zip(&self.free_at_start) {
-            let ((bytes_then, inodes_then), (bytes, inodes)) = ((*then)?, free(layer)?);
-            most.0 = bytes_then.saturating_sub(bytes).max(most.0);
-            most.1 = inodes_then.saturating_sub(inodes).max(most.1);
+    /// The most bytes and inodes that one of the file systems has lost since it had the
+    /// most free: what others free takes nothing from that.
+    fn lost(&mut self, free: &[Option<Room>]) -> Option<Room> {
+        let mut lost = (0, 0);
+        for (most, free) in self.most_free.iter_mut().zip(free) {
+            let (most, free) = (most.as_mut()?, (*free)?);
+            *most = (most.0.max(free.0), most.1.max(free.1));
+            lost.0 = (most.0 - free.0).max(lost.0);
+            lost.1 = (most.1 - free.1).max(lost.1);
         }
-        Some(most)
+        Some(lost)
     }
 
-    /// Whether a file system has lost more than half of what is allowed.
-    fn is_suspicious(&self) -> bool {
-        // File systems without a fixed number of inodes report none.
-        let counts = |then: &Option<(u64, u64)>| then.is_some_and(|(_, inodes)| inodes > 0);
-        !self.free_at_start.iter().all(counts)
-            || self.lost().is_none_or(|(bytes, inodes)| {
-                bytes > self.bytes_max / 2 || inodes > self.inodes_max / 2
+    /// Returns whether a file system has lost more than half of what was left to the
+    /// layers when they were last counted, or tells of no inodes.
+    fn is_suspicious(&self, lost: Option<Room>) -> bool {
+        let tells_all = |most: &Option<Room>| most.is_some_and(|(_, inodes)| inodes > 0);
+        !self.most_free.iter().all(tells_all)
+            || lost.is_none_or(|(bytes, inodes)| {
+                bytes > self.bytes_max.saturating_sub(self.counted.0) / 2
+                    || inodes > self.inodes_max.saturating_sub(self.counted.1) / 2
             })
     }
 }
@@ -390,7 +435,7 @@ fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn free(path: &Path) -> Option<(u64, u64)> {
+fn free(path: &Path) -> Option<Room> {
     let facts = rustix::fs::statvfs(path).ok()?;
     Some((facts.f_bfree * facts.f_frsize, facts.f_ffree))
 }

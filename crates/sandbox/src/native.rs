@@ -10,7 +10,7 @@ use atoll_frame::{
     Funnel, INWARD_MAX, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission,
     ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
 };
-use atoll_model::network::SANDBOX_NAME;
+use atoll_model::network::{CONNECTIONS_MAX, SANDBOX_NAME};
 use atoll_model::{Boundary, Call, LimitKey, Limits, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sys::{descriptor, socket};
@@ -46,9 +46,6 @@ const RLIMIT_CORE: u32 = 4;
 const RLIMIT_NPROC: u32 = 6;
 const RLIMIT_NOFILE: u32 = 7;
 const RLIMIT_DATA: u32 = 2;
-
-/// How many connections to the outside a sandbox can have at once.
-const CONNECTIONS_MAX: u32 = 1024;
 
 /// How many visits there can be at once where nothing is published from the start.
 const INWARD_FOR_LATER: u8 = 16;

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use super::kinds::round_trip;
@@ -335,4 +336,38 @@ fn an_index_of_too_many_entries_ends_the_reading() {
     let read = changes_at_rest(&stand.paths, &bounds(50));
     assert!(matches!(read, Err(ReadError::TooManyEntries { .. })));
     assert!(changes_at_rest(&stand.paths, &bounds(51)).is_ok());
+}
+
+#[test]
+fn names_outside_the_directory_are_told() {
+    let place = Stand::bare();
+    let host = place.path().join("host");
+    let outside = place.path().join("outside");
+    fs::write(&outside, "mine").unwrap();
+    symlink("outside", place.path().join("link")).unwrap();
+    let shared = |name: &str| {
+        let copy = place.path().join(name);
+        let facts = checkpoint(&host, &copy, IdShift::None, &mut |_| {}).unwrap();
+        let shared = facts.shared.iter().map(ToString::to_string);
+        shared.collect::<Vec<_>>()
+    };
+    perform(
+        &host,
+        &[
+            write("a", "1"),
+            hard_link("a", "b"),
+            directory("d"),
+            hard_link("a", "d/c"),
+            link_to("l", "a"),
+        ],
+    );
+    UnixListener::bind(host.join("socket")).unwrap();
+    fs::hard_link(host.join("socket"), host.join("d/socket")).unwrap();
+    assert_eq!(shared("within"), [""; 0], "all names are in it");
+    fs::hard_link(&outside, host.join("d/e")).unwrap();
+    fs::hard_link(host.join("a"), place.path().join("another")).unwrap();
+    fs::hard_link(place.path().join("link"), host.join("m")).unwrap();
+    let mut seen = shared("beyond");
+    seen.sort();
+    assert_eq!(seen, ["a", "d/e", "m"]);
 }

@@ -225,7 +225,15 @@ fn in_live_mode_nothing_is_opened_up_and_what_stays_is_told() {
 
 /// A live run that has ended: what it left is noted.
 fn ended(before: &[Edit], edits: &[Edit]) -> (Stand, EndNote) {
+    ended_with_top(before, edits, None)
+}
+
+/// One that changed the mode of its workspace itself at the end.
+fn ended_with_top(before: &[Edit], edits: &[Edit], top: Option<u32>) -> (Stand, EndNote) {
     let stand = Stand::live(before, edits);
+    if let Some(top) = top {
+        give_top(&stand, top);
+    }
     let set = stand.changes();
     let plan = plan_restore(&stand.paths, &set, &everything()).unwrap();
     let note = EndNote::of(&plan, &set, SystemTime::now());
@@ -276,6 +284,91 @@ fn what_a_live_run_made_unreadable_is_taken_back_with_the_rest() {
         assert_same("taken back", &untouched, &snapshot(&stand.host(), false));
         assert!(!stand.place.path().join("copy.modes").exists());
     }
+}
+
+fn give_top(stand: &Stand, mode: u32) {
+    fs::set_permissions(stand.host(), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Closed, searchable only, readable only, not writable, writable for all.
+const TOP_MODES: [u32; 5] = [0o000, 0o100, 0o400, 0o555, 0o777];
+
+#[test]
+fn top_that_a_live_run_closed_is_taken_back() {
+    if !as_ordinary_user("top_that_a_live_run_closed_is_taken_back") {
+        return;
+    }
+    let stand = Stand::live(&before(), &[]);
+    let untouched = (snapshot(&stand.host(), false), mode_of(stand.host()));
+    let own = [write("private/own", "mine"), mode("private", 0)];
+    let with_own = [before(), own.to_vec()].concat();
+    for top in TOP_MODES {
+        let (stand, note) = ended_with_top(&before(), &edits(), Some(top));
+        let opened = open_up(&stand, &note);
+        let plan = plan_back(&stand, &note, &opened);
+        let met = (paths_of(&plan.refused), plan.conflicts.len());
+        assert_eq!(met, (vec![], 0), "{top:o}");
+        apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+        opened.settle(&[]).unwrap();
+        assert_eq!(mode_of(stand.host()), untouched.1, "{top:o}");
+        let now = snapshot(&stand.host(), false);
+        assert_same("taken back", &untouched.0, &now);
+        // What there is no copy of stays, and keeps nothing else from being taken back.
+        let (stand, note) = ended_with_top(&with_own, &edits(), Some(top));
+        let opened = open_up(&stand, &note);
+        let plan = plan_back(&stand, &note, &opened);
+        let refused = plan.refused.clone();
+        apply(plan, &stand.journal(), &mut |_| {}).unwrap();
+        opened.settle(&refused).unwrap();
+        assert_eq!(mode_of(stand.host()), untouched.1, "{top:o}");
+        assert_eq!(mode_of(stand.host().join("private")), 0, "{top:o}");
+        assert!(!stand.host().join("blind").exists(), "{top:o}");
+    }
+}
+
+#[test]
+fn top_taken_back_is_given_again_by_undo() {
+    for top in [0o555, 0o777] {
+        let name = "top_taken_back_is_given_again_by_undo";
+        if !as_ordinary_user(name) {
+            return;
+        }
+        let edits = [write("kept", "2"), write("new/file", "1"), remove("old")];
+        let (stand, note) = ended_with_top(&before(), &edits, Some(top));
+        let left = snapshot(&stand.host(), false);
+        let opened = open_up(&stand, &note);
+        apply(
+            plan_back(&stand, &note, &opened),
+            &stand.journal(),
+            &mut |_| {},
+        )
+        .unwrap();
+        opened.settle(&[]).unwrap();
+        assert_eq!(mode_of(stand.host()), 0o755, "{top:o}");
+        let undone = undo(&stand.journal(), false).unwrap();
+        assert_same("given again", &left, &snapshot(&stand.host(), false));
+        assert_eq!(mode_of(stand.host()), top, "{top:o}: {undone:?}");
+    }
+}
+
+#[test]
+fn top_that_is_not_taken_back_is_closed_again() {
+    if !as_ordinary_user("top_that_is_not_taken_back_is_closed_again") {
+        return;
+    }
+    for top in TOP_MODES {
+        let (stand, note) = ended_with_top(&before(), &edits(), Some(top));
+        open_up(&stand, &note).close().unwrap();
+        assert_eq!(mode_of(stand.host()), top, "{top:o}");
+    }
+    // A person who opened it since means that.
+    let (stand, note) = ended_with_top(&before(), &edits(), Some(0));
+    give_top(&stand, 0o750);
+    let opened = open_up(&stand, &note);
+    let plan = plan_back(&stand, &note, &opened);
+    assert!(plan.steps.iter().all(|step| !step.path.is_root()));
+    opened.close().unwrap();
+    assert_eq!(mode_of(stand.host()), 0o750);
 }
 
 #[test]
@@ -377,4 +470,20 @@ fn what_could_not_be_copied_before_a_live_run_is_never_taken_back() {
         let own = stand.host().join(at).join("own");
         assert_eq!(fs::read(own).unwrap(), b"mine", "{edits:?}");
     }
+}
+
+#[test]
+fn name_of_an_unreadable_file_outside_is_told() {
+    if !as_ordinary_user("name_of_an_unreadable_file_outside_is_told") {
+        return;
+    }
+    let place = Stand::bare();
+    let (host, copy) = (place.path().join("host"), place.path().join("copy"));
+    let outside = place.path().join("outside");
+    fs::write(&outside, "mine").unwrap();
+    fs::hard_link(&outside, host.join("closed")).unwrap();
+    fs::set_permissions(&outside, fs::Permissions::from_mode(0)).unwrap();
+    let facts = checkpoint(&host, &copy, IdShift::None, &mut |_| {}).unwrap();
+    assert_eq!(paths_of(&facts.skipped), ["closed"]);
+    assert_eq!(facts.shared, [path("closed")]);
 }

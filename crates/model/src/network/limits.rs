@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// Connections to the outside that a run can have at once, over all rules.
+pub const CONNECTIONS_MAX: u32 = 1024;
+
 /// What one rule lets happen at most, counted over a whole run. All that one table of a
 /// profile allows is counted together, whichever hosts it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

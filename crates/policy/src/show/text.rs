@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use atoll_model::network::{HostName, Meant, PublishedPort};
+use atoll_model::network::{CONNECTIONS_MAX, HostName, Meant, PublishedPort};
 use atoll_model::{Access, Keep, Layering, LimitKey, Limits, View, ViewKind, format_bytes};
 
 use crate::network::rule::{network_entry, network_entry_of};
@@ -226,6 +226,10 @@ impl Rules {
                 None => from,
             };
             out.line(&format!("{key} = {text}"), &comment);
+        }
+        if !self.network().is_empty() {
+            let from = Origin::BuiltIn;
+            out.comment(&format!("connections at once: {CONNECTIONS_MAX}; {from}"));
         }
         out.section("dangerous");
         let unenforced = self.limits.limits.dangerous_unenforced_limits;

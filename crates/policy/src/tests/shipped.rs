@@ -42,6 +42,28 @@ fn shipped_profiles_show_as_they_did() {
 }
 
 #[test]
+fn most_connections_are_shown_with_a_network() {
+    let shown = |network: &str| {
+        let rules = world().profile("p", network).with("p").rules();
+        (rules.show(), rules.show_json()["rules"]["limits"].clone())
+    };
+    let (text, limits) = shown("network = { allow = [\"a.example\"] }");
+    assert!(
+        text.contains("# connections at once: 1024; built in\n"),
+        "{text}"
+    );
+    let told = serde_json::json!({"key": "connections", "value": 1024, "from": "built in"});
+    let told_of = |limits: &serde_json::Value| limits.as_array().unwrap().contains(&told);
+    assert!(told_of(&limits), "{limits:#}");
+    // The control: nothing connects where there is none.
+    let (text, limits) = shown("network = \"none\"");
+    assert!(
+        !text.contains("connections at once") && !told_of(&limits),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_is_shown_can_be_pasted_into_a_profile() {
     let of_mine = r#"
 extends = ["permissive"]

@@ -1,14 +1,16 @@
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use atoll_model::LimitHit;
 
+use super::skipping::{Avoidable, note_skip};
 use crate::disk::DiskWatch;
 
 /// Late enough for a count, however the file system's free space looks.
-const LATER: Duration = Duration::from_secs(31);
+const LATER: Duration = Duration::from_secs(11);
 
 fn layers() -> (tempfile::TempDir, Vec<PathBuf>) {
     let place = tempfile::tempdir().unwrap();
@@ -180,4 +182,107 @@ fn what_is_deleted_and_held_open_is_counted() {
     let _ = first.wait();
     assert_eq!(held, [Some(LimitHit::Disk), None]);
     assert_eq!(check(200_000), None);
+}
+
+/// What a file system has free at first, bytes and inodes.
+const FREE: (u64, u64) = (1 << 40, 1 << 30);
+
+thread_local! {
+    /// What the file systems of a test have free.
+    static LEFT: Cell<(u64, u64)> = const { Cell::new(FREE) };
+}
+
+fn left(_: &Path) -> Option<(u64, u64)> {
+    Some(LEFT.get())
+}
+
+/// One layer, watched from the time that is given with it.
+fn watched(bytes_max: u64, inodes_max: u64) -> (tempfile::TempDir, DiskWatch, Instant) {
+    let place = tempfile::tempdir().unwrap();
+    let now = Instant::now();
+    LEFT.set(FREE);
+    let layers = vec![place.path().to_path_buf()];
+    let watch = DiskWatch::by(left, layers, bytes_max, inodes_max, now);
+    (place, watch, now)
+}
+
+/// The limit found to be breached at one of the looks within a second.
+fn within_a_second(watch: &mut DiskWatch, since: Instant) -> Option<LimitHit> {
+    let end = since + Duration::from_secs(1);
+    while watch.next().unwrap() <= end {
+        let hit = watch.check(watch.next().unwrap());
+        if hit.is_some() {
+            return hit;
+        }
+    }
+    None
+}
+
+fn write(place: &tempfile::TempDir, files: u64, bytes: usize) {
+    for number in 0..files {
+        fs::write(place.path().join(number.to_string()), vec![1; bytes]).unwrap();
+    }
+}
+
+#[test]
+fn growth_while_others_free_space_is_counted() {
+    let freed = [FREE, (FREE.0 + (1 << 30), FREE.1 + 100_000)];
+    for free in freed {
+        let (place, mut watch, now) = watched(1 << 30, 300);
+        LEFT.set(free);
+        write(&place, 301, 0);
+        let hit = within_a_second(&mut watch, now);
+        assert_eq!(hit, Some(LimitHit::Inodes), "{free:?}");
+        let (place, mut watch, now) = watched(100_000, 300);
+        LEFT.set(free);
+        write(&place, 2, 60_000);
+        let hit = within_a_second(&mut watch, now);
+        assert_eq!(hit, Some(LimitHit::Disk), "{free:?}");
+        // The control.
+        let (place, mut watch, now) = watched(1 << 30, 300);
+        LEFT.set(free);
+        write(&place, 300, 0);
+        assert_eq!(within_a_second(&mut watch, now), None, "{free:?}");
+    }
+}
+
+/// Hides a directory in a place, where that can be: not from root.
+fn hide(place: &tempfile::TempDir) -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        let why = "nothing is hidden from root";
+        println!("skipped: {why}");
+        note_skip(why, Avoidable::No);
+        return None;
+    }
+    let closed = place.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    Some(closed)
+}
+
+#[test]
+fn hidden_growth_after_others_freed_is_counted() {
+    let (place, mut watch, now) = watched(1 << 20, 300);
+    LEFT.set((FREE.0 + (1 << 30), FREE.1));
+    assert_eq!(within_a_second(&mut watch, now), None);
+    let Some(closed) = hide(&place) else { return };
+    LEFT.set((FREE.0 + (1 << 30) - (2 << 20), FREE.1));
+    let hit = within_a_second(&mut watch, now + Duration::from_secs(1));
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(hit, Some(LimitHit::Disk));
+}
+
+#[test]
+fn hidden_growth_of_a_workspace_is_counted() {
+    let place = tempfile::tempdir().unwrap();
+    write(&place, 1, 4 << 20);
+    let now = Instant::now();
+    LEFT.set(FREE);
+    let mut watch =
+        DiskWatch::by(left, Vec::new(), 1 << 20, 300, now).and_grown(place.path().to_path_buf());
+    let Some(closed) = hide(&place) else { return };
+    LEFT.set((FREE.0 - (2 << 20), FREE.1));
+    let hit = within_a_second(&mut watch, now);
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(hit, Some(LimitHit::Disk));
 }
