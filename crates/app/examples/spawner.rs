@@ -20,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use atoll_gateway::{Fate, Request, call};
+use atoll_layer::GitEnvironment;
 use atoll_model::{Call, Ending, Mode, Principal, RunId};
 use atoll_policy::{
     Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, SourceFile,
@@ -157,6 +158,7 @@ impl Many {
                 now,
                 placeholders: &[],
             },
+            git: &GitEnvironment::default(),
             state: &self.state,
             ledger: &self.ledger,
             terminal: None,

@@ -241,6 +241,10 @@ impl About<'_> {
             PlaceError::Checkpoint(CheckpointError::Destination { .. }) => {
                 STATE_ELSEWHERE.to_owned()
             }
+            PlaceError::Seal(SealError::Unread(_)) => {
+                "mend that file, or run without --live".to_owned()
+            }
+            PlaceError::Seal(SealError::HooksAtTop(_)) => "run without --live".to_owned(),
             PlaceError::Seal(SealError::TooMany(_) | SealError::TooLarge(_)) => {
                 format!("run it without --live; or {ANOTHER_WORKSPACE}")
             }

@@ -17,6 +17,7 @@ use atoll_store::{
     StateDir, update_run,
 };
 
+use crate::configuration;
 use crate::failure::{Doing, Failure};
 use crate::render;
 
@@ -103,7 +104,7 @@ pub fn read_at_rest(layer: LayerRecord, paths: LayerPaths) -> Result<LayerChange
     sorted(layer, paths, set)
 }
 
-/// What was read in a layer, without login files, and with control files of the home.
+/// Returns what was read in a layer, without login files, and with the control files of its place.
 fn sorted(
     layer: LayerRecord,
     paths: LayerPaths,
@@ -118,6 +119,9 @@ fn sorted(
         && let Ok(directory) = within_root(&layer.inside)
     {
         set.classify_within(&directory, &paths);
+    }
+    if matches!(layer.kind, LayerKind::Workspace | LayerKind::Home) {
+        set.classify_configured(&layer.host, &configuration::git_environment());
     }
     if layer.kind == LayerKind::Repository {
         set.classify_repository(layer.worktree.as_deref(), &paths);

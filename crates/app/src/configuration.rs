@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use atoll_layer::GitEnvironment;
 use atoll_model::Principal;
 use atoll_policy::{
     HostFacts, NoProfiles, PolicySources, ProfileError, ProfileSource, Requested, Rules,
@@ -403,6 +404,12 @@ pub fn host_facts(places: &Places) -> Result<HostFacts, Failure> {
         state_dir: places.state.clone(),
         config_dir: places.config.clone(),
     })
+}
+
+/// Where git finds its configuration outside.
+#[must_use]
+pub fn git_environment() -> GitEnvironment {
+    GitEnvironment::read(|name| std::env::var_os(name))
 }
 
 /// Where a path leads once links are followed. Of what is not there, or cannot be looked at, its

@@ -86,6 +86,7 @@ pub fn carry_out(
         host: &machine,
         rules: &rules,
         facts,
+        git: &configuration::git_environment(),
         state: &state,
         ledger: &ledger,
         handover,

@@ -517,6 +517,40 @@ fn a_run_that_was_discarded_is_told_as_such() {
     never.is_clear_error(["zzzzzzzz", "atoll runs"]);
 }
 
+/// What git's configuration outside names, git runs: it waits for a yes as a hook in `.git` does, and
+/// a live run cannot write to what is there.
+#[test]
+fn apply_programs_that_git_names_wait_for_control() {
+    let world = World::new("apply_programs_that_git_names_wait_for_control");
+    world.write(".git/HEAD", "ref: refs/heads/main\n");
+    for (setting, file) in [
+        ("hooksPath = tools/hooks", "tools/hooks/pre-commit"),
+        ("fsmonitor = ./watch.sh", "watch.sh"),
+    ] {
+        world.write(".git/config", format!("[core]\n\t{setting}\n"));
+        let script = format!("mkdir -p tools/hooks; echo evil > {file}; echo fine > fine");
+        let _ = world.run_inside(&script).success();
+        let applied = fine(&world, &["apply", "last"]);
+        applied.says(["not applied without --control", file]);
+        assert!(!world.exists(file), "{file} was applied");
+        assert_eq!(world.read("fine"), "fine\n");
+        let _ = fine(&world, &["apply", "last", "--control"]);
+        assert_eq!(world.read(file), "evil\n");
+
+        let script = format!("echo worse > {file}; rm -f {file}; mv tools away; true");
+        let _ = world.run(["--live"], &script).run();
+        assert_eq!(world.read(file), "evil\n", "a live run wrote {file}");
+    }
+    // What is not there cannot be kept read-only: it is told of, and taken back.
+    fs::remove_file(world.workspace().join("watch.sh")).unwrap();
+    let ended = world.run(["--live"], "echo evil > watch.sh").run();
+    ended
+        .success()
+        .says(["run or trusted by programs outside", "watch.sh"]);
+    let _ = fine(&world, &["undo", "last"]);
+    assert!(!world.exists("watch.sh"));
+}
+
 #[test]
 fn git_takes_a_diff_with_control_files_directories_and_binaries() {
     let world = World::new("git_takes_a_diff_with_control_files_directories_and_binaries");

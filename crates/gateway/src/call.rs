@@ -1,6 +1,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
+use atoll_layer::GitEnvironment;
 use atoll_model::network::GivenUps;
 use atoll_model::{Attempt, Call, Mode, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
@@ -35,6 +36,8 @@ pub struct Request<'a> {
     pub rules: &'a Rules,
     /// What is true now.
     pub facts: Facts<'a>,
+    /// Where git finds its configuration outside.
+    pub git: &'a GitEnvironment,
     /// Where runs are kept.
     pub state: &'a StateDir,
     /// Where everything is recorded.

@@ -260,7 +260,7 @@ impl Placing<'_> {
         }
         let since = self.checkpoint(&self.run_dir().join(&below), IdShift::None)?;
         self.note_workspace(LayerHow::Live, below, since);
-        let sealed = control_paths(workspace)?;
+        let sealed = control_paths(workspace, self.request.git)?;
         Ok(WorkspacePlace::Live {
             sealed,
             covered: self.special.clone(),

@@ -120,7 +120,10 @@ impl<'a> Classifier<'a> {
         // Packages bring their own editor and CI files; to remove them with the
         // cache that holds them endangers nobody.
         let within = control_within.filter(|_| !is_cache);
-        let by_name = self.reason(change, &around, is_directory, whole).or(within);
+        let by_name = self.reason(change, &around, is_directory, whole);
+        // Editors open no packages in caches.
+        let by_name = by_name.filter(|reason| !is_cache || *reason != control::LINTER);
+        let by_name = by_name.or(within);
         change.reason = by_name.or_else(|| self.index_reason(change, &around));
         change.class = if change.reason.is_some() {
             Class::Control

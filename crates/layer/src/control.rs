@@ -12,6 +12,7 @@ mod table;
 
 pub(crate) use home::{is_history, is_mere_history};
 pub use table::CONTROL_FILES;
+pub(crate) use table::LINTER;
 
 /// One kind of control file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -146,6 +146,40 @@ pub(crate) fn value(
     }
 }
 
+/// A key with its value, and the section that it is in, without the name within.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    /// In lower case.
+    pub section: Vec<u8>,
+    /// In lower case.
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+/// Returns all keys that have a value.
+///
+/// # Errors
+/// [`NoConfiguration`] where it cannot be read.
+pub(crate) fn settings(text: &[u8]) -> Result<Vec<Setting>, NoConfiguration> {
+    let (mut section, mut found) = (Vec::new(), Vec::new());
+    for item in read(text).ok_or(NoConfiguration)? {
+        match item {
+            Item::Section { name, .. } => {
+                // In the older form a dot is before the name within.
+                let name = name.split(|byte| *byte == b'.').next();
+                section = name.unwrap_or_default().to_vec();
+            }
+            Item::Entry { key, value } => found.extend(value.map(|value| Setting {
+                section: section.clone(),
+                key,
+                value,
+            })),
+            Item::Comment(_) => {}
+        }
+    }
+    Ok(found)
+}
+
 fn has_name(name: &[u8]) -> bool {
     NAMES.iter().any(|part| holds(name, part))
 }

@@ -296,13 +296,13 @@ impl Text {
 }
 
 /// The path in a `.git` file.
-fn gitdir(text: &[u8]) -> Option<OsString> {
+pub(crate) fn gitdir(text: &[u8]) -> Option<OsString> {
     let named = only_line(text)?.strip_prefix(b"gitdir: ")?;
     (!named.is_empty()).then(|| OsString::from_vec(named.to_vec()))
 }
 
 /// The one line of a file, without its end.
-fn only_line(text: &[u8]) -> Option<&[u8]> {
+pub(crate) fn only_line(text: &[u8]) -> Option<&[u8]> {
     let line = text.strip_suffix(b"\n").unwrap_or(text);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let is_plain = |byte: &u8| !matches!(byte, 0 | b'\n' | b'\r');
@@ -310,7 +310,7 @@ fn only_line(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// A path as it is written in a directory, without `.` and `..`, looking at nothing.
-fn resolved(directory: &Path, named: &OsStr) -> PathBuf {
+pub(crate) fn resolved(directory: &Path, named: &OsStr) -> PathBuf {
     let mut path = PathBuf::from("/");
     for part in directory.join(named).components() {
         match part {

@@ -1,10 +1,11 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use crate::RelativePath;
 use crate::control::{as_in_git, is_git_directory, reason};
 use crate::facts::Kind;
+use crate::git_programs::Named;
 use crate::tree::{Tree, kinds_in};
+use crate::{GitEnvironment, RelativePath};
 
 /// How many control files are made read-only one by one at most.
 const SEALED_MAX: usize = 1_000;
@@ -36,17 +37,32 @@ pub enum SealError {
         .0.display()
     )]
     TooLarge(PathBuf),
+    /// What git runs is not known.
+    #[error(
+        "git's configuration in {} cannot be read, so it is not known what git runs in the workspace",
+        .0.display()
+    )]
+    Unread(PathBuf),
+    /// Git takes hooks from the top of the directory.
+    #[error(
+        "git's configuration names {} itself as a directory of hooks",
+        .0.display()
+    )]
+    HooksAtTop(PathBuf),
 }
 
-/// The control files and directories that exist beneath a directory, as absolute
+/// Returns the control files and directories that exist beneath a directory, as absolute
 /// paths, for a sandbox that writes to it directly to make read-only. What lies
 /// beneath one of them is not listed again; symbolic links are left out, since
 /// nothing can be mounted on them.
 ///
 /// # Errors
-/// [`SealError`] when there are too many to be sure.
-pub fn control_paths(directory: &Path) -> Result<Vec<PathBuf>, SealError> {
-    let mut found = Vec::new();
+/// [`SealError`] when there are too many to be sure, or not all are known.
+pub fn control_paths(
+    directory: &Path,
+    environment: &GitEnvironment,
+) -> Result<Vec<PathBuf>, SealError> {
+    let (mut found, mut repositories) = (Vec::new(), Vec::new());
     let Ok(tree) = Tree::open(directory) else {
         return Ok(found);
     };
@@ -63,7 +79,12 @@ pub fn control_paths(directory: &Path) -> Result<Vec<PathBuf>, SealError> {
         let Ok(entries) = opened.and_then(|opened| kinds_in(opened.as_fd())) else {
             continue;
         };
-        if is_git_directory(|part| entries.iter().any(|(name, _)| name == part)) {
+        let has = |part: &[u8]| entries.iter().any(|(name, _)| name == part);
+        let is_git = is_git_directory(has);
+        if is_git || has(b".git") {
+            repositories.push(current.clone());
+        }
+        if is_git {
             git.push(current.clone());
         }
         for (name, kind) in entries {
@@ -86,6 +107,23 @@ pub fn control_paths(directory: &Path) -> Result<Vec<PathBuf>, SealError> {
             }
         }
     }
+    let named = Named::find(directory, environment, repositories.into_iter());
+    for (path, is_whole) in named.paths() {
+        if path.is_root() {
+            return Err(SealError::HooksAtTop(directory.to_path_buf()));
+        }
+        let kind = tree.facts(path).ok().flatten().map(|facts| facts.kind);
+        if kind == Some(Kind::File) || (kind == Some(Kind::Directory) && is_whole) {
+            found.push(directory.join(path.as_os_str()));
+        }
+    }
+    if let Some(file) = named.unread {
+        return Err(SealError::Unread(file));
+    }
     found.sort();
+    found.dedup_by(|later, earlier| later.starts_with(earlier));
+    if found.len() > SEALED_MAX {
+        return Err(SealError::TooMany(directory.to_path_buf()));
+    }
     Ok(found)
 }

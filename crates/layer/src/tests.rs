@@ -10,6 +10,7 @@ mod joined;
 mod kinds;
 mod modes;
 mod names;
+mod programs;
 mod races;
 mod racing;
 mod random;

@@ -2,7 +2,7 @@
 //! trusts the file without being asked to run the project: on entering a directory,
 //! at a git command, when an editor, a shell, a debugger or an agent starts, in the CI
 //! system. What only the project's own build or tests run (Makefiles, build scripts,
-//! `package.json`, linters' settings in code) is in the diff like any other source.
+//! `package.json`, `conftest.py`) is in the diff like any other source.
 
 use super::ControlFile;
 
@@ -29,6 +29,9 @@ const DESKTOP: &str = "the desktop or the service manager runs it";
 const TERMINAL: &str = "a terminal or multiplexer runs the programs named there";
 const ACCESS: &str = "programs take hosts, keys, credentials and commands from it";
 const EDITOR: &str = "an editor runs the tasks and programs named there";
+/// Only where the person works: what is in a cache is not opened there.
+pub(crate) const LINTER: &str =
+    "editors and linters execute it, or plugins named there, as soon as the project is open";
 const CONTAINER: &str = "an editor builds and starts the container it describes";
 const CARGO: &str = "cargo runs the linkers, runners and wrappers named there";
 const RUSTUP: &str = "rustup takes the compiler from the path named there";
@@ -124,6 +127,7 @@ pub const CONTROL_FILES: &[ControlFile] = &[
     row("captainhook.json", HOOKS),
     row(".talismanrc", HOOKS),
     row("hk.pkl", HOOKS),
+    row(".trunk", HOOKS),
     // CI and deployment.
     row(".github/workflows", CI),
     row(".github/actions", CI),
@@ -160,6 +164,8 @@ pub const CONTROL_FILES: &[ControlFile] = &[
     row("cloudbuild*", CI),
     row("codefresh*", CI),
     row("wercker.yml", CI),
+    row("codemagic.yaml", CI),
+    row(".lgtm.yml", CI),
     row("screwdriver.yaml", CI),
     row(".scrutinizer.yml", CI),
     row(".readthedocs.*", CI),
@@ -478,4 +484,31 @@ pub const CONTROL_FILES: &[ControlFile] = &[
     row("GEMINI.md", AGENT),
     row("QWEN.md", AGENT),
     row("WARP.md", AGENT),
+    // What language servers, formatters, test explorers and editors that look for tasks load.
+    // Last, so that any other reason counts before this one.
+    row(".eslintrc*", LINTER),
+    row("eslint.config.*", LINTER),
+    row(".prettierrc*", LINTER),
+    row("prettier.config.*", LINTER),
+    row(".stylelintrc*", LINTER),
+    row("stylelint.config.*", LINTER),
+    row(".babelrc*", LINTER),
+    row("babel.config.*", LINTER),
+    row(".postcssrc*", LINTER),
+    row("postcss.config.*", LINTER),
+    row("tailwind.config.*", LINTER),
+    row("svelte.config.*", LINTER),
+    row("astro.config.*", LINTER),
+    row("nuxt.config.*", LINTER),
+    row("next.config.*", LINTER),
+    row("vite.config.*", LINTER),
+    row("vitest.config.*", LINTER),
+    row("vitest.workspace.*", LINTER),
+    row("webpack.config.*", LINTER),
+    row("rollup.config.*", LINTER),
+    row("jest.config.*", LINTER),
+    row(".mocharc*", LINTER),
+    row("karma.conf.*", LINTER),
+    row("gulpfile.*", LINTER),
+    row("Gruntfile.*", LINTER),
 ];

@@ -225,7 +225,7 @@ fn the_control_files_of_a_git_directory_of_another_name_are_sealed() {
     let place = tempfile::tempdir().unwrap();
     perform(place.path(), &repository(".bare/"));
     perform(place.path(), &[write("hooks/x", ""), write("config", "")]);
-    let sealed = control_paths(place.path()).unwrap();
+    let sealed = control_paths(place.path(), &GitEnvironment::default()).unwrap();
     let expected = ["HEAD", "config", "hooks"].map(|name| place.path().join(".bare").join(name));
     assert_eq!(sealed, expected);
 }

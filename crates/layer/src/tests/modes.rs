@@ -254,6 +254,8 @@ fn classes() {
         ("tagged/target/CACHEDIR.TAG", Class::Cache),
         ("web/node_modules/a/index.js", Class::Cache),
         ("web/node_modules/a/.npmrc", Class::Control),
+        ("web/node_modules/a/.eslintrc", Class::Cache),
+        ("web/.eslintrc", Class::Control),
         (".venv/bin/python", Class::Cache),
         (".git/hooks/pre-commit", Class::Control),
         (".git/config", Class::Control),

@@ -354,12 +354,20 @@ fn control_files_are_found_in_the_workspace_alone_whatever_moves() {
     let mut rounds = 0;
     let moves = arena.race(seed, |_| {
         rounds += 1;
-        assert_eq!(control_paths(&arena.host()), Ok(Vec::new()));
+        assert_eq!(
+            control_paths(&arena.host(), &GitEnvironment::default()),
+            Ok(Vec::new())
+        );
     });
     assert!(rounds > 20 && moves > 500, "{rounds} rounds, {moves} moves");
     // Where there is one it is found.
     fs::write(arena.host().join(CONTROL), INSIDE).unwrap();
-    assert_eq!(control_paths(&arena.host()).unwrap().len(), 1);
+    assert_eq!(
+        control_paths(&arena.host(), &GitEnvironment::default())
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 /// Who looks for them by plain paths is led out by the same race.
