@@ -90,13 +90,17 @@ fn asked(arguments: &ExplainPolicyArguments, output: &Output) -> Result<u8, Fail
     let sources = Sources::read(&verdict::here()?)?;
     let put = match question.file.is_empty() {
         true => {
-            let requested = policy::stated(question)?;
+            let requested = policy::stated(question, &case)?;
             let program = match case.action.as_str() {
                 "run" => case.resource.clone(),
                 _ => String::new(),
             };
             let question = (case, GivenUps::default());
-            Asking::put(&sources, requested, program.as_ref(), question)?
+            let put = Asking::put(&sources, requested, program.as_ref(), question)?;
+            if let Some(rules) = &put.deciders.rules {
+                policy::refuse_uncounted(&put.case, rules)?;
+            }
+            put
         }
         false => {
             let files = question.file.iter().map(|path| policy::read(path));

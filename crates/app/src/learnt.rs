@@ -13,8 +13,8 @@ use serde_json::Value;
 
 /// More paths of one host than this become the ones beneath what they share.
 const PATHS_MAX: usize = 6;
-/// More hosts than this are a rule of somebody's own.
-const RULES_MAX: usize = 128;
+/// More places than this are a rule of somebody's own.
+const PLACES_MAX: usize = 128;
 
 /// Where requests went to: a host as it was named, its port, and how they were sent.
 type Place = (String, u16, Option<Scheme>);
@@ -22,12 +22,20 @@ type Place = (String, u16, Option<Scheme>);
 /// What was asked of one place.
 #[derive(Default)]
 struct Asked {
-    methods: BTreeSet<String>,
-    paths: BTreeSet<String>,
-    /// A method that no rule can name.
-    any_method: bool,
-    /// A path that no rule can name.
-    unnamed: bool,
+    /// The paths of each method; of `None` those of methods that no rule can name.
+    paths: BTreeMap<Option<String>, BTreeSet<String>>,
+    /// Whether no rule can name one of the paths: where rules name paths it would not be sent, by
+    /// whichever method.
+    is_unnamed: bool,
+}
+
+/// Methods of one place that were used with the same paths.
+struct Group {
+    methods: BTreeSet<Option<String>>,
+    /// None where that is all.
+    paths: Vec<PathPattern>,
+    /// What its rule opens that nobody has asked for, in words.
+    widened: Vec<String>,
 }
 
 /// The rules for what the events of a run say was let pass to learn of it.
@@ -35,11 +43,10 @@ pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
     let learning = NetworkRule::learning().told();
     let is_learnt =
         |event: &Event| event.body.get("rule").and_then(Value::as_str) == Some(learning.as_str());
-    let rules = places(events, is_learnt).into_iter();
-    rules
-        .filter_map(|(place, asked)| rule(place, asked))
-        .take(RULES_MAX)
-        .collect()
+    let all = places(events, is_learnt).into_iter();
+    let all = all.map(|(place, asked)| of_place(&place, &asked));
+    let all = all.filter(|rules| !rules.is_empty()).take(PLACES_MAX);
+    all.flatten().map(|(meant, _)| meant).collect()
 }
 
 /// The rules for all that was reached by runs, whatever has let it pass, and what of each was
@@ -53,20 +60,18 @@ pub(crate) fn used<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<(Meant, O
         )
     };
     let all = places(events, is_reached).into_iter();
-    all.filter_map(|(place, asked)| {
-        if place.2.is_some() {
-            let widened = asked.widened();
-            return Some((rule(place, asked)?, widened));
+    let all = all.map(|(place, asked)| {
+        let mut rules = of_place(&place, &asked);
+        if place.2.is_none() {
+            for (meant, widened) in &mut rules {
+                meant.way = Way::Tunnel;
+                *widened = Some("carried unseen: whatever is sent there".to_owned());
+            }
         }
-        let mut meant = rule(place, asked)?;
-        meant.way = Way::Tunnel;
-        Some((
-            meant,
-            Some("carried unseen: whatever is sent there".to_owned()),
-        ))
-    })
-    .take(RULES_MAX)
-    .collect()
+        rules
+    });
+    let all = all.filter(|rules| !rules.is_empty()).take(PLACES_MAX);
+    all.flatten().collect()
 }
 
 /// What was asked of each place, by those events of opened flows that are meant.
@@ -111,74 +116,112 @@ fn places<'a>(
 impl Asked {
     fn add(&mut self, method: Option<&str>, path: Option<&str>) {
         let method = method.unwrap_or_default();
-        if parse_method(method).as_deref() == Ok(method) {
-            self.methods.insert(method.to_owned());
-        } else {
-            self.any_method = true;
-        }
+        let is_method = parse_method(method).as_deref() == Ok(method);
+        let paths = self.paths.entry(is_method.then(|| method.to_owned()));
+        let paths = paths.or_default();
         let path = path.unwrap_or_default();
-        let is_named = Target::parse(path).is_ok_and(|target| target.unclear().is_none());
-        if is_named && !path.contains('*') {
-            self.paths.insert(path.to_owned());
-        } else {
-            self.unnamed = true;
+        let is_clear = Target::parse(path).is_ok_and(|target| target.unclear().is_none());
+        match is_clear && !path.contains('*') && PathPattern::try_from(path.to_owned()).is_ok() {
+            true => _ = paths.insert(path.to_owned()),
+            false => self.is_unnamed = true,
         }
     }
 
-    /// What its rule opens that nobody has asked for.
-    fn widened(&self) -> Option<String> {
-        if self.unnamed {
-            return Some("widened to every path: one of them is no rule's".to_owned());
+    /// The rules that it takes: methods with the same paths are one.
+    fn groups(&self) -> Vec<Group> {
+        if self.is_unnamed {
+            return vec![Group {
+                methods: self.paths.keys().cloned().collect(),
+                paths: Vec::new(),
+                widened: vec!["widened to every path: one of them is no rule's".to_owned()],
+            }];
         }
-        let count = self.paths.len();
-        if count > PATHS_MAX {
-            return Some(match paths(self).is_empty() {
-                true => format!("widened to every path: {count} share nothing"),
-                false => format!("widened to what {count} paths share"),
-            });
+        let mut groups: Vec<Group> = Vec::new();
+        for (method, asked) in &self.paths {
+            let (paths, widened) = (paths(asked), widened(asked));
+            let mut alike = groups.iter_mut();
+            match alike.find(|one| one.paths == paths) {
+                Some(group) => {
+                    group.methods.insert(method.clone());
+                    group.widened.extend(widened);
+                }
+                None => groups.push(Group {
+                    methods: BTreeSet::from([method.clone()]),
+                    paths,
+                    widened: widened.into_iter().collect(),
+                }),
+            }
         }
-        let is_any = self.any_method;
-        is_any.then(|| "widened to every method: one of them is no rule's".to_owned())
+        groups
     }
 }
 
-fn rule((host, port, scheme): Place, asked: Asked) -> Option<Meant> {
-    // What a program asked for may be no host at all.
-    let host: HostPart = host.parse().ok()?;
-    let mut to = Destination::of(&host, port);
-    to.ports = Ports::Listed(vec![(port, port)]);
-    let requests = match scheme {
-        None => Conditions::default(),
-        Some(_) => Conditions {
+impl Group {
+    /// The requests that its rule allows, and what of them nobody has asked for, if anything.
+    fn requests(mut self, scheme: Option<Scheme>) -> (Conditions, Option<String>) {
+        let is_any = self.methods.contains(&None);
+        if is_any {
+            let every = "widened to every method: one of them is no rule's";
+            self.widened.push(every.to_owned());
+        }
+        self.widened.dedup();
+        let methods = self.methods.into_iter().flatten().filter(|_| !is_any);
+        let requests = Conditions {
             scheme,
-            paths: paths(&asked),
+            paths: self.paths,
             packages: None,
-            methods: match asked.any_method {
-                true => Vec::new(),
-                false => asked.methods.into_iter().collect(),
-            },
-        },
+            methods: methods.collect(),
+        };
+        let widened = (!self.widened.is_empty()).then(|| self.widened.join("; "));
+        (requests, widened)
+    }
+}
+
+/// The rules for what was asked of a place, each with what it opens besides, in words.
+fn of_place((host, port, scheme): &Place, asked: &Asked) -> Vec<(Meant, Option<String>)> {
+    // What a program asked for may be no host at all.
+    let Ok(host) = host.parse::<HostPart>() else {
+        return Vec::new();
     };
-    Some(Meant {
-        to,
-        way: Way::Usual,
-        requests,
-        limits: RuleLimits::default(),
+    let meant = |requests| {
+        let mut to = Destination::of(&host, *port);
+        to.ports = Ports::Listed(vec![(*port, *port)]);
+        Meant {
+            to,
+            way: Way::Usual,
+            requests,
+            limits: RuleLimits::default(),
+        }
+    };
+    if scheme.is_none() {
+        return vec![(meant(Conditions::default()), None)];
+    }
+    let groups = asked.groups().into_iter();
+    let rules = groups.map(|group| {
+        let (requests, widened) = group.requests(*scheme);
+        (meant(requests), widened)
+    });
+    rules.collect()
+}
+
+/// What the rule for these paths opens besides, in words.
+fn widened(asked: &BTreeSet<String>) -> Option<String> {
+    let count = asked.len();
+    (count > PATHS_MAX).then(|| match paths(asked).is_empty() {
+        true => format!("widened to every path: {count} share nothing"),
+        false => format!("widened to what {count} paths share"),
     })
 }
 
 /// The paths one by one, or what they share with all beneath it; none where that is all.
-fn paths(asked: &Asked) -> Vec<PathPattern> {
+fn paths(asked: &BTreeSet<String>) -> Vec<PathPattern> {
     let patterns = |paths: &mut dyn Iterator<Item = String>| -> Option<Vec<PathPattern>> {
         paths.map(|path| PathPattern::try_from(path).ok()).collect()
     };
-    if asked.unnamed {
-        return Vec::new();
+    if asked.len() <= PATHS_MAX {
+        return patterns(&mut asked.iter().cloned()).unwrap_or_default();
     }
-    if asked.paths.len() <= PATHS_MAX {
-        return patterns(&mut asked.paths.iter().cloned()).unwrap_or_default();
-    }
-    let mut paths = asked.paths.iter();
+    let mut paths = asked.iter();
     let first = paths.next().map_or("", String::as_str);
     let mut shared: Vec<&str> = first.split('/').collect();
     // The last segment is one of a page.

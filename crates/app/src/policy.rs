@@ -16,8 +16,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Action, Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, Standing, carried,
-    cases, forbids_alone, purpose_of, remarks,
+    Action, Case, Decision, Effect, Known, Layer, Layers, Policies, PolicyFile, Standing, cases,
+    forbids_alone, purpose_of, remarks,
 };
 use atoll_policy::{Requested, Rules, SourceFile};
 
@@ -242,17 +242,43 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
 const POLICIES_ALONE: &str = "  by policies alone: a profile's rules decide besides; with the same \
                               words `atoll policy explain` asks both\n";
 
-/// What a run that is asked about would be asked for with.
-pub(crate) fn stated(arguments: &AskPolicyArguments) -> Result<Requested, Failure> {
-    let profile = arguments.profile.as_deref().map(AsRef::as_ref);
+/// What a run that is asked about would be asked for with, by options or else by `--with`.
+pub(crate) fn stated(arguments: &AskPolicyArguments, case: &Case) -> Result<Requested, Failure> {
+    let profile = case.profile.as_deref().map(AsRef::as_ref);
     Ok(Requested {
         profile: profile.map(requested_profile).transpose()?,
         presets: arguments.preset.clone(),
-        trust: arguments.trust.clone(),
+        trust: case.trust.clone(),
         mode: arguments.mode.clone(),
-        task: arguments.task.clone(),
-        purpose: arguments.purpose.clone(),
+        task: case.task.clone(),
+        purpose: case.purpose.clone(),
         ..Requested::default()
+    })
+}
+
+/// Refuses a question that states what does not count here, as more trust than an organisation
+/// allows: its answer would be to another one.
+pub(crate) fn refuse_uncounted(case: &Case, rules: &Rules) -> Result<(), Failure> {
+    let mut counting = case.clone();
+    rules.state(&mut counting);
+    match uncounted(case, &counting) {
+        None => Ok(()),
+        Some(why) => Err(Failure::new("this cannot be asked").because(why)),
+    }
+}
+
+fn uncounted(stated: &Case, counting: &Case) -> Option<String> {
+    let all = [
+        ("trust", &stated.trust, &counting.trust),
+        ("task", &stated.task, &counting.task),
+        ("purpose", &stated.purpose, &counting.purpose),
+    ];
+    all.into_iter().find_map(|(what, stated, counting)| {
+        let stated = stated.as_deref().filter(|_| stated != counting)?;
+        let counting = counting.as_deref().unwrap_or("not stated");
+        Some(format!(
+            "{what} is stated as {stated:?}, and counts as {counting:?} by the rules here"
+        ))
     })
 }
 
@@ -260,7 +286,8 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let mut case = case(arguments)?;
     let mut widened = false;
     let found = if arguments.file.is_empty() {
-        let rules = rules_here(stated(arguments)?)?;
+        let rules = rules_here(stated(arguments, &case)?)?;
+        refuse_uncounted(&case, &rules)?;
         widened = rules.widened().by_two.is_some();
         rules.state(&mut case);
         reputation::state(&mut case, &rules);
@@ -279,9 +306,6 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
         case.ask(|question| layers.authorize(question))
     };
     let found = found.map_err(|why| Failure::new("this cannot be asked").because(why))?;
-    let carried = atoll_cedar::Action::named(&case.action).map_or(&[][..], carried);
-    // As a run is decided on: what is to be approved is denied where nobody is asked.
-    let found = found.within(carried);
     tell(&found, output);
     if found.effect == Effect::Ask {
         let by = by_whom(&found, &case.action, widened);
@@ -462,3 +486,6 @@ fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
         content: file.content.to_vec(),
     }
 }
+
+#[cfg(test)]
+mod tests;

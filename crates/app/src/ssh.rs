@@ -1,6 +1,6 @@
 //! Keys of SSH of a run: found where its rules say they are, and handed on to who signs.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,9 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::word;
 use crate::secret;
+
+/// Where keys of hosts are accepted and revoked for everybody.
+const GLOBAL_KNOWN_HOSTS: &str = "/etc/ssh/ssh_known_hosts";
 
 /// Finds them; nothing where the rules name none.
 pub fn read(
@@ -83,17 +86,13 @@ fn unusable(rule: &SshRule) -> Failure {
 /// The keys by which its host is known.
 fn pinned(rule: &SshRule, home: &Path) -> Result<Vec<SshKey>, Failure> {
     let (host, port) = (&rule.grant.host, rule.grant.port);
-    let found: Vec<Vec<u8>> = if rule.host_keys.is_empty() {
-        let user = home.join(".ssh/known_hosts");
-        let places: [PathBuf; 2] = [user, "/etc/ssh/ssh_known_hosts".into()];
-        let texts = places.iter().map(|path| accepted(path));
-        texts
-            .flat_map(|text| host_keys(&text, host, port))
-            .collect()
-    } else {
-        let key = |text: &String| decoded(text.split_once(' ')?.1);
-        rule.host_keys.iter().filter_map(key).collect()
-    };
+    let places: [PathBuf; 2] = [home.join(".ssh/known_hosts"), GLOBAL_KNOWN_HOSTS.into()];
+    let texts = places.iter().map(|path| accepted(rule, path));
+    let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
+    let key = |text: &String| decoded(text.split_once(' ')?.1);
+    let is_pinned = !rule.host_keys.is_empty();
+    let pinned = is_pinned.then(|| rule.host_keys.iter().filter_map(key).collect());
+    let found = host_keys(pinned, &texts, host, port);
     let keys: Vec<SshKey> = found.iter().filter_map(|key| told(key, "")).collect();
     if keys.is_empty() {
         let name = match host {
@@ -101,7 +100,9 @@ fn pinned(rule: &SshRule, home: &Path) -> Result<Vec<SshKey>, Failure> {
             HostPart::Address(address) => address.to_string(),
         };
         return Err(unusable(rule)
-            .because("no key of that host is known: ~/.ssh/known_hosts has none")
+            .because(
+                "no key of that host is known that is not revoked: ~/.ssh/known_hosts has none",
+            )
             .advise(format!(
                 "connect to it once yourself and look at its key: ssh -p {port} {name}"
             ))
@@ -112,15 +113,32 @@ fn pinned(rule: &SshRule, home: &Path) -> Result<Vec<SshKey>, Failure> {
     Ok(keys.into_iter().take(SSH_KEYS_MAX).collect())
 }
 
-/// What somebody has accepted; nothing where there is no such file.
-fn accepted(path: &Path) -> String {
-    match std::fs::metadata(path) {
-        Ok(facts) if facts.is_file() && facts.len() <= KNOWN_HOSTS_BYTES_MAX as u64 => {
-            let bytes = std::fs::read(path).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
+/// Reads what somebody has accepted and revoked; nothing where there is no such file. Of one that
+/// cannot be read nobody knows what it revokes.
+fn accepted(rule: &SshRule, path: &Path) -> Result<String, Failure> {
+    let read = std::fs::File::open(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(KNOWN_HOSTS_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    let shown = path.display();
+    let why = match read {
+        Ok(bytes) if bytes.len() <= KNOWN_HOSTS_BYTES_MAX => {
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
         }
-        Ok(_) | Err(_) => String::new(),
-    }
+        Ok(_) => format!("{shown} is longer than {KNOWN_HOSTS_BYTES_MAX} bytes"),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(String::new());
+        }
+        Err(error) => format!("{shown}: {error}"),
+    };
+    Err(unusable(rule)
+        .because(format!("{why}, so nobody knows which keys it revokes"))
+        .advise(format!(
+            "ls -l {} shows whether you may read it",
+            word(path)
+        )))
 }
 
 /// The person's agent, and what it has.

@@ -174,7 +174,7 @@ fn show(arguments: &ShowTokenArguments, output: &Output) -> Result<u8, Failure> 
     };
     if arguments.json {
         let blocks: Vec<Value> = parts.iter().map(part_json).collect();
-        let carries = worth.as_ref().ok().map(|worth| &worth.rights);
+        let carries = worth.as_ref().ok().and_then(|worth| worth.rights.as_ref());
         let why = worth.as_ref().err();
         let counts = worth.is_ok();
         let shown = json!({ "counts": counts, "why": why, "carries": carries, "blocks": blocks });

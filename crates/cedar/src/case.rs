@@ -8,6 +8,7 @@ use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, T
 use atoll_model::{Mode, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
+use crate::obligation::carried;
 use crate::{Action, Asked, Decision, Effect, Facts, Follows, Look, Principal, Question};
 
 /// The most cases of one file.
@@ -143,7 +144,8 @@ impl Case {
         })
     }
 
-    /// Puts the question.
+    /// Puts the question, as a run puts it: what has to be done where it may happen, and is not
+    /// carried out there, denies it.
     ///
     /// # Errors
     /// What of it cannot be asked.
@@ -154,11 +156,12 @@ impl Case {
         };
         let facts = self.facts();
         let put = |asked: Asked<'_>| {
-            Ok(decide(&Question {
+            let decision = decide(&Question {
                 principal: &principal,
                 asked,
                 facts: &facts,
-            }))
+            });
+            Ok(decision.within(carried(asked.action())))
         };
         for (what, said) in [("action", &self.action), ("resource", &self.resource)] {
             if said.is_empty() {
@@ -231,7 +234,7 @@ impl Case {
         format!("{action:?} is nothing that is asked for; {all} are")
     }
 
-    /// What is not as a test expects, in words.
+    /// What is not as a test expects, in words. What nobody can agree to is denied.
     #[must_use]
     pub fn difference(&self, found: &Decision) -> Option<String> {
         let expected = match self.expect {
@@ -240,10 +243,10 @@ impl Case {
             Some(Expected::Deny) => Effect::Deny,
             None => return None,
         };
-        if found.effect != expected {
+        if found.at_most() != expected {
             return Some(format!(
                 "it is {}, and {} was expected: {}",
-                found.effect,
+                found.at_most(),
                 expected,
                 found.why()
             ));

@@ -1234,6 +1234,57 @@ fn a_test_of_policies_that_fails_says_which_case_and_ends_with_one() {
     let _ = world.atoll(both).run().expect_status(1);
 }
 
+/// A test of policies says what asking them says, and neither passes over what is stated.
+#[test]
+fn policies_asked_and_tested_decide_the_same() {
+    let world = World::new("policies_asked_and_tested_decide_the_same");
+    let one = |annotation: &str, condition: &str| {
+        let text = format!(
+            "@id(\"one\") {annotation} permit(principal, action == Action::\"run\", resource)\n\
+             {condition};\n"
+        );
+        own(&world, &text);
+        world.write("own.cedar", text);
+    };
+    let check = |with: &str, is_allowed: bool| {
+        let (status, expect) = match is_allowed {
+            true => (0, "allow"),
+            false => (126, "deny"),
+        };
+        for question in [&["--file", "own.cedar"][..], &[]] {
+            let asked = world.atoll(["policy", "ask", "run", "true"]).args(question);
+            let asked = asked.args(["--with", with]).run();
+            let _ = asked.expect_status(status);
+        }
+        let explained = world.atoll(["policy", "explain", "run", "true"]);
+        let _ = explained.args(["--with", with]).run().expect_status(status);
+        let case = format!("action = 'run'\nresource = 'true'\nexpect = '{expect}'\n{with}\n");
+        world.write("own.test.toml", format!("[[case]]\n{case}"));
+        let _ = world.atoll(["policy", "test", "own.cedar"]).run().success();
+    };
+    for (annotation, is_allowed) in [
+        ("@rate(\"10/m\")", false),
+        ("@checkpoint", false),
+        ("@timeout(\"30m\")", true),
+    ] {
+        one(annotation, "");
+        check("", is_allowed);
+    }
+    for (fact, value) in [("trust", "low"), ("task", "mend it"), ("purpose", "chores")] {
+        let said = format!("context has {fact} && context.{fact} == \"{value}\"");
+        for (keyword, is_allowed) in [("when", true), ("unless", false)] {
+            one("", &format!("{keyword} {{ {said} }}"));
+            check(&format!("{fact} = '{value}'"), is_allowed);
+        }
+    }
+    let unknown = ["policy", "ask", "run", "true", "--with", "trust = 'some'"];
+    world
+        .atoll(unknown)
+        .run()
+        .expect_status(125)
+        .says(["--trust"]);
+}
+
 #[test]
 fn mistakes_at_the_commands_about_policies_name_the_right_one() {
     let world = World::new("mistakes_at_the_commands_about_policies_name_the_right_one");

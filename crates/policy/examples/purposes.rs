@@ -13,7 +13,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use atoll_cedar::{Action, Case, Effect, carried};
+use atoll_cedar::{Case, Effect};
 use atoll_model::WorkspaceMode;
 use atoll_policy::{
     HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, Sources, TrustList,
@@ -150,7 +150,6 @@ fn decide(rules: &Rules, labelled: &Labelled) -> (bool, Vec<String>) {
         let decided = case.ask(|question| layers.authorize(question));
         let decided =
             decided.unwrap_or_else(|why| panic!("{} {}: {why}", case.action, case.resource));
-        let decided = decided.within(carried(Action::named(&case.action).unwrap()));
         if decided.effect != Effect::Allow {
             by.extend(decided.deciding.iter().map(|one| one.id.to_string()));
             by.extend(decided.errors);

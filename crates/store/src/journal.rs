@@ -2,7 +2,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use atoll_model::RunId;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -10,9 +9,10 @@ use crate::commit::Commit;
 use crate::event::Draft;
 use crate::head::{BootId, FoundHead, Head};
 use crate::lock::{open_lock, wait_for_lock};
+use crate::remains::Remains;
 use crate::repair::repair;
 use crate::segment::{SEGMENT_BYTES_MAX, Segment, segment_name};
-use crate::state::{LEDGER, RUNS};
+use crate::state::LEDGER;
 use crate::tail::{FoundTail, Tail, find_tail, find_tail_after};
 use crate::unsynced::{is_doubted, leave_doubt, settle_doubt};
 use crate::{Clock, FileFault, LedgerError, Position, StateDir, disk};
@@ -31,8 +31,7 @@ const RECOVERY_LOCK: &str = "recovery";
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
-    /// Where the runs are that the ledger tells of.
-    runs: PathBuf,
+    state: StateDir,
     directory: OwnedFd,
     lock: OwnedFd,
     clock: Clock,
@@ -66,7 +65,7 @@ impl Journal {
         let lock = open_lock(&directory, &path, APPEND_LOCK)?;
         Ok(Self {
             path,
-            runs: state.path().join(RUNS),
+            state: state.again()?,
             directory,
             lock,
             clock,
@@ -142,11 +141,11 @@ impl Journal {
         }
         let mut head = Head::read(&self.directory, &self.path)?;
         let found = self.find_end(&head)?;
-        // A run is kept only after its opening was appended: without any segment there
-        // are runs only where somebody removed the ledger.
-        let orphans = match &found.tail.segment {
-            Some(_) => 0,
-            None => count_runs(&self.runs),
+        // Without any segment they are there only where somebody removed the ledger.
+        let remains = match (&found.tail.segment, &head) {
+            (Some(_), _) => Remains::default(),
+            (None, FoundHead::Missing) => Remains::all(&self.state)?,
+            (None, FoundHead::Sound(_) | FoundHead::Garbled) => Remains::runs(&self.state),
         };
         if head == FoundHead::Missing && found.tail.segment.is_none() {
             let empty = Head::empty(self.boot.clone());
@@ -155,7 +154,7 @@ impl Journal {
                 .inspect_err(|fault| self.distrust(fault))?;
             head = FoundHead::Sound(empty);
         }
-        repair(self, &head, found, orphans)
+        repair(self, &head, found, remains)
     }
 
     /// The end of the ledger as it is on the disk. What the kernel has written in no order,
@@ -181,6 +180,15 @@ impl Journal {
             settle_doubt(self, known, &found)?;
         }
         Ok(found)
+    }
+
+    /// Begins the ledger where there is none. What is made beside it only after that is not
+    /// there without one, unless somebody removed it.
+    pub(crate) fn begin(&self) -> Result<(), LedgerError> {
+        match Head::read(&self.directory, &self.path)? {
+            FoundHead::Missing => self.settle_end(),
+            FoundHead::Sound(_) | FoundHead::Garbled => Ok(()),
+        }
     }
 
     /// Sets aside and records what is wrong with the end.
@@ -433,16 +441,6 @@ impl Drop for HeldLock<'_> {
         // a copy of the descriptor.
         let _ = rustix::fs::flock(self.lock, FlockOperation::Unlock);
     }
-}
-
-/// How many runs are kept below this directory; none where there is none.
-pub(crate) fn count_runs(runs: &Path) -> u64 {
-    let entries = std::fs::read_dir(runs).into_iter().flatten().flatten();
-    let is_run = |entry: &std::fs::DirEntry| {
-        let name = entry.file_name();
-        name.to_str().is_some_and(|name| RunId::parse(name).is_ok())
-    };
-    entries.filter(is_run).count() as u64
 }
 
 /// Waits until no append is going on, and keeps others from beginning; for

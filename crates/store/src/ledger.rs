@@ -193,6 +193,7 @@ impl Ledger {
     ) -> Result<Entry, LedgerError> {
         let recorded = Recorded::of(verdict);
         let body = opened_body(call, recorded, decision);
+        self.journal.begin()?;
         let marker = self.open_runs.mark(&call.run, self.journal.scan_start()?)?;
         let sealed = seals::add(&self.state, &call.run, call.session.as_ref()).and_then(|seal| {
             let draft = Draft::sealed("run.opened", &call.run, &body, Some(&seal))?;

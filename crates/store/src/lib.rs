@@ -43,6 +43,7 @@ mod read;
 mod record;
 mod record_file;
 mod recovery;
+mod remains;
 mod removal;
 mod repair;
 mod reserve;

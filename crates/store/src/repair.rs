@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::event::Draft;
 use crate::head::{FoundHead, Head};
 use crate::journal::Journal;
+use crate::remains::Remains;
 use crate::segment::{Segment, segment_name};
 use crate::tail::{FoundTail, Tail};
 use crate::{FileFault, LedgerError, disk, host_text};
@@ -30,14 +31,14 @@ enum Cause {
     Rewritten,
     /// Nobody can say any more what was acknowledged.
     HeadLost,
-    /// The ledger is not there, but runs are that it must have told of.
+    /// The ledger is not there, but what only it can have told of is.
     Removed,
 }
 
 impl Cause {
-    fn of(head: &FoundHead, found: &FoundTail, orphans: u64) -> Option<Self> {
+    fn of(head: &FoundHead, found: &FoundTail, remains: Remains) -> Option<Self> {
         match head {
-            FoundHead::Sound(head) if orphans > 0 && head.size == 0 => Some(Self::Removed),
+            FoundHead::Sound(head) if !remains.is_empty() && head.size == 0 => Some(Self::Removed),
             FoundHead::Missing | FoundHead::Garbled => Some(Self::HeadLost),
             FoundHead::Sound(head) if head.size > found.tail.size => Some(Self::Cut),
             FoundHead::Sound(head)
@@ -60,7 +61,7 @@ impl Cause {
     }
 
     /// For people: what is lost. A line that was never acknowledged is no loss.
-    fn remark(self, head: &FoundHead, found: u64, orphans: u64) -> Option<String> {
+    fn remark(self, head: &FoundHead, found: u64, remains: Remains) -> Option<String> {
         let acknowledged = match head {
             FoundHead::Sound(head) => head.size,
             FoundHead::Missing | FoundHead::Garbled => 0,
@@ -77,7 +78,8 @@ impl Cause {
                     .to_owned(),
             ),
             Self::Removed => Some(format!(
-                "the ledger was gone, though runs are kept here ({orphans}); a new one was begun"
+                "the ledger was gone, though what it told of is kept here ({remains}); a new one \
+                 was begun"
             )),
         }
     }
@@ -85,24 +87,24 @@ impl Cause {
 
 /// Makes the ledger fit for the next event. Whatever is not an event is set aside
 /// in a file of its own, and what was found is recorded (`ledger.repaired`), so
-/// that a loss stays visible for ever. `orphans` are the runs of a ledger without a
+/// that a loss stays visible for ever. `remains` are those of a ledger without a
 /// segment. The append lock is held.
 pub(crate) fn repair(
     journal: &Journal,
     head: &FoundHead,
     found: FoundTail,
-    orphans: u64,
+    remains: Remains,
 ) -> Result<Tail, LedgerError> {
-    let Some(cause) = Cause::of(head, &found, orphans) else {
+    let Some(cause) = Cause::of(head, &found, remains) else {
         return Ok(found.tail);
     };
-    let remark = cause.remark(head, found.tail.size, orphans);
+    let remark = cause.remark(head, found.tail.size, remains);
     let mut body = json!({ "cause": cause.name(), "found": place_of(&found.tail) });
     if let (FoundHead::Sound(head), Some(members)) = (head, body.as_object_mut()) {
         members.insert("acknowledged".to_owned(), acknowledged(head));
     }
     if let (Cause::Removed, Some(members)) = (cause, body.as_object_mut()) {
-        members.insert("runs".to_owned(), json!(orphans));
+        members.extend(remains.members());
     }
     if let (Some(segment), Some(members)) = (&found.remains, body.as_object_mut()) {
         let from = found.tail.segment.as_ref().map_or(0, |sound| sound.bytes);

@@ -72,6 +72,11 @@ impl Seals {
         Ok(Self { keys })
     }
 
+    /// How many runs have had a key.
+    pub(crate) fn count(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
     /// The run of an event of which something is sealed with a key that is not among these.
     fn lacking<'a>(&self, event: &'a Event) -> Option<&'a RunId> {
         let run = event.run.as_ref()?;

@@ -48,6 +48,11 @@ impl Sent {
     }
 }
 
+/// Returns whether a file of that directory tells how far somebody has it.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    name.len() == NAME_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 fn name(to: &str) -> String {
     let digest = TreeHash::of_leaf(to.as_bytes()).to_string();
     digest.chars().take(NAME_DIGITS).collect()

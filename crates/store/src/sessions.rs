@@ -19,6 +19,8 @@ use crate::{Event, LedgerError, Position, PrivateFault, Seals, StateDir, TreeHas
 /// The type of the event by which a session begins.
 pub(crate) const SESSION_OPENED: &str = "session.opened";
 
+/// How the files end that tell where sessions began.
+const FILE_END: &str = ".session";
 /// How many of the files are looked through that tell where sessions began: beyond, the ledger is
 /// read from its beginning.
 const SESSION_FILES_MAX: usize = 10_000;
@@ -150,7 +152,12 @@ pub(crate) fn open(
 
 /// So that no name is that of another file there.
 fn file_name(name: &SessionName) -> String {
-    format!("{name}.session")
+    format!("{name}{FILE_END}")
+}
+
+/// Returns whether a file of that directory tells where a session began.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    name.ends_with(FILE_END)
 }
 
 /// The session of this name that a file tells of.

@@ -11,13 +11,14 @@ use sha2::{Digest, Sha256};
 use crate::event::{Event, LineFault, split_line};
 use crate::hash::Frontier;
 use crate::head::{FoundHead, HEAD, Head};
-use crate::journal::{count_runs, hold_for_reading};
+use crate::journal::hold_for_reading;
 use crate::lines::{Line, LineContent, Lines};
 use crate::read::read_line;
+use crate::remains::Remains;
 use crate::rotation::LOST;
 use crate::scan::{Scanned, scan};
 use crate::segment::{list_segments, segment_name};
-use crate::state::{LEDGER, RUNS};
+use crate::state::LEDGER;
 use crate::verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};
 use crate::wanted::{Against, Wanted};
 use crate::{FileFault, LedgerError, StateDir, TreeHash};
@@ -38,7 +39,7 @@ pub(crate) fn verify(state: &StateDir, against: &Against) -> Result<Verified, Ve
     let head = read_head(directory.as_ref(), &path)?;
     let wanted = Wanted::read(state, directory.as_ref(), &path, against)?;
     let mut check = Check::new(path, directory, head, wanted);
-    check.orphans = orphans(state, check.directory.as_ref(), &check.path)?;
+    check.remains = remains(state, check.directory.as_ref(), &check.path)?;
     let mut lines = Lines::from(state, 1, 0).map_err(LedgerError::from)?;
     check.all(&mut lines)?;
     if lines.place().2 > 0 {
@@ -54,15 +55,24 @@ pub(crate) fn verify(state: &StateDir, against: &Against) -> Result<Verified, Ve
     check.finish(unfinished_bytes)
 }
 
-/// The runs that are kept, where there is no segment that could tell of them.
-fn orphans(state: &StateDir, directory: Option<&OwnedFd>, path: &Path) -> Result<u64, LedgerError> {
+/// What is kept that only a ledger can have told of, where there is no segment.
+fn remains(
+    state: &StateDir,
+    directory: Option<&OwnedFd>,
+    path: &Path,
+) -> Result<Remains, LedgerError> {
     let segments = match directory {
         Some(directory) => list_segments(directory, path)?.len(),
         None => 0,
     };
-    Ok(match segments {
-        0 => count_runs(&state.path().join(RUNS)),
-        _ => 0,
+    if segments > 0 {
+        return Ok(Remains::default());
+    }
+    let all = Remains::all(state)?;
+    // Looked at after: whoever begins one meanwhile makes a head before anything else.
+    Ok(match read_head(directory, path)? {
+        FoundHead::Missing => all,
+        FoundHead::Sound(_) | FoundHead::Garbled => Remains::runs(state),
     })
 }
 
@@ -102,8 +112,8 @@ struct Check {
     more: u64,
     /// The first events, as many as are told, that say that the key was lost.
     keys_lost: Vec<u64>,
-    /// Runs of a ledger that is not there.
-    orphans: u64,
+    /// What is kept of a ledger that is not there.
+    remains: Remains,
     /// What was signed of it.
     wanted: Wanted,
 }
@@ -131,7 +141,7 @@ impl Check {
             damage,
             more,
             keys_lost: Vec::new(),
-            orphans: 0,
+            remains: Remains::default(),
             wanted,
         }
     }
@@ -306,10 +316,10 @@ impl Check {
     fn finish(mut self, unfinished_bytes: u64) -> Result<Verified, VerifyError> {
         let head_place = Place::file(HEAD.to_owned());
         // Appends made meanwhile have found it themselves.
-        if self.orphans > 0 && self.next_seq == 0 {
+        if !self.remains.is_empty() && self.next_seq == 0 {
             let what = format!(
-                "the ledger is gone: runs are kept here ({}), and no event tells of them",
-                self.orphans
+                "the ledger is gone: what it told of is kept here ({})",
+                self.remains
             );
             self.found(Place::file(segment_name(1)), what, Severity::Lost);
         }

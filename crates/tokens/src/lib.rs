@@ -23,6 +23,7 @@ mod token;
 pub use admitted::Foreign;
 pub use held::{Bound, HANDED_BYTES_MAX, HELD_MAX, Held, Holder};
 pub use key::{InvalidKey, IssuingKey, PublicKey};
+pub use meeting::{COMMON_MAX, TooManyRights, in_common};
 pub use question::{Asked, NOT_CARRIED};
 pub use right::{InvalidRight, Right};
 pub use terms::{InvalidTerms, RIGHTS_MAX, Terms, read_time, told_time};

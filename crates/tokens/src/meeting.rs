@@ -1,100 +1,171 @@
-//! Whether two rights have anything in common: what narrows a token to nothing is told.
+//! What two rights, and all blocks of a token, have in common: what a narrowed token carries.
 
 use atoll_model::network::HostPart;
 
 use crate::right::{Hosts, Place, Right};
 
+/// The most rights in common that are told one by one.
+pub const COMMON_MAX: usize = 256;
+
+/// All blocks carry more rights than [`COMMON_MAX`] in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more than {COMMON_MAX} rights")]
+pub struct TooManyRights;
+
+/// Returns what the rights of one block and of another carry both, none of it within another one.
+///
+/// # Errors
+/// [`TooManyRights`].
+pub fn in_common(one: &[Right], other: &[Right]) -> Result<Vec<Right>, TooManyRights> {
+    let mut all: Vec<Right> = Vec::new();
+    for right in one
+        .iter()
+        .flat_map(|own| other.iter().filter_map(|one| own.common(one)))
+    {
+        if all.iter().any(|there| there.holds(&right)) {
+            continue;
+        }
+        all.retain(|there| !right.holds(there));
+        all.push(right);
+        if all.len() > COMMON_MAX {
+            return Err(TooManyRights);
+        }
+    }
+    Ok(all)
+}
+
 impl Right {
-    /// Whether there can be anything that both carry, but for a name that is asked for on the way
-    /// to it. Where that cannot be told they do.
+    /// Returns whether there is anything that both carry, but for a name that is asked for on the
+    /// way to it.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
-        let is_same = |own: Option<u16>, other: Option<u16>| {
-            own.zip(other).is_none_or(|(own, other)| own == other)
-        };
+        self.common(other).is_some()
+    }
+
+    /// Returns whether whatever the other one carries is carried by this one.
+    fn holds(&self, other: &Self) -> bool {
+        self.common(other).as_ref() == Some(other)
+    }
+
+    /// Returns what both carry, but for a name that is asked for on the way to it.
+    fn common(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::UseCredential(own), Self::UseCredential(other)) => {
-                let both = own.as_ref().zip(other.as_ref());
-                both.is_none_or(|(own, other)| own == other)
+                both(own, other).map(Self::UseCredential)
             }
-            (Self::Publish(own), Self::Publish(other)) => is_same(*own, *other),
+            (Self::Publish(own), Self::Publish(other)) => both(own, other).map(Self::Publish),
+            (Self::Request { .. }, Self::Request { .. }) => self.request_in(other),
+            (Self::Resolve(own), Self::Resolve(other))
+            | (Self::Resolve(own), Self::Connect { hosts: other, .. })
+            | (Self::Resolve(own), Self::Request { hosts: other, .. })
+            | (Self::Connect { hosts: other, .. }, Self::Resolve(own))
+            | (Self::Request { hosts: other, .. }, Self::Resolve(own)) => {
+                own.common(other).map(Self::Resolve)
+            }
             (
-                Self::Request {
-                    method,
-                    scheme,
-                    hosts,
-                    port,
-                    path,
-                },
-                Self::Request {
-                    method: other_method,
-                    scheme: other_scheme,
-                    hosts: other_hosts,
+                Self::Connect { hosts, port },
+                Self::Connect {
+                    hosts: other,
                     port: other_port,
-                    path: other_path,
                 },
-            ) => {
-                let methods = method.as_ref().zip(other_method.as_ref());
-                methods.is_none_or(|(own, other)| own == other)
-                    && (scheme, port) == (other_scheme, other_port)
-                    && hosts.meet(other_hosts)
-                    && path.meets(other_path)
-            }
+            ) => Some(Self::Connect {
+                hosts: hosts.common(other)?,
+                port: both(port, other_port)?,
+            }),
             (
-                Self::Resolve(_) | Self::Connect { .. } | Self::Request { .. },
-                Self::Resolve(_) | Self::Connect { .. } | Self::Request { .. },
+                Self::Connect { hosts, port },
+                request @ Self::Request {
+                    hosts: other,
+                    port: other_port,
+                    ..
+                },
+            )
+            | (
+                request @ Self::Request {
+                    hosts: other,
+                    port: other_port,
+                    ..
+                },
+                Self::Connect { hosts, port },
             ) => {
-                let hosts = self.hosts().zip(other.hosts());
-                hosts.is_some_and(|(own, other)| own.meet(other))
-                    && is_same(self.port(), other.port())
+                both(port, &Some(*other_port))?;
+                Some(request.to_hosts(hosts.common(other)?))
             }
-            (
-                Self::Resolve(_)
-                | Self::Connect { .. }
-                | Self::Request { .. }
-                | Self::UseCredential(_)
-                | Self::Publish(_),
-                Self::Resolve(_)
-                | Self::Connect { .. }
-                | Self::Request { .. }
-                | Self::UseCredential(_)
-                | Self::Publish(_),
-            ) => false,
+            (Self::UseCredential(_) | Self::Publish(_), _)
+            | (_, Self::UseCredential(_) | Self::Publish(_)) => None,
         }
     }
 
-    fn hosts(&self) -> Option<&Hosts> {
-        match self {
+    /// Returns the requests that both carry.
+    fn request_in(&self, other: &Self) -> Option<Self> {
+        let (
+            Self::Request {
+                method,
+                scheme,
+                hosts,
+                port,
+                path,
+            },
+            Self::Request {
+                method: other_method,
+                scheme: other_scheme,
+                hosts: other_hosts,
+                port: other_port,
+                path: other_path,
+            },
+        ) = (self, other)
+        else {
+            return None;
+        };
+        if (scheme, port) != (other_scheme, other_port) {
+            return None;
+        }
+        Some(Self::Request {
+            method: both(method, other_method)?,
+            scheme: *scheme,
+            hosts: hosts.common(other_hosts)?,
+            port: *port,
+            path: path.common(other_path)?,
+        })
+    }
+
+    /// The same right for these hosts.
+    fn to_hosts(&self, to: Hosts) -> Self {
+        let mut right = self.clone();
+        match &mut right {
             Self::Resolve(hosts) | Self::Connect { hosts, .. } | Self::Request { hosts, .. } => {
-                Some(hosts)
+                *hosts = to;
             }
-            Self::UseCredential(_) | Self::Publish(_) => None,
+            Self::UseCredential(_) | Self::Publish(_) => {}
         }
+        right
     }
+}
 
-    /// The one at which alone it connects.
-    fn port(&self) -> Option<u16> {
-        match self {
-            Self::Connect { port, .. } => *port,
-            Self::Request { port, .. } => Some(*port),
-            Self::Resolve(_) | Self::UseCredential(_) | Self::Publish(_) => None,
-        }
+/// Of two values, of which none stands for all of them, what both are.
+#[allow(clippy::option_option)]
+fn both<T: Clone + PartialEq>(own: &Option<T>, other: &Option<T>) -> Option<Option<T>> {
+    match (own, other) {
+        (Some(own), Some(other)) => (own == other).then(|| Some(own.clone())),
+        (own, other) => Some(own.as_ref().or(other.as_ref()).cloned()),
     }
 }
 
 impl Hosts {
-    fn meet(&self, other: &Self) -> bool {
+    fn common(&self, other: &Self) -> Option<Self> {
         match (self, other) {
-            (Self::Any, Self::Any | Self::Beneath(_) | Self::One(_))
-            | (Self::Beneath(_) | Self::One(_), Self::Any) => true,
+            (Self::Any, narrower) | (narrower, Self::Any) => Some(narrower.clone()),
             (Self::Beneath(own), Self::Beneath(other)) => {
-                own == other || own.is_beneath(other) || other.is_beneath(own)
+                if own == other || own.is_beneath(other) {
+                    return Some(self.clone());
+                }
+                other.is_beneath(own).then(|| Self::Beneath(other.clone()))
             }
-            (Self::One(own), Self::One(other)) => own == other,
+            (Self::One(own), Self::One(other)) => (own == other).then(|| self.clone()),
             (Self::Beneath(above), Self::One(one)) | (Self::One(one), Self::Beneath(above)) => {
                 match one {
-                    HostPart::Name(name) => name.is_beneath(above),
-                    HostPart::Address(_) => false,
+                    HostPart::Name(name) => name.is_beneath(above).then(|| Self::One(one.clone())),
+                    HostPart::Address(_) => None,
                 }
             }
         }
@@ -102,14 +173,17 @@ impl Hosts {
 }
 
 impl Place {
-    fn meets(&self, other: &Self) -> bool {
+    fn common(&self, other: &Self) -> Option<Self> {
         match (self, other) {
-            (Self::At(own), Self::At(other)) => own == other,
+            (Self::At(own), Self::At(other)) => (own == other).then(|| self.clone()),
             (Self::At(at), Self::Beneath(above)) | (Self::Beneath(above), Self::At(at)) => {
-                at.starts_with(above)
+                at.starts_with(above).then(|| Self::At(at.clone()))
             }
             (Self::Beneath(own), Self::Beneath(other)) => {
-                own.starts_with(other) || other.starts_with(own)
+                if own.starts_with(other) {
+                    return Some(self.clone());
+                }
+                other.starts_with(own).then(|| Self::Beneath(other.clone()))
             }
         }
     }

@@ -727,6 +727,85 @@ fn rights_that_do_not_meet_are_told_apart_from_those_that_do() {
     }
 }
 
+/// Rights that meet each other in every way that there is.
+const MEETING: [&str; 15] = [
+    "resolve *",
+    "resolve a.example",
+    "connect a.example:443",
+    "connect *.example:443",
+    "connect *:*",
+    "connect 192.0.2.1:443",
+    "request GET https://a.example/v1/*",
+    "request * https://*.example/v1/x",
+    "request POST https://a.example/*",
+    "request GET http://a.example/*",
+    "use-credential *",
+    "use-credential key",
+    "publish *",
+    "publish 80",
+    "publish 81",
+];
+
+/// A narrowed token carries what is in common and nothing else, but for the name and the
+/// connection on the way to it, which may be carried where nothing is sent there.
+#[test]
+fn rights_in_common_are_what_a_token_carries() {
+    let key = IssuingKey::generate();
+    let exact = [
+        "past a.example:443",
+        "past b.example:443",
+        "past 192.0.2.1:443",
+        "past other.org:443",
+        "past a.example:80",
+        "GET https://a.example/v1/x",
+        "GET https://a.example/v1/y",
+        "GET https://b.example/v1/x",
+        "POST https://a.example/v1/x",
+        "POST https://a.example/v2",
+        "GET http://a.example/v1/x",
+        "use-credential key",
+        "use-credential other",
+        "publish 80",
+        "publish 81",
+    ];
+    let on_the_way = ["resolve a.example", "resolve b.org", "into a.example:443"];
+    let right = |text: &str| text.parse::<Right>().unwrap();
+    for (at, one) in MEETING.iter().enumerate() {
+        let issued = issue(&key, &terms(&[one])).unwrap();
+        for other in &MEETING[at..] {
+            let narrowed = held(&key, &attenuate(&issued, &terms(&[other])).unwrap());
+            let common = in_common(&[right(one)], &[right(other)]).unwrap();
+            let anew = Terms {
+                rights: common.clone(),
+                ..Terms::default()
+            };
+            let anew = (!common.is_empty()).then(|| held(&key, &issue(&key, &anew).unwrap()));
+            let is_in = |question: &str| anew.as_ref().is_some_and(|anew| ask(anew, question));
+            for question in exact {
+                let told = format!("{one}, {other}: {question}");
+                assert_eq!(is_in(question), ask(&narrowed, question), "{told}");
+            }
+            for question in on_the_way {
+                let told = format!("{one}, {other}: {question}");
+                assert!(!is_in(question) || ask(&narrowed, question), "{told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rights_in_common_past_the_most_are_not_told() {
+    let rights = |count: usize, text: &dyn Fn(usize) -> String| -> Vec<Right> {
+        (0..count).map(|one| text(one).parse().unwrap()).collect()
+    };
+    let hosts = rights(20, &|one| format!("connect h{one}.example:*"));
+    let ports = rights(20, &|one| format!("connect *:{}", one + 1));
+    assert_eq!(in_common(&hosts, &ports), Err(TooManyRights));
+    let few = in_common(&hosts[..4], &ports).unwrap();
+    assert_eq!(few.len(), 80);
+    assert_eq!(in_common(&few, &few).unwrap(), few);
+}
+
 #[test]
 fn a_token_without_rules_carries_nothing() {
     let key = KeyPair::new();

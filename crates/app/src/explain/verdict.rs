@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::net::IpAddr;
 
 use atoll_cedar::edited::LayerFiles;
-use atoll_cedar::{Action, Case, Decision, Effect, Known, Layers, carried};
+use atoll_cedar::{Action, Case, Decision, Effect, Known, Layers};
 use atoll_model::network::{
     GivenUps, HostName, HostPart, Look, Network, NetworkRule, PublishedPort, Request, Scheme,
     Target, Unreachable, within,
@@ -226,9 +226,7 @@ impl Deciders {
     }
 
     fn ask(&self, case: &Case) -> Result<Decision, String> {
-        let decision = case.ask(|question| self.layers.authorize(question))?;
-        let carried = Action::named(&case.action).map_or(&[][..], carried);
-        let mut decision = decision.within(carried);
+        let mut decision = case.ask(|question| self.layers.authorize(question))?;
         let mut whom = decision.obligations.approve.iter();
         if decision.effect == Effect::Ask
             && let Some(other) = whom.find(|one| *one != PERSON)

@@ -1,3 +1,5 @@
+use atoll_model::network::{Network, Request};
+use proptest::prelude::ProptestConfig;
 use serde_json::json;
 
 use super::*;
@@ -104,4 +106,73 @@ fn what_was_not_reached_is_not_learnt() {
         told.contains("there.example") && !told.contains("gone.example"),
         "{told}"
     );
+}
+
+const METHODS: [&str; 3] = ["GET", "POST", "PUT"];
+const PATHS: [&str; 12] = [
+    "/", "/a", "/b", "/v1", "/v1/a", "/v1/b", "/v1/c", "/v1/d/e", "/v1/d/f", "/v1/g", "/v1/h",
+    "/v2/a",
+];
+
+/// What is beneath the directory that all of these share; nothing where that is all.
+fn shared(paths: &BTreeSet<&str>) -> String {
+    let first = paths.first().copied().unwrap_or_default();
+    let ends = first.match_indices('/').map(|(at, _)| at);
+    let directories = ends.filter_map(|at| first.get(..=at));
+    let is_shared = |one: &&str| paths.iter().all(|path| path.starts_with(one));
+    directories
+        .filter(is_shared)
+        .next_back()
+        .unwrap_or("/")
+        .to_owned()
+}
+
+fn is_allowed(network: &Network, method: &str, path: &str) -> bool {
+    let (host, target) = ("a.example".parse().unwrap(), Target::parse(path).unwrap());
+    let request = Request {
+        host: &host,
+        port: 443,
+        scheme: Scheme::Https,
+        method,
+        target: &target,
+    };
+    network.request(&request).is_ok()
+}
+
+proptest::proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn learnt_rules_allow_what_was_seen_and_no_more(
+        seen in proptest::collection::vec((0..METHODS.len(), 0..PATHS.len()), 1..24)
+    ) {
+        let seen = seen.iter().map(|(method, path)| (METHODS[*method], PATHS[*path]));
+        let seen: BTreeSet<(&str, &str)> = seen.collect();
+        let events = seen.iter().map(|(method, path)| request(method, "a.example", path));
+        let events: Vec<Event> = events.collect();
+        let of_used = used(events.iter()).into_iter().map(|(meant, _)| meant);
+        for rules in [rules(events.iter()), of_used.collect()] {
+            let allow = rules.into_iter().map(|meant| NetworkRule {
+                to: meant.to,
+                way: meant.way,
+                requests: meant.requests,
+                limits: meant.limits,
+                origin: String::new(),
+            });
+            let network = Network { allow: allow.collect(), ..Network::default() };
+            for method in METHODS {
+                let own = seen.iter().filter(|(of, _)| *of == method);
+                let own: BTreeSet<&str> = own.map(|(_, path)| *path).collect();
+                for path in PATHS {
+                    let is_widened = own.len() > PATHS_MAX && path.starts_with(&shared(&own));
+                    proptest::prop_assert_eq!(
+                        is_allowed(&network, method, path),
+                        own.contains(path) || is_widened,
+                        "{} {}",
+                        method,
+                        path
+                    );
+                }
+            }
+        }
+    }
 }

@@ -1,13 +1,14 @@
 //! What a token is good for, by all of its blocks together.
 
-use atoll_tokens::{Part, Right, Terms, told_time};
+use atoll_tokens::{COMMON_MAX, Part, Right, Terms, TooManyRights, in_common, told_time};
 
 /// What a token carries at most.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Worth {
-    /// The rights of its last block that names some, each in words.
-    pub(super) rights: Vec<String>,
-    /// Where and until when alone, in words; nothing of what is anywhere and for ever.
+    /// The rights that every block carries that names some, each in words. None where they are
+    /// more than are told one by one.
+    pub(super) rights: Option<Vec<String>>,
+    /// Where, how often and until when alone, in words; nothing of what is anywhere and for ever.
     within: Vec<String>,
 }
 
@@ -31,48 +32,57 @@ pub(super) fn worth(parts: &[Part], now_s: u64) -> Result<Worth, String> {
     let workspaces = blocks.iter().filter_map(|one| one.workspace.as_ref());
     let workspace = one_alone(workspaces)
         .ok_or("its blocks are for different workspaces, and no run is in both of them")?;
-    let rights = in_common(&blocks)?;
-    let has_a_way = |right: &&Right| !matches!(right, Right::UseCredential(_));
-    if !rights.iter().any(has_a_way) {
+    let rights = of_all(&blocks)?;
+    let has_a_way = |right: &Right| !matches!(right, Right::UseCredential(_));
+    if rights
+        .as_ref()
+        .is_ok_and(|rights| !rights.iter().any(has_a_way))
+    {
         return Err(
             "it lets credentials be put in and nothing be sent that they could be put into"
                 .to_owned(),
         );
     }
     let end = blocks.iter().filter_map(|one| one.until_s).min();
+    let is_once = blocks.iter().any(|one| one.once);
     let within = [
+        is_once.then(|| "in the first run that holds it alone".to_owned()),
         session.map(|name| format!("in session {} alone", name.as_str())),
         workspace.map(|path| format!("in workspace {path} alone")),
         end.and_then(told_time).map(|end| format!("until {end}")),
     ];
     Ok(Worth {
-        rights: rights.iter().map(ToString::to_string).collect(),
+        rights: rights.ok().as_deref().map(words),
         within: within.into_iter().flatten().collect(),
     })
 }
 
-/// The rights of the last block that has something in common with each other one.
-fn in_common<'a>(blocks: &[&'a Terms]) -> Result<Vec<&'a Right>, String> {
-    let naming = blocks.iter().filter(|one| !one.rights.is_empty());
-    let naming: Vec<&'a Terms> = naming.copied().collect();
-    let mut last = Err("it carries no right".to_owned());
-    for own in &naming {
-        let is_carried = |right: &&Right| {
-            let mut others = naming.iter();
-            others.all(|other| other.rights.iter().any(|one| one.meets(right)))
+/// The rights that every block carries that names some, or that they are too many to be told.
+///
+/// # Errors
+/// That there is none.
+fn of_all(blocks: &[&Terms]) -> Result<Result<Vec<Right>, TooManyRights>, String> {
+    let mut naming = blocks.iter().filter(|one| !one.rights.is_empty());
+    let first = naming.next().ok_or("it carries no right")?;
+    let mut all = first.rights.clone();
+    for block in naming {
+        all = match in_common(&all, &block.rights) {
+            Ok(all) => all,
+            Err(too_many) => return Ok(Err(too_many)),
         };
-        let carried: Vec<&Right> = own.rights.iter().filter(is_carried).collect();
-        if carried.is_empty() {
-            let named: Vec<String> = own.rights.iter().map(ToString::to_string).collect();
+        if all.is_empty() {
             return Err(format!(
-                "no right is in all of its blocks: what one of them names ({}) another one does \
+                "no right is in all of its blocks: what one of them names ({}) those before it do \
                  not carry",
-                named.join(", ")
+                words(&block.rights).join(", ")
             ));
         }
-        last = Ok(carried);
     }
-    last
+    Ok(Ok(all))
+}
+
+fn words(rights: &[Right]) -> Vec<String> {
+    rights.iter().map(ToString::to_string).collect()
 }
 
 /// The one of these that all others are too; nothing of none. None where two are different.
@@ -84,7 +94,9 @@ fn one_alone<'a, T: PartialEq>(mut all: impl Iterator<Item = &'a T>) -> Option<O
 impl Worth {
     /// In a sentence. Where some of its blocks are somebody else's, that they can narrow it.
     pub(super) fn told(&self, is_narrowed: bool) -> String {
-        let mut words = vec![format!("for {}", self.rights.join(", "))];
+        let rights = self.rights.as_ref().map(|rights| rights.join(", "));
+        let many = || format!("what all of its blocks carry, more than {COMMON_MAX} rights");
+        let mut words = vec![format!("for {}", rights.unwrap_or_else(many))];
         words.extend(self.within.iter().cloned());
         let further = match is_narrowed {
             true => ", as far as what another program has appended lets it",
@@ -165,5 +177,69 @@ mod tests {
         let at = |path: &str| part(&[], |terms| terms.workspace = Some(path.to_owned()));
         let nowhere = worth(&[issued(), at("/a"), at("/b")], 100).unwrap_err();
         assert!(nowhere.contains("different workspaces"), "{nowhere}");
+    }
+
+    #[test]
+    fn worth_is_what_every_block_carries() {
+        let shown = |blocks: &[&[&str]]| {
+            let parts: Vec<Part> = blocks.iter().map(|rights| part(rights, as_is)).collect();
+            worth(&parts, 100).map(|worth| worth.rights.unwrap())
+        };
+        let one = "request GET https://api.example.com/v1/users";
+        let all = "request * https://*.example.com/*";
+        for (blocks, expected) in [
+            // A later block that is wider carries no more.
+            (vec![vec![one], vec![all]], vec![one]),
+            (vec![vec![all], vec![one]], vec![one]),
+            (
+                vec![
+                    vec!["request * https://api.example.com/*"],
+                    vec!["request GET https://*.example.com/v1/*"],
+                ],
+                vec!["request GET https://api.example.com/v1/*"],
+            ),
+            (
+                vec![
+                    vec![one, "use-credential *"],
+                    vec!["use-credential github", all],
+                ],
+                vec![one, "use-credential github"],
+            ),
+            (
+                vec![
+                    vec!["connect *:443"],
+                    vec!["request GET https://a.example/*", "publish *"],
+                ],
+                vec!["request GET https://a.example/*"],
+            ),
+            (
+                vec![
+                    vec!["connect a.example:*"],
+                    vec!["connect *:22", "connect a.example:22"],
+                ],
+                vec!["connect a.example:22"],
+            ),
+            (
+                vec![
+                    vec!["publish *", "publish 80"],
+                    vec!["publish 80", "publish 81"],
+                ],
+                vec!["publish 80", "publish 81"],
+            ),
+        ] {
+            let blocks: Vec<&[&str]> = blocks.iter().map(Vec::as_slice).collect();
+            let expected = expected.iter().map(|one| (*one).to_owned()).collect();
+            assert_eq!(shown(&blocks), Ok(expected), "{blocks:?}");
+        }
+        // Each two of them have something in common, and all three nothing.
+        let none = shown(&[
+            &["publish 80", "publish 81"],
+            &["publish 81", "publish 82"],
+            &["publish 82", "publish 80"],
+        ]);
+        assert!(
+            none.unwrap_err()
+                .contains("no right is in all of its blocks")
+        );
     }
 }

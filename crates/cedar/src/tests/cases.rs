@@ -135,3 +135,48 @@ fn a_difference_is_told_with_the_policy_that_decided() {
         "{told}"
     );
 }
+
+/// As a run decides, which carries out no such thing: what cannot be done where it permits denies,
+/// and nobody but a person is there to be asked.
+#[test]
+fn case_with_an_undone_obligation_is_denied() {
+    for (annotation, action, resource, effect) in [
+        ("@rate(\"10/m\")", "run", "git", Effect::Deny),
+        ("@checkpoint", "read", "/srv", Effect::Deny),
+        ("@approve(\"person\")", "write", "/srv", Effect::Deny),
+        (
+            "@redact(\"authorization\")",
+            "request",
+            "a.example",
+            Effect::Deny,
+        ),
+        ("@approve(\"lead\")", "run", "git", Effect::Deny),
+        ("@approve(\"person\")", "run", "git", Effect::Ask),
+        ("@timeout(\"30m\")", "run", "git", Effect::Allow),
+        ("@rate(\"10/m\")", "request", "a.example", Effect::Allow),
+    ] {
+        let policies = compiled(&format!(
+            "@id(\"one\") {annotation} permit(principal, action == Action::\"{action}\", resource);"
+        ));
+        let (expect, others) = match effect {
+            Effect::Allow => ("allow", ["ask", "deny"]),
+            Effect::Ask => ("ask", ["allow", "deny"]),
+            Effect::Deny => ("deny", ["allow", "ask"]),
+        };
+        let difference = |expect: &str| {
+            let text = format!(
+                "[[case]]\naction = '{action}'\nresource = '{resource}'\nexpect = '{expect}'"
+            );
+            let all = cases(&text).unwrap();
+            let found = all[0].ask(|question| policies.authorize(question)).unwrap();
+            all[0].difference(&found)
+        };
+        assert_eq!(difference(expect), None, "{annotation} on {action}");
+        for other in others {
+            assert!(
+                difference(other).is_some(),
+                "{annotation} on {action}: {other}"
+            );
+        }
+    }
+}

@@ -8,42 +8,63 @@ use crate::ssh::decoded;
 /// How much of such a file is read, bytes.
 pub const KNOWN_HOSTS_BYTES_MAX: usize = 1 << 20;
 
-/// The keys of this host at this port, without those that are revoked. Authorities that
-/// certify hosts are not followed.
+/// The keys by which a host is known at a port: those that are pinned, or else those that
+/// any of these files accepts for it; none that one of the files revokes. Authorities that certify
+/// hosts are not followed.
 #[must_use]
-pub fn host_keys(text: &str, host: &HostPart, port: u16) -> Vec<Vec<u8>> {
+pub fn host_keys(
+    pinned: Option<Vec<Vec<u8>>>,
+    texts: &[String],
+    host: &HostPart,
+    port: u16,
+) -> Vec<Vec<u8>> {
     let name = name(host, port);
-    let mut keys: Vec<Vec<u8>> = Vec::new();
-    let mut revoked: Vec<Vec<u8>> = Vec::new();
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        let Some(first) = words.next().filter(|word| !word.starts_with('#')) else {
-            continue;
-        };
-        let (marker, patterns) = match first.strip_prefix('@') {
-            Some(marker) => (Some(marker), words.next()),
-            None => (None, Some(first)),
-        };
-        let (Some(patterns), Some(kind), Some(key)) = (patterns, words.next(), words.next()) else {
-            continue;
-        };
-        let Some(key) = decoded(key).filter(|key| is_of_kind(key, kind)) else {
-            continue;
-        };
-        match marker {
-            Some("revoked") => revoked.push(key),
-            None if matches(patterns, &name) => keys.push(key),
-            Some(_) | None => {}
-        }
-    }
-    keys.retain(|key| !revoked.contains(key));
+    let lines: Vec<Line<'_>> = texts.iter().flat_map(|text| lines(text)).collect();
+    let is_its = |line: &&Line<'_>| line.marker.is_none() && matches(line.patterns, &name);
+    let accepted = || {
+        lines
+            .iter()
+            .filter(is_its)
+            .map(|line| line.key.clone())
+            .collect()
+    };
+    let keys: Vec<Vec<u8>> = pinned.unwrap_or_else(accepted);
+    // Whatever it is revoked for, and in whichever of them: nobody knows who has it by now.
+    let is_revoked =
+        |line: &Line<'_>, key: &[u8]| line.marker == Some("revoked") && line.key == key;
     let mut once: Vec<Vec<u8>> = Vec::new();
     for key in keys {
-        if !once.contains(&key) {
+        let is_revoked = lines.iter().any(|line| is_revoked(line, &key));
+        if !is_revoked && !once.contains(&key) {
             once.push(key);
         }
     }
     once
+}
+
+/// One line of such a file.
+struct Line<'a> {
+    marker: Option<&'a str>,
+    patterns: &'a str,
+    key: Vec<u8>,
+}
+
+fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let first = words.next().filter(|word| !word.starts_with('#'))?;
+        let (marker, patterns) = match first.strip_prefix('@') {
+            Some(marker) => (Some(marker), words.next()?),
+            None => (None, first),
+        };
+        let (kind, key) = (words.next()?, words.next()?);
+        let key = decoded(key).filter(|key| is_of_kind(key, kind))?;
+        Some(Line {
+            marker,
+            patterns,
+            key,
+        })
+    })
 }
 
 /// How a host is written there: with its port where that is another one than 22.
@@ -91,7 +112,7 @@ mod tests {
     const OTHER: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIAIEKRI4GZBNyEDjKuY8NX5NxIxFPYLDLTEpWUjlvuHG";
 
     fn found(text: &str, host: &str, port: u16) -> Vec<String> {
-        let keys = host_keys(text, &host.parse().unwrap(), port);
+        let keys = host_keys(None, &[text.to_owned()], &host.parse().unwrap(), port);
         keys.iter().map(|key| crate::ssh::encoded(key)).collect()
     }
 
@@ -151,5 +172,24 @@ mod tests {
         ] {
             assert_eq!(found(&text, host, port).len(), count, "{text}");
         }
+    }
+
+    /// Whoever has revoked a key has done so for whatever else names it.
+    #[test]
+    fn key_revoked_in_any_file_is_none_of_another() {
+        let host = "example.com".parse().unwrap();
+        let own = format!("example.com ssh-ed25519 {ONE}\nexample.com ssh-ed25519 {OTHER}\n");
+        let revoked = format!("@revoked * ssh-ed25519 {ONE}\n");
+        let (one, other) = (decoded(ONE).unwrap(), decoded(OTHER).unwrap());
+        let pinned = vec![one.clone(), other.clone()];
+        for texts in [[own.clone(), revoked.clone()], [revoked, own.clone()]] {
+            for pinned in [None, Some(pinned.clone())] {
+                let keys = host_keys(pinned, &texts, &host, 22);
+                assert_eq!(keys, [other.clone()], "{texts:?}");
+            }
+        }
+        let keys = |pinned| host_keys(pinned, std::slice::from_ref(&own), &host, 22);
+        assert_eq!(keys(None), pinned, "the control");
+        assert_eq!(keys(Some(vec![one.clone()])), [one], "another control");
     }
 }

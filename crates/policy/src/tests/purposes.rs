@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use atoll_cedar::{Action, Case, Decision, Effect, carried, cases};
+use atoll_cedar::{Case, Decision, Effect, cases};
 
 use super::{World, policies, world};
 use crate::*;
@@ -32,8 +32,7 @@ fn decide(rules: &Rules, case: &Case) -> Decision {
     let mut case = case.clone();
     rules.state(&mut case);
     let layers = rules.policies().unwrap();
-    let decided = case.ask(|question| layers.authorize(question)).unwrap();
-    decided.within(carried(Action::named(&case.action).unwrap()))
+    case.ask(|question| layers.authorize(question)).unwrap()
 }
 
 /// A change of a file in the workspace.

@@ -1,6 +1,8 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
+use atoll_model::{SessionId, SessionName};
+
 use super::*;
 use crate::head::Head;
 
@@ -339,6 +341,106 @@ fn a_removed_ledger_is_found_where_runs_are_kept() {
         assert_eq!(damage.len(), 1);
         assert_eq!(place.ledger().losses(), [""; 0]);
     }
+}
+
+/// A ledger of one run of a session, of which nothing is kept, that somebody was sent, and which
+/// of what rests on it is left once it was removed with its key.
+fn removed_but_for(left: &[&str]) -> Place {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let session = SessionName::parse("fix").unwrap();
+    let fresh = SessionId::new(1_795_253_412, 1);
+    let session = ledger.open_session(&place.state, &session, fresh).unwrap();
+    let verdict = allow();
+    let call = Call {
+        session: Some(session.clone()),
+        ..call(1)
+    };
+    let entry = ledger.open_call(&call, &verdict, json!({})).unwrap();
+    Gained::open(&place.state, &session).unwrap();
+    let armed = entry.arm(verdict).unwrap();
+    let last = ledger.close(armed, &outcome(0), json!({})).unwrap();
+    let sent = Sent {
+        seq: last.seq,
+        leaf: last.leaf,
+    };
+    sent.keep(&place.state, "http://127.0.0.1:4318").unwrap();
+    Ledger::key(&place.state).unwrap();
+    drop(ledger);
+    place.verified();
+    for name in [
+        "ledger",
+        "ledger-key",
+        "seals",
+        "sessions",
+        "gained",
+        "telemetry",
+    ] {
+        if !left.contains(&name) {
+            std::fs::remove_dir_all(place.state.path().join(name)).unwrap();
+        }
+    }
+    place
+}
+
+#[test]
+fn ledger_removed_beneath_its_remains_is_found() {
+    for (left, told) in [
+        (vec!["seals"], "keys of runs: 1"),
+        (vec!["sessions"], "sessions: 1"),
+        (vec!["gained"], "sessions that gained labels: 1"),
+        (vec!["telemetry"], "places that it was sent to: 1"),
+        (vec!["seals", "sessions"], "keys of runs: 1, sessions: 1"),
+    ] {
+        let place = removed_but_for(&left);
+        let damage = place.damage();
+        assert_eq!(damage[0].severity, Severity::Lost, "{damage:?}");
+        assert!(damage[0].what.contains("is gone"), "{damage:?}");
+        assert!(damage[0].what.contains(told), "{damage:?}");
+        // A new one records it before anything else, and is found for ever.
+        let again = place.ledger();
+        let verdict = allow();
+        let entry = again.open_call(&call(2), &verdict, json!({})).unwrap();
+        let _armed = entry.arm(verdict).unwrap();
+        assert!(again.losses()[0].contains(told), "{:?}", again.losses());
+        assert_eq!(place.kinds(), ["ledger.repaired", "run.opened"]);
+        assert_eq!(place.events()[0].body["cause"], "removed");
+        let damage = place.damage();
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!(damage[0].severity, Severity::Recorded, "{damage:?}");
+    }
+}
+
+/// The control: with all that rested on it moved away a new one is begun.
+#[test]
+fn ledger_removed_with_its_remains_begins_anew() {
+    let place = removed_but_for(&[]);
+    assert_eq!(place.verified().events, 0);
+    let ledger = place.ledger();
+    let verdict = allow();
+    let entry = ledger.open_call(&call(2), &verdict, json!({})).unwrap();
+    let _armed = entry.arm(verdict).unwrap();
+    assert_eq!(place.kinds(), ["run.opened"]);
+    assert_eq!(place.verified().events, 1);
+    assert_eq!(ledger.losses(), [""; 0]);
+}
+
+/// A first run's key is on disk before its opening: the power may go in between.
+#[test]
+fn first_run_cut_short_is_no_removed_ledger() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let verdict = allow();
+    let entry = ledger.open_call(&call(1), &verdict, json!({})).unwrap();
+    drop(entry);
+    drop(ledger);
+    // As it is where its opening never reached the disk.
+    std::fs::remove_file(place.file("000001.seg")).unwrap();
+    assert_eq!(place.verified().events, 0);
+    let ledger = place.ledger();
+    note(&ledger, 1);
+    assert_eq!(place.kinds(), ["test.noted"]);
+    assert_eq!(place.verified().events, 1);
 }
 
 #[test]
