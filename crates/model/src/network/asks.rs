@@ -36,14 +36,10 @@ impl Network {
         host: &HostPart,
         port: u16,
     ) -> impl Iterator<Item = &NetworkRule> {
-        let meant = match host {
-            HostPart::Address(address) => within(*address).map(HostPart::address),
-            HostPart::Name(_) => None,
-        };
-        let hosts = [Some(host.clone()), meant];
-        self.ask.iter().filter(move |rule| {
-            let mut hosts = hosts.iter().flatten();
-            hosts.any(|host| rule.to.leads_to(host, port))
+        let rules = self.ask.iter();
+        rules.filter(move |rule| {
+            let mut all = host.standing();
+            all.any(|host| rule.to.leads_to(&host, port))
         })
     }
 
