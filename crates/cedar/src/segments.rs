@@ -1,5 +1,6 @@
 //! Paths of requests as policies see them: whole, and by segments.
 
+use atoll_model::network::liberal;
 use cedar_policy::RestrictedExpression;
 
 /// How many segments from the beginning, and from the end, have a name: as in the schema.
@@ -32,22 +33,7 @@ pub(crate) fn depth(path: &str) -> i64 {
 /// A path as the most liberal of servers may read it: without escapes, without a difference
 /// between upper and lower case, and without a `/` at its end.
 pub(crate) fn loose(path: &str) -> String {
-    let mut bytes = path.bytes();
-    let mut read = Vec::with_capacity(path.len());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            read.push(byte.to_ascii_lowercase());
-            continue;
-        }
-        let mut digit = || char::from(bytes.next()?).to_digit(16);
-        let both = digit().zip(digit()).map(|(high, low)| high * 16 + low);
-        match both.and_then(|both| u8::try_from(both).ok()) {
-            Some(byte) => read.push(byte.to_ascii_lowercase()),
-            // A target has whole escapes.
-            None => read.push(b'%'),
-        }
-    }
-    let read = String::from_utf8_lossy(&read).into_owned();
+    let read = liberal(path);
     match read.strip_suffix('/') {
         Some(rest) => rest.to_owned(),
         None => read,

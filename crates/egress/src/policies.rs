@@ -15,7 +15,7 @@ use atoll_cedar::{
 use atoll_model::conduct::{Deed, Running};
 use atoll_model::network::{
     ASKED_TEXT_BYTES_MAX, CallDigest, CredentialName, GivenUps, HostName, HostPart, Look,
-    Published, Request, within,
+    Published, Request,
 };
 
 use atoll_tokens::{Asked as Carry, Held};
@@ -224,6 +224,7 @@ impl Now<'_> {
         self.count(self.connects(host, port, look)?)
     }
 
+    /// What policies say of any address that this one may lead to holds.
     fn connects(&self, host: &HostPart, port: u16, look: Look) -> Result<Granted, Forbidden> {
         match host {
             HostPart::Name(name) => self.ask(Asked::Resolve(name), None).map(drop)?,
@@ -233,8 +234,8 @@ impl Now<'_> {
             Look::Into => Carried::Into,
             Look::Past => Carried::Past,
         };
-        let mut granted = self.ask(Asked::Connect { host, port, look }, None)?;
-        if let Some(host) = &translated(host) {
+        let mut granted = Granted::default();
+        for host in &host.standing().collect::<Vec<_>>() {
             granted = granted.and(self.ask(Asked::Connect { host, port, look }, None)?);
         }
         Ok(granted)
@@ -294,8 +295,8 @@ impl Now<'_> {
             confidence,
         } = sent;
         let connection = self.connects(request.host, request.port, Look::Into)?;
-        let mut granted = self.ask(Asked::Request(request, follows), confidence)?;
-        if let Some(host) = &translated(request.host) {
+        let mut granted = Granted::default();
+        for host in &request.host.standing().collect::<Vec<_>>() {
             let request = Request { host, ..*request };
             granted = granted.and(self.ask(Asked::Request(&request, follows), confidence)?);
         }
@@ -467,15 +468,6 @@ pub(crate) fn bounded(text: String) -> String {
     let digest = CallDigest::new(Sha256::digest(text.as_bytes()).into());
     let beginning = shown(&text, ASKED_TEXT_BYTES_MAX);
     format!("{beginning} (sha256 {digest})")
-}
-
-/// The address that one of IPv6 leads to where a network translates it: what policies say of either
-/// holds.
-fn translated(host: &HostPart) -> Option<HostPart> {
-    match host {
-        HostPart::Address(address) => within(*address).map(HostPart::Address),
-        HostPart::Name(_) => None,
-    }
 }
 
 /// Whether a right is still there: this is why it is not.

@@ -14,6 +14,7 @@ mod given_up;
 mod host;
 mod http;
 mod issue;
+mod letters;
 mod limits;
 mod listening;
 mod lock;
@@ -85,7 +86,7 @@ pub use ssh::{
     SSH_KEY_BYTES_MAX, SSH_KEYS_MAX, Signed, Signer, Signing, SigningPurpose, SshAlgorithm,
     SshGrant, SshHash, SshKey, SshKeys,
 };
-pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target};
+pub use target::{InvalidTarget, TARGET_BYTES_MAX, Target, liberal};
 pub use telling::place;
 pub use this_host::{SANDBOX_NAME, THIS_HOST, THIS_HOST_ADDRESSES};
 pub use token::{

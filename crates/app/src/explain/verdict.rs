@@ -8,7 +8,7 @@ use atoll_cedar::edited::LayerFiles;
 use atoll_cedar::{Action, Case, Decision, Effect, Known, Layers};
 use atoll_model::network::{
     GivenUps, HostName, HostPart, Look, Network, NetworkRule, PublishedPort, Request, Scheme,
-    Target, Unreachable, within,
+    Target, Unreachable,
 };
 use atoll_policy::{HostFacts, Requested, Rules};
 
@@ -299,7 +299,7 @@ impl Deciders {
         };
         let mut of_policies = self.needed(case, &host, told(look))?;
         if !is_unseen {
-            for host in hosts(&host) {
+            for host in host.standing() {
                 let asked = Case {
                     resource: host.to_string(),
                     port: Some(request.port),
@@ -362,7 +362,7 @@ impl Deciders {
             Some("http") => Scheme::Http,
             Some(_) | None => Scheme::Https,
         };
-        for host in hosts(host) {
+        for host in host.standing() {
             let connection = Case {
                 action: Action::Connect.name().to_owned(),
                 resource: host.to_string(),
@@ -415,15 +415,6 @@ impl Deciders {
             None => OfRules::Closed("nothing publishes that port".to_owned()),
         }
     }
-}
-
-/// The host, and what an address of it stands for.
-fn hosts(host: &HostPart) -> Vec<HostPart> {
-    let meant = match host {
-        HostPart::Address(address) => within(*address).map(HostPart::address),
-        HostPart::Name(_) => None,
-    };
-    [Some(host.clone()), meant].into_iter().flatten().collect()
 }
 
 fn told(look: Look) -> &'static str {

@@ -1,6 +1,7 @@
 //! Blocks of addresses, and which addresses are nobody's on the internet.
 
 use std::fmt;
+use std::iter::once;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -148,11 +149,11 @@ impl Special {
     /// Whether who dials it comes to this host itself, as by 0.0.0.0 and `::` too (ip(7)).
     #[must_use]
     pub fn is_loopback(&self) -> bool {
-        let address = within(self.address).unwrap_or(self.address).to_canonical();
-        match address {
+        let mut all = once(self.address.to_canonical()).chain(within(self.address));
+        all.any(|address| match address {
             IpAddr::V4(four) => four.is_loopback() || four.octets().first() == Some(&0),
             IpAddr::V6(six) => six.is_loopback() || six.is_unspecified(),
-        }
+        })
     }
 }
 
@@ -198,7 +199,8 @@ const SPECIAL_6: [([u16; 2], u8, &str); 4] = [
 ];
 
 /// What an address is, unless it is anybody's on the internet. An address of IPv4 within
-/// one of IPv6 (mapped, or by the well-known prefix of NAT64) counts as what it stands for.
+/// one of IPv6 (mapped, or by the well-known prefix of NAT64) counts as what it stands for; one
+/// by another way of transition ([`within`]) only where it is not anybody's either.
 #[must_use]
 pub fn special(address: IpAddr) -> Option<Special> {
     let name = match address.to_canonical() {
@@ -225,29 +227,48 @@ pub fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// The address of IPv4 that one of IPv6 stands for, where a network translates (RFC 6052, section
-/// 2.1, the well-known prefix).
-#[must_use]
-pub fn within(address: IpAddr) -> Option<IpAddr> {
-    match address {
-        IpAddr::V4(_) => None,
-        IpAddr::V6(address) => translated(address).map(IpAddr::V4),
+/// The addresses of IPv4 that one of IPv6 may lead to, by the ways of transition: mapped (RFC 4291),
+/// compatible, translated (RFC 2765, RFC 6052 with the well-known prefix, RFC 8215), 6to4
+/// (RFC 3056), Teredo (RFC 4380: the server and the client), ISATAP (RFC 5214, any prefix).
+pub fn within(address: IpAddr) -> impl Iterator<Item = IpAddr> {
+    let found = match address {
+        IpAddr::V4(_) => [None; 4],
+        IpAddr::V6(address) => embedded(address),
+    };
+    found.into_iter().flatten().map(IpAddr::V4)
+}
+
+fn embedded(address: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
+    let four =
+        |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    let one = |high, low| [four(high, low), None, None, None];
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [None; 4],
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => one(high, low),
+        [0x64, 0xff9b, 1, ..] => translated_here(address),
+        [0x2001, 0, high, low, _, _, client_high, client_low] => {
+            [four(high, low), four(!client_high, !client_low), None, None]
+        }
+        [.., 0 | 0x200, 0x5efe, high, low] => one(high, low),
+        _ => [None; 4],
     }
 }
 
-fn translated(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    match address.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            let bits = u32::from(high) << 16 | u32::from(low);
-            Some(Ipv4Addr::from_bits(bits))
-        }
-        _ => None,
-    }
+/// By each length of prefix beneath 64:ff9b:1::/48 (RFC 6052, 2.2), since nobody else knows which
+/// one a network has. In 0.0.0.0/8, to which none leads, is what other lengths make of zeroes.
+fn translated_here(address: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
+    let [.., a, b, _, c, d, e, f, g, h, i] = address.octets();
+    let all = [[a, b, c, d], [b, c, d, e], [c, d, e, f], [f, g, h, i]];
+    all.map(|four| Some(Ipv4Addr::from(four)).filter(|four| four.octets().first() != Some(&0)))
 }
 
 fn special_6(address: Ipv6Addr) -> Option<&'static str> {
-    if let Some(within) = translated(address) {
-        return special_4(within);
+    // A translator leads there, and nowhere else.
+    if let [0x64, 0xff9b, 0, 0, 0, 0, ..] = address.segments() {
+        return embedded(address).into_iter().flatten().find_map(special_4);
     }
     let [first, second, ..] = address.segments();
     if first & 0xe000 != 0x2000 {
@@ -265,5 +286,6 @@ fn special_6(address: Ipv6Addr) -> Option<&'static str> {
         let first = u32::from(*one) << 16 | u32::from(*two);
         (bits ^ first) >> (32 - length) == 0
     });
-    within.map(|(_, _, name)| *name)
+    let own = within.map(|(_, _, name)| *name);
+    own.or_else(|| embedded(address).into_iter().flatten().find_map(special_4))
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CredentialName, Destination, HostPart, HostPattern, Ports, within};
+use super::{CredentialName, Destination, HostPart, HostPattern, Ports};
 use crate::ids::told_time;
 
 /// How much one run can give up by its own program, restrictions, and as much again by persons: all
@@ -43,14 +43,8 @@ impl GivenUpHost {
             };
             to.is_for(host)
         };
-        match host {
-            HostPart::Name(_) => is_for(host),
-            // What a network translates leads to the address within.
-            HostPart::Address(address) => {
-                let inner = within(*address).map(HostPart::Address);
-                is_for(host) || inner.is_some_and(|inner| is_for(&inner))
-            }
-        }
+        // What a network translates leads to the address within.
+        host.standing().any(|host| is_for(&host))
     }
 }
 

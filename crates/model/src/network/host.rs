@@ -1,10 +1,13 @@
 //! Names and addresses of hosts, in one form each: what was judged is what is dialled.
 
 use std::fmt;
+use std::iter::once;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use super::within;
 
 /// The longest name, bytes (RFC 1035, 2.3.4), without a dot at its end.
 pub const NAME_BYTES_MAX: usize = 253;
@@ -132,6 +135,15 @@ impl HostPart {
     #[must_use]
     pub fn address(address: IpAddr) -> Self {
         Self::Address(address.to_canonical())
+    }
+
+    /// The host itself, and the addresses of IPv4 that an address of it may lead to.
+    pub fn standing(&self) -> impl Iterator<Item = Self> {
+        let within = match self {
+            Self::Address(address) => Some(within(*address).map(Self::Address)),
+            Self::Name(_) => None,
+        };
+        once(self.clone()).chain(within.into_iter().flatten())
     }
 }
 

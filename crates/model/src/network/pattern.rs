@@ -93,7 +93,7 @@ impl PathPattern {
     pub fn segments(&self, reading: Reading) -> Vec<Segment> {
         let read = |text: &String| match reading {
             Reading::Letter => text.clone(),
-            Reading::Liberal => String::from_utf8_lossy(&liberal(text)).into_owned(),
+            Reading::Liberal => liberal(text),
         };
         let all = self.segments.iter().map(|segment| match segment {
             Segment::Any => Segment::Any,
@@ -150,7 +150,7 @@ impl Segment {
 
     fn holds(&self, part: &str, reading: Reading) -> bool {
         let read = |text: &str| match reading {
-            Reading::Letter => text.as_bytes().to_vec(),
+            Reading::Letter => text.to_owned(),
             Reading::Liberal => liberal(text),
         };
         let part = read(part);
@@ -160,8 +160,8 @@ impl Segment {
             Self::Between(before, after) => {
                 let (before, after) = (read(before), read(after));
                 let between = part
-                    .strip_prefix(&before[..])
-                    .and_then(|rest| rest.strip_suffix(&after[..]));
+                    .strip_prefix(&*before)
+                    .and_then(|rest| rest.strip_suffix(&*after));
                 between.is_some_and(|between| !between.is_empty())
             }
         }

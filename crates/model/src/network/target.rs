@@ -1,5 +1,7 @@
 //! Where within its host a request goes to: as it was written, and as it is judged.
 
+use super::letters;
+
 /// The longest target, bytes.
 pub const TARGET_BYTES_MAX: usize = 16 * 1024;
 
@@ -131,12 +133,13 @@ pub(super) fn normal(path: &str) -> String {
     normal
 }
 
-/// What the most liberal of servers make of a part of a path: without escapes, and with
-/// no difference between upper and lower case.
-pub(super) fn liberal(part: &str) -> Vec<u8> {
-    decoded(part)
-        .map(|(byte, _)| byte.to_ascii_lowercase())
-        .collect()
+/// Reads a path, or a part of one, as the most liberal of servers may: without escapes, and without
+/// a difference between upper and lower case. The escapes have to be whole.
+#[must_use]
+pub fn liberal(part: &str) -> String {
+    let bytes: Vec<u8> = decoded(part).map(|(byte, _)| byte).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    text.chars().map(letters::folded).collect()
 }
 
 /// What lets programs read a path in different ways.
@@ -157,8 +160,11 @@ fn unclear(path: &str) -> Option<&'static str> {
             bytes if bytes.iter().any(|byte| b"/\\%?#".contains(byte)) => {
                 "a '/', '\\', '%', '?' or '#' is escaped in it"
             }
-            bytes if std::str::from_utf8(bytes).is_err() => "its escapes are no UTF-8",
-            _ => continue,
+            bytes => match std::str::from_utf8(bytes).map(letters::unclear) {
+                Err(_) => "its escapes are no UTF-8",
+                Ok(Some(what)) => what,
+                Ok(None) => continue,
+            },
         };
         return Some(what);
     }

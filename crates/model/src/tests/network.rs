@@ -323,6 +323,12 @@ fn addresses_that_are_not_on_the_internet_need_a_rule_of_their_own() {
         ("fec0::1", false),
         ("ff02::1", false),
         ("4000::1", false),
+        ("2606::5efe:7f00:1", false),
+        ("2606::5efe:a9fe:a9fe", false),
+        ("2606:2800:220:1:200:5efe:a00:1", false),
+        ("2606::5efe:808:808", true),
+        ("2606::1:5efe:7f00:1", true),
+        ("2606::5eff:7f00:1", true),
     ] {
         let address: IpAddr = address.parse().unwrap();
         let found = all.address(address, 443, None);
@@ -339,6 +345,83 @@ fn addresses_that_are_not_on_the_internet_need_a_rule_of_their_own() {
     ] {
         let found = own.address(address.parse().unwrap(), port, None);
         assert_eq!(found.is_ok(), expected, "{address}:{port} {found:?}");
+    }
+}
+
+/// Addresses of IPv6 that stand for one of IPv4, with the prefix of each way, and `V4` for it.
+const STANDING: [(&str, &str); 12] = [
+    ("::ffff:", "V4"),
+    ("::", "V4"),
+    ("::ffff:0:", "V4"),
+    ("64:ff9b::", "V4"),
+    ("64:ff9b:1::", "V4"),
+    ("64:ff9b:1:7:8:9:", "V4"),
+    ("2002:", "V4::1"),
+    ("2001:0:", "V4:8000:63bf:f7f7:f7f7"),
+    ("2001:0:808:808:8000:63bf:", "~V4"),
+    ("2606::5efe:", "V4"),
+    ("2606:2800:220:1:200:5efe:", "V4"),
+    ("fe80::5efe:", "V4"),
+];
+
+/// Each of them for an address of IPv4.
+fn standing_for(four: [u8; 4]) -> impl Iterator<Item = IpAddr> {
+    let written = |four: [u8; 4]| {
+        let [a, b, c, d] = four;
+        format!(
+            "{:x}:{:x}",
+            u16::from_be_bytes([a, b]),
+            u16::from_be_bytes([c, d])
+        )
+    };
+    STANDING.iter().map(move |(before, after)| {
+        let after = after.replace("~V4", &written(four.map(|byte| !byte)));
+        let text = format!("{before}{}", after.replace("V4", &written(four)));
+        text.parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+    })
+}
+
+#[test]
+fn embedded_ipv4_address_is_judged_too() {
+    let everything = rules(&["*:*", "0.0.0.0/0:*", "[::/0]:*"], &["10.1.0.0/16:*"]);
+    for (four, expected) in [
+        ([127, 0, 0, 1], false),
+        ([10, 1, 2, 3], false),
+        ([10, 2, 2, 3], true),
+        ([8, 8, 8, 8], true),
+    ] {
+        for address in standing_for(four) {
+            let found = everything.address(address, 443, None);
+            assert_eq!(found.is_ok(), expected, "{address} {found:?}");
+        }
+    }
+    let internet = rules(&["*:*"], &[]);
+    for four in [
+        [127, 0, 0, 1],
+        [10, 2, 2, 3],
+        [169, 254, 169, 254],
+        [192, 168, 0, 1],
+    ] {
+        for address in standing_for(four) {
+            let found = internet.address(address, 443, None);
+            assert!(
+                matches!(found, Err(Unreachable::Special(_))),
+                "{address} {found:?}"
+            );
+        }
+    }
+    // By a prefix of RFC 6052 other than the longest one.
+    for address in [
+        "64:ff9b:1:a01:2:300::",
+        "64:ff9b:1:a:1:203::",
+        "64:ff9b:1::a:102:300:0",
+    ] {
+        let found = everything.address(address.parse().unwrap(), 443, None);
+        assert!(
+            matches!(found, Err(Unreachable::Denied(_))),
+            "{address} {found:?}"
+        );
     }
 }
 

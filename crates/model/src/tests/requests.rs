@@ -242,6 +242,79 @@ fn a_path_that_can_be_read_in_more_than_one_way_is_refused_where_rules_are_about
     }
 }
 
+/// Characters that some programs read as others, mostly as those of ASCII.
+const FOLDED: [&str; 17] = [
+    "/open/%C5%BFecret",
+    "/open/%E2%84%AAey",
+    "/open/%C4%B1d",
+    "/open/%C4%B0d",
+    "/open/stra%C3%9Fe",
+    "/open/STRA%E1%BA%9EE",
+    "/open/%EF%BC%8E%EF%BC%8E/secret",
+    "/open/%E2%80%A5/secret",
+    "/open%EF%BC%8Fsecret",
+    "/open/%EF%BD%93ecret",
+    "/open/%F0%9D%90%AC",
+    "/open/%EF%AC%81le",
+    "/open/a%C2%A0b",
+    "/open/cafe%CC%81",
+    "/open/sec%C2%ADret",
+    "/open/sec%E2%80%8Dret",
+    "/open/a%EF%B8%8F",
+];
+
+#[test]
+fn path_of_folded_letters_is_unclear() {
+    let about_paths = network(&["https://example.com/open/**"], &[]);
+    let whole = network(&["example.com"], &[]);
+    for path in FOLDED {
+        let request = format!("GET https://example.com{path}");
+        let found = judged(&about_paths, &request);
+        assert!(
+            matches!(found, Err(Unreachable::Unclear(_))),
+            "{path}: {found:?}"
+        );
+        assert!(judged(&whole, &request).is_ok(), "{path}");
+    }
+    for path in [
+        "/caf%C3%A9",
+        "/%C3%89cole",
+        "/%CE%BF%CE%B4%CF%8C%CF%82",
+        "/%D0%BF%D1%83%D1%82%D1%8C",
+        "/%E6%97%A5%E6%9C%AC",
+        "/%F0%9F%A6%80",
+    ] {
+        assert_eq!(Target::parse(path).unwrap().unclear(), None, "{path}");
+    }
+}
+
+#[test]
+fn denied_path_in_other_case_is_denied() {
+    let network = network(
+        &["example.com"],
+        &[
+            "https://example.com/smuggled",
+            "https://example.com/%C3%A9cole/**",
+            "https://example.com/%CE%BF%CE%B4%CF%8C%CF%82",
+        ],
+    );
+    for (path, is_denied) in [
+        ("/smuggled", true),
+        ("/SMUGGLED", true),
+        ("/%C5%BFmuggled", true),
+        ("/%C3%89COLE/a", true),
+        ("/%C3%A9cole/a", true),
+        ("/%CE%9F%CE%94%CE%8C%CE%A3", true),
+        ("/%CE%BF%CE%B4%CF%8C%CF%83", true),
+        ("/ecole/a", false),
+        ("/smuggle", false),
+    ] {
+        let found = judged(&network, &format!("GET https://example.com{path}"));
+        let found = matches!(found, Err(Unreachable::Denied(_)));
+        assert_eq!(found, is_denied, "{path}");
+    }
+}
+
 #[test]
 fn patterns_of_paths_mean_what_they_say() {
     let allowed = |pattern: &str, path: &str| {
