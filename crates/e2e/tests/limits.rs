@@ -739,7 +739,7 @@ const UNTIL_COUNTED_MS: u64 = 20_000;
 /// What others free on the same disk meanwhile hides nothing.
 #[test]
 fn growth_while_others_free_space_is_ended() {
-    let _alone = alone();
+    alone();
     let Some(world) = world("growth_while_others_free_space_is_ended") else {
         return;
     };
