@@ -8,11 +8,12 @@ use std::sync::LazyLock;
 use crate::RelativePath;
 
 mod home;
+mod reasons;
 mod table;
 
 pub(crate) use home::{is_history, is_mere_history};
+pub(crate) use reasons::LINTER;
 pub use table::CONTROL_FILES;
-pub(crate) use table::LINTER;
 
 /// One kind of control file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(crate) fn reason_by_name(
 ) -> Option<&'static str> {
     let names: Vec<Vec<u8>> = path.components().map(plain_form).collect();
     if names.last()? == b".git" && !is_directory {
-        return Some(table::GIT_ELSEWHERE);
+        return Some(reasons::GIT_ELSEWHERE);
     }
     if names.ends_with(&[b".jj".to_vec(), b"repo".to_vec()]) && !is_directory {
         return Some("jj takes its repository from the place named there");

@@ -5,47 +5,15 @@
 //! `package.json`, `conftest.py`) is in the diff like any other source.
 
 use super::ControlFile;
+use super::reasons::{
+    ACCESS, AGENT, ATOLL, BUILD, CARGO, CI, CONTAINER, DEBUGGER, DEPLOY, DESKTOP, EDITOR,
+    ELSEWHERE, ENTER, GIT, GIT_ELSEWHERE, GIT_STATE, HG, HOOKS, HOSTED, INSTALL, JJ, LINTER, OWN,
+    PACKAGES, PYTHON, REPL, REVIEW, RUSTUP, SHELL, TERMINAL, TOOLS, VARIABLES, VCS,
+};
 
 const fn row(pattern: &'static str, reason: &'static str) -> ControlFile {
     ControlFile { pattern, reason }
 }
-
-const GIT: &str = "git runs programs named there";
-const GIT_STATE: &str = "git continues from it, and it can name commands";
-pub(super) const GIT_ELSEWHERE: &str =
-    "git takes its repository or objects from the place named there";
-const HG: &str = "Mercurial runs the hooks, extensions and aliases named there";
-const ELSEWHERE: &str = "a version control system takes its repository from the place named there";
-const JJ: &str = "jj runs the editors, tools and filters named there";
-const VCS: &str = "a version control system runs programs named there";
-const HOOKS: &str = "it is run at git commands";
-const CI: &str = "the CI system runs it, often with secrets";
-const DEPLOY: &str = "a deployment runs the commands named there, often with secrets";
-const REVIEW: &str = "the forge takes from it whose review a change needs, or changes of its own";
-const ENTER: &str = "direnv runs it on entering the directory";
-const VARIABLES: &str = "tools load it into their environment";
-const SHELL: &str = "a shell runs it at its start";
-const DESKTOP: &str = "the desktop or the service manager runs it";
-const TERMINAL: &str = "a terminal or multiplexer runs the programs named there";
-const ACCESS: &str = "programs take hosts, keys, credentials and commands from it";
-const EDITOR: &str = "an editor runs the tasks and programs named there";
-/// Only where the person works: what is in a cache is not opened there.
-pub(crate) const LINTER: &str =
-    "editors and linters execute it, or plugins named there, as soon as the project is open";
-const CONTAINER: &str = "an editor builds and starts the container it describes";
-const CARGO: &str = "cargo runs the linkers, runners and wrappers named there";
-const RUSTUP: &str = "rustup takes the compiler from the path named there";
-const PACKAGES: &str = "a package manager takes registries, credentials and scripts from it";
-const INSTALL: &str = "a package manager runs it";
-const PYTHON: &str = "python runs it at its start";
-const BUILD: &str = "a build tool takes the programs, options or extensions to run from it";
-const REPL: &str = "an interpreter or client runs the commands in it at its start";
-const DEBUGGER: &str = "a debugger runs the commands in it";
-const TOOLS: &str = "a tool manager runs what it names on entering the directory";
-const ATOLL: &str = "Atoll takes this project's boundary from it";
-const OWN: &str = "Atoll takes its rules, and whom it trusts, from it";
-const AGENT: &str = "agents take their instructions, tools and permissions from it";
-const HOSTED: &str = "a hosted workspace runs the commands in it at its start";
 
 /// All kinds, for the sandbox to make them read-only where writes go straight to
 /// the person's directory. Some more are found by shape: a file (or symbolic link)
