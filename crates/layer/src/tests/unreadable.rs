@@ -482,7 +482,7 @@ fn name_of_an_unreadable_file_outside_is_told() {
     let outside = place.path().join("outside");
     fs::write(&outside, "mine").unwrap();
     fs::hard_link(&outside, host.join("closed")).unwrap();
-    fs::set_permissions(&outside, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&outside, fs::Permissions::from_mode(0o000)).unwrap();
     let facts = checkpoint(&host, &copy, IdShift::None, &mut |_| {}).unwrap();
     assert_eq!(paths_of(&facts.skipped), ["closed"]);
     assert_eq!(facts.shared, [path("closed")]);
