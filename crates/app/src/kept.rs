@@ -150,7 +150,7 @@ impl Opened {
     fn forget_conflicts(&mut self, now: SystemTime) -> Result<(), Failure> {
         self.record.since = since(now);
         self.layer
-            .write(&self.record)
+            .write(&self.record, Durability::Buffered)
             .doing("what is kept cannot be noted")
     }
 

@@ -5,6 +5,7 @@ mod beginning;
 mod purpose;
 mod refused;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::File;
@@ -13,7 +14,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_gateway::{CallError, Called, Fate, Request, Tokens, call};
+use atoll_gateway::{CallError, Called, Fate, Request, Tokens, call, kept_labels};
 use atoll_model::{
     Call, InvalidLimit, LimitKey, Mode, RunId, SessionId, parse_duration, parse_limit,
 };
@@ -67,7 +68,8 @@ pub fn carry_out(
     let earlier = purpose::earlier(arguments, &state, resume.as_ref())?;
     let at = place_of(arguments, resume.as_ref())?;
     let host = configuration::host_facts(&places)?;
-    let mut rules = compiled((arguments, earlier), (&places, &at.workspace), &host)?;
+    let found = (&places, &state, at.workspace.as_path());
+    let mut rules = compiled((arguments, earlier), found, &host)?;
     let widening = refused::widening(&rules)?;
     let handed = handed(arguments, &rules, (&places, &host), &at.workspace, output)?;
     let (handover, words) = (handed.handover.as_ref(), handed.words);
@@ -221,17 +223,30 @@ fn tell_granted(
 /// The rules of what was asked for.
 fn compiled(
     (arguments, earlier): (&RunArguments, EarlierPurposes),
-    (places, workspace): (&Places, &Path),
+    (places, state, workspace): (&Places, &StateDir, &Path),
     host: &HostFacts,
 ) -> Result<Rules, Failure> {
     let files = PolicyFiles::read(places, Some(workspace))?;
-    let requested = Requested {
+    let mut requested = Requested {
         earlier,
         ..requested(arguments)?
     };
     let program = arguments.command.first().cloned().unwrap_or_default();
-    let rules = files.compile(&requested, &program, host);
-    let mut rules = rules.map_err(|error| no_rules(&error))?;
+    let compile = |requested: &Requested| {
+        let rules = files.compile(requested, &program, host);
+        rules.map_err(|error| no_rules(&error))
+    };
+    let mut rules = compile(&requested)?;
+    let labels = match arguments.discard || arguments.root {
+        true => BTreeSet::new(),
+        false => kept_labels(state, rules.profile()),
+    };
+    if !labels.is_empty() && !rules.notes_labels() {
+        // It goes on with what earlier runs have left, as one of their session.
+        requested.in_session = true;
+        rules = compile(&requested)?;
+    }
+    rules.take_labels(labels);
     configuration::take_repository(&mut rules, workspace, host);
     rules.take_real_paths(workspace, configuration::real_path);
     refuse_unseen(arguments, &rules)?;

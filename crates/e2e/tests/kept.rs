@@ -188,6 +188,79 @@ fn a_yes_to_what_is_kept_is_to_all_of_it() {
     assert_eq!(is_there(), [false; 3]);
 }
 
+/// The labels with which the last run of these began; none where nobody noted them.
+fn labels_of_run(world: &World, options: &[&str], script: &str) -> Option<Vec<String>> {
+    let run = world.atoll(["run", "--profile", "agent"]).args(options);
+    let _ = run.args(["--", "sh", "-c", script]).run().success();
+    labels_of_last(world)
+}
+
+fn labels_of_last(world: &World) -> Option<Vec<String>> {
+    let opened = e2e::internet::events(world, "run.opened");
+    let labels = opened[0]["decision"]["labels"].as_array();
+    let text = |label: &serde_json::Value| label.as_str().unwrap().to_owned();
+    labels.map(|labels| labels.iter().map(text).collect())
+}
+
+/// What a run that was shown private data has left is as private for whoever is shown it.
+#[test]
+fn kept_history_labels_the_runs_that_see_it() {
+    let labelled = format!("{KEEP}[labels]\nprivate = [\"~/notes\"]\n");
+    let world = world("kept_history_labels_the_runs_that_see_it", &labelled);
+    let notes = world.home().join("notes");
+    world.write(notes.join("one"), "secret\n");
+    let shown = ["--keep", "--ro", notes.to_str().unwrap()];
+    let private = Some(vec!["private".to_owned()]);
+    let of = |options: &[&str], script: &str| labels_of_run(&world, options, script);
+    // The control: what nobody has read is nobody's secret.
+    assert_eq!(
+        of(&["--keep"], "echo own >> ~/.agent/history.jsonl"),
+        Some(vec![])
+    );
+    let copy = "cat ~/notes/one >> ~/.agent/history.jsonl";
+    assert_eq!(of(&shown, copy), private);
+    // Later ones see it, and have the label, and so on, whether they note labels by themselves.
+    let see = "grep secret ~/.agent/history.jsonl";
+    assert_eq!(of(&["--keep"], see), private);
+    world.profile("agent", KEEP);
+    assert_eq!(of(&["--keep"], see), private);
+    assert_eq!(of(&["--keep"], see), private);
+    world.profile("agent", &labelled);
+    // Those that do not see it have none.
+    let not = "! grep secret ~/.agent/history.jsonl";
+    assert_eq!(of(&["--discard"], not), Some(vec![]));
+    let other = world.run(["--discard", "--profile", "other"], not).run();
+    let _ = other.success();
+    assert_eq!(labels_of_last(&world), Some(vec![]));
+    let _ = fine(&world, &["kept", "discard", "agent"]);
+    assert_eq!(of(&["--keep"], not), Some(vec![]));
+    // One that is killed has noted it before.
+    let script = format!("{copy}; echo begun; sleep 1000");
+    let killed = world.atoll(["run", "--profile", "agent"]).args(shown);
+    let killed = killed.args(["--", "sh", "-c", &script]).start();
+    let _ = killed.until_stdout("begun");
+    killed.signal(rustix::process::Signal::KILL);
+    let _ = killed.wait();
+    assert_eq!(of(&["--keep"], see), private);
+    // What nobody can tell the labels of is shown to no run.
+    let record = kept_record(&world);
+    let text = world.read(&record);
+    let unsettled = text.replace("\"has_all_labels\": true", "\"has_all_labels\": false");
+    assert_ne!(unsettled, text);
+    world.write(&record, unsettled);
+    fs::remove_dir_all(world.state().join("atoll/ledger")).unwrap();
+    let apart = run(&world, not);
+    apart.says(["nobody can tell what runs that have used what is kept of it have touched"]);
+}
+
+/// The record of the one layer that is kept.
+fn kept_record(world: &World) -> PathBuf {
+    let mut all = fs::read_dir(world.state().join("atoll/kept")).unwrap();
+    let path = all.next().unwrap().unwrap().path().join("record.json");
+    assert!(all.next().is_none());
+    path
+}
+
 fn own(world: &World) -> PathBuf {
     world.home().join(".agent")
 }

@@ -1,4 +1,5 @@
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::GitEnvironment;
@@ -23,7 +24,7 @@ use crate::flows;
 use crate::place::{Placed, place};
 use crate::ssh::SshPlace;
 use crate::trust::Trust;
-use crate::{PlaceError, asking, given_up, ranged};
+use crate::{PlaceError, asking, given_up, kept, ranged};
 
 /// Everything that one call needs.
 #[derive(Clone, Copy)]
@@ -249,7 +250,7 @@ fn prepare(
     }
     let assembled = (|| {
         let given_up = given_up::before(request)?;
-        let placed = place(request, grant.boundary(), &mut record)?;
+        let placed = place(request, grant, &mut record)?;
         if !request.is_scratch() {
             reserve_end(request.state, &record.run)?;
         }
@@ -302,27 +303,27 @@ impl Prepared {
         let mut witness = |attempt: &Attempt| noted(ledger.record_attempt(&run, attempt).map(drop));
         let boundary = armed.grant().boundary().clone();
         let rereading = Rereading::new(request, &boundary);
+        let mut labels = armed.grant().labels().clone();
         let mut record_flow = |news: &[FlowNews<'_>]| {
             let recorded = flows::record(ledger, &run, news, &rereading.versions());
+            labels.extend(flows::labels(news).map(str::to_owned));
             noted(recorded.and_then(|()| flows::tell_beside(gained.as_ref(), news)))
         };
-        let network = boundary.network.clone();
         let listener = placed.ssh.as_mut().and_then(SshPlace::take_listener);
         let issue = || placed.trust.as_ref().map(Trust::issue).transpose();
-        let directory = || asking::directory(request.state);
         let decide = |port, already: &[_]| rereading.publish(port, already);
         let reload = |only: Option<&Versions>| rereading.reload(only);
         let compare = || rereading.compare();
         let live = Live {
             run: &run,
             has_network: request.facts.mode == Mode::Full,
-            directory: &directory,
+            directory: &|| asking::directory(request.state),
             decide: &decide,
             reload: &reload,
             compare: &compare,
             widening: request.widening,
         };
-        let mut outside = Outside::new(&network, &issue, &mut record_flow)
+        let mut outside = Outside::new(&boundary.network, &issue, &mut record_flow)
             .with(doors)
             .holding(revoking(request))
             .asked(Some(live))
@@ -346,7 +347,7 @@ impl Prepared {
                 return Err(error);
             }
         };
-        let (record, notices) = settle(request, record, &outcome, placed)?;
+        let (record, notices) = settle(request, record, &outcome, placed, labels)?;
         Ok((outcome, record, notices, flows, departing))
     }
 
@@ -363,12 +364,11 @@ fn settle(
     mut record: RunRecord,
     outcome: &Outcome,
     placed: Placed,
+    labels: BTreeSet<String>,
 ) -> Result<(RunRecord, Vec<String>), CallError> {
     note_outcome(&mut record, outcome);
     let mut notices = placed.notices;
-    for kept in placed.kept {
-        kept.settle(&mut notices);
-    }
+    kept::settle(request, placed.kept, labels, &mut notices);
     let record = note_end(request, record, RunState::Kept)?;
     Ok((record, notices))
 }

@@ -38,13 +38,9 @@ pub(crate) fn record(
     ledger.record_flows(run, events, durability)
 }
 
-/// Tells runs of the session that go on at the same time of labels that are recorded: what gives
-/// one goes on only then.
-pub(crate) fn tell_beside(
-    gained: Option<&Gained>,
-    news: &[FlowNews<'_>],
-) -> Result<(), LedgerError> {
-    let labels = news.iter().filter_map(|one| match one {
+/// The labels that a run gains by this.
+pub(crate) fn labels<'a>(news: &'a [FlowNews<'_>]) -> impl Iterator<Item = &'a str> {
+    news.iter().filter_map(|one| match one {
         FlowNews::Labelled { label, .. } => Some(*label),
         FlowNews::Opened { .. }
         | FlowNews::Closed { .. }
@@ -57,8 +53,16 @@ pub(crate) fn tell_beside(
         | FlowNews::GivenUp(_)
         | FlowNews::Reloaded { .. }
         | FlowNews::Unreloaded { .. } => None,
-    });
-    let labels: Vec<&str> = labels.collect();
+    })
+}
+
+/// Tells runs of the session that go on at the same time of labels that are recorded: what gives
+/// one goes on only then.
+pub(crate) fn tell_beside(
+    gained: Option<&Gained>,
+    news: &[FlowNews<'_>],
+) -> Result<(), LedgerError> {
+    let labels: Vec<&str> = labels(news).collect();
     match gained {
         Some(gained) if !labels.is_empty() => gained.add(labels),
         Some(_) | None => Ok(()),

@@ -1,6 +1,7 @@
 //! Layers that a profile's next run goes on with: taken for one run at a time, and before and
 //! after it cleared of all that is not history.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,7 +11,8 @@ use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_a
 use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind};
 use atoll_sandbox::{PlacedLayer, SandboxError, has_changed, identity_base, make_layer};
 use atoll_store::{
-    KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs, SettingsRecord,
+    Durability, KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, Ledger, OverlayXattrs,
+    SettingsRecord, StateDir, kept_names,
 };
 
 use crate::login;
@@ -74,6 +76,17 @@ enum Apart {
          kept diff {0}, then atoll kept discard {0}"
     )]
     Full(KeptName),
+    /// It was used meanwhile.
+    #[error(
+        "runs that have used what is kept of it have touched what this one begins without ({0}): \
+         start it again, or begin anew with atoll kept discard {1}"
+    )]
+    Labelled(String, KeptName),
+    #[error(
+        "nobody can tell what runs that have used what is kept of it have touched: {0}; atoll kept \
+         discard {1} begins anew"
+    )]
+    Untold(String, KeptName),
     #[error("what is kept of it cannot be used: {0}; atoll kept discard {1} begins anew")]
     Broken(String, KeptName),
 }
@@ -86,6 +99,8 @@ struct Wanted<'a> {
     host: &'a Path,
     boundary: &'a Boundary,
     base: Option<u32>,
+    /// The labels with which the run begins.
+    labels: &'a BTreeSet<String>,
 }
 
 impl Wanted<'_> {
@@ -113,6 +128,17 @@ impl Wanted<'_> {
         all
     }
 
+    /// Refuses what has labels that this run begins without.
+    fn refuse_labelled(&self, earlier: &KeptRecord, name: &KeptName) -> Result<(), Apart> {
+        let labels = Ledger::kept_labels(self.request.state, earlier)
+            .map_err(|error| Apart::Untold(error.to_string(), name.clone()))?;
+        let missing: Vec<&str> = labels.difference(self.labels).map(String::as_str).collect();
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(Apart::Labelled(missing.join(", "), name.clone())),
+        }
+    }
+
     /// What is known of the layer from this run on.
     fn record(
         &self,
@@ -136,6 +162,8 @@ impl Wanted<'_> {
             logins: self.logins(),
             settings: Vec::new(),
             purposes: self.purposes(earlier),
+            labels: self.labels.clone(),
+            has_all_labels: !self.request.rules.notes_labels(),
             first,
             run: self.request.call.run.clone(),
             used_at_ms: u64::try_from(used_at_ms).unwrap_or(u64::MAX),
@@ -194,9 +222,12 @@ impl Kept {
         if aside.bytes > ASIDE_BYTES_MAX || aside.entries > ASIDE_ENTRIES_MAX {
             return Err(Apart::Full(name));
         }
+        let earlier = earlier.filter(|_| !is_empty);
+        if let Some(earlier) = &earlier {
+            wanted.refuse_labelled(earlier, &name)?;
+        }
         let made = make_layer(layer.path(), host, &wanted.view.inside, base);
         let (placed, now) = made.map_err(|error: SandboxError| broken(error.to_string()))?;
-        let earlier = earlier.filter(|_| !is_empty);
         let (since, first) = match &earlier {
             Some(earlier) => (earlier.since, earlier.first.clone()),
             None => (stamp(now), Some(request.call.run.clone())),
@@ -221,13 +252,19 @@ impl Kept {
         self.record.settings.push(settings);
     }
 
-    /// Writes down that this run uses it, before anything is written there.
+    /// Writes down that this run uses it, before anything is written there. Where it can gain
+    /// labels that is on disk: the record before says that there are no others.
     pub(crate) fn note(&self) -> Result<(), KeptError> {
-        self.layer.write(&self.record)
+        let durability = match self.record.has_all_labels {
+            true => Durability::Buffered,
+            false => Durability::Durable,
+        };
+        self.layer.write(&self.record, durability)
     }
 
-    /// Sets aside what the run has left besides history; nothing of it runs any more.
-    pub(crate) fn settle(self, notices: &mut Vec<String>) {
+    /// Sets aside what the run has left besides history; nothing of it runs any more. With all
+    /// labels that it had, where somebody can tell.
+    fn settle(mut self, labels: Option<&BTreeSet<String>>, notices: &mut Vec<String>) {
         // What could not be moved now is moved before the next run, or that has another layer.
         let host = &self.record.host;
         let _ = clear(
@@ -236,7 +273,49 @@ impl Kept {
             (&self.told, host),
             notices,
         );
+        if let (Some(labels), false) = (labels, self.record.has_all_labels) {
+            self.record.labels.clone_from(labels);
+            self.record.has_all_labels = true;
+            // Where it is not written the ledger tells.
+            let _ = self.layer.write(&self.record, Durability::Buffered);
+        }
     }
+}
+
+/// Settles all that a run has used, with the labels that it had, and those of its session, which
+/// are its own too.
+pub(crate) fn settle(
+    request: &Request<'_>,
+    all: Vec<Kept>,
+    mut labels: BTreeSet<String>,
+    notices: &mut Vec<String>,
+) {
+    if all.is_empty() {
+        return;
+    }
+    let session = request.call.session.as_ref();
+    let of_session = session.map(|session| Ledger::session_labels(request.state, session));
+    let is_known = of_session.as_ref().is_none_or(Result::is_ok);
+    labels.extend(of_session.and_then(Result::ok).into_iter().flatten());
+    for kept in all {
+        kept.settle(is_known.then_some(&labels), notices);
+    }
+}
+
+/// The labels of what is kept for the next run of a profile. What nobody can tell them of is shown
+/// to none that begins without them.
+#[must_use]
+pub fn kept_labels(state: &StateDir, profile: &str) -> BTreeSet<String> {
+    let names = kept_names(state).unwrap_or_default().into_iter();
+    let shown = names.filter_map(|name| {
+        // Of one in use nothing is shown to another run.
+        let layer = KeptLayer::open(state, &name).ok()?;
+        let is_shown = layer.is_empty().is_ok_and(|is_empty| !is_empty);
+        let record = layer.record().ok()??;
+        (is_shown && record.profile == profile).then_some(record)
+    });
+    let labels = shown.filter_map(|record| Ledger::kept_labels(state, &record).ok());
+    labels.flatten().collect()
 }
 
 /// Says which directories cannot be kept because the person has none.
@@ -283,6 +362,7 @@ pub(crate) fn place(
         host,
         boundary,
         base: placing.base,
+        labels: placing.labels,
     };
     match Kept::take(&wanted, &mut placing.notices) {
         Ok((kept, layer)) => {

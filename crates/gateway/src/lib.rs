@@ -31,7 +31,7 @@ mod trust;
 pub use call::{CallError, Called, Fate, Request, Reread, Tokens, call};
 pub use fallback::holds_layers;
 pub use given_up::{is_of_token, of_session as given_up_of_session, take_given_up};
-pub use kept::NOT_WRITTEN;
+pub use kept::{NOT_WRITTEN, kept_labels};
 pub use login::is_taken_over;
 pub use persons::{NoSecondPerson, widening};
 pub use place_error::PlaceError;

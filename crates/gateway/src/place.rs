@@ -1,5 +1,6 @@
 //! Where the changeable parts of a run are kept: a layer, a copy or a checkpoint.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::time::SystemTime;
 
 use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths, restore_modes};
 use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
+use atoll_policy::Grant;
 use atoll_sandbox::{
     FencePlace, IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer,
 };
@@ -45,10 +47,11 @@ pub(crate) struct Placed {
 /// Makes the places for one run and notes them in its record.
 pub(crate) fn place(
     request: &Request<'_>,
-    boundary: &Boundary,
+    grant: &Grant,
     record: &mut RunRecord,
 ) -> Result<Placed, PlaceError> {
-    let mut placing = Placing::new(request, boundary);
+    let boundary = grant.boundary();
+    let mut placing = Placing::new(request, grant);
     if let Some(earlier) = request.resume {
         placing.take_over(earlier)?;
     }
@@ -146,6 +149,8 @@ pub(crate) struct Placing<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) offered: Offered<'a>,
     pub(crate) base: Option<u32>,
+    /// The labels with which the run begins.
+    pub(crate) labels: &'a BTreeSet<String>,
     pub(crate) layers: Vec<LayerRecord>,
     /// Layers that are no part of the run's changes.
     pub(crate) kept: Vec<Kept>,
@@ -158,8 +163,10 @@ pub(crate) struct Placing<'a> {
 }
 
 impl<'a> Placing<'a> {
-    fn new(request: &'a Request<'a>, boundary: &Boundary) -> Self {
+    fn new(request: &'a Request<'a>, grant: &'a Grant) -> Self {
+        let boundary = grant.boundary();
         Self {
+            labels: grant.labels(),
             request,
             offered: Offered::new(
                 request.host,

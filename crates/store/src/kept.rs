@@ -2,6 +2,7 @@
 //! `kept/NAME`, with a record, what runs changed (`upper`), and what of it the next run is not
 //! shown (`aside/upper`).
 
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -125,6 +126,14 @@ pub struct KeptRecord {
     /// The purposes that narrowed runs which have used it, by their names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub purposes: Vec<String>,
+    /// The labels of runs which have used it: of its last one those that it had by the time at which
+    /// this was written.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<String>,
+    /// Whether there are no others. Else the ledger alone has them, as where its last run was cut
+    /// short, or an earlier release has written this.
+    #[serde(default)]
+    pub has_all_labels: bool,
     /// The run that found it empty: what is in it is of that one, and of later ones. None in what
     /// earlier releases wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -229,9 +238,9 @@ impl KeptLayer {
     ///
     /// # Errors
     /// [`KeptError::File`].
-    pub fn write(&self, record: &KeptRecord) -> Result<(), KeptError> {
+    pub fn write(&self, record: &KeptRecord, durability: Durability) -> Result<(), KeptError> {
         let path = self.path.join(RECORD);
-        let replaced = replace(self.directory.as_fd(), &path, record, Durability::Buffered);
+        let replaced = replace(self.directory.as_fd(), &path, record, durability);
         replaced.map_err(|fault| of_record(&self.name, fault))
     }
 
@@ -360,14 +369,8 @@ impl KeptLayer {
 pub fn list_kept(
     state: &StateDir,
 ) -> Result<Vec<(KeptName, Result<(KeptRecord, DiskUsage), KeptError>)>, KeptError> {
-    let directory = match state.subdirectory(KEPT, false) {
-        Err(fault) if fault.is_not_found() => return Ok(Vec::new()),
-        other => other?,
-    };
-    let names = names(&directory).map_err(FileFault::on("list", state.kept_dir()))?;
-    let texts = names.iter().filter_map(|name| name.to_str().ok());
     let mut all = Vec::new();
-    for name in texts.filter_map(KeptName::parse) {
+    for name in kept_names(state)? {
         let path = state.kept_dir().join(name.as_str());
         let known = read(&name, &path).and_then(|record| match record {
             None => Ok(None),
@@ -379,7 +382,22 @@ pub fn list_kept(
             Err(error) => all.push((name, Err(error))),
         }
     }
-    all.sort_by(|(left, _), (right, _)| left.cmp(right));
+    Ok(all)
+}
+
+/// The names of all kept layers, in order.
+///
+/// # Errors
+/// [`KeptError::File`] when they cannot be listed.
+pub fn kept_names(state: &StateDir) -> Result<Vec<KeptName>, KeptError> {
+    let directory = match state.subdirectory(KEPT, false) {
+        Err(fault) if fault.is_not_found() => return Ok(Vec::new()),
+        other => other?,
+    };
+    let names = names(&directory).map_err(FileFault::on("list", state.kept_dir()))?;
+    let texts = names.iter().filter_map(|name| name.to_str().ok());
+    let mut all: Vec<KeptName> = texts.filter_map(KeptName::parse).collect();
+    all.sort();
     Ok(all)
 }
 

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::event::LABEL_GAINED;
 use crate::read::{Events, Filter};
-use crate::{LedgerError, StateDir, sessions};
+use crate::state::LEDGER;
+use crate::{Event, KeptRecord, LedgerError, StateDir, sessions};
 
 /// What runs were for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,60 @@ pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, 
         labels.extend(of_session(state, &session)?);
     }
     Ok(labels)
+}
+
+/// The labels of the runs that have used a kept layer: all of its profile since it was found empty,
+/// where its record does not have them. Those of their sessions count too.
+pub(crate) fn of_kept(
+    state: &StateDir,
+    record: &KeptRecord,
+) -> Result<BTreeSet<String>, LedgerError> {
+    let mut labels = record.labels.clone();
+    if record.has_all_labels {
+        return Ok(labels);
+    }
+    let (mut runs, mut sessions) = (BTreeSet::new(), BTreeSet::new());
+    let mut has_begun = record.first.is_none();
+    for event in Events::from_start(state, of_kind("run.opened"))? {
+        let event = event?;
+        has_begun |= event.run == record.first;
+        let profile = event.body.pointer("/decision/profile");
+        let is_of_it = profile.and_then(Value::as_str) == Some(&record.profile);
+        if let (true, Some(run)) = (has_begun && is_of_it, event.run.clone()) {
+            take(&event, &mut labels);
+            let session = event.body.get("session").and_then(Value::as_str);
+            sessions.extend(session.and_then(|id| SessionId::parse(id).ok()));
+            runs.insert(run);
+        }
+    }
+    if let Some(run) = record
+        .first
+        .iter()
+        .chain([&record.run])
+        .find(|run| !runs.contains(*run))
+    {
+        return Err(LedgerError::Damaged {
+            path: state.path().join(LEDGER),
+            what: format!("it does not know run {run}, which has used what is kept"),
+        });
+    }
+    for event in Events::from_start(state, of_kind(LABEL_GAINED))? {
+        let event = event?;
+        if event.run.as_ref().is_some_and(|run| runs.contains(run)) {
+            take(&event, &mut labels);
+        }
+    }
+    for session in sessions {
+        labels.extend(of_session(state, &session)?);
+    }
+    Ok(labels)
+}
+
+fn of_kind(kind: &str) -> Filter {
+    Filter {
+        kind: Some(kind.to_owned()),
+        ..Filter::default()
+    }
 }
 
 /// What the runs of a session were for: the same as of labels holds of damage.
@@ -89,15 +144,19 @@ fn purposes(events: Events) -> Result<RunPurposes, LedgerError> {
 fn gained(events: Events) -> Result<BTreeSet<String>, LedgerError> {
     let mut labels = BTreeSet::new();
     for event in events {
-        let event = event?;
-        if event.kind == LABEL_GAINED {
-            let label = event.body.get("label").and_then(Value::as_str);
-            labels.extend(label.map(str::to_owned));
-        } else if event.kind == "run.opened" {
-            let begun = event.body.pointer("/decision/labels");
-            let begun = begun.and_then(Value::as_array).into_iter().flatten();
-            labels.extend(begun.filter_map(Value::as_str).map(str::to_owned));
-        }
+        take(&event?, &mut labels);
     }
     Ok(labels)
+}
+
+/// Takes up the labels that an event tells of.
+fn take(event: &Event, labels: &mut BTreeSet<String>) {
+    if event.kind == LABEL_GAINED {
+        let label = event.body.get("label").and_then(Value::as_str);
+        labels.extend(label.map(str::to_owned));
+    } else if event.kind == "run.opened" {
+        let begun = event.body.pointer("/decision/labels");
+        let begun = begun.and_then(Value::as_array).into_iter().flatten();
+        labels.extend(begun.filter_map(Value::as_str).map(str::to_owned));
+    }
 }

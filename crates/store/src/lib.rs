@@ -90,7 +90,7 @@ pub use fault::FileFault;
 pub use gained::{GAINED_BYTES_MAX, Gained, forget, forgettable};
 pub use hash::{InvalidHash, TreeHash};
 pub use host_text::{host_text, read_host_text};
-pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, list_kept};
+pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, kept_names, list_kept};
 pub use labels::RunPurposes;
 pub use ledger::{Asked, Clock, Durability, Ledger, LedgerError};
 pub use note::{CHECKPOINT_BYTES_MAX, Checkpoint, NoteFault, VerifierKey};

@@ -10,7 +10,7 @@ use crate::labels::RunPurposes;
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
 use crate::sessions::{self, Session, SessionError};
-use crate::{Event, StateDir, conduct, labels};
+use crate::{Event, KeptRecord, StateDir, conduct, labels};
 
 impl Ledger {
     /// The session of this name: the one that there is, or one that begins now
@@ -45,6 +45,17 @@ impl Ledger {
     /// As [`Ledger::session_labels`].
     pub fn run_labels(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, LedgerError> {
         labels::of_run(state, run)
+    }
+
+    /// The same of those that have used a kept layer: of what its record does not have.
+    ///
+    /// # Errors
+    /// As [`Ledger::session_labels`]; also where the ledger does not know these runs.
+    pub fn kept_labels(
+        state: &StateDir,
+        record: &KeptRecord,
+    ) -> Result<BTreeSet<String>, LedgerError> {
+        labels::of_kept(state, record)
     }
 
     /// What the runs of a session were for.

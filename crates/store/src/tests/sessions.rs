@@ -3,6 +3,7 @@ use std::sync::Barrier;
 use atoll_model::{SessionId, SessionName};
 
 use super::*;
+use crate::event::LABEL_GAINED;
 
 fn name(text: &str) -> SessionName {
     SessionName::parse(text).unwrap()
@@ -350,4 +351,65 @@ fn what_runs_told_each_other_is_removed_once_the_ledger_alone_is_asked() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "private\nweb\n");
     let _ = Gained::open(&place.state, &other).unwrap();
     assert_eq!(can_go(), std::slice::from_ref(&other));
+}
+
+/// Where its record does not say all of it, the ledger tells which labels the runs had that have
+/// used a kept layer.
+#[test]
+fn kept_layer_has_the_labels_of_its_runs() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let run =
+        |number: u32, profile: &str, begun: &[&str], gained: &str, session: Option<SessionId>| {
+            let verdict = allow();
+            let call = Call {
+                session,
+                ..call(number)
+            };
+            let decision = json!({ "labels": begun, "profile": profile });
+            let entry = ledger.open_call(&call, &verdict, decision).unwrap();
+            let _armed = entry.arm(verdict).unwrap();
+            let body = EventBody::default()
+                .text("by", "test")
+                .text("label", gained);
+            let events = vec![(LABEL_GAINED, body)];
+            let recorded = ledger.record_flows(&run_id(number), events, Durability::Durable);
+            recorded.unwrap();
+        };
+    let session = open(&place, &ledger, "fix", 1);
+    run(1, "agent", &["before"], "earlier", None);
+    run(2, "agent", &["begun"], "gained", None);
+    run(3, "other", &["foreign"], "foreign too", None);
+    run(4, "agent", &[], "later", Some(session.clone()));
+    run(5, "other", &[], "beside", Some(session));
+    let record = |first: Option<u32>, last: u32, has_all_labels: bool| KeptRecord {
+        v: KEPT_VERSION,
+        profile: "agent".to_owned(),
+        host: "/home/me/.agent".into(),
+        inside: "/home/me/.agent".into(),
+        xattrs: OverlayXattrs::User,
+        base: None,
+        since: (0, 0),
+        logins: Vec::new(),
+        settings: Vec::new(),
+        purposes: Vec::new(),
+        labels: ["own".to_owned()].into(),
+        has_all_labels,
+        first: first.map(run_id),
+        run: run_id(last),
+        used_at_ms: 0,
+    };
+    let labels = |record: KeptRecord| Ledger::kept_labels(&place.state, &record);
+    let of = |record: KeptRecord| labels(record).unwrap().into_iter().collect::<Vec<_>>();
+    assert_eq!(of(record(Some(2), 4, true)), ["own"]);
+    let later = ["begun", "beside", "gained", "later", "own"];
+    assert_eq!(of(record(Some(2), 4, false)), later);
+    let all = [
+        "before", "begun", "beside", "earlier", "gained", "later", "own",
+    ];
+    assert_eq!(of(record(None, 4, false)), all);
+    // Of runs that the ledger does not know nobody can tell.
+    for unknown in [record(Some(2), 9, false), record(Some(9), 4, false)] {
+        assert!(labels(unknown).is_err());
+    }
 }
