@@ -5,18 +5,21 @@
 //! their placeholders ([`Mask`]). Both find a value
 //!
 //! - as it is, in any case of its letters;
-//! - as hexadecimal digits, in either case or both;
 //! - within base64, at each of the three alignments, in the usual alphabet and in that
-//!   for addresses, with and without padding, whatever stands before and after it;
-//! - as UTF-16 of either byte order;
+//!   for addresses, with and without padding, whatever stands before and after it, wrapped at
+//!   any width;
+//! - as hexadecimal digits of either, in either case or both, with spaces, `:`, `-`, `,`, `0x`
+//!   and line breaks between those of each byte or without;
+//! - each of these as UTF-16 or UTF-32 of either byte order;
 //! - each of these also with any of its bytes escaped, one by one, as `%41`, `\u0041`,
-//!   `\x41`, or by the short escapes of JSON;
+//!   `\u{41}`, `\U00000041`, `\x41`, `\101`, `&#65;`, `&#x41;`, `=41`, by the names of HTML or
+//!   the short escapes of JSON;
 //! - across the borders of chunks, in heads, trailers, and within what is compressed by
 //!   gzip, deflate, br or zstd as its `Content-Encoding` says.
 //!
 //! Not found is what somebody hides on purpose or passes through two of these in turn:
-//! reversed, cut into parts, broken into lines, compressed within an archive, encrypted,
-//! base64 of base64, escaped twice, written as entities of HTML. A line break within a
+//! reversed, cut into parts, compressed within an archive, encrypted, base64 of base64, escaped
+//! twice, with more than eight digits in a number. A line break within a
 //! value is one in what is searched as well: each line of a value of several lines is
 //! looked for by itself if it has [`BYTES_MIN`] bytes.
 //!
@@ -29,22 +32,26 @@
 //!
 //! Who pauses within a value must not have its beginning handed on. So the end of what has come
 //! waits for the next byte: for a moment where only a few bytes in a row could be a part of a
-//! value ([`Mask::is_short`]); else until what follows, or [`Stalled`].
+//! value, or a line of no base64 ends ([`Mask::is_short`]); else until what follows, or
+//! [`Stalled`].
 
 mod bodies;
 mod checksum;
 mod coding;
 mod finder;
+mod gap;
 mod held;
 mod login;
 mod mask;
 mod patterns;
 mod placeholder;
+mod row;
 mod settings;
 mod shape;
 mod symbols;
 mod table;
 mod units;
+mod view;
 mod walk;
 
 pub use atoll_sys::memory::erase_stack;

@@ -207,7 +207,8 @@ fn written_as(form: Form) -> &'static str {
         Form::Plain => "",
         Form::Hexadecimal => " as hexadecimal digits",
         Form::Base64(_) => " within base64",
-        Form::Wide => " as UTF-16",
+        Form::HexadecimalBase64(_) => " as hexadecimal digits of base64",
+        Form::Wide => " as UTF-16 or UTF-32",
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use hyper::header::HeaderMap;
 
 use super::Secret;
-use super::patterns::Patterns;
+use super::patterns::{Match, Patterns};
 use super::placeholder::Unfit;
 use super::symbols::Form;
-use super::table::View;
+use super::view::View;
 
 /// How much is gone through at once, bytes.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -111,14 +111,16 @@ impl Placeholders {
             let located = Located {
                 found: Found {
                     number,
-                    form: one.form,
+                    form: form(text, &one),
                 },
                 range: one.start..one.end,
             };
             let Some(its) = all.get_mut(number) else {
                 return;
             };
-            let of_form = its.iter().filter(|other| other.found.form == one.form);
+            let of_form = its
+                .iter()
+                .filter(|other| other.found.form == located.found.form);
             if of_form.count() < LOCATED_MAX && !its.contains(&located) {
                 its.push(located);
             }
@@ -141,10 +143,19 @@ impl Placeholders {
         let mut found = None;
         let resume = self.patterns.search(bytes, view, |one| {
             let number = self.number(one.value);
-            let form = one.form;
+            let form = form(bytes, &one);
             found = found.or(number.map(|number| Found { number, form }));
         });
         found.map_or(Ok(resume), Err)
+    }
+}
+
+/// As what a value is written that was found in these bytes.
+fn form(bytes: &[u8], one: &Match) -> Form {
+    let written = bytes.get(one.start..one.end).unwrap_or_default();
+    match one.form {
+        Form::Plain if written.contains(&0) => Form::Wide,
+        form => form,
     }
 }
 

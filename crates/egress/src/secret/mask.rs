@@ -10,7 +10,8 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use super::Secret;
 use super::patterns::{Match, Patterns};
 use super::placeholder::Unfit;
-use super::table::View;
+use super::row::Until;
+use super::view::View;
 
 /// How much is gone through at once, bytes.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -19,6 +20,8 @@ const KEPT_BYTES: usize = 4 * 1024;
 /// How many bytes in a row that could be a part of a value go on when nothing more comes, before
 /// the row's end is there: of any value they are too few to be of use.
 const SHORT_BYTES_MAX: usize = 7;
+/// The same for letters and digits in a row with separators between them, such as of a time.
+const SHORT_LETTERS_MAX: usize = 20;
 
 /// Secrets, and what stands for each. What was made of them masks those too by which they
 /// are replaced later on.
@@ -192,6 +195,9 @@ impl Inner {
         found.sort_by_key(|one| (one.start, Reverse(one.end)));
         let mut covered = from;
         for one in found {
+            if one.end <= covered {
+                continue;
+            }
             let begin = one.start.max(covered);
             let end = one.end.min(from + copy.len());
             covered = covered.max(one.end);
@@ -251,17 +257,20 @@ impl Mask {
         self.take_up();
         for piece in chunk.chunks(PIECE_BYTES) {
             self.bytes.extend_from_slice(piece);
-            let open = self.inner.patterns.open_end(&self.bytes);
-            self.hand_on(self.bytes.len() - open, out);
+            let open = self.inner.patterns.open_end(&self.bytes, Until::NoPart);
+            self.hand_on(self.bytes.len() - open.bytes, out);
         }
     }
 
     /// Whether what has come ends with few bytes in a row that could be a part of a value:
     /// those that were handed on count too, so that a row comes by no more of them however
-    /// often it stops. It depends on no secret: whether they are a value's makes no difference.
+    /// often it stops. A line's end ends a row, unless the line is as long as those of base64
+    /// are. It depends on no secret: whether they are a value's makes no difference.
     #[must_use]
     pub fn is_short(&self) -> bool {
-        self.inner.patterns.open_end(&self.bytes) <= SHORT_BYTES_MAX
+        let patterns = &self.inner.patterns;
+        let row = patterns.open_end(&self.bytes, Until::ShortLine);
+        row.unbroken <= SHORT_BYTES_MAX && row.letters <= SHORT_LETTERS_MAX
     }
 
     /// Adds all that has come to `out`, since nothing more comes, or no more is waited for: who

@@ -3,10 +3,13 @@
 use std::ops::Range;
 
 use super::placeholder::{self, Unfit};
+use super::row::{Row, Rows, Until};
 use super::symbols::{self, Form, Symbol};
-use super::table::{ANCHOR, Entry, STRIDE, Table, View, WINDOW};
+use super::table::{ANCHOR, Entry, STRIDE, Table, WINDOW};
+use super::units::Unit;
+use super::view::View;
 use super::walk::{Reach, Written};
-use super::{BYTES_MIN, Secret, units};
+use super::{BYTES_MIN, Secret, gap, units};
 
 /// How many values there can be: lines count each.
 pub(crate) const VALUES_MAX: usize = 4096;
@@ -17,17 +20,19 @@ const DOUBTFUL: usize = 5;
 /// is skipped until there.
 const PLACE_MAX: usize = 24;
 
+/// The most bytes of a symbol, with the gap before it.
+const SYMBOL_BYTES_MAX: usize = units::BYTES_MAX + gap::BYTES_MAX;
+
 /// Values, and how to find them.
 pub(super) struct Patterns {
     sources: Vec<Secret>,
     values: Vec<Value>,
     table: Table,
-    /// In so many bytes a value has been found that may become whole.
-    anchor_bytes_max: usize,
-    /// The longest form of a value, bytes.
-    form_bytes_max: usize,
-    /// Which bytes can be part of a value, in any form.
-    may_be_part: [bool; 256],
+    /// In so many symbols a value has been found that may become whole.
+    anchor_symbols_max: usize,
+    /// The longest form of a value, symbols.
+    form_symbols_max: usize,
+    rows: Rows,
 }
 
 /// A value, or a line of one.
@@ -63,12 +68,9 @@ impl Patterns {
         }
         let mut patterns = Self {
             table: Table::new(std::iter::empty()),
-            anchor_bytes_max: 0,
-            form_bytes_max: 0,
-            may_be_part: std::array::from_fn(|byte| {
-                let byte = byte as u8;
-                byte.is_ascii_alphanumeric() || b"+/-_%\\\0".contains(&byte)
-            }),
+            anchor_symbols_max: 0,
+            form_symbols_max: 0,
+            rows: Rows::new(),
             sources,
             values,
         };
@@ -91,10 +93,11 @@ impl Patterns {
         let value = value.unwrap_or_default();
         let symbols = symbols::count(form, value.len());
         let place = match form {
-            Form::Plain => place,
-            Form::Hexadecimal | Form::Wide => place * 2,
+            Form::Plain | Form::Wide => place,
+            Form::Hexadecimal => place * 2,
             // The last one is hardly ever of the value alone.
             Form::Base64(_) => (place * 4 / 3).min(symbols.saturating_sub(ANCHOR + 1)),
+            Form::HexadecimalBase64(_) => (place * 8 / 3).min(symbols.saturating_sub(ANCHOR)),
         };
         for place in place..place + STRIDE {
             let entry = Entry {
@@ -113,14 +116,9 @@ impl Patterns {
                 windows.push((other, entry));
             }
         }
-        let anchor_bytes = (place + ANCHOR) * units::BYTES_MAX;
-        self.anchor_bytes_max = self.anchor_bytes_max.max(anchor_bytes);
-        self.form_bytes_max = self.form_bytes_max.max(symbols * units::BYTES_MAX);
-        for byte in value {
-            if let Some(may_be_part) = self.may_be_part.get_mut(usize::from(*byte)) {
-                *may_be_part = true;
-            }
-        }
+        self.anchor_symbols_max = self.anchor_symbols_max.max(place + ANCHOR);
+        self.form_symbols_max = self.form_symbols_max.max(symbols);
+        self.rows.add(value, symbols * SYMBOL_BYTES_MAX);
     }
 
     /// How many there are of what they were made of.
@@ -149,20 +147,13 @@ impl Patterns {
 
     /// The longest form of a value, bytes.
     pub(super) fn form_bytes_max(&self) -> usize {
-        self.form_bytes_max
+        self.form_symbols_max * SYMBOL_BYTES_MAX
     }
 
     /// How much of the end of these bytes could become a value. Whether any begins there
     /// makes no difference, as the module's beginning says.
-    pub(super) fn open_end(&self, bytes: &[u8]) -> usize {
-        let longest = self.form_bytes_max.saturating_sub(1);
-        let may_be_part = |byte: &&u8| self.may_be_part.get(usize::from(**byte)) == Some(&true);
-        bytes
-            .iter()
-            .rev()
-            .take(longest)
-            .take_while(may_be_part)
-            .count()
+    pub(super) fn open_end(&self, bytes: &[u8], until: Until) -> Row {
+        self.rows.end(bytes, self.form_symbols_max, until)
     }
 
     /// Tells of each value in these bytes. Returns from where on one may be that is not
@@ -173,8 +164,10 @@ impl Patterns {
         view: &mut View,
         mut each: impl FnMut(Match),
     ) -> usize {
-        let mut resume = bytes.len().saturating_sub(self.anchor_bytes_max);
-        let mut lengths = Vec::new();
+        // Of what could become a value, and has not been found to be the beginning of one.
+        let open = self.rows.end(bytes, self.anchor_symbols_max, Until::NoPart);
+        let mut resume = bytes.len().saturating_sub(open.bytes);
+        let mut steps = Vec::new();
         let mut try_at = |at: usize, entry: Entry| {
             let value = usize::from(entry.value);
             let written = self.written(value, entry.form);
@@ -182,7 +175,7 @@ impl Patterns {
             let Some((start, first)) = began else {
                 return;
             };
-            lengths.clear();
+            steps.clear();
             let mut whole = |end| {
                 each(Match {
                     start,
@@ -192,7 +185,7 @@ impl Patterns {
                     first,
                 });
             };
-            match written.forward(first, bytes, start, &mut lengths) {
+            match written.forward(first, bytes, start, &mut steps) {
                 Reach::Whole(end) => whole(end),
                 Reach::Nearly(end) => {
                     whole(end);
@@ -202,14 +195,11 @@ impl Patterns {
                 Reach::Not => {}
             }
         };
-        if memchr::memchr2(b'%', b'\\', bytes).is_none() {
-            self.table.sift(bytes, try_at);
-        } else {
-            view.read(bytes);
-            let view = &*view;
-            let sift = |here, entry| try_at(view.place(here), entry);
-            self.table.sift(view.bytes(), sift);
-        }
+        self.table.sift(bytes, &mut try_at);
+        view.read(bytes);
+        let view = &*view;
+        let sift = |here, entry| try_at(view.place(here), entry);
+        self.table.sift(view.bytes(), sift);
         resume
     }
 }
@@ -221,6 +211,9 @@ fn letter(symbol: Symbol, is_for_addresses: bool) -> u8 {
         Symbol::Byte(byte) => byte,
         Symbol::Digit(digit) => units::digit_like(digit, b'a'),
         Symbol::Six(bits, _) => symbols::letter(bits, is_for_addresses),
+        Symbol::Half(bits, is_first) => {
+            units::digit_like(symbols::half(bits, is_first, is_for_addresses), b'a')
+        }
     }
 }
 
@@ -255,8 +248,20 @@ fn anchor(value: &[u8]) -> Option<usize> {
             && part(2).all(|byte| *byte != b'%')
             && part(0).all(|byte| *byte != b' ')
     };
-    let later = (preferred..=last).take(PLACE_MAX);
-    later
-        .chain((DOUBTFUL..=last.min(PLACE_MAX)).rev())
-        .find(is_sound)
+    // What is read as an escape by chance is found as it stands, or with other bytes escaped where
+    // it is no part of what it is found by.
+    let is_read_as_is = |place: &usize| {
+        let from = place.saturating_sub(units::BYTES_MAX);
+        (from..place + ANCHOR).all(|at| match value.get(at..).and_then(units::read) {
+            Some(Unit::Escaped(_, length) | Unit::Growing(_, length)) => at + length <= *place,
+            Some(Unit::Plain(_) | Unit::Soft(_)) => true,
+            Some(Unit::Begun) | None => false,
+        })
+    };
+    let all = || {
+        let later = (preferred..=last).take(PLACE_MAX);
+        let earlier = (DOUBTFUL..=last.min(PLACE_MAX)).rev();
+        later.chain(earlier).filter(is_sound)
+    };
+    all().find(is_read_as_is).or_else(|| all().next())
 }

@@ -11,7 +11,9 @@ pub enum Form {
     Hexadecimal,
     /// Within base64.
     Base64(Alignment),
-    /// As UTF-16.
+    /// As hexadecimal digits of base64.
+    HexadecimalBase64(Alignment),
+    /// As UTF-16 or UTF-32.
     Wide,
 }
 
@@ -27,14 +29,16 @@ pub enum Alignment {
 }
 
 impl Form {
-    /// Each of them.
-    pub const ALL: [Self; 6] = [
+    /// Each that is searched for by itself: a wide one is any of them with zero bytes between.
+    pub(super) const ALL: [Self; 8] = [
         Self::Plain,
         Self::Hexadecimal,
         Self::Base64(Alignment::None),
         Self::Base64(Alignment::One),
         Self::Base64(Alignment::Two),
-        Self::Wide,
+        Self::HexadecimalBase64(Alignment::None),
+        Self::HexadecimalBase64(Alignment::One),
+        Self::HexadecimalBase64(Alignment::Two),
     ];
 }
 
@@ -47,6 +51,11 @@ impl Alignment {
             Self::Two => 4,
         }
     }
+
+    /// Symbols at the beginning that are of the value in part.
+    fn symbols_before(self) -> usize {
+        usize::from(self.bits_before() > 0)
+    }
 }
 
 /// One symbol of a form of a value.
@@ -58,16 +67,20 @@ pub(super) enum Symbol {
     Digit(u8),
     /// A symbol of base64: its bits, and which of them are of the value.
     Six(u8, u8),
+    /// A hexadecimal digit of a symbol of base64 with these bits: the first one or not.
+    Half(u8, bool),
 }
 
 /// How many symbols a form has of a value with so many bytes.
 pub(super) fn count(form: Form, bytes: usize) -> usize {
     match form {
-        Form::Plain => bytes,
+        Form::Plain | Form::Wide => bytes,
         Form::Hexadecimal => bytes * 2,
         Form::Base64(alignment) => (alignment.bits_before() + bytes * 8).div_ceil(6),
-        // Of the zero bytes those between two others: it is the same in both orders.
-        Form::Wide => (bytes * 2).saturating_sub(1),
+        Form::HexadecimalBase64(alignment) => {
+            let whole = (alignment.bits_before() + bytes * 8) / 6;
+            whole.saturating_sub(alignment.symbols_before()) * 2
+        }
     }
 }
 
@@ -75,7 +88,7 @@ pub(super) fn count(form: Form, bytes: usize) -> usize {
 #[inline]
 pub(super) fn at(form: Form, value: &[u8], place: usize) -> Option<Symbol> {
     Some(match form {
-        Form::Plain => Symbol::Byte(*value.get(place)?),
+        Form::Plain | Form::Wide => Symbol::Byte(*value.get(place)?),
         Form::Hexadecimal => {
             let byte = *value.get(place / 2)?;
             Symbol::Digit(if place.is_multiple_of(2) {
@@ -85,9 +98,15 @@ pub(super) fn at(form: Form, value: &[u8], place: usize) -> Option<Symbol> {
             })
         }
         Form::Base64(alignment) => six(value, place * 6, alignment.bits_before())?,
-        Form::Wide if place.is_multiple_of(2) => Symbol::Byte(*value.get(place / 2)?),
-        Form::Wide if place + 1 < count(form, value.len()) => Symbol::Byte(0),
-        Form::Wide => return None,
+        Form::HexadecimalBase64(alignment) => {
+            let of_value = place / 2 + alignment.symbols_before();
+            match six(value, of_value * 6, alignment.bits_before())? {
+                Symbol::Six(bits, 0x3f) => Symbol::Half(bits, place.is_multiple_of(2)),
+                Symbol::Six(..) | Symbol::Byte(_) | Symbol::Digit(_) | Symbol::Half(..) => {
+                    return None;
+                }
+            }
+        }
     })
 }
 
@@ -158,6 +177,12 @@ pub(super) const fn letter(bits: u8, is_for_addresses: bool) -> u8 {
     }
 }
 
+/// A digit of the symbol of base64 with these bits.
+pub(super) const fn half(bits: u8, is_first: bool, is_for_addresses: bool) -> u8 {
+    let letter = letter(bits, is_for_addresses);
+    if is_first { letter >> 4 } else { letter & 0xf }
+}
+
 /// How the symbols are written of which there is more than one way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
@@ -174,6 +199,12 @@ impl Style {
             is_in_capitals: any(u8::is_ascii_uppercase) && !any(u8::is_ascii_lowercase),
         }
     }
+
+    /// A digit in the place of one that is written so.
+    fn digit(self, value: u8, written: u8) -> u8 {
+        let is_like = written.is_ascii_alphabetic() || !self.is_in_capitals;
+        units::digit_like(value, if is_like { written } else { b'A' })
+    }
 }
 
 impl Symbol {
@@ -184,6 +215,9 @@ impl Symbol {
             Self::Byte(own) => own.eq_ignore_ascii_case(&byte) || own == b' ' && byte == b'+',
             Self::Digit(own) => units::digit(byte) == Some(own),
             Self::Six(own, of_value) => bits(byte).is_some_and(|bits| (bits ^ own) & of_value == 0),
+            Self::Half(bits, is_first) => units::digit(byte).is_some_and(|digit| {
+                digit == half(bits, is_first, false) || digit == half(bits, is_first, true)
+            }),
         }
     }
 
@@ -191,7 +225,7 @@ impl Symbol {
     #[inline]
     pub(super) fn is_whole(self) -> bool {
         match self {
-            Self::Byte(_) | Self::Digit(_) => true,
+            Self::Byte(_) | Self::Digit(_) | Self::Half(..) => true,
             Self::Six(_, of_value) => of_value == 0x3f,
         }
     }
@@ -208,9 +242,9 @@ impl Symbol {
                     other ^ 0x20
                 }
             }
-            (Self::Digit(_), Self::Digit(other)) => {
-                let is_like = byte.is_ascii_alphabetic() || !style.is_in_capitals;
-                units::digit_like(other, if is_like { byte } else { b'A' })
+            (Self::Digit(_), Self::Digit(other)) => style.digit(other, byte),
+            (Self::Half(..), Self::Half(bits, is_first)) => {
+                style.digit(half(bits, is_first, false), byte)
             }
             (Self::Six(own, of_value), Self::Six(other, _)) => {
                 let kept = bits(byte).unwrap_or(own) & !of_value;
@@ -222,9 +256,10 @@ impl Symbol {
                 }
             }
             // Both are of one form, so they are of one kind.
-            (Self::Byte(_), Self::Digit(_) | Self::Six(..))
-            | (Self::Digit(_), Self::Byte(_) | Self::Six(..))
-            | (Self::Six(..), Self::Byte(_) | Self::Digit(_)) => b'*',
+            (Self::Byte(_), Self::Digit(_) | Self::Six(..) | Self::Half(..))
+            | (Self::Digit(_), Self::Byte(_) | Self::Six(..) | Self::Half(..))
+            | (Self::Six(..), Self::Byte(_) | Self::Digit(_) | Self::Half(..))
+            | (Self::Half(..), Self::Byte(_) | Self::Digit(_) | Self::Six(..)) => b'*',
         }
     }
 }

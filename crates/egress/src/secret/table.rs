@@ -1,7 +1,6 @@
 //! Where a value may stand: a look at every fourth place, by a few bytes of each form.
 
 use super::symbols::Form;
-use super::units;
 
 /// How many symbols are looked at, at once.
 pub(super) const WINDOW: usize = 8;
@@ -93,70 +92,5 @@ impl Table {
         let alike = part.unwrap_or_default().iter();
         let alike = alike.filter(|(own, _)| *own == fingerprint);
         alike.map(|(_, entry)| *entry).for_each(found);
-    }
-}
-
-/// Bytes with their escapes read, and where each has been.
-#[derive(Debug, Default)]
-pub(super) struct View {
-    bytes: Vec<u8>,
-    /// After each escape: the place here, and there.
-    turns: Vec<(u32, u32)>,
-}
-
-impl View {
-    /// Reads the escapes in these bytes.
-    pub(super) fn read(&mut self, written: &[u8]) {
-        self.bytes.clear();
-        self.turns.clear();
-        self.bytes.reserve(written.len());
-        let mut at = 0;
-        while let Some(rest) = written.get(at..) {
-            // One after the other is what is escaped as a whole.
-            let rest = if let Some(b'%' | b'\\') = rest.first() {
-                rest
-            } else {
-                let plain = memchr::memchr2(b'%', b'\\', rest).unwrap_or(rest.len());
-                let (before, rest) = rest.split_at(plain);
-                self.bytes.extend_from_slice(before);
-                at += plain;
-                rest
-            };
-            match units::read(rest) {
-                Some(units::Unit::Plain(byte)) => {
-                    self.bytes.push(byte);
-                    at += 1;
-                }
-                Some(units::Unit::Escaped(byte, length)) => {
-                    self.bytes.push(byte);
-                    at += length;
-                    self.turns.push((self.bytes.len() as u32, at as u32));
-                }
-                // What it becomes is known when there is more.
-                Some(units::Unit::Begun) | None => break,
-            }
-        }
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Gives room beyond this back; what was read is read again.
-    pub(super) fn give_back(&mut self, kept_bytes: usize) {
-        if self.bytes.capacity() > kept_bytes {
-            *self = Self::default();
-        }
-    }
-
-    /// Where a byte has been.
-    pub(super) fn place(&self, here: usize) -> usize {
-        let after = self
-            .turns
-            .partition_point(|(view, _)| *view as usize <= here);
-        let turn = after.checked_sub(1).and_then(|last| self.turns.get(last));
-        turn.map_or(here, |(view, written)| {
-            *written as usize + here - *view as usize
-        })
     }
 }

@@ -4,6 +4,7 @@ mod bodies;
 mod coding;
 mod placeholders;
 mod reference;
+mod writings;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -1,7 +1,9 @@
 //! Bytes as they are written: as themselves, or escaped.
 
-/// The longest way to write a byte: `\u0041`.
-pub(super) const BYTES_MAX: usize = 6;
+/// The longest way to write a byte: `\u{00000041}`, `&#x00000041;`.
+pub(super) const BYTES_MAX: usize = 12;
+/// How many digits a number has at most whose escape sets no number of them.
+const DIGITS_MAX: usize = 8;
 
 /// What stands at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,8 +12,18 @@ pub(super) enum Unit {
     Plain(u8),
     /// An escaped one, and in how many bytes.
     Escaped(u8, usize),
+    /// The same where it may be another one, or a longer one, when more comes.
+    Growing(u8, usize),
+    /// A line break that is none of the text (RFC 2045, 6.7), and in how many bytes.
+    Soft(usize),
     /// What may become an escape when more comes.
     Begun,
+}
+
+/// Returns whether an escape may begin by a byte.
+#[inline]
+pub(super) fn is_mark(byte: u8) -> bool {
+    matches!(byte, b'%' | b'\\' | b'&' | b'=')
 }
 
 /// What stands at the beginning of these bytes, if there is anything.
@@ -21,6 +33,8 @@ pub(super) fn read(bytes: &[u8]) -> Option<Unit> {
     Some(match first {
         b'%' => hexadecimal(rest).wrapped(*first, 1),
         b'\\' => escaped(rest),
+        b'=' => quoted(rest),
+        b'&' => reference(rest),
         _ => Unit::Plain(*first),
     })
 }
@@ -30,23 +44,11 @@ fn escaped(rest: &[u8]) -> Unit {
         return Unit::Begun;
     };
     let byte = match kind {
-        b'u' => {
-            let zeros = rest
-                .iter()
-                .take(2)
-                .take_while(|byte| **byte == b'0')
-                .count();
-            return match rest.get(2..) {
-                Some(digits) if zeros == 2 => match hexadecimal(digits) {
-                    // Beyond, it is a character of two bytes.
-                    Digits::Both(byte) if byte >= 0x80 => Unit::Plain(b'\\'),
-                    digits => digits.wrapped(b'\\', 4),
-                },
-                None if zeros == rest.len() => Unit::Begun,
-                Some(_) | None => Unit::Plain(b'\\'),
-            };
-        }
+        b'u' if rest.first() == Some(&b'{') => return braced(rest),
+        b'u' => return fixed(rest, 2),
+        b'U' => return fixed(rest, 6),
         b'x' => return hexadecimal(rest).wrapped(b'\\', 2),
+        b'0'..=b'7' => return octal(*kind, rest),
         b'"' | b'\'' | b'\\' | b'/' => *kind,
         b'b' => 0x08,
         b'f' => 0x0c,
@@ -57,6 +59,201 @@ fn escaped(rest: &[u8]) -> Unit {
     };
     Unit::Escaped(byte, 2)
 }
+
+/// A character by its number, of which so many digits are zeros.
+fn fixed(rest: &[u8], zeros: usize) -> Unit {
+    let is_zero = |byte: &&u8| **byte == b'0';
+    let found = rest.iter().take(zeros).take_while(is_zero).count();
+    match rest.get(zeros..) {
+        Some(digits) if found == zeros => match hexadecimal(digits) {
+            // Beyond, it is a character of two bytes.
+            Digits::Both(byte) if byte >= 0x80 => Unit::Plain(b'\\'),
+            digits => digits.wrapped(b'\\', 2 + zeros),
+        },
+        None if found == rest.len() => Unit::Begun,
+        Some(_) | None => Unit::Plain(b'\\'),
+    }
+}
+
+/// A character by its number in braces, from the first one on.
+fn braced(rest: &[u8]) -> Unit {
+    let number = Number::read(rest.get(1..).unwrap_or_default(), 16);
+    match rest.get(1 + number.digits) {
+        Some(b'}') if number.is_byte() => Unit::Escaped(number.value, 2 + number.digits + 2),
+        None if number.is_byte() || number.digits == 0 => Unit::Begun,
+        Some(_) | None => Unit::Plain(b'\\'),
+    }
+}
+
+/// A byte by one to three octal digits, as many as make a byte.
+fn octal(first: u8, rest: &[u8]) -> Unit {
+    let (mut value, mut length) = (u16::from(first - b'0'), 2);
+    for byte in rest.iter().take(2) {
+        let longer = value * 8 + u16::from(byte.wrapping_sub(b'0'));
+        if !matches!(byte, b'0'..=b'7') || longer > 0xff {
+            return Unit::Escaped(value as u8, length);
+        }
+        (value, length) = (longer, length + 1);
+    }
+    match length < 4 && value < 0o40 {
+        true => Unit::Growing(value as u8, length),
+        false => Unit::Escaped(value as u8, length),
+    }
+}
+
+/// Quoted-printable.
+fn quoted(rest: &[u8]) -> Unit {
+    match rest {
+        [b'\n', ..] => Unit::Soft(2),
+        [b'\r', b'\n', ..] => Unit::Soft(3),
+        [b'\r'] => Unit::Begun,
+        rest => match hexadecimal(rest) {
+            Digits::Both(byte) if byte >= 0x80 => Unit::Plain(b'='),
+            digits => digits.wrapped(b'=', 1),
+        },
+    }
+}
+
+/// The most digits in a row that are the number of a character in ASCII.
+struct Number {
+    value: u8,
+    digits: usize,
+    /// Whether more digits follow them.
+    is_longer: bool,
+}
+
+impl Number {
+    fn read(bytes: &[u8], radix: u32) -> Self {
+        let (mut value, mut digits) = (0, 0);
+        let known = bytes.iter().take(DIGITS_MAX);
+        for digit in known.map_while(|byte| char::from(*byte).to_digit(radix)) {
+            let longer = value * radix + digit;
+            if longer >= 0x80 {
+                let value = value as u8;
+                return Self {
+                    value,
+                    digits,
+                    is_longer: true,
+                };
+            }
+            (value, digits) = (longer, digits + 1);
+        }
+        let value = value as u8;
+        Self {
+            value,
+            digits,
+            is_longer: false,
+        }
+    }
+
+    fn is_byte(&self) -> bool {
+        self.digits > 0 && !self.is_longer
+    }
+}
+
+/// A character reference of HTML, from its second byte on.
+fn reference(rest: &[u8]) -> Unit {
+    let (value, length) = match rest {
+        [] | [b'#'] | [b'#', b'x' | b'X'] => return Unit::Begun,
+        [b'#', ..] => {
+            let (before, radix) = match rest.get(1) {
+                Some(b'x' | b'X') => (2, 16),
+                Some(_) | None => (1, 10),
+            };
+            let number = Number::read(rest.get(before..).unwrap_or_default(), radix);
+            if number.digits == 0 {
+                return Unit::Plain(b'&');
+            }
+            if number.is_longer {
+                return Unit::Escaped(number.value, 1 + before + number.digits);
+            }
+            (number.value, before + number.digits)
+        }
+        _ => match named(rest) {
+            Named::Whole(byte, length) => (byte, length),
+            Named::Begun => return Unit::Begun,
+            Named::Not => return Unit::Plain(b'&'),
+        },
+    };
+    match rest.get(length) {
+        None => Unit::Growing(value, 1 + length),
+        Some(b';') => Unit::Escaped(value, 1 + length + 1),
+        Some(_) => Unit::Escaped(value, 1 + length),
+    }
+}
+
+enum Named {
+    Whole(u8, usize),
+    Begun,
+    Not,
+}
+
+/// Of two names the longer one.
+fn named(rest: &[u8]) -> Named {
+    let alike = NAMES
+        .iter()
+        .filter(|(name, _)| name.first() == rest.first());
+    let (mut longest, mut is_begun) = (None, false);
+    for (name, byte) in alike {
+        if rest.starts_with(name) {
+            longest = longest.max(Some((name.len(), *byte)));
+        } else {
+            is_begun |= name.starts_with(rest);
+        }
+    }
+    match longest {
+        Some((length, byte)) => Named::Whole(byte, length),
+        None if is_begun => Named::Begun,
+        None => Named::Not,
+    }
+}
+
+/// The names that HTML has for characters in ASCII.
+const NAMES: &[(&[u8], u8)] = &[
+    (b"AMP", b'&'),
+    (b"GT", b'>'),
+    (b"Hat", b'^'),
+    (b"LT", b'<'),
+    (b"NewLine", b'\n'),
+    (b"QUOT", b'"'),
+    (b"Tab", b'\t'),
+    (b"UnderBar", b'_'),
+    (b"amp", b'&'),
+    (b"apos", b'\''),
+    (b"ast", b'*'),
+    (b"bsol", b'\\'),
+    (b"colon", b':'),
+    (b"comma", b','),
+    (b"commat", b'@'),
+    (b"dollar", b'$'),
+    (b"equals", b'='),
+    (b"excl", b'!'),
+    (b"grave", b'`'),
+    (b"gt", b'>'),
+    (b"lbrace", b'{'),
+    (b"lbrack", b'['),
+    (b"lcub", b'{'),
+    (b"lowbar", b'_'),
+    (b"lpar", b'('),
+    (b"lsqb", b'['),
+    (b"lt", b'<'),
+    (b"midast", b'*'),
+    (b"num", b'#'),
+    (b"percnt", b'%'),
+    (b"period", b'.'),
+    (b"plus", b'+'),
+    (b"quest", b'?'),
+    (b"quot", b'"'),
+    (b"rbrace", b'}'),
+    (b"rbrack", b']'),
+    (b"rcub", b'}'),
+    (b"rpar", b')'),
+    (b"rsqb", b']'),
+    (b"semi", b';'),
+    (b"sol", b'/'),
+    (b"verbar", b'|'),
+    (b"vert", b'|'),
+];
 
 enum Digits {
     Both(u8),
@@ -123,25 +320,58 @@ pub(super) fn digit_like(value: u8, model: u8) -> u8 {
     }
 }
 
-/// Writes another byte in the way in which one is written.
+/// Writes another byte in the way in which one is written, as long as it is. Where that has no
+/// room for its number, one with a smaller number is written.
 pub(super) fn write_like(written: &[u8], byte: u8, out: &mut Vec<u8>) {
-    let is_hexadecimal = written.len() > 2;
-    match written {
-        [before @ .., high, low] if is_hexadecimal => {
-            // A digit has no case where it is none of the letters: the other one tells.
-            let model = |own: u8, other: u8| {
-                if own.is_ascii_alphabetic() {
-                    own
-                } else {
-                    other
-                }
-            };
-            out.extend_from_slice(before);
-            out.push(digit_like(byte >> 4, model(*high, *low)));
-            out.push(digit_like(byte, model(*low, *high)));
+    let (before, digits, after, radix) = match written {
+        [b'&', b'#', kind @ (b'x' | b'X'), digits @ .., b';'] => {
+            (&[b'&', b'#', *kind][..], digits, &b";"[..], 16)
+        }
+        [b'&', b'#', kind @ (b'x' | b'X'), digits @ ..] => {
+            (&[b'&', b'#', *kind][..], digits, &b""[..], 16)
+        }
+        [b'&', b'#', digits @ .., b';'] => (&b"&#"[..], digits, &b";"[..], 10),
+        [b'&', b'#', digits @ ..] => (&b"&#"[..], digits, &b""[..], 10),
+        // A name is one of this byte alone.
+        [b'&', _, digits @ .., b';'] if digits.len() >= 3 => (&b"&#"[..], digits, &b";"[..], 10),
+        [b'&', _, digits @ ..] => (&b"&#"[..], digits, &b""[..], 10),
+        [b'\\', b'u', b'{', digits @ .., b'}'] => (&b"\\u{"[..], digits, &b"}"[..], 16),
+        [b'\\', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => {
+            (&b"\\"[..], digits, &b""[..], 8)
         }
         // A mark with a short escape stands for itself.
-        [b'\\', _] => out.extend_from_slice(written),
-        _ => out.push(byte),
+        [b'\\', _] => {
+            out.extend_from_slice(written);
+            return;
+        }
+        [before @ .., _, _] if !before.is_empty() => {
+            let (before, digits) = written.split_at(before.len());
+            (before, digits, &b""[..], 16)
+        }
+        _ => {
+            out.push(byte);
+            return;
+        }
+    };
+    out.extend_from_slice(before);
+    let room = u32::saturating_pow(radix, digits.len() as u32);
+    let has_room = |byte: &u8| u32::from(*byte) < room;
+    let fit = [byte, byte.to_ascii_uppercase(), b'0' + byte % 8];
+    let mut number = u32::from(fit.into_iter().find(has_room).unwrap_or(b'0'));
+    let model = digits
+        .iter()
+        .rev()
+        .find(|digit| digit.is_ascii_alphabetic());
+    let begin = out.len();
+    for _ in digits {
+        let (digit, rest) = match radix {
+            16 => (number & 0xf, number >> 4),
+            8 => (number & 7, number >> 3),
+            _ => (number % 10, number / 10),
+        };
+        out.push(digit_like(digit as u8, *model.unwrap_or(&b'0')));
+        number = rest;
     }
+    out.get_mut(begin..).unwrap_or_default().reverse();
+    out.extend_from_slice(after);
 }

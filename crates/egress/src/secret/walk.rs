@@ -1,5 +1,6 @@
 //! Whether a value stands at a place.
 
+use super::gap::{self, Gap};
 use super::symbols::{self, Form, Style, Symbol};
 use super::units::{self, Unit};
 
@@ -8,6 +9,15 @@ use super::units::{self, Unit};
 pub(super) struct Written<'a> {
     pub(super) value: &'a [u8],
     pub(super) form: Form,
+}
+
+/// One thing of what is written, in so many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A symbol.
+    Symbol(u8),
+    /// What is between two.
+    Gap(u8),
 }
 
 /// How far a value goes from a place.
@@ -34,36 +44,41 @@ impl Written<'_> {
     #[inline]
     fn run(self, place: usize, bytes: &[u8]) -> usize {
         match self.form {
-            Form::Plain => {
+            Form::Plain | Form::Wide => {
                 let own = self.value.get(place..).unwrap_or_default();
-                let is_it =
-                    |(own, byte): &(&u8, &u8)| own.eq_ignore_ascii_case(byte) && !is_mark(byte);
+                let is_it = |(own, byte): &(&u8, &u8)| {
+                    own.eq_ignore_ascii_case(byte) && !units::is_mark(**byte)
+                };
                 own.iter().zip(bytes).take_while(is_it).count()
             }
-            Form::Hexadecimal | Form::Base64(_) => {
+            Form::Hexadecimal => {
+                let own = self.value.get(place / 2..).unwrap_or_default();
+                let own = own.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+                let is_it = |(own, byte): &(u8, &u8)| units::digit(**byte) == Some(*own);
+                own.skip(place % 2).zip(bytes).take_while(is_it).count()
+            }
+            Form::Base64(_) | Form::HexadecimalBase64(_) => {
                 let is_it = |(place, byte): &(usize, &u8)| {
                     let symbol = self.symbol(*place);
                     symbol.is_some_and(|symbol| symbol.is_whole() && symbol.is(**byte))
                 };
                 (place..).zip(bytes).take_while(is_it).count()
             }
-            Form::Wide => 0,
         }
     }
 
-    /// The same for all symbols before one, where no escape can be among them: how many of
-    /// the first ones are left to be looked at, and where the others begin.
-    fn run_before(self, place: usize, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
-        let left = usize::from(!self.symbol(0)?.is_whole()).min(place);
-        let start = at.checked_sub(place - left)?;
+    /// The same for all symbols before one but the first `left` of them, where no escape can be
+    /// among them. Returns where they begin.
+    fn run_before(self, left: usize, place: usize, bytes: &[u8], at: usize) -> Option<usize> {
+        let start = at.checked_sub(place.checked_sub(left)?)?;
         let around = bytes.get(start.saturating_sub(units::BYTES_MAX)..at)?;
-        let is_it =
-            !around.iter().any(is_mark) && self.run(left, bytes.get(start..at)?) == place - left;
-        is_it.then_some((left, start))
+        let is_it = !around.iter().any(|byte| units::is_mark(*byte))
+            && self.run(left, bytes.get(start..at)?) == place - left;
+        is_it.then_some(start)
     }
 
     /// Whether the value, from its symbol at `place` on, stands in these bytes from `at`
-    /// on. How many bytes each of its symbols takes is added to `lengths`.
+    /// on. What each byte of it is of is added to `steps`.
     ///
     /// Of the symbols of base64 those at the ends may be of the value in part; without them it
     /// stands there as well.
@@ -74,87 +89,152 @@ impl Written<'_> {
         mut place: usize,
         bytes: &[u8],
         mut at: usize,
-        lengths: &mut Vec<u8>,
+        steps: &mut Vec<Step>,
     ) -> Reach {
+        // After the last symbol: a gap is of a value only where another one follows.
+        let mut end = at;
         loop {
             let run = self.run(place, bytes.get(at..).unwrap_or_default());
-            lengths.resize(lengths.len() + run, 1);
-            (place, at) = (place + run, at + run);
+            if run > 0 {
+                steps.resize(steps.len() + run, Step::Symbol(1));
+                (place, at) = (place + run, at + run);
+                end = at;
+            }
             let Some(symbol) = self.symbol(place) else {
-                return Reach::Whole(at);
+                return Reach::Whole(end);
             };
             let rest = bytes.get(at..).unwrap_or_default();
             let (none_left, other) = match symbol.is_whole() || place == 0 {
                 true => (Reach::Partly, Reach::Not),
-                false => (Reach::Nearly(at), Reach::Whole(at)),
+                false => (Reach::Nearly(end), Reach::Whole(end)),
             };
+            let unit = units::read(rest);
             let is_plain = rest.first().is_some_and(|byte| symbol.is(*byte));
-            let length = match units::read(rest) {
+            let length = match unit {
                 None => return none_left,
-                Some(Unit::Plain(_)) if is_plain => 1,
-                Some(Unit::Escaped(byte, length)) if symbol.is(byte) => {
+                Some(Unit::Escaped(byte, length) | Unit::Growing(byte, length))
+                    if symbol.is(byte) =>
+                {
                     if is_plain {
-                        let known = lengths.len();
-                        lengths.push(length as u8);
-                        let reach = self.forward(place + 1, bytes, at + length, lengths);
+                        let reach = self.tried(place, bytes, at, length, steps);
                         if reach != Reach::Not {
                             return reach;
                         }
-                        lengths.truncate(known);
                         1
                     } else {
                         length
                     }
                 }
-                Some(Unit::Escaped(..)) if is_plain => 1,
-                Some(Unit::Begun) if is_plain => {
-                    lengths.push(1);
-                    let reach = self.forward(place + 1, bytes, at + 1, lengths);
-                    return match reach {
-                        Reach::Whole(_) | Reach::Nearly(_) => reach,
-                        Reach::Partly | Reach::Not => Reach::Partly,
-                    };
+                Some(Unit::Begun | Unit::Growing(..) | Unit::Soft(_)) if is_plain => {
+                    let is_soft = matches!(unit, Some(Unit::Soft(_)));
+                    match self.tried(place, bytes, at, 1, steps) {
+                        Reach::Not if is_soft => 0,
+                        Reach::Not => return Reach::Partly,
+                        reach => return reach,
+                    }
                 }
-                Some(Unit::Begun) => return none_left,
-                Some(Unit::Plain(_) | Unit::Escaped(..)) => return other,
+                Some(Unit::Plain(_) | Unit::Escaped(..)) if is_plain => 1,
+                Some(Unit::Begun | Unit::Growing(..)) => return none_left,
+                Some(Unit::Plain(_) | Unit::Escaped(..) | Unit::Soft(_)) => 0,
             };
-            lengths.push(length as u8);
-            (place, at) = (place + 1, at + length);
+            if length > 0 {
+                steps.push(Step::Symbol(length as u8));
+                (place, at) = (place + 1, at + length);
+                end = at;
+                continue;
+            }
+            match self.gap(place, rest, steps) {
+                Gap::Open => return none_left,
+                Gap::Bytes(0) => return other,
+                Gap::Bytes(length) => at += length,
+            }
         }
+    }
+
+    /// What stands before the symbol at `place`, where another one was there before.
+    fn gap(self, place: usize, bytes: &[u8], steps: &mut Vec<Step>) -> Gap {
+        if !matches!(steps.last(), Some(Step::Symbol(_))) {
+            return Gap::Bytes(0);
+        }
+        let gap = gap::read(self.form, place, bytes);
+        if let Gap::Bytes(length @ 1..) = gap {
+            steps.push(Step::Gap(length as u8));
+        }
+        gap
+    }
+
+    /// The same where the symbol at `place` takes so many bytes from `at` on. Nothing is added if
+    /// it does not stand there so.
+    fn tried(
+        self,
+        place: usize,
+        bytes: &[u8],
+        at: usize,
+        length: usize,
+        steps: &mut Vec<Step>,
+    ) -> Reach {
+        let known = steps.len();
+        steps.push(Step::Symbol(length as u8));
+        let reach = self.forward(place + 1, bytes, at + length, steps);
+        if reach == Reach::Not {
+            steps.truncate(known);
+        }
+        reach
     }
 
     /// Where the value begins whose symbol at `place` stands at `at`, and by which of its
     /// symbols, if those before it do. Of two places it is the earlier one.
     pub(super) fn backward(self, place: usize, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
-        let (place, at) = self.run_before(place, bytes, at).unwrap_or((place, at));
-        self.backward_by_one(place, bytes, at)
+        let in_part = usize::from(!self.symbol(0)?.is_whole());
+        // An escape that begins before the value reaches into it at most so far.
+        let run = [in_part, units::BYTES_MAX].into_iter().find_map(|left| {
+            let left = left.min(place);
+            Some((left, self.run_before(left, place, bytes, at)?))
+        });
+        let (place, at) = run.unwrap_or((place, at));
+        self.backward_by_one(place, bytes, at, at)
     }
 
-    fn backward_by_one(self, place: usize, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    /// The same from behind a gap that ends at `end` and is looked at from `at` back.
+    fn backward_by_one(
+        self,
+        place: usize,
+        bytes: &[u8],
+        end: usize,
+        at: usize,
+    ) -> Option<(usize, usize)> {
         let Some(before) = place.checked_sub(1) else {
-            return Some((at, 0));
+            return Some((end, 0));
         };
         let symbol = self.symbol(before)?;
-        let without = (before == 0 && !symbol.is_whole()).then_some((at, 1));
-        for length in [units::BYTES_MAX, 4, 3, 2] {
-            let Some(start) = at.checked_sub(length) else {
-                continue;
+        let mut found = (before == 0 && !symbol.is_whole()).then_some((end, 1));
+        for length in 1..=units::BYTES_MAX.min(at) {
+            let start = at - length;
+            let written = bytes.get(start..at).unwrap_or_default();
+            let (byte, is_gap) = match written {
+                [byte] => (Some(*byte), gap::is_of(self.form, place, *byte)),
+                [b'0', b'x' | b'X'] => (None, gap::is_prefixed(self.form, place)),
+                [mark, ..] if units::is_mark(*mark) => match units::read(written) {
+                    Some(Unit::Escaped(byte, read) | Unit::Growing(byte, read))
+                        if read == length =>
+                    {
+                        (Some(byte), gap::is_of(self.form, place, byte))
+                    }
+                    Some(Unit::Soft(read)) => (None, read == length),
+                    Some(Unit::Plain(_) | Unit::Escaped(..) | Unit::Growing(..) | Unit::Begun)
+                    | None => continue,
+                },
+                _ => continue,
             };
-            if !matches!(bytes.get(start), Some(b'%' | b'\\')) {
-                continue;
+            let mut add = |one: Option<(usize, usize)>| found = found.into_iter().chain(one).min();
+            if byte.is_some_and(|byte| symbol.is(byte)) {
+                add(self.backward_by_one(before, bytes, start, start));
             }
-            let written = bytes.get(start..at).and_then(units::read);
-            if let Some(Unit::Escaped(byte, read)) = written
-                && read == length
-                && symbol.is(byte)
-                && let Some(found) = self.backward_by_one(before, bytes, start)
-            {
-                return Some(found);
+            if is_gap && end - start <= gap::BYTES_MAX {
+                add(self.backward_by_one(place, bytes, end, start));
             }
         }
-        let start = at.checked_sub(1);
-        let plain = start.filter(|start| bytes.get(*start).is_some_and(|byte| symbol.is(*byte)));
-        plain.map_or(without, |start| self.backward_by_one(before, bytes, start))
+        found
     }
 
     /// The same where none of them is escaped: each symbol is one byte.
@@ -162,7 +242,7 @@ impl Written<'_> {
         let style = Style::of(bytes);
         let mut out = Vec::with_capacity(bytes.len());
         for (place, byte) in (first..).zip(bytes) {
-            let own = self.symbol(place)?;
+            let own = self.symbol(place).filter(|own| own.is(*byte))?;
             let other = symbols::at(self.form, other, place)?;
             out.push(own.replaced(*byte, other, style));
         }
@@ -172,37 +252,43 @@ impl Written<'_> {
     /// What stands in these bytes from this symbol on, as the other value in the same form;
     /// as long as it is.
     pub(super) fn replaced(self, first: usize, bytes: &[u8], other: &[u8]) -> Vec<u8> {
-        if !bytes.iter().any(is_mark)
+        if !bytes.iter().any(|byte| units::is_mark(*byte))
             && let Some(made) = self.replaced_plainly(first, bytes, other)
         {
             return made;
         }
-        let mut lengths = Vec::new();
-        self.forward(first, bytes, 0, &mut lengths);
+        let mut steps = Vec::new();
+        self.forward(first, bytes, 0, &mut steps);
         let style = Style::of(bytes);
         let mut out = Vec::with_capacity(bytes.len());
-        let mut rest = bytes;
-        for (place, length) in (first..).zip(&lengths) {
-            let Some((written, after)) = rest.split_at_checked(usize::from(*length)) else {
+        let (mut rest, mut place) = (bytes, first);
+        for step in &steps {
+            let (Step::Symbol(length) | Step::Gap(length)) = *step;
+            let Some((written, after)) = rest.split_at_checked(usize::from(length)) else {
                 break;
             };
             rest = after;
+            if matches!(step, Step::Gap(_)) {
+                out.extend_from_slice(written);
+                continue;
+            }
             let own = self.symbol(place);
             let other = symbols::at(self.form, other, place);
+            place += 1;
             let byte = match (written, units::read(written)) {
                 ([byte], _) => *byte,
-                (_, Some(Unit::Plain(byte) | Unit::Escaped(byte, _))) => byte,
-                (_, Some(Unit::Begun) | None) => break,
+                (_, Some(Unit::Plain(byte) | Unit::Escaped(byte, _) | Unit::Growing(byte, _))) => {
+                    byte
+                }
+                (_, Some(Unit::Begun | Unit::Soft(_)) | None) => break,
             };
             if let (Some(own), Some(other)) = (own, other) {
-                units::write_like(written, own.replaced(byte, other, style), &mut out);
+                match own.replaced(byte, other, style) {
+                    same if same == byte => out.extend_from_slice(written),
+                    new => units::write_like(written, new, &mut out),
+                }
             }
         }
         out
     }
-}
-
-/// Whether an escape may begin by a byte.
-fn is_mark(byte: &u8) -> bool {
-    matches!(byte, b'%' | b'\\')
 }
