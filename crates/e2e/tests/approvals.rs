@@ -352,7 +352,7 @@ fn a_denial_can_end_the_run_and_its_record_says_who_did() {
     if !is_possible(&world, &[]) {
         return;
     }
-    let script = format!("{CURL} http://example.com/a; sleep 5; echo went on");
+    let script = format!("{CURL} http://example.com/a; sleep 1000; echo went on");
     let seen = scene(
         &world,
         "ended",

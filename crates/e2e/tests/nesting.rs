@@ -270,8 +270,7 @@ fn memory_in_mounts_beneath_a_sandbox_counts() {
     for kind in ["tmpfs", "ramfs"] {
         let fill = format!(
             "unshare -Urm sh -c 'mkdir /tmp/m; mount -t {kind} none /tmp/m;
-                for one in $(seq 60); do head -c 10M /dev/zero > /tmp/m/$one || exit; sleep 0.02; done; echo full';
-            sleep 1"
+                for one in $(seq 60); do head -c 10M /dev/zero > /tmp/m/$one || exit; sleep 0.02; done; sleep 60; echo full'"
         );
         let ended = nested(&world, &["--limit", "memory=200MiB"], &fill);
         assert_eq!(ended.out(), "", "{kind}: {ended}");

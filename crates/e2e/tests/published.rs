@@ -243,12 +243,15 @@ fn a_run_ends_under_the_page_of_a_port() {
         return;
     }
     let script = "python3 -m http.server --bind 127.0.0.1 3000 >/dev/null 2>&1 & p=$!; read x; \
-         sleep 6; kill $p; echo last words";
-    let mut terminal = world.run(["--discard"], script).on_terminal(40, 200);
+         until test -e go; do sleep 0.05; done; kill $p; echo last words";
+    let mut terminal = world.run(["--live"], script).on_terminal(40, 200);
     terminal.expect("in another terminal");
     terminal.line("");
     terminal.send("\x1d");
     terminal.expect("until the run ends");
+    world.write("go", "");
+    terminal.expect("What becomes of the changes?");
+    terminal.line("k");
     let ended = terminal.wait();
     assert_eq!(ended.code(), 0, "{ended}");
     let out = ended.out();

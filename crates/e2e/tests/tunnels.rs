@@ -93,7 +93,10 @@ fn a_placeholder_leaves_by_no_tunnel_and_no_real_value_comes_back() {
     assert!(out.contains(&told), "{outcome}");
     assert!(!out.contains(REAL), "{outcome}");
     assert!(!out.contains(&hexadecimal(REAL)), "{outcome}");
-    assert!(out.contains("typed at once"), "{outcome}");
+    assert!(
+        out.contains("typed ls -l; a longer command than that\n"),
+        "{outcome}"
+    );
     // Each of them is told of.
     let refused = events(&world, "flow.refused");
     for place in ["tunnel.example", "93.184.216.38"] {

@@ -10,7 +10,7 @@ mod placement;
 mod reclaim;
 mod session;
 #[path = "../../sys/src/tests/skipping.rs"]
-mod skipping;
+pub(crate) mod skipping;
 mod standing;
 mod tree;
 

@@ -5,7 +5,7 @@ import base64, os, socket, subprocess, sys, threading, time
 
 PLACE = sys.argv[1]
 REAL = open(os.path.join(PLACE, "..", "real")).read().strip().encode()
-lock = threading.Lock()
+lock, serving = threading.Lock(), []
 
 
 def told():
@@ -43,7 +43,9 @@ def listen(port, greets):
     def accept():
         while True:
             connection, _ = listener.accept()
-            threading.Thread(target=serve, args=(connection, greets), daemon=True).start()
+            one = threading.Thread(target=serve, args=(connection, greets), daemon=True)
+            one.start()
+            serving.append(one)
 
     threading.Thread(target=accept, daemon=True).start()
 
@@ -53,5 +55,6 @@ for port in (7000, 7001):
 listen(7002, True)
 status = subprocess.run(sys.argv[2:]).returncode
 # What ends last is written down too.
-time.sleep(0.5)
+for one in serving:
+    one.join(30)
 sys.exit(status)

@@ -335,12 +335,13 @@ async fn held_up(host: &str, pieces: &[&[u8]]) -> (Duration, Vec<u8>, Result<(),
 async fn what_only_begins_with_the_byte_of_tls_is_judged_at_once() {
     let other: &[u8] = &[22, 0, 7];
     let (took, seen, passed) = held_up("192.0.2.7", &[other]).await;
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    // Ten seconds are how long the beginning of TLS is waited for.
+    assert!(took < Duration::from_secs(9), "{took:?}");
     assert_eq!(seen, other);
     assert!(passed.is_ok(), "{passed:?}");
     // Whoever is named must be whom it is for, and that cannot be read.
     let (took, seen, passed) = held_up("example.com", &[other]).await;
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(took < Duration::from_secs(9), "{took:?}");
     assert_eq!(seen, b"");
     assert!(matches!(passed, Err(Stop::ForAnother(_))), "{passed:?}");
 }
@@ -418,7 +419,8 @@ async fn the_beginning_of_tls_has_its_time_all_together_and_no_part_of_it_leaves
         held_up(address, &bytes[..1]),
     );
     for (took, seen, passed) in [one, other, silent] {
-        assert!(took < Duration::from_secs(20), "{took:?}");
+        // Were each piece waited for anew it would be a hundred seconds.
+        assert!(took < Duration::from_secs(60), "{took:?}");
         assert_eq!(seen, b"");
         let why = passed.unwrap_err().why();
         assert_eq!(why, "the beginning of TLS took too long");

@@ -13,11 +13,8 @@ use std::thread;
 
 use atoll_model::network::{Published, PublishedPort};
 
-use self::skipping::{Avoidable, note_skip};
 use super::*;
-
-#[path = "../../../sys/src/tests/skipping.rs"]
-mod skipping;
+use crate::tests::skipping::{Avoidable, note_skip};
 
 fn opened(path: &Path) -> OwnedFd {
     fs::File::open(path).unwrap().into()

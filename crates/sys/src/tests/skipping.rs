@@ -5,7 +5,7 @@ use std::io::Write;
 
 /// What whoever runs the tests can do about it.
 #[derive(Clone, Copy)]
-pub(super) enum Avoidable {
+pub(crate) enum Avoidable {
     /// What is missing can be installed.
     #[allow(dead_code, reason = "some crates need nothing that can be installed")]
     Yes,
@@ -19,7 +19,7 @@ pub(super) enum Avoidable {
 /// # Panics
 /// When the list cannot be written.
 #[allow(dead_code, reason = "some crates skip single rows only")]
-pub(super) fn note_skip(why: &str, avoidable: Avoidable) {
+pub(crate) fn note_skip(why: &str, avoidable: Avoidable) {
     if let Some(name) = std::thread::current().name() {
         note(name, why, avoidable);
     }
@@ -33,7 +33,7 @@ pub(super) fn note_skip(why: &str, avoidable: Avoidable) {
     dead_code,
     reason = "some crates have no tables that depend on the host"
 )]
-pub(super) fn note_skipped_row(row: &str, why: &str, avoidable: Avoidable) {
+pub(crate) fn note_skipped_row(row: &str, why: &str, avoidable: Avoidable) {
     note(&format!("row {row}"), why, avoidable);
 }
 
