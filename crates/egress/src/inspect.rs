@@ -13,6 +13,7 @@ mod ending;
 mod exchange;
 mod expectation;
 mod head;
+pub(crate) mod header_names;
 mod injection;
 mod limits;
 mod ranges;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use atoll_cedar::Redaction;
 use hyper::header::{HeaderMap, HeaderName};
 
+use crate::inspect::header_names::folded;
 use crate::limits::Way;
 
 /// What is taken out. Of several the union counts.
@@ -29,27 +30,29 @@ impl Redactions {
         others.all.is_subset(&self.all)
     }
 
-    /// Whether a header of a request is among them, by its name in lower case.
+    /// Whether a header of a request is among them, however servers read its name.
     pub(crate) fn takes(&self, name: &str) -> bool {
         self.all
             .iter()
-            .any(|one| matches!(one, Redaction::Header(own) if own == name))
+            .any(|one| matches!(one, Redaction::Header(own) if folded(own) == folded(name)))
     }
 
-    /// Takes them out of the headers or trailers that go this way.
+    /// Takes them out of the headers or trailers that go this way, by whatever name servers read
+    /// as theirs.
     pub(crate) fn take_out(&self, way: Way, headers: &mut HeaderMap) {
-        for one in &self.all {
-            let name = match (one, way) {
-                (Redaction::Header(name), Way::Up) => name,
-                (Redaction::ResponseHeader(name), Way::Down) => name,
-                (Redaction::Header(_), Way::Down) | (Redaction::ResponseHeader(_), Way::Up) => {
-                    continue;
+        let is_one = |name: &&HeaderName| {
+            self.all.iter().any(|one| match (one, way) {
+                (Redaction::Header(own), Way::Up) | (Redaction::ResponseHeader(own), Way::Down) => {
+                    folded(own) == folded(name.as_str())
                 }
-            };
-            // What is no name of a header is in none.
-            if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
-                headers.remove(&name);
-            }
+                (Redaction::Header(_), Way::Down) | (Redaction::ResponseHeader(_), Way::Up) => {
+                    false
+                }
+            })
+        };
+        let names: Vec<HeaderName> = headers.keys().filter(is_one).cloned().collect();
+        for name in names {
+            headers.remove(name);
         }
     }
 
@@ -57,5 +60,34 @@ impl Redactions {
     pub(crate) fn told(&self) -> Option<String> {
         let all: Vec<String> = self.all.iter().map(ToString::to_string).collect();
         (!all.is_empty()).then(|| all.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn redacted_header_by_other_name_is_taken_out() {
+        let own = Redaction::Header("x-internal-id".to_owned());
+        let all = Redactions::of([own].into_iter());
+        for (name, is_taken) in [
+            ("x-internal-id", true),
+            ("x_internal_id", true),
+            ("x-internal.id", true),
+            ("x-internal", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            let value = HeaderValue::from_static("a");
+            headers.insert(HeaderName::from_static(name), value);
+            all.take_out(Way::Up, &mut headers);
+            assert_eq!(
+                (headers.is_empty(), all.takes(name)),
+                (is_taken, is_taken),
+                "{name}"
+            );
+        }
     }
 }

@@ -48,6 +48,9 @@ pub(crate) enum Broken {
     /// Where it leads was given up.
     #[error("{0}")]
     GivenUp(String),
+    /// Its trailers can be read in more than one way.
+    #[error("of its trailers: {0}")]
+    Trailers(String),
     /// It ended before it was whole.
     #[error("it broke off")]
     Short,
@@ -359,10 +362,11 @@ where
 {
     let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
     let mut frame = frame.map(|frame| frame.map_err(Broken::from));
-    if let Some(Ok(frame)) = &mut frame
-        && let Some(trailers) = frame.trailers_mut()
+    if let Some(Ok(piece)) = &mut frame
+        && let Some(trailers) = piece.trailers_mut()
+        && let Err(broken) = exchange.trail(way, trailers)
     {
-        exchange.redact(way, trailers);
+        frame = Some(Err(broken));
     }
     match &frame {
         Some(Ok(frame)) => {

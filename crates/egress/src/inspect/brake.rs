@@ -58,7 +58,7 @@ impl Brake {
                 }
             };
             match part.pass(Way::Up, weight(&piece)) {
-                Ok(None) => return Poll::Ready(Some(Ok(passed(piece, incoming, exchange)))),
+                Ok(None) => return Poll::Ready(Some(passed(piece, incoming, exchange))),
                 Ok(Some(from)) => self.held = Some((piece, Box::pin(sleep_until(from.into())))),
                 Err(excess) => return Poll::Ready(Some(Err(excess.into()))),
             }
@@ -70,20 +70,23 @@ impl Brake {
             self.held = Some((piece, pause));
             return Poll::Pending;
         }
-        Poll::Ready(Some(Ok(passed(piece, incoming, exchange))))
+        Poll::Ready(Some(passed(piece, incoming, exchange)))
     }
 }
 
 /// A piece that passes.
-fn passed(mut piece: Piece, incoming: &Upload, exchange: &Exchange) -> Piece {
-    if let Some(trailers) = piece.trailers_mut() {
-        exchange.redact(Way::Up, trailers);
+fn passed(mut piece: Piece, incoming: &Upload, exchange: &Exchange) -> Result<Piece, Broken> {
+    if let Some(trailers) = piece.trailers_mut()
+        && let Err(broken) = exchange.trail(Way::Up, trailers)
+    {
+        exchange.broken(Way::Up, &broken);
+        return Err(broken);
     }
     exchange.count(Way::Up, piece.data_ref().map_or(0, Bytes::len));
     if incoming.is_end_stream() || piece.is_trailers() {
         exchange.is_over(Way::Up);
     }
-    piece
+    Ok(piece)
 }
 
 fn weight(piece: &Piece) -> u64 {

@@ -217,6 +217,7 @@ pub(crate) async fn answer(
             return Ok(unclear(&egress, (&asked, now.version()), fault, &parts, body).await);
         }
     };
+    head::write_length(&mut parts.headers);
     let mut flow = flow(&asked, &parts, Some(&head));
     flow.policies = now.version();
     let judged = judged(&asked, &parts, &head);
@@ -341,6 +342,7 @@ async fn answered(
     let kept = Some(server).filter(|server| !server.is_2() && !is_doubtful);
     exchange.answered(status, kept);
     head::strip(response.headers_mut());
+    head::write_length(response.headers_mut());
     *response.version_mut() = Version::default();
     let (mut parts, body) = response.into_parts();
     // What the client library noted there is about its own connection.

@@ -11,17 +11,17 @@ use hyper::http::request::Parts;
 use hyper::http::uri::{self, PathAndQuery};
 use hyper::{Method, StatusCode, Uri, Version};
 
-use super::Asked;
 use super::limits::PATH_BYTES_MAX;
+use super::{Asked, header_names};
 use crate::Egress;
 use crate::policies::{Now, Sent};
 use crate::refusals::shown;
 
 /// The longest method, bytes: it is recorded whole.
 const METHOD_BYTES_MAX: usize = 64;
-/// Why a request is refused that names another method besides its own.
-pub(crate) const TWO_METHODS: &str =
-    "rules are about its method, and a header of it names another one";
+/// Why a request is refused that names another method, or path, besides its own.
+const TWO_METHODS: &str = "rules are about its method, and a header of it names another one";
+const TWO_PATHS: &str = "rules are about its path, and a header of it names another one";
 /// How much is repeated of what a program has written, bytes.
 const SHOWN_BYTES_MAX: usize = 256;
 
@@ -80,13 +80,6 @@ const OF_ONE_CONNECTION: [HeaderName; 10] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Headers by which some servers take a request for one of another method.
-const OTHER_METHOD: [&str; 3] = [
-    "x-http-method-override",
-    "x-http-method",
-    "x-method-override",
-];
-
 /// Whether a header of this name is for one connection only.
 pub(crate) fn is_hop(name: &str) -> bool {
     OF_ONE_CONNECTION.iter().any(|one| one == name)
@@ -111,10 +104,11 @@ pub(crate) fn read(
         let why = "TRACE shows what was sent, and is not sent on";
         return Err(fault(StatusCode::FORBIDDEN, why));
     }
-    if says_other_method(parts)
-        && (egress.network.is_about_methods(&asked.host, asked.port) || now.are_about_requests())
-    {
-        return Err(fault(StatusCode::FORBIDDEN, TWO_METHODS));
+    if let Some(why) = overridden(egress, now, asked, &parts.headers) {
+        return Err(fault(StatusCode::FORBIDDEN, why));
+    }
+    if let Some(why) = header_names::doubt(&parts.headers) {
+        return Err(fault(StatusCode::BAD_REQUEST, why));
     }
     check_framing(parts)?;
     check_host(asked, parts)?;
@@ -153,20 +147,50 @@ fn percent(text: &str) -> Option<u8> {
     number.filter(|number| *number <= 100)
 }
 
-/// Whether a request asks for no change (RFC 9110, 9.2.1).
+/// Returns whether a request asks for no change (RFC 9110, 9.2.1).
 pub(crate) fn is_safe(parts: &Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
-        && !says_other_method(parts)
+        && !header_names::name_method(&parts.headers)
 }
 
-/// Whether its method is not clear, and some of these policies can be about it.
-pub(crate) fn is_unclear(now: &Now<'_>, parts: &Parts) -> bool {
-    says_other_method(parts) && now.are_about_requests()
+/// Returns why headers or trailers of a request make its method or path unclear, where rules or
+/// policies can be about that.
+pub(crate) fn overridden(
+    egress: &Egress,
+    now: &Now<'_>,
+    asked: &Asked,
+    headers: &HeaderMap,
+) -> Option<&'static str> {
+    let (network, of_policies) = (&egress.network, now.are_about_requests());
+    let is_about_methods = || network.is_about_methods(&asked.host, asked.port);
+    let is_about_paths = || network.is_about_paths(&asked.host, asked.port);
+    if header_names::name_method(headers) && (of_policies || is_about_methods()) {
+        Some(TWO_METHODS)
+    } else if header_names::name_path(headers) && (of_policies || is_about_paths()) {
+        Some(TWO_PATHS)
+    } else {
+        None
+    }
 }
 
-fn says_other_method(parts: &Parts) -> bool {
-    let mut names = OTHER_METHOD.iter();
-    names.any(|name| parts.headers.contains_key(*name))
+/// Returns the number that a body's length is, where it is said once.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    let mut all = headers.get_all(CONTENT_LENGTH).iter();
+    let (one, None) = (all.next()?, all.next()) else {
+        return None;
+    };
+    let text = one.to_str().ok()?;
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
+}
+
+/// Writes the length of a body as the number that was read, never as the text that came: servers
+/// read some texts as others, `010` as 8.
+pub(crate) fn write_length(headers: &mut HeaderMap) {
+    match length(headers) {
+        Some(length) => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from(length))),
+        None => drop(headers.remove(CONTENT_LENGTH)),
+    }
 }
 
 /// The length of a body is said once, or by chunks.
@@ -187,6 +211,8 @@ fn check_framing(parts: &Parts) -> Result<(), Fault> {
         "the length of its body is said in two ways"
     } else if coding.is_some_and(|coding| !is_chunked(coding)) {
         "its body is encoded for the connection in a way that is not carried"
+    } else if length.is_some() && self::length(headers).is_none() {
+        "the length of its body is no number"
     } else {
         return Ok(());
     };
@@ -260,7 +286,10 @@ fn is_web_socket(parts: &Parts) -> Result<bool, Fault> {
 }
 
 /// The parts of a list in headers of one name.
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+pub(super) fn tokens<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> {
     let values = headers.get_all(name).iter();
     let parts = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     parts

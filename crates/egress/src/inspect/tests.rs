@@ -35,6 +35,7 @@ use crate::{Credentials, Egress, Names, proxy};
 
 mod at_once;
 mod given_up;
+mod headers;
 mod limited;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -468,6 +469,60 @@ const FRAMINGS: &[(&str, &str, u16, &str)] = &[
     (
         "a length by 0x",
         "POST / HTTP/1.1\r\nHOST\r\nContent-Length: 0x2\r\n\r\nab",
+        400,
+        "",
+    ),
+    (
+        "a length that looks octal",
+        "POST / HTTP/1.1\r\nHOST\r\nContent-Length: 010\r\n\r\nabcdefghij",
+        200,
+        "POST / HTTP/1.1\r\nHOST\r\ncontent-length: 10\r\n\r\nabcdefghij",
+    ),
+    (
+        "zeroes alone",
+        "POST / HTTP/1.1\r\nHOST\r\nContent-Length: 000\r\n\r\n",
+        200,
+        "POST / HTTP/1.1\r\nHOST\r\ncontent-length: 0\r\n\r\n",
+    ),
+    (
+        "an empty length",
+        "POST / HTTP/1.1\r\nHOST\r\nContent-Length:\r\n\r\n",
+        400,
+        "",
+    ),
+    (
+        "a length by another name",
+        "POST / HTTP/1.1\r\nHOST\r\nContent_Length: 46\r\n\r\nGET /smuggled HTTP/1.1\r\nHOST\r\n\r\n",
+        400,
+        "",
+    ),
+    (
+        "a length by a third name",
+        "POST / HTTP/1.1\r\nHOST\r\ncontent.LENGTH: 2\r\n\r\nab",
+        400,
+        "",
+    ),
+    (
+        "chunks by another header",
+        "POST / HTTP/1.1\r\nHOST\r\nTRANSFER_ENCODING: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        400,
+        "",
+    ),
+    (
+        "a connection by another header",
+        "POST / HTTP/1.1\r\nHOST\r\nproxy_connection: close\r\n\r\n",
+        400,
+        "",
+    ),
+    (
+        "a header that only looks so",
+        "POST / HTTP/1.1\r\nHOST\r\nx_content_length: 2\r\n\r\n",
+        200,
+        "POST / HTTP/1.1\r\nHOST\r\nx_content_length: 2\r\n\r\n",
+    ),
+    (
+        "trailers that frame by another name",
+        "POST / HTTP/1.1\r\nHOST\r\nTrailer: content_length\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent_Length: 46\r\n\r\n",
         400,
         "",
     ),

@@ -5,21 +5,31 @@ use std::net::IpAddr;
 
 use super::block::within;
 use super::rules::blocks;
-use super::{Destination, HostPart, Network, NetworkRule, Request, Unreachable};
+use super::{Conditions, Destination, HostPart, Network, NetworkRule, Request, Unreachable};
 
 impl Network {
-    /// Whether a rule or credential for a host and port is about methods.
+    /// Returns whether a rule or credential for a host and port is about methods.
     #[must_use]
     pub fn is_about_methods(&self, host: &HostPart, port: u16) -> bool {
+        self.is_about(host, port, |requests| !requests.methods.is_empty())
+    }
+
+    /// Returns whether a rule or credential for a host and port is about paths.
+    #[must_use]
+    pub fn is_about_paths(&self, host: &HostPart, port: u16) -> bool {
+        self.is_about(host, port, |requests| {
+            !requests.paths.is_empty() || requests.packages.is_some()
+        })
+    }
+
+    fn is_about(&self, host: &HostPart, port: u16, is_it: fn(&Conditions) -> bool) -> bool {
         let mut rules = self.allow.iter().chain(&self.deny);
         let mut bindings = self.credentials.iter();
         let leads = |to: &Destination| to.leads_to(host, port);
-        // A person is told of the method.
-        if self.asks_about(host, port).next().is_some() {
-            return true;
-        }
-        rules.any(|rule| leads(&rule.to) && !rule.requests.methods.is_empty())
-            || bindings.any(|one| one.to.iter().any(leads) && !one.requests.methods.is_empty())
+        // A person is told of the method and the path.
+        self.asks_about(host, port).next().is_some()
+            || rules.any(|rule| leads(&rule.to) && is_it(&rule.requests))
+            || bindings.any(|one| one.to.iter().any(leads) && is_it(&one.requests))
     }
 
     /// The rule by which a person is asked before a connection is made that may be, whose bytes

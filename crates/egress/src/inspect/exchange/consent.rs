@@ -27,7 +27,7 @@ pub(super) async fn wait(
 ) -> Result<(), Unanswered> {
     let sent = outgoing.head.sent(outgoing.body.is_some());
     let rule = {
-        let now = decided_by(egress, outgoing)?;
+        let now = decided_by(egress, asked, outgoing)?;
         let request = judged(asked, &outgoing.parts, &outgoing.head);
         let rule = egress.network.asks_of_request(&request);
         let passed = now.begin_request(&request, sent).map_err(forbidden)?;
@@ -58,7 +58,7 @@ pub(super) async fn wait(
     })?);
     // While a person was waited for it has become another time, and labels or other policies may
     // have come.
-    let now = decided_by(egress, outgoing)?;
+    let now = decided_by(egress, asked, outgoing)?;
     let request = judged(asked, &outgoing.parts, &outgoing.head);
     let passed = now.request(&request, sent).map_err(forbidden)?;
     still_redacted(&outgoing.leave.redactions, &passed).map_err(forbidden)?;
@@ -100,11 +100,16 @@ pub(super) fn still_redacted(done: &Redactions, passed: &Passed) -> Result<(), F
 }
 
 /// The policies that decide on it from here on, which let its credentials be used.
-fn decided_by<'a>(egress: &'a Egress, outgoing: &mut Outgoing) -> Result<Now<'a>, Unanswered> {
+fn decided_by<'a>(
+    egress: &'a Egress,
+    asked: &Asked,
+    outgoing: &mut Outgoing,
+) -> Result<Now<'a>, Unanswered> {
     let now = egress.policies.now();
     // Its head was read under others.
-    if now.version() != outgoing.flow.policies && head::is_unclear(&now, &outgoing.parts) {
-        let why = head::TWO_METHODS;
+    if now.version() != outgoing.flow.policies
+        && let Some(why) = head::overridden(egress, &now, asked, &outgoing.parts.headers)
+    {
         return Err(Unanswered::refused(why.to_owned(), why.to_owned()));
     }
     outgoing.flow.policies = now.version();

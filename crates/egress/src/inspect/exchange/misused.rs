@@ -27,6 +27,7 @@ impl Exchange {
             | Broken::Stalled(_)
             | Broken::Beyond(_)
             | Broken::GivenUp(_)
+            | Broken::Trailers(_)
             | Broken::Short => self.fail(way, why),
         }
     }

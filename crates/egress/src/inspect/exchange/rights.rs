@@ -13,9 +13,9 @@ use hyper::http::request::Parts;
 use super::{Exchange, Outgoing, consent};
 use crate::Egress;
 use crate::dial::Place;
-use crate::inspect::Asked;
 use crate::inspect::answers::Denial;
 use crate::inspect::body::Broken;
+use crate::inspect::{Asked, head, header_names};
 use crate::limits::{Part, Way};
 use crate::policies::{Forbidden, Now, Sent};
 use crate::redaction::Redactions;
@@ -76,6 +76,25 @@ impl Exchange {
     /// Takes out of headers or trailers what policies say.
     pub(crate) fn redact(&self, way: Way, headers: &mut HeaderMap) {
         self.judged.redactions.take_out(way, headers);
+    }
+
+    /// Makes trailers those that go on.
+    ///
+    /// # Errors
+    /// [`Broken::Trailers`], where a server may read those of a request in another way.
+    pub(crate) fn trail(&self, way: Way, trailers: &mut HeaderMap) -> Result<(), Broken> {
+        self.redact(way, trailers);
+        if way == Way::Down {
+            return Ok(());
+        }
+        header_names::unframe(trailers);
+        let now = self.egress.policies.now();
+        let overridden = head::overridden(&self.egress, &now, &self.asked, trailers);
+        let why = overridden.map(str::to_owned);
+        match why.or_else(|| header_names::doubt(trailers)) {
+            Some(why) => Err(Broken::Trailers(why)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use atoll_model::network::Scheme;
 use hyper::{Request, Response, Version};
 
 use super::beginning::begin;
@@ -17,6 +18,11 @@ use crate::resolve::{Nowhere, addresses, given_up, may};
 
 /// Why all is asked for after a part was.
 const NOT_THAT_PART: &str = "what came is not the part that was asked for, so all is asked for";
+
+/// Why there is no answer by HTTP/2 within no TLS, which a server cannot refuse in words.
+const NOT_BY_2: &str = "the host gives no answer by HTTP/2 without TLS, by which the program asks: \
+                        many servers speak HTTP/1.1 alone there. To reach it, have the program \
+                        ask by HTTP/1.1, or by https";
 
 /// Sends a request that may be sent by a connection that is there, or by a new one.
 pub(super) async fn carry(
@@ -154,7 +160,10 @@ async fn send(
     let broken = exchange.failure();
     let error = error.into_error();
     let is_answered = error.is_parse();
-    let why = why_unanswered(&error);
+    let why = match server.is_2() && asked.scheme == Scheme::Http {
+        true => format!("{NOT_BY_2} ({})", why_unanswered(&error)),
+        false => why_unanswered(&error),
+    };
     exchange.failed(why.clone());
     let is_unsent = unsent.is_some();
     outgoing.body = match unsent {

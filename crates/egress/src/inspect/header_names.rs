@@ -1,0 +1,132 @@
+//! Headers that servers may read in another way than they are written.
+//!
+//! Many servers hand headers on by names in which `-` and `_` are alike (CGI, RFC 3875, 4.1.18), and
+//! some make `_` of whatever is no letter or digit; frameworks behind them look for `HTTP_…`.
+
+use std::borrow::Cow;
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, TRAILER};
+
+use super::head::{is_hop, tokens};
+use crate::refusals::shown;
+
+/// How much is repeated of what a program has written, bytes.
+const SHOWN_BYTES_MAX: usize = 256;
+
+/// Headers that frame a request or name whom it is for, besides those of one connection.
+const FRAMING: [HeaderName; 4] = [
+    hyper::header::CONTENT_LENGTH,
+    hyper::header::EXPECT,
+    hyper::header::HOST,
+    TRAILER,
+];
+
+/// Headers by which some servers take a request for one of another method, as [`folded`].
+const OTHER_METHOD: [&str; 8] = [
+    "method",
+    "method-override",
+    "x-forwarded-method",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method",
+    "x-method-override",
+    "x-original-method",
+];
+
+/// Headers by which some servers take a request for one for another path, as [`folded`].
+const OTHER_PATH: [&str; 10] = [
+    "x-forwarded-path",
+    "x-forwarded-prefix",
+    "x-forwarded-uri",
+    "x-forwarded-url",
+    "x-original-path",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-uri",
+    "x-rewrite-url",
+    "x-script-name",
+];
+
+/// Returns a name as it is read where only letters and digits count: in lower case, with `-` for
+/// everything else.
+pub(crate) fn folded(name: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if name.bytes().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let read = |letter: char| match letter.is_ascii_alphanumeric() {
+        true => letter.to_ascii_lowercase(),
+        false => '-',
+    };
+    Cow::Owned(name.chars().map(read).collect())
+}
+
+/// Returns whether a header names another method than its request has.
+pub(crate) fn name_method(headers: &HeaderMap) -> bool {
+    names(headers).any(|name| is_among(&name, &OTHER_METHOD))
+}
+
+/// Returns whether a header names another path than its request has.
+pub(crate) fn name_path(headers: &HeaderMap) -> bool {
+    names(headers).any(|name| is_among(&name, &OTHER_PATH))
+}
+
+fn is_among(name: &str, all: &[&str]) -> bool {
+    let read = folded(name);
+    all.contains(&read.strip_prefix("http-").unwrap_or(&read))
+}
+
+/// The names of headers, and of the trailers that they announce, in lower case.
+fn names(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
+    let announced = tokens(headers, &TRAILER)
+        .map(|name| Cow::Owned(String::from_utf8_lossy(name).to_ascii_lowercase()));
+    let own = headers.keys().map(|name| Cow::Borrowed(name.as_str()));
+    own.chain(announced)
+}
+
+/// Returns why headers or trailers of a request can be read in more than one way, if they can.
+pub(crate) fn doubt(headers: &HeaderMap) -> Option<String> {
+    names(headers)
+        .find_map(|name| other_name(&name))
+        .or_else(|| {
+            headers
+                .iter()
+                .find_map(|(name, value)| no_field(name, value))
+        })
+}
+
+fn other_name(name: &str) -> Option<String> {
+    let read = folded(name);
+    (read != name && is_framing(&read)).then(|| {
+        let name = shown(name, SHOWN_BYTES_MAX);
+        format!("some servers read its header {name:?} as {read:?}: leave it out, or send {read:?}")
+    })
+}
+
+/// Of HTTP/2 alone: by HTTP/1.1 neither can come.
+fn no_field(name: &HeaderName, value: &HeaderValue) -> Option<String> {
+    let shown = shown(name.as_str(), SHOWN_BYTES_MAX);
+    if name.as_str().contains('"') {
+        Some(format!("{shown:?} is no name of a header"))
+    } else if value.as_bytes().trim_ascii().len() < value.len() {
+        Some(format!("its header {shown:?} begins or ends with a space"))
+    } else {
+        None
+    }
+}
+
+fn is_framing(name: &str) -> bool {
+    is_hop(name) || FRAMING.iter().any(|one| one == name)
+}
+
+/// Removes what frames a request, and no trailer can be (RFC 9110, 6.5.1).
+pub(crate) fn unframe(trailers: &mut HeaderMap) {
+    let framing: Vec<HeaderName> = trailers
+        .keys()
+        .filter(|name| is_framing(name.as_str()))
+        .cloned()
+        .collect();
+    for name in framing {
+        trailers.remove(name);
+    }
+}
