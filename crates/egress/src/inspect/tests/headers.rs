@@ -97,8 +97,16 @@ impl Between {
     }
 }
 
-/// Headers with their values and the body by HTTP/2: the status, and a line that reaches the server.
-const BY_2: &[(&[u8], &[u8], &str, u16, &str)] = &[
+/// A header with its value and the body by HTTP/2; the status, and a line that reaches the server.
+type By2 = (
+    &'static [u8],
+    &'static [u8],
+    &'static str,
+    u16,
+    &'static str,
+);
+
+const BY_2: &[By2] = &[
     (b"x-a", b"a b", "", 200, "x-a: a b\r\n"),
     (
         b"content-length",
