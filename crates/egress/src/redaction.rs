@@ -1,11 +1,11 @@
 //! What policies have taken out of a request and of its answer: headers, by their names.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use atoll_cedar::Redaction;
 use hyper::header::{HeaderMap, HeaderName};
 
-use crate::inspect::header_names::folded;
 use crate::limits::Way;
 
 /// What is taken out. Of several the union counts.
@@ -61,6 +61,20 @@ impl Redactions {
         let all: Vec<String> = self.all.iter().map(ToString::to_string).collect();
         (!all.is_empty()).then(|| all.join(","))
     }
+}
+
+/// Returns a name as it is read where only letters and digits count: in lower case, with `-` for
+/// everything else.
+pub(crate) fn folded(name: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if name.bytes().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let read = |letter: char| match letter.is_ascii_alphanumeric() {
+        true => letter.to_ascii_lowercase(),
+        false => '-',
+    };
+    Cow::Owned(name.chars().map(read).collect())
 }
 
 #[cfg(test)]

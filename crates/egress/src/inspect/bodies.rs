@@ -165,9 +165,11 @@ pub(crate) async fn take(
     judged: &Judged<'_>,
     headers: &HeaderMap,
     injection: &mut Injection,
-    body: Option<Incoming>,
+    body: Incoming,
 ) -> Result<Option<Source>, Untaken> {
-    let Some(body) = body else { return Ok(None) };
+    if body.is_end_stream() {
+        return Ok(None);
+    }
     let source = match injection.unfit(&egress.credentials) {
         None => Source::Plain(body),
         Some(placeholders) => {

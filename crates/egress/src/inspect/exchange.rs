@@ -244,7 +244,6 @@ pub(crate) async fn answer(
         Ok(room) => room,
         Err(full) => return Ok(answers::full(&full, what, &parts, body).await),
     };
-    let body = Some(body).filter(|body| !body.is_end_stream());
     let taken = bodies::take(&egress, &judged, &parts.headers, &mut injection, body);
     let body = match room.within(taken).await {
         Ok(Ok(body)) => body,

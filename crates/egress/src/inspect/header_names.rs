@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, TRAILER};
 
 use super::head::{is_hop, tokens};
+use crate::redaction::folded;
 use crate::refusals::shown;
 
 /// How much is repeated of what a program has written, bytes.
@@ -46,20 +47,6 @@ const OTHER_PATH: [&str; 10] = [
     "x-rewrite-url",
     "x-script-name",
 ];
-
-/// Returns a name as it is read where only letters and digits count: in lower case, with `-` for
-/// everything else.
-pub(crate) fn folded(name: &str) -> Cow<'_, str> {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if name.bytes().all(is_plain) {
-        return Cow::Borrowed(name);
-    }
-    let read = |letter: char| match letter.is_ascii_alphanumeric() {
-        true => letter.to_ascii_lowercase(),
-        false => '-',
-    };
-    Cow::Owned(name.chars().map(read).collect())
-}
 
 /// Returns whether a header names another method than its request has.
 pub(crate) fn name_method(headers: &HeaderMap) -> bool {
