@@ -182,13 +182,14 @@ fn a_program_runs_and_ends() {
     // The report may be late: the program runs since the order to start.
     let late = Duration::from_millis(20);
     let (result, shown) = attended(limits(), b"typed", move |far| {
-        thread::sleep(late);
-        far.report(Report::Running);
         let mut typed = [0_u8; 16];
         let mut read = 0;
         while read < 5 {
             read += descriptor::read(far.input.as_fd(), &mut typed[read..]).unwrap();
         }
+        // By what came the session has begun.
+        thread::sleep(late);
+        far.report(Report::Running);
         far.write(&typed[..read]);
         // The end of the input arrives as an end.
         assert_eq!(descriptor::read(far.input.as_fd(), &mut typed).unwrap(), 0);
