@@ -200,7 +200,7 @@ impl Egress {
     /// on.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn touch(&self, flow: &Flow) -> io::Result<()> {
         let Some(labels) = self.policies.labels() else {
             return Ok(());
@@ -223,7 +223,7 @@ impl Egress {
     /// answer is carried on.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn hear_from(&self, host: &HostPart) -> io::Result<()> {
         let Some(labels) = self.policies.labels() else {
             return Ok(());
@@ -327,7 +327,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
-    /// A label that nobody records any more lets no flow on, now and later.
+    /// A label that cannot be recorded lets no flow on, now and later.
     #[tokio::test]
     async fn a_label_that_cannot_be_recorded_lets_nothing_on() {
         let (line, far) = line();

@@ -210,7 +210,7 @@ impl Line {
     /// Has a flow recorded, and waits until it is on disk, or else until the report is queued.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn open(&self, flow: Flow, waits: bool) -> io::Result<Opened> {
         self.open_by(flow, waits, None).await
     }
@@ -218,7 +218,7 @@ impl Line {
     /// Has a flow recorded as [`Line::open`] does, with the approval where a person was asked.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn open_by(
         &self,
         mut flow: Flow,
@@ -264,7 +264,7 @@ impl Line {
     /// Has a label recorded that the session gains, and waits until it is on disk.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn label(&self, mut label: String, mut by: String) -> io::Result<()> {
         cut(&mut label, TEXT_BYTES_MAX);
         cut(&mut by, TEXT_BYTES_MAX);
@@ -389,7 +389,7 @@ impl Line {
     /// them any more.
     ///
     /// # Errors
-    /// When nobody could run it any more.
+    /// When the other end is gone, and nothing could run it.
     pub(crate) fn command(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
         let credential = credential.clone();
         self.hear_of(|id| FlowReport::Command { id, credential })
@@ -398,7 +398,7 @@ impl Line {
     /// Has a login's file made ready to be renewed.
     ///
     /// # Errors
-    /// When nobody could do so any more.
+    /// When the other end is gone, and nothing could do so.
     pub(crate) fn renewal(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
         let credential = credential.clone();
         self.hear_of(|id| FlowReport::Renew { id, credential })
@@ -418,7 +418,7 @@ impl Line {
     /// Has the rights recorded that the program gives up, and waits until that is on disk.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn give_up(&self, given: Vec<GivenUp>) -> io::Result<()> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (recorded, wait) = oneshot::channel();

@@ -87,7 +87,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) down: &'a AtomicU64,
     /// Its part of its rule's budget, where the rule has limits.
     pub(crate) part: Option<&'a Part>,
-    /// The scans of what leaves and of what comes back.
+    /// The scans of outgoing and of incoming bytes.
     pub(crate) scans: &'a mut [Scan; 2],
 }
 

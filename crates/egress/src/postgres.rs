@@ -1,9 +1,9 @@
 //! PostgreSQL with an injected login: the program's startup packet is read and decided on, Atoll
 //! authenticates with a password that no sandbox holds, and then bytes pass in both directions.
 //!
-//! The program needs no password: whoever is inside may do what the credential is for. Between it
-//! and Atoll there is TLS or none; the server has to speak TLS and show a certificate, unless a
-//! profile says that it does not: it is one of a private network then.
+//! The program needs no password: any program in the sandbox may use the credential. Between it and
+//! Atoll there is TLS or none; the server has to speak TLS and show a certificate, unless a profile
+//! allows a server in a private network to do without.
 
 mod message;
 mod passing;

@@ -29,9 +29,9 @@ use crate::policies::Now;
 use crate::pump::pump;
 use crate::scan::Scan;
 
-/// The longest time a server inside may take to accept a connection.
+/// The longest time a server in the sandbox may take to accept a connection.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
-/// The longest time the last bytes of a connection may take to be acknowledged inside.
+/// The longest time that server may take to acknowledge the last bytes of a connection.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// The interval at which their acknowledgement is checked.
 const LOOK: Duration = Duration::from_millis(5);
@@ -56,8 +56,8 @@ struct Pair {
     six: Option<OwnedFd>,
 }
 
-/// Begins to accept clients of published ports. Returns the sockets that lead inside, and the
-/// listeners for anything else.
+/// Begins to accept clients of published ports. Returns the sockets of the sandbox's
+/// network, and the listeners for anything else.
 pub(crate) fn begin(
     egress: &Arc<Egress>,
     tasks: &mut JoinSet<()>,
@@ -182,7 +182,7 @@ async fn accept(
     while carried.join_next().await.is_some() {}
 }
 
-/// Connects one client to the port inside, once that is recorded.
+/// Connects one client to the sandbox's port, once that is recorded.
 async fn visit(
     egress: &Egress,
     inward: &Inward,
@@ -247,7 +247,7 @@ fn is_published(now: &Now<'_>, published: &Published) -> Result<(), String> {
     }
 }
 
-/// Connects to a port inside, at the first address of the sandbox's loopback with a listener.
+/// Connects to a port of the sandbox, at the first address of its loopback with a listener.
 async fn connect(pair: &Pair, port: u16) -> io::Result<TcpStream> {
     let places = [
         (Some(&pair.four), IpAddr::from(Ipv4Addr::LOCALHOST)),

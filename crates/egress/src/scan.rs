@@ -1,5 +1,5 @@
-//! Scans of tunnels, in a run that has credentials: what leaves is searched for placeholders, and
-//! in what comes back real values are masked.
+//! Scans of tunnels, in a run that has credentials: outgoing bytes are searched for placeholders,
+//! and real values in incoming bytes are masked.
 //!
 //! Encrypted bytes are scanned as they are, and nothing is found in them.
 
@@ -14,14 +14,14 @@ use crate::secret::{Finder, Found, HOLD, Mask};
 pub(crate) enum Scan {
     /// None: the run has no credentials, or the bytes are nobody's secret.
     Not,
-    /// A search for placeholders, on the way out.
+    /// A search for placeholders in outgoing bytes.
     Out(Box<Finder>),
-    /// A masking of real values, on the way back.
+    /// A masking of real values in incoming bytes.
     Back(Box<Mask>),
 }
 
 impl Scan {
-    /// Returns the scans of a connection: of what leaves, and of what comes back.
+    /// Returns the scans of a connection: of outgoing and of incoming bytes.
     pub(crate) fn both(credentials: &Credentials) -> [Self; 2] {
         let out = credentials.placeholders().map(|all| all.stream());
         let back = credentials.masks().map(|all| all.stream());

@@ -13,11 +13,11 @@ pub(crate) struct Carried {
     pub(crate) status: Option<u16>,
     /// The failure, if there was one.
     pub(crate) failure: Option<String>,
-    /// Set when nothing came back because of the failure, and no other way was tried.
+    /// Set when nothing came back because of the failure, and it was the last attempt.
     pub(crate) is_unreached: bool,
     /// The limit of its rule that ended it.
     pub(crate) limit: Option<Limit>,
-    /// The credentials whose placeholders were masked in what was sent.
+    /// The credentials whose placeholders were removed from its body before it was sent.
     pub(crate) masked: Vec<CredentialName>,
 }
 
@@ -30,7 +30,7 @@ impl Carried {
         }
     }
 
-    /// Sets whether this was the last way that was tried.
+    /// Sets whether the failure was that of the last attempt.
     pub(crate) fn at_last(self, is_unreached: bool) -> Self {
         Self {
             is_unreached,
