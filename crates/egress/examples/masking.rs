@@ -1,8 +1,8 @@
-//! How fast secrets are found and masked, on one thread: 200 of them over 1 GiB of each kind
-//! of stream, and what that adds to one small request. Prints JSON.
+//! The speed of searching and masking secrets, on one thread: 200 of them over 1 GiB of each kind
+//! of stream, and the time they add to one small request. Prints JSON.
 //!
-//! `cargo xtask bench identity` calls it, and says what is wanted of it; alone it is
-//! `cargo run --release -p atoll-egress --example masking [KIND]`.
+//! `cargo xtask bench identity` calls it, and defines the targets; alone it is `cargo run --release
+//! -p atoll-egress --example masking [KIND]`.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-/// How often everything is done.
+/// The number of rounds of every measurement.
 const ROUNDS: usize = 3;
 const SECRETS: usize = 200;
 const STREAM_BYTES: usize = 1 << 30;
@@ -58,7 +58,7 @@ fn percent(text: &[u8]) -> String {
     text.iter().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Kinds of streams, a block of each.
+/// Returns the kinds of streams, a block of each.
 fn kinds(secrets: &[String], random: &mut Random) -> Vec<(&'static str, Vec<u8>)> {
     let mut prose = Vec::new();
     let mut json = Vec::new();
@@ -104,7 +104,7 @@ fn kinds(secrets: &[String], random: &mut Random) -> Vec<(&'static str, Vec<u8>)
     ]
 }
 
-/// The most memory this process has had, KiB (proc_pid_status(5), `VmHWM`).
+/// Returns the peak memory of this process, KiB (proc_pid_status(5), `VmHWM`).
 fn memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -112,7 +112,8 @@ fn memory_kib() -> u64 {
     number.parse().unwrap()
 }
 
-/// How often this does it with one chunk after the other of a stream of so many bytes: MB/s.
+/// Returns the speed at which this takes the chunks of a stream of that length, the block repeated,
+/// MB/s.
 fn rate(block: &[u8], stream_bytes: usize, mut take: impl FnMut(&[u8])) -> f64 {
     let chunks = block.chunks(CHUNK_BYTES).cycle();
     let start = Instant::now();
@@ -153,10 +154,10 @@ fn main() {
     );
 }
 
-/// A kind of stream, a block of it, and how fast it was masked and searched, MB/s.
+/// A kind of stream, a block of it, and the speeds at which it was masked and searched, MB/s.
 type Kind = (&'static str, Vec<u8>, Vec<f64>, Vec<f64>);
 
-/// All kinds in turn, some times.
+/// Measures all kinds in turn, in several rounds.
 fn measure(masks: &Masks, finder: &Placeholders, mut kinds: Vec<Kind>) -> Vec<Value> {
     let mut out = Vec::with_capacity(4 * CHUNK_BYTES);
     let mut grown_kib = vec![0; kinds.len()];
@@ -183,7 +184,7 @@ fn measure(masks: &Masks, finder: &Placeholders, mut kinds: Vec<Kind>) -> Vec<Va
     kinds.into_iter().zip(grown_kib).map(told).collect()
 }
 
-/// Searches and masks what a small request and its answer have: nanoseconds each.
+/// Searches and masks a small request and its response. Returns the time for one, nanoseconds.
 fn request(masks: &Masks, finder: &Placeholders, random: &mut Random) -> f64 {
     let mut headers = HeaderMap::new();
     for number in 0..16 {

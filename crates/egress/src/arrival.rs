@@ -1,4 +1,4 @@
-//! A program's connection, with what was already read of it.
+//! A program's connection, with the bytes already read from it.
 
 use std::io;
 use std::pin::Pin;
@@ -11,50 +11,51 @@ use tokio::net::TcpStream;
 
 use crate::proxy;
 
-/// How much the kernel keeps of each way of a program's connection, bytes: the way to it is
-/// the loopback, which needs little.
+/// The kernel's buffer for each direction of a program's connection, bytes: it is by the loopback,
+/// which needs little.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// How soon it is looked again whether a program is there that has sent something.
+/// The interval at which a program that has unread bytes waiting is checked for being gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// A connection of which the first bytes have been read, and are read again.
+/// A connection whose first bytes have been read, and are read again.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     stream: TcpStream,
-    /// What was read and is still to be read again.
+    /// Bytes that were read, to be read again.
     first: Vec<u8>,
-    /// How much of it was.
+    /// The number of them that have been read again.
     again: usize,
-    /// How the program waits to be told what comes of it, where it asked in words.
+    /// The proxy protocol in which the program asked for the connection and waits for an answer, if
+    /// it did.
     asked: Option<Asked>,
 }
 
-/// How a program asks for a connection in words, rather than by making it.
+/// The proxy protocol in which a program asks for a connection, rather than making it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// By CONNECT of HTTP.
+    /// HTTP CONNECT.
     Connect,
-    /// By SOCKS 5.
+    /// SOCKS 5.
     Socks,
 }
 
-/// Why a connection is not carried.
+/// The reason for which a connection is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum No {
-    /// It may not be.
+    /// Denied by rules or policies.
     Refused,
-    /// The host is not there.
+    /// A host that cannot be reached.
     Unreachable,
 }
 
 impl Arrival {
-    /// Nothing of it has been read.
+    /// Wraps a connection of which nothing has been read.
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self::with(stream, Vec::new())
     }
 
-    /// These bytes have been read of it.
+    /// Wraps a connection of which these bytes have been read.
     pub(crate) fn with(stream: TcpStream, first: Vec<u8>) -> Self {
         // The kernel would let them grow to many times that, in no limit of the run's; where
         // it does not do so it goes on as it is.
@@ -69,7 +70,7 @@ impl Arrival {
         }
     }
 
-    /// These bytes have been read beyond what the program asked so.
+    /// Wraps a connection asked for in a proxy protocol; these bytes were read beyond that request.
     pub(crate) fn asked(stream: TcpStream, first: Vec<u8>, asked: Asked) -> Self {
         let asked = Some(asked);
         Self {
@@ -78,7 +79,7 @@ impl Arrival {
         }
     }
 
-    /// Tells a program that asked that it goes on now to the host.
+    /// Tells a program that asked for the connection that it is established.
     pub(crate) async fn grant(&mut self) -> io::Result<()> {
         match self.asked.take() {
             Some(asked) => self.stream.write_all(&proxy::granted(asked)).await,
@@ -86,7 +87,8 @@ impl Arrival {
         }
     }
 
-    /// Ends it: by an answer where the program asked, else as a host does that is not there.
+    /// Ends the connection: by an answer where the program asked for it, else by a reset, as from a
+    /// host that is not there.
     pub(crate) async fn end(mut self, no: No, what: &str, why: &str) {
         let Some(asked) = self.asked else {
             return self.reset();
@@ -99,18 +101,18 @@ impl Arrival {
         let _ = self.stream.shutdown().await;
     }
 
-    /// The bytes that have been read.
+    /// Returns the bytes that have been read, and are still to be read again.
     pub(crate) fn first(&self) -> &[u8] {
         self.first.get(self.again..).unwrap_or_default()
     }
 
-    /// Reads further first bytes. How many; none at its end.
+    /// Reads further first bytes. Returns their number: 0 at the end of the stream.
     pub(crate) async fn read_first(&mut self) -> io::Result<usize> {
         self.stream.read_buf(&mut self.first).await
     }
 
-    /// Returns once the program is gone. What it has sent meanwhile is not read; whoever has
-    /// only said that it sends no more may still want an answer, and counts as gone.
+    /// Returns once the program is gone. Bytes it has sent meanwhile are not read; a program that
+    /// only shut down its sending side may still want an answer, and counts as gone.
     pub(crate) async fn is_gone(&self) {
         let mut first = [0; 1];
         while !matches!(self.stream.peek(&mut first).await, Ok(0) | Err(_)) {
@@ -118,7 +120,7 @@ impl Arrival {
         }
     }
 
-    /// The connection, and what was read of it.
+    /// Returns the connection, and the bytes that were read from it.
     pub(crate) fn into_parts(self) -> (TcpStream, Vec<u8>) {
         let first = match self.again {
             0 => self.first,
@@ -127,19 +129,19 @@ impl Arrival {
         (self.stream, first)
     }
 
-    /// Has it reset when it is closed, whoever does that.
+    /// Has the connection reset when it is closed, whoever closes it.
     pub(crate) fn reset_at_its_end(&self) {
         // Where it cannot be reset it is closed.
         let _ = self.stream.set_zero_linger();
     }
 
-    /// Ends it as a host does that is not there.
+    /// Resets the connection, as a host does that is not there.
     pub(crate) fn reset(self) {
         reset(self.stream);
     }
 }
 
-/// Ends a connection as a host does that is not there.
+/// Resets a connection, as a host does that is not there.
 pub(crate) fn reset(stream: TcpStream) {
     // Where it cannot be reset it is closed.
     let _ = stream.set_zero_linger();

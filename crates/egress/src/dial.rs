@@ -1,5 +1,4 @@
-//! New connections: to an address that was checked, or by the proxy through which this
-//! host's connections go.
+//! New upstream connections: to a checked address, or by the upstream proxy of this host.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,28 +15,28 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Egress;
 
-/// How many connections of a run at once have buffers as large as the kernel finds useful, up to
-/// megabytes (tcp(7), `tcp_rmem`): what nobody reads fills them, and they are memory of the host.
+/// The most connections of a run at once with buffers as large as the kernel chooses, up to
+/// megabytes (tcp(7), `tcp_rmem`): unread data fills them, and they are memory of the host.
 pub(crate) const WIDE_MAX: usize = 64;
-/// The buffers of the others, each way, bytes; the kernel doubles it.
+/// The buffer of the others for each direction, bytes; the kernel doubles it.
 const NARROW_BYTES: u32 = 64 * 1024;
 
-/// The longest answer of a proxy before a connection begins, bytes.
+/// The longest head of a proxy's answer to CONNECT, bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
-/// How much of it is looked at once, bytes.
+/// The number of its bytes that are peeked at once.
 const BLOCK_BYTES: usize = 1024;
 
-/// Where a connection begins.
+/// The place at which a connection is dialled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// At an address that was checked.
+    /// An address that was checked.
     At(IpAddr),
-    /// At a proxy, which alone knows the address.
+    /// The upstream proxy, which alone knows the address.
     ByProxy,
 }
 
 impl Place {
-    /// The address that is dialled.
+    /// Returns the address that is dialled.
     pub(crate) fn address(self) -> Option<IpAddr> {
         match self {
             Self::At(address) => Some(address),
@@ -45,7 +44,7 @@ impl Place {
         }
     }
 
-    /// The proxy, for the record.
+    /// Returns the proxy, for the record.
     pub(crate) fn via(self, egress: &Egress) -> Option<String> {
         let proxy = egress.network.upstream.proxy.as_ref();
         match self {
@@ -55,7 +54,7 @@ impl Place {
     }
 }
 
-/// A connection to the outside. As long as it is there it can be one of those with large buffers.
+/// An upstream connection, with the permit for large buffers if it has one.
 #[derive(Debug)]
 pub(crate) struct Dialled {
     pub(crate) stream: TcpStream,
@@ -102,8 +101,8 @@ impl AsyncWrite for Dialled {
     }
 }
 
-/// Begins a connection, with large buffers while few have them. What is written goes out at once
-/// (tcp(7), `TCP_NODELAY`).
+/// Opens a connection, with large buffers while few have them. Writes are sent at once (tcp(7),
+/// `TCP_NODELAY`).
 async fn begin(egress: &Egress, to: SocketAddr) -> io::Result<Dialled> {
     let wide = Arc::clone(&egress.wide).try_acquire_owned().ok();
     let socket = match to {
@@ -139,7 +138,7 @@ pub(crate) async fn dial(
     }
 }
 
-/// Connects to the proxy itself, whose address is the person's own word.
+/// Connects to the proxy itself, whose address is the user's own setting.
 async fn connect(egress: &Egress, proxy: &UpstreamProxy) -> io::Result<Dialled> {
     let addresses: Vec<IpAddr> = match &proxy.host {
         HostPart::Address(address) => vec![*address],
@@ -162,7 +161,7 @@ async fn connect(egress: &Egress, proxy: &UpstreamProxy) -> io::Result<Dialled> 
     )))
 }
 
-/// Asks the proxy for a connection. What the host says is read by whoever reads next.
+/// Asks the proxy for a tunnel. Bytes from the host are left for the next reader.
 async fn ask(
     stream: &mut TcpStream,
     proxy: &UpstreamProxy,

@@ -1,5 +1,5 @@
-//! Answers to questions for names: nobody else is asked before a name may be reached,
-//! and what is answered is an address of Atoll's own.
+//! DNS answers: nothing is queried upstream before a name may be reached, and each answer is a
+//! stand-in address of Atoll's own.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
@@ -14,39 +14,39 @@ use crate::names::Names;
 use crate::policies::Now;
 use crate::{inside, proxy};
 
-/// How long an answer may be kept, seconds: it stays true for the sandbox's life.
+/// The TTL of an answer, seconds: it stays true for the sandbox's life.
 const TTL_SECONDS: u32 = 300;
 
-/// The longest question that is read, bytes.
+/// The longest query that is read, bytes.
 pub(crate) const QUESTION_BYTES_MAX: usize = 4096;
 
-/// "Prohibited" (RFC 8914).
+/// The extended error code "Prohibited" (RFC 8914).
 const PROHIBITED: u16 = 18;
-/// The option of extended errors.
+/// The EDNS option of extended errors (RFC 8914).
 const EXTENDED_ERROR: u16 = 15;
-/// What an answer may be long, where the question allows it, bytes.
+/// The largest UDP payload, as announced by EDNS, bytes.
 const PAYLOAD_BYTES: u16 = 1232;
 
-/// What becomes of a question.
+/// The outcome of a query.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// What goes back, if anything does.
+    /// The answer, if there is one.
     pub(crate) answer: Option<Vec<u8>>,
     /// The name that was refused.
     pub(crate) refused: Option<RefusedName>,
 }
 
-/// A name that may not be asked for.
+/// A name that may not be queried.
 #[derive(Debug)]
 pub(crate) struct RefusedName {
     pub(crate) name: String,
-    /// Why, for the record.
+    /// The reason, for the record.
     pub(crate) why: String,
-    /// Why, for the program.
+    /// The reason, for the program.
     told: String,
 }
 
-/// Answers a question, and tells of a name that is refused.
+/// Answers a query, and reports a refused name.
 pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
     let (network, now) = (&egress.network, egress.policies.now());
     let Answered { answer, refused } = answer(question, network, &now, &egress.names);
@@ -67,7 +67,7 @@ pub(crate) fn answered(egress: &Egress, question: &[u8]) -> Option<Vec<u8>> {
     answer
 }
 
-/// Answers a question.
+/// Answers a query.
 pub(crate) fn answer(
     question: &[u8],
     network: &Network,
@@ -122,15 +122,16 @@ pub(crate) fn answer(
     }
 }
 
-/// Whose name is asked for.
+/// The owner of the queried name.
 enum Meant {
-    /// A host's that may be reached.
+    /// A host that may be reached.
     Name(HostName),
-    /// The sandbox's own, which many programs look up when they start: it leads to its loopback.
+    /// The sandbox itself, whose name many programs look up when they start: it leads to its
+    /// loopback.
     Itself,
 }
 
-/// The name that is asked for, where it may be reached.
+/// Decides on a query: returns the owner of the name, where it may be reached.
 fn judge(query: &Query, network: &Network, policies: &Now<'_>) -> Result<Meant, RefusedName> {
     let shown = query.name.to_ascii();
     let shown = shown.strip_suffix('.').unwrap_or(&shown);
@@ -181,7 +182,7 @@ fn add_address(reply: &mut Message, query: &Query, (four, six): (Ipv4Addr, Ipv6A
     reply.add_answer(Record::from_rdata(query.name.clone(), TTL_SECONDS, data));
 }
 
-/// Whether a connection is to a name server, whoever that is.
+/// Returns whether a connection is to a name server, whichever it is.
 pub(crate) fn is_name_server(to: SocketAddr) -> bool {
     to.port() == 53
 }

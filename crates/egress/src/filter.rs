@@ -1,14 +1,14 @@
-//! The system calls of this process: those of a program with threads that waits for
-//! sockets, makes them, reads and writes. A call that is not listed fails.
+//! The seccomp filters: the system calls of a process with threads that waits for sockets, makes
+//! them, reads and writes. A call that is not listed fails.
 
 use atoll_sys::seccomp::{Action, Instruction, Rule, Test, assemble, on};
 use rustix::io::Errno;
 
-/// Families that a socket can be of: the internet's, and those by which what runs here is
-/// reached (a session's bus, a container engine) are none of them.
+/// The address families that a socket may have: the internet's only; services of this host (a
+/// session's bus, a container engine) are reached by others.
 const FAMILIES: &[u32] = &[libc::AF_INET as u32, libc::AF_INET6 as u32];
 
-/// What is allowed whatever its arguments.
+/// The calls that are allowed whatever their arguments.
 const ALLOWED: &[libc::c_long] = &[
     // Sockets.
     libc::SYS_accept4,
@@ -76,7 +76,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_poll,
 ];
 
-/// What the process that signs may: read, write, and end.
+/// The calls of the signer process: to read, write, and end.
 const ALLOWED_TO_SIGNER: &[libc::c_long] = &[
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
@@ -102,7 +102,7 @@ const ALLOWED_TO_SIGNER: &[libc::c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
-/// The filter of the process that signs.
+/// Returns the filter of the signer process.
 pub(crate) fn of_signer() -> Vec<Instruction> {
     let refused = Errno::ACCESS.raw_os_error() as u16;
     assemble(&allowed(ALLOWED_TO_SIGNER), refused)
@@ -116,7 +116,7 @@ fn allowed(calls: &[libc::c_long]) -> Vec<Rule> {
     calls.iter().map(rule).collect()
 }
 
-/// The filter.
+/// Returns the filter of the egress process.
 pub(crate) fn filter() -> Vec<Instruction> {
     let refused = Errno::ACCESS.raw_os_error() as u16;
     let mut rules = allowed(ALLOWED);

@@ -1,5 +1,6 @@
-//! The files that come with the description of what to carry: certificates, after them what
-//! lock files name, then policies, then tokens, then what other runs of the session gain.
+//! The files that come with the description of the egress: certificates, then the packages that
+//! lock files name, then policies, then tokens, then the labels that other runs of the session
+//! gain.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,17 +12,17 @@ use atoll_tokens::Held;
 
 use crate::policies::Policies;
 
-/// How long certificates of further authorities can be, bytes.
+/// The longest certificates of further authorities, bytes.
 const ROOTS_BYTES_MAX: usize = 2 << 20;
 
-/// Files are these; nothing else that comes is one.
+/// Returns whether a received descriptor is a regular file.
 pub(crate) fn is_file(given: &OwnedFd) -> bool {
     let kind = rustix::fs::fstat(given).map(|facts| facts.st_mode);
     kind.is_ok_and(|mode| rustix::fs::FileType::from_raw_mode(mode).is_file())
 }
 
-/// What lock files named when the run started: where there are some the last of the files,
-/// which it takes. None where it is not there.
+/// Takes the last file where there are lock files, and reads the packages that they named when the
+/// run started. Returns `None` if the file is missing or cannot be read.
 pub(crate) fn locks(has_locks: bool, files: &mut Vec<OwnedFd>) -> Option<Locks> {
     if !has_locks {
         return Some(Locks::default());
@@ -31,8 +32,8 @@ pub(crate) fn locks(has_locks: bool, files: &mut Vec<OwnedFd>) -> Option<Locks> 
     serde_json::from_slice(&text).ok()
 }
 
-/// What other runs of the session gain: where there is such a file the last of all, which it takes.
-/// None where it is not there.
+/// Takes the last file where the session has other runs: the labels that they gain. Returns `None`
+/// if it is missing.
 #[expect(
     clippy::option_option,
     reason = "what is missing is not what is not wanted"
@@ -44,8 +45,8 @@ pub(crate) fn gained(has_gained: bool, files: &mut Vec<OwnedFd>) -> Option<Optio
     }
 }
 
-/// The tokens that the run holds: where there are some the last of the files then, which it takes.
-/// None where it is not there, or they do not count.
+/// Takes the last file where the run holds tokens, and reads them. Returns `None` if it is missing,
+/// or the tokens are not valid.
 pub(crate) fn tokens(has_tokens: bool, files: &mut Vec<OwnedFd>) -> Option<Option<Held>> {
     if !has_tokens {
         return Some(None);
@@ -55,8 +56,8 @@ pub(crate) fn tokens(has_tokens: bool, files: &mut Vec<OwnedFd>) -> Option<Optio
     Held::take(&text).map(Some)
 }
 
-/// What is asked of each connection besides the rules: where there is something the last of the
-/// files by then, which it takes. None where it is not there, or cannot be read.
+/// Takes the last file where there are policies, and reads them. Returns `None` if it is missing,
+/// or cannot be read.
 pub(crate) fn policies(has_policies: bool, files: &mut Vec<OwnedFd>) -> Option<Policies> {
     if !has_policies {
         return Some(Policies::default());
@@ -66,7 +67,7 @@ pub(crate) fn policies(has_policies: bool, files: &mut Vec<OwnedFd>) -> Option<P
     Policies::read(&text)
 }
 
-/// What further authorities are trusted, as PEM.
+/// Reads the certificates of further trusted authorities, as PEM.
 pub(crate) fn roots(files: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
     let read = |file: OwnedFd| descriptor::read_from_start(file.as_fd(), ROOTS_BYTES_MAX);
     let all: Vec<Vec<u8>> = files.into_iter().map(read).collect::<io::Result<_>>()?;

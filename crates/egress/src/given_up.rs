@@ -1,5 +1,6 @@
-//! What the run has given up for good: more is added while it goes on, and nothing is taken away.
-//! It is asked before anything that policies could allow, and what it denies of what is open ends.
+//! The rights that the run has given up for good: more are added while it goes on, and none is
+//! taken back. They are checked before anything that policies could allow, and what they deny of
+//! the open flows ends.
 
 use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -11,14 +12,14 @@ use atoll_model::network::{
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// How long is waited at once for a time to come: clocks are set.
+/// The longest single wait for a time to come: clocks are set.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// All that was given up so far.
+/// All rights that are given up so far.
 #[derive(Debug)]
 pub(crate) struct Renounced {
     all: RwLock<GivenUps>,
-    /// Says that there is more.
+    /// Notified when more are given up.
     more: watch::Sender<()>,
 }
 
@@ -28,14 +29,14 @@ impl Default for Renounced {
     }
 }
 
-/// Now, in seconds since 1970. A clock before that is at its beginning.
+/// Returns the current time, seconds since 1970; 0 where the clock is before that.
 pub(crate) fn now_s() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
 impl Renounced {
-    /// With what was given up before.
+    /// Begins with the rights that were given up before.
     pub(crate) fn new(all: GivenUps) -> Self {
         Self {
             all: RwLock::new(all),
@@ -47,7 +48,8 @@ impl Renounced {
         self.all.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of it at this time. A time that has come lasts, also where the clock is set back.
+    /// Returns all of them at this time. A time that has come stays in force, even where the clock
+    /// is set back.
     fn read_at(&self, now_s: u64) -> RwLockReadGuard<'_, GivenUps> {
         if self.read().is_to_latch(now_s) {
             let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
@@ -56,8 +58,8 @@ impl Renounced {
         self.read()
     }
 
-    /// Adds what is given up outside, which has counted and recorded it. Where it finds no room
-    /// here, nothing is left of the network: less than what was said is never denied.
+    /// Adds rights that were given up outside, where they were counted and recorded. If there is no
+    /// room for one here, the whole network is given up: never less is denied than was asked for.
     pub(crate) fn add_all(&self, given: Vec<GivenUp>) {
         let network = given.first().map(|one| GivenUp {
             what: Restriction::Network {},
@@ -69,7 +71,7 @@ impl Renounced {
         }
     }
 
-    /// Adds what is given up now. What of it says more than was given up before.
+    /// Adds rights that are given up now. Returns those that were not given up before.
     pub(crate) fn add(&self, given: Vec<GivenUp>) -> Result<Vec<GivenUp>, TooMuchGivenUp> {
         let mut new = Vec::new();
         let added = {
@@ -86,18 +88,18 @@ impl Renounced {
         added.map(|()| new)
     }
 
-    /// All of it.
+    /// Returns all of them.
     pub(crate) fn all(&self) -> GivenUps {
         self.read().clone()
     }
 
-    /// Why a host may not be reached, at whichever port.
+    /// Returns the reason for which a host may not be reached, at whichever port.
     pub(crate) fn host(&self, host: &HostPart) -> Option<String> {
         let now_s = now_s();
         self.read_at(now_s).host(host, now_s).map(GivenUp::why)
     }
 
-    /// Why an address may not be dialled, whatever name led there.
+    /// Returns the reason for which an address may not be dialled, whatever name led there.
     pub(crate) fn address(&self, address: IpAddr) -> Option<String> {
         let now_s = now_s();
         self.read_at(now_s)
@@ -105,18 +107,18 @@ impl Renounced {
             .map(GivenUp::why)
     }
 
-    /// Why nothing at all may be carried.
+    /// Returns the reason for which nothing at all may be carried.
     pub(crate) fn network(&self) -> Option<String> {
         let now_s = now_s();
         self.read_at(now_s).network(now_s).map(GivenUp::why)
     }
 
-    /// Why a credential may not be put in.
+    /// Returns the reason for which a credential may not be injected.
     pub(crate) fn credential(&self, name: &CredentialName) -> Option<String> {
         self.read().credential(name).map(GivenUp::why)
     }
 
-    /// Returns why, once this is denied; until then it waits.
+    /// Waits until this is denied. Returns the reason.
     pub(crate) async fn denied(&self, why: impl Fn(&Self) -> Option<String>) -> String {
         let mut more = self.more.subscribe();
         loop {

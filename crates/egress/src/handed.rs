@@ -1,5 +1,5 @@
-//! Where a program has no network of its own (a fence): its judge makes connections for
-//! it, and hands each one out with where it was meant to go.
+//! Intercepted connections, where a program has no network of its own (a fence): the process that
+//! intercepts its connections makes them, and hands each one over with its destination.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,20 +15,21 @@ use tokio::task::JoinSet;
 use crate::arrival::reset;
 use crate::{Egress, dns, tunnel};
 
-/// How many sockets for questions there can be at once.
+/// The most sockets for DNS queries at once.
 const ASKING_MAX: usize = 1024;
-/// The longest message, bytes: an address in words.
+/// The longest message, bytes: an address as text.
 const MESSAGE_BYTES_MAX: usize = 64;
-/// Comes with a socket on which names are asked for.
+/// The message that comes with a socket for DNS queries.
 const NAMES: &[u8] = b"names";
 
-/// The line on which they come. Of messages in order: to the runtime the same as datagrams.
+/// Returns the socket on which connections come: SOCK_SEQPACKET, which the runtime treats as one of
+/// datagrams.
 pub(crate) fn line(line: OwnedFd) -> io::Result<UnixDatagram> {
     descriptor::never_block(line.as_fd())?;
     UnixDatagram::from_std(line.into())
 }
 
-/// Takes what is handed out, until there is to be no more.
+/// Carries the connections that are handed over, until the run ends.
 pub(crate) async fn take(egress: Arc<Egress>, line: UnixDatagram) {
     let (mut carried, mut asking) = (JoinSet::new(), JoinSet::new());
     loop {
@@ -78,7 +79,7 @@ fn stream(given: OwnedFd) -> Option<TcpStream> {
     TcpStream::from_std(given.into()).ok()
 }
 
-/// Answers the questions that come on one socket.
+/// Answers the DNS queries that come on one socket.
 async fn answer(egress: Arc<Egress>, given: OwnedFd) {
     let Ok(asking) = line(given) else {
         return;

@@ -1,4 +1,4 @@
-//! The first bytes of a connection, where they tell whom they are for.
+//! The first bytes of a connection, where they name the host that they are for (TLS SNI).
 
 use std::cmp::Ordering;
 
@@ -7,43 +7,43 @@ use std::fmt;
 use atoll_model::network::HostName;
 use rustls::server::Acceptor;
 
-/// The first byte of every TLS connection: a handshake (RFC 8446, 5.1).
+/// The content type of a handshake, the first byte of every TLS connection (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// What else a record can be (RFC 8446, 5.1). None of these begins a connection.
+/// The other content types (RFC 8446, 5.1). None of these begins a connection.
 const OTHER_RECORDS: [u8; 3] = [CHANGE_CIPHER_SPEC, ALERT, DATA];
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const DATA: u8 = 23;
-/// That something is wrong, or may be.
+/// The content type of an alert.
 pub(crate) const ALERT: u8 = 21;
 
-/// The second one: what remains of a version (RFC 8446, 5.1). The library takes no other; servers
-/// may, of a record before the beginning.
+/// The second byte: the major half of a legacy version (RFC 8446, 5.1). The library accepts no
+/// other; servers may, of a record before the ClientHello.
 const MAJOR_VERSION: u8 = 3;
 
-/// What a record begins with: its kind, a version, its length.
+/// A record's header: its type, a version, its length.
 const HEADER_BYTES: usize = 5;
 
-/// What is random in a server's first message that asks to begin again (RFC 8446, 4.1.3).
+/// The random of a HelloRetryRequest (RFC 8446, 4.1.3).
 pub(crate) const AGAIN: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
     0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// What the first bytes from the program are.
+/// The first bytes from the program, as parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hello {
-    /// Not the beginning of TLS.
+    /// Not a TLS handshake.
     Other,
-    /// The beginning of TLS, but not all of it yet.
+    /// A ClientHello that is not complete yet.
     Partial,
     /// TLS for the host of this name, if it names one.
     Tls(Option<String>),
-    /// The beginning of TLS, and then not; or records of TLS without its beginning.
+    /// A ClientHello that cannot be parsed, or TLS records without one.
     Malformed,
 }
 
-/// Reads the first bytes.
+/// Parses the first bytes.
 pub(crate) fn read(bytes: &[u8]) -> Hello {
     match bytes {
         [HANDSHAKE, ..] => {}
@@ -80,9 +80,9 @@ pub(crate) fn read(bytes: &[u8]) -> Hello {
     Hello::Partial
 }
 
-/// Reads first bytes of which the first is that of a record that begins nothing. Servers read on
-/// behind an alert of two bytes that is a warning: Go's crypto/tls 1.19 whatever its version is up
-/// to 15.255, Java 17 whatever it is.
+/// Parses first bytes whose first is the type of a record that begins no connection. Servers read
+/// on after a warning alert of two bytes: Go's crypto/tls 1.19 with any version up to 15.255, Java
+/// 17 with any version.
 fn other_record(bytes: &[u8]) -> Hello {
     match bytes {
         [_] => Hello::Partial,
@@ -92,8 +92,8 @@ fn other_record(bytes: &[u8]) -> Hello {
     }
 }
 
-/// Whether the first message, which the library has found to be well-formed, has the
-/// extension that names a host (RFC 6066, 3).
+/// Returns whether the ClientHello, which the library has found well-formed, has the server name
+/// extension (RFC 6066, 3).
 fn names_someone(bytes: &[u8]) -> Option<bool> {
     let (message, is_cut) = message(bytes);
     let mut rest = message.get(4 + 2 + 32..).filter(|_| !is_cut)?;
@@ -114,8 +114,8 @@ fn names_someone(bytes: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// What the first records hold that are whole, since a message may lie in several; and whether
-/// one that is cut follows.
+/// Returns the content of the first whole handshake records, since a message may span several; and
+/// whether a record that is cut off follows.
 pub(crate) fn message(bytes: &[u8]) -> (Vec<u8>, bool) {
     let mut rest = bytes;
     let mut message = Vec::new();
@@ -130,8 +130,8 @@ pub(crate) fn message(bytes: &[u8]) -> (Vec<u8>, bool) {
     (message, false)
 }
 
-/// Where the records end that hold the first message, which has been found to be
-/// well-formed. None where something follows within the last of them.
+/// Returns the end of the records that hold the ClientHello, which has been found well-formed;
+/// `None` where something follows within the last of them.
 pub(crate) fn end(bytes: &[u8]) -> Option<usize> {
     let mut message: Vec<u8> = Vec::new();
     let mut at = 0;
@@ -154,8 +154,8 @@ pub(crate) fn end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether the server's first bytes ask the program to begin again. None where it takes
-/// more of them to know; all that cannot be read asks for it, to be on the safe side.
+/// Returns whether the server's first bytes ask for another ClientHello; `None` where more of them
+/// are needed to know. To be on the safe side, bytes that cannot be parsed count as asking.
 pub(crate) fn asks_again(bytes: &[u8]) -> Option<bool> {
     const SERVER_HELLO: u8 = 2;
     match bytes.first() {
@@ -175,8 +175,8 @@ pub(crate) fn asks_again(bytes: &[u8]) -> Option<bool> {
     Some(kind != Some(&SERVER_HELLO) || random == Some(&AGAIN[..]))
 }
 
-/// How long a record is that can come before the second beginning; 0 where that begins.
-/// None where it takes more bytes to know.
+/// Returns the length of a record that may precede the second ClientHello; 0 where that begins,
+/// `None` where more bytes are needed to know.
 pub(crate) fn passes_over(bytes: &[u8]) -> Option<usize> {
     let [kind, _, _, high, low] = bytes.first_chunk()?;
     if ![CHANGE_CIPHER_SPEC, DATA].contains(kind) {
@@ -186,7 +186,8 @@ pub(crate) fn passes_over(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= length).then_some(length)
 }
 
-/// A field that begins with its length in so many bytes, and what follows it.
+/// Splits off a field that follows its length, which takes this many bytes. Returns it, and the
+/// rest.
 fn split_field(bytes: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_at_checked(width)?;
     let length = length
@@ -209,7 +210,7 @@ impl fmt::Display for Hello {
 }
 
 impl Hello {
-    /// Whether it is for another host than the program has asked for.
+    /// Returns whether it is for another host than the one that the program asked for.
     pub(crate) fn is_for_another(&self, asked: &HostName) -> bool {
         match self {
             Self::Tls(Some(name)) => HostName::parse(name).as_ref() != Ok(asked),

@@ -1,7 +1,8 @@
-//! What a program inside can ask of Atoll itself, at a name that leads nowhere else: to give up
-//! rights for good. It can ask for nothing more than it has.
+//! The API that programs in the sandbox reach at a name that leads nowhere else: to give up rights
+//! for good. It grants nothing.
 //!
-//! `POST http://atoll.internal/restrict` with JSON gives up, `GET` of the same tells what was.
+//! `POST http://atoll.internal/restrict` with JSON gives up rights, `GET` of the same lists those
+//! that were.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,28 +24,28 @@ use crate::given_up::now_s;
 use crate::inspect::{self, Answer, Unrecorded};
 use crate::tunnel::Wanted;
 
-/// The name at which Atoll itself is asked.
+/// The name of the API's host.
 pub(crate) const NAME: &str = "atoll.internal";
-/// The port of it.
+/// Its port.
 const PORT: u16 = 80;
-/// What is asked there.
+/// Its only path.
 const PATH: &str = "/restrict";
-/// The longest question, bytes.
+/// The longest request body, bytes.
 const QUESTION_BYTES_MAX: usize = 16 * 1024;
-/// How long one may take to come.
+/// The longest time a request body may take.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How it is asked for, in short.
+/// The usage, in short.
 const HOW: &str = "POST http://atoll.internal/restrict with Content-Type: application/json and, for \
                    example, {\"deny-hosts\": [\"*.example.com\"]}, {\"network\": \"none\"}, \
                    {\"no-credentials\": [\"NAME\"]} or {\"until-seconds\": 600}";
 
-/// Whether a name is that of Atoll itself.
+/// Returns whether a name is that of the API.
 pub(crate) fn is_name(name: &HostName) -> bool {
     name.as_str() == NAME
 }
 
-/// Whether a connection was made to Atoll itself.
+/// Returns whether a connection is to the API.
 pub(crate) fn is_meant(wanted: &Wanted) -> bool {
     wanted.port == PORT && matches!(&wanted.host, HostPart::Name(name) if is_name(name))
 }
@@ -59,7 +60,7 @@ pub(crate) async fn serve(egress: &Arc<Egress>, program: Arrival) {
     }
 }
 
-/// Why something is not done.
+/// A refused request: the status and the reason.
 struct No {
     status: StatusCode,
     why: String,
@@ -116,8 +117,8 @@ pub(crate) async fn answer(
     Ok(response)
 }
 
-/// What was given up, for a program: which kind of thing it is, that, by whom, since when, and the
-/// same as a sentence.
+/// Describes a right that was given up, for a program: its kind and value, who gave it up, since
+/// when, and the same as a sentence.
 fn described(given: &GivenUp) -> Value {
     let (kind, value) = match &given.what {
         Restriction::Network {} => ("network", Value::Bool(true)),
@@ -140,8 +141,8 @@ fn described(given: &GivenUp) -> Value {
     })
 }
 
-/// Gives up what a program names: it counts at once, and the program is told so once it is on disk.
-/// What of it was not given up before.
+/// Gives up the rights that a program names: they are gone at once, and the answer follows once
+/// that is on disk. Returns those that were not given up before.
 async fn give_up(egress: &Egress, request: Request<Incoming>) -> Result<Vec<GivenUp>, No> {
     // A page in a browser inside cannot send this to another origin unasked.
     let kind = request.headers().get(CONTENT_TYPE);
@@ -170,7 +171,7 @@ async fn give_up(egress: &Egress, request: Request<Incoming>) -> Result<Vec<Give
     added.map_err(full)
 }
 
-/// What a text gives up now.
+/// Parses a request to give up rights.
 fn read(text: &[u8]) -> Result<Vec<GivenUp>, No> {
     let unread = |error: serde_json::Error| {
         let why = format!("it is not understood: {error}");

@@ -1,5 +1,5 @@
-//! Which data the session has touched: gained while its connections go on, never lost. What gives
-//! a label waits until it is recorded.
+//! Labels of the data that the session has touched: gained while its connections go on, never lost.
+//! A flow that gives a label waits until that is recorded.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -11,43 +11,44 @@ use atoll_model::network::{Flow, FlowKind, HostPart};
 use crate::Egress;
 use crate::line::Line;
 
-/// By what a label is gained that another run of the session has gained.
+/// The source of a label that another run of the session has gained.
 const BESIDE: &str = "another run of its session";
-/// How much of what other runs gain is read at once, bytes.
+/// The number of bytes read at once from the file of other runs' labels.
 const BLOCK_BYTES: usize = 4 << 10;
-/// How much of it is read at all, bytes: whoever writes it keeps to the same.
+/// The most that is read of it at all, bytes: its writer keeps to the same limit.
 const BESIDE_BYTES_MAX: usize = 1 << 20;
 
-/// Something that nobody vouches for has been read.
+/// The label of a session that has read data nobody vouches for.
 pub(crate) const UNTRUSTED: &str = "untrusted";
 
-/// The labels of a run, and what of them is still to be recorded.
+/// The labels of a run, with those that are still to be recorded.
 #[derive(Debug)]
 pub(crate) struct Labels {
     /// Hosts whose answers are vouched for: names, or `*.` and a name.
     trusted: Vec<String>,
-    /// Those of models among them, written the same way.
+    /// Hosts of models among them, written the same way.
     models: Vec<String>,
     state: Mutex<State>,
-    /// Held by who tells, so that nobody goes on with what another one tells of.
+    /// Held while labels are reported, so that no flow goes on with a label whose record is still
+    /// under way.
     telling: tokio::sync::Mutex<()>,
-    /// What other runs of the session gain, where there can be some.
+    /// The labels that other runs of the session gain, where there can be any.
     beside: Option<Mutex<Beside>>,
 }
 
-/// What other runs of the session gain, a line each, as it comes.
+/// The labels that other runs of the session gain, read as they are written, one a line.
 #[derive(Debug)]
 struct Beside {
     file: OwnedFd,
     /// The beginning of a line whose end has not come.
     begun: Vec<u8>,
     bytes: usize,
-    /// It could not be read once: what was missed then is not known.
+    /// Set when a read has failed: labels missed then are unknown.
     is_lost: bool,
 }
 
 impl Beside {
-    /// What has come since.
+    /// Returns the labels that have come since the last read.
     fn read(&mut self) -> io::Result<Vec<String>> {
         if self.is_lost {
             return Err(io::Error::other("it could not be read before"));
@@ -81,12 +82,12 @@ impl Beside {
 #[derive(Debug, Default)]
 struct State {
     has: BTreeSet<String>,
-    /// Each with what has given it, in order, until it is on disk.
+    /// Labels that are not recorded yet, each with its source, in order.
     untold: VecDeque<(String, String)>,
 }
 
 impl Labels {
-    /// Those with which a run begins, which are in the record.
+    /// Begins with the labels that the run starts with, which are recorded already.
     pub(crate) fn new(has: BTreeSet<String>, trusted: Vec<String>, models: Vec<String>) -> Self {
         let state = State {
             has,
@@ -101,8 +102,8 @@ impl Labels {
         }
     }
 
-    /// With what other runs of the session gain: a file that is read from where it stands, and on
-    /// from there.
+    /// Adds the labels that other runs of the session gain: a file that is read from its current
+    /// offset onwards.
     pub(crate) fn beside(self, gained: Option<OwnedFd>) -> Self {
         let beside = gained.map(|file| Beside {
             file,
@@ -116,11 +117,11 @@ impl Labels {
         }
     }
 
-    /// Takes up what other runs of the session have gained by now. It is recorded as this run's
-    /// too, by whoever goes on next.
+    /// Reads the labels that other runs of the session have gained by now. Each is recorded as this
+    /// run's too, by the next flow that goes on.
     ///
     /// # Errors
-    /// Nobody can tell.
+    /// When they cannot be read.
     pub(crate) fn learn(&self) -> io::Result<()> {
         let Some(beside) = &self.beside else {
             return Ok(());
@@ -137,12 +138,12 @@ impl Labels {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is by now.
+    /// Returns the labels that the run has by now.
     pub(crate) fn has(&self) -> BTreeSet<String> {
         self.state().has.clone()
     }
 
-    /// Adds one, and has it recorded by whoever goes on next. Whether it was not there.
+    /// Adds a label, for the next flow that goes on to have recorded. Returns whether it is new.
     pub(crate) fn gain(&self, label: &str, by: &str) -> bool {
         let mut state = self.state();
         let is_new = !state.has.contains(label);
@@ -153,7 +154,7 @@ impl Labels {
         is_new
     }
 
-    /// Whether a host is one of a model. An address is nobody's name.
+    /// Returns whether a host is one of a model. An address never is.
     pub(crate) fn is_of_model(&self, host: &HostPart) -> bool {
         match host {
             HostPart::Name(name) => is_among(&self.models, name.as_str()),
@@ -161,17 +162,18 @@ impl Labels {
         }
     }
 
-    /// What a host answers is about to be read.
+    /// Adds the label for reading a host's answer, unless the host is trusted.
     fn read_from(&self, host: &str) {
         if !is_among(&self.trusted, host) {
             self.gain(UNTRUSTED, host);
         }
     }
 
-    /// Waits until all that was gained is on disk.
+    /// Waits until all labels gained so far are on disk.
     ///
-    /// Whoever tells may be dropped while it waits, as with a connection that is reset: a label
-    /// stays untold until it is on disk, so the next one that goes on tells of it again.
+    /// Whoever reports them may be dropped while waiting, as with a connection that is reset: a
+    /// label stays in the queue until it is on disk, so the next flow that goes on reports it
+    /// again.
     async fn settle(&self, line: &Line) -> io::Result<()> {
         let _telling = self.telling.lock().await;
         loop {
@@ -185,7 +187,7 @@ impl Labels {
     }
 }
 
-/// Whether a name is one of these, or lies beneath one.
+/// Returns whether a name is one of these hosts, or lies beneath one.
 fn is_among(hosts: &[String], name: &str) -> bool {
     hosts.iter().any(|one| {
         let beneath = one.strip_prefix('*').is_some_and(|end| name.ends_with(end));
@@ -194,10 +196,11 @@ fn is_among(hosts: &[String], name: &str) -> bool {
 }
 
 impl Egress {
-    /// Notes what a flow touches, and waits until that is recorded: before it happens.
+    /// Adds the labels that a flow gives, and waits until they are recorded, before the flow goes
+    /// on.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn touch(&self, flow: &Flow) -> io::Result<()> {
         let Some(labels) = self.policies.labels() else {
             return Ok(());
@@ -216,10 +219,11 @@ impl Egress {
         labels.settle(&self.line).await
     }
 
-    /// The same of a host's answer, before any of it is carried on.
+    /// Adds the label that a host's answer gives, and waits until it is recorded, before any of the
+    /// answer is carried on.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn hear_from(&self, host: &HostPart) -> io::Result<()> {
         let Some(labels) = self.policies.labels() else {
             return Ok(());
@@ -242,20 +246,20 @@ mod tests {
 
     use super::*;
 
-    /// A line, and its other end.
+    /// Returns a control channel, and its other end.
     fn line() -> (Line, OwnedFd) {
         let (line, far) = socket::pair().unwrap();
         descriptor::never_block(line.as_fd()).unwrap();
         (Line::new(line).unwrap(), far)
     }
 
-    /// The other side says that these are on disk.
+    /// Confirms from the other end that these are on disk.
     fn record(far: &OwnedFd, id: u64) {
         let said = serde_json::to_vec(&FlowOrder::Recorded { id }).unwrap();
         socket::send(far.as_fd(), &said, &[]).unwrap();
     }
 
-    /// A program that resets its connection ends who tells: the label is waited for all the same.
+    /// A program that resets its connection ends the reporting task: the label is still waited for.
     #[tokio::test]
     async fn a_label_is_told_of_until_it_is_on_disk() {
         let (line, far) = line();
@@ -292,7 +296,8 @@ mod tests {
         assert!(labels.state().untold.is_empty());
     }
 
-    /// What another run of the session gains counts here from then on, and is told as gained.
+    /// A label that another run of the session gains counts here from then on, and is reported as
+    /// gained.
     #[test]
     fn what_another_run_gains_is_learnt_while_this_one_goes_on() {
         let path = std::env::temp_dir().join(format!("atoll-gained-{}", std::process::id()));
@@ -322,7 +327,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
-    /// Where nobody records any more, nothing goes on, now and later.
+    /// A label that cannot be recorded lets no flow on, now and later.
     #[tokio::test]
     async fn a_label_that_cannot_be_recorded_lets_nothing_on() {
         let (line, far) = line();

@@ -1,14 +1,12 @@
-//! The one way out of a sandbox.
+//! The egress process: the only way out of a sandbox's network.
 //!
-//! A process of its own carries the connections of one sandbox: it gets what listens on
-//! the sandbox's network, judges where each connection is meant to go, asks name servers
-//! only for what may be reached, checks the address that it then dials, and has
-//! everything recorded before it happens. Requests are judged one by one where the rules
-//! say something of them. It holds the rules, and nothing else of its
-//! host's.
+//! A separate process carries the connections of one sandbox: it receives the listeners on the
+//! sandbox's network, decides on each connection's destination, resolves only names that may be
+//! reached, checks the address that it then dials, and has everything recorded before it happens.
+//! Where rules cover requests, it decides on each request. It holds the rules, and nothing else of
+//! its host's.
 //!
-//! It must never know the ledger, a file of the workspace, or tools. Start reading at
-//! [`run`].
+//! It must never know the ledger, a file of the workspace, or tools. Start reading at [`run`].
 
 mod arrival;
 mod credentials;
@@ -84,39 +82,39 @@ use crate::resolve::{Resolver, Unnamed};
 use crate::ssh::agent::Asked;
 use crate::visitors::Visitors;
 
-/// How many threads carry.
+/// The number of worker threads of the runtime.
 const THREADS: usize = 2;
-/// How long a program may take over a question by TCP.
+/// The longest time a program may take over a DNS query by TCP.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(10);
-/// How long connections may take to tell of their end.
+/// The longest time connections may take to report their end.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long nothing is taken after it could not be.
+/// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How many connections there can be at once.
+/// The most connections at once.
 const CONNECTIONS_MAX: usize = 4096;
-/// How many requests can be on their way at once, over all connections.
+/// The most requests in flight at once, over all connections.
 const REQUESTS_MAX: usize = 2048;
-/// How much memory this process may take, bytes: it is in no limit of the run's.
+/// The most memory this process may take, bytes: no limit of the run's covers it.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
-/// Why nothing is carried.
+/// An error for which nothing is carried.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
-    /// The kernel's answer.
+    /// A system call failed.
     #[error("egress: {what}: {error}")]
     Kernel {
-        /// At what.
+        /// The operation that failed.
         what: &'static str,
-        /// Its answer.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// What came first was no description.
+    /// The first message was not the configuration of the egress process.
     #[error("egress: it was given nothing to carry")]
     Description,
-    /// There are no certificates.
+    /// The certificates cannot be made or read.
     #[error("egress: {0}")]
     Certificates(String),
-    /// This host's name servers are not known.
+    /// This host's name servers are unknown.
     #[error("egress: the name servers in /etc/resolv.conf cannot be used: {0}")]
     Resolver(String),
 }
@@ -129,51 +127,53 @@ fn at(what: &'static str) -> impl FnOnce(io::Error) -> EgressError {
     move |error| EgressError::Kernel { what, error }
 }
 
-/// What every connection needs.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Egress {
     network: Network,
-    /// What is asked besides.
+    /// The policies, which decide beside the rules.
     policies: Policies,
-    /// What is left of what its rules allow.
+    /// The budgets of rules that limit something.
     budgets: Budgets,
     line: Line,
     names: Mutex<Names>,
     unnamed: tokio::sync::Mutex<Unnamed>,
     resolver: Resolver,
-    /// What stands for servers within TLS, where the sandbox trusts it.
+    /// The certificates made for origins, where the sandbox trusts their authority: TLS is
+    /// inspected then.
     certificates: Option<Certificates>,
-    /// Connections to servers that are spoken to.
+    /// Connections to origins whose requests are inspected.
     upstream: Upstream,
-    /// When packages were released, where rules ask for an age.
+    /// The release dates of packages, where rules ask for an age.
     releases: Releases,
-    /// What lock files named when the run started, where rules are about them.
+    /// The packages that lock files named when the run started, where rules are about them.
     locks: Locks,
-    /// What is put into requests.
+    /// The credentials for injection.
     credentials: Credentials,
-    /// Connections to databases that are signed in.
+    /// Database sessions with an injected login.
     databases: postgres::Sessions,
-    /// Who may come to published ports.
+    /// The clients that may connect to published ports.
     visitors: Visitors,
-    /// For requests that are on their way.
+    /// Permits for requests in flight.
     room: Arc<Semaphore>,
-    /// For bodies that are searched or masked.
+    /// Memory for bodies that are searched or masked.
     bodies: Memory,
-    /// For connections to the outside that have large buffers.
+    /// Permits for upstream connections with large buffers.
     wide: Arc<Semaphore>,
-    /// Says when there is to be no more.
+    /// Becomes true when the run ends.
     over: watch::Receiver<bool>,
 }
 
 impl Egress {
-    /// Returns when there is to be no more.
+    /// Returns when the run ends.
     async fn is_over(&self) {
         let mut over = self.over.clone();
         // Nobody who could say so any more says the same.
         let _ = over.wait_for(|over| *over).await;
     }
 
-    /// Returns once a host, or where a connection to it leads, was given up: why.
+    /// Waits until a host, or the address a connection to it was dialled at, is given up. Returns
+    /// the reason.
     async fn given_up(&self, host: &HostPart, place: Option<Place>) -> String {
         let address = match place {
             Some(Place::At(address)) => Some(address),
@@ -187,7 +187,8 @@ impl Egress {
         renounced.denied(why).await
     }
 
-    /// The same, or once other policies than these deny it.
+    /// Waits until a host or its address is given up, or until policies newer than these deny the
+    /// flow. Returns the reason.
     async fn lost(
         &self,
         host: &HostPart,
@@ -208,10 +209,10 @@ impl Egress {
     }
 }
 
-/// The descriptor by which this process is told what to carry.
+/// The descriptor of the control channel.
 const LINE: i32 = 3;
 
-/// All that a process of its own does. Returns its exit status.
+/// Runs the egress process. Returns its exit status.
 #[must_use]
 pub fn program() -> u8 {
     // What else whoever started Atoll had open is not for this process.
@@ -227,8 +228,8 @@ pub fn program() -> u8 {
     }
 }
 
-/// Carries a sandbox's connections until the other side of this line says that there are
-/// no more, or is gone.
+/// Carries a sandbox's connections until the other end of this control channel orders the end, or
+/// is gone.
 ///
 /// # Errors
 /// [`EgressError`]: nothing was carried then.
@@ -299,7 +300,7 @@ pub fn run(line: OwnedFd) -> Result<(), EgressError> {
     ran.unwrap_or_else(|error| Err(at("serving")(error.into())))
 }
 
-/// What a test hears of this process: something refused.
+/// Reports a refused flow for a test of this process.
 #[cfg(feature = "without_defences")]
 fn say(line: &OwnedFd, text: &[u8]) {
     let flow = atoll_model::network::Flow::to(
@@ -316,7 +317,8 @@ fn say(line: &OwnedFd, text: &[u8]) {
     let _ = socket::send(line.as_fd(), &message, &[]);
 }
 
-/// What is known of names without a question: how to ask, and what needs none.
+/// Name resolution as this host configures it: the name servers to query, and names that need no
+/// query.
 struct Known {
     servers: ResolverConfig,
     options: ResolverOpts,
@@ -348,17 +350,17 @@ impl Known {
     }
 }
 
-/// From here on no other process of this user reads what is in this one's memory, and no core dump
-/// has it: for what holds a secret, and starts no sandbox any more.
+/// Keeps other processes of this user from reading this one's memory from here on, and leaves no
+/// core dump of it: for a process that holds a secret, and starts no sandbox any more.
 ///
 /// # Errors
-/// The kernel's; the process is to hold no secret then.
+/// The kernel's; the process must hold no secret then.
 pub fn hold_alone() -> io::Result<()> {
     rights::forbid_inspection()?;
     leave_no_core()
 }
 
-/// From here on this process, and what it starts, leaves no core dump (core(5)).
+/// Keeps this process and its children from leaving a core dump (core(5)) from here on.
 ///
 /// # Errors
 /// The kernel's.
@@ -370,8 +372,7 @@ pub fn leave_no_core() -> io::Result<()> {
     Ok(setrlimit(Resource::Core, none)?)
 }
 
-/// From here on there is no file, no other process, and no right but that to make
-/// connections.
+/// Confines this process: no file, no other process, and no right but that to make connections.
 fn confine() -> io::Result<()> {
     // Each connection is two descriptors.
     let files = getrlimit(Resource::Nofile);
@@ -391,7 +392,7 @@ fn confine() -> io::Result<()> {
     seccomp::install(&filter::filter(), "egress-filter")
 }
 
-/// What decides on connections.
+/// The parts that decide on connections.
 type Judging = (Network, Policies, Locks, Credentials, Visitors);
 
 async fn serve(
@@ -459,7 +460,7 @@ async fn serve(
     Ok(())
 }
 
-/// Serves what comes by a socket of the sandbox.
+/// Serves a listener or socket of the sandbox, by its type.
 fn hear(egress: Arc<Egress>, tasks: &mut JoinSet<()>, listener: OwnedFd) -> io::Result<()> {
     match rustix::net::sockopt::socket_type(&listener) {
         Ok(SocketType::STREAM) => {
@@ -477,7 +478,7 @@ fn hear(egress: Arc<Egress>, tasks: &mut JoinSet<()>, listener: OwnedFd) -> io::
     Ok(())
 }
 
-/// Takes connections, until it is ended: then they all end, and tell so.
+/// Accepts connections until the run ends, then waits until they have all ended and reported it.
 async fn accept(egress: Arc<Egress>, listener: TcpListener) {
     let mut carried = JoinSet::new();
     loop {
@@ -502,7 +503,7 @@ async fn accept(egress: Arc<Egress>, listener: TcpListener) {
     while carried.join_next().await.is_some() {}
 }
 
-/// Answers questions for names, each from the address that it was sent to.
+/// Answers DNS queries by UDP, each from the address that it was sent to.
 async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
     let Ok(state) = UdpSocketState::new(UdpSockRef::from(&socket)) else {
         return;
@@ -546,7 +547,7 @@ async fn answer(egress: Arc<Egress>, socket: UdpSocket) {
     }
 }
 
-/// Questions by TCP (RFC 7766): each question and answer after its length.
+/// Answers DNS queries by TCP (RFC 7766): each query and answer follows its length.
 async fn serve_names_over_tcp(egress: &Egress, mut program: TcpStream) {
     loop {
         let question = async {

@@ -1,8 +1,7 @@
-//! What rules let happen at most, counted over a whole run.
+//! The limits of rules, counted over a whole run.
 //!
-//! A rule that limits something has a budget, which it shares with the other rules of its
-//! table. Each of its flows is a part of that while it lasts, and asks before anything of
-//! it passes.
+//! A rule with limits has a budget, which it shares with the other rules of its profile table. Each
+//! of its flows is a part of the budget while it lasts, and asks before any byte of it passes.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,25 +9,25 @@ use std::time::{Duration, Instant};
 use atoll_model::network::{Frequency, Limit, Network, NetworkRule, RuleLimits};
 use tokio::time::sleep_until;
 
-/// How much of a flow that is limited is carried at once at most, bytes.
+/// The largest piece of a limited flow that is carried at once, bytes.
 const PIECE_BYTES_MAX: u64 = 16 * 1024;
-/// How long one piece takes where a rate is held, as a part of a second.
+/// The number of pieces carried a second where a rate is held.
 const PIECES_PER_SECOND: u64 = 8;
 /// The longest pause for a rate: beyond it a flow waits for ever anyway.
 const PAUSE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// From the program, or to it.
+/// The direction: from the program (up), or to it (down).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Up,
     Down,
 }
 
-/// The budgets of all rules that limit something.
+/// The budgets of all rules with limits.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets(Vec<Arc<Budget>>);
 
-/// What is left of what one table of a profile allows.
+/// The remaining budget of one table of a profile.
 #[derive(Debug)]
 struct Budget {
     limits: RuleLimits,
@@ -38,60 +37,60 @@ struct Budget {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the bucket of requests is full again.
+    /// The time at which the token bucket of requests is full again.
     full: Option<Instant>,
-    /// How many flows there are.
+    /// The number of open flows.
     open: u32,
     up: Carried,
     down: Carried,
 }
 
-/// What has been carried one way.
+/// The traffic in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Carried {
     bytes: u64,
-    /// A flow has ended because there was no more to carry.
+    /// Set when a flow has ended because the budget was spent.
     is_spent: bool,
-    /// When all that was let pass has passed, at the rate that is held.
+    /// The time at which all bytes let through so far have passed, at the rate that is held.
     passed: Option<Instant>,
 }
 
-/// A flow, as a part of what its rule allows.
+/// A flow, as a part of its rule's budget.
 #[derive(Debug)]
 pub(crate) struct Part {
     budget: Arc<Budget>,
-    /// The rule as it is told.
+    /// The rule as it is reported.
     rule: String,
     until: Option<Instant>,
-    /// How much of its body was let pass, bytes.
+    /// The bytes of its body that were let through.
     body: Mutex<u64>,
     excess: OnceLock<Excess>,
 }
 
-/// What a flow asks to begin with.
+/// The first demand of a flow on its budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
-    /// Bytes both ways.
+    /// A tunnel: bytes in both directions.
     Tunnel,
-    /// A request, with the bytes of its head and of its body, if it tells them.
+    /// A request: the bytes of its head, and of its body if its length is declared.
     Request { head: u64, body: Option<u64> },
 }
 
-/// What is beyond a limit.
+/// An exceeded limit.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", self.why())]
 pub(crate) struct Excess {
     pub(crate) limit: Limit,
-    /// The limit as it is written.
+    /// The limit as it is written in the profile.
     said: String,
-    /// The rule as it is told, without where it is written.
+    /// The rule as it is reported, without its place in the profile.
     pub(crate) rule: String,
-    /// How long it takes until there is room again, where there will be.
+    /// The time until there is room again, where there will be.
     pub(crate) again: Option<Duration>,
 }
 
 impl Excess {
-    /// Why, in words: the same for every flow.
+    /// Returns the reason as a sentence: the same for every flow.
     pub(crate) fn why(&self) -> String {
         let what = match self.limit {
             Limit::Requests => "there are more requests than its rule allows",
@@ -106,7 +105,7 @@ impl Excess {
 }
 
 impl Budgets {
-    /// Those of a network's rules.
+    /// Returns the budgets of a network's rules.
     pub(crate) fn new(network: &Network) -> Self {
         let mut budgets = Self::default();
         for rule in network.allow.iter().filter(|rule| !rule.limits.is_empty()) {
@@ -126,7 +125,7 @@ impl Budgets {
         self.0.iter().find(is_its)
     }
 
-    /// Begins a flow that a rule has allowed: nothing where the rule limits nothing.
+    /// Begins a flow that a rule has allowed. Returns `None` where the rule has no limits.
     ///
     /// # Errors
     /// [`Excess`]: it may not begin.
@@ -227,11 +226,11 @@ impl Carried {
     }
 }
 
-/// Takes one out of a bucket that holds as many as may be sent in the time, and fills
-/// evenly.
+/// Takes one token out of a bucket that holds as many as there may be requests in the period, and
+/// refills evenly.
 ///
 /// # Errors
-/// How long it takes until there is one.
+/// The time until there is one.
 fn take(full: &mut Option<Instant>, most: Frequency, now: Instant) -> Result<(), Duration> {
     let whole = most.per.duration();
     let each = whole / most.count.get();
@@ -245,7 +244,7 @@ fn take(full: &mut Option<Instant>, most: Frequency, now: Instant) -> Result<(),
 }
 
 impl Part {
-    /// Lets so many bytes pass; the time from which on they may, if that is not now.
+    /// Lets this many bytes pass. Returns the time from which they may, if that is not now.
     ///
     /// # Errors
     /// [`Excess`]: they may not, and nothing more of this flow may.
@@ -291,7 +290,10 @@ impl Part {
         Ok(Some(passed))
     }
 
-    /// The same, once they may.
+    /// Lets this many bytes pass, and waits until they may.
+    ///
+    /// # Errors
+    /// [`Excess`]: they may not, and nothing more of this flow may.
     pub(crate) async fn passed(&self, way: Way, bytes: usize) -> Result<(), Excess> {
         if let Some(from) = self.pass(way, bytes as u64)? {
             sleep_until(from.into()).await;
@@ -299,7 +301,7 @@ impl Part {
         Ok(())
     }
 
-    /// How many bytes are best carried at once.
+    /// Returns the best number of bytes to carry at once.
     pub(crate) fn piece_bytes(&self) -> usize {
         let rate = self
             .budget
@@ -310,7 +312,7 @@ impl Part {
         usize::try_from(piece).unwrap_or(1)
     }
 
-    /// Returns when it has lasted as long as it may.
+    /// Returns when the flow has reached its longest duration.
     pub(crate) async fn late(&self) -> Excess {
         match self.until {
             Some(until) => sleep_until(until.into()).await,
@@ -319,7 +321,7 @@ impl Part {
         self.end(Limit::Duration)
     }
 
-    /// What has ended it, if a limit has.
+    /// Returns the limit that has ended it, if one has.
     pub(crate) fn excess(&self) -> Option<&Excess> {
         self.excess.get()
     }
@@ -341,7 +343,7 @@ impl Drop for Part {
     }
 }
 
-/// The same as [`Part::late`] where there is one.
+/// Waits as [`Part::late`] does; for ever if the flow is not limited.
 pub(crate) async fn late(part: Option<&Part>) -> Excess {
     match part {
         Some(part) => part.late().await,
@@ -349,7 +351,7 @@ pub(crate) async fn late(part: Option<&Part>) -> Excess {
     }
 }
 
-/// The same as [`Part::passed`] where there is one.
+/// Waits as [`Part::passed`] does; not at all if the flow is not limited.
 pub(crate) async fn passed(part: Option<&Part>, way: Way, bytes: usize) -> Result<(), Excess> {
     match part {
         Some(part) => part.passed(way, bytes).await,

@@ -1,5 +1,5 @@
-//! The line to who records: nothing is sent on before it says so, but what changes
-//! nothing where it goes; that is told of soon after.
+//! The control channel to the process that records: no flow goes on before its report is confirmed,
+//! except one that changes nothing at its destination, which is reported soon after.
 
 mod asking;
 mod carried;
@@ -28,67 +28,67 @@ use crate::refusals::Refusals;
 pub(crate) use carried::Carried;
 use cut::{cut, cut_flow, first_message};
 
-/// How long reports that nobody waits for are gathered: with what the other side takes
-/// over them they are written down within 50 ms.
+/// The time for which reports that nobody waits for are gathered: with the time that recording
+/// takes they are written within 50 ms.
 const GATHERING: Duration = Duration::from_millis(5);
-/// From here on what is gathered is sent at once, bytes.
+/// The size from which gathered reports are sent at once, bytes.
 const GATHERED_BYTES: usize = FLOW_MESSAGE_BYTES_MAX / 2;
-/// Nothing more opens while so much is unsent, bytes.
+/// The most that may be unsent before another flow opens, bytes.
 const UNSENT_BYTES_MAX: usize = 8 * FLOW_MESSAGE_BYTES_MAX;
-/// The longest text in a report, bytes. Each may take six times that where it is written,
-/// and all of them fit into one message: what is told of is never too long to be.
+/// The longest text in a report, bytes. Escaped, each may take six times that, and all of them fit
+/// into one message: no report is too long to be sent.
 const TEXT_BYTES_MAX: usize = 1024;
 /// The longest name of a user or database, bytes.
 const LOGIN_BYTES_MAX: usize = 128;
 /// The longest path of a flow that is opened, bytes.
 const PATH_BYTES_MAX: usize = 2048;
 
-/// The line, and what waits for an answer on it.
+/// The control channel, and all that waits for an answer on it.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// Of messages in order: to the runtime the same as datagrams.
+    /// A SOCK_SEQPACKET socket: the runtime treats it as one of datagrams.
     socket: UnixDatagram,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     commands: Mutex<HashMap<u64, mpsc::Sender<Heard>>>,
     asking: Mutex<HashMap<u64, oneshot::Sender<(CallDigest, Consent)>>>,
     refusals: Mutex<Refusals>,
-    /// What the run has left of its reputation: what is told of it here takes from it.
+    /// The run's reputation: deeds reported here lower it.
     conduct: Arc<Mutex<Running>>,
     unsent: Mutex<Unsent>,
-    /// There is something to send.
+    /// Notified when there is something to send.
     some: Notify,
-    /// It is not to be gathered any longer.
+    /// Notified when gathered reports are to be sent at once.
     hurry: Notify,
-    /// There is room for more.
+    /// Notified when there is room for further reports.
     room: Notify,
 }
 
 /// Reports that are still to be sent, in order.
 #[derive(Debug, Default)]
 struct Unsent {
-    /// Each with the end of a line after it.
+    /// The reports as JSON, a newline after each.
     text: Vec<u8>,
-    /// Somebody waits for one of them.
+    /// Set when somebody waits for one of them.
     hurries: bool,
-    /// No more will come.
+    /// Set when no further report will come.
     is_last: bool,
-    /// Nobody listens.
+    /// Set when the other end is gone.
     is_gone: bool,
 }
 
-/// What is heard of a command.
+/// A message about a command.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// It runs: where its output and its error output are read.
+    /// Running: the read ends of its standard output and standard error.
     Running([OwnedFd; 2]),
-    /// It has ended.
+    /// Ended.
     Ran(CommandEnd),
-    /// A login's file is there to be renewed: what who keeps it is spoken to by.
+    /// A login's file that is ready to be renewed: the socket of the process that keeps it.
     Renewing(Option<OwnedFd>),
 }
 
-/// A flow that is told of: it may go on. Its end is told by [`Line::close`].
+/// A flow that is reported: it may go on. [`Line::close`] reports its end.
 #[derive(Debug)]
 pub(crate) struct Opened {
     id: u64,
@@ -100,7 +100,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Line {
-    /// Over a socket that keeps messages apart, and does not block.
+    /// Returns the channel over a socket that keeps message boundaries, and does not block.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             socket: UnixDatagram::from_std(socket.into())?,
@@ -117,12 +117,12 @@ impl Line {
         })
     }
 
-    /// With who asks what the run has left of its reputation.
+    /// Shares the run's reputation with the policies.
     pub(crate) fn with_conduct(self, conduct: Arc<Mutex<Running>>) -> Self {
         Self { conduct, ..self }
     }
 
-    /// Has a report sent: at once with all before it, or with others soon.
+    /// Queues a report: to be sent at once with all before it, or gathered with others.
     fn tell(&self, report: &FlowReport, hurries: bool) -> io::Result<()> {
         let mut unsent = lock(&self.unsent);
         if unsent.is_gone {
@@ -147,7 +147,7 @@ impl Line {
         Ok(())
     }
 
-    /// Sends what is told, until the last of it.
+    /// Sends queued reports, until the last of them.
     pub(crate) async fn send(&self) {
         loop {
             if lock(&self.unsent).text.is_empty() {
@@ -176,7 +176,7 @@ impl Line {
         }
     }
 
-    /// Whether more can be waited for.
+    /// Returns whether reports may be gathered for longer.
     fn gathers(&self) -> bool {
         let unsent = lock(&self.unsent);
         !unsent.hurries && !unsent.is_last
@@ -193,32 +193,32 @@ impl Line {
         Ok(())
     }
 
-    /// Whoever waits learns that it is not recorded.
+    /// Marks the other end as gone: waiters learn that nothing is recorded.
     fn is_gone(&self) {
         lock(&self.unsent).is_gone = true;
         self.nobody_answers();
         self.room.notify_waiters();
     }
 
-    /// Says that nothing more is told: [`Line::send`] returns when all of it is sent.
+    /// Marks the last report: [`Line::send`] returns once all of them are sent.
     pub(crate) fn end(&self) {
         lock(&self.unsent).is_last = true;
         self.some.notify_one();
         self.hurry.notify_one();
     }
 
-    /// Has a flow recorded, and waits until it is on disk, or else until it is told of.
+    /// Has a flow recorded, and waits until it is on disk, or else until the report is queued.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn open(&self, flow: Flow, waits: bool) -> io::Result<Opened> {
         self.open_by(flow, waits, None).await
     }
 
-    /// The same, by an approval where a person was asked.
+    /// Has a flow recorded as [`Line::open`] does, with the approval where a person was asked.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn open_by(
         &self,
         mut flow: Flow,
@@ -261,10 +261,10 @@ impl Line {
         Ok(Opened { id, since })
     }
 
-    /// Has a label recorded that the session gains, and waits until that is on disk.
+    /// Has a label recorded that the session gains, and waits until it is on disk.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn label(&self, mut label: String, mut by: String) -> io::Result<()> {
         cut(&mut label, TEXT_BYTES_MAX);
         cut(&mut by, TEXT_BYTES_MAX);
@@ -279,7 +279,7 @@ impl Line {
             .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
-    /// Tells of a flow's end.
+    /// Reports a flow's end.
     pub(crate) fn close(&self, opened: &Opened, carried: Carried) {
         let [up_bytes, down_bytes] = carried.bytes;
         let spent = opened.since.elapsed().as_micros();
@@ -301,7 +301,7 @@ impl Line {
         let _ = self.tell(&FlowReport::Closed { id, end }, false);
     }
 
-    /// Tells of something refused, the first time that it is.
+    /// Reports a refused flow, the first time that it is refused.
     pub(crate) fn refuse(&self, mut flow: Flow, mut why: String) {
         if !flow.credentials.is_empty() {
             lock(&self.conduct).did(Deed::Misuse);
@@ -316,14 +316,14 @@ impl Line {
         }
     }
 
-    /// The same for what is beyond a limit of its rule.
+    /// Reports a flow that exceeds a limit of its rule.
     pub(crate) fn refuse_beyond(&self, mut flow: Flow, excess: &Excess) {
         flow.limit = Some(excess.limit);
         self.refuse(flow, excess.why());
     }
 
-    /// Hears what is recorded, and what is published meanwhile with the listeners for it, until
-    /// there is to be no more.
+    /// Handles orders until the end is ordered or the other end is gone: among them confirmations
+    /// of records, and ports published meanwhile, with their listeners.
     pub(crate) async fn hear(
         &self,
         mut further: impl FnMut(Published, Vec<OwnedFd>),
@@ -378,27 +378,27 @@ impl Line {
         self.nobody_answers();
     }
 
-    /// Whoever still waits learns that it is not recorded, and that no command runs.
+    /// Tells all who wait that nothing is recorded, and that no command runs.
     fn nobody_answers(&self) {
         lock(&self.waiting).clear();
         lock(&self.commands).clear();
         lock(&self.asking).clear();
     }
 
-    /// Has the command of a credential run. What is heard of it, until nobody waits for that
-    /// any more.
+    /// Has the command of a credential run. Returns the messages about it, until nobody waits for
+    /// them any more.
     ///
     /// # Errors
-    /// When nobody could run it any more.
+    /// When the other end is gone, and nothing could run it.
     pub(crate) fn command(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
         let credential = credential.clone();
         self.hear_of(|id| FlowReport::Command { id, credential })
     }
 
-    /// Has a login's file there to be renewed.
+    /// Has a login's file made ready to be renewed.
     ///
     /// # Errors
-    /// When nobody could do so any more.
+    /// When the other end is gone, and nothing could do so.
     pub(crate) fn renewal(&self, credential: &CredentialName) -> io::Result<mpsc::Receiver<Heard>> {
         let credential = credential.clone();
         self.hear_of(|id| FlowReport::Renew { id, credential })
@@ -415,10 +415,10 @@ impl Line {
         told.map(|()| hears)
     }
 
-    /// Has it recorded what the program gives up, and waits until that is on disk.
+    /// Has the rights recorded that the program gives up, and waits until that is on disk.
     ///
     /// # Errors
-    /// When nobody records any more.
+    /// When the recording process is gone.
     pub(crate) async fn give_up(&self, given: Vec<GivenUp>) -> io::Result<()> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (recorded, wait) = oneshot::channel();
@@ -431,7 +431,7 @@ impl Line {
             .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
-    /// Passes on what is heard of a command, as long as somebody waits for it.
+    /// Passes on a message about a command, as long as somebody waits for it.
     fn heard(&self, id: u64, heard: Heard) {
         let mut commands = lock(&self.commands);
         let is_last = matches!(heard, Heard::Ran(_) | Heard::Renewing(_));
@@ -448,7 +448,7 @@ impl Line {
         }
     }
 
-    /// Tells at the end of what was refused more than once.
+    /// Reports at the end the flows that were refused more than once.
     pub(crate) fn tell_refusals(&self) {
         let refusals = std::mem::take(&mut *lock(&self.refusals));
         for report in refusals.rest() {

@@ -1,5 +1,5 @@
-//! Addresses that stand for names: a program asks for a name, gets one of these, and
-//! connects to it; the name is what is judged then.
+//! Stand-in addresses for names: a program queries a name, gets one of these, and connects to it;
+//! the decision is then about the name.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,15 +8,15 @@ use atoll_model::network::HostName;
 
 use crate::proxy;
 
-/// Within 198.18.0.0/15, which nobody on the internet has (RFC 2544).
+/// The first IPv4 address, within 198.18.0.0/15, which nobody on the internet has (RFC 2544).
 const FIRST_4: u32 = u32::from_be_bytes([198, 18, 0, 1]);
-/// A prefix of Atoll's own among the private ones (RFC 4193).
+/// The first IPv6 address, under a prefix of Atoll's own among the private ones (RFC 4193).
 const FIRST_6: u128 = 0xfd61_746f_6c6c_0000_0000_0000_0000_0001;
 
-/// How many names can be known at once: as many as there are addresses of IPv4.
+/// The most names known at once: as many as there are IPv4 addresses.
 const NAMES_MAX: usize = (1 << 17) - 2;
 
-/// The names that one sandbox has asked for and may reach.
+/// The names that one sandbox has queried and may reach.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     numbers: HashMap<HostName, u32>,
@@ -24,7 +24,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// With the proxy first, whose addresses are so always the same.
+    /// Begins with the proxy's name, whose addresses are thus always the same.
     pub(crate) fn with_proxy() -> Self {
         let mut names = Self::default();
         if let Ok(proxy) = HostName::parse(proxy::NAME) {
@@ -33,7 +33,7 @@ impl Names {
         names
     }
 
-    /// The addresses that stand for a name from now on; none when there are no more.
+    /// Returns the addresses that stand for a name from now on; `None` when there are no more.
     pub(crate) fn addresses(&mut self, name: &HostName) -> Option<(Ipv4Addr, Ipv6Addr)> {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
@@ -49,12 +49,12 @@ impl Names {
         Some((four, Ipv6Addr::from_bits(FIRST_6 + u128::from(number))))
     }
 
-    /// Whether an address can stand for a name.
+    /// Returns whether an address can stand for a name.
     pub(crate) fn is_for_names(address: IpAddr) -> bool {
         number(address).is_some()
     }
 
-    /// The name that an address stands for.
+    /// Returns the name that an address stands for.
     pub(crate) fn name(&self, address: IpAddr) -> Option<&HostName> {
         self.names.get(number(address)?)
     }

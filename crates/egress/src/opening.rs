@@ -1,6 +1,6 @@
-//! The beginning of a connection that is carried as it is: its first bytes are read until
-//! they tell whom they are for. Where TLS begins twice, since the server asks the program
-//! to (RFC 8446, 4.1.4), the second beginning is read too.
+//! The beginning of a connection that is tunnelled as it is: its first bytes are read until they
+//! name the host that they are for. Where the server answers with a HelloRetryRequest (RFC 8446,
+//! 4.1.4), the second ClientHello is read too.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,36 +17,36 @@ use crate::limits::{Excess, Part, Way, passed};
 use crate::scan::Scan;
 use crate::secret::Found;
 
-/// How long a program may take over the first bytes of TLS, all together, once some are there: no
-/// part of them is sent on before.
+/// The longest time a program may take over the whole ClientHello, once some of it is there: no
+/// part of it is sent on before.
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may say nothing where a server asks it to begin again.
+/// The longest silence of the program after a HelloRetryRequest.
 const AGAIN_PATIENCE: Duration = Duration::from_secs(30);
-/// The longest beginning of TLS that is read, bytes.
+/// The longest ClientHello that is read, bytes.
 const HELLO_BYTES_MAX: usize = 64 * 1024;
-/// How much is read at once, bytes.
+/// The number of bytes read at once.
 const BLOCK_BYTES: usize = 4 * 1024;
 
-/// Why a connection ended before both sides had ended it.
+/// The reason for which a connection ended before both sides had ended it.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It was for another host than was asked for.
+    /// Another host than the program asked for.
     ForAnother(String),
-    /// Something went wrong.
+    /// A failed operation.
     Failed(String),
-    /// Its rule allows no more.
+    /// An exceeded limit of its rule.
     Beyond(Excess),
-    /// The program would send what stands for a credential: which, and in what it was seen.
+    /// A credential's placeholder in what the program would send.
     Carries {
-        /// It.
+        /// The placeholder that was found.
         found: Found,
-        /// In what, in words.
+        /// The part of the flow it was in, in words.
         place: &'static str,
     },
 }
 
 impl Stop {
-    /// Why, in words.
+    /// Returns the reason as a sentence.
     pub(crate) fn why(self) -> String {
         match self {
             Self::ForAnother(why) | Self::Failed(why) => why,
@@ -79,31 +79,31 @@ impl From<io::Error> for Stop {
 pub(crate) struct Opening<'a> {
     pub(crate) program: &'a mut TcpStream,
     pub(crate) server: &'a mut TcpStream,
-    /// What was read of the program's side and not sent on yet.
+    /// Bytes that were read from the program and not sent on yet.
     pub(crate) held: Vec<u8>,
-    /// From the program, bytes.
+    /// The bytes carried from the program.
     pub(crate) up: &'a AtomicU64,
-    /// To the program, bytes.
+    /// The bytes carried to the program.
     pub(crate) down: &'a AtomicU64,
-    /// Its part of what its rule allows, where that limits something.
+    /// Its part of its rule's budget, where the rule has limits.
     pub(crate) part: Option<&'a Part>,
-    /// How what leaves and what comes back is looked at.
+    /// The scans of outgoing and of incoming bytes.
     pub(crate) scans: &'a mut [Scan; 2],
 }
 
-/// Whom the first bytes may be for.
+/// The hosts that the first bytes may be for.
 #[derive(Clone, Copy)]
 enum Whom<'a> {
     /// The host of this name alone.
     One(&'a HostName),
-    /// Whoever is at an address, but nobody by whom tokens of a login are issued.
+    /// Any host at an address, except one that issues tokens of a login.
     NoIssuer(&'a Credentials),
-    /// Whoever is at an address: it is read for what it carries.
+    /// Any host at an address: the bytes are read for placeholders only.
     Anyone,
 }
 
 impl Whom<'_> {
-    /// Why these are for somebody else, where they are.
+    /// Returns the reason for which these bytes are for another host, where they are.
     fn refuses(self, hello: &Hello) -> Option<String> {
         match (self, hello) {
             (Self::One(name), hello) => hello
@@ -125,8 +125,8 @@ impl Whom<'_> {
 }
 
 impl Opening<'_> {
-    /// Waits for whoever speaks first. What the program says first is sent on if it is for
-    /// nobody but who it asked for; to an address, if it names nobody who issues a login.
+    /// Waits until either side sends. The program's first bytes are sent on if they are for no host
+    /// but the one it asked for; to an address, if they name no host that issues tokens of a login.
     pub(crate) async fn pass(
         mut self,
         host: &HostPart,
@@ -153,7 +153,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Reads until it is known what begins after so many bytes.
+    /// Reads until the bytes from this offset are known to be a ClientHello, or not.
     async fn hello(&mut self, whom: Whom<'_>, after: usize) -> Result<Hello, Stop> {
         let late = Instant::now() + HELLO_PATIENCE;
         let hello = loop {
@@ -183,8 +183,8 @@ impl Opening<'_> {
         Ok(hello)
     }
 
-    /// Sends the beginning of TLS, and waits for what the server makes of it: only then is
-    /// it known whether there will be another one.
+    /// Sends the ClientHello, and waits for the server's answer: only then is it known whether
+    /// there will be a second one.
     async fn begin_tls(mut self, whom: Whom<'_>) -> Result<(), Stop> {
         let Some(end) = hello::end(&self.held) else {
             return Err(Stop::Failed("the beginning of TLS has no end".to_owned()));
@@ -207,7 +207,7 @@ impl Opening<'_> {
         self.send(self.held.len()).await
     }
 
-    /// Whether the server wants TLS to begin again. What it says is passed on.
+    /// Returns whether the server asks for a second ClientHello. Its bytes are passed on.
     async fn asks_again(&mut self) -> Result<bool, Stop> {
         let mut said = Vec::with_capacity(BLOCK_BYTES);
         let mut masked = Vec::new();
@@ -236,8 +236,8 @@ impl Opening<'_> {
         Ok(asks)
     }
 
-    /// Where the second beginning lies in what the program has said meanwhile: data that
-    /// it sent too early, and a record that old machines on the way want, come before it.
+    /// Returns the offset of the second ClientHello in the program's further bytes: early data, and
+    /// a record for middlebox compatibility, may come before it.
     async fn second_begins(&mut self) -> Result<usize, Stop> {
         let mut at = 0;
         loop {
@@ -272,7 +272,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Sends on so many of the bytes that are held.
+    /// Sends on this many of the bytes that are held.
     async fn send(&mut self, count: usize) -> Result<(), Stop> {
         let first: Vec<u8> = self.held.drain(..count).collect();
         let [out, _] = &mut *self.scans;

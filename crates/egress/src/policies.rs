@@ -1,4 +1,4 @@
-//! Policies that people have written: asked after the rules have allowed something.
+//! Policies: asked after the rules have allowed something.
 
 mod asks;
 mod carrying;
@@ -31,25 +31,25 @@ pub(crate) use asks::Asks;
 pub(crate) use standing::Now;
 use standing::{Standing, Taken};
 
-/// Who is asked: nobody else is here.
+/// The only approver that can be asked here.
 const PERSON: &str = "person";
 
-/// What is asked besides the rules: what was given up, and policies, where somebody has written
+/// The checks beside the rules: rights that were given up, tokens, and policies, where there are
 /// any about connections.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    /// Those that are in force.
+    /// The policies in force.
     standing: RwLock<Arc<Standing>>,
-    /// Says that others are.
+    /// Notified when others come into force.
     reloaded: watch::Sender<()>,
-    /// Where they are noted.
+    /// The labels of the session, where they are kept.
     labels: Option<Labels>,
     rates: Rates,
-    /// What the run has left of its reputation.
+    /// The run's reputation.
     conduct: Arc<Mutex<Running>>,
-    /// Have to carry everything that leaves as well, where the run holds some.
+    /// The tokens of the run, if it holds some: they must permit each flow as well.
     tokens: Option<Held>,
-    /// Denies before anything else is asked.
+    /// The rights that were given up: denied before anything else is asked.
     pub(crate) renounced: Renounced,
 }
 
@@ -59,11 +59,11 @@ impl Default for Policies {
     }
 }
 
-/// What a request says besides its head.
+/// The facts about a request that its head does not hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) follows: Follows,
-    /// How sure the agent says it is, percent.
+    /// The agent's own confidence, percent.
     pub(crate) confidence: Option<u8>,
 }
 
@@ -76,7 +76,7 @@ impl From<Follows> for Sent {
     }
 }
 
-/// What policies say of something that they let happen.
+/// The conditions under which policies allow something.
 #[derive(Debug, Default)]
 struct Granted {
     asks: Option<Asks>,
@@ -84,12 +84,12 @@ struct Granted {
     redactions: Redactions,
 }
 
-/// What a request may be sent by.
+/// The conditions under which a request may be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
-    /// By what a person is asked first.
+    /// The approval that is needed first.
     pub(crate) asks: Option<Asks>,
-    /// What goes neither out nor in with it.
+    /// The parts that are removed from it and from its response.
     pub(crate) redactions: Redactions,
 }
 
@@ -104,20 +104,20 @@ impl Granted {
     }
 }
 
-/// Why something is not carried that the rules allow.
+/// A denial of something that the rules allow.
 #[derive(Debug)]
 pub(crate) struct Forbidden {
-    /// For the record.
+    /// The reason, for the record.
     pub(crate) why: String,
-    /// For the program, which is not told where policies are written.
+    /// The reason, for the program, which does not learn where policies are written.
     pub(crate) inside: String,
     /// The policy, where one forbids it.
     pub(crate) policy: Option<String>,
-    /// Who could let it pass.
+    /// The cause of the denial.
     pub(crate) by: Forbids,
 }
 
-/// What forbids something.
+/// The cause of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forbids {
     /// A policy.
@@ -126,11 +126,11 @@ pub(crate) enum Forbids {
     Rate,
     /// The level of trust alone.
     Level,
-    /// What the session is for, alone.
+    /// The session's purpose alone.
     Purpose,
-    /// The run itself: it was given up.
+    /// The run itself: the right was given up.
     GivenUp,
-    /// The token that it holds: it does not carry it.
+    /// A token that the run holds: it does not permit it.
     Token,
 }
 
@@ -148,13 +148,14 @@ impl Policies {
         }
     }
 
-    /// Reads what was handed over. None where it is no such thing: then nothing is carried.
+    /// Reads the policies that were handed over. Returns `None` if they cannot be read: nothing is
+    /// carried then.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         let (taken, labels) = standing::read(text)?;
         Some(Self::of(Some(taken), labels))
     }
 
-    /// With what was given up before.
+    /// Adds the rights that were given up before.
     pub(crate) fn without(self, given_up: GivenUps) -> Self {
         Self {
             renounced: Renounced::new(given_up),
@@ -162,12 +163,12 @@ impl Policies {
         }
     }
 
-    /// What the run has left of its reputation, for who hears of what it does.
+    /// Returns the run's reputation, to be shared with those who learn of its deeds.
     pub(crate) fn conduct(&self) -> Arc<Mutex<Running>> {
         Arc::clone(&self.conduct)
     }
 
-    /// The run has done this, which takes from its reputation.
+    /// Notes a deed of the run, which lowers its reputation.
     pub(crate) fn did(&self, deed: Deed) {
         let mut conduct = self.conduct.lock().unwrap_or_else(PoisonError::into_inner);
         conduct.did(deed);
@@ -178,29 +179,29 @@ impl Policies {
         conduct.unwrap_or_else(PoisonError::into_inner).points()
     }
 
-    /// The labels of the session, where they are noted.
+    /// Returns the labels of the session, where they are kept.
     pub(crate) fn labels(&self) -> Option<&Labels> {
         self.labels.as_ref()
     }
 }
 
 impl Now<'_> {
-    /// Whether some policy is about requests: it can be about their methods.
+    /// Returns whether any policy or token is about requests: it can be about their methods.
     pub(crate) fn are_about_requests(&self) -> bool {
         let taken = self.standing.taken.as_ref();
         self.policies.tokens.is_some()
             || taken.is_some_and(|taken| taken.layers.are_about(&[Action::Request]))
     }
 
-    /// Whether a name may be asked for.
+    /// Checks whether a name may be queried.
     pub(crate) fn name(&self, name: &HostName) -> Result<(), Forbidden> {
         kept(self.policies.renounced.host(&HostPart::Name(name.clone())))?;
         self.policies.carry(Carry::Resolve(name))?;
         self.ask(Asked::Resolve(name), None).map(drop)
     }
 
-    /// Whether a connection may be made, and by what a person is asked first. Its name is asked
-    /// for then, whoever does that.
+    /// Checks whether a connection may be made, and returns the approval that is needed first. A
+    /// connection implies a query for its name, whoever makes that.
     pub(crate) fn connection(
         &self,
         host: &HostPart,
@@ -212,7 +213,7 @@ impl Now<'_> {
         Ok(self.connects(host, port, look)?.asks)
     }
 
-    /// The same of one that is about to be made: it counts where policies say how often.
+    /// Checks a connection that is about to be made: it counts where policies limit how often.
     pub(crate) fn begin_connection(
         &self,
         host: &HostPart,
@@ -224,7 +225,8 @@ impl Now<'_> {
         self.count(self.connects(host, port, look)?)
     }
 
-    /// What policies say of any address that this one may lead to holds.
+    /// Asks the policies about a connection. A decision on any address that this one may lead to
+    /// holds.
     fn connects(&self, host: &HostPart, port: u16, look: Look) -> Result<Granted, Forbidden> {
         match host {
             HostPart::Name(name) => self.ask(Asked::Resolve(name), None).map(drop)?,
@@ -241,8 +243,8 @@ impl Now<'_> {
         Ok(granted)
     }
 
-    /// Whether a request may be sent, and the connection made that it goes by: one that comes
-    /// to a proxy as a whole has had no other.
+    /// Checks whether a request may be sent, and whether its connection may be made: a request in
+    /// absolute form at the proxy has had no other check.
     pub(crate) fn request(
         &self,
         request: &Request<'_>,
@@ -253,8 +255,8 @@ impl Now<'_> {
         Ok(self.requests(request, sent.into())?.into())
     }
 
-    /// The same for a request by which Atoll itself gets a credential: what a token has to carry
-    /// is the credential.
+    /// Checks a request by which Atoll itself gets a credential: a token must permit the
+    /// credential, not the request.
     pub(crate) fn request_for_credential(
         &self,
         request: &Request<'_>,
@@ -264,8 +266,7 @@ impl Now<'_> {
         self.own_request(request, sent)
     }
 
-    /// The same for a request that takes a credential back: whatever the program has given up,
-    /// that is done.
+    /// Checks a request that revokes a credential: it is sent whatever the program has given up.
     pub(crate) fn own_request(
         &self,
         request: &Request<'_>,
@@ -275,7 +276,7 @@ impl Now<'_> {
         passed.of_atoll()
     }
 
-    /// The same of one that is about to be sent: it counts where policies say how often.
+    /// Checks a request that is about to be sent: it counts where policies limit how often.
     pub(crate) fn begin_request(
         &self,
         request: &Request<'_>,
@@ -314,21 +315,23 @@ impl Now<'_> {
         Ok(granted.asks)
     }
 
-    /// Whether a credential may be put into something now, and by what a person is asked first.
+    /// Checks whether a credential may be injected now, and returns the approval that is needed
+    /// first.
     pub(crate) fn credential(&self, name: &CredentialName) -> Result<Option<Asks>, Forbidden> {
         kept(self.policies.renounced.credential(name))?;
         self.policies.carry(Carry::UseCredential(name))?;
         Ok(self.ask(Asked::UseCredential(name), None)?.asks)
     }
 
-    /// The same of all that are put into something.
+    /// Checks all credentials that are injected into something.
     pub(crate) fn credentials(&self, names: &[CredentialName]) -> Result<Option<Asks>, Forbidden> {
         names.iter().try_fold(None, |asks, name| {
             Ok(Asks::and(asks, self.credential(name)?))
         })
     }
 
-    /// The same where Atoll itself uses it and nobody waits, so that nobody is asked.
+    /// Checks a credential that Atoll itself uses while nobody waits: a needed approval is a
+    /// denial.
     pub(crate) fn credential_unasked(&self, name: &CredentialName) -> Result<(), Forbidden> {
         match self.credential(name)? {
             None => Ok(()),
@@ -336,8 +339,8 @@ impl Now<'_> {
         }
     }
 
-    /// Whether somebody may come to a published port: of what a person would be asked about, those
-    /// to which one has said yes.
+    /// Checks whether clients may connect to a published port: where policies need an approval,
+    /// only with the one that a person has given.
     pub(crate) fn publishing(&self, published: &Published) -> Result<(), Forbidden> {
         match self.ask(Asked::Publish(published.port), None)?.asks {
             Some(asks) if !asks.were(published.asked.as_deref()) => Err(Forbidden::unasked(&asks)),
@@ -384,7 +387,8 @@ impl From<Granted> for Passed {
 }
 
 impl Passed {
-    /// Of a request that Atoll itself makes: nothing is taken out of those.
+    /// Returns the conditions for a request of Atoll's own: a redaction is a denial, since it is
+    /// never applied to those.
     pub(crate) fn of_atoll(self) -> Result<Option<Asks>, Forbidden> {
         match self.redactions.told() {
             None => Ok(self.asks),
@@ -416,7 +420,7 @@ impl Taken {
     }
 }
 
-/// Takes up the labels that policies give. Whether one of them is new.
+/// Adds the labels that policies give. Returns whether one of them is new.
 fn gain(labels: Option<&Labels>, decision: &Decision) -> bool {
     let Some(labels) = labels else {
         return false;
@@ -429,8 +433,9 @@ fn gain(labels: Option<&Labels>, decision: &Decision) -> bool {
     decision.obligations.label.iter().filter(is_new).count() > 0
 }
 
-/// The labels that count for something: what goes both ways goes on while the program reads what
-/// anybody has said, there or elsewhere. Only to a model is nothing asked about then either.
+/// Returns the labels that count for something. A flow in both directions goes on while the program
+/// reads untrusted data, from there or elsewhere, so it counts as untrusted, except where it is
+/// with a model.
 fn with(labels: &Labels, asked: &Asked<'_>) -> BTreeSet<String> {
     let mut has = labels.has();
     let both_ways = match asked {
@@ -459,8 +464,8 @@ fn with(labels: &Labels, asked: &Asked<'_>) -> BTreeSet<String> {
     has
 }
 
-/// A text that is short enough to be shown. One that is cut ends with the digest of all of it:
-/// what goes by the text, as a lease does, tells it from others that begin alike.
+/// Shortens a text for display. One that is cut ends with the digest of the whole: whatever is
+/// matched by the text, such as a lease, tells it from others that begin alike.
 pub(crate) fn bounded(text: String) -> String {
     if text.len() <= ASKED_TEXT_BYTES_MAX {
         return text;
@@ -470,7 +475,7 @@ pub(crate) fn bounded(text: String) -> String {
     format!("{beginning} (sha256 {digest})")
 }
 
-/// Whether a right is still there: this is why it is not.
+/// Denies something for this reason, where a right to it was given up.
 fn kept(given_up: Option<String>) -> Result<(), Forbidden> {
     given_up.map_or(Ok(()), |why| {
         Err(Forbidden {

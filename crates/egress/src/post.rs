@@ -1,6 +1,6 @@
-//! One message of Atoll's own to a server that a person has named: a collector, a witness.
-//! It is no sandbox's way out: no rule is asked, and nothing from inside chooses where it
-//! goes.
+//! Single messages of Atoll's own to a server that a person has named: a collector, a witness. They
+//! do not belong to a sandbox: no rule is asked, and nothing in a sandbox chooses their
+//! destination.
 
 use std::fmt;
 use std::io;
@@ -28,13 +28,13 @@ use crate::inspect::{
 
 /// The longest answer, bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Who asks.
+/// The `User-Agent`.
 const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
 
 /// The longest address, bytes.
 const URL_BYTES_MAX: usize = 1024;
 
-/// Where to.
+/// The address of a server, as parsed.
 #[derive(Clone, Debug)]
 pub struct Address {
     is_tls: bool,
@@ -44,32 +44,33 @@ pub struct Address {
     path: String,
 }
 
-/// What came back.
+/// A server's response.
 #[derive(Debug)]
 pub struct Reply {
     /// The status.
     pub status: u16,
-    /// After how many seconds the server would be asked again (`Retry-After`, RFC 9110, 10.2.3).
+    /// The seconds after which the server wants to be asked again (`Retry-After`, RFC 9110,
+    /// 10.2.3).
     pub retry_after_seconds: Option<u64>,
-    /// The body, 64 KiB at most.
+    /// The body, at most 64 KiB.
     pub body: Vec<u8>,
 }
 
-/// What else goes with each: keys of whoever may send there, as a rule.
+/// Further headers of each message: as a rule, keys that permit to send there.
 #[derive(Clone, Default)]
 pub struct Headers(HeaderMap);
 
-/// Why nothing came back, for people.
+/// The reason for which there is no response, as a sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unsent(String);
 
 impl Address {
-    /// An address such as `https://collector.example.com:4318`; what is posted goes to paths
-    /// beneath it.
+    /// Parses an address such as `https://collector.example.com:4318`; messages go to paths beneath
+    /// it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The flaw of the address.
     pub fn parse(text: &str) -> Result<Self, Unsent> {
         let unsound = |why: &str| Unsent(why.to_owned());
         let (is_tls, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
@@ -105,19 +106,19 @@ impl Address {
         })
     }
 
-    /// The host, whose certificate has to be for it.
+    /// Returns the host, which the server's certificate must be for.
     #[must_use]
     pub fn host(&self) -> &HostPart {
         &self.host
     }
 
-    /// Whether TLS is spoken there.
+    /// Returns whether the server is reached by TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    /// Whether what is sent there can be read on the way: neither TLS nor this machine.
+    /// Returns whether messages can be read on their way: neither TLS nor this machine.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let is_own = match &self.host {
@@ -129,10 +130,10 @@ impl Address {
 }
 
 impl Headers {
-    /// Adds one.
+    /// Adds a header.
     ///
     /// # Errors
-    /// When no header has such a name or such a value.
+    /// When no header can have such a name or such a value.
     pub fn add(&mut self, name: &str, value: &str) -> Result<(), Unsent> {
         let name = HeaderName::from_bytes(name.as_bytes());
         let name = name.map_err(|_| Unsent("no header has such a name".to_owned()))?;
@@ -144,19 +145,19 @@ impl Headers {
     }
 }
 
-/// Without the values: they are secret.
+/// Lists the names without the values: they are secret.
 impl fmt::Debug for Headers {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.debug_list().entries(self.0.keys()).finish()
     }
 }
 
-/// Sends a body to `path` beneath that address, and waits for the answer for as long. A
-/// redirect is an answer like any other: nothing is sent anywhere else. Servers are known by
-/// the authorities that this host trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others).
+/// Sends a body to `path` beneath the address, and waits for the answer, for `patience` at most. A
+/// redirect is an answer like any other: nothing is sent anywhere else. Servers are authenticated
+/// by the authorities that this host trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others).
 ///
 /// # Errors
-/// When there is no answer in that time. Whether the server got it is not known then.
+/// When there is no answer in that time. It is unknown then whether the server got the message.
 pub fn post(
     to: &Address,
     path: &str,

@@ -1,9 +1,9 @@
-//! PostgreSQL that is signed in to outside: what a program says first is read and judged, Atoll
-//! signs in with a password that no sandbox holds, and then bytes pass both ways.
+//! PostgreSQL with an injected login: the program's startup packet is read and decided on, Atoll
+//! authenticates with a password that no sandbox holds, and then bytes pass in both directions.
 //!
-//! The program is let in without a password: whoever is inside may do what the credential is
-//! for. It speaks TLS with Atoll or none; the server does, and shows a certificate, unless a
-//! profile says that it does not: then it is one of a private network.
+//! The program needs no password: any program in the sandbox may use the credential. Between it and
+//! Atoll there is TLS or none; the server has to speak TLS and show a certificate, unless a profile
+//! allows a server in a private network to do without.
 
 mod message;
 mod passing;
@@ -42,15 +42,16 @@ use crate::policies::{Asks, Forbidden};
 use crate::resolve::{Nowhere, addresses};
 use crate::tunnel::Wanted;
 
-/// A state of PostgreSQL's appendix A: who asks may not.
+/// The SQLSTATE of a login that is not authorized (PostgreSQL, appendix A).
 const FORBIDDEN: &str = "28000";
 
-/// Whether connections to a host and port are signed in to by Atoll.
+/// Returns whether Atoll injects the login of connections to a host and port.
 pub(crate) fn is_signed_in(egress: &Egress, host: &HostPart, port: u16) -> bool {
     accesses(egress, host, port).next().is_some()
 }
 
-/// What is signed in to there: each credential by its place, its name, and what it is for.
+/// Returns the logins for a host and port: each credential's index, its name, and the access that
+/// it is for.
 fn accesses<'a>(
     egress: &'a Egress,
     host: &'a HostPart,
@@ -63,19 +64,19 @@ fn accesses<'a>(
     })
 }
 
-/// A connection that a rule allows: to whom, what is told of it, and its part of what that
-/// rule allows.
+/// A connection that a rule allows: its destination, its record, and its part of that rule's
+/// budget.
 struct Asked<'a> {
     wanted: &'a Wanted,
     flow: Flow,
     part: Option<&'a Part>,
-    /// How the server is spoken to.
+    /// The TLS demanded of the server.
     tls: ServerTls,
-    /// What a person said yes to, where they were asked.
+    /// The number of the approval, where one was needed.
     approval: Option<u32>,
 }
 
-/// Why a program is not let in: for the record, for the program, and what it can do.
+/// A denied login: the reason for the record, the reason for the program, and a hint for it.
 struct Denied {
     why: String,
     inside: String,
@@ -126,7 +127,7 @@ fn told(why: &str) -> String {
     format!("Atoll: {why}")
 }
 
-/// Judges who wants to sign in to what, and carries that.
+/// Decides on the user and database of a login, and carries the connection.
 async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, startup: Startup) {
     let mut flow = asked.flow.clone();
     flow.login = Some(FlowLogin {
@@ -194,8 +195,8 @@ async fn begin(egress: &Arc<Egress>, asked: Asked<'_>, mut program: Program, sta
     }
 }
 
-/// Waits for a person's word about who signs in to what by which credential, where rules ask
-/// for that. The approval's number.
+/// Waits for a person's approval of this login with these credentials, where rules need one.
+/// Returns the approval's number.
 async fn consent(
     egress: &Egress,
     wanted: &Wanted,
@@ -237,7 +238,8 @@ async fn consent(
     Ok(Some(approval))
 }
 
-/// The credential whose placeholder is in what would be sent on, if one is.
+/// Returns the credential whose placeholder is in the startup packet, if one is, and the reason to
+/// refuse it.
 fn misused(egress: &Egress, startup: &Startup) -> Option<(CredentialName, String)> {
     let found = egress.credentials.placeholders()?.find(&startup.packet())?;
     let name = egress.credentials.get(found.number)?.name();
@@ -245,7 +247,7 @@ fn misused(egress: &Egress, startup: &Startup) -> Option<(CredentialName, String
     Some((name.clone(), why))
 }
 
-/// The credential that is for this user and database, and how it is.
+/// Returns the credential that is for this user and database, and its access.
 fn judge<'a>(
     egress: &'a Egress,
     wanted: &'a Wanted,
@@ -282,7 +284,7 @@ fn judge<'a>(
     Err(Denied { why, inside, hint })
 }
 
-/// Where the host may be dialled. What stands in the way is told of.
+/// Returns the places where the host may be dialled. A failure is reported.
 async fn places(egress: &Egress, asked: &Asked<'_>) -> Result<Vec<Place>, (&'static str, String)> {
     let Asked { wanted, flow, .. } = asked;
     let found = addresses(egress, &wanted.host, wanted.port, None).await;
@@ -307,15 +309,16 @@ async fn places(egress: &Egress, asked: &Asked<'_>) -> Result<Vec<Place>, (&'sta
     }
 }
 
-/// What came of one address.
+/// The outcome of one address that did not serve.
 enum Tried {
     /// Another one can be tried.
     Elsewhere(Failed),
-    /// No other one is.
+    /// No other one is tried.
     Failed(Failed),
 }
 
-/// Has a connection recorded, makes it, signs in, and carries it to its end: none then.
+/// Has a connection recorded, makes it, authenticates, and carries it to its end. Returns `None`
+/// then.
 async fn connect(
     egress: &Arc<Egress>,
     asked: &Asked<'_>,
@@ -353,7 +356,7 @@ async fn connect(
     None
 }
 
-/// Tells how a connection ended that was signed in.
+/// Reports how an authenticated connection ended.
 fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, (flow, ended): (Flow, relay::Ended)) {
     let failure = match ended.stopped {
         Some(Stop::Beyond(excess)) => {
@@ -376,7 +379,8 @@ fn close(egress: &Egress, asked: &Asked<'_>, opened: &Opened, (flow, ended): (Fl
     egress.line.close(opened, carried.ended_by(excess));
 }
 
-/// Signs in to a server. Why not, and what of that is for the record alone.
+/// Authenticates to a server. Returns the failure otherwise, and its reason for the record where
+/// that differs.
 async fn sign_in(
     egress: &Arc<Egress>,
     asked: &Asked<'_>,
@@ -412,7 +416,7 @@ async fn sign_in(
     }
 }
 
-/// Ends what another connection of this sandbox does, at the same server.
+/// Cancels the query of another connection of this sandbox, at the same server.
 async fn cancel(egress: &Egress, asked: Asked<'_>, key: Key) {
     let Asked { wanted, flow, .. } = asked;
     // A person who is asked about connections has said yes to the one that it is for.

@@ -1,9 +1,8 @@
-//! Being a proxy for programs that want one: what they ask for in words goes the way of
-//! every other connection.
+//! A proxy for programs that want one: their requests are handled as direct connections are.
 //!
-//! Where a program asks by CONNECT or SOCKS 5, its connection is judged as if it had made
-//! it itself, and the answer is in the words of what it asked by. Requests that are written
-//! with their host (RFC 9112, 3.2.2) are judged one by one.
+//! Where a program asks by CONNECT or SOCKS 5, the decision is as if it had made the connection
+//! itself, and the answer is in the same protocol. Requests in absolute form (RFC 9112, 3.2.2) are
+//! decided on one by one.
 
 mod connect;
 mod socks;
@@ -30,20 +29,20 @@ use crate::{Egress, dns, inside};
 use socks::{Method, Read, Unasked};
 use target::Target;
 
-/// The name by which a proxy is reached, at whichever port.
+/// The name at which the proxy is reached, at whichever port.
 pub(crate) const NAME: &str = "proxy.atoll.internal";
 
-/// How long a program may take to say where it wants to go.
+/// The longest time a program may take to name its destination.
 const ASKING_PATIENCE: Duration = Duration::from_secs(60);
-/// The longest question by SOCKS, bytes.
+/// The longest SOCKS message, bytes.
 const SOCKS_BYTES_MAX: usize = 1024;
 
-/// Whether a name is the proxy's.
+/// Returns whether a name is the proxy's.
 pub(crate) fn is_name(name: &HostName) -> bool {
     name.as_str() == NAME
 }
 
-/// Whether a connection was made to the proxy.
+/// Returns whether a connection is to the proxy.
 pub(crate) fn is_meant(wanted: &Wanted) -> bool {
     matches!(&wanted.host, HostPart::Name(name) if is_name(name))
 }
@@ -68,8 +67,9 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: TcpStream) {
     }
 }
 
-/// A connection to the proxy of which nothing else is known: what cannot be read would
-/// have led nowhere. Its port is 0 where it was handed over, which tells of none.
+/// Returns the record of a connection to the proxy of which nothing else is known: a request that
+/// cannot be parsed would have led nowhere. Its port is 0 where the connection was handed over: it
+/// has no original destination then.
 fn itself(program: &TcpStream) -> Flow {
     let port = match (original_destination(program.as_fd()), program.local_addr()) {
         (Ok(meant), Ok(local)) if meant != local => meant.port(),
@@ -90,7 +90,7 @@ fn itself(program: &TcpStream) -> Flow {
     }
 }
 
-/// Waits for a program, not for ever. None when there is nothing more to wait for.
+/// Awaits a program's part of the handshake. Returns `None` when it takes too long or the run ends.
 async fn patiently<T>(egress: &Egress, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         done = timeout(ASKING_PATIENCE, work) => done.ok(),
@@ -156,7 +156,7 @@ async fn by_socks(egress: &Arc<Egress>, mut program: TcpStream, mut bytes: Vec<u
     let _ = program.shutdown().await;
 }
 
-/// Hears where a program wants to go. What it says beyond that stays in `bytes`.
+/// Performs the SOCKS handshake, and returns the destination. Bytes beyond it stay in `bytes`.
 async fn ask_by_socks(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Target, Unasked> {
     match hear(program, bytes, socks::greeting).await? {
         Some(Method::Nothing) => say(program, &[socks::VERSION, 0]).await?,
@@ -176,7 +176,7 @@ async fn say(program: &mut TcpStream, bytes: &[u8]) -> Result<(), Unasked> {
     said.map_err(|_| Unasked::Over)
 }
 
-/// Reads until one message is whole, and takes it out of `bytes`.
+/// Reads until one message is whole, and removes it from `bytes`.
 async fn hear<T>(
     program: &mut TcpStream,
     bytes: &mut Vec<u8>,
@@ -200,7 +200,8 @@ async fn hear<T>(
     }
 }
 
-/// Leads a program where it has asked to go, if it may: as if it had gone there itself.
+/// Carries a program's connection to the destination it has asked for, if that is allowed: as if it
+/// had connected there itself.
 async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
     match meant(egress, target) {
         Ok(wanted) if inside::is_meant(&wanted) => {
@@ -214,7 +215,7 @@ async fn lead(egress: &Arc<Egress>, program: Arrival, target: Target) {
     }
 }
 
-/// Where a program wants to go: an address can be one that stands for a name.
+/// Returns the destination a program asks for: its address may stand for a name.
 fn meant(egress: &Egress, target: Target) -> Result<Wanted, (Wanted, String)> {
     let Target { host, port } = target;
     let wanted = match host {
@@ -232,7 +233,7 @@ fn meant(egress: &Egress, target: Target) -> Result<Wanted, (Wanted, String)> {
     Err((wanted, why.to_owned()))
 }
 
-/// Answers requests that are written with their host.
+/// Answers requests in absolute form.
 async fn by_requests(egress: &Arc<Egress>, program: Arrival, itself: Flow) {
     // One at a time by HTTP/1: where it leads, so that it ends when that is given up.
     let carried = Mutex::new(None::<HostPart>);
@@ -298,7 +299,7 @@ async fn answer_one(
     }
 }
 
-/// The host of a request, and its port, which is 80 where it has none.
+/// Parses a request's authority: its host, and its port, by default 80.
 fn written(authority: &str) -> Option<Target> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, target::port(port)?),
@@ -308,7 +309,7 @@ fn written(authority: &str) -> Option<Target> {
     Some(Target { host, port })
 }
 
-/// What a program is told that goes on to where it asked.
+/// Returns the answer for a connection that is established.
 pub(crate) fn granted(asked: Asked) -> Vec<u8> {
     match asked {
         Asked::Connect => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
@@ -316,7 +317,7 @@ pub(crate) fn granted(asked: Asked) -> Vec<u8> {
     }
 }
 
-/// What a program is told that does not.
+/// Returns the answer for a connection that is denied or fails.
 pub(crate) fn denied(asked: Asked, no: No, what: &str, why: &str) -> Vec<u8> {
     match (asked, no) {
         (Asked::Connect, No::Refused) => answer("403 Forbidden", &inspect::refusal(what, why)),
@@ -337,7 +338,7 @@ fn answer(status: &str, text: &[u8]) -> Vec<u8> {
     [head.as_bytes(), text].concat()
 }
 
-/// An answer by SOCKS (RFC 1928, 6), with no address: which one it is nobody needs.
+/// Encodes a SOCKS reply (RFC 1928, 6) without an address, which no client needs.
 fn reply(code: u8) -> [u8; 10] {
     [socks::VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
 }

@@ -1,5 +1,5 @@
-//! Published ports: who comes to a listener on the host's loopback is carried to that port
-//! of the sandbox's own.
+//! Published ports: a client of a listener on the host's loopback is connected to that port of the
+//! sandbox's own.
 //!
 //! Nothing enters the sandbox's network for that. Sockets that were made in there wait here
 //! unconnected, and each is used again when its connection is over.
@@ -29,35 +29,35 @@ use crate::policies::Now;
 use crate::pump::pump;
 use crate::scan::Scan;
 
-/// How long a server inside may take to answer the first packet.
+/// The longest time a server in the sandbox may take to accept a connection.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the last bytes of a connection may take to be taken inside.
+/// The longest time that server may take to acknowledge the last bytes of a connection.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// How often it is looked whether they were.
+/// The interval at which their acknowledgement is checked.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long nobody is taken after it could not be.
+/// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Stands for the sandbox itself in what is recorded.
+/// The host of the sandbox itself in records.
 const ITSELF: &str = "localhost";
 
-/// Sockets of the sandbox's network.
+/// Unconnected sockets of the sandbox's network.
 #[derive(Debug)]
 pub(crate) struct Inward {
     free: Mutex<Vec<Pair>>,
-    /// As many as are free.
+    /// Permits for the free ones.
     room: Arc<Semaphore>,
 }
 
-/// What one connection can be made by: of each family one.
+/// The sockets for one connection: one of each address family.
 #[derive(Debug)]
 struct Pair {
     four: OwnedFd,
     six: Option<OwnedFd>,
 }
 
-/// Begins to take who comes to published ports. Returns what leads there, and the listeners
-/// that are for something else.
+/// Begins to accept clients of published ports. Returns the sockets of the sandbox's
+/// network, and the listeners for anything else.
 pub(crate) fn begin(
     egress: &Arc<Egress>,
     tasks: &mut JoinSet<()>,
@@ -80,7 +80,7 @@ pub(crate) fn begin(
     Ok((inward, others))
 }
 
-/// Hears what is told, and what is published meanwhile, until there is to be no more.
+/// Handles orders, among them to publish further ports, until the run ends.
 pub(crate) async fn hear(egress: &Arc<Egress>, tasks: &mut JoinSet<()>, inward: &Arc<Inward>) {
     let further = |published: Published, listeners: Vec<OwnedFd>| {
         for listener in listeners {
@@ -93,7 +93,7 @@ pub(crate) async fn hear(egress: &Arc<Egress>, tasks: &mut JoinSet<()>, inward: 
     egress.line.hear(further, renounce, reload).await;
 }
 
-/// Begins to take who comes to one listener.
+/// Begins to accept clients of one listener.
 fn take(
     egress: &Arc<Egress>,
     tasks: &mut JoinSet<()>,
@@ -109,8 +109,8 @@ fn take(
     Ok(())
 }
 
-/// What a listener on the host's loopback is for: those of the sandbox's are on no address
-/// of their own.
+/// Returns the published port of a listener on the host's loopback: the sandbox's own listeners are
+/// bound to no particular address.
 fn published(egress: &Egress, listener: &OwnedFd) -> Option<Published> {
     let at = rustix::net::getsockname(listener).ok()?;
     let at = SocketAddr::try_from(at)
@@ -149,8 +149,7 @@ impl Inward {
     }
 }
 
-/// Takes who comes, until there is to be no more. While no socket is free the next one
-/// waits.
+/// Accepts clients until the run ends. While no socket is free the next one waits.
 async fn accept(
     egress: Arc<Egress>,
     listener: TcpListener,
@@ -183,7 +182,7 @@ async fn accept(
     while carried.join_next().await.is_some() {}
 }
 
-/// Carries one visitor to the port inside, once that is recorded.
+/// Connects one client to the sandbox's port, once that is recorded.
 async fn visit(
     egress: &Egress,
     inward: &Inward,
@@ -239,8 +238,8 @@ async fn visit(
     drop(room);
 }
 
-/// Whether policies that came since the port was published let it be. Before it was, others were
-/// asked.
+/// Checks the policies that have come since the port was published. The first ones were asked
+/// before it was.
 fn is_published(now: &Now<'_>, published: &Published) -> Result<(), String> {
     match now.version() {
         0 => Ok(()),
@@ -248,8 +247,7 @@ fn is_published(now: &Now<'_>, published: &Published) -> Result<(), String> {
     }
 }
 
-/// Connects to a port inside, at the first address of the sandbox's loopback where somebody
-/// listens.
+/// Connects to a port of the sandbox, at the first address of its loopback with a listener.
 async fn connect(pair: &Pair, port: u16) -> io::Result<TcpStream> {
     let places = [
         (Some(&pair.four), IpAddr::from(Ipv4Addr::LOCALHOST)),
@@ -272,7 +270,7 @@ async fn connect(pair: &Pair, port: u16) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// Carries bytes both ways until both sides have ended.
+/// Carries bytes in both directions until both sides have ended.
 async fn relay(
     egress: &Egress,
     mut visitor: TcpStream,
@@ -322,7 +320,7 @@ async fn relay(
 }
 
 impl Pair {
-    /// Makes its sockets ones that are not connected, once their last bytes were taken.
+    /// Disconnects the sockets for their next use, once their last bytes are acknowledged.
     async fn settle(&self, patience: Duration) {
         let until = Instant::now() + patience;
         for socket in [Some(&self.four), self.six.as_ref()].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! One way of a connection that is carried as it is.
+//! One direction of a tunnel.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,11 @@ use crate::limits::{Part, Way, passed};
 use crate::opening::Stop;
 use crate::scan::Scan;
 
-/// How much is carried at once, bytes.
+/// The largest block that is carried at once, bytes.
 const BLOCK_BYTES: usize = 128 * 1024;
 
-/// Carries one way until the end, and passes that on: each piece once its rule lets it pass,
-/// where that limits something. While nothing comes it holds no room for it: most connections
-/// are idle most of the time.
+/// Carries one direction to its end, and passes the end on: each piece once its rule's limits let
+/// it pass. No buffer is held while nothing comes: most connections are idle most of the time.
 ///
 /// # Errors
 /// [`Stop`]: nothing more passes.

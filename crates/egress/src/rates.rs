@@ -1,4 +1,4 @@
-//! How often policies let something happen: each policy counts for itself, over the run.
+//! Rates at which policies let something happen: each policy counts for itself, over the run.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use atoll_cedar::Rate;
 
-/// When a policy was counted, the earliest first: as many as its rates allow, and as long ago as
-/// they look back. Its rate can be another one once policies were read anew, and what it has
-/// counted until then stays.
+/// The times at which a policy was counted, the earliest first: as many as its rates allow, and as
+/// far back as they reach. A reloaded policy may have another rate; the times counted until then
+/// stay.
 #[derive(Debug, Default)]
 struct Counted {
     times: VecDeque<Instant>,
-    /// The largest number of all its rates so far.
+    /// The largest count of all its rates so far.
     most: usize,
-    /// The longest time of all its rates so far.
+    /// The longest period of all its rates so far.
     span: Duration,
 }
 
 impl Counted {
-    /// How long it takes until there is room for one more by this rate; none where there is.
+    /// Returns the time until this rate has room for one more; `None` where it has room now.
     fn full(&mut self, rate: Rate, now: Instant) -> Option<Duration> {
         let (most, span) = bounds(rate);
         self.most = self.most.max(most);
@@ -39,18 +39,18 @@ impl Counted {
     }
 }
 
-/// What has happened under rates, by the policies' ids.
+/// The counts under rates, by the policies' ids.
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Mutex<BTreeMap<Arc<str>, Counted>>);
 
-/// One more would be too often.
+/// An exceeded rate.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooOften {
     /// The policy.
     pub(crate) by: Arc<str>,
     /// Its rate.
     pub(crate) rate: Rate,
-    /// When there is room again.
+    /// The time until there is room again.
     pub(crate) again: Duration,
 }
 
@@ -96,7 +96,7 @@ fn bounds(rate: Rate) -> (usize, Duration) {
 }
 
 impl TooOften {
-    /// In words.
+    /// Returns the reason as a sentence.
     pub(crate) fn why(&self) -> String {
         let Rate { count, seconds } = self.rate;
         let again = self.again.as_secs().saturating_add(1);
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(rates.count(&of_one, at(90)), Ok(()));
     }
 
-    /// Policies that are read anew forget nothing by another number or another time.
+    /// Reloaded policies forget nothing by another count or another period.
     #[test]
     fn another_rate_of_a_policy_counts_what_was_counted() {
         let rates = Rates::default();

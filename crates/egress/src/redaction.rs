@@ -1,4 +1,5 @@
-//! What policies have taken out of a request and of its answer: headers, by their names.
+//! Redactions by policies: headers that are removed from a request and from its response, by their
+//! names.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use hyper::header::{HeaderMap, HeaderName};
 
 use crate::limits::Way;
 
-/// What is taken out. Of several the union counts.
+/// The headers to remove. Several policies add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Redactions {
     all: BTreeSet<Redaction>,
@@ -20,25 +21,25 @@ impl Redactions {
         Self { all }
     }
 
-    /// With these too.
+    /// Adds these.
     pub(crate) fn and(&mut self, other: Self) {
         self.all.extend(other.all);
     }
 
-    /// Whether nothing of those is left in.
+    /// Returns whether all of those are among these.
     pub(crate) fn cover(&self, others: &Self) -> bool {
         others.all.is_subset(&self.all)
     }
 
-    /// Whether a header of a request is among them, however servers read its name.
+    /// Returns whether a request header is among them, by any name that servers read as the same.
     pub(crate) fn takes(&self, name: &str) -> bool {
         self.all
             .iter()
             .any(|one| matches!(one, Redaction::Header(own) if folded(own) == folded(name)))
     }
 
-    /// Takes them out of the headers or trailers that go this way, by whatever name servers read
-    /// as theirs.
+    /// Removes them from headers or trailers in this direction, by any name that servers read as
+    /// the same.
     pub(crate) fn take_out(&self, way: Way, headers: &mut HeaderMap) {
         let is_one = |name: &&HeaderName| {
             self.all.iter().any(|one| match (one, way) {
@@ -56,7 +57,7 @@ impl Redactions {
         }
     }
 
-    /// For the record: what is taken out, never what it said.
+    /// Lists the headers for the record, never their values.
     pub(crate) fn told(&self) -> Option<String> {
         let all: Vec<String> = self.all.iter().map(ToString::to_string).collect();
         (!all.is_empty()).then(|| all.join(","))

@@ -1,17 +1,17 @@
-//! What was refused: told of once, and counted.
+//! Refused flows: each reported once, and counted.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use atoll_model::network::{Flow, FlowKind, FlowReport};
 
-/// How many different refusals of one kind are told of with all that is known of them.
+/// The most different refusals of one kind that are reported in full.
 pub(crate) const REFUSALS_MAX: usize = 1024;
-/// Of how many further hosts and ports of one kind it is told that there were more.
+/// The most further hosts and ports of one kind that are reported by name.
 pub(crate) const PLACES_MAX: usize = 1024;
 
-/// The refusals of one sandbox. Each kind has room of its own: what is cheap to ask for
-/// hides nothing of another kind.
+/// The refusals of one sandbox. Each kind has its own limit, so that cheap attempts of one kind
+/// hide none of another.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     names: Refused,
@@ -19,23 +19,23 @@ pub(crate) struct Refusals {
     requests: Refused,
     visits: Refused,
     signatures: Refused,
-    /// Those because of a credential's placeholder: nothing else takes their room, so that
-    /// nobody keeps them from being told of.
+    /// Refusals for a credential's placeholder: nothing else counts against their limit, so that
+    /// nobody keeps them from being reported.
     misuses: Refused,
 }
 
-/// Those of one kind.
+/// The refusals of one kind.
 #[derive(Debug, Default)]
 struct Refused {
     whole: HashMap<(Flow, String), u64>,
-    /// Where further ones would have led: host and port.
+    /// The hosts and ports of further ones.
     places: HashMap<(String, u16), u64>,
-    /// Those of which nothing is kept.
+    /// The number of those of which nothing is kept.
     others: u64,
 }
 
 impl Refusals {
-    /// Counts one; what is to be told of at once.
+    /// Counts a refusal. Returns the report to be sent at once, if there is one.
     pub(crate) fn count(&mut self, flow: Flow, why: String) -> Option<FlowReport> {
         let kind = flow.kind;
         let of_kind = match kind {
@@ -61,7 +61,7 @@ impl Refusals {
         of_kind.count_place(kind, (flow.host, flow.port))
     }
 
-    /// What is still to be told at the end.
+    /// Returns the reports that are left for the end.
     pub(crate) fn rest(self) -> impl Iterator<Item = FlowReport> {
         let names = self.names.rest(FlowKind::Name);
         let tunnels = self.tunnels.rest(FlowKind::Tunnel);
@@ -75,7 +75,7 @@ impl Refusals {
 }
 
 impl Refused {
-    /// Counts one of which no more is kept than where it would have led.
+    /// Counts a refusal of which only the destination is kept.
     fn count_place(&mut self, kind: FlowKind, place: (String, u16)) -> Option<FlowReport> {
         if let Some(count) = self.places.get_mut(&place) {
             *count = count.saturating_add(1);
@@ -107,14 +107,14 @@ fn refused(flow: Flow, why: String, count: u64) -> FlowReport {
     FlowReport::Refused { flow, why, count }
 }
 
-/// One of those that are beyond the room of their kind.
+/// Returns the report of a refusal beyond the limit of its kind.
 fn further(kind: FlowKind, (host, port): (String, u16), count: u64) -> FlowReport {
     let why = format!("refused after {REFUSALS_MAX} different others: no more of it is kept");
     refused(Flow::to(kind, host, port), why, count)
 }
 
-/// A text of at most so many bytes, and a mark where it goes on: what a program has
-/// written is as long as it likes.
+/// Shortens a text to at most this many bytes, with a mark where it goes on: a text that a program
+/// has written is as long as it likes.
 pub(crate) fn shown(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return Cow::Borrowed(text);

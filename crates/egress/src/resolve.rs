@@ -1,4 +1,4 @@
-//! From a name to the addresses that may be dialled.
+//! Resolution of names to the addresses that may be dialled.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -17,27 +17,27 @@ use crate::Egress;
 use crate::dial::Place;
 use crate::line::{Carried, Opened};
 
-/// How long a name may take, in all.
+/// The longest time that resolving a name may take, in all.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same while no name server has answered the question before: programs try again, each
-/// time for all of it.
+/// The limit while no name server has answered the query before: programs retry, each time for all
+/// of it.
 const PATIENCE_IN_SILENCE: Duration = Duration::from_secs(2);
 
-/// How many addresses of one name are tried.
+/// The most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// How many different names, of those that no rule names itself, name servers are asked for at
-/// once, and then in a second: a name can be a message to them.
+/// The most names not named by any rule that are queried at once, and then for each second: a name
+/// can carry a message to name servers.
 const UNNAMED_MAX: f64 = 512.0;
 const UNNAMED_PER_SECOND: f64 = 4.0;
-/// How many of them are known to have been asked for.
+/// The most of them that are remembered as queried.
 const KNOWN_MAX: usize = 16 * 1024;
 
 /// The name servers of this host.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     servers: TokioResolver,
-    /// Whether none of them has answered the last question.
+    /// Set when none of them has answered the last query.
     is_silent: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl From<TokioResolver> for Resolver {
 }
 
 impl Resolver {
-    /// The addresses of a name, or why there are none, in words.
+    /// Returns the addresses of a name, or the reason why there are none.
     pub(crate) async fn find(&self, name: &HostName) -> Result<LookupIp, String> {
         let patience = match self.is_silent.load(Ordering::Relaxed) {
             true => PATIENCE_IN_SILENCE,
@@ -69,7 +69,7 @@ impl Resolver {
     }
 }
 
-/// The names that were asked for though no rule names them itself.
+/// The names that were queried though no rule names them.
 #[derive(Debug)]
 pub(crate) struct Unnamed {
     known: HashSet<HostName>,
@@ -88,7 +88,7 @@ impl Default for Unnamed {
 }
 
 impl Unnamed {
-    /// Whether there is room for one more now, which it takes.
+    /// Takes a token for one more query now. Returns whether there was one.
     fn has_room(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
         self.room = (self.room + passed * UNNAMED_PER_SECOND).min(UNNAMED_MAX);
@@ -108,12 +108,13 @@ impl Unnamed {
     }
 }
 
-/// Why a name leads nowhere.
+/// The reason for which a name leads nowhere.
 #[derive(Debug)]
 pub(crate) enum Nowhere {
-    /// It has no address that may be dialled: why, for the record and for the program.
+    /// A name without an address that may be dialled, with the reasons for the record and for the
+    /// program.
     Refused { why: String, inside: String },
-    /// Nobody knows it, or nobody answers.
+    /// An unknown name, or no answer of a name server.
     Unknown(String),
 }
 
@@ -126,8 +127,8 @@ impl Nowhere {
     }
 }
 
-/// Where a host may be dialled at a port for this request, or for what is not looked into:
-/// at its addresses, or by a proxy that finds them.
+/// Returns the places where a host may be dialled at a port for this request, or for a tunnel: its
+/// addresses, or the upstream proxy that resolves them.
 pub(crate) async fn addresses(
     egress: &Egress,
     host: &HostPart,
@@ -145,7 +146,7 @@ pub(crate) async fn addresses(
     }
 }
 
-/// Why an address is not dialled any more: it was given up.
+/// Returns the reason for which an address is not dialled any more, if it was given up.
 pub(crate) fn given_up(egress: &Egress, place: Place) -> Option<String> {
     match place {
         Place::At(address) => egress.policies.renounced.address(address),
@@ -153,7 +154,8 @@ pub(crate) fn given_up(egress: &Egress, place: Place) -> Option<String> {
     }
 }
 
-/// The same, by what says where this may lead.
+/// Returns the places as [`addresses`] does, by the rules of this network, without a check of what
+/// was given up.
 pub(crate) async fn addresses_by(
     egress: &Egress,
     network: &Network,
@@ -182,7 +184,7 @@ pub(crate) async fn addresses_by(
     Ok(addresses.into_iter().map(Place::At).collect())
 }
 
-/// Whether a connection that leads to a place may be used for a host and this request.
+/// Checks whether a connection that leads to a place may be used for a host and this request.
 pub(crate) fn may<'a>(
     egress: &'a Egress,
     host: &HostPart,
@@ -196,7 +198,7 @@ pub(crate) fn may<'a>(
     }
 }
 
-/// Addresses that need no name server, where each of them may be dialled.
+/// Returns addresses that need no name server, if each of them may be dialled.
 fn checked(
     network: &Network,
     host: &HostPart,
@@ -211,8 +213,8 @@ fn checked(
     Ok(addresses.to_vec())
 }
 
-/// The addresses of a name that may be dialled at a port: what was checked is what is
-/// dialled.
+/// Returns the addresses of a name that may be dialled at a port: the addresses that were checked
+/// are the ones dialled.
 async fn resolve(
     egress: &Egress,
     network: &Network,
@@ -248,8 +250,8 @@ async fn resolve(
     }
 }
 
-/// Has it recorded that somebody is asked for a name that no rule names itself, the first time
-/// that they are: it can be anything. Who wants it at the same time waits for that.
+/// Has a query recorded for a name that no rule names, the first time: the name can be anything.
+/// Others that want it at the same time wait for that.
 async fn recorded(
     egress: &Egress,
     network: &Network,
@@ -286,7 +288,7 @@ async fn recorded(
     Ok(Some(opened))
 }
 
-/// Whether an error is that nobody has answered.
+/// Returns whether an error means that no name server has answered.
 fn is_silence(error: &NetError) -> bool {
     matches!(
         error,
@@ -294,7 +296,7 @@ fn is_silence(error: &NetError) -> bool {
     )
 }
 
-/// Why a name has no address, in words.
+/// Returns the reason for which a name has no address.
 fn unknown(error: &NetError) -> String {
     if error.is_nx_domain() {
         "there is no such name".to_owned()

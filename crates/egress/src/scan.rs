@@ -1,7 +1,7 @@
-//! What nobody reads of a connection is looked through all the same in a run that has
-//! credentials: what leaves for placeholders, what comes back for real values.
+//! Scans of tunnels, in a run that has credentials: outgoing bytes are searched for placeholders,
+//! and real values in incoming bytes are masked.
 //!
-//! What is encrypted is searched as it stands, and nothing is found in it.
+//! Encrypted bytes are scanned as they are, and nothing is found in them.
 
 use std::future::pending;
 
@@ -10,18 +10,18 @@ use tokio::time::sleep;
 use crate::credentials::Credentials;
 use crate::secret::{Finder, Found, HOLD, Mask};
 
-/// How what passes one way is looked through.
+/// A scan of one direction.
 pub(crate) enum Scan {
-    /// Not at all: the run has no credentials, or it is nobody's secret.
+    /// None: the run has no credentials, or the bytes are nobody's secret.
     Not,
-    /// For placeholders, on its way out.
+    /// A search for placeholders in outgoing bytes.
     Out(Box<Finder>),
-    /// For real values, on its way back.
+    /// A masking of real values in incoming bytes.
     Back(Box<Mask>),
 }
 
 impl Scan {
-    /// The scans at both ways of a connection: what leaves, and what comes back.
+    /// Returns the scans of a connection: of outgoing and of incoming bytes.
     pub(crate) fn both(credentials: &Credentials) -> [Self; 2] {
         let out = credentials.placeholders().map(|all| all.stream());
         let back = credentials.masks().map(|all| all.stream());
@@ -31,11 +31,11 @@ impl Scan {
         ]
     }
 
-    /// What goes on once this has come, after which more is there or not; `masked` is room for
-    /// it. Too few bytes to be of use ([`Mask::is_short`]) wait for nothing that is not there.
+    /// Scans received bytes, and returns those that go on, for which `masked` is the buffer. Unless
+    /// more is there already, too few bytes to be of use ([`Mask::is_short`]) are not held back.
     ///
     /// # Errors
-    /// [`Found`]: nothing of it may leave.
+    /// [`Found`]: none of them may leave.
     pub(crate) fn at<'a>(
         &mut self,
         came: &'a [u8],
@@ -56,7 +56,7 @@ impl Scan {
         }
     }
 
-    /// Looks through a text that leaves in another form than it is sent in.
+    /// Searches a text that leaves in another form than it is sent in.
     ///
     /// # Errors
     /// [`Found`]: it may not leave.
@@ -67,8 +67,8 @@ impl Scan {
         }
     }
 
-    /// What was held back and goes on at once, now that no more has come: nobody who types is
-    /// to wait for it. Whoever waits long has no room taken meanwhile.
+    /// Returns held-back bytes that go on at once, now that no more has come: they are not to delay
+    /// a person who types. Buffers are released meanwhile.
     pub(crate) fn pause(&mut self) -> Vec<u8> {
         match self {
             Self::Not => Vec::new(),
@@ -85,10 +85,10 @@ impl Scan {
         }
     }
 
-    /// What was held back and goes on after a while ([`HOLD`]), where nothing more comes. A
-    /// connection of which nobody knows what is said by it cannot wait for what ends it: a
-    /// message can end anywhere. Whoever knows the server's language can ask it for a value in
-    /// two parts by a tunnel in any case.
+    /// Returns held-back bytes that go on after a while ([`HOLD`]), where nothing more comes. In an
+    /// unknown protocol a message can end anywhere, so the bytes cannot wait for its end. In any
+    /// case, a program that knows the server's protocol can ask for a value in two parts through a
+    /// tunnel.
     pub(crate) async fn late(&mut self) -> Vec<u8> {
         match self {
             Self::Back(mask) if mask.held() > 0 => {
@@ -99,7 +99,7 @@ impl Scan {
         }
     }
 
-    /// What was held back, at the end.
+    /// Returns the held-back bytes, at the end.
     pub(crate) fn end(&mut self) -> Vec<u8> {
         match self {
             Self::Back(mask) => released(mask),

@@ -1,12 +1,11 @@
-//! Keys of SSH that sign outside: who uses them asks an agent inside, which lists the granted
-//! ones alone and signs nothing but a login to their host as their user, once that host has
-//! shown its key (`session-bind@openssh.com`, OpenSSH's PROTOCOL.agent), and commits where
-//! that is granted.
+//! SSH keys that sign outside: programs ask an agent in the sandbox, which lists the granted keys
+//! alone and signs nothing but a login to their host as their user, once that host has proven its
+//! key (`session-bind@openssh.com`, OpenSSH's PROTOCOL.agent), and commits where that is granted.
 //!
-//! What a program asks is read and judged in the process that carries connections
-//! ([`agent`]); a process of its own signs ([`signer`]), which is told what for and puts
-//! together itself what is signed. So whoever takes the first one over has no key, and no
-//! signature for anything else.
+//! A program's requests are parsed and decided on in the egress process ([`agent`]); a separate
+//! process signs ([`signer`]), which is given the purpose and itself builds the data that is
+//! signed. So an attacker who takes over the egress process has no key, and no signature for
+//! anything else.
 
 pub(crate) mod agent;
 mod filter;
@@ -25,13 +24,13 @@ use atoll_model::network::SshKey;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Bytes as they are told between processes, and written in files.
+/// Encodes bytes in Base64, for messages between processes and for files.
 #[must_use]
 pub fn encoded(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// A public key, as it is told: none of other bytes.
+/// Returns a public key in the form for messages; `None` if the bytes are no such key.
 #[must_use]
 pub fn told(key: &[u8], comment: &str) -> Option<SshKey> {
     let kind = wire::Reader::new(key).string()?;
@@ -44,7 +43,7 @@ pub fn told(key: &[u8], comment: &str) -> Option<SshKey> {
     })
 }
 
-/// The same back.
+/// Decodes [`encoded`] bytes.
 #[must_use]
 pub fn decoded(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()

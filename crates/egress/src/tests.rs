@@ -1,4 +1,4 @@
-//! Judging without a network: names, the first bytes of connections, refusals.
+//! Decisions without a network: names, the first bytes of connections, refusals.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -42,7 +42,7 @@ fn question(name: &str, kind: RecordType) -> Message {
     asked
 }
 
-/// What comes back, and what was refused.
+/// Returns the answer, and the name that was refused.
 fn answered(asked: &Message, names: &Mutex<Names>) -> (Message, Option<String>) {
     let network = network(&["example.com", "*.example.org:22"]);
     let answered = dns::answer(
@@ -218,7 +218,7 @@ fn addresses_that_stand_for_nothing_are_known_so() {
     }
 }
 
-/// Both ends of a connection.
+/// Returns both ends of a connection.
 pub(crate) async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap());
@@ -226,11 +226,11 @@ pub(crate) async fn pair() -> (TcpStream, TcpStream) {
     (near.unwrap(), far.unwrap().0)
 }
 
-/// A real value, and what stands for it.
+/// A real value, and its placeholder.
 pub(crate) const REAL: &str = "sk-r3alK3yOfTh1sT3stWh1chN0bodyS";
 pub(crate) const PLACEHOLDER: &str = "sk-Xk29fLq7ZpW3vB8nRt5YhJ4mC6dSg";
 
-/// A run's credentials: that one.
+/// Returns the credentials of a run: that one.
 pub(crate) fn keyed() -> Credentials {
     let binding = Binding {
         name: "key".parse().unwrap(),
@@ -242,7 +242,7 @@ pub(crate) fn keyed() -> Credentials {
     Credentials::of(vec![(binding, PLACEHOLDER, REAL)])
 }
 
-/// The first bytes of TLS for a name, as OpenSSL sends them.
+/// Returns a ClientHello for a name, as OpenSSL sends it.
 pub(crate) fn client_hello(name: &str) -> Vec<u8> {
     let name = name.as_bytes();
     let length = |bytes: usize| (bytes as u16).to_be_bytes();

@@ -1,4 +1,4 @@
-//! Connections of the program: each is judged, recorded, dialled and carried.
+//! Connections of programs: each is decided on, recorded, dialled and carried.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,10 +26,10 @@ use crate::scan::Scan;
 use crate::secret::Found;
 use crate::{Egress, dns, inside, inspect, postgres, proxy};
 
-/// How long a server may take to answer the first packet.
+/// The longest time a server may take to accept a connection.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where a program wants to go.
+/// The destination of a program's connection.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) host: HostPart,
@@ -37,7 +37,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// A connection of which nothing else is known.
+    /// Returns the record of a connection to it, of which nothing else is known.
     pub(crate) fn flow(&self) -> Flow {
         Flow::to(FlowKind::Tunnel, self.host.to_string(), self.port)
     }
@@ -52,7 +52,7 @@ pub(crate) async fn carry(egress: Arc<Egress>, program: TcpStream) {
     }
 }
 
-/// Carries one connection, of which it is known where it was meant to go.
+/// Carries one connection whose destination is known.
 pub(crate) async fn carry_to(egress: Arc<Egress>, program: TcpStream, meant: SocketAddr) {
     // What follows a first small piece is not held back until that was acknowledged, for which a
     // program's side may take 40 ms (tcp(7), `TCP_NODELAY`).
@@ -79,7 +79,7 @@ fn destination(program: &TcpStream) -> io::Result<SocketAddr> {
     Ok(meant)
 }
 
-/// The host that an address stands for.
+/// Returns the destination behind an address, which may stand for a name.
 pub(crate) fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Wanted, String)> {
     let (address, port) = (meant.ip(), meant.port());
     let of = |host| Wanted { host, port };
@@ -93,8 +93,8 @@ pub(crate) fn wanted(egress: &Egress, meant: SocketAddr) -> Result<Wanted, (Want
     })
 }
 
-/// Refuses a connection or a request that is for another host than was asked for, or cannot be
-/// read: with whose placeholder, if the name that it tells of has one.
+/// Refuses a connection or a request that is for another host than the program asked for, or cannot
+/// be parsed; for the misuse of a placeholder, if the name in it has one.
 pub(crate) fn refuse_another(egress: &Egress, mut flow: Flow, mut why: String) {
     if let Some((credential, misused)) = egress.credentials.misused_in(&why) {
         flow.credentials.push(credential);
@@ -103,7 +103,7 @@ pub(crate) fn refuse_another(egress: &Egress, mut flow: Flow, mut why: String) {
     egress.line.refuse(flow, why);
 }
 
-/// Carries a connection to where a program wants to go, if it may.
+/// Carries a connection to a program's destination, if that is allowed.
 pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wanted) {
     let now = egress.policies.now();
     let mut flow = wanted.flow();
@@ -179,8 +179,8 @@ pub(crate) async fn judge(egress: &Arc<Egress>, mut program: Arrival, wanted: Wa
     }
 }
 
-/// Waits for a person's word about a connection whose bytes nobody sees, where rules ask for
-/// that. The approval's number, or why not: for the record, and for the program.
+/// Waits for a person's approval of a tunnel, where rules need one. Returns the approval's number,
+/// or the reasons for which there is none: for the record, and for the program.
 async fn consent(
     egress: &Egress,
     program: &Arrival,
@@ -210,7 +210,7 @@ async fn consent(
     Ok(Some(approval))
 }
 
-/// Records the connection, then makes it.
+/// Has the connection recorded, then makes it.
 async fn connect(
     egress: &Egress,
     mut program: Arrival,
@@ -277,7 +277,7 @@ async fn connect(
     program.end(No::Unreachable, &place(&what), why).await;
 }
 
-/// Tells of a placeholder in what nobody reads. Why the connection ends.
+/// Reports a placeholder in a tunnel. Returns the reason for which the connection ends.
 pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) -> String {
     match inspect::misuse_in(&egress.credentials, found, place) {
         Some(misuse) => {
@@ -288,13 +288,13 @@ pub(crate) fn misused(egress: &Egress, flow: Flow, found: Found, place: &str) ->
     }
 }
 
-/// How a connection ended.
+/// The end of a connection.
 struct Ended {
     bytes: [u64; 2],
     stopped: Option<Stop>,
 }
 
-/// Carries bytes both ways, once the first ones are for nobody but who was asked for.
+/// Carries bytes in both directions, once the first ones are for no host but the one asked for.
 async fn relay(
     egress: &Egress,
     program: Arrival,
@@ -352,14 +352,14 @@ pub(crate) async fn refuse(egress: &Egress, program: Arrival, flow: Flow, why: S
     refuse_telling(egress, program, flow, why.clone(), &why).await;
 }
 
-/// The same, where a program is told less than what is recorded.
+/// Refuses a connection, where a program learns less than is recorded.
 async fn refuse_telling(egress: &Egress, program: Arrival, flow: Flow, why: String, inside: &str) {
     let what = place(&flow);
     egress.line.refuse(flow, why);
     program.end(No::Refused, &what, inside).await;
 }
 
-/// Where a connection was meant to go, in words.
+/// Returns the destination of a connection as text.
 fn place(flow: &Flow) -> String {
     format!("{}:{}", flow.host, flow.port)
 }

@@ -1,9 +1,9 @@
-//! What seals secrets, and opens them again.
+//! Sealing and opening of secrets.
 //!
 //! A secret is sealed with AES-256-GCM (NIST SP 800-38D) under the vault's key, for its name:
-//! put under another name it does not open. The key itself can be wrapped by a passphrase,
-//! through Argon2id (RFC 9106). Neither the key nor what it opens is ever shown, and both are
-//! wiped from memory when they are let go of.
+//! stored under another name it does not open. The key itself can be wrapped by a passphrase,
+//! through Argon2id (RFC 9106). Neither the key nor an opened secret is ever shown, and both are
+//! wiped from memory when they are dropped.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -15,21 +15,21 @@ pub const VAULT_KEY_BYTES: usize = 32;
 /// The longest secret, bytes: a file with an agent's login is one.
 pub const SECRET_BYTES_MAX: usize = 64 << 10;
 
-/// What a sealed secret begins with, and what it is bound to beside its name.
+/// The domain of a sealed secret: with its name, the associated data it is bound to.
 const SECRET_MARK: &[u8] = b"atoll-secret-1\0";
 const WRAPPED_MARK: &[u8] = b"atoll-vault-key-1\0";
 
 const SALT_BYTES: usize = 16;
-/// What one attempt at a passphrase costs: memory in KiB and passes over it. The second choice
-/// of RFC 9106, section 4, for which no host has too little.
+/// The cost of one attempt at a passphrase: memory in KiB and passes over it. The second choice of
+/// RFC 9106, section 4, for which no host has too little.
 const PASSPHRASE_MEMORY_KIB: u32 = 64 << 10;
 const PASSPHRASE_PASSES: u32 = 3;
 const PASSPHRASE_LANES: u32 = 4;
 
-/// Something could not be sealed or opened.
+/// A secret could not be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VaultFault {
-    /// It was sealed with another key or for another name, or has been changed.
+    /// A sealed secret of another key or another name, or one that was changed.
     #[error("it does not open: another key or name has sealed it, or it was changed")]
     Sealed,
     /// A key has another length.
@@ -47,7 +47,7 @@ pub enum VaultFault {
 pub struct VaultKey(Zeroizing<[u8; VAULT_KEY_BYTES]>);
 
 impl VaultKey {
-    /// A new one.
+    /// Generates a random key.
     ///
     /// # Errors
     /// [`VaultFault::Host`].
@@ -57,7 +57,7 @@ impl VaultKey {
         Ok(Self(key))
     }
 
-    /// The one with these bytes.
+    /// Makes a key of these bytes.
     ///
     /// # Errors
     /// [`VaultFault::NoKey`].
@@ -70,7 +70,7 @@ impl VaultKey {
         Ok(Self(key))
     }
 
-    /// Its bytes, for where it is kept.
+    /// Returns the bytes, for the place where the key is stored.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         self.0.as_ref()
@@ -95,7 +95,7 @@ impl VaultKey {
         open(&self.0, &[SECRET_MARK, name.as_bytes()].concat(), sealed)
     }
 
-    /// The key as only this passphrase unwraps it.
+    /// Wraps the key by a passphrase, which alone unwraps it.
     ///
     /// # Errors
     /// [`VaultFault::Host`].
@@ -107,7 +107,7 @@ impl VaultKey {
         Ok([&salt[..], &sealed].concat())
     }
 
-    /// The key that was wrapped by this passphrase.
+    /// Unwraps a key that was wrapped by this passphrase.
     ///
     /// # Errors
     /// [`VaultFault::Sealed`] for another passphrase, [`VaultFault::Host`].
@@ -140,8 +140,8 @@ fn cipher(key: &[u8; VAULT_KEY_BYTES]) -> Result<LessSafeKey, VaultFault> {
     Ok(LessSafeKey::new(key))
 }
 
-/// A random number before what it seals: 2^32 secrets of one key would be too many, and a
-/// vault holds a thousand.
+/// Seals a secret, with a random nonce before it: 2^32 secrets under one key would be too many, and
+/// a vault holds a thousand.
 fn seal(
     key: &[u8; VAULT_KEY_BYTES],
     bound_to: &[u8],

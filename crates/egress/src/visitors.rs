@@ -1,5 +1,5 @@
-//! Whose connection came to a published port: the loopback is open to every user of a host,
-//! what is published is for one.
+//! The users who connect to published ports: the loopback is open to every user of a host, but a
+//! port is published for one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,10 +21,11 @@ const HEADER_BYTES: usize = 16;
 const ANSWER_BYTES_MAX: usize = 4096;
 /// Any cookie.
 const NO_COOKIE: u32 = u32::MAX;
-/// States of a socket (enum in linux/tcp_states.h).
+/// The state of a listening socket (enum in linux/tcp_states.h).
 const LISTENING: u8 = 10;
 
-/// Who may come, and the line to the kernel on which it tells who did (sock_diag(7)).
+/// The users who may connect, and the socket on which the kernel names a connection's owner
+/// (sock_diag(7)).
 #[derive(Debug)]
 pub(crate) struct Visitors {
     users: Vec<u32>,
@@ -32,7 +33,7 @@ pub(crate) struct Visitors {
 }
 
 impl Visitors {
-    /// Where nobody is expected there is no line.
+    /// Allows these users. Where there are none, no socket is opened.
     pub(crate) fn new(users: Vec<u32>) -> io::Result<Self> {
         let open = || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -43,10 +44,10 @@ impl Visitors {
         Ok(Self { users, line })
     }
 
-    /// Whether a connection that came is of a user who may come.
+    /// Checks that a connection is one of a user who may connect.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for which it is not allowed.
     pub(crate) fn admit(&self, visitor: &TcpStream) -> Result<(), String> {
         let unknown =
             |error: io::Error| format!("the kernel does not tell whose connection it is: {error}");
@@ -63,7 +64,7 @@ impl Visitors {
         }
     }
 
-    /// The user whose socket is at one address and connected to the other.
+    /// Returns the user whose socket is at one address and connected to the other.
     fn owner(&self, at: SocketAddr, to: SocketAddr) -> io::Result<u32> {
         let line = self.line.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         // One question and its answer, which is there when the sending returns.
@@ -75,7 +76,7 @@ impl Visitors {
     }
 }
 
-/// `struct inet_diag_req_v2` after a header (linux/inet_diag.h).
+/// Encodes a `struct inet_diag_req_v2` after a header (linux/inet_diag.h).
 fn question(at: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let family = if at.is_ipv4() { AF_INET } else { AF_INET6 };
     let mut asked = vec![family, IPPROTO_TCP, 0, 0];
@@ -101,7 +102,7 @@ fn question(at: SocketAddr, to: SocketAddr) -> Vec<u8> {
     message
 }
 
-/// The owner of the socket that `struct inet_diag_msg` tells of.
+/// Returns the owner of the socket in a `struct inet_diag_msg`.
 fn read(answer: &[u8]) -> io::Result<u32> {
     const STATE_AT: usize = HEADER_BYTES + 1;
     const USER_AT: usize = HEADER_BYTES + 64;

@@ -1,10 +1,10 @@
-//! What is left of what rules allow, by the clock that is there.
+//! Budgets of rules, by the real clock.
 
 use std::num::NonZero;
 
 use super::*;
 
-/// Rules of one table, for these hosts, with these limits.
+/// Returns rules of one table, for these hosts, with these limits.
 fn network(hosts: &[&str], limits: RuleLimits) -> Network {
     let rule = |host: &&str| NetworkRule {
         limits: limits.clone(),

@@ -1,4 +1,4 @@
-//! Questions to a person, and their answers.
+//! Approvals: requests to a person, and the answers.
 
 use std::sync::atomic::Ordering;
 
@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use super::{Line, lock};
 
 impl Line {
-    /// Has a person asked. What stands for the question, and what will be said about it.
+    /// Asks a person for an approval. Returns the request's id, and the receiver of the answer.
     ///
     /// # Errors
-    /// [`NoConsent`]: so many wait already, or nobody could ask them any more.
+    /// [`NoConsent`]: too many wait already, or nobody could ask the person any more.
     pub(crate) fn ask(
         &self,
         call: AskedCall,
@@ -34,7 +34,7 @@ impl Line {
         Ok((id, said))
     }
 
-    /// Nobody waits any more for what is said about it.
+    /// Withdraws a request for approval: nobody waits for the answer any more.
     pub(crate) fn leave(&self, id: u64) {
         if lock(&self.asking).remove(&id).is_some() {
             // Nobody listens: then nobody is asked either.

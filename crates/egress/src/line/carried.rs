@@ -1,28 +1,28 @@
-//! What a flow has carried.
+//! A flow's outcome: the bytes carried, and how it ended.
 
 use atoll_model::network::{CredentialName, Limit};
 
 use crate::limits::Excess;
 
-/// What a flow has carried, and what came of it.
+/// A flow's outcome: the bytes carried, and how it ended.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
-    /// From the program and to it, bytes.
+    /// Bytes from the program, and to it.
     pub(crate) bytes: [u64; 2],
-    /// The status of the answer.
+    /// The response's status.
     pub(crate) status: Option<u16>,
-    /// What went wrong.
+    /// The failure, if there was one.
     pub(crate) failure: Option<String>,
-    /// Whether nothing came back because of that, nor was tried in another way.
+    /// Set when nothing came back because of the failure, and it was the last attempt.
     pub(crate) is_unreached: bool,
     /// The limit of its rule that ended it.
     pub(crate) limit: Option<Limit>,
-    /// The credentials whose placeholders it was sent without.
+    /// The credentials whose placeholders were removed from its body before it was sent.
     pub(crate) masked: Vec<CredentialName>,
 }
 
 impl Carried {
-    /// Nothing, for this reason.
+    /// Returns the outcome of a flow that carried nothing, with its failure.
     pub(crate) fn nothing(failure: String) -> Self {
         Self {
             failure: Some(failure),
@@ -30,7 +30,7 @@ impl Carried {
         }
     }
 
-    /// The same, and whether it was the last that was tried.
+    /// Sets whether the failure was that of the last attempt.
     pub(crate) fn at_last(self, is_unreached: bool) -> Self {
         Self {
             is_unreached,
@@ -38,7 +38,7 @@ impl Carried {
         }
     }
 
-    /// The same, where that limit has ended it.
+    /// Sets the limit that ended it, if one did.
     pub(crate) fn ended_by(self, excess: Option<&Excess>) -> Self {
         match excess {
             Some(excess) => Self {

@@ -1,4 +1,4 @@
-//! Texts that are short enough for a message.
+//! Shortening of texts to what a message holds.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use atoll_model::network::{FLOW_MESSAGE_BYTES_MAX, Flow};
 use super::{LOGIN_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::refusals::shown;
 
-/// Makes the texts of a flow ones that fit into a message, its path one of so many bytes.
+/// Shortens the texts of a flow so that they fit into a message, its path to this many bytes.
 pub(super) fn cut_flow(flow: &mut Flow, path_bytes_max: usize) {
     cut(&mut flow.host, TEXT_BYTES_MAX);
     if let Some(rule) = &mut flow.rule {
@@ -31,7 +31,7 @@ pub(super) fn cut(text: &mut String, bytes_max: usize) {
     *text = shorter;
 }
 
-/// As many whole lines as one message holds, and what follows them.
+/// Splits off as many whole lines as one message holds. Returns them, and the rest.
 pub(super) fn first_message(text: &[u8]) -> (&[u8], &[u8]) {
     let Some(window) = text.get(..FLOW_MESSAGE_BYTES_MAX) else {
         return (text, &[]);

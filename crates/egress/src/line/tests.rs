@@ -1,4 +1,4 @@
-//! Whatever a program writes, what becomes of it is told.
+//! Reports about flows, whatever a program writes.
 
 use std::os::fd::OwnedFd;
 
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A line, and its other end.
+/// Returns a control channel, and its other end.
 fn line() -> (Line, OwnedFd) {
     let (line, far) = socket::pair().unwrap();
     descriptor::never_block(line.as_fd()).unwrap();
     (Line::new(line).unwrap(), far)
 }
 
-/// What is about to be sent: one report, in a message that the other side takes.
+/// Returns what is about to be sent: one report, in a message that the other side accepts.
 fn told(line: &Line) -> FlowReport {
     let text = std::mem::take(&mut lock(&line.unsent).text);
     assert!(!text.is_empty(), "it is told");
@@ -30,8 +30,8 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(work)
 }
 
-/// Texts as long as a program likes, of letters that take up to six times their bytes
-/// where they are written.
+/// Texts as long as a program likes, of characters that take up to six times their bytes once
+/// escaped.
 fn text() -> impl Strategy<Value = String> {
     let letter = prop::sample::select(vec!['a', '"', '\\', '\u{1}', '\u{7f}', 'ä', '€', '🜁']);
     let length = prop_oneof![
@@ -131,7 +131,7 @@ proptest! {
     }
 }
 
-/// What is told of a run here takes from its reputation, and nothing else does.
+/// A report about a run lowers its reputation here, and nothing else does.
 #[test]
 fn what_is_told_of_a_run_takes_from_its_reputation() {
     run(async {
@@ -171,7 +171,7 @@ fn what_is_told_of_a_run_takes_from_its_reputation() {
     });
 }
 
-/// A file of policies that is lost on its way is not taken for none.
+/// A policy file that is lost on its way does not count as none.
 #[test]
 fn policies_that_do_not_come_along_are_not_none() {
     run(async {

@@ -1,5 +1,4 @@
-//! Beginnings of connections that are carried as they are, against a server that writes
-//! down what reaches it.
+//! Beginnings of tunnelled connections, against a server that records the bytes that reach it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +15,7 @@ use crate::hello::{self, AGAIN, Hello};
 use crate::scan::Scan;
 use crate::tests::{PLACEHOLDER, client_hello, keyed, pair};
 
-/// A server's first message: one that asks to begin again, or not.
+/// Returns a server's first message: a HelloRetryRequest, or a ServerHello.
 fn server_hello(asks_again: bool) -> Vec<u8> {
     let random = if asks_again { AGAIN } else { [9; 32] };
     let body = [&[3, 3][..], &random, &[0, 0x13, 0x01, 0, 0, 0]].concat();
@@ -24,8 +23,8 @@ fn server_hello(asks_again: bool) -> Vec<u8> {
     [&[22, 3, 3, 0, message.len() as u8][..], &message].concat()
 }
 
-/// What reaches a server of what a program says, first and once the server has answered;
-/// and how the beginning ended.
+/// Returns the bytes that reach a server when a program sends these first, and these once the
+/// server has answered; and the outcome of the opening.
 async fn reaches(first: &[u8], answer: &[u8], then: &[u8]) -> (Vec<u8>, Result<(), Stop>) {
     let (mut program, mut inside) = pair().await;
     let (mut outside, mut server) = pair().await;
@@ -208,7 +207,8 @@ async fn tls_that_really_begins_twice_gets_through() {
     tokio::join!(carry, serve, ask);
 }
 
-/// What reaches a server of what a program says at once, in a run with a credential.
+/// Returns the bytes that reach a server when a program sends these at once, in a run with a
+/// credential.
 async fn reaches_searched(host: &str, first: &[u8]) -> (Vec<u8>, Option<String>) {
     let (mut program, mut inside) = pair().await;
     let (mut outside, mut server) = pair().await;
@@ -294,8 +294,8 @@ async fn a_placeholder_in_the_beginning_of_a_connection_stays_here() {
     }
 }
 
-/// How long a beginning is held up that says no more while both sides stay, and what reaches the
-/// server; one of these pieces comes every five seconds.
+/// Returns the time for which a partial beginning is held while both sides stay, and the bytes that
+/// reach the server; one of these pieces comes every five seconds.
 async fn held_up(host: &str, pieces: &[&[u8]]) -> (Duration, Vec<u8>, Result<(), Stop>) {
     let (mut program, mut inside) = pair().await;
     let (mut outside, mut server) = pair().await;
@@ -330,7 +330,8 @@ async fn held_up(host: &str, pieces: &[&[u8]]) -> (Duration, Vec<u8>, Result<(),
     (took, seen, passed)
 }
 
-/// What cannot become TLS is not waited for: who speaks something else waits for an answer.
+/// Bytes that cannot become TLS are not waited for: a program of another protocol waits for an
+/// answer.
 #[tokio::test]
 async fn what_only_begins_with_the_byte_of_tls_is_judged_at_once() {
     let other: &[u8] = &[22, 0, 7];
@@ -346,8 +347,8 @@ async fn what_only_begins_with_the_byte_of_tls_is_judged_at_once() {
     assert!(matches!(passed, Err(Stop::ForAnother(_))), "{passed:?}");
 }
 
-/// Records that begin nothing, with how many bytes tell so. Servers read on behind one: Go's
-/// crypto/tls 1.19 and Java 17 do so behind a warning of nearly any version.
+/// Records that begin no connection, with the number of bytes that show it. Servers read on behind
+/// one: Go's crypto/tls 1.19 and Java 17 do so behind a warning of nearly any version.
 const BEFORE: [(&[u8], usize); 6] = [
     (&[21, 3, 1, 0, 2, 1, 90], 2),
     (&[20, 3, 3, 0, 1, 1], 2),
@@ -386,7 +387,7 @@ fn no_beginning_of_tls_hides_behind_another_record() {
     }
 }
 
-/// A server may read on behind a record that begins nothing, and so to whom that is said.
+/// A server may read on behind a record that begins no connection, so a host name behind it counts.
 #[tokio::test]
 async fn no_beginning_for_another_host_hides_behind_another_record() {
     let other = client_hello("evil.example");
@@ -407,7 +408,8 @@ async fn no_beginning_for_another_host_hides_behind_another_record() {
     assert_eq!(seen, own);
 }
 
-/// What may become TLS is held until it is all there, and not for ever, however it comes.
+/// Bytes that may become TLS are held until the ClientHello is complete, and not for ever, in
+/// whatever pieces they come.
 #[tokio::test]
 async fn the_beginning_of_tls_has_its_time_all_together_and_no_part_of_it_leaves_slow() {
     let hello = client_hello("example.com");

@@ -1,16 +1,16 @@
-//! By what a person is asked.
+//! Policies that need a person's approval.
 
 use atoll_cedar::Decision;
 use atoll_model::network::NetworkRule;
 
 use super::{Forbidden, Forbids, bounded};
 
-/// By what a person is asked, in words: policies for whose yes something waits.
+/// The policies whose approval by a person something needs.
 #[derive(Debug)]
 pub(crate) struct Asks {
-    /// For the question, and the record.
+    /// The policies in words, for the person and for the record.
     pub(crate) rule: String,
-    /// Whether the level of trust alone asks. That is about what a program sends.
+    /// Set when the level of trust alone needs the approval. That is about what a program sends.
     pub(crate) is_of_level: bool,
 }
 
@@ -25,7 +25,7 @@ impl Asks {
         }
     }
 
-    /// Both of them: a yes to one is none to the other.
+    /// Combines two: an approval of one is none of the other.
     pub(crate) fn and(one: Option<Self>, two: Option<Self>) -> Option<Self> {
         let (one, two) = match (one, two) {
             (Some(one), Some(two)) => (one, two),
@@ -41,12 +41,13 @@ impl Asks {
         })
     }
 
-    /// Whether a person was asked by just these, as it was said where policies were asked first.
+    /// Returns whether this text, kept from when policies were first asked, is that of just these.
     pub(super) fn were(&self, asked: Option<&str>) -> bool {
         asked.is_some_and(|asked| bounded(asked.to_owned()) == self.rule)
     }
 
-    /// With a rule that asks about the same, if one does.
+    /// Combines them with a rule that needs an approval too, if one does. Returns the text for the
+    /// person.
     pub(crate) fn beside(rule: Option<&NetworkRule>, asks: Option<Self>) -> Option<String> {
         match (rule.map(NetworkRule::told), asks) {
             (None, None) => None,
@@ -56,8 +57,8 @@ impl Asks {
         }
     }
 
-    /// A second look once a person has said yes: where something else would be asked by now, as
-    /// after a label that came meanwhile, the yes was to another question.
+    /// Checks again once a person has approved: where a different approval would be needed by now,
+    /// as after a label that came meanwhile, the one given does not hold.
     pub(crate) fn still(
         asked: &str,
         rule: Option<&NetworkRule>,

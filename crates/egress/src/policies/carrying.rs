@@ -1,4 +1,4 @@
-//! The tokens that a run holds: what leaves has to be carried by them as well.
+//! Checks by the tokens that a run holds: they must permit each flow as well.
 
 use atoll_tokens::{Asked as Carry, Held};
 
@@ -6,19 +6,19 @@ use super::{Forbidden, Forbids, Policies};
 use crate::given_up::now_s;
 
 impl Policies {
-    /// With the tokens that the run holds.
+    /// Adds the tokens that the run holds.
     pub(crate) fn holding(self, tokens: Option<Held>) -> Self {
         Self { tokens, ..self }
     }
 
-    /// Why nobody may come to a published port now, if nobody may.
+    /// Returns the reason for which no client may connect to a published port now, if there is one.
     pub(crate) fn closed(&self, port: u16) -> Option<String> {
         let carried = || self.carry(Carry::Publish(port));
         let closed = self.renounced.network();
         closed.or_else(|| carried().err().map(|forbidden| forbidden.why))
     }
 
-    /// Whether the tokens that the run holds carry something.
+    /// Checks whether the tokens that the run holds permit something.
     pub(super) fn carry(&self, asked: Carry<'_>) -> Result<(), Forbidden> {
         let Some(tokens) = &self.tokens else {
             return Ok(());

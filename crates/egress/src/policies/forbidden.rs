@@ -1,25 +1,25 @@
-//! How a refusal by policies is said.
+//! Construction of denials by policies.
 
 use atoll_cedar::Decision;
 
 use super::{Asks, Forbidden, Forbids};
 
 impl Forbidden {
-    /// Policies have this taken out, and it is not.
+    /// Denies for a redaction that policies ask for and that is not done here.
     pub(crate) fn unredacted(all: &str) -> Self {
         Self::of(format!(
             "policies have {all} taken out of it, which is not done here"
         ))
     }
 
-    /// Policies have this header taken out, and a signature is of it.
+    /// Denies for a header that policies have removed, and a signature covers.
     pub(crate) fn signed_with(name: &str) -> Self {
         Self::of(format!(
             "policies have header:{name} taken out of it, which its signature is of"
         ))
     }
 
-    /// What other runs of its session have touched cannot be told.
+    /// Denies because the labels of other runs of the session cannot be read.
     pub(super) fn unlearnt(error: &std::io::Error) -> Self {
         let inside =
             "what other runs of its session have touched cannot be told, which is a denial";
@@ -29,7 +29,7 @@ impl Forbidden {
         }
     }
 
-    /// A person would be asked, and what it is for does not wait for one.
+    /// Denies where an approval is needed, and nobody is asked.
     pub(super) fn unasked(asks: &Asks) -> Self {
         Self {
             why: format!("{}; nobody is asked about it here", asks.rule),

@@ -1,5 +1,5 @@
-//! Which policies are in force: those that the run began with, or others that have come since. What
-//! is decided is decided by one version of them alone, which whoever asks is told.
+//! The versions of the policies: those that the run began with, or others that have come since.
+//! Each decision is by one version alone, which is reported with it.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use super::{Forbidden, Policies};
 use crate::labels::Labels;
 
-/// How much of a file is read at once, bytes.
+/// The number of bytes of a file read at once.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Policies, and who acts.
+/// Policies, and the principal.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) layers: Layers,
@@ -21,23 +21,23 @@ pub(super) struct Taken {
     pub(super) facts: Facts,
 }
 
-/// One version of them.
+/// One version of the policies.
 #[derive(Debug)]
 pub(super) struct Standing {
-    /// Which of the run's they are: 0 those that it began with.
+    /// The version number; 0 are those that the run began with.
     version: u32,
-    /// None where nobody has written any.
+    /// The policies; `None` where nobody has written any.
     pub(super) taken: Option<Taken>,
 }
 
 impl Standing {
-    /// What a run begins with.
+    /// Returns the version that a run begins with.
     pub(super) fn first(taken: Option<Taken>) -> Self {
         Self { version: 0, taken }
     }
 }
 
-/// The policies of one version, by which something is decided from its beginning to its end.
+/// The policies of one version, which decide on something from its beginning to its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Now<'a> {
     pub(super) policies: &'a Policies,
@@ -45,13 +45,14 @@ pub(crate) struct Now<'a> {
 }
 
 impl Now<'_> {
-    /// Which of the run's they are: 0 those that it began with.
+    /// Returns the version number; 0 are those that the run began with.
     pub(crate) fn version(&self) -> u32 {
         self.standing.version
     }
 }
 
-/// Reads what was handed over, with the labels that are noted. None where it is no such thing.
+/// Reads the policies that were handed over, with the labels if they are kept. Returns `None` if
+/// they cannot be read.
 pub(super) fn read(text: &[u8]) -> Option<(Taken, Option<Labels>)> {
     let (layers, principal, mut facts) = take(text).ok()?;
     let trusted = std::mem::take(&mut facts.trusted);
@@ -66,7 +67,7 @@ pub(super) fn read(text: &[u8]) -> Option<(Taken, Option<Labels>)> {
 }
 
 impl Policies {
-    /// Those that are in force.
+    /// Returns the policies in force.
     pub(crate) fn now(&self) -> Now<'_> {
         let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
         Now {
@@ -75,7 +76,7 @@ impl Policies {
         }
     }
 
-    /// Says which version these are that a run is begun with.
+    /// Sets the version number of the policies that a run begins with.
     pub(crate) fn numbered(self, version: u32) -> Self {
         {
             let mut standing = self
@@ -89,7 +90,7 @@ impl Policies {
         self
     }
 
-    /// With what other runs of the session gain, where labels are noted.
+    /// Adds the labels that other runs of the session gain, where labels are kept.
     pub(crate) fn beside(self, gained: Option<OwnedFd>) -> Self {
         Self {
             labels: self.labels.map(|labels| labels.beside(gained)),
@@ -97,9 +98,9 @@ impl Policies {
         }
     }
 
-    /// Puts others in force, for whatever begins from now on, and has what goes on asked again.
-    /// Labels, counts and what was given up stay. False where they are none that can be: then those
-    /// that were there are still in force.
+    /// Puts other policies in force, for whatever begins from now on, and has open flows checked
+    /// again. Labels, counts and rights given up stay. Returns false where they cannot be read or
+    /// used: the previous ones stay in force then.
     pub(crate) fn reload(&self, version: u32, file: Option<OwnedFd>) -> bool {
         let taken = match file.map(|file| content(&file)) {
             None => None,
@@ -119,7 +120,7 @@ impl Policies {
         true
     }
 
-    /// Returns why, once another version than this one denies something that goes on.
+    /// Waits until another version than this one denies something that goes on. Returns the reason.
     pub(crate) async fn denied_since(
         &self,
         version: u32,
@@ -141,7 +142,7 @@ impl Policies {
     }
 }
 
-/// All of a file from where it stands: this process may read and nothing else.
+/// Reads a file from its current offset to its end: this process may not do more with it.
 fn content(file: &OwnedFd) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut block = vec![0; BLOCK_BYTES];

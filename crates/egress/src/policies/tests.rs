@@ -1,4 +1,4 @@
-//! What is handed over decides here.
+//! Decisions by the policies that are handed over.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ fn a_request_is_never_without_its_connection_nor_that_without_its_name() {
     assert_eq!(refused.policy.as_deref(), Some("policy no"));
 }
 
-/// A network that translates addresses carries one of IPv6 to the one of IPv4 within it.
+/// A NAT64 network carries an IPv6 address to the IPv4 address within it.
 #[test]
 fn an_address_is_held_to_what_is_said_of_the_one_within_it() {
     let target = Target::parse("/v1").unwrap();
@@ -162,7 +162,7 @@ fn the_time_is_that_of_the_question() {
     assert!(until(now - 1).now().credential(&key).is_err());
 }
 
-/// Of a connection nobody is told more than its record says.
+/// An obligation that is not carried out here is a denial.
 #[test]
 fn what_is_not_carried_out_denies() {
     for annotation in [
@@ -178,7 +178,7 @@ fn what_is_not_carried_out_denies() {
     assert!(request(&policies(plain), "GET").unwrap().is_none());
 }
 
-/// A person is asked by policies as by rules, and told by which.
+/// Policies have a person asked as rules do, and the question names the policy.
 #[test]
 fn what_policies_ask_about_is_asked_about() {
     let text = "@id(\"writes\") @approve(\"person\") permit(principal, action in [Action::\"request\", Action::\"connect\"], resource);";
@@ -202,7 +202,7 @@ fn what_policies_ask_about_is_asked_about() {
     assert_eq!(Asks::beside(None, None), None);
 }
 
-/// A yes to what a level asks about is none to what a person's policy asks about besides.
+/// An approval of a level's question is none of a question by a person's own policy.
 #[test]
 fn no_question_stands_in_for_another_one() {
     let level = (
@@ -228,7 +228,7 @@ fn no_question_stands_in_for_another_one() {
     assert!(!alone.is_of_level && !alone.rule.contains("level-sends"));
 }
 
-/// What merely permits puts no words into a question.
+/// A policy that merely permits adds no words to a question.
 #[test]
 fn who_merely_permits_does_not_ask() {
     let asks = "@id(\"asks\") @approve(\"person\") permit(principal, action == Action::\"request\", resource);\n\
@@ -244,7 +244,7 @@ fn who_merely_permits_does_not_ask() {
     assert!(asked.is_of_level);
 }
 
-/// A lease for a whole rule goes by its text: no two sets of policies share one.
+/// A lease for a whole rule is matched by its text: no two sets of policies share one.
 #[test]
 fn what_is_too_long_to_be_shown_is_told_apart() {
     let asked = |last: &str| {
@@ -267,7 +267,7 @@ fn what_is_too_long_to_be_shown_is_told_apart() {
     assert!(one.rule.len() < 2 * ASKED_TEXT_BYTES_MAX);
 }
 
-/// Where nobody is asked, what policies would ask about does not happen.
+/// A needed approval is a denial where nobody is asked.
 #[test]
 fn strict_denies_what_policies_ask_about() {
     let file = PolicyFile {
@@ -302,8 +302,8 @@ fn strict_denies_what_policies_ask_about() {
     }
 }
 
-/// What goes both ways goes on while anything is read: whoever vouches for its host, it counts as
-/// untrusted from its beginning, but to a model.
+/// A flow in both directions goes on while anything is read: whoever vouches for its host, it
+/// counts as untrusted from its beginning, unless it is with a model.
 #[test]
 fn what_goes_both_ways_is_asked_as_if_it_had_read() {
     let asking = "@id(\"a\") permit(principal, action in [Action::\"connect\", Action::\"request\"], resource) unless { context has labels && context.labels.contains(\"untrusted\") };";
@@ -354,7 +354,7 @@ fn what_goes_both_ways_is_asked_as_if_it_had_read() {
     }
 }
 
-/// A yes is to the question that was asked: another one that came meanwhile is asked anew.
+/// An approval is for the question that was asked: another one that came meanwhile is asked anew.
 #[test]
 fn a_yes_is_to_what_was_asked() {
     let asks = |rule: &str| {
@@ -372,8 +372,7 @@ fn a_yes_is_to_what_was_asked() {
     }
 }
 
-/// What a run does takes from what it has left, once for each kind of thing, and nothing gives
-/// any back.
+/// Deeds of a run lower its reputation, once for each kind, and nothing raises it.
 #[test]
 fn reputation_falls_while_a_run_goes_on() {
     let text =
@@ -399,14 +398,15 @@ fn reputation_falls_while_a_run_goes_on() {
     assert!(request(&self::policies(text), "GET").is_err());
 }
 
-/// A file as it comes: at its beginning.
+/// Returns a file as it is handed over: at its beginning.
 fn file(text: &[u8]) -> std::os::fd::OwnedFd {
     let file = atoll_sys::descriptor::sealed_memory(c"policies", text).unwrap();
     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).unwrap();
     file
 }
 
-/// Others decide from then on, on what goes on as well; what was begun is decided by its own.
+/// Reloaded policies decide from then on, on open flows as well; a decision begun is finished by
+/// its own.
 #[tokio::test]
 async fn other_policies_decide_from_then_on_and_on_what_goes_on() {
     let forbids = |action: &str, method: &str| {
@@ -458,7 +458,7 @@ async fn other_policies_decide_from_then_on_and_on_what_goes_on() {
     assert!(request(&policies, "PUT").is_ok());
 }
 
-/// How often something has happened is not forgotten with the policies that counted it.
+/// Counts for rates are not forgotten with the policies that counted them.
 #[test]
 fn rates_and_labels_outlive_their_policies() {
     let text =
@@ -574,8 +574,8 @@ fn what_a_token_does_not_carry_is_denied_though_no_policy_forbids_it() {
     );
 }
 
-/// Of several policies, of one layer or many, all that any names is taken out; nothing is taken out
-/// of what Atoll asks for itself, so that is denied.
+/// Redactions of several policies, of one layer or many, add up; nothing is removed from Atoll's
+/// own requests, so those are denied.
 #[test]
 fn what_any_policy_names_is_taken_out() {
     use hyper::header::{HeaderMap, HeaderName, HeaderValue};

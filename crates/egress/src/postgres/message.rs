@@ -1,4 +1,4 @@
-//! Messages of PostgreSQL after the first packets: a kind, a length, and what it says.
+//! PostgreSQL messages after the first packets: a type, a length, and a body.
 
 use std::io;
 
@@ -6,9 +6,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::credentials::Credentials;
 
-/// The longest message before a connection is ready, bytes: what it says then is short.
+/// The longest message before a connection is ready, bytes: messages are short until then.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
-/// How much of a server's word on a failure is told, bytes.
+/// The longest part of a server's error text that is reported, bytes.
 const WORD_BYTES_MAX: usize = 300;
 
 pub(super) const AUTHENTICATION: u8 = b'R';
@@ -19,14 +19,14 @@ pub(super) const KEY: u8 = b'K';
 pub(super) const READY: u8 = b'Z';
 const PASSWORD: u8 = b'p';
 
-/// Of a server, whole.
+/// A whole message of a server.
 pub(super) struct Message {
     pub(super) kind: u8,
     pub(super) body: Vec<u8>,
 }
 
 impl Message {
-    /// Reads the next one, and not a byte more.
+    /// Reads the next message, and not a byte more.
     pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let kind = from.read_u8().await?;
         let length = usize::try_from(from.read_u32().await?).unwrap_or(usize::MAX);
@@ -39,17 +39,17 @@ impl Message {
         Ok(Self { kind, body })
     }
 
-    /// Makes of real values in it what stands for them.
+    /// Masks real values in it with their placeholders.
     pub(super) fn mask(&mut self, credentials: &Credentials) {
         self.body = credentials.masked_text(std::mem::take(&mut self.body));
     }
 
-    /// As it was read.
+    /// Encodes the message.
     pub(super) fn written(&self) -> Vec<u8> {
         written(self.kind, &self.body)
     }
 
-    /// The state (`SQLSTATE`) and the text of an error.
+    /// Returns the SQLSTATE and the text of an error.
     pub(super) fn error(&self) -> (String, String) {
         let field = |kind: u8| {
             let mut fields = self.body.split(|byte| *byte == 0);
@@ -73,12 +73,12 @@ fn written(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &length.to_be_bytes(), body].concat()
 }
 
-/// `AuthenticationOk`.
+/// Encodes `AuthenticationOk`.
 pub(super) fn signed_in() -> Vec<u8> {
     written(AUTHENTICATION, &0_u32.to_be_bytes())
 }
 
-/// `SASLInitialResponse`.
+/// Encodes `SASLInitialResponse`.
 pub(super) fn sasl_first(mechanism: &str, first: &str) -> Vec<u8> {
     let length = u32::try_from(first.len()).unwrap_or(u32::MAX);
     let body = [
@@ -90,12 +90,12 @@ pub(super) fn sasl_first(mechanism: &str, first: &str) -> Vec<u8> {
     written(PASSWORD, &body.concat())
 }
 
-/// `SASLResponse`.
+/// Encodes `SASLResponse`.
 pub(super) fn sasl_last(last: &str) -> Vec<u8> {
     written(PASSWORD, last.as_bytes())
 }
 
-/// What ends a connection: with a state of PostgreSQL's appendix A, a text, and what to do.
+/// Encodes a fatal `ErrorResponse`: the SQLSTATE (PostgreSQL, appendix A), the text, and a hint.
 pub(super) fn error(state: &str, text: &str, hint: &str) -> Vec<u8> {
     let fields = [
         ("S", "FATAL"),

@@ -1,5 +1,5 @@
-//! What passes once both sides are signed in, looked through message by message: what a program
-//! says for placeholders, what a server says for real values. Messages keep their lengths.
+//! Inspection of an authenticated connection, message by message: the program's for placeholders,
+//! the server's for real values. Messages keep their lengths.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,40 +7,40 @@ use crate::credentials::Credentials;
 use crate::opening::Stop;
 use crate::secret::{Finder, Found, Mask};
 
-/// What a message begins with: its kind, and its length without that, bytes.
+/// A message's header: its type, and its length without that, bytes.
 const HEAD_BYTES: usize = 5;
-/// A part of what is copied, from either side (`CopyData`).
+/// The type of `CopyData`, from either side.
 const COPIED: u8 = b'd';
 
-/// Bytes on their way.
+/// An inspection of one direction.
 pub(super) trait Passing {
-    /// Adds to `on` what goes on of what came.
+    /// Inspects received bytes, and adds those that go on to `on`.
     ///
     /// # Errors
-    /// [`Stop`]: nothing of it does.
+    /// [`Stop`]: none of them does.
     fn take(&mut self, came: &[u8], on: &mut Vec<u8>) -> Result<(), Stop>;
 
-    /// What was held back, at the end.
+    /// Adds held-back bytes at the end of the stream.
     fn end(&mut self, _on: &mut Vec<u8>) {}
 
-    /// All that was to go on has done so.
+    /// Notes that all bytes added so far are sent.
     fn sent(&mut self) {}
 }
 
-/// Reads messages that come piece by piece.
+/// An incremental parser of messages.
 #[derive(Debug, Default)]
 struct Reader {
-    /// The beginning of a head.
+    /// The beginning of a header.
     head: Vec<u8>,
-    /// The message within which one is: its kind, and how much of it is still to come.
+    /// The current message: its type, and the number of its bytes still to come.
     within: Option<(u8, usize)>,
 }
 
-/// A part of what came.
+/// A part of the received bytes.
 enum Piece<'a> {
-    /// A head, as it is.
+    /// A header, unchanged.
     Head(&'a [u8]),
-    /// Some of a message of this kind.
+    /// A part of the body of a message of this type.
     Body {
         kind: u8,
         bytes: &'a [u8],
@@ -49,8 +49,10 @@ enum Piece<'a> {
 }
 
 impl Reader {
+    /// Parses received bytes.
+    ///
     /// # Errors
-    /// [`Malformed`], and what is made of a piece.
+    /// [`Malformed`], and the errors of `each`.
     fn read<E: From<Malformed>>(
         &mut self,
         came: &[u8],
@@ -91,13 +93,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether one message has ended and no other has begun.
+    /// Returns whether the stream is between two messages.
     fn is_between(&self) -> bool {
         self.within.is_none() && self.head.is_empty()
     }
 }
 
-/// What came is no message.
+/// The received bytes are no message.
 struct Malformed;
 
 impl From<Malformed> for Stop {
@@ -106,16 +108,17 @@ impl From<Malformed> for Stop {
     }
 }
 
-/// What a program says, as it is.
+/// The inspection of the program's messages for placeholders. They go on unchanged.
 pub(super) struct Said {
     finder: Finder,
     reader: Reader,
-    /// What is copied is one stream for the server, in however many messages it comes.
+    /// The finder for `CopyData`: to the server it is one stream, in however many messages it
+    /// comes.
     copied: Finder,
 }
 
 impl Said {
-    /// For all placeholders: none is for a database. None where there are none.
+    /// Looks for all placeholders: none is for a database. Returns `None` where there are none.
     pub(super) fn new(credentials: &Credentials) -> Option<Self> {
         let all = credentials.placeholders()?;
         Some(Self {
@@ -147,17 +150,17 @@ impl Passing for Said {
     }
 }
 
-/// What a server says, without real values. Each message goes on at its end, as it has to: a
-/// program waits for it, and not for the next one.
+/// The masking of the server's messages. Each is released at its end: a program waits for the whole
+/// message, and not for the next one.
 pub(super) struct Heard<'a> {
     reader: Reader,
     mask: Mask,
-    /// Whether the program has been told whole messages so far.
+    /// Set while the program has been sent whole messages only.
     is_between: &'a AtomicBool,
 }
 
 impl<'a> Heard<'a> {
-    /// None where nothing is to be masked.
+    /// Returns `None` where nothing is to be masked.
     pub(super) fn new(credentials: &Credentials, is_between: &'a AtomicBool) -> Option<Self> {
         Some(Self {
             reader: Reader::default(),

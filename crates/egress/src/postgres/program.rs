@@ -1,4 +1,4 @@
-//! The program's side: with TLS or without, until it says as whom it wants to sign in.
+//! The program's side, with TLS or without, up to its startup packet.
 
 use std::io;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::Egress;
 use crate::arrival::Arrival;
 use crate::tunnel::Wanted;
 
-/// How long a program may take until it has said all that.
+/// The longest time a program may take up to its startup packet.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it may take to read why it is not let in.
+/// The longest time it may take to read why it is denied.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// What TLS begins with that was not asked for first (RFC 8446, 5.1).
+/// The first byte of TLS that was not negotiated first (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// Bytes both ways.
+/// A stream in both directions.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
@@ -30,19 +30,19 @@ pub(super) struct Program {
     is_tls: bool,
 }
 
-/// What a program begins with.
+/// A program's first request.
 pub(super) enum Begun {
-    /// It wants to sign in.
+    /// A login.
     Startup { program: Program, startup: Startup },
-    /// It wants to end what another connection does.
+    /// The cancellation of another connection's query.
     Cancel { program: Program, key: Key },
-    /// Something that is not let through.
+    /// A request that is refused.
     Refused { program: Program, why: &'static str },
-    /// It is gone, or cannot be told anything.
+    /// None: the program is gone, or no answer can be sent to it.
     Over,
 }
 
-/// Reads what a program says first.
+/// Reads a program's first request.
 pub(super) async fn begin(egress: &Egress, arrival: Arrival, wanted: &Wanted) -> Begun {
     // What is read of it is kept out here, so that it can be told that it took too long.
     let mut program = match timeout(PATIENCE, Program::new(egress, arrival, wanted)).await {
@@ -88,7 +88,7 @@ pub(super) async fn begin(egress: &Egress, arrival: Arrival, wanted: &Wanted) ->
     }
 }
 
-/// What a program has asked for so far.
+/// The encryption requests of a program so far.
 #[derive(Default)]
 struct Questions {
     tls: bool,
@@ -96,8 +96,8 @@ struct Questions {
 }
 
 impl Program {
-    /// Over a connection of which nothing has been read; one that begins with TLS at once has
-    /// said so (PostgreSQL 17, `sslnegotiation=direct`).
+    /// Wraps a connection of which nothing has been read; one that begins with TLS at once has
+    /// asked for it thereby (PostgreSQL 17, `sslnegotiation=direct`).
     async fn new(egress: &Egress, mut arrival: Arrival, wanted: &Wanted) -> io::Result<Self> {
         while arrival.first().is_empty() {
             if arrival.read_first().await? == 0 {
@@ -115,8 +115,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Reads a first packet, and not a byte more: what was sent in the clear before TLS never
-    /// counts as what was sent within (CVE-2021-23214).
+    /// Reads a first packet, and not a byte more: bytes sent in the clear before TLS never count as
+    /// sent within it (CVE-2021-23214).
     async fn packet(&mut self) -> io::Result<Result<Packet, Invalid>> {
         let mut header = [0; 4];
         self.stream.read_exact(&mut header).await?;
@@ -129,7 +129,7 @@ impl Program {
         Ok(startup::read(&packet))
     }
 
-    /// Begins TLS where the sandbox trusts an authority of Atoll's.
+    /// Begins TLS where the sandbox trusts an authority of Atoll's. Returns whether it did.
     async fn begin_tls(&mut self, egress: &Egress, wanted: &Wanted) -> io::Result<bool> {
         if egress.certificates.is_none() {
             return Ok(false);
@@ -164,18 +164,18 @@ impl Program {
         }
     }
 
-    /// Tells it something.
+    /// Sends bytes to the program.
     pub(super) async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await?;
         self.stream.flush().await
     }
 
-    /// Tells it why it is not let in, and ends it.
+    /// Tells the program why it is denied, and ends the connection.
     pub(super) async fn deny(&mut self, state: &str, text: &str, hint: &str) {
         self.end_with(&message::error(state, text, hint)).await;
     }
 
-    /// Ends it with these last bytes.
+    /// Ends the connection with these last bytes.
     pub(super) async fn end_with(&mut self, bytes: &[u8]) {
         // Whoever does not read it finds the connection ended.
         let _ = timeout(FAREWELL, async {
@@ -185,13 +185,12 @@ impl Program {
         .await;
     }
 
-    /// Returns once the program is gone, or says something where it is to wait: nothing of
-    /// that is read for anybody.
+    /// Returns once the program is gone, or sends something where it is to wait: that byte is lost.
     pub(super) async fn is_gone(&mut self) {
         let _ = self.stream.read_u8().await;
     }
 
-    /// Its bytes both ways.
+    /// Returns the stream in both directions.
     pub(super) fn stream(&mut self) -> &mut (impl AsyncRead + AsyncWrite + Send + Unpin + use<>) {
         &mut self.stream
     }

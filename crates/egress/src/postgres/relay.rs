@@ -1,4 +1,4 @@
-//! Bytes both ways, once both sides are signed in.
+//! The relay of an authenticated connection, in both directions.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,19 +22,19 @@ use crate::opening::Stop;
 use crate::policies::Now;
 use crate::tunnel::{Wanted, misused};
 
-/// How much is carried at once, bytes: a record of TLS (RFC 8446, 5.1).
+/// The number of bytes carried at once: a record of TLS (RFC 8446, 5.1).
 const BLOCK_BYTES: usize = 16 * 1024;
-/// How many messages a server says before it is ready: a setting is one.
+/// The most messages of a server before it is ready: each setting is one.
 const MESSAGES_MAX: usize = 256;
 
-/// How a connection ended.
+/// The end of a connection.
 pub(super) struct Ended {
-    /// From the program and to it.
+    /// Bytes from the program, and to it.
     pub(super) bytes: [u64; 2],
     pub(super) stopped: Option<Stop>,
 }
 
-/// Lets the program in, and carries bytes until both sides have ended.
+/// Tells the program that it is logged in, and carries bytes until both sides have ended.
 pub(super) async fn carry(
     egress: &Egress,
     asked: &Asked<'_>,
@@ -96,7 +96,7 @@ pub(super) async fn carry(
     }
 }
 
-/// Returns once it may go on no longer: why.
+/// Waits until the connection may go on no longer. Returns the reason.
 async fn lost(egress: &Egress, asked: &Asked<'_>, place: Place) -> String {
     let Wanted { host, port } = asked.wanted;
     let may = |now: &Now<'_>| {
@@ -108,8 +108,7 @@ async fn lost(egress: &Egress, asked: &Asked<'_>, place: Place) -> String {
         .await
 }
 
-/// Passes on what a server says of itself until it is ready. By what it can be asked to end
-/// what it does is kept.
+/// Passes on the server's messages until it is ready, and keeps its cancellation key.
 async fn begin<'a>(
     egress: &'a Egress,
     asked: &Asked<'_>,
@@ -159,7 +158,7 @@ fn key(body: &[u8]) -> Option<Key> {
     })
 }
 
-/// Carries one way until the end, and passes that on.
+/// Carries one direction to its end, and passes the end on.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

@@ -1,8 +1,8 @@
-//! The client's side of SCRAM-SHA-256 (RFC 5802, RFC 7677), with channel binding to the
-//! server's certificate where the server offers that (`tls-server-end-point`, RFC 5929).
+//! The client's side of SCRAM-SHA-256 (RFC 5802, RFC 7677), with channel binding to the server's
+//! certificate where the server offers that (`tls-server-end-point`, RFC 5929).
 //!
-//! The primitives are those of the library that speaks TLS too. What the crates that do the
-//! same bring along is more than is here, and they take any number of iterations from a server.
+//! The primitives are those of the TLS library. Crates for SCRAM bring along more than is here, and
+//! accept any number of iterations from a server.
 
 use std::num::NonZeroU32;
 
@@ -12,28 +12,27 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-/// Without channel binding, and with it.
+/// The mechanisms without channel binding, and with it.
 pub(crate) const PLAIN: &str = "SCRAM-SHA-256";
 pub(crate) const BOUND: &str = "SCRAM-SHA-256-PLUS";
 
-/// How many iterations a server can ask for. Fewer than RFC 7677, section 4, demands would
-/// let a server guess more; more are work that it has done here.
+/// The iteration counts that a server may ask for. Fewer than RFC 7677, section 4, demands would
+/// make guessing easier for a server; more are work that it has done here.
 const ITERATIONS_MIN: u32 = 4096;
 const ITERATIONS_MAX: u32 = 1 << 16;
 const NONCE_BYTES: usize = 24;
-/// The longest salt, and the longest message of a server's, bytes.
+/// The longest salt, and the longest message of a server, bytes.
 const SALT_BYTES_MAX: usize = 256;
 const MESSAGE_BYTES_MAX: usize = 2048;
 
-/// How the exchange is bound to the connection.
+/// The binding of the exchange to the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
     /// By the hash of the server's certificate.
     EndPoint(Vec<u8>),
-    /// Not, since the server does not offer it.
+    /// None, since the server does not offer it.
     NotOffered,
-    /// Not, since there is no certificate, or one that is signed in a way for which no hash is
-    /// defined.
+    /// None, since there is no certificate, or no hash is defined for its signature algorithm.
     Impossible,
 }
 
@@ -62,21 +61,21 @@ impl Binding {
     }
 }
 
-/// One exchange at its beginning.
+/// An exchange at its beginning.
 pub(crate) struct Begun {
     binding: Binding,
-    /// None: PostgreSQL takes that of the start.
+    /// The user; empty, since PostgreSQL takes that of the startup packet.
     user: &'static str,
     nonce: String,
 }
 
-/// One of which the server's proof is still to come.
+/// An exchange whose server signature is still to come.
 pub(crate) struct Proven {
     signature: Zeroizing<Vec<u8>>,
 }
 
 impl Begun {
-    /// With random numbers of its own.
+    /// Begins an exchange with a random nonce.
     pub(crate) fn new(binding: Binding) -> Result<Self, &'static str> {
         let mut random = [0; NONCE_BYTES];
         rand::fill(&mut random).map_err(|_| "there are no random numbers")?;
@@ -87,7 +86,7 @@ impl Begun {
         })
     }
 
-    /// The first message.
+    /// Returns the client's first message.
     pub(crate) fn first(&self) -> String {
         format!("{}{}", self.binding.header(), self.bare())
     }
@@ -96,7 +95,7 @@ impl Begun {
         format!("n={},r={}", self.user, self.nonce)
     }
 
-    /// The last message, after what the server has said first. The password is printable
+    /// Returns the client's final message, after the server's first. The password is printable
     /// ASCII, which SASLprep (RFC 4013) leaves as it is.
     pub(crate) fn last(
         &self,
@@ -129,7 +128,7 @@ impl Begun {
 }
 
 impl Proven {
-    /// Whether the server has shown that it knows the password too.
+    /// Checks that the server has proven that it knows the password too.
     pub(crate) fn verify(&self, server_last: &[u8]) -> Result<(), &'static str> {
         const WRONG: &str = "it does not prove that it knows the password";
         let said = std::str::from_utf8(server_last).map_err(|_| WRONG)?;
@@ -144,7 +143,7 @@ fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
     hmac::sign(&key, text).as_ref().to_vec()
 }
 
-/// What a server asks for.
+/// A server's first message, as parsed.
 struct Asked<'a> {
     text: &'a str,
     nonce: &'a str,

@@ -1,5 +1,5 @@
-//! The server's side: TLS that nobody can take away but who writes the profile, and a login that
-//! both sides prove.
+//! The server's side: TLS that only the author of the profile can turn off, and a login that both
+//! sides prove.
 
 use std::io;
 use std::time::Duration;
@@ -23,37 +23,38 @@ use crate::Egress;
 use crate::dial::{Place, dial};
 use crate::inspect::why_not;
 
-/// How long a server may take to answer the first packet, and then over TLS.
+/// The longest time a server may take to accept a connection, to answer the request for TLS, and
+/// for the handshake, each.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take over a login: some wake up for it.
+/// The longest time of a login: some servers wake up for it.
 const LOGIN_PATIENCE: Duration = Duration::from_secs(30);
-/// How long it may take from there until it is ready.
+/// The longest time from there until the server is ready.
 pub(super) const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// How long it may take to end what a connection does.
+/// The longest time a cancellation may take.
 pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// States of PostgreSQL's appendix A.
+/// SQLSTATEs of PostgreSQL's appendix A.
 pub(super) const UNREACHED: &str = "08001";
 pub(super) const REJECTED: &str = "08004";
 const INVALID_PASSWORD: &str = "28P01";
 
-/// What asks for a password, as a server says it (`AuthenticationRequest`).
+/// The codes of `AuthenticationRequest`.
 const SIGNED_IN: u32 = 0;
 const SASL: u32 = 10;
 const SASL_CONTINUE: u32 = 11;
 const SASL_FINAL: u32 = 12;
 
-/// Why a server is not signed in to.
+/// A failed connection or login.
 #[derive(Debug)]
 pub(super) struct Failed {
-    /// For the record and for the program.
+    /// The reason, for the record and for the program.
     pub(super) why: String,
     pub(super) state: &'static str,
-    /// What the server itself has said, which the program is told as it is.
+    /// The server's own error message, which the program is sent unchanged.
     pub(super) said: Option<Vec<u8>>,
-    /// The server does not take the password.
+    /// Set when the server rejects the password.
     pub(super) is_wrong_password: bool,
-    /// Another address of the host may do better.
+    /// Set when another address of the host may do better.
     pub(super) is_elsewhere: bool,
 }
 
@@ -68,7 +69,7 @@ impl Failed {
         }
     }
 
-    /// It does what no server is trusted with.
+    /// Returns the failure for a server that must not be trusted with the login.
     pub(super) fn rejected(why: &str) -> Self {
         Self::new(
             REJECTED,
@@ -91,7 +92,7 @@ impl Failed {
         Self::new(UNREACHED, why_not(&io::ErrorKind::TimedOut.into()))
     }
 
-    /// The server's own word.
+    /// Returns the failure that the server's error message reports.
     fn of(message: &Message) -> Self {
         let (state, text) = message.error();
         Self {
@@ -105,8 +106,8 @@ impl Failed {
     }
 }
 
-/// Connects to a server by TLS, and checks its certificate; or without, where it is said so and
-/// the address is one of a private network.
+/// Connects to a server by TLS, and checks its certificate; or without, where the profile says so
+/// and the address is one of a private network.
 pub(super) async fn connect(
     egress: &Egress,
     (host, port): (&HostPart, u16),
@@ -148,7 +149,7 @@ pub(super) async fn connect(
     Ok(Stream::Tls(Box::new(connected)))
 }
 
-/// Signs in. What the server says from there on is still to be read.
+/// Authenticates. The server's messages from there on are left to be read.
 pub(super) async fn sign_in(
     stream: &mut Stream,
     startup: &Startup,
@@ -180,7 +181,7 @@ async fn login(stream: &mut Stream, startup: &Startup, password: &[u8]) -> Resul
     expected(stream, SIGNED_IN).await.map(drop)
 }
 
-/// Chooses among what the server offers.
+/// Chooses one of the mechanisms that the server offers.
 fn begin(stream: &Stream, mechanisms: &[u8]) -> Result<(&'static str, Begun), Failed> {
     let offers = |name: &str| {
         let mut offered = mechanisms.split(|byte| *byte == 0);
@@ -212,8 +213,8 @@ fn begin(stream: &Stream, mechanisms: &[u8]) -> Result<(&'static str, Begun), Fa
     Ok((binding.mechanism(), begun))
 }
 
-/// The hash of a certificate to which a login is bound (RFC 5929, section 4.1). None where its
-/// signature has no hash of its own.
+/// Returns the hash of a certificate that a login is bound to (RFC 5929, section 4.1); `None` where
+/// its signature has no hash of its own.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let (_, read) = parse_x509_certificate(certificate).ok()?;
     let signed = &read.signature_algorithm.algorithm;
@@ -243,7 +244,7 @@ async fn send(stream: &mut Stream, bytes: &[u8]) -> Result<(), Failed> {
     sent.await.map_err(|error: io::Error| Failed::ended(&error))
 }
 
-/// What a server asks for next, and the rest of that.
+/// Reads the server's next authentication request: its code and its data.
 async fn asked(stream: &mut Stream) -> Result<(u32, Vec<u8>), Failed> {
     let message = Message::read(stream).await;
     let message = message.map_err(|error| Failed::ended(&error))?;
@@ -261,7 +262,7 @@ async fn expected(stream: &mut Stream, code: u32) -> Result<Vec<u8>, Failed> {
     }
 }
 
-/// Why a way of signing in is none for Atoll.
+/// Returns the reason for which Atoll does not support an authentication method.
 fn unusable(code: u32) -> &'static str {
     match code {
         SIGNED_IN => {

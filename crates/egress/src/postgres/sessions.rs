@@ -1,5 +1,5 @@
-//! Which connections there are, so that a program can end what its own ones do, and nobody
-//! else's.
+//! The database connections that are open, so that a program can cancel queries of its own ones,
+//! and nobody else's.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use super::startup::Key;
 use crate::dial::Place;
 use crate::tunnel::Wanted;
 
-/// Where a connection goes, and by what it is ended.
+/// A connection's destination, and its cancellation key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Session {
     host: String,
@@ -18,14 +18,14 @@ struct Session {
     key: Key,
 }
 
-/// Its server, how that is spoken to, and the number of the approval by which it is there.
+/// Its server, the TLS demanded of that, and the number of its approval.
 type By = (Place, ServerTls, Option<u32>);
 
-/// The connections of one sandbox that are signed in.
+/// The authenticated connections of one sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions(Mutex<HashMap<Session, By>>);
 
-/// One of them, as long as it is there.
+/// An entry for one of them, removed on drop.
 pub(super) struct Present<'a> {
     sessions: &'a Sessions,
     session: Session,
@@ -36,7 +36,7 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one up.
+    /// Adds a connection.
     pub(super) fn enter(&self, to: &Wanted, key: Key, by: By) -> Present<'_> {
         let session = Session {
             host: to.host.to_string(),
@@ -50,7 +50,7 @@ impl Sessions {
         }
     }
 
-    /// Where the one is that this key ends, and by which approval.
+    /// Returns the place, TLS and approval of the connection that this key cancels.
     pub(super) fn by(&self, to: &Wanted, key: Key) -> Option<By> {
         let session = Session {
             host: to.host.to_string(),

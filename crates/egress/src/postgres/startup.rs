@@ -1,11 +1,10 @@
-//! What a program says first to PostgreSQL (its documentation, "Message Formats"), read without
-//! doing anything.
+//! Strict parsing of a program's first packet to PostgreSQL (its documentation, "Message Formats").
 
 /// The longest first packet, bytes: `MAX_STARTUP_PACKET_LENGTH` of PostgreSQL.
 pub(crate) const PACKET_BYTES_MAX: usize = 10_000;
-/// What each packet begins with: its length with these bytes, and what it is.
+/// A packet's header: its length with these bytes, and its code.
 pub(crate) const HEADER_BYTES: usize = 8;
-/// How many parameters a program names.
+/// The most parameters that a program may name.
 const PARAMETERS_MAX: usize = 64;
 
 const PROTOCOL_3_0: u32 = 3 << 16;
@@ -16,17 +15,17 @@ const GSS: u32 = 80_877_104;
 /// A first packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Packet {
-    /// Whether TLS can begin.
+    /// `SSLRequest`.
     Tls,
-    /// Whether GSSAPI can.
+    /// `GSSENCRequest`.
     Gss,
-    /// What another connection does is to end.
+    /// `CancelRequest`: the query of another connection is to end.
     Cancel(Key),
-    /// It begins.
+    /// `StartupMessage`.
     Startup(Startup),
 }
 
-/// By what one connection ends what another does.
+/// The key by which one connection cancels the query of another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) process: u32,
@@ -39,28 +38,28 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// As whom a program signs in, and what it wants set.
+/// The content of a startup message: the login, and parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Startup {
     pub(crate) user: String,
     pub(crate) database: String,
-    /// All else, in order, as it was written.
+    /// All other parameters, in order, as they were written.
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// Why a packet is none.
+/// The reason for which a packet is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalid {
-    /// Another version of the protocol.
+    /// Another version of the protocol than 3.0.
     Version,
-    /// Something that is never let through: why.
+    /// A feature that is never allowed, with the reason.
     Refused(&'static str),
-    /// It cannot be read in one way: why.
+    /// A packet that cannot be parsed in one way only, with the reason.
     Malformed(&'static str),
 }
 
 impl Invalid {
-    /// Why, in words.
+    /// Returns the reason as a sentence.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::Version => "it speaks another version of the protocol than 3.0",
@@ -69,7 +68,7 @@ impl Invalid {
     }
 }
 
-/// How long a packet that begins so is, in all.
+/// Returns the whole length of the packet whose first bytes these are.
 pub(crate) fn length(header: [u8; 4]) -> Result<usize, Invalid> {
     let length = usize::try_from(u32::from_be_bytes(header)).unwrap_or(usize::MAX);
     match (HEADER_BYTES..=PACKET_BYTES_MAX).contains(&length) {
@@ -78,7 +77,7 @@ pub(crate) fn length(header: [u8; 4]) -> Result<usize, Invalid> {
     }
 }
 
-/// Reads a packet that is whole, without its length.
+/// Parses a whole packet, without its length.
 pub(crate) fn read(packet: &[u8]) -> Result<Packet, Invalid> {
     let (code, rest) = number(packet).ok_or(Invalid::Malformed("its first packet is cut"))?;
     let alone = |packet| match rest {
@@ -155,7 +154,7 @@ fn startup(rest: &[u8]) -> Result<Startup, Invalid> {
     })
 }
 
-/// A text up to the zero after it, and what follows.
+/// Splits off a text that a zero byte ends. Returns it, and the rest.
 fn text(bytes: &[u8]) -> Result<(&str, &[u8]), Invalid> {
     let end = bytes.iter().position(|byte| *byte == 0);
     let end = end.ok_or(Invalid::Malformed("its parameters have no end"))?;
@@ -167,8 +166,8 @@ fn text(bytes: &[u8]) -> Result<(&str, &[u8]), Invalid> {
     Ok((text, rest.get(1..).unwrap_or_default()))
 }
 
-/// Whether a parameter is one that changes nothing of whom is signed in to, and as whom: what
-/// could be set later as well.
+/// Checks that a parameter does not change which server, user or database the login is for: only
+/// those that could be set later as well.
 fn check(name: &str, value: &str) -> Result<(), Invalid> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
     let is = |other: &str| name.eq_ignore_ascii_case(other);
@@ -196,9 +195,9 @@ fn check(name: &str, value: &str) -> Result<(), Invalid> {
     }
 }
 
-/// What `options` may set: settings of PostgreSQL (its documentation, "Server Configuration") by
-/// which a session reads, writes and waits. Of other names, as `cluster`, `endpoint` and
-/// `project`, services that stand before it make another server.
+/// The settings allowed in `options`: those of PostgreSQL (its documentation, "Server
+/// Configuration") that affect how a session reads, writes and waits. Other names, such as
+/// `cluster`, `endpoint` and `project`, select another server at proxies before it.
 const SETTINGS: &[&str] = &[
     "application_name",
     "bytea_output",
@@ -253,7 +252,7 @@ const SETTINGS: &[&str] = &[
     "work_mem",
 ];
 
-/// Whether options are `-c NAME=VALUE` of well-known settings, one after the other.
+/// Returns whether options consist of `-c NAME=VALUE` with well-known settings.
 fn are_settings(options: &str) -> bool {
     let mut words = options.split(' ').filter(|word| !word.is_empty());
     while let Some(word) = words.next() {
@@ -279,7 +278,7 @@ fn are_settings(options: &str) -> bool {
 }
 
 impl Startup {
-    /// The packet that says the same, in the one way in which it is written.
+    /// Encodes a packet with the same content, in one canonical form.
     pub(crate) fn packet(&self) -> Vec<u8> {
         let own = [("user", &self.user), ("database", &self.database)];
         let further = self.parameters.iter();
@@ -298,12 +297,12 @@ impl Startup {
     }
 }
 
-/// What asks for TLS.
+/// Encodes `SSLRequest`.
 pub(crate) fn tls_request() -> Vec<u8> {
     framed(&TLS.to_be_bytes())
 }
 
-/// What ends what another connection does.
+/// Encodes `CancelRequest`.
 pub(crate) fn cancel_request(key: Key) -> Vec<u8> {
     let words = [CANCEL, key.process, key.secret];
     framed(&words.map(u32::to_be_bytes).concat())

@@ -1,4 +1,4 @@
-//! A connection to a server, by TLS or where that is said without.
+//! Connections to a database server, by TLS, or without where a profile says so.
 
 use std::io;
 use std::pin::Pin;
@@ -14,14 +14,14 @@ use crate::resolve::Nowhere;
 /// A connection to a server.
 #[derive(Debug)]
 pub(in crate::postgres) enum Stream {
-    /// Whose certificate was checked.
+    /// By TLS; its certificate was checked.
     Tls(Box<TlsStream<Dialled>>),
-    /// Within a private network.
+    /// Without TLS, within a private network.
     Plain(Dialled),
 }
 
 impl Stream {
-    /// Whether TLS is spoken.
+    /// Returns whether the connection is by TLS.
     pub(in crate::postgres) fn tls(&self) -> ServerTls {
         match self {
             Self::Tls(_) => ServerTls::Required,
@@ -30,8 +30,8 @@ impl Stream {
     }
 }
 
-/// Why a place is none for a login without TLS. A proxy's is none: nobody here knows where it
-/// connects to.
+/// Returns the reason for which a login without TLS may not be at a place, if there is one. An
+/// upstream proxy never qualifies: its destination's address is unknown here.
 pub(super) fn strays(tls: ServerTls, place: Place) -> Option<&'static str> {
     const STRAYS: &str = "its login is without TLS (tls = \"none\"), and only for private networks";
     match (tls, place) {
@@ -41,7 +41,8 @@ pub(super) fn strays(tls: ServerTls, place: Place) -> Option<&'static str> {
     }
 }
 
-/// Where it may be dialled. One that strays among others is a name that somebody plays with.
+/// Returns the places where it may be dialled. If one is not allowed, none is: such a name is being
+/// manipulated.
 pub(super) fn held(tls: ServerTls, places: Vec<Place>) -> Result<Vec<Place>, Nowhere> {
     match places.iter().find_map(|place| strays(tls, *place)) {
         None => Ok(places),

@@ -1,11 +1,11 @@
-//! What programs say first, whatever they say.
+//! First packets of programs, with any content.
 
 use proptest::prelude::*;
 
 use super::startup::{HEADER_BYTES, Invalid, Key, PACKET_BYTES_MAX, Packet, Startup, length, read};
 use super::startup::{cancel_request, tls_request};
 
-/// A packet of version 3.0 with these bytes after it.
+/// Returns a packet of version 3.0 with these bytes after it.
 fn packet(text: &[u8]) -> Vec<u8> {
     [&(3_u32 << 16).to_be_bytes()[..], text].concat()
 }
@@ -130,7 +130,7 @@ fn no_packet_is_longer_than_the_server_would_take() {
 }
 
 proptest! {
-    /// What is read is sent on in one form, which is read as the same; nothing panics.
+    /// A parsed packet is sent on in one form, which is parsed as the same; nothing panics.
     #[test]
     fn what_is_sent_on_is_what_was_judged(text in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = read(&text);

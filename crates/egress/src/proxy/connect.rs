@@ -1,19 +1,19 @@
-//! What a program says by CONNECT (RFC 9110, 9.3.6), read without doing anything.
+//! Strict parsing of a CONNECT request (RFC 9110, 9.3.6).
 
 use super::target::{self, Target};
 
 /// The longest head, bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// What one begins with.
+/// The first bytes of such a request.
 pub(crate) const BEGINNING: &[u8] = b"CONNECT ";
 
-/// A head, and how long it is.
+/// The destination, and the length of the head.
 pub(crate) type Head = (Target, usize);
 
-/// Reads the head of a request for a connection: None where it takes more bytes.
+/// Parses the head of a CONNECT request. Returns `None` where more bytes are needed.
 ///
 /// # Errors
-/// Why it is none, or can be read in more than one way.
+/// The reason for which it is malformed or ambiguous.
 pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, &'static str> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return match bytes.len() {
@@ -49,7 +49,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Head>, &'static str> {
     Ok(Some((target, end + 4)))
 }
 
-/// `CONNECT host:port HTTP/1.1`
+/// Parses the first line, `CONNECT host:port HTTP/1.1`.
 fn first_line(line: &str) -> Result<Target, &'static str> {
     let mut words = line.split(' ');
     let all = (words.next(), words.next(), words.next(), words.next());
@@ -65,12 +65,12 @@ fn authority_of(text: &str) -> Option<Target> {
     Some(Target { host, port })
 }
 
-/// Whether `Host` names what is asked for, with its port or without one.
+/// Returns whether `Host` names the destination, with its port or without one.
 fn is_host(value: &str, target: &Target) -> bool {
     authority_of(value).as_ref() == Some(target) || value.parse().as_ref() == Ok(&target.host)
 }
 
-/// A field's name and value.
+/// Parses a field into its name and value.
 fn field(line: &str) -> Result<(&str, &str), &'static str> {
     let (name, value) = line.split_once(':').ok_or("a field of it has no value")?;
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);

@@ -1,4 +1,4 @@
-//! What a program says by SOCKS 5 (RFC 1928, 1929), read without doing anything.
+//! Strict parsing of a program's SOCKS 5 messages (RFC 1928, 1929).
 
 use std::net::IpAddr;
 
@@ -6,28 +6,28 @@ use atoll_model::network::HostPart;
 
 use super::target::{self, Target};
 
-/// The version, with which everything begins.
+/// The version, the first byte of each message.
 pub(crate) const VERSION: u8 = 5;
-/// The version of giving a name and a password.
+/// The version of username/password authentication.
 const PASSWORD_VERSION: u8 = 1;
 
-/// How a program says who it is. Whoever is inside may ask.
+/// A method of authentication. Any program in the sandbox may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// Not at all.
+    /// No authentication.
     Nothing,
-    /// By a name and a password, whatever they are.
+    /// A username and a password, whatever they are.
     Password,
 }
 
-/// What was read.
+/// The outcome of parsing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Read<T> {
-    /// It takes more bytes to know.
+    /// More bytes are needed.
     Partial,
-    /// This, in so many bytes.
+    /// A whole message, and its length in bytes.
     Whole(T, usize),
-    /// It is none.
+    /// No message of the protocol.
     Malformed,
 }
 
@@ -40,19 +40,19 @@ impl<T> Read<T> {
     }
 }
 
-/// What is answered to what cannot be done (RFC 1928, 6).
+/// The reply to a request that is not supported (RFC 1928, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unable {
-    /// Anything but connecting.
+    /// Any command but CONNECT.
     Command = 7,
-    /// An address of no kind that there is.
+    /// An unknown type of address.
     Kind = 8,
     /// No host, or no port.
     Host = 1,
 }
 
 impl Unable {
-    /// Why, in words.
+    /// Returns the reason as a sentence.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::Command => "by SOCKS 5 nothing is done but connecting",
@@ -62,20 +62,20 @@ impl Unable {
     }
 }
 
-/// Why a program has not asked.
+/// A handshake that leads to no destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unasked {
-    /// It says no more.
+    /// The end of the program's bytes, or of the run.
     Over,
-    /// What it says is none of SOCKS 5.
+    /// Bytes that are not SOCKS 5.
     Malformed,
-    /// It can say who it is in no way that is known.
+    /// No known method of authentication.
     Unknown,
-    /// It asks for what cannot be done.
+    /// A request that is not supported.
     Unable(Unable),
 }
 
-/// The first message: how the program can say who it is. None of them where none is known.
+/// Parses the first message, the offered methods. The result is `None` where no method is known.
 pub(crate) fn greeting(bytes: &[u8]) -> Read<Option<Method>> {
     let [version, rest @ ..] = bytes else {
         return Read::Partial;
@@ -100,7 +100,7 @@ pub(crate) fn greeting(bytes: &[u8]) -> Read<Option<Method>> {
     }))
 }
 
-/// A name and a password, of which nothing is kept.
+/// Parses a username and a password; neither is kept.
 pub(crate) fn password(bytes: &[u8]) -> Read<()> {
     if bytes.first().is_some_and(|one| *one != PASSWORD_VERSION) {
         return Read::Malformed;
@@ -114,7 +114,7 @@ pub(crate) fn password(bytes: &[u8]) -> Read<()> {
     Read::of(length())
 }
 
-/// The request: where it is to lead.
+/// Parses the request, to its destination.
 pub(crate) fn request(bytes: &[u8]) -> Read<Result<Target, Unable>> {
     let (version, reserved) = (bytes.first(), bytes.get(2));
     if version.is_some_and(|one| *one != VERSION) || reserved.is_some_and(|one| *one != 0) {

@@ -1,4 +1,4 @@
-//! What programs ask a proxy, as bytes.
+//! Programs' requests to the proxy, as bytes.
 
 use atoll_model::network::HostPart;
 use proptest::prelude::*;
@@ -231,7 +231,8 @@ fn a_host_is_asked_for_by_socks_in_one_form() {
     }
 }
 
-/// Whatever follows changes nothing of what was read, and nothing is read before it is there.
+/// Checks that bytes after a message change nothing of it, and that no message is found before it
+/// is complete.
 fn holds<T: Clone + PartialEq + std::fmt::Debug>(read: impl Fn(&[u8]) -> Read<T>, bytes: &[u8]) {
     match read(bytes) {
         Read::Whole(_, length) => {

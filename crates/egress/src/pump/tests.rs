@@ -1,4 +1,4 @@
-//! Both ways of a connection whose bytes nobody reads, in a run with a credential.
+//! Both directions of a tunnel, in a run with a credential.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::*;
 use crate::secret::HOLD;
 use crate::tests::{PLACEHOLDER, REAL, keyed, pair};
 
-/// Long enough for what is not held back.
+/// Long enough for bytes that are not held back.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// One way of a connection in a task of its own: what it comes by, what goes on, and how it ends.
+/// Runs one direction in a task: returns its input, its output, and the outcome.
 async fn carried(way: Way) -> (TcpStream, TcpStream, JoinHandle<bool>) {
     let (near, mut from) = pair().await;
     let (mut to, far) = pair().await;
@@ -33,8 +33,8 @@ async fn carried(way: Way) -> (TcpStream, TcpStream, JoinHandle<bool>) {
     (near, far, work)
 }
 
-/// Sends these pieces with pauses between them, by a clock that stands still meanwhile;
-/// returns what goes on, and whether the way ends well.
+/// Sends these pieces with pauses between them, by a clock that stands still meanwhile. Returns the
+/// output, and whether the direction ends well.
 async fn pieces(way: Way, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
     let (mut near, mut far, work) = carried(way).await;
     let write = async {
@@ -115,7 +115,7 @@ async fn who_types_waits_for_nothing() {
     }
 }
 
-/// Returns how long letters take, one after the other, and then a row of them.
+/// Returns the time that letters take, one after the other, and then a row of them.
 async fn typed(way: Way) -> (Duration, Duration) {
     let (mut near, mut far, work) = carried(way).await;
     let began = Instant::now();

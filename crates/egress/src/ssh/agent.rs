@@ -1,4 +1,4 @@
-//! The agent inside, as programs see it: who connects to it, and what they are answered.
+//! The agent in the sandbox, as programs see it: its connections and answers.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,14 +22,14 @@ use crate::ssh::filter::{self, Granted, Session, Verdict};
 use crate::ssh::{decoded, wire::Writer};
 use crate::{Egress, PAUSE};
 
-/// How many connections there can be at once.
+/// The most connections at once.
 const CONNECTIONS_MAX: usize = 64;
 /// The longest request, bytes: the longest that is granted has three keys and a signature.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
-/// How long a signature may take: the person's agent may ask, or wait for a touch.
+/// The longest time a signature may take: the person's agent may ask, or wait for a touch.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Where an agent is asked for, by keys that sign elsewhere.
+/// The parts of an agent for keys that sign elsewhere.
 pub(crate) struct Asked {
     keys: Vec<SshKeys>,
     signer: OwnedFd,
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Out of what has come, the first two: none where no key may be used.
+    /// Takes the first two descriptors, where there are keys. Returns `None` if they are missing.
     #[expect(
         clippy::option_option,
         reason = "what is missing is not what is not wanted"
@@ -55,7 +55,7 @@ impl Asked {
         }))
     }
 
-    /// Answers who asks.
+    /// Begins to serve programs.
     pub(crate) fn begin(
         self,
         egress: &Arc<Egress>,
@@ -68,17 +68,17 @@ impl Asked {
     }
 }
 
-/// What is granted, and the line to who signs.
+/// The granted keys, and the channel to the signer.
 #[derive(Debug)]
 struct Agent {
     granted: Vec<Granted>,
-    /// Of messages in order: to the runtime the same as datagrams. None once an answer has
-    /// not come: the next one could be taken for it.
+    /// A SOCK_SEQPACKET socket: the runtime treats it as one of datagrams. `None` once an answer
+    /// has not come in time: the next one could be taken for it.
     signer: Mutex<Option<UnixDatagram>>,
 }
 
 impl Agent {
-    /// With the line to who signs.
+    /// Wraps the channel to the signer.
     fn new(network: &Network, keys: &[SshKeys], signer: OwnedFd) -> io::Result<Self> {
         descriptor::never_block(signer.as_fd())?;
         let granted = filter::granted(&network.ssh, keys);
@@ -118,7 +118,7 @@ async fn ask(signer: &UnixDatagram, signing: &Signing) -> io::Result<Signed> {
     )?)
 }
 
-/// Takes who connects, until there is to be no more.
+/// Accepts connections until the run ends.
 async fn accept(egress: Arc<Egress>, agent: Arc<Agent>, listener: UnixListener) {
     let mut served = JoinSet::new();
     loop {
@@ -141,7 +141,7 @@ async fn accept(egress: Arc<Egress>, agent: Arc<Agent>, listener: UnixListener) 
     }
 }
 
-/// One connection, until its other end closes it or says what no request is.
+/// Serves one connection, until its other end closes it or sends what is no request.
 async fn serve(egress: &Egress, agent: &Agent, program: UnixStream) -> Option<()> {
     let mut session = Session::default();
     let mut program = BufReader::new(program);
@@ -169,7 +169,7 @@ async fn serve(egress: &Egress, agent: &Agent, program: UnixStream) -> Option<()
     }
 }
 
-/// Has it recorded, then signed.
+/// Has a signature recorded, then made.
 async fn sign(
     egress: &Egress,
     (agent, program): (&Agent, &mut BufReader<UnixStream>),
@@ -212,11 +212,11 @@ async fn sign(
     }
 }
 
-/// Whether policies let its key sign now: a run that may have one may not have it at every time.
-/// Where they have a person asked, their word is waited for: the approval's number.
+/// Checks whether policies let the key sign now: a run may not use its key at every time. Where
+/// they need an approval, waits for it and returns its number.
 ///
 /// # Errors
-/// Why it does not sign, for the record.
+/// The reason why it does not sign, for the record.
 async fn consent(
     egress: &Egress,
     program: &mut BufReader<UnixStream>,
@@ -242,8 +242,8 @@ async fn consent(
     Ok(Some(approval))
 }
 
-/// Returns once a program does not wait for its answer any more. One that asks for the next
-/// already waits.
+/// Returns once a program does not wait for its answer any more. One that has sent the next request
+/// still waits.
 async fn is_gone(program: &mut BufReader<UnixStream>) {
     let is_there = matches!(program.fill_buf().await, Ok(read) if !read.is_empty());
     if is_there {
@@ -251,7 +251,7 @@ async fn is_gone(program: &mut BufReader<UnixStream>) {
     }
 }
 
-/// What is told of something refused. It carries no placeholder, so no credential is named.
+/// Returns the record of a refused request. It carries no placeholder, so no credential is named.
 fn refused(granted: Option<&Granted>) -> Flow {
     flow(FlowKind::SshLogin, granted)
 }

@@ -1,5 +1,6 @@
-//! What may be asked of an agent inside, and what is signed then (draft-ietf-sshm-ssh-agent,
-//! OpenSSH's PROTOCOL.agent and PROTOCOL.sshsig, RFC 4252). Pure: bytes in, a verdict out.
+//! Decisions on requests to the agent in a sandbox, and the data that is signed
+//! (draft-ietf-sshm-ssh-agent, OpenSSH's PROTOCOL.agent and PROTOCOL.sshsig, RFC 4252). Pure: bytes
+//! in, a verdict out.
 
 use atoll_model::network::{
     Signing, SigningPurpose, SshAlgorithm, SshGrant, SshHash, SshKey, SshKeys,
@@ -16,7 +17,7 @@ const IDENTITIES_ANSWER: u8 = 12;
 const SIGN_REQUEST: u8 = 13;
 const SIGN_RESPONSE: u8 = 14;
 const EXTENSION: u8 = 27;
-/// All others that change what an agent holds, or lock it.
+/// All other requests that change the keys of an agent, or lock it.
 const CHANGES: [u8; 8] = [17, 18, 19, 20, 21, 22, 23, 25];
 
 const SESSION_BIND: &[u8] = b"session-bind@openssh.com";
@@ -26,14 +27,14 @@ const PLAIN: &[u8] = b"publickey";
 const BOUND: &[u8] = b"publickey-hostbound-v00@openssh.com";
 const COMMIT_MARK: &[u8] = b"SSHSIG";
 const COMMIT_NAMESPACE: &[u8] = b"git";
-/// Flags of a request to sign: how keys of RSA do.
+/// Flags of a signature request: the hash for RSA keys.
 const RSA_SHA256: u32 = 2;
 const RSA_SHA512: u32 = 4;
 
-/// The longest session identifier, bytes: a digest by which keys are exchanged.
+/// The longest session identifier, bytes: the exchange hash of a key exchange.
 const SESSION_BYTES_MAX: usize = 128;
 
-/// A grant with its keys as they are sent.
+/// A grant with its keys in wire format.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
     pub(crate) grant: SshGrant,
@@ -41,7 +42,7 @@ pub(crate) struct Granted {
     host_keys: Vec<Vec<u8>>,
 }
 
-/// Brings grants and their keys together; none where something of it does not fit.
+/// Brings grants and their keys together. Returns `None` where they do not fit.
 pub(crate) fn granted(grants: &[SshGrant], keys: &[SshKeys]) -> Option<Vec<Granted>> {
     let one = |grant: &SshGrant| {
         let its = keys.iter().find(|one| one.name == grant.name)?;
@@ -69,28 +70,28 @@ impl Granted {
     }
 }
 
-/// What is to become of a request.
+/// The decision on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// This is the answer.
+    /// An answer.
     Answer(Vec<u8>),
-    /// It is signed for the grant with this number, once that is recorded.
+    /// A signature to be made, once it is recorded.
     Sign {
-        /// Of the grants, counted from 0.
+        /// The index of the grant.
         granted: usize,
-        /// What for.
+        /// The data to sign, and its purpose.
         signing: Signing,
     },
-    /// It is refused; for this grant, if it could have been for one.
+    /// A refusal.
     Refuse {
-        /// Of the grants, counted from 0.
+        /// The index of the grant that it could have been for, if there is one.
         granted: Option<usize>,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
 }
 
-/// One connection to the agent inside.
+/// A connection to the agent in the sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     state: State,
@@ -98,30 +99,30 @@ pub(crate) struct Session {
 
 #[derive(Debug, Default)]
 enum State {
-    /// No host has shown its key.
+    /// No host has proven its key.
     #[default]
     Unbound,
-    /// This one has.
+    /// This host has.
     Bound { host_key: Vec<u8>, session: Vec<u8> },
-    /// Something of it was refused: nothing is signed any more.
+    /// A binding was refused: nothing is signed any more.
     Spoiled,
 }
 
-/// That something is not done.
+/// Encodes SSH_AGENT_FAILURE.
 pub(crate) fn failure() -> Vec<u8> {
     vec![FAILURE]
 }
 
-/// A signature.
+/// Encodes SSH_AGENT_SIGN_RESPONSE.
 pub(crate) fn response(signature: &[u8]) -> Vec<u8> {
     Writer::new().byte(SIGN_RESPONSE).string(signature).done()
 }
 
-/// Where a host shows another key than the one that is expected of it.
+/// The refusal of a host whose key is not the expected one.
 const HOST_UNKNOWN: &str = "the host has shown a key that is not among those by which a host of [ssh] is \
                             known (`host-keys`, or known_hosts): it is another host, or its key has \
                             changed";
-/// Where a login is for somebody else.
+/// The refusal of a login for another user or host.
 const USER_UNKNOWN: &str =
     "the login is for another user or host than `user` and `to` of [ssh] say";
 
@@ -130,7 +131,7 @@ fn refuse(granted: Option<usize>, why: &'static str) -> Verdict {
 }
 
 impl Session {
-    /// Judges a message, without its length.
+    /// Decides on a message, without its length.
     pub(crate) fn judge(&mut self, all: &[Granted], message: &[u8]) -> Verdict {
         let mut reader = Reader::new(message);
         match reader.byte() {
@@ -148,7 +149,7 @@ impl Session {
         }
     }
 
-    /// The granted keys: all, or of the host alone that has shown its own.
+    /// Returns the granted keys: all, or those for the host that has proven its key.
     fn identities(&self, all: &[Granted]) -> Vec<u8> {
         let is_shown = |one: &&Granted| match &self.state {
             State::Unbound => true,
@@ -169,8 +170,8 @@ impl Session {
         answer.done()
     }
 
-    /// Takes the key of the host that a session is with: once, and not where the agent goes
-    /// on to another host. It has signed the session's identifier.
+    /// Takes the key of the session's host, which must have signed the session identifier: once,
+    /// and not for a forwarded agent.
     fn bind(&mut self, all: &[Granted], reader: Reader<'_>) -> Verdict {
         let before = std::mem::replace(&mut self.state, State::Spoiled);
         let Some((host_key, session, signature, is_forwarding)) = read_bind(reader) else {
@@ -321,7 +322,7 @@ fn algorithm(key: &[u8], flags: u32) -> Option<SshAlgorithm> {
         .find(|one| algorithm_name(key, *one).is_some())
 }
 
-/// The flags by which another agent signs so.
+/// Returns the flags for this algorithm in a request to another agent.
 pub(crate) fn flags(algorithm: SshAlgorithm) -> u32 {
     match algorithm {
         SshAlgorithm::OfKey => 0,
@@ -330,7 +331,7 @@ pub(crate) fn flags(algorithm: SshAlgorithm) -> u32 {
     }
 }
 
-/// What of a login is the program's to choose.
+/// The parts of a login that the program chooses.
 struct Login<'a> {
     session: &'a [u8],
     user: &'a [u8],
@@ -338,7 +339,7 @@ struct Login<'a> {
 }
 
 impl<'a> Login<'a> {
-    /// Reads one that is to be signed by this key: nothing else is written in the same way.
+    /// Parses a login for this key: only its one canonical encoding is accepted.
     fn read(data: &'a [u8], key: &[u8], algorithm: SshAlgorithm) -> Option<Self> {
         let mut reader = Reader::new(data);
         let session = reader.string()?;
@@ -361,7 +362,8 @@ impl<'a> Login<'a> {
     }
 }
 
-/// What is signed to log in (RFC 4252, section 7; OpenSSH's PROTOCOL, section 3.1).
+/// Encodes the data that is signed for a login (RFC 4252, section 7; OpenSSH's PROTOCOL, section
+/// 3.1).
 pub(crate) fn login(
     session: &[u8],
     user: &[u8],
@@ -399,7 +401,7 @@ fn read_commit(data: &[u8]) -> Option<(SshHash, &[u8])> {
     (is_digest && commit(hash, digest) == data).then_some((hash, digest))
 }
 
-/// What is signed for git (PROTOCOL.sshsig).
+/// Encodes the data that is signed for git (PROTOCOL.sshsig).
 pub(crate) fn commit(hash: SshHash, digest: &[u8]) -> Vec<u8> {
     Writer::new()
         .exact(COMMIT_MARK)
@@ -410,7 +412,7 @@ pub(crate) fn commit(hash: SshHash, digest: &[u8]) -> Vec<u8> {
         .done()
 }
 
-/// Whether something is for a commit.
+/// Returns whether a signature is for a commit.
 pub(crate) fn is_for_commit(signing: &Signing) -> bool {
     match signing.purpose {
         SigningPurpose::Login { .. } => false,

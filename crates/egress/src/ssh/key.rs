@@ -1,4 +1,4 @@
-//! Keys and signatures: a host's are verified, a person's own in a file signs.
+//! Keys and signatures: hosts' signatures are verified, a person's own key in a file signs.
 
 use std::fmt;
 
@@ -14,21 +14,21 @@ use zeroize::Zeroizing;
 use crate::secret::Secret;
 use crate::ssh::wire::{Reader, Writer};
 
-/// The longest public key that is taken, bytes.
+/// The longest public key that is accepted, bytes.
 pub const PUBLIC_KEY_BYTES_MAX: usize = SSH_KEY_BYTES_MAX;
 
 const OF_ED25519: &[u8] = b"ssh-ed25519";
 const OF_RSA: &[u8] = b"ssh-rsa";
 
-/// What a key is called by (`SHA256:…`, as `ssh-keygen -l` shows it).
+/// Returns the fingerprint of a key (`SHA256:…`, as `ssh-keygen -l` shows it).
 #[must_use]
 pub fn fingerprint(key: &[u8]) -> String {
     let digest = crate::ssh::encoded(&Sha256::digest(key));
     format!("SHA256:{}", digest.trim_end_matches('='))
 }
 
-/// Whether a host has signed this with its key. Kinds that nobody should use any more, and
-/// certificates, are of no host.
+/// Returns whether a host has signed this with its key. Obsolete algorithms and certificates are
+/// not accepted.
 pub(crate) fn is_signed(key: &[u8], signature: &[u8], signed: &[u8]) -> bool {
     verified(key, signature, signed).is_some()
 }
@@ -72,8 +72,8 @@ fn verified(key: &[u8], signature: &[u8], signed: &[u8]) -> Option<()> {
     }
 }
 
-/// Whether a key of the person's has signed this: as [`is_signed`], or one that a token holds
-/// (OpenSSH's PROTOCOL.u2f), which signs what it says of itself too.
+/// Returns whether a person's key has signed this: as [`is_signed`], or a key in a security token
+/// (OpenSSH's PROTOCOL.u2f), which also signs its own flags and counter.
 pub(crate) fn is_signed_by_own(key: &[u8], signature: &[u8], signed: &[u8]) -> bool {
     is_signed(key, signature, signed) || verified_by_token(key, signature, signed).is_some()
 }
@@ -105,7 +105,8 @@ fn verified_by_token(key: &[u8], signature: &[u8], signed: &[u8]) -> Option<()> 
     (own == kind).then(|| verified(&of_token, &plain, &told))?
 }
 
-/// ECDSA's curves (RFC 5656): algorithm, name, length of half a signature in bytes.
+/// Returns the parameters of an ECDSA curve (RFC 5656): the algorithm, the name, and the length of
+/// half a signature in bytes.
 fn curve(kind: &[u8]) -> Option<(&'static dyn VerificationAlgorithm, &'static [u8], usize)> {
     match kind {
         b"ecdsa-sha2-nistp256" => Some((&ECDSA_P256_SHA256_FIXED, b"nistp256", 32)),
@@ -125,7 +126,7 @@ fn check(
     key.verify(signed, signature).ok()
 }
 
-/// The bytes of a positive integer, without the zero before them.
+/// Returns the bytes of a positive integer, without the zero before them.
 fn positive(integer: &[u8]) -> Option<&[u8]> {
     match integer {
         [0, rest @ ..] if rest.first().is_some_and(|first| first & 0x80 != 0) => Some(rest),
@@ -139,8 +140,8 @@ fn padded(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
     Some([&vec![0; zeros], bytes].concat())
 }
 
-/// A private key out of a file, which signs. What is secret of it lies on locked memory, and
-/// beyond that only while it signs.
+/// A private key from a file, for signing. Its secret part is in locked memory, and elsewhere only
+/// while it signs.
 pub struct OwnKey {
     seed: Secret,
     point: Vec<u8>,
@@ -153,16 +154,16 @@ impl fmt::Debug for OwnKey {
     }
 }
 
-/// Why a file's key cannot sign.
+/// The reason for which a file's key cannot sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnKeyError {
-    /// It is something else.
+    /// Not a private key file of OpenSSH.
     #[error("it is no private key as ssh-keygen writes it")]
     Form,
-    /// It is locked.
+    /// Encrypted by a passphrase.
     #[error("it is locked by a passphrase")]
     Locked,
-    /// It is of another kind.
+    /// Another kind than Ed25519.
     #[error("it is no Ed25519 key")]
     Kind,
     /// `RLIMIT_MEMLOCK` allows no more.
@@ -171,7 +172,7 @@ pub enum OwnKeyError {
 }
 
 impl OwnKey {
-    /// Reads a file as ssh-keygen writes it (OpenSSH's PROTOCOL.key).
+    /// Parses a file as ssh-keygen writes it (OpenSSH's PROTOCOL.key).
     ///
     /// # Errors
     /// [`OwnKeyError`].
@@ -230,13 +231,13 @@ impl OwnKey {
         })
     }
 
-    /// The public key, as it is sent.
+    /// Returns the public key in wire format.
     #[must_use]
     pub fn public(&self) -> &[u8] {
         &self.public
     }
 
-    /// A signature, as it is sent; none where the library cannot make one.
+    /// Returns a signature in wire format; `None` where the library cannot make one.
     pub(crate) fn sign(&self, data: &[u8]) -> Option<Vec<u8>> {
         let seed = self.seed.expose();
         let pair = Ed25519KeyPair::from_seed_and_public_key(seed, &self.point).ok()?;
@@ -245,7 +246,7 @@ impl OwnKey {
     }
 }
 
-/// What a public key is called in a request (RFC 8332 for those of RSA).
+/// Returns the name of the signature algorithm in a login request (RFC 8332 for RSA keys).
 pub(crate) fn algorithm_name(key: &[u8], algorithm: SshAlgorithm) -> Option<&[u8]> {
     let kind = Reader::new(key).string()?;
     match (algorithm, kind == OF_RSA) {
@@ -288,7 +289,7 @@ mod tests {
         assert!(!is_signed_by_own(&key, &without_touch, b"data"));
     }
 
-    /// A directory that goes with the test.
+    /// A directory that is removed with the test.
     struct Place(std::path::PathBuf);
 
     impl Drop for Place {

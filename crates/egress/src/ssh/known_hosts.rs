@@ -1,16 +1,16 @@
-//! The keys of a host that somebody has accepted (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT").
+//! The keys of a host in known_hosts files (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT").
 
 use atoll_model::network::{HostPart, SSH_KEY_BYTES_MAX};
 use aws_lc_rs::hmac;
 
 use crate::ssh::decoded;
 
-/// How much of such a file is read, bytes.
+/// The most that is read of such a file, bytes.
 pub const KNOWN_HOSTS_BYTES_MAX: usize = 1 << 20;
 
-/// The keys by which a host is known at a port: those that are pinned, or else those that
-/// any of these files accepts for it; none that one of the files revokes. Authorities that certify
-/// hosts are not followed.
+/// Returns the keys of a host at a port: the pinned ones, or else those that any of these files
+/// accepts for it, without those that one of the files revokes. Certificate authorities are not
+/// followed.
 #[must_use]
 pub fn host_keys(
     pinned: Option<Vec<Vec<u8>>>,
@@ -67,7 +67,7 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// How a host is written there: with its port where that is another one than 22.
+/// Returns the name of a host there: with its port unless that is 22.
 pub(crate) fn name(host: &HostPart, port: u16) -> String {
     match (host, port) {
         (HostPart::Name(name), 22) => name.to_string(),
@@ -82,8 +82,8 @@ fn is_of_kind(key: &[u8], kind: &str) -> bool {
     key.len() <= SSH_KEY_BYTES_MAX && reader.string() == Some(kind.as_bytes())
 }
 
-/// Whether a list of patterns, or a name's digest, is of this name. Who accepts a key by a
-/// pattern with a star has accepted it for many hosts: that counts for none.
+/// Returns whether a list of patterns, or a name's hash, matches this name exactly. A key accepted
+/// by a pattern with a wildcard was accepted for many hosts: it counts for none.
 fn matches(patterns: &str, name: &str) -> bool {
     if let Some(digest) = patterns.strip_prefix("|1|") {
         return is_digest_of(digest, name).unwrap_or(false);
@@ -96,8 +96,8 @@ fn matches(patterns: &str, name: &str) -> bool {
             .any(|pattern| pattern.eq_ignore_ascii_case(name) || pattern.contains(['*', '?']))
 }
 
-/// `SALT|DIGEST`: HMAC-SHA1 of the name under that salt, as ssh writes it with
-/// `HashKnownHosts`. It hides the name from readers, and holds nothing.
+/// Returns whether `SALT|DIGEST` is the HMAC-SHA1 of the name under that salt, as ssh writes it
+/// with `HashKnownHosts`. The hash hides the name from readers, and protects nothing.
 fn is_digest_of(digest: &str, name: &str) -> Option<bool> {
     let (salt, digest) = digest.split_once('|')?;
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &decoded(salt)?);
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Whoever has revoked a key has done so for whatever else names it.
+    /// A key revoked in one file is revoked for every file and pin that names it.
     #[test]
     fn key_revoked_in_any_file_is_none_of_another() {
         let host = "example.com".parse().unwrap();

@@ -1,4 +1,4 @@
-//! The person's own agent, which holds keys and signs (draft-ietf-sshm-ssh-agent).
+//! The client of the person's own agent, which holds keys and signs (draft-ietf-sshm-ssh-agent).
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -9,45 +9,45 @@ use std::time::Duration;
 use crate::ssh::key::is_signed_by_own;
 use crate::ssh::wire::{Reader, Writer};
 
-/// How an agent says that it does not: as it is written today, and as it was in older ones.
+/// The failure messages of an agent: today's, and those of older agents.
 const FAILURES: [u8; 3] = [5, 30, 102];
 const REQUEST_IDENTITIES: u8 = 11;
 const IDENTITIES_ANSWER: u8 = 12;
 const SIGN_REQUEST: u8 = 13;
 const SIGN_RESPONSE: u8 = 14;
 
-/// The longest answer, bytes: as OpenSSH's own.
+/// The longest answer, bytes: the limit of OpenSSH.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
-/// The most keys that an agent is taken to have.
+/// The most keys of an agent.
 const IDENTITIES_MAX: usize = 1024;
-/// How long an agent may take: it may ask its person, or wait for a touch.
+/// The longest time an agent may take: it may ask its person, or wait for a touch.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A key of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The public key, as it is sent.
+    /// The public key in wire format.
     pub key: Vec<u8>,
 }
 
-/// Why an agent does not answer.
+/// The reason for which an agent does not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnAgentError {
-    /// The kernel's answer.
+    /// A failed system call.
     #[error("it does not answer: {0}")]
     Kernel(#[from] io::Error),
-    /// It says something else.
+    /// An answer that is not one of an agent.
     #[error("it answers something else than an agent does")]
     Form,
-    /// It does not sign.
+    /// A refusal to sign.
     #[error("it refuses to sign")]
     Refused,
-    /// What it signed is something else.
+    /// A signature that is not valid for the key and the data.
     #[error("its signature is not one of this key for this")]
     Unsigned,
 }
 
-/// A connection to it.
+/// A connection to the agent.
 #[derive(Debug)]
 pub struct OwnAgent(UnixStream);
 
@@ -60,7 +60,7 @@ impl OwnAgent {
         Self::of(UnixStream::connect(path)?)
     }
 
-    /// The agent at the other end of a connection.
+    /// Wraps a connection to an agent.
     ///
     /// # Errors
     /// [`OwnAgentError::Kernel`].
@@ -74,13 +74,13 @@ impl OwnAgent {
         Ok(Self(stream))
     }
 
-    /// The connection, for who signs.
+    /// Returns the connection, to hand it to the signer.
     #[must_use]
     pub fn into_connection(self) -> OwnedFd {
         self.0.into()
     }
 
-    /// The keys that it has.
+    /// Returns the keys of the agent.
     ///
     /// # Errors
     /// [`OwnAgentError`].
@@ -89,9 +89,9 @@ impl OwnAgent {
         read_identities(&answer).ok_or(OwnAgentError::Form)
     }
 
-    /// A signature of one of its keys, as it is sent. After an error other than
-    /// [`OwnAgentError::Refused`] an answer may still be on its way: the connection is not to
-    /// be used again.
+    /// Returns a signature by one of its keys, in wire format. After an error other than
+    /// [`OwnAgentError::Refused`] an answer may still be on its way: the connection must not be
+    /// used again.
     pub(crate) fn sign(
         &mut self,
         key: &[u8],

@@ -1,6 +1,6 @@
-//! The process that signs. It is told for what, by who judges, and puts together what is
-//! signed itself: a login of the granted user, or a commit. It holds the connection to the
-//! person's agent, or a key out of a file, and nothing else.
+//! The signer process. The egress process decides, and tells it the purpose; it builds the data to
+//! be signed itself: a login of the granted user, or a commit. It holds the connection to the
+//! person's agent, or a key from a file, and nothing else.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,16 +16,16 @@ use crate::ssh::key::{OwnKey, algorithm_name};
 use crate::ssh::own_agent::{OwnAgent, OwnAgentError};
 use crate::ssh::{decoded, encoded};
 
-/// The descriptor by which this process is told what it may sign.
+/// The descriptor on which this process receives its description.
 const LINE: i32 = 3;
 
-/// All that a process of its own does. Returns its exit status.
+/// Runs the signer process. Returns its exit status.
 #[must_use]
 pub fn program() -> u8 {
     u8::from(run().is_none())
 }
 
-/// Who signs.
+/// The means to sign: the grants, the person's agent, and keys from files.
 struct Signatures {
     granted: Vec<Granted>,
     agent: Option<OwnAgent>,
@@ -75,7 +75,7 @@ fn run() -> Option<()> {
     }
 }
 
-/// The keys that wait on a socket, a message for each of these, in their order.
+/// Reads the keys that wait on a socket, a message for each of these names, in their order.
 fn read_own(names: &[CredentialName], values: &OwnedFd) -> Option<Vec<(CredentialName, OwnKey)>> {
     let one = |name: &CredentialName| {
         let mut text = Zeroizing::new(vec![0_u8; CREDENTIAL_BYTES_MAX]);
@@ -86,7 +86,7 @@ fn read_own(names: &[CredentialName], values: &OwnedFd) -> Option<Vec<(Credentia
     names.iter().map(one).collect()
 }
 
-/// From here on there is no file, no network, no other process and no right.
+/// Confines this process: no file, no network, no other process and no right.
 fn confine() -> std::io::Result<()> {
     rights::forbid_new_privileges()?;
     rights::keep_capabilities(0)?;
@@ -112,7 +112,7 @@ impl Signatures {
     }
 }
 
-/// A signature of the person's agent, which is not asked any more once it has failed.
+/// Returns a signature by the person's agent, which is not asked any more once it has failed.
 fn by_agent(
     asked: &mut Option<OwnAgent>,
     key: &[u8],
@@ -129,7 +129,7 @@ fn by_agent(
     signed.map_err(|error| format!("your agent has not signed: {error}"))
 }
 
-/// What is signed.
+/// Builds the data to be signed.
 fn data(granted: &Granted, key: &[u8], asked: &Signing) -> Option<Vec<u8>> {
     match &asked.purpose {
         SigningPurpose::Login { session, bound_to } => {

@@ -1,6 +1,6 @@
-//! The data types of SSH (RFC 4251, section 5), read and written.
+//! The data types of SSH (RFC 4251, section 5), decoded and encoded.
 
-/// What is left of a message.
+/// A decoder over the rest of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 
@@ -21,7 +21,7 @@ impl<'a> Reader<'a> {
         Some(u32::from_be_bytes(*first))
     }
 
-    /// A string, of any bytes.
+    /// Reads a string, of any bytes.
     pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
         let mut here = *self;
         let length = usize::try_from(here.number()?).ok()?;
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         Some(first)
     }
 
-    /// A boolean, which has two forms here: more would be more than one way to say the same.
+    /// Reads a boolean, 0 or 1 only: other values would be another encoding of the same.
     pub(crate) fn flag(&mut self) -> Option<bool> {
         match self.byte()? {
             0 => Some(false),
@@ -39,19 +39,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// So many bytes as they are.
+    /// Reads exactly these bytes.
     pub(crate) fn exact(&mut self, bytes: &[u8]) -> Option<()> {
         self.0 = self.0.strip_prefix(bytes)?;
         Some(())
     }
 
-    /// That nothing is left.
+    /// Checks that nothing is left.
     pub(crate) fn end(self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
 }
 
-/// A message that is made.
+/// An encoder of a message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writer(Vec<u8>);
 
@@ -70,7 +70,7 @@ impl Writer {
         self
     }
 
-    /// A string. None that is made here is as long as its length could not say.
+    /// Writes a string. No string that is encoded here is too long for its length field.
     pub(crate) fn string(self, bytes: &[u8]) -> Self {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.number(length).exact(bytes)

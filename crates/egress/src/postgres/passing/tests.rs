@@ -1,4 +1,4 @@
-//! Messages after the login, however they come.
+//! Messages after the login, in whatever pieces they come.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &length, body].concat()
 }
 
-/// What goes on of these bytes in pieces of so many, and whether they end well.
+/// Returns what goes on of these bytes in pieces of this length, and whether they end well.
 fn passed(passing: &mut impl Passing, bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
     let mut on = Vec::new();
     for piece in bytes.chunks(piece) {

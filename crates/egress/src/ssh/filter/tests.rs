@@ -73,7 +73,7 @@ fn to_log_in(session: &[u8], user: &[u8], bound_to: Option<&[u8]>) -> Vec<u8> {
     ask(&key, &data)
 }
 
-/// What becomes of the last of these, on one connection.
+/// Returns the decision on the last of these messages, on one connection.
 fn last(all: &[Granted], messages: &[Vec<u8>]) -> Verdict {
     let mut session = Session::default();
     let verdicts: Vec<Verdict> = messages
@@ -197,7 +197,7 @@ fn the_granted_keys_are_listed_and_nothing_is_changed() {
 }
 
 proptest! {
-    /// Nothing but the very bytes of a login is signed: what is changed anywhere is none.
+    /// Nothing but the exact bytes of a login is signed: any change makes it none.
     #[test]
     fn no_other_bytes_are_a_login(at: prop::sample::Index, to: u8, more in any::<Vec<u8>>()) {
         let bound = bind(&Pair::new(HOST), SESSION, 0);
@@ -212,7 +212,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes is answered, and signs nothing.
+    /// Any bytes are answered, and sign nothing.
     #[test]
     fn any_bytes_are_judged(messages in prop::collection::vec(any::<Vec<u8>>(), 1..4)) {
         let verdict = last(&all(true), &messages);
