@@ -32,7 +32,7 @@ fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// What was handed out: where it was meant to go, and the other end.
+/// Receives a passed connection: its destination, and the other end.
 fn handed(far: &OwnedFd) -> (String, TcpStream) {
     let mut message = [0; 64];
     let (got, mut descriptors) = receive(far.as_fd(), &mut message).unwrap();
