@@ -132,7 +132,7 @@ fn at(bytes: &[u8]) -> u64 {
     bytes.as_ptr() as u64
 }
 
-/// Has one attribute changed as a program asks for it: by any of the calls there are.
+/// Changes one attribute by a random one of the calls that can.
 fn change(
     arena: &Arena,
     places: &Places,
