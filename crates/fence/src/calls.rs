@@ -63,7 +63,7 @@ const TIOCLINUX: u32 = 0x541c;
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 
 /// The families that a program may ask for. Any other is reported as a violation: it leads to
-/// devices, to the kernel's ciphers, to whoever runs the machine.
+/// devices, to the kernel's ciphers, or to the hypervisor.
 pub const KNOWN_FAMILY: Condition = on(
     0,
     u32::MAX,

@@ -1,4 +1,4 @@
-//! Judges the calls that Landlock does not hold, where there are no namespaces.
+//! The judge of system calls that Landlock does not restrict, where there are no namespaces.
 //!
 //! In a fence a program shares the host's network, its Unix sockets and the attributes of its
 //! files. The calls that reach for them wait (seccomp_unotify(2)) until [`Fence::judge`] has

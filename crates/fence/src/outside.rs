@@ -21,8 +21,8 @@ use crate::Refused;
 use crate::names::Names;
 use crate::sockets::{EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ETIMEDOUT, within_time};
 
-/// The longest wait for the judge's own listener and for the egress process. Both are there,
-/// but a busy host may delay them.
+/// The longest wait for the judge's own listener and for the egress process. Both exist, but a
+/// busy host may delay them.
 pub(crate) const HANDING_MAX: Duration = Duration::from_secs(5);
 /// The most connections of others that are dropped from the listener's queue before one is made
 /// to it.

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Makes this process the parent of descendants that lose theirs.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn become_reaper() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }

@@ -1,4 +1,4 @@
-//! Connections that lead outside, without a program that is held up.
+//! Tests of connections to the outside, without a waiting program.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};

@@ -1,10 +1,10 @@
-//! The judge against a program that moves what a judged path leads to: directories, files,
-//! sockets and links to outside take each other's places as fast as can be while calls
-//! are judged and made.
+//! Tests of the judge against a program that moves the target of a judged path: directories,
+//! files, sockets and links to the outside are exchanged as fast as possible while calls are
+//! judged and made.
 //!
-//! The model: outside not an inode, a mode, an owner, an attribute or a time differs
-//! afterwards, nothing there is watched, and who listens there hears nothing. The control
-//! judges the path and then makes the call by the same path, and is led outside.
+//! The model: outside, no inode, mode, owner, attribute or time has changed afterwards, nothing
+//! is watched, and no listener is reached. The control judges the path and then makes the call
+//! by the same path, and is led outside.
 
 use std::collections::BTreeMap;
 use std::fs;
