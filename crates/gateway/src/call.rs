@@ -37,7 +37,7 @@ pub struct Request<'a> {
     pub rules: &'a Rules,
     /// The facts at the time of the call.
     pub facts: Facts<'a>,
-    /// The files of git's configuration on the host.
+    /// The environment that locates git's configuration on the host.
     pub git: &'a GitEnvironment,
     /// The directory of Atoll's state.
     pub state: &'a StateDir,
@@ -99,7 +99,7 @@ pub trait Tokens {
 /// The retention of a run's changes, as far as it is decided before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The changes are kept until somebody decides.
+    /// The changes are kept until a person decides about them.
     Open,
     /// The changes will be discarded, so nothing of them goes into layers kept from run to run
     /// either.
@@ -156,7 +156,7 @@ pub enum CallError {
 /// program starts only after that (see [`Assembled::start`]).
 ///
 /// # Errors
-/// [`CallError`]. Whatever it is, no sandbox is left and the ledger says so.
+/// [`CallError`]. In every case no sandbox is left, and the ledger records the failure.
 pub fn call<A: Attachment>(
     request: &Request<'_>,
     starting: Starting,
@@ -383,7 +383,7 @@ fn note_outcome(record: &mut RunRecord, outcome: &Outcome) {
     record.exit = Some(outcome.ending.exit_status());
 }
 
-/// Describes for the ledger on what the verdict rests, and which tokens the run holds.
+/// Describes for the ledger the basis of the verdict, and the tokens that the run holds.
 fn told(request: &Request<'_>, verdict: &Verdict<Grant>) -> Value {
     let mut decision = describe(request.rules, verdict);
     if let Some(members) = decision.as_object_mut() {
@@ -395,8 +395,7 @@ fn told(request: &Request<'_>, verdict: &Verdict<Grant>) -> Value {
     decision
 }
 
-/// Opens the egress inputs, and what shares the labels that the run gains with others of its
-/// session.
+/// Opens the egress inputs, and the labels shared with other runs of the session.
 fn doors(request: &Request<'_>, grant: &Grant) -> Result<(Doors, Option<Gained>), CallError> {
     let doors = Doors::open(
         &grant.boundary().network,

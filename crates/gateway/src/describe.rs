@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// a profile's lists are not.
 const NAMES_BYTES_MAX: usize = 8 << 10;
 
-/// Describes on what a verdict rests.
+/// Describes the basis of a verdict.
 pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
     let mut fields = Map::new();
     fields.insert("profile".to_owned(), json!(rules.profile()));

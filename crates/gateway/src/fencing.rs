@@ -27,8 +27,8 @@ fn weaker(mode: WorkspaceMode) -> String {
 /// Makes the directories for a home and a /tmp, and adds a notice of what is weaker.
 ///
 /// # Errors
-/// [`PlaceError::Pipe`] and [`PlaceError::Shared`] for what leads out of the workspace;
-/// where a directory cannot be made.
+/// [`PlaceError::Pipe`] and [`PlaceError::Shared`] for paths that lead out of the workspace;
+/// [`PlaceError::State`] if a directory cannot be made.
 pub(crate) fn place(
     placing: &mut Placing<'_>,
     mode: WorkspaceMode,

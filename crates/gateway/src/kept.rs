@@ -76,7 +76,7 @@ enum Apart {
          kept diff {0}, then atoll kept discard {0}"
     )]
     Full(KeptName),
-    /// The layer was used meanwhile by runs with other labels.
+    /// Runs with labels that this one begins without have used the layer.
     #[error(
         "runs that have used what is kept of it have touched what this one begins without ({0}): \
          start it again, or begin anew with atoll kept discard {1}"

@@ -14,7 +14,7 @@ pub enum NoSecondPerson {
     /// A name that no user here has.
     #[error("`approvers` ({}) names {:?}, and {USERS} has none of that name", .0.origin, .0.name)]
     Unknown(Approver),
-    /// Nobody is named but the user whose run it is.
+    /// No approver is named but the run's own user.
     #[error(
         "`widen = 2` ({by}) takes a second person, and `approvers` names nobody but you (user {own})"
     )]
@@ -24,7 +24,7 @@ pub enum NoSecondPerson {
         /// The user's number.
         own: u32,
     },
-    /// Nobody is named.
+    /// No approver is named.
     #[error("`widen = 2` ({by}) takes a second person, and `approvers` names nobody")]
     Nobody {
         /// The origin of the setting that asks for two persons.

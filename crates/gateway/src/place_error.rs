@@ -25,7 +25,7 @@ pub enum PlaceError {
     Resume {
         /// The earlier run.
         run: RunId,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// A directory of the system cannot be given to root in the sandbox.
@@ -45,7 +45,7 @@ pub enum PlaceError {
         /// The reason why its files cannot be shown as the program's own.
         why: String,
     },
-    /// A pipe in the workspace, which leads to whoever reads it and cannot be covered.
+    /// A pipe in the workspace, which leads to its reader and cannot be covered.
     #[error(
         "{} is a pipe in the workspace, which leads out of it; without namespaces it cannot be \
          covered. Remove it, or choose another workspace",
@@ -84,7 +84,7 @@ pub enum PlaceError {
         what: &'static str,
         /// The path.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// The files of Atoll's certificate authority could not be made.
