@@ -159,7 +159,8 @@ pub trait Attachment {
         let _ = is_shown;
         Turn::default()
     }
-    /// Handles a suspension of the program by the terminal; returns when it is to go on.
+    /// Handles a suspension of the program by the terminal; does not return until the program
+    /// is to go on.
     fn suspended(&mut self);
 }
 

@@ -11,6 +11,7 @@ use crate::SandboxError;
 /// it included: `NAME.bak`, `NAME.tmp.1`, `NAME~`, `NAME-old`, `.NAME.swp`, `#NAME#`. None if
 /// there is no directory.
 ///
+/// # Errors
 /// [`SandboxError::Host`]: the directory cannot be read.
 pub fn copies_beside(file: &Path) -> Result<Vec<PathBuf>, SandboxError> {
     read(file).map_err(SandboxError::host(

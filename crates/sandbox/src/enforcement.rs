@@ -83,9 +83,9 @@ pub const USER_NAMESPACE: &str = "user-namespace";
 pub(crate) enum Swap {
     /// The sandbox's control group.
     ByGroups,
-    /// The host has none.
+    /// None is needed: the host has no swap.
     HostHasNone,
-    /// Nothing.
+    /// None: the limit is not enforced.
     NotHeld,
 }
 

@@ -20,7 +20,7 @@ const LINKS_MAX: usize = 40;
 
 /// The most interpreters followed, as by the kernel (fs/exec.c, `exec_binprm`).
 const INTERPRETERS_MAX: usize = 5;
-/// The bytes of a script in which the kernel looks for the first line.
+/// The number of bytes in which the kernel looks for a script's first line.
 const HEAD_BYTES_MAX: u64 = 256;
 
 /// Variables whose values make a loader, a shell or an interpreter run more code.

@@ -14,7 +14,7 @@ pub enum SandboxError {
     Making {
         /// The step.
         stage: Stage,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
         /// The path concerned.
         detail: String,
@@ -24,7 +24,7 @@ pub enum SandboxError {
     Source {
         /// The path.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// A mount lies where a layer would hide it.
@@ -92,7 +92,7 @@ pub enum SandboxError {
     Host {
         /// The attempted operation.
         what: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
     },
 }

@@ -133,7 +133,7 @@ impl Flows {
         alerts.fold(0, |sum, one| sum.saturating_add(one.count))
     }
 
-    /// Counts a signature, named by its rule, or a login to a database.
+    /// Counts a signature, under the destination that its rule names, or a login to a database.
     fn sign(&mut self, flow: &Flow) {
         let rule = flow.rule.as_deref().unwrap_or_default();
         let of_database = flow.login.as_ref().map(|login| login.told(&flow.host));

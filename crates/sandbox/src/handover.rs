@@ -117,7 +117,7 @@ impl Handover {
     /// Creates an empty bundle.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn new() -> io::Result<Self> {
         let (receiver, sender) = socket::pair()?;
         Ok(Self {

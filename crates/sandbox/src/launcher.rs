@@ -11,7 +11,8 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::{Host, SandboxError};
 
-/// The message for making namespaces ahead of a description; see `stand_by` in jail.
+/// The message for preparing the network and the id maps of root's sandboxes ahead of a
+/// description; see `stand_by` in jail.
 const AHEAD: &[u8] = b"a";
 
 /// A started launcher that waits for a description. It holds nothing and can do nothing yet, so
@@ -225,8 +226,8 @@ impl Spawner {
     }
 }
 
-/// Returns whether a launcher makes namespaces ahead of its description: root's belong to no
-/// user that only the description names.
+/// Returns whether a launcher makes namespaces ahead of its description: those of root belong
+/// to no user that only the description would name.
 fn is_made_ahead() -> bool {
     rustix::process::geteuid().is_root() && lists_children()
 }

@@ -282,6 +282,7 @@ impl LoginLock {
     /// returns. `before` is the text as read; if `None`, the file must not exist, and the new
     /// one is private to its owner.
     ///
+    /// # Errors
     /// [`LoginFileError`]; the file is unchanged then.
     pub fn write(&self, before: Option<&LoginText>, text: &[u8]) -> Result<(), LoginFileError> {
         if text.len() > LOGIN_FILE_BYTES_MAX {

@@ -47,7 +47,7 @@ const RLIMIT_NPROC: u32 = 6;
 const RLIMIT_NOFILE: u32 = 7;
 const RLIMIT_DATA: u32 = 2;
 
-/// The sockets for inward connections of a run that publishes nothing at the start.
+/// The number of sockets for inward connections of a run that publishes nothing at the start.
 const INWARD_FOR_LATER: u8 = 16;
 
 /// The host name in every sandbox.

@@ -109,7 +109,7 @@ pub enum FlowNews<'a> {
         /// The approver.
         by: Who,
     },
-    /// Dual control denies everything, since no other approver can be heard.
+    /// Whatever needs two persons is denied, since no other approver can be heard.
     Unheard {
         /// The reason.
         why: &'a str,

@@ -22,7 +22,8 @@ const CLONE_NEWUSER: i32 = 0x1000_0000;
 /// Gives everything below these directories to the user. No process should write there any
 /// more; one that does cannot lead this out of them.
 ///
-/// The kernel's, or those of the programs that map ids; a directory that is moved meanwhile.
+/// # Errors
+/// The kernel's, or those of the programs that map ids; also if a directory is moved meanwhile.
 pub fn reclaim(directories: &[PathBuf], subordinate: &Subordinate) -> io::Result<()> {
     let mut child = Command::new("/proc/self/exe")
         .arg(RECLAIM)

@@ -40,7 +40,7 @@ const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
 const ENOENT: i32 = 2;
 
-/// Takes a violation, and returns whether the program may go on.
+/// Records a violation, and returns whether the program may go on.
 pub type Witness<'a> = &'a mut dyn FnMut(&Attempt) -> bool;
 
 /// The host's ends of a sandbox's pipes and control socket.
@@ -261,7 +261,7 @@ struct Session<'a> {
     input_open: bool,
     control_open: bool,
     shown: [Vec<u8>; 2],
-    /// At most one for each reported call.
+    /// The violations, at most one for each call that can be reported.
     attempts: Vec<Attempt>,
     witness: Witness<'a>,
     carrier: &'a mut dyn Carrier,

@@ -70,7 +70,7 @@ impl SshHandover {
     /// Creates a bundle without keys.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn new() -> io::Result<Self> {
         let (receiver, sender) = socket::pair()?;
         Ok(Self {
@@ -95,7 +95,7 @@ impl SshHandover {
     /// Adds the key of a grant that was read from a file; the caller must overwrite the text.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn add_own(&mut self, keys: SshKeys, text: &[u8]) -> io::Result<()> {
         socket::send(self.sender.as_fd(), text, &[])?;
         self.own.push(keys.name.clone());

@@ -1,4 +1,4 @@
-//! A walk through a tree that is still being changed stays in it.
+//! Tests that a walk through a tree that is still being changed stays in it.
 
 use std::ffi::CString;
 use std::fs::{self, File};
