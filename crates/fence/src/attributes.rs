@@ -1,4 +1,4 @@
-//! Attributes of files, and watching files: only where the program may write, or read.
+//! File attributes and inotify watches: only on files that the program may write, or read.
 
 use std::os::fd::OwnedFd;
 
@@ -12,8 +12,8 @@ use crate::caller::{Caller, HERE, is_beneath, name_of, whereabouts};
 use crate::{Attribute, EACCES, EPERM, Places, Refused, Target};
 
 const EINVAL: i32 = 22;
-/// S_ISUID and S_ISGID: a file that takes its owner's rights would be a way in for
-/// other users of the host.
+/// S_ISUID and S_ISGID. A file that runs with its owner's rights would be a way in for other
+/// users of the host.
 const SET_ID: u32 = 0o6000;
 const IN_DONT_FOLLOW: u32 = 0x0200_0000;
 /// The longest value of an extended attribute, bytes (XATTR_SIZE_MAX).
@@ -41,7 +41,7 @@ pub(crate) fn change(
     Ok(Answer::Value(0))
 }
 
-/// Watches what happens at a place that may be read.
+/// Adds an inotify watch on a file that may be read.
 pub(crate) fn watch(
     caller: &Caller,
     arguments: &[u64; 6],
@@ -63,7 +63,7 @@ pub(crate) fn watch(
     Ok(Answer::Value(number.into()))
 }
 
-/// The file that a call is about, and the arguments that follow its name.
+/// Opens the file that a call is about; returns it with the arguments after its name.
 fn find(
     caller: &Caller,
     target: Target,
@@ -103,7 +103,7 @@ fn find(
     }
 }
 
-/// What is to be changed, copied from the caller.
+/// An attribute change, copied from the caller's memory.
 enum Change {
     Mode(u32),
     Owner(u32, u32),
@@ -135,8 +135,8 @@ fn read(caller: &Caller, attribute: Attribute, rest: &[u64]) -> Result<Change, R
     })
 }
 
-/// Two times at an address, each of so many words: seconds, and a fraction of which
-/// one is `unit` nanoseconds. No address means now.
+/// Reads two times at an address, of `words` 8-byte words each: seconds, and with two words a
+/// fraction in units of `unit` nanoseconds. Address 0 means now.
 fn times(caller: &Caller, address: u64, words: usize, unit: i64) -> Result<Timestamps, Refused> {
     let now = Timespec {
         tv_sec: 0,
@@ -201,7 +201,7 @@ fn make(place: &OwnedFd, change: Change) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A symbolic link is not followed by what works on its name.
+/// Refuses a symbolic link: calls on the file's name must not follow one.
 fn refuse_link(place: &OwnedFd) -> Result<(), Refused> {
     let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(place)?.st_mode);
     match kind {

@@ -1,4 +1,4 @@
-//! What can be known of the thread that waits: its memory, descriptors, directory.
+//! The waiting thread, as /proc shows it: its memory, descriptors, working directory.
 
 use std::fs::File;
 use std::io;
@@ -11,29 +11,29 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use crate::{EPERM, Refused};
 
-/// The longest path that the kernel takes, bytes, its end included (PATH_MAX).
+/// The longest path that the kernel takes, bytes, with its NUL (PATH_MAX).
 const PATH_BYTES_MAX: usize = 4096;
 const PAGE_BYTES: u64 = 4096;
 const ENAMETOOLONG: i32 = 36;
 const EFAULT: i32 = 14;
-/// "Here", in place of a directory's descriptor (AT_FDCWD).
+/// The working directory, in place of a directory's descriptor (AT_FDCWD).
 pub(crate) const HERE: i32 = -100;
 
-/// One waiting thread.
+/// A thread whose call waits.
 pub(crate) struct Caller {
     thread: u32,
     memory: File,
 }
 
 impl Caller {
-    /// Its memory is opened at once: that stays this process's, whatever becomes of
-    /// the number.
+    /// Opens the thread's memory at once: the file stays that of this process, even if the
+    /// thread's id is reused.
     pub(crate) fn new(thread: u32) -> Result<Self, Refused> {
         let memory = File::open(format!("/proc/{thread}/mem"))?;
         Ok(Self { thread, memory })
     }
 
-    /// So many bytes from an address.
+    /// Reads `count` bytes at an address.
     pub(crate) fn bytes(&self, address: u64, count: usize) -> Result<Vec<u8>, Refused> {
         let mut bytes = vec![0; count];
         self.memory
@@ -42,9 +42,9 @@ impl Caller {
         Ok(bytes)
     }
 
-    /// Writes bytes to an address. Should the thread have ended and its number be somebody
-    /// else's, that process is not confined by this one's Landlock rules, and the kernel
-    /// refuses (landlock(7), on ptrace).
+    /// Writes bytes to an address. If the thread has ended and its id is reused, that process
+    /// is not confined by this one's Landlock rules, and the kernel refuses (landlock(7), on
+    /// ptrace).
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Refused> {
         match bytes {
             [] => Ok(()),
@@ -52,7 +52,7 @@ impl Caller {
         }
     }
 
-    /// The text at an address, without its NUL.
+    /// Reads the text at an address, without its NUL.
     pub(crate) fn text(&self, address: u64) -> Result<Vec<u8>, Refused> {
         let mut text = Vec::new();
         let mut page = [0_u8; PAGE_BYTES as usize];
@@ -80,14 +80,14 @@ impl Caller {
         Err(Refused(ENAMETOOLONG))
     }
 
-    /// The very socket or file behind one of its descriptors.
+    /// Duplicates one of its descriptors: the same open socket or file.
     pub(crate) fn descriptor(&self, number: u64) -> Result<OwnedFd, Refused> {
         let process = self.process()?;
         let pid = pidfd_open(process, PidfdFlags::empty())?;
         Ok(pidfd_getfd(pid, number as i32, PidfdGetfdFlags::empty())?)
     }
 
-    /// The process that the thread belongs to.
+    /// Returns the process that the thread belongs to.
     fn process(&self) -> Result<Pid, Refused> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread))?;
         let number = status
@@ -96,8 +96,8 @@ impl Caller {
         number.and_then(Pid::from_raw).ok_or(Refused(EPERM))
     }
 
-    /// The place that a path leads to, opened for its name only. `directory` is
-    /// where a relative one begins: a descriptor's number, or [`HERE`].
+    /// Resolves a path and opens it with O_PATH. `directory` is where a relative path begins: a
+    /// descriptor's number, or [`HERE`].
     pub(crate) fn place(
         &self,
         directory: i32,
@@ -131,15 +131,15 @@ impl Caller {
         )?)
     }
 
-    /// What a descriptor stands for, opened for its name only.
+    /// Opens the file that a descriptor refers to, with O_PATH.
     pub(crate) fn behind(&self, number: i32) -> Result<OwnedFd, Refused> {
         let path = format!("/proc/{}/fd/{number}", self.thread);
         Ok(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
     }
 }
 
-/// The number in a path that names one of the caller's own descriptors: C libraries
-/// change the mode of an open file by it.
+/// Returns the number in a path that names one of the caller's own descriptors. C libraries
+/// change the mode of an open file by such a path.
 fn own_descriptor(path: &[u8]) -> Option<i32> {
     let number = [
         &b"/proc/self/fd/"[..],
@@ -151,18 +151,18 @@ fn own_descriptor(path: &[u8]) -> Option<i32> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// Where an open place lies now.
+/// Returns the present path of an open file.
 pub(crate) fn whereabouts(place: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlink(name_of(place), Vec::new())?.into_bytes())
 }
 
-/// A path that leads to an open place and nowhere else.
+/// Returns a path that leads to an open file and nowhere else.
 pub(crate) fn name_of(place: &OwnedFd) -> String {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", place.as_fd().as_raw_fd())
 }
 
-/// Whether a place lies beneath one of these.
+/// Returns whether a path is one of these roots or lies beneath one.
 pub(crate) fn is_beneath(path: &[u8], roots: &[Vec<u8>]) -> bool {
     roots.iter().any(|root| {
         path.strip_prefix(root.as_slice())

@@ -1,4 +1,4 @@
-//! The calls that only a fence has to hold: what namespaces hold elsewhere.
+//! The system calls that only a fence has to filter: elsewhere namespaces confine them.
 
 use atoll_sys::seccomp::{
     Action, Call, Condition, Guard, Guarded, NONE, Test, always, call, on, only,
@@ -16,9 +16,9 @@ const ENOPROTOOPT: u16 = 92;
 const EPROTONOSUPPORT: u16 = 93;
 const EAFNOSUPPORT: u16 = 97;
 
-/// What rules say of socket(2), here and in the filter of every program.
+/// The constants of socket(2) for filter rules, here and in every program's filter.
 pub mod socket {
-    /// No family: what nobody means, and tests of libraries ask for.
+    /// No family. No program needs it; the tests of libraries ask for it.
     pub const AF_UNSPEC: u32 = 0;
     /// Unix sockets.
     pub const AF_UNIX: u32 = 1;
@@ -28,19 +28,19 @@ pub mod socket {
     pub const AF_INET6: u32 = 10;
     /// Netlink.
     pub const AF_NETLINK: u32 = 16;
-    /// The kernel masks a socket's type like this; the rest are flags.
+    /// The mask by which the kernel takes a socket's type; the other bits are flags.
     pub const SOCKET_TYPE: u32 = 0xf;
-    /// Streams, as of TCP.
+    /// Streams, such as TCP.
     pub const SOCK_STREAM: u32 = 1;
-    /// Datagrams, as of UDP.
+    /// Datagrams, such as UDP.
     pub const SOCK_DGRAM: u32 = 2;
-    /// Connected, with borders between messages.
+    /// Connected, with message boundaries.
     pub const SOCK_SEQPACKET: u32 = 5;
-    /// A flag beside the type.
+    /// A flag beside the type: non-blocking.
     pub const SOCK_NONBLOCK: u32 = 0o4_000;
-    /// Another one.
+    /// A flag beside the type: closed on exec.
     pub const SOCK_CLOEXEC: u32 = 0o2_000_000;
-    /// "Whatever the type says", and NETLINK_ROUTE in the netlink family.
+    /// The default protocol of the type; in the netlink family NETLINK_ROUTE.
     pub const PROTOCOL_DEFAULT: u32 = 0;
     /// TCP.
     pub const IPPROTO_TCP: u32 = 6;
@@ -59,11 +59,11 @@ const SOL_IPV6: u32 = 41;
 
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
-/// Data that goes along with the request to connect, past rules for connect(2).
+/// Data sent along with the connection request, past the rules for connect(2).
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 
-/// Who asks for another family wants out: others lead to devices, to the kernel's
-/// ciphers, to whoever runs the machine.
+/// The families that a program may ask for. Any other is reported as a violation: it leads to
+/// devices, to the kernel's ciphers, or to the hypervisor.
 pub const KNOWN_FAMILY: Condition = on(
     0,
     u32::MAX,
@@ -72,7 +72,7 @@ pub const KNOWN_FAMILY: Condition = on(
 )
 .told();
 
-/// Connections only: a datagram goes to any address at any time, past every judge.
+/// Connected sockets only: a datagram can go to any address at any time, past the judge.
 const SOCKETS: &[Guarded] = &[
     always(KNOWN_FAMILY),
     always(on(
@@ -102,8 +102,8 @@ const SOCKETS: &[Guarded] = &[
     ),
 ];
 
-/// The same where names can be asked for: datagrams of the internet come to the judge, who
-/// makes a socket that looks like theirs.
+/// The rules of [`SOCKETS`] where DNS works: internet datagram sockets come to the judge, which
+/// makes a socket that looks like one.
 const SOCKETS_AND_NAMES: &[Guarded] = &[
     always(KNOWN_FAMILY),
     always(on(
@@ -147,8 +147,8 @@ const SOCKETS_AND_NAMES: &[Guarded] = &[
     always(on(1, SOCKET_TYPE, Test::NotIn(&[SOCK_DGRAM]), EAFNOSUPPORT).told()),
 ];
 
-/// Calls on descriptors that can be such sockets come to the judge; whatever else holds for
-/// the call holds before.
+/// Calls on descriptors that may be DNS sockets come to the judge; the other rules for the call
+/// are checked first.
 const NOT_OF_NAMES: Guarded = always(
     on(
         0,
@@ -167,11 +167,11 @@ const CONNECTED: Guarded = always(on(
     EPROTONOSUPPORT,
 ));
 
-/// Where a boundary refuses internet sockets: Unix alone, and still no datagrams.
+/// The rule of a boundary without internet sockets: Unix sockets only, and no datagrams.
 pub const NO_INTERNET: (Call, Action) = (call("socket", 41, 198), Action::All(UNIX));
 const UNIX: &[Guarded] = &[always(KNOWN_FAMILY), UNIX_ALONE, CONNECTED];
 
-/// Terminals and sockets. Others change files that can only be read: their flags,
+/// Requests of terminals and sockets. Others change files that are only readable: their flags,
 /// their protection.
 const REQUESTS: &[Guarded] = &[
     always(on(1, 0xff00, Test::In(&[0x5400, 0x8900]), ENOTTY)),
@@ -187,9 +187,9 @@ const REQUESTS: &[Guarded] = &[
     ),
 ];
 
-/// How a connection behaves, and nothing of where its packets go: a device of one's
-/// choice, a route in the packet, a group of listeners, a connection that is made
-/// later than it was judged, a port that is shared.
+/// The socket options that tune a connection. Left out are those that decide where packets go:
+/// binding to a device, a route in the packet, a group of listeners, a connection that is made
+/// later than it was judged, a shared port.
 const OPTIONS: &[Guarded] = OPTIONS_AND_NAMES.split_at(OPTIONS_AND_NAMES.len() - 1).0;
 const OPTIONS_AND_NAMES: &[Guarded] = &[
     always(on(
@@ -242,7 +242,7 @@ const OPTIONS_AND_NAMES: &[Guarded] = &[
     NOT_OF_NAMES,
 ];
 
-/// What counts where an argument, masked, is one of these.
+/// Builds a condition that applies only where an argument, masked, is one of `values`.
 const fn with(argument: u8, mask: u32, values: &'static [u32], condition: Condition) -> Guarded {
     Guarded {
         only: Some(Guard {
@@ -254,9 +254,9 @@ const fn with(argument: u8, mask: u32, values: &'static [u32], condition: Condit
     }
 }
 
-/// Who is told of input by a signal, and by which, is not chosen: it goes out in the
-/// kernel's name (F_SETOWN, F_SETSIG, F_SETOWN_EX). Nor is anybody else's opening of a
-/// file held up, or watched (F_SETLEASE, F_NOTIFY).
+/// Refuses to choose which process gets a signal for input, and which signal: the kernel sends
+/// it, past the judge (F_SETOWN, F_SETSIG, F_SETOWN_EX). Refuses also to delay another
+/// process's open of a file, or to watch it (F_SETLEASE, F_NOTIFY).
 const CONTROLS: Action = Action::If(on(
     1,
     u32::MAX,
@@ -264,13 +264,13 @@ const CONTROLS: Action = Action::If(on(
     EPERM,
 ));
 
-/// Only the caller itself: others of the same user would be the host's.
+/// Only the caller itself: other processes of the same user would be the host's.
 const SELF: Action = Action::If(on(0, u32::MAX, Test::In(&[0]), EPERM));
 const SELF_BY_PRIORITY: &[Guarded] = &[
     always(on(0, u32::MAX, Test::In(&[0]), EPERM)),
     always(on(1, u32::MAX, Test::In(&[0]), EPERM)),
 ];
-/// IOPRIO_WHO_PROCESS is 1.
+/// The rule for ioprio_set(2); IOPRIO_WHO_PROCESS is 1.
 const SELF_BY_IO_PRIORITY: &[Guarded] = &[
     always(on(0, u32::MAX, Test::In(&[1]), EPERM)),
     always(on(1, u32::MAX, Test::In(&[0]), EPERM)),
@@ -283,7 +283,7 @@ const fn no_fast_open_in(flags: u8) -> Condition {
     on(flags, MSG_FASTOPEN, Test::In(&[0]), EPERM)
 }
 
-/// Calls that are refused, altogether or by their arguments.
+/// The calls that are refused, altogether or by their arguments.
 #[rustfmt::skip]
 pub const REFUSED: &[(Call, Action)] = &[
     (call("socket", 41, 198), Action::All(SOCKETS)),
@@ -311,7 +311,7 @@ pub const REFUSED: &[(Call, Action)] = &[
 use Attribute::{Microseconds, Mode, Nanoseconds, Owner, Remove, Seconds, Set};
 use Target::{At, Descriptor, Link, Path};
 
-/// Calls that wait for a judge, and what they ask for.
+/// The calls that wait for the judge, each with its request.
 #[rustfmt::skip]
 pub const JUDGED: &[(Call, Request)] = &[
     (call("connect", 42, 203), Connect),
@@ -343,7 +343,7 @@ pub const JUDGED: &[(Call, Request)] = &[
     (call("fremovexattr", 199, 16), Change(Descriptor, Remove)),
 ];
 
-/// Where a run has a network, what changes: who asks for a name has a socket of the judge's.
+/// The rules that differ where a run has a network: DNS sockets are made by the judge.
 #[rustfmt::skip]
 pub const ROUTED: &[(Call, Action)] = &[
     (call("socket", 41, 198), Action::All(SOCKETS_AND_NAMES)),
@@ -357,7 +357,7 @@ pub const ROUTED: &[(Call, Action)] = &[
     (call("setsockopt", 54, 208), Action::All(OPTIONS_AND_NAMES)),
 ];
 
-/// What these ask for, when they come to the judge.
+/// The requests of the calls in [`ROUTED`] that come to the judge.
 #[rustfmt::skip]
 const OF_NAMES: &[(&str, Request)] = &[
     ("socket", Socket),
@@ -371,7 +371,7 @@ const OF_NAMES: &[(&str, Request)] = &[
     ("setsockopt", OfNames(NameRequest::Option)),
 ];
 
-/// What a judged call asks for.
+/// Returns the request of a judged call.
 #[must_use]
 pub fn request(number: u32) -> Option<Request> {
     let asked = JUDGED

@@ -1,16 +1,15 @@
-//! Judges the calls that Landlock does not hold, where there are no namespaces.
+//! The judge of system calls that Landlock does not restrict, where there are no namespaces.
 //!
-//! In a fence a program shares the host's network, its Unix sockets and the
-//! attributes of its files. The calls that reach for them wait (seccomp_unotify(2))
-//! until [`Fence::judge`] has looked at them: it copies what their pointers lead
-//! to, judges the copy, and makes the call itself on the very same socket or file.
-//! Nothing that was judged is left to be changed before the kernel reads it.
+//! In a fence a program shares the host's network, its Unix sockets and the attributes of its
+//! files. The calls that reach for them wait (seccomp_unotify(2)) until [`Fence::judge`] has
+//! examined them: it copies the memory behind their pointers, judges the copy, and makes the
+//! call itself on the very same socket or file. So nothing that was judged can change before
+//! the kernel reads it.
 //!
-//! What is allowed: connections to what the program itself listens on, listening on
-//! the loopback, changing the attributes of files that it may write; and where the run has
-//! a network, connections that somebody else judges and carries. It must never
-//! know policy: the lists of places are all it goes by. Start reading at
-//! [`Fence::judge`].
+//! Allowed are: connections to the program's own listeners, listening on the loopback, changing
+//! the attributes of files that it may write; and where the run has a network, connections that
+//! the egress process judges and carries. The fence must never know policy: the lists of paths
+//! are all that it goes by. Start reading at [`Fence::judge`].
 
 mod attributes;
 mod caller;
@@ -34,8 +33,7 @@ pub use processes::{become_reaper, descendants, end_descendants};
 use caller::Caller;
 use sockets::Own;
 
-/// What a waiting call asks for; its arguments stand in the places that the call's
-/// manual page gives them.
+/// The kind of a waiting call; its arguments are in the order of the call's manual page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// connect(2).
@@ -46,22 +44,22 @@ pub enum Request {
     Listen,
     /// socket(2) of a kind that only the judge makes.
     Socket,
-    /// Something of a socket on which names are asked for.
+    /// A call on a DNS socket.
     OfNames(NameRequest),
     /// inotify_add_watch(2).
     Watch,
-    /// kill(2) and its kin: the first argument is who gets it.
+    /// kill(2) and its kin; the first argument is the recipient.
     Signal(Recipient),
-    /// An attribute of a file.
+    /// A change of a file's attribute.
     Change(Target, Attribute),
 }
 
-/// What is asked of a socket on which names are asked for.
+/// A call on a DNS socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRequest {
     /// sendto(2).
     SendTo,
-    /// sendmsg(2) and sendmmsg(2), of which the first message counts.
+    /// sendmsg(2), and sendmmsg(2), of which only the first message is examined.
     SendMessage,
     /// recvfrom(2).
     Receive,
@@ -75,29 +73,29 @@ pub enum NameRequest {
     ServerAddress,
 }
 
-/// How a signal's recipient is named.
+/// The way a signal's recipient is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
-    /// A process, or with other numbers a group, or everybody.
+    /// A process; with 0 or a negative number a group, or all processes.
     ProcessOrGroup,
     /// A process or a thread, and nothing else.
     Thread,
 }
 
-/// How a call names its file. The attribute's arguments follow.
+/// The way a call names its file. The arguments of the attribute follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// By a descriptor.
     Descriptor,
     /// By a path.
     Path,
-    /// By a path, of which a last symbolic link is not followed.
+    /// By a path whose last component is not followed if it is a symbolic link.
     Link,
-    /// By a directory's descriptor and a path, with flags at this position if any.
+    /// By a directory's descriptor and a path, with the flags at this argument, if any.
     At(Option<u8>),
 }
 
-/// What of a file is to be changed.
+/// The file attribute that a call changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// Mode.
@@ -116,19 +114,19 @@ pub enum Attribute {
     Remove,
 }
 
-/// The places that a program may use, absolute and without symbolic links.
+/// The paths that a program may use, absolute and without symbolic links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// It may read them, and watch what happens there.
+    /// Paths that it may read and watch.
     pub readable: Vec<Vec<u8>>,
-    /// It may change what is there.
+    /// Paths that it may change.
     pub writable: Vec<Vec<u8>>,
-    /// It may connect to these sockets, which are not its own. Nobody inside can put others
-    /// in their place.
+    /// Sockets that it may connect to although they are not its own. No program in the fence
+    /// can replace them.
     pub services: Vec<Vec<u8>>,
 }
 
-/// The judge of one program and of everything that it starts.
+/// The judge of one program and of all its descendants.
 #[derive(Debug)]
 pub struct Fence {
     places: Places,
@@ -136,17 +134,17 @@ pub struct Fence {
     outside: Option<Outside>,
 }
 
-/// What becomes of a judged call.
+/// The outcome of a judged call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
-    /// What its caller gets.
+    /// The answer to its caller.
     pub answer: Answer,
-    /// Whether it reached for what is somebody else's, as no honest program does; what
-    /// else is refused, programs try to find out.
+    /// True if the call reached for what belongs to others, as no honest program does. Other
+    /// refused calls are probes that programs commonly make.
     pub attempt: bool,
 }
 
-/// A refusal, as the caller sees it.
+/// A refusal: the error number that the caller gets.
 pub(crate) struct Refused(pub(crate) i32);
 
 impl From<rustix::io::Errno> for Refused {
@@ -165,13 +163,14 @@ pub(crate) const EPERM: i32 = 1;
 pub(crate) const EACCES: i32 = 13;
 pub(crate) const ESRCH: i32 = 3;
 
-/// The refusal of an attempt. Every other refusal is a [`Refused`].
+/// Returns the refusal of an attempt. Every other refusal is a [`Refused`].
 pub(crate) const fn attempt(error: i32) -> Result<Answer, Refused> {
     Ok(Answer::Error(error))
 }
 
 impl Fence {
-    /// A judge who lets a program use these places, and what leads outside if anything does.
+    /// Creates the judge of a program that may use these paths, and the network if `outside` is
+    /// given.
     #[must_use]
     pub fn new(places: Places, outside: Option<Outside>) -> Self {
         Self {
@@ -181,7 +180,7 @@ impl Fence {
         }
     }
 
-    /// Judges a call that came to this listener and waits.
+    /// Judges a call that waits at this listener.
     pub fn judge(&mut self, listener: BorrowedFd<'_>, call: &Waiting) -> Judged {
         let judged = match request(call.call) {
             Some(request) => self.consider(request, listener, call),

@@ -1,4 +1,4 @@
-//! Every socket of this host that listens, from the kernel (sock_diag(7)).
+//! The listening sockets of this host, from the kernel (sock_diag(7)).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ const AF_UNIX: u8 = 1;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
-/// The one state that is asked for, as a bit: TCP_LISTEN, which Unix sockets use too.
+/// The state that is asked for, as a bit: TCP_LISTEN, which Unix sockets use too.
 const LISTENING: u32 = 1 << 10;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -22,22 +22,22 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const HEADER_BYTES: usize = 16;
 const BLOCK_BYTES: usize = 64 * 1024;
-/// How many answers are read at most: a host with more sockets is not judged.
+/// The most answer blocks read. A host with more sockets is not judged.
 const BLOCKS_MAX: usize = 1024;
 
-/// A Unix socket that listens.
+/// A listening Unix socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnixListener {
     pub(crate) cookie: u64,
-    /// Its kind (`SOCK_STREAM` and so on), of which each has names of its own.
+    /// Its type (`SOCK_STREAM` and so on). Each type has its own abstract names.
     pub(crate) kind: u32,
-    /// Its name, a path or one with a leading NUL.
+    /// Its name: a path, or an abstract name with its leading NUL.
     pub(crate) name: Vec<u8>,
-    /// Its file: the device's two numbers, and the low half of the inode.
+    /// Its file: the device's two numbers, and the low half of the inode number.
     pub(crate) file: Option<((u32, u32), u32)>,
 }
 
-/// An internet socket that listens.
+/// A listening internet socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InternetListener {
     pub(crate) cookie: u64,
@@ -45,7 +45,7 @@ pub(crate) struct InternetListener {
 }
 
 impl InternetListener {
-    /// Whether a connection to this address could come to it.
+    /// Returns whether a connection to this address could reach it.
     pub(crate) fn answers(&self, to: SocketAddr) -> bool {
         let plain = |ip: IpAddr| ip.to_canonical();
         let on = self.on.ip();
@@ -81,7 +81,7 @@ pub(crate) fn internet_listeners() -> io::Result<Vec<InternetListener>> {
     Ok(found)
 }
 
-/// Sends a request and hands out the body of each answer.
+/// Sends a request and passes on the body of each answer.
 fn ask(request: &[u8], each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let line = socket_with(
         AddressFamily::NETLINK,
@@ -105,7 +105,7 @@ fn ask(request: &[u8], each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     Err(io::ErrorKind::QuotaExceeded.into())
 }
 
-/// Reads one block of answers; whether there are more.
+/// Reads one block of answers; returns whether there are more.
 fn take_block(line: &OwnedFd, block: &mut [u8], each: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
     let (_, got) = recv(line, &mut *block, RecvFlags::TRUNC)?;
     let mut rest = block.get(..got).ok_or(io::ErrorKind::InvalidData)?;
@@ -192,7 +192,7 @@ fn short(bytes: &[u8], at: usize) -> Option<u16> {
         .map(u16::from_ne_bytes)
 }
 
-/// Two words, the low one first.
+/// Reads a socket cookie: two words, the low one first.
 fn cookie(bytes: &[u8], at: usize) -> Option<u64> {
     let (low, high) = (number(bytes, at)?, number(bytes, at + 4)?);
     Some(u64::from(high) << 32 | u64::from(low))

@@ -1,9 +1,9 @@
-//! Sockets on which a program asks for names: datagrams to it, to the kernel a pair that
-//! leads to whoever carries and nowhere else, whatever address is written on a message.
+//! DNS sockets. For the program they are datagram sockets; for the kernel each is one end of a
+//! pair whose other end the egress process has, whatever address a message carries.
 //!
-//! What a program asks of such a socket that its kind does not have is answered here, so
-//! that resolvers find what they look for: an answer comes from the server that was asked.
-//! Nothing of that holds anything: what is not answered here goes on to the kernel.
+//! Calls that such a pair does not support are answered here as for a datagram socket, so that
+//! resolvers work: an answer comes from the server that was asked. Security does not rest on
+//! this: calls that are not answered here go on to the kernel.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -25,29 +25,29 @@ use crate::sockets::{
 };
 use crate::{EPERM, NameRequest, Refused};
 
-/// Names are asked for at this port.
+/// The DNS port.
 const PORT: u16 = 53;
-/// The numbers that these sockets get: calls on others are not looked at. Programs rarely
-/// have as many descriptors, and whoever waits by select(2) can still use them.
+/// The descriptor numbers of DNS sockets: calls on other numbers are not judged. Programs
+/// rarely have as many descriptors, and select(2) still works with these.
 pub(crate) const NUMBERS: std::ops::Range<u32> = 960..1024;
-/// How many are known at once; the ones longest known are forgotten first.
+/// The most DNS sockets known at once; the oldest are forgotten first.
 const KNOWN_MAX: usize = 4096;
-/// The longest answer that is taken at once, bytes.
+/// The longest answer taken at once, bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How many parts of a message are written to at most.
+/// The most parts of one message that are written to.
 const PARTS_MAX: u64 = 16;
 
 const ENOTCONN: i32 = Errno::NOTCONN.raw_os_error();
 const EACCES: i32 = Errno::ACCESS.raw_os_error();
 
-/// What stands for sockets of names, by the kernel's cookies.
+/// The DNS sockets, by the kernel's cookies.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     known: BTreeMap<u64, Asked>,
     next: u32,
 }
 
-/// One of them, as its program sees it.
+/// A DNS socket, as its program sees it.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     is_6: bool,
@@ -55,7 +55,7 @@ struct Asked {
 }
 
 impl Outside {
-    /// Makes one, for a call of socket(2).
+    /// Makes a DNS socket, for a call of socket(2).
     pub(crate) fn socket_for_names(
         &mut self,
         listener: BorrowedFd<'_>,
@@ -97,7 +97,7 @@ impl Outside {
 }
 
 impl Names {
-    /// A number that the caller does not use, if there is one.
+    /// Returns a descriptor number that the caller does not use, if there is one.
     fn number(&mut self, thread: u32) -> Option<u32> {
         let count = NUMBERS.end - NUMBERS.start;
         let mut numbers = (0..count).map(|one| NUMBERS.start + (self.next + one) % count);
@@ -116,7 +116,7 @@ impl Names {
         Ok(self.known.get_mut(&socket_cookie(socket)?))
     }
 
-    /// Chooses whom to ask. `None` for a socket of another kind.
+    /// Sets the server to ask. `None` for a socket of another kind.
     pub(crate) fn connect(
         &mut self,
         socket: &OwnedFd,
@@ -126,7 +126,8 @@ impl Names {
         asked.map(|asked| asked.ask(to, ENETUNREACH)).transpose()
     }
 
-    /// Where it is asked from makes no difference. `None` for a socket of another kind.
+    /// Answers bind(2): the address makes no difference, a port of one's own is refused. `None`
+    /// for a socket of another kind.
     pub(crate) fn bind(
         &mut self,
         socket: &OwnedFd,
@@ -139,7 +140,7 @@ impl Names {
         }
     }
 
-    /// What else is asked of such a socket.
+    /// Answers the other calls on a DNS socket.
     pub(crate) fn attend(
         &mut self,
         request: NameRequest,
@@ -208,7 +209,7 @@ impl Asked {
         Ok(Answer::Value(0))
     }
 
-    /// The kernel sends it, and looks at no address.
+    /// Notes the server in `to`, and lets the kernel send the message: it ignores the address.
     fn send(&mut self, caller: &Caller, to: u64, bytes: u64) -> Result<Answer, Refused> {
         if to != 0 {
             let bytes = (bytes & 0xffff_ffff).min(ADDRESS_BYTES_MAX) as usize;
@@ -223,7 +224,7 @@ impl Asked {
     }
 }
 
-/// Two words of the caller's memory.
+/// Reads two words of the caller's memory.
 fn words(caller: &Caller, at: u64) -> Result<[u64; 2], Refused> {
     let bytes = caller.bytes(at, 16)?;
     let (words, _) = bytes.as_chunks::<8>();
@@ -234,7 +235,8 @@ fn words(caller: &Caller, at: u64) -> Result<[u64; 2], Refused> {
 }
 
 /// Takes an answer, if there is one, and writes it to these parts, each an address and a
-/// length. `None` where the caller has to wait for it, or wants something else.
+/// length. `None` where the caller has to wait for it, or uses flags that are not answered
+/// here.
 fn receive(
     caller: &Caller,
     socket: &OwnedFd,
@@ -276,7 +278,7 @@ fn receive(
     Ok(i64::try_from(told).ok())
 }
 
-/// The same for a message (`struct msghdr`), whose fields are written too.
+/// Takes an answer into a message (`struct msghdr`), and writes the message's fields.
 fn receive_message(
     caller: &Caller,
     socket: &OwnedFd,
@@ -305,7 +307,7 @@ fn receive_message(
     Ok(Answer::Value(got))
 }
 
-/// Writes an address as the kernel does: as much as there is room for, and its whole length.
+/// Writes an address as the kernel does: as much as fits, and its full length.
 fn write_address(
     caller: &Caller,
     address: SocketAddr,
@@ -320,7 +322,7 @@ fn write_address(
     caller.write(length_at, &(bytes.len() as u32).to_ne_bytes())
 }
 
-/// An address as the kernel writes it (`struct sockaddr` of its family).
+/// Encodes an address as the kernel does (`struct sockaddr` of its family).
 pub(crate) fn written(address: SocketAddr) -> Vec<u8> {
     const AF_INET: u16 = 2;
     const AF_INET6: u16 = 10;

@@ -1,9 +1,9 @@
-//! Connections to the outside: each is made to a listener of this process's own, and its
-//! other end is handed to whoever carries, with where it was meant to go.
+//! Connections to the outside: each is made to a listener of this process, and the accepted end
+//! is sent to the egress process, with its destination.
 //!
-//! The caller's own socket is connected, so that its options, its number and whoever else
-//! has it stay as they are. Others on this host can come to the listener as well: only the
-//! connection whose two addresses are the caller's is handed on.
+//! The caller's own socket is connected, so that its options, its number and the processes that
+//! share it stay as they are. Other processes of this host can connect to the listener as well:
+//! only the connection whose two addresses are the caller's is passed on.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -21,27 +21,28 @@ use crate::Refused;
 use crate::names::Names;
 use crate::sockets::{EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ETIMEDOUT, within_time};
 
-/// How long the judge waits for its own listener, and for whoever carries: they are there,
-/// and on a busy host the kernel may take its time.
+/// The longest wait for the judge's own listener and for the egress process. Both exist, but a
+/// busy host may delay them.
 pub(crate) const HANDING_MAX: Duration = Duration::from_secs(5);
-/// How many connections of others are taken from the listener before one is made to it.
+/// The most connections of others that are dropped from the listener's queue before one is made
+/// to it.
 const OTHERS_MAX: usize = 1024;
 
 const EINPROGRESS: i32 = Errno::INPROGRESS.raw_os_error();
 
-/// What leads outside, for a program that may reach something there.
+/// The way to the egress process, for a program with a network.
 #[derive(Debug)]
 pub struct Outside {
     listener: TcpListener,
     at: SocketAddrV4,
-    /// To whoever carries.
+    /// The socket to the egress process.
     line: OwnedFd,
-    /// The sockets on which the program asks for names.
+    /// The program's DNS sockets.
     pub(crate) names: Names,
 }
 
 impl Outside {
-    /// With a line to whoever carries.
+    /// Starts to listen on the loopback; `line` leads to the egress process.
     ///
     /// # Errors
     /// The kernel's, where there is no loopback to listen on.
@@ -57,13 +58,13 @@ impl Outside {
         })
     }
 
-    /// Where connections come to it.
+    /// Returns the listener's address.
     #[cfg(test)]
     pub(crate) fn door(&self) -> SocketAddr {
         self.at.into()
     }
 
-    /// Connects the caller's socket, and hands the other end on.
+    /// Connects the caller's socket, and passes the other end on.
     pub(crate) fn connect(&self, socket: &OwnedFd, meant: SocketAddr) -> Result<Answer, Refused> {
         let to = self.way_of(socket, meant)?;
         if getpeername(socket).is_ok() {
@@ -88,19 +89,19 @@ impl Outside {
         }
     }
 
-    /// Takes what others have brought: the listener's queue has room then for the caller.
+    /// Drops the connections of others, so that the listener's queue has room for the caller.
     fn empty(&self) {
         let others = (0..OTHERS_MAX).map(|_| self.listener.accept());
         others.take_while(Result::is_ok).for_each(drop);
     }
 
-    /// Whatever the socket has come to, if to anything, is not the outside.
+    /// Disconnects the socket: whatever it has reached, if anything, is not the outside.
     fn give_up(socket: &OwnedFd, refused: Refused) -> Result<Answer, Refused> {
         let _ = connect_unspec(socket);
         Err(refused)
     }
 
-    /// The listener's address in a form that this socket can be connected to.
+    /// Returns the listener's address in a family that this socket can be connected to.
     fn way_of(&self, socket: &OwnedFd, meant: SocketAddr) -> Result<SocketAddr, Refused> {
         let family = socket_domain(socket)?;
         match meant {
@@ -119,7 +120,7 @@ impl Outside {
         }
     }
 
-    /// The listener's end of this socket's connection. As long as this process has the
+    /// Accepts the listener's end of this socket's connection. While this process holds the
     /// socket, no other one can have its address.
     fn other_end(&self, socket: &OwnedFd) -> Result<TcpStream, Refused> {
         let plain = |address: SocketAddr| (address.ip().to_canonical(), address.port());
@@ -139,7 +140,7 @@ impl Outside {
         Err(Refused(ECONNREFUSED))
     }
 
-    /// Sends a descriptor to whoever carries, with what it is for.
+    /// Sends a descriptor to the egress process, with its purpose.
     pub(crate) fn hand(&self, what: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
         let until = Instant::now() + HANDING_MAX;
         loop {
@@ -155,7 +156,7 @@ impl Outside {
     }
 }
 
-/// Waits until it can go on, or for so long.
+/// Waits until the descriptor is ready, or until the deadline.
 fn wait(on: BorrowedFd<'_>, how: PollFlags, until: Instant) -> io::Result<()> {
     let left = until.saturating_duration_since(Instant::now());
     let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -1,4 +1,4 @@
-//! The processes of a fence: no namespace counts them, or ends them.
+//! The processes of a fence, which no namespace counts or kills.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 
-/// How many times the processes of a fence are looked for at its end. Each time the
-/// ones found are ended; those that they had just made are found the next time.
+/// The most rounds of killing at a fence's end. Each round kills the processes that it finds;
+/// those just started by them are found in the next.
 const LOOKS_MAX: u32 = 10_000;
-/// Between two looks.
+/// The pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Processes below this one that lose their parent come to it.
+/// Makes this process the parent of descendants that lose theirs.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn become_reaper() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Every process below this one, however deep.
+/// Returns every descendant of this process.
 #[must_use]
 pub fn descendants() -> Vec<u32> {
     let own = std::process::id();
@@ -38,26 +38,27 @@ pub fn descendants() -> Vec<u32> {
     parents.keys().copied().filter(is_below).collect()
 }
 
-/// Whether a process, or the one that a thread belongs to, is below this one.
+/// Returns whether a process, or the one that a thread belongs to, is a descendant of this one.
 pub(crate) fn is_below(pid: u32) -> bool {
-    /// More than there can be processes.
+    /// More than the number of processes there can be.
     const DEPTH_MAX: usize = 1 << 22;
     let own = std::process::id();
     let mut line = std::iter::successors(parent(pid), |pid| parent(*pid)).take(DEPTH_MAX);
     line.any(|one| one == own)
 }
 
-/// The parent of a process, or of the one that a thread belongs to.
+/// Returns the parent of a process, or of the one that a thread belongs to.
 pub(crate) fn parent(pid: u32) -> Option<u32> {
     field(pid, 1)
 }
 
-/// The group that a process is in.
+/// Returns the process group of a process.
 pub(crate) fn group(pid: u32) -> Option<u32> {
     field(pid, 2)
 }
 
-/// A number behind the name of a process (proc_pid_stat(5)), which may hold anything.
+/// Returns a number after the name in /proc/PID/stat (proc_pid_stat(5)); the name may hold any
+/// byte.
 fn field(pid: u32, position: usize) -> Option<u32> {
     let line = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = line.iter().rposition(|byte| *byte == b')')?;
@@ -65,8 +66,8 @@ fn field(pid: u32, position: usize) -> Option<u32> {
     rest.split_ascii_whitespace().nth(position)?.parse().ok()
 }
 
-/// Ends every process below this one. Whatever loses its parent comes to this process
-/// before that parent can be waited for, so that none is left once there is no child.
+/// Kills every descendant of this process. An orphan becomes this process's child before its
+/// parent can be waited for, so that none is left once there is no child.
 pub fn end_descendants() {
     for _ in 0..LOOKS_MAX {
         let below = descendants().into_iter().chain(children());
@@ -85,7 +86,7 @@ pub fn end_descendants() {
     }
 }
 
-/// The children of this process, also those that may not be looked at.
+/// Returns the children of this process, also those that may not be inspected.
 fn children() -> Vec<u32> {
     let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     let numbers = list.split_ascii_whitespace();

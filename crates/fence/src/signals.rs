@@ -1,16 +1,16 @@
-//! Signals: to the processes of the fence only. Landlock holds the same from its
-//! version 6 on; this is for the ones before.
+//! Signals: to the processes of the fence only. Landlock confines them from its version 6 on;
+//! this is for earlier versions.
 //!
-//! The numbers stand in the call itself, not behind pointers, so the kernel may go on
-//! with it: only a process that ends at this very moment, and whose number is given to
-//! another at once, could be mistaken.
+//! The numbers are in the call itself, not behind pointers, so the kernel may go on with it:
+//! only a process that ends at this very moment, and whose id is reused at once, could be
+//! mistaken.
 
 use atoll_sys::judging::{Answer, Waiting};
 
 use crate::processes::{descendants, group, is_below, parent};
 use crate::{EPERM, ESRCH, Recipient, Refused, attempt};
 
-/// Lets a signal through to where it may go.
+/// Lets a signal pass to a process of the fence.
 pub(crate) fn signal(recipient: Recipient, call: &Waiting) -> Result<Answer, Refused> {
     let [number, signal, ..] = call.arguments;
     // The kernel reads an `int`.
@@ -33,8 +33,9 @@ pub(crate) fn signal(recipient: Recipient, call: &Waiting) -> Result<Answer, Ref
     }
 }
 
-/// A group with a process of the fence in it has no others: groups do not reach beyond
-/// their session. But for this process's own, which is of the same session.
+/// Lets a signal pass to a process group of the fence. A group with one process of the fence
+/// has no others, as groups do not span sessions; except this process's own group, which is in
+/// the same session.
 fn to_group(asked: Option<u32>) -> Result<Answer, Refused> {
     let is_member = |one: &u32| group(*one) == asked;
     let is_own = asked == group(std::process::id());

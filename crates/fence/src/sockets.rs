@@ -1,4 +1,4 @@
-//! Connections and listeners: within the program's own, on the loopback.
+//! Connections and listeners: to the program's own sockets, on the loopback.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,13 +27,13 @@ const EMFILE: i32 = 24;
 
 /// The longest address, bytes (`struct sockaddr_storage`).
 pub(crate) const ADDRESS_BYTES_MAX: u64 = 128;
-/// How long the judge waits for a listener whose queue is full.
+/// The longest wait for a listener whose queue is full.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
-/// How many listeners a program has at once.
+/// The most listeners that a program has at once.
 const LISTENERS_MAX: usize = 4096;
 
-/// What a program listens on, by the kernel's cookies: a number is never given to
-/// another socket.
+/// The program's own listeners, by the kernel's cookies: a cookie is never reused for another
+/// socket.
 #[derive(Debug, Default)]
 pub(crate) struct Own {
     cookies: BTreeSet<u64>,
@@ -59,13 +59,13 @@ impl Own {
     }
 }
 
-/// An address as a program writes it.
+/// A socket address as a program passes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Internet(SocketAddr),
-    /// Of a Unix socket: a path.
+    /// A path, of a Unix socket.
     Path(Vec<u8>),
-    /// Of a Unix socket: a name that is no path, with its leading NUL.
+    /// An abstract name of a Unix socket, with its leading NUL.
     Abstract(Vec<u8>),
     Unnamed,
 }
@@ -107,7 +107,7 @@ fn address(caller: &Caller, at: u64, bytes: u64) -> Result<Address, Refused> {
     parse(&caller.bytes(at, bytes as usize)?).ok_or(Refused(EAFNOSUPPORT))
 }
 
-/// Where a connection to this address ends on this host, if on the loopback.
+/// Returns the address that a connection to `address` reaches on this host, if on the loopback.
 pub(crate) fn on_loopback(address: SocketAddr) -> Option<SocketAddr> {
     let ip = match (address.ip().is_unspecified(), address.ip()) {
         (true, IpAddr::V4(_)) => Ipv4Addr::LOCALHOST.into(),
@@ -123,13 +123,13 @@ pub(crate) fn on_loopback(address: SocketAddr) -> Option<SocketAddr> {
     is_local.then_some(SocketAddr::new(ip, address.port()))
 }
 
-/// Whether a socket is asked for that sends datagrams to the internet.
+/// Returns whether the arguments of socket(2) ask for internet datagrams.
 pub(crate) fn is_for_datagrams(arguments: &[u64; 6]) -> bool {
     let [family, kind, ..] = arguments.map(|argument| argument as u32);
     [AF_INET, AF_INET6].contains(&family) && kind & SOCKET_TYPE == SOCK_DGRAM
 }
 
-/// Connects the caller's socket: to a listener of its own, or where it leads outside.
+/// Connects the caller's socket: to one of the program's own listeners, or to the outside.
 pub(crate) fn connect(
     caller: &Caller,
     arguments: &[u64; 6],
@@ -220,7 +220,8 @@ fn connect_internet(
     within_time(socket, CONNECT_MAX, || connect_to(socket, &to))
 }
 
-/// Services that a C library asks by itself for names, or tells what goes wrong.
+/// Directories of services that a C library asks by itself for names, or sends messages about
+/// errors.
 const ASKED_BY_LIBRARIES: [&[u8]; 6] = [
     b"/run/nscd/",
     b"/var/run/nscd/",
@@ -235,15 +236,15 @@ fn is_asked_by_libraries(place: &[u8]) -> bool {
     asked.any(|directory| place.starts_with(directory))
 }
 
-/// A kernel that does not tell what listens has nothing to connect to.
+/// Treats a kernel that does not list its listeners as having none.
 fn listening<T>(told: std::io::Result<Vec<T>>) -> Result<Vec<T>, Refused> {
     told.map_err(|_| Refused(ECONNREFUSED))
 }
 
-/// Makes a call that can wait, but not for longer: everyone else in the fence waits too.
-/// This process is interrupted at short intervals, and goes on waiting where it has not
-/// been long: a host that is busy is no reason to refuse anything. So a caller that takes
-/// the limit away meanwhile gains nothing.
+/// Makes a call that can block, for `most` at the longest: all other callers in the fence wait
+/// too. This process is interrupted at short intervals and retries until then, since a busy
+/// host is no reason to refuse anything. So a caller that removes the timeout meanwhile gains
+/// nothing.
 pub(crate) fn within_time(
     socket: &OwnedFd,
     most: Duration,
@@ -263,7 +264,7 @@ pub(crate) fn within_time(
     }
 }
 
-/// Makes a call again that was only interrupted, until then.
+/// Repeats a call that was only interrupted, until the deadline.
 pub(crate) fn unless_interrupted<T>(
     until: Instant,
     make: impl Fn() -> Result<T, Errno>,
@@ -276,7 +277,7 @@ pub(crate) fn unless_interrupted<T>(
     }
 }
 
-/// Binds the caller's socket: to the loopback, whatever address was meant.
+/// Binds the caller's socket: to the loopback, whatever address was asked for.
 pub(crate) fn bind(
     caller: &Caller,
     arguments: &[u64; 6],
@@ -313,7 +314,7 @@ fn bind_loopback(socket: &OwnedFd, asked: SocketAddr) -> Result<(), Refused> {
     Ok(bind_to(socket, &to)?)
 }
 
-/// Lets the caller's socket listen, once it is sure where.
+/// Lets the caller's socket listen, once its address is known to be allowed.
 pub(crate) fn listen(
     caller: &Caller,
     arguments: &[u64; 6],

@@ -159,7 +159,8 @@ fn unix(kind: SocketType) -> OwnedFd {
     socket_with(AddressFamily::UNIX, kind, flags, None).unwrap()
 }
 
-/// A name is one of each kind of socket: another's listener can have the program's own.
+/// Each type of socket has its own abstract names: a foreign listener of another type can have
+/// the name of the program's own.
 #[test]
 fn abstract_name_of_another_kind_is_not_reached() {
     let Ok(caller) = Caller::new(thread()) else {

@@ -1,4 +1,4 @@
-//! What the ledger says of questions to a person, and of their answers.
+//! The ledger events of approvals.
 
 use atoll_model::network::{AskedCall, Breadth, CallDigest, CredentialName, Scope};
 use atoll_sandbox::{Agreed, ApprovalNews, Who};
@@ -6,7 +6,7 @@ use atoll_store::EventBody;
 
 use crate::flows::version;
 
-/// Whether something waits until it is on disk.
+/// Returns whether the run waits until this is on disk.
 pub(crate) fn waits(news: &ApprovalNews) -> bool {
     match news {
         ApprovalNews::Granted { .. } => true,
@@ -17,7 +17,7 @@ pub(crate) fn waits(news: &ApprovalNews) -> bool {
     }
 }
 
-/// Members come in the order of their names.
+/// Builds the ledger event. Its members are in the order of their names.
 pub(crate) fn event(news: &ApprovalNews, versions: &[String]) -> (&'static str, EventBody) {
     match news {
         ApprovalNews::Asked {
@@ -86,13 +86,13 @@ fn yes(approval: u32, digest: CallDigest, said: Agreed) -> EventBody {
     body.number("uid", said.by.uid.into())
 }
 
-/// Who it was: `pid` and `uid`.
+/// Adds who decided: `pid` and `uid`.
 fn who(body: EventBody, by: Who) -> EventBody {
     body.number("pid", by.pid.into())
         .number("uid", by.uid.into())
 }
 
-/// For what a lease is.
+/// Adds the scope of a lease, if it is wider than the same call.
 fn covers(body: EventBody, breadth: Breadth) -> EventBody {
     match breadth {
         Breadth::Same => body,

@@ -1,4 +1,4 @@
-//! What is asked of a run while it goes on: policy decides that too, and may be read anew.
+//! Requests to a running sandbox: policy decides them too, and may be reloaded.
 
 use std::cell::{Ref, RefCell};
 use std::io;
@@ -14,22 +14,22 @@ use atoll_store::{StateDir, control_directory};
 
 use crate::Request;
 
-/// The directory of the sockets at which runs are spoken to.
+/// Opens the directory of the control sockets of runs.
 pub(crate) fn directory(state: &StateDir) -> io::Result<OwnedFd> {
     let opened = control_directory(state, true).map_err(io::Error::other)?;
     opened.ok_or(io::ErrorKind::NotFound.into())
 }
 
-/// The most that a person is told of a reload.
+/// The most lines reported to a person after a reload.
 const TOLD_MAX: usize = 32;
 
-/// The rules of a run that goes on: those that it began with, until policies are read anew.
+/// The rules of a running sandbox: those that it began with, until policies are reloaded.
 pub(crate) struct Rereading<'a> {
     request: &'a Request<'a>,
     boundary: &'a Boundary,
-    /// None while it is those that the run began with.
+    /// The reloaded rules; none while those of the beginning are in force.
     rules: RefCell<Option<Rc<Rules>>>,
-    /// The versions so far, in order: that of the beginning is the first.
+    /// The versions so far, in order; the first is that of the beginning.
     versions: RefCell<Vec<String>>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Rereading<'a> {
         }
     }
 
-    /// The versions of the policies, in order: that with which the run began is the first.
+    /// Returns the versions of the policies, in order; the first is that of the beginning.
     pub(crate) fn versions(&self) -> Ref<'_, Vec<String>> {
         self.versions.borrow()
     }
@@ -60,7 +60,7 @@ impl<'a> Rereading<'a> {
         decide(later.as_deref().unwrap_or(self.request.rules))
     }
 
-    /// Whether a port is published.
+    /// Decides whether a port is published.
     pub(crate) fn publish(
         &self,
         port: PublishedPort,
@@ -78,7 +78,7 @@ impl<'a> Rereading<'a> {
             .map_err(declined)
     }
 
-    /// Reads policies anew, and tells the versions of both, and what a prover is told of them.
+    /// Reads the policies again; returns both versions, and the text that a prover compares.
     pub(crate) fn compare(&self) -> Result<(Versions, String), Declined> {
         self.with(|rules| {
             let after = (self.request.reread)(rules)?;
@@ -94,8 +94,8 @@ impl<'a> Rereading<'a> {
         })
     }
 
-    /// Reads policies anew, and decides by them from then on; where versions are named, only
-    /// from that one to that one.
+    /// Reloads the policies and decides by them from then on. If `only` is given, reloads only
+    /// from its one version to its other.
     pub(crate) fn reload(
         &self,
         only: Option<&Versions>,
@@ -129,7 +129,7 @@ impl<'a> Rereading<'a> {
     }
 }
 
-/// Whether what was proven is about what is in force, and about what comes in its place.
+/// Checks that the proof is about the policies in force and about those that replace them.
 fn proven(only: Option<&Versions>, from: &str, to: &str) -> Result<(), Declined> {
     let why = match only {
         Some(only) if only.from != from => {
@@ -144,7 +144,7 @@ fn proven(only: Option<&Versions>, from: &str, to: &str) -> Result<(), Declined>
     })
 }
 
-/// What a person is told of policies that are in force from now on.
+/// Describes reloaded policies for the person; returns also the rules for the egress process.
 fn told(rules: &Rules, reconsidered: Reconsidered) -> (Vec<String>, Option<Vec<u8>>) {
     let denied = reconsidered.denied.into_iter().map(|one| {
         let Reason {
@@ -184,7 +184,8 @@ fn declined(reasons: Vec<Reason>) -> Declined {
 mod tests {
     use super::*;
 
-    /// What is proven to tighten one version can widen another one that has come meanwhile.
+    /// A proof that one version is tightened says nothing about another that has come
+    /// meanwhile.
     #[test]
     fn what_was_proven_of_other_versions_counts_for_nothing() {
         let versions = |from: &str, to: &str| Versions {

@@ -26,51 +26,51 @@ use crate::ssh::SshPlace;
 use crate::trust::Trust;
 use crate::{PlaceError, asking, given_up, kept, ranged};
 
-/// Everything that one call needs.
+/// The inputs of one call.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// What is asked for.
+    /// The call.
     pub call: &'a Call,
-    /// What this host is like.
+    /// The properties of this host.
     pub host: &'a Host,
     /// The rules that decide.
     pub rules: &'a Rules,
-    /// What is true now.
+    /// The facts at the time of the call.
     pub facts: Facts<'a>,
-    /// Where git finds its configuration outside.
+    /// The environment that locates git's configuration on the host.
     pub git: &'a GitEnvironment,
-    /// Where runs are kept.
+    /// The directory of Atoll's state.
     pub state: &'a StateDir,
-    /// Where everything is recorded.
+    /// The ledger that records everything.
     pub ledger: &'a Ledger,
     /// The terminal's size, if the program gets one.
     pub terminal: Option<Size>,
-    /// Credentials for the process that carries its connections.
+    /// The credentials for the egress process.
     pub handover: Option<&'a Handover>,
-    /// Keys of SSH for the process that signs.
+    /// The SSH keys for the signing process.
     pub signing: Option<&'a SshHandover>,
-    /// The tokens that have to carry everything that leaves.
+    /// The tokens by which everything that leaves must be allowed too.
     pub tokens: Option<&'a dyn Tokens>,
-    /// What is to become of what it changes.
+    /// The retention of the run's changes.
     pub fate: Fate,
-    /// Nobody is there to be asked while it goes on: what would be is denied.
+    /// Set when nobody can approve while the run goes on: whatever needs approval is denied.
     pub unattended: bool,
-    /// Who says yes to what lasts: [`widening`](crate::widening) of the rules.
+    /// The approvers of lasting rights: [`widening`](crate::widening) of the rules.
     pub widening: &'a Widening,
-    /// The run whose layers this one goes on with.
+    /// The run whose layers this one continues.
     pub resume: Option<&'a RunRecord>,
-    /// Reads policies anew, for the same rules.
+    /// Reads the policies again.
     pub reread: Reread<'a>,
     /// The time of the call.
     pub now: SystemTime,
 }
 
-/// Who reads policies anew while a run goes on: the rules that are given to it with other policies, or
-/// why those stay in force.
+/// Reads policies again while a run goes on. Returns the same rules with the new policies, or
+/// why the old ones stay in force.
 pub type Reread<'a> = &'a dyn Fn(&Rules) -> Result<Rules, Declined>;
 
 impl Request<'_> {
-    /// Whether nothing of the run is kept but what the ledger says.
+    /// Returns whether nothing of the run is kept but its ledger entries.
     pub(crate) fn is_scratch(&self) -> bool {
         match self.fate {
             Fate::Scratch => true,
@@ -79,66 +79,67 @@ impl Request<'_> {
     }
 }
 
-/// Tokens that a run was given: what leaves has to be carried by them, and permitted besides.
+/// The tokens of a run. What leaves must be allowed by them as well as by policy.
 pub trait Tokens {
-    /// As the process that carries takes them.
+    /// Returns the tokens in the egress process's format.
     fn handed(&self) -> &[u8];
-    /// For the record: nothing by which they could be used.
+    /// Returns a description for the record, without anything by which they could be used.
     fn told(&self) -> Value;
-    /// When the first of them ends, in seconds since 1970, where that is known.
+    /// Returns the earliest expiry, seconds since 1970, if known.
     fn end_s(&self) -> Option<u64>;
-    /// Whether one of them is revoked by now, or that cannot be told.
+    /// Returns whether a token is revoked, or its state is unknown.
     fn is_revoked(&self) -> bool;
-    /// Whether they carry that a port inside is published.
+    /// Checks that the tokens allow to publish a port of the sandbox.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     fn publishes(&self, port: u16) -> Result<(), String>;
 }
 
-/// What is to become of what a run changes, as far as that is known before it.
+/// The retention of a run's changes, as far as it is decided before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is kept until somebody decides.
+    /// The changes are kept until a person decides about them.
     Open,
-    /// It will be thrown away, so that nothing of it goes to what is kept from run to run either.
+    /// The changes will be discarded, so nothing of them goes into layers kept from run to run
+    /// either.
     Discarded,
-    /// The same, and from the beginning nothing of the run is kept but what the ledger says; not
-    /// for live or resumed runs.
+    /// The changes are discarded, and nothing of the run is ever kept but its ledger entries.
+    /// Not for live or resumed runs.
     Scratch,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug)]
 pub struct Called<A> {
-    /// The other end of the program's input and output, done with.
+    /// The other end of the program's input and output, no longer in use.
     pub attachment: A,
-    /// What came of it.
+    /// The outcome of the program.
     pub outcome: Outcome,
-    /// The record of the run, as it is kept.
+    /// The record of the run, as stored.
     pub record: RunRecord,
-    /// What the person should know.
+    /// Notices for the person.
     pub notices: Vec<String>,
-    /// What came of its connections to the outside.
+    /// A summary of its connections.
     pub flows: Flows,
 }
 
-/// A call that did not come to its end.
+/// An error that ended a call early.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// Policy refused it; the refusal is recorded.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The sandbox could not be made or failed.
+    /// The sandbox could not be made, or failed.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// The ledger could not record it.
+    /// The ledger could not record the call.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The run's own files could not be made.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// What runs of its session gain at the same time cannot be told.
+    /// The labels that other runs of the session gain cannot be shared.
     #[error("what other runs of its session have touched cannot be told: {0}")]
     Gained(#[from] SessionError),
     /// The run's layers could not be made.
@@ -146,16 +147,16 @@ pub enum CallError {
     Place(#[from] PlaceError),
 }
 
-/// Carries a call out: the main path. `attach` makes the other end of the
-/// program's input and output, once it is known that it will run. The launcher is
-/// begun by the caller as early as it can: it takes as long as all the rest, and
-/// until it is sent a grant's description it does nothing.
+/// Carries out a call: the main path. `attach` makes the other end of the program's input and
+/// output, once it is certain that the program will run. The caller starts the launcher as
+/// early as it can, since that takes as long as all the rest; until it is sent a grant's
+/// description it does nothing.
 ///
-/// What the grant allows is prepared, its sandbox built, while the disk takes the
-/// call's record; the program starts once it has (see [`Assembled::start`]).
+/// The grant is prepared and its sandbox built while the call's record goes to disk; the
+/// program starts only after that (see [`Assembled::start`]).
 ///
 /// # Errors
-/// [`CallError`]. Whatever it is, no sandbox is left and the ledger says so.
+/// [`CallError`]. In every case no sandbox is left, and the ledger records the failure.
 pub fn call<A: Attachment>(
     request: &Request<'_>,
     starting: Starting,
@@ -221,16 +222,16 @@ pub fn call<A: Attachment>(
     }
 }
 
-/// What is there after it: how it ended, its record, what the person should know, what
-/// came of its connections, and who still leaves.
+/// The result of a run: its outcome, its record, notices, its connections, and the reaper of
+/// its launcher.
 type Ran = (Outcome, RunRecord, Vec<String>, Flows, Option<Departing>);
 
-/// What is there before the program: the run's own files and its sandbox.
+/// A call prepared up to the start of its program: the run's own files and its sandbox.
 struct Prepared {
     record: RunRecord,
     placed: Placed,
     assembled: Assembled,
-    /// What its session has given up before.
+    /// The rights that its session has dropped before.
     given_up: GivenUps,
 }
 
@@ -279,7 +280,7 @@ fn prepare(
 }
 
 impl Prepared {
-    /// Between arming and closing: the program, to its end.
+    /// Runs the program to its end, between arming and closing the ledger entry.
     fn run(
         self,
         request: &Request<'_>,
@@ -351,14 +352,15 @@ impl Prepared {
         Ok((outcome, record, notices, flows, departing))
     }
 
-    /// Takes back what was prepared for a call that goes no further.
+    /// Removes what was prepared for a call that goes no further.
     fn give_up(self, request: &Request<'_>) -> Result<(), CallError> {
         drop(self.assembled);
         fail(request, self.record)
     }
 }
 
-/// Writes down how a run ended, and takes up what is kept of it. What the person should know.
+/// Records how a run ended, and settles its kept layers. Returns the record, and notices for
+/// the person.
 fn settle(
     request: &Request<'_>,
     mut record: RunRecord,
@@ -373,7 +375,7 @@ fn settle(
     Ok((record, notices))
 }
 
-/// Notes how a program has ended.
+/// Enters the program's end into the record.
 fn note_outcome(record: &mut RunRecord, outcome: &Outcome) {
     let counts = outcome.attempts.iter().map(|one| one.count);
     record.attempts = counts.fold(0, u64::saturating_add);
@@ -381,7 +383,7 @@ fn note_outcome(record: &mut RunRecord, outcome: &Outcome) {
     record.exit = Some(outcome.ending.exit_status());
 }
 
-/// What the verdict was reached on, and which tokens the run holds.
+/// Describes for the ledger the basis of the verdict, and the tokens that the run holds.
 fn told(request: &Request<'_>, verdict: &Verdict<Grant>) -> Value {
     let mut decision = describe(request.rules, verdict);
     if let Some(members) = decision.as_object_mut() {
@@ -393,7 +395,7 @@ fn told(request: &Request<'_>, verdict: &Verdict<Grant>) -> Value {
     decision
 }
 
-/// What leads out of it, and what tells other runs of its session of what it gains.
+/// Opens the egress inputs, and the labels shared with other runs of the session.
 fn doors(request: &Request<'_>, grant: &Grant) -> Result<(Doors, Option<Gained>), CallError> {
     let doors = Doors::open(
         &grant.boundary().network,
@@ -408,8 +410,8 @@ fn doors(request: &Request<'_>, grant: &Grant) -> Result<(Doors, Option<Gained>)
     Ok((doors.beside(reader), gained))
 }
 
-/// What runs of its session that go on at the same time are told: with what it begins with, which
-/// is in the ledger by now.
+/// Opens the shared labels of the session, for runs of it that go on at the same time, and adds
+/// those that this run begins with; the ledger has these by now.
 fn gained(request: &Request<'_>, grant: &Grant) -> Result<Option<Gained>, CallError> {
     let Some(session) = &request.call.session else {
         return Ok(None);
@@ -419,19 +421,18 @@ fn gained(request: &Request<'_>, grant: &Grant) -> Result<Option<Gained>, CallEr
     Ok(Some(gained))
 }
 
-/// Who tells whether a token of the run is revoked, where it has some.
+/// Returns the check for revoked tokens, if the run has tokens.
 fn revoking<'a>(request: &Request<'a>) -> Option<IsRevoked<'a>> {
     let tokens = request.tokens?;
     Some(Box::new(move || tokens.is_revoked()))
 }
 
-/// Notes that a run was not carried out.
+/// Records that a run was not carried out.
 fn fail(request: &Request<'_>, record: RunRecord) -> Result<(), CallError> {
     note_end(request, record, RunState::Failed).map(drop)
 }
 
-/// Writes down what became of a run, or removes what there is of one of which
-/// nothing is kept.
+/// Writes the final record of a run, or removes the files of a scratch run.
 fn note_end(
     request: &Request<'_>,
     mut record: RunRecord,
@@ -481,7 +482,7 @@ fn new_record(request: &Request<'_>, grant: &Grant) -> RunRecord {
     }
 }
 
-/// What else the closing event says.
+/// Returns the details of the closing event.
 fn closing(request: &Request<'_>, outcome: &Outcome, flows: &Flows) -> Value {
     let mut details =
         json!({ "exit": outcome.ending.exit_status(), "kept": !request.is_scratch() });

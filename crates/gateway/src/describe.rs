@@ -1,5 +1,5 @@
-//! What a verdict was reached on, for the ledger: which profile, chosen by whom, and
-//! the boundary in short. Values of variables are never in it.
+//! Descriptions of verdicts for the ledger: the profile, who chose it, and a summary of the
+//! boundary. Values of variables are never included.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use atoll_policy::{Grant, Rules};
 use atoll_store::host_text;
 use serde_json::{Map, Value, json};
 
-/// The most that names of places, programs and variables take, bytes: an event has an
-/// end, a profile's lists need none.
+/// The most bytes for names of places, programs and variables: the size of an event is limited,
+/// a profile's lists are not.
 const NAMES_BYTES_MAX: usize = 8 << 10;
 
-/// What the verdict was reached on.
+/// Describes the basis of a verdict.
 pub(crate) fn describe(rules: &Rules, verdict: &Verdict<Grant>) -> Value {
     let mut fields = Map::new();
     fields.insert("profile".to_owned(), json!(rules.profile()));
@@ -108,7 +108,7 @@ fn describe_boundary(rules: &Rules, boundary: &Boundary, fields: &mut Map<String
     }
 }
 
-/// Names of the host, as many as there is room for.
+/// A budget for names of the host.
 #[derive(Default)]
 struct Names {
     bytes: usize,
@@ -144,7 +144,7 @@ fn flags(flags: &[(&str, bool)]) -> Value {
     json!(set)
 }
 
-/// `none`, or what is allowed and denied.
+/// Describes the network: `none`, or its rules.
 fn network(network: &Network) -> Value {
     if network.is_empty() && network.publish.is_empty() {
         return json!("none");

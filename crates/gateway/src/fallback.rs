@@ -1,31 +1,31 @@
-//! What cannot be had on some file systems, and what is done instead: a copy where
-//! there can be no layer, reading only where no copy is worth it.
+//! Fallbacks for file systems that lack a feature: a copy in place of a layer, or read-only
+//! where a copy is not worth it.
 
 use std::path::{Path, PathBuf};
 
 use atoll_model::{Boundary, ViewKind, WorkspaceMode};
 use atoll_sandbox::{Host, unmapped_mounts};
 
-/// File systems that hold the upper directory of an overlay, marks and all.
+/// File systems that can hold the upper directory of an overlay, with its extended attributes.
 const UPPER_FILE_SYSTEMS: [&str; 6] = ["ext4", "ext3", "xfs", "btrfs", "tmpfs", "f2fs"];
 
-/// Whether copy-on-write layers can be kept in this directory; without, the workspace is
-/// copied.
+/// Returns whether copy-on-write layers can be kept in this directory; otherwise the workspace
+/// is copied.
 #[must_use]
 pub fn holds_layers(host: &Host, state: &Path) -> bool {
     let on = host.mount_of(state);
     on.is_some_and(|on| UPPER_FILE_SYSTEMS.contains(&on.kind.as_str()))
 }
 
-/// What this host's file systems offer to one run.
+/// The features of this host's file systems, for one run.
 pub(crate) struct Offered<'a> {
     host: &'a Host,
     state: &'a Path,
-    /// Whether Atoll's state lies where an overlay can write.
+    /// True if the state directory can hold an overlay's upper directory.
     state_holds_layers: bool,
     /// Mounts whose owners cannot be mapped.
     pub(crate) unmapped: Vec<PathBuf>,
-    /// What a layer was meant for and can only be read.
+    /// Directories that should have had a layer and are read-only.
     read_only: Vec<PathBuf>,
 }
 
@@ -45,18 +45,18 @@ impl<'a> Offered<'a> {
         }
     }
 
-    /// Whether a directory can lie beneath a layer.
+    /// Returns whether a directory can be the lower one of a layer.
     pub(crate) fn can_layer(&self, lower: &Path) -> bool {
         self.state_holds_layers && self.maps(lower)
     }
 
-    /// Whether a path can be shown as the person's own.
+    /// Returns whether a path's files can be shown as the person's own.
     pub(crate) fn maps(&self, path: &Path) -> bool {
         let on = self.host.mount_of(path);
         !on.is_some_and(|mount| self.unmapped.contains(&mount.path))
     }
 
-    /// Says why a path cannot be shown as the person's own.
+    /// Explains why a path cannot be shown as the person's own.
     pub(crate) fn why_unmapped(&self, path: &Path) -> String {
         if self.host.unmapped {
             "no user namespace can be made here, without which no files are shown with other \
@@ -68,7 +68,7 @@ impl<'a> Offered<'a> {
         }
     }
 
-    /// Says why there is no layer over a directory.
+    /// Explains why there is no layer over a directory.
     pub(crate) fn why_no_layer(&self, lower: &Path) -> String {
         if self.state_holds_layers {
             self.why_unmapped(lower)
@@ -80,7 +80,7 @@ impl<'a> Offered<'a> {
         }
     }
 
-    /// Says why the workspace was copied, where [`Offered::notices`] does not.
+    /// Explains why the workspace was copied, where [`Offered::notices`] does not.
     pub(crate) fn why_copied(&self, workspace: &Path) -> Option<String> {
         if self.host.unmapped {
             None
@@ -108,8 +108,8 @@ impl<'a> Offered<'a> {
         self.read_only.push(path.to_path_buf());
     }
 
-    /// What the person should know about views, at most one line for each reason; and
-    /// where the program is a user `base` of Atoll's own in no user namespace, that.
+    /// Returns notices about views, at most one line for each reason; and one if there is no
+    /// user namespace, so that the program runs as Atoll's own user `base`.
     pub(crate) fn notices(&self, boundary: &Boundary, base: Option<u32>) -> Vec<String> {
         let mut notices = Vec::new();
         if let Some(base) = base.filter(|_| self.host.unmapped) {

@@ -1,4 +1,4 @@
-//! What a run in a fence is given in place of a file tree of its own.
+//! The directories of a run in a fence, in place of a file tree of its own.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use atoll_sandbox::FencePlace;
 use crate::PlaceError;
 use crate::place::{Placing, state_error};
 
-/// What is weaker in a fence, in one line.
+/// Describes in one line what is weaker in a fence.
 fn weaker(mode: WorkspaceMode) -> String {
     let directly = match mode {
         WorkspaceMode::ReadOnly => "",
@@ -24,11 +24,11 @@ fn weaker(mode: WorkspaceMode) -> String {
     )
 }
 
-/// Makes what stands in for a home and a /tmp, and says what is weaker.
+/// Makes the directories for a home and a /tmp, and adds a notice of what is weaker.
 ///
 /// # Errors
-/// [`PlaceError::Pipe`] and [`PlaceError::Shared`] for what leads out of the workspace;
-/// where a directory cannot be made.
+/// [`PlaceError::Pipe`] and [`PlaceError::Shared`] for paths that lead out of the workspace;
+/// [`PlaceError::State`] if a directory cannot be made.
 pub(crate) fn place(
     placing: &mut Placing<'_>,
     mode: WorkspaceMode,

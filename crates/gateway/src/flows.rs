@@ -1,4 +1,4 @@
-//! What the ledger says of a run's connections.
+//! The ledger events of a run's connections.
 
 use atoll_model::RunId;
 use atoll_model::network::{CredentialName, Flow, FlowEnd, FlowKind, Published, PublishedPort};
@@ -7,9 +7,9 @@ use atoll_store::{Durability, EventBody, Gained, Ledger, LedgerError, RIGHTS_GIV
 
 use crate::{approvals, given_up};
 
-/// Records what is told at once, with one wait for the disk where something waits for it.
+/// Records these events together, waiting once for the disk if one of them has to be there.
 ///
-/// `versions` are those of the policies, in order: that with which the run began is the first.
+/// `versions` are those of the policies, in order; the first is that of the beginning.
 pub(crate) fn record(
     ledger: &Ledger,
     run: &RunId,
@@ -38,7 +38,7 @@ pub(crate) fn record(
     ledger.record_flows(run, events, durability)
 }
 
-/// The labels that a run gains by this.
+/// Returns the labels that a run gains by these events.
 pub(crate) fn labels<'a>(news: &'a [FlowNews<'_>]) -> impl Iterator<Item = &'a str> {
     news.iter().filter_map(|one| match one {
         FlowNews::Labelled { label, .. } => Some(*label),
@@ -56,8 +56,8 @@ pub(crate) fn labels<'a>(news: &'a [FlowNews<'_>]) -> impl Iterator<Item = &'a s
     })
 }
 
-/// Tells runs of the session that go on at the same time of labels that are recorded: what gives
-/// one goes on only then.
+/// Shares recorded labels with concurrent runs of the session: the flow that gives a label goes
+/// on only then.
 pub(crate) fn tell_beside(
     gained: Option<&Gained>,
     news: &[FlowNews<'_>],
@@ -69,13 +69,13 @@ pub(crate) fn tell_beside(
     }
 }
 
-/// The version of policies that has decided.
+/// Returns the version of the policies that decided.
 pub(crate) fn version(versions: &[String], policies: u32) -> Option<&str> {
     let index = usize::try_from(policies).ok()?;
     versions.get(index).map(String::as_str)
 }
 
-/// Members come in the order of their names.
+/// Builds the ledger event. Its members are in the order of their names.
 fn event(news: &FlowNews<'_>, versions: &[String]) -> (&'static str, EventBody) {
     match news {
         FlowNews::Opened {
@@ -135,7 +135,7 @@ fn event(news: &FlowNews<'_>, versions: &[String]) -> (&'static str, EventBody) 
     }
 }
 
-/// How a flow has ended.
+/// Describes the end of a flow.
 fn closed(id: u64, end: &FlowEnd) -> EventBody {
     let mut body = EventBody::default()
         .number("down_bytes", end.down_bytes)
@@ -159,7 +159,7 @@ fn closed(id: u64, end: &FlowEnd) -> EventBody {
     body.number("up_bytes", end.up_bytes)
 }
 
-/// A port that is published, with who has said so, and who had before where that took two.
+/// Describes a published port, with its approver, and the first approver under dual control.
 fn port_published(
     published: &Published,
     (by, first): (Who, Option<Who>),
@@ -176,7 +176,7 @@ fn port_published(
     body.number("uid", by.uid.into())
 }
 
-/// Which ports, and who has said so, as the policies that are in force have decided.
+/// Adds the ports, who asked, and the version of the policies in force.
 fn ports(
     (body, port): (EventBody, PublishedPort),
     by: Option<Who>,
@@ -194,8 +194,8 @@ fn ports(
     body.number("port", port.inside.into())
 }
 
-/// What a flow is, with the number of its approval, and one whose name comes between
-/// `approval` and `host`.
+/// Describes a flow, with the number of its approval, and one more number whose name sorts
+/// between `approval` and `host`.
 fn described(
     flow: &Flow,
     (approval, key, number): (Option<u32>, &'static str, u64),

@@ -1,4 +1,5 @@
-//! What a session's runs have given up: kept in the ledger, and read again by its next run.
+//! The rights that a session's runs have dropped: recorded in the ledger, and read by its next
+//! run.
 
 use std::time::SystemTime;
 
@@ -9,10 +10,11 @@ use serde_json::Value;
 
 use crate::{Request, Tokens};
 
-/// By what something ends that a run's token carried: a later run of the session can hold another.
+/// The cause of a right's end that a run's token set: a later run of the session can hold
+/// another token.
 const TOKEN: &str = "token";
 
-/// Members come in the order of their names.
+/// Builds the ledger event. Its members are in the order of their names.
 pub(crate) fn event(given: &GivenUp) -> EventBody {
     let body = EventBody::default().number("at", given.at_s);
     let (by, uid) = match given.by {
@@ -38,7 +40,7 @@ pub(crate) fn event(given: &GivenUp) -> EventBody {
     }
 }
 
-/// What such an event says.
+/// Reads the body of such an event.
 fn read(body: &Value) -> Option<GivenUp> {
     let number = |member: &str| body.get(member).and_then(Value::as_u64);
     let text = |member: &str| body.get(member).and_then(Value::as_str);
@@ -64,10 +66,10 @@ fn read(body: &Value) -> Option<GivenUp> {
     })
 }
 
-/// What was given up before a run, in its session, and what its tokens end.
+/// Returns the rights dropped in the run's session before it, and the end that its tokens set.
 ///
 /// # Errors
-/// [`LedgerError`]: what was given up is not known.
+/// [`LedgerError`]: the dropped rights are unknown.
 pub(crate) fn before(request: &Request<'_>) -> Result<GivenUps, LedgerError> {
     let mut all = match &request.call.session {
         Some(session) => of_session(request.state, session)?,
@@ -86,11 +88,11 @@ pub(crate) fn before(request: &Request<'_>) -> Result<GivenUps, LedgerError> {
     Ok(all)
 }
 
-/// What a session has given up so far. Where one of its events cannot be read, as one of a newer
-/// Atoll, or there are more than count, nothing is left of the network.
+/// Returns the rights that a session has dropped so far. If one of its events cannot be read,
+/// such as one of a newer Atoll, or there are too many, no network is left.
 ///
 /// # Errors
-/// [`LedgerError`]: what was given up is not known.
+/// [`LedgerError`]: the dropped rights are unknown.
 pub fn of_session(state: &StateDir, session: &SessionId) -> Result<GivenUps, LedgerError> {
     let filter = Filter {
         session: Some(session.clone()),
@@ -107,13 +109,14 @@ pub fn of_session(state: &StateDir, session: &SessionId) -> Result<GivenUps, Led
     Ok(all)
 }
 
-/// Whether a token was over: another one may carry a later run of the session.
+/// Returns whether the end of a token caused it: a later run of the session may hold another.
 pub fn is_of_token(body: &Value) -> bool {
     body.get("by").and_then(Value::as_str) == Some(TOKEN)
 }
 
-/// Adds what an event `rights.given-up` says, for whoever reads the ledger again. Where it cannot be
-/// read, as one of a newer Atoll, or there is more than counts, nothing is left of the network.
+/// Adds the right dropped by an event `rights.given-up`, for readers of the ledger. If the
+/// event cannot be read, such as one of a newer Atoll, or there are too many, no network is
+/// left.
 pub fn take_given_up(all: &mut GivenUps, body: &Value) {
     let given = match is_of_token(body) {
         true => Some(GivenUp {

@@ -1,5 +1,5 @@
-//! Layers that a profile's next run goes on with: taken for one run at a time, and before and
-//! after it cleared of all that is not history.
+//! Layers that a profile's next run continues. Each is used by one run at a time, and before
+//! and after it cleared of everything but history.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,14 +20,14 @@ use crate::place::{Placing, stamp};
 use crate::slug::slug;
 use crate::{Fate, Request};
 
-/// What may wait, set aside, for a person to look at it, of one layer: bytes.
+/// The most bytes pending review of one layer.
 const ASIDE_BYTES_MAX: u64 = 1 << 30;
-/// The same: files and directories.
+/// The most files and directories pending review of one layer.
 const ASIDE_ENTRIES_MAX: u64 = 100_000;
-/// Why settings are not written over those outside.
+/// The reason why changed settings are not written over those on the host.
 pub const NOT_WRITTEN: &str =
     "it was changed inside, where its keys are not in it; change it outside";
-/// How many paths a line for people names.
+/// The most paths that one notice names.
 const NAMES_MAX: usize = 5;
 
 /// A kept layer in use by this run.
@@ -37,16 +37,16 @@ pub(crate) struct Kept {
     told: Told,
 }
 
-/// How lines for people call a kept layer.
+/// The names of a kept layer in notices.
 struct Told {
     /// Its directory.
     place: String,
-    /// What `atoll kept` takes for it.
+    /// The name that `atoll kept` takes.
     name: String,
 }
 
 impl Told {
-    /// By its profile, where that is a plain word.
+    /// Names it by its profile, if that is a plain word.
     fn of(wanted: &Wanted<'_>, layer: &KeptName) -> Self {
         let profile = wanted.boundary.profile.as_str();
         let is_plain = KeptName::parse(profile).is_some() && !profile.starts_with('-');
@@ -57,10 +57,10 @@ impl Told {
     }
 }
 
-/// Why a run has a layer of its own in place of the kept one.
+/// The reason why a run has a layer of its own in place of the kept one.
 #[derive(Debug, thiserror::Error)]
 enum Apart {
-    /// Nothing of the run is kept; nobody is told.
+    /// Nothing of the run is kept; there is no notice.
     #[error("nothing of the run is kept")]
     Discarded,
     #[error("another run is using what is kept of it")]
@@ -76,7 +76,7 @@ enum Apart {
          kept diff {0}, then atoll kept discard {0}"
     )]
     Full(KeptName),
-    /// It was used meanwhile.
+    /// Runs with labels that this one begins without have used the layer.
     #[error(
         "runs that have used what is kept of it have touched what this one begins without ({0}): \
          start it again, or begin anew with atoll kept discard {1}"
@@ -91,7 +91,7 @@ enum Apart {
     Broken(String, KeptName),
 }
 
-/// What is asked of a kept layer.
+/// The properties of the kept layer that a run needs.
 struct Wanted<'a> {
     request: &'a Request<'a>,
     view: &'a View,
@@ -99,13 +99,13 @@ struct Wanted<'a> {
     host: &'a Path,
     boundary: &'a Boundary,
     base: Option<u32>,
-    /// The labels with which the run begins.
+    /// The labels that the run begins with.
     labels: &'a BTreeSet<String>,
 }
 
 impl Wanted<'_> {
-    /// The login files that its profile has there, whether they are there or not: what stands in
-    /// their places is nobody's to keep.
+    /// Returns the profile's login files in this directory, whether they exist or not: their
+    /// placeholders are not kept.
     fn logins(&self) -> Vec<OsString> {
         // What cannot be told here lets nothing start.
         let all = login::with_copies(self.request.rules).unwrap_or_default();
@@ -115,7 +115,8 @@ impl Wanted<'_> {
             .collect()
     }
 
-    /// What narrows this run, and has narrowed those whose changes are still there.
+    /// Returns the purposes that narrow this run, and those of earlier runs whose changes are
+    /// still there.
     fn purposes(&self, earlier: Option<&KeptRecord>) -> Vec<String> {
         let mut all = self.request.rules.narrowed();
         all.extend(
@@ -128,7 +129,7 @@ impl Wanted<'_> {
         all
     }
 
-    /// Refuses what has labels that this run begins without.
+    /// Refuses a layer with labels that this run does not begin with.
     fn refuse_labelled(&self, earlier: &KeptRecord, name: &KeptName) -> Result<(), Apart> {
         let labels = Ledger::kept_labels(self.request.state, earlier)
             .map_err(|error| Apart::Untold(error.to_string(), name.clone()))?;
@@ -139,7 +140,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// What is known of the layer from this run on.
+    /// Returns the layer's record from this run on.
     fn record(
         &self,
         since: (i64, u32),
@@ -172,7 +173,8 @@ impl Wanted<'_> {
 }
 
 impl Kept {
-    /// Takes the layer for a run: what a run that was cut short has left is set aside first.
+    /// Takes the layer for a run. Leftovers of a run that was interrupted are set aside for
+    /// review first.
     fn take(wanted: &Wanted<'_>, notices: &mut Vec<String>) -> Result<(Self, PlacedLayer), Apart> {
         let Wanted {
             request,
@@ -242,18 +244,18 @@ impl Kept {
         Ok((kept, placed))
     }
 
-    /// Whether it is seen there.
+    /// Returns whether its path in the sandbox is this one.
     pub(crate) fn is_at(&self, inside: &Path) -> bool {
         self.record.inside == inside
     }
 
-    /// Notes what stands in it for a file of settings.
+    /// Notes the placeholder of a settings file in it.
     pub(crate) fn stands(&mut self, settings: SettingsRecord) {
         self.record.settings.push(settings);
     }
 
-    /// Writes down that this run uses it, before anything is written there. Where it can gain
-    /// labels that is on disk: the record before says that there are no others.
+    /// Records that this run uses it, before anything is written there. If the run can gain
+    /// labels, the record goes to disk at once: the earlier one says that there are no others.
     pub(crate) fn note(&self) -> Result<(), KeptError> {
         let durability = match self.record.has_all_labels {
             true => Durability::Buffered,
@@ -262,8 +264,8 @@ impl Kept {
         self.layer.write(&self.record, durability)
     }
 
-    /// Sets aside what the run has left besides history; nothing of it runs any more. With all
-    /// labels that it had, where somebody can tell.
+    /// Sets aside for review what the run has left besides history, after all its processes
+    /// have ended. Records all the labels of the run, if known.
     fn settle(mut self, labels: Option<&BTreeSet<String>>, notices: &mut Vec<String>) {
         // What could not be moved now is moved before the next run, or that has another layer.
         let host = &self.record.host;
@@ -282,8 +284,8 @@ impl Kept {
     }
 }
 
-/// Settles all that a run has used, with the labels that it had, and those of its session, which
-/// are its own too.
+/// Settles all kept layers of a run, with its labels and those of its session, which are its
+/// own too.
 pub(crate) fn settle(
     request: &Request<'_>,
     all: Vec<Kept>,
@@ -302,8 +304,8 @@ pub(crate) fn settle(
     }
 }
 
-/// The labels of what is kept for the next run of a profile. What nobody can tell them of is shown
-/// to none that begins without them.
+/// Returns the labels of the layers kept for a profile's next run. A layer whose labels are
+/// unknown is shown to no run that begins without them.
 #[must_use]
 pub fn kept_labels(state: &StateDir, profile: &str) -> BTreeSet<String> {
     let names = kept_names(state).unwrap_or_default().into_iter();
@@ -318,7 +320,7 @@ pub fn kept_labels(state: &StateDir, profile: &str) -> BTreeSet<String> {
     labels.flatten().collect()
 }
 
-/// Says which directories cannot be kept because the person has none.
+/// Adds a notice of directories that are not kept because the person has none.
 pub(crate) fn tell_absent(placing: &mut Placing<'_>, boundary: &Boundary) {
     // Elsewhere nothing is kept of those that are there, either.
     let is_kept = placing.request.fate == Fate::Open && boundary.mode == Mode::Full;
@@ -344,7 +346,7 @@ pub(crate) fn tell_absent(placing: &mut Placing<'_>, boundary: &Boundary) {
     ));
 }
 
-/// Takes what is kept of a part of the home, unless this run has to do without.
+/// Takes the kept layer for a directory of the home, unless this run has to do without.
 pub(crate) fn place(
     placing: &mut Placing<'_>,
     view: &View,
@@ -380,7 +382,7 @@ pub(crate) fn place(
     }
 }
 
-/// A place in the home as people write it, for a shell too.
+/// Returns a path in the home as people write it, quoted for a shell.
 fn in_home(view: &View, boundary: &Boundary) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./".contains(byte);
     match view.inside.strip_prefix(&boundary.home) {
@@ -394,12 +396,12 @@ fn in_home(view: &View, boundary: &Boundary) -> String {
     }
 }
 
-/// A directory's path without its leading slash.
+/// Returns a directory's path without its leading slash.
 fn below_root(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
-/// Makes a layer ready for another run; answers whether it is empty.
+/// Prepares a layer for another run; returns whether it is empty.
 fn clear_before(
     layer: &KeptLayer,
     logins: (&[OsString], &[SettingsRecord]),
@@ -415,7 +417,7 @@ fn clear_before(
     freshened.map_err(|error| error.to_string())
 }
 
-/// Sets aside what is not history, and tells of it.
+/// Sets aside for review everything but history, and adds a notice of it.
 fn clear(
     layer: &KeptLayer,
     (logins, settings): (&[OsString], &[SettingsRecord]),
@@ -445,7 +447,7 @@ fn clear(
     Ok(())
 }
 
-/// Tells of files of the person's that are hidden by older ones of the layer.
+/// Adds a notice of the person's files that older ones of the layer hide.
 fn tell_changed(layer: &KeptLayer, host: &Path, told: &Told, notices: &mut Vec<String>) {
     let changed = changed_outside(&layer.upper(), host, NAMES_MAX + 1);
     if let Ok(changed) = changed
@@ -461,7 +463,7 @@ fn tell_changed(layer: &KeptLayer, host: &Path, told: &Told, notices: &mut Vec<S
     }
 }
 
-/// Some paths, and that there are more.
+/// Lists the first paths, and says if there are more.
 fn listed(paths: &[RelativePath]) -> String {
     let first: Vec<String> = paths
         .iter()

@@ -1,9 +1,8 @@
 //! The main path: from a call to its outcome.
 //!
-//! Every way to make something happen ends in [`call`], one function that reads
-//! from top to bottom: decide, record, arm, run, close. The order is held by
-//! types: only policy makes a grant, only the ledger arms it, only an armed
-//! grant starts a sandbox.
+//! Every action ends in [`call`], one function that reads from top to bottom: decide, record,
+//! arm, run, close. Types enforce the order: only policy makes a grant, only the ledger arms
+//! it, only an armed grant starts a sandbox.
 //!
 //! This crate must never touch a sandbox's sockets. Start reading at [`call`].
 

@@ -1,5 +1,5 @@
-//! Login files of agents: something else stands in their places, or what holds them is not
-//! shown.
+//! Login files of agents: placeholders are put in their places, or the views that hold them are
+//! not shown.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,22 +16,22 @@ use crate::PlaceError;
 use crate::place::Placing;
 use crate::repository;
 
-/// What of the boundary's views is shown otherwise than it is, by their paths inside.
+/// The views of the boundary that are changed, by their paths in the sandbox.
 #[derive(Default)]
 pub(crate) struct Shown {
     /// Views that are not shown.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Views of single files, and their text.
+    /// Views of single files, with the text shown instead.
     pub(crate) texts: Vec<(PathBuf, Vec<u8>)>,
 }
 
-/// Puts into the layers what stands for login files, and takes out of them those views in
-/// which nothing can.
+/// Puts placeholders of login files into the layers, and removes the views in which there can
+/// be none.
 ///
-/// A file that is not there has its place covered too: it may come meanwhile.
+/// A file that does not exist is covered too: it may be created meanwhile.
 ///
 /// # Errors
-/// Where what stands for one cannot be laid down.
+/// If a placeholder cannot be written.
 pub(crate) fn place(
     placing: &mut Placing<'_>,
     boundary: &Boundary,
@@ -77,7 +77,7 @@ pub(crate) fn place(
     Ok(shown)
 }
 
-/// All login files, and the copies that are beside them now.
+/// Returns all login files, and the copies that exist beside them now.
 pub(crate) fn with_copies(rules: &Rules) -> Result<Vec<Login>, SandboxError> {
     let mut all: Vec<Login> = rules.logins().cloned().collect();
     for login in rules.logins() {
@@ -90,8 +90,8 @@ pub(crate) fn with_copies(rules: &Rules) -> Result<Vec<Login>, SandboxError> {
     Ok(all)
 }
 
-/// A view without a layer at whose top the file is: of settings alone it is shown with what
-/// stands for them, and otherwise not at all.
+/// Handles a view without a layer that has the file at its top: a view of one settings file is
+/// shown with the placeholder's text, any other not at all.
 fn alone(
     placing: &mut Placing<'_>,
     (boundary, view): (&Boundary, &View),
@@ -124,15 +124,15 @@ fn is_small(text: &[u8]) -> bool {
     u64::try_from(text.len()).is_ok_and(|bytes| bytes <= HOME_FILE_BYTES_MAX)
 }
 
-/// Where a login file really is, and its directory.
+/// Returns the directory and the path of a login file, without symbolic links.
 pub(crate) fn real(login: &Login) -> Option<(PathBuf, PathBuf)> {
     let directory = login.file.parent()?.canonicalize().ok()?;
     let file = directory.join(login.file.file_name()?);
     Some((directory, file))
 }
 
-/// Whether a view is of the person's home as a profile gives it: what else holds a login file
-/// is refused before anything starts.
+/// Returns whether a view shows a part of the person's home for a profile. A login file in any
+/// other view is refused before anything starts.
 fn is_of_home(view: &&View) -> bool {
     match view.kind {
         ViewKind::Home | ViewKind::Cache => true,
@@ -150,7 +150,7 @@ fn cover(placing: &mut Placing<'_>, login: &Login, layer: &PlacedLayer) -> Resul
     }
 }
 
-/// Lays down what stands for a file at the top of a layer, and notes it.
+/// Writes a placeholder file at the top of a layer, and notes it.
 pub(crate) fn lay(
     placing: &mut Placing<'_>,
     (name, is_settings): (&OsStr, bool),
@@ -189,8 +189,8 @@ pub(crate) fn lay(
     Ok(())
 }
 
-/// Whether a program has changed settings in a layer that had no keys in them: that is a change
-/// as any other.
+/// Returns whether a program has changed a settings file that had no keys in it: such a change
+/// is like any other.
 #[must_use]
 pub fn is_taken_over(settings: &[SettingsRecord], upper: &Path, name: &OsStr) -> bool {
     let mut its = settings.iter().filter(|one| one.name == Path::new(name));

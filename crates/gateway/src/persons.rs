@@ -1,41 +1,41 @@
-//! Who says yes to what lasts, as users of this host.
+//! The approvers of lasting rights, as users of this host.
 
 use std::fs;
 
 use atoll_policy::{Approver, Rules, Widened};
 use atoll_sandbox::Widening;
 
-/// Where the names and numbers of users are (passwd(5)).
+/// The names and numbers of users (passwd(5)).
 const USERS: &str = "/etc/passwd";
 
-/// Why nobody could say the second of two yeses.
+/// The reason why nobody could be the second approver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSecondPerson {
-    /// A name that nobody here has.
+    /// A name that no user here has.
     #[error("`approvers` ({}) names {:?}, and {USERS} has none of that name", .0.origin, .0.name)]
     Unknown(Approver),
-    /// Nobody is named but the user whose run it is.
+    /// No approver is named but the run's own user.
     #[error(
         "`widen = 2` ({by}) takes a second person, and `approvers` names nobody but you (user {own})"
     )]
     Alone {
-        /// Where two persons are asked for.
+        /// The origin of the setting that asks for two persons.
         by: String,
         /// The user's number.
         own: u32,
     },
-    /// Nobody is named.
+    /// No approver is named.
     #[error("`widen = 2` ({by}) takes a second person, and `approvers` names nobody")]
     Nobody {
-        /// Where two persons are asked for.
+        /// The origin of the setting that asks for two persons.
         by: String,
     },
 }
 
-/// Who says yes to what lasts in a run of this process's user.
+/// Returns who approves lasting rights in a run of this process's user.
 ///
 /// # Errors
-/// [`NoSecondPerson`]: it takes two, and nobody here could be the second.
+/// [`NoSecondPerson`]: two are needed, and nobody here could be the second.
 pub fn widening(rules: &Rules) -> Result<Widening, NoSecondPerson> {
     let users = fs::read_to_string(USERS).unwrap_or_default();
     widening_of(rules.widened(), &users, rustix::process::getuid().as_raw())
@@ -61,7 +61,7 @@ fn widening_of(said: &Widened, users: &str, owner: u32) -> Result<Widening, NoSe
     }
 }
 
-/// The number of a user.
+/// Returns the number of a user.
 fn uid_of(users: &str, name: &str) -> Option<u32> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -1,4 +1,4 @@
-//! Where the changeable parts of a run are kept: a layer, a copy or a checkpoint.
+//! The writable parts of a run: each a layer, a copy, or the host's files with a checkpoint.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -25,26 +25,26 @@ use crate::ssh::SshPlace;
 use crate::trust::Trust;
 use crate::{PlaceError, Request, fencing, kept, login, rooted};
 
-/// Below a run's directory.
+/// The directory of layers in a run's directory.
 const LAYERS: &str = "layers";
-/// The workspace's layer.
+/// The name of the workspace's layer.
 const WORKSPACE: &str = "workspace";
 
-/// What [`place`] has made.
+/// The layers and files that [`place`] has made.
 pub(crate) struct Placed {
     pub(crate) placement: Placement,
     pub(crate) notices: Vec<String>,
-    /// Whom its programs trust.
+    /// The certificate authority that its programs trust.
     pub(crate) trust: Option<Trust>,
-    /// What its programs read to use keys of SSH.
+    /// The files by which its programs use SSH keys.
     pub(crate) ssh: Option<SshPlace>,
-    /// Layers over parts of the home that the profile's next run goes on with.
+    /// Layers over parts of the home that the profile's next run continues.
     pub(crate) kept: Vec<Kept>,
     /// Locks of layers that several runs share, held while this one runs.
     _locks: Vec<File>,
 }
 
-/// Makes the places for one run and notes them in its record.
+/// Makes the layers for one run and enters them into its record.
 pub(crate) fn place(
     request: &Request<'_>,
     grant: &Grant,
@@ -112,7 +112,7 @@ pub(crate) fn place(
     })
 }
 
-/// What stands in for a home and a /tmp, where there is no tree of its own.
+/// Makes the home and the /tmp of a fence, which has no file tree of its own.
 fn fence(placing: &mut Placing<'_>, boundary: &Boundary) -> Result<Option<FencePlace>, PlaceError> {
     match boundary.mode {
         Mode::Full => Ok(None),
@@ -127,8 +127,8 @@ fn layered(view: &View) -> Option<(&View, Keep)> {
     }
 }
 
-/// As host root: whose the files in the layers are. Layers that outlive a run
-/// belong to their profile, so that its next run can go on with them.
+/// Returns, for host root, the owner of the files in the layers. Layers that outlive a run
+/// belong to their profile, so that its next run can continue them.
 fn base_of(request: &Request<'_>, boundary: &Boundary) -> u32 {
     if let Some(base) = request.resume.and_then(|earlier| earlier.base) {
         return base;
@@ -149,16 +149,16 @@ pub(crate) struct Placing<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) offered: Offered<'a>,
     pub(crate) base: Option<u32>,
-    /// The labels with which the run begins.
+    /// The labels that the run begins with.
     pub(crate) labels: &'a BTreeSet<String>,
     pub(crate) layers: Vec<LayerRecord>,
-    /// Layers that are no part of the run's changes.
+    /// Layers that are not part of the run's changes.
     pub(crate) kept: Vec<Kept>,
     pub(crate) locks: Vec<File>,
     pub(crate) notices: Vec<String>,
     /// Sockets, pipes and devices in the workspace.
     pub(crate) special: Vec<PathBuf>,
-    /// Files of the workspace that have further names outside it.
+    /// Files of the workspace that have other names (hard links) outside it.
     pub(crate) shared: Vec<RelativePath>,
 }
 
@@ -195,7 +195,7 @@ impl Placing<'_> {
         }
     }
 
-    /// Whether the workspace is given in a layer. A run that goes on with a copy
+    /// Returns whether the workspace is given as a layer. A run that continues one with a copy
     /// has a copy.
     fn can_overlay(&self) -> bool {
         let is_copy =
@@ -203,8 +203,8 @@ impl Placing<'_> {
         self.offered.can_layer(&self.request.call.workspace) && !self.layers.iter().any(is_copy)
     }
 
-    /// Where a layer is below the run's directory. A run of which nothing is kept
-    /// has the workspace's right there: there is less to make and to remove.
+    /// Returns a layer's path in the run's directory. A scratch run has the workspace's right
+    /// there: there is less to make and to remove.
     fn below(&self, name: &str) -> PathBuf {
         if self.request.is_scratch() && name == WORKSPACE {
             PathBuf::new()
@@ -274,7 +274,7 @@ impl Placing<'_> {
         })
     }
 
-    /// Copies the workspace as it is now; returns when that was complete.
+    /// Copies the workspace as it is now; returns the time when the copy was complete.
     fn checkpoint(&mut self, to: &Path, ids: IdShift) -> Result<SystemTime, PlaceError> {
         if let Some(parent) = to.parent() {
             std::fs::create_dir_all(parent).map_err(state_error("making", parent))?;
@@ -324,7 +324,7 @@ impl Placing<'_> {
         );
     }
 
-    /// A layer over a directory of the home.
+    /// Makes a layer over a directory of the home.
     fn view(
         &mut self,
         view: &View,
@@ -392,15 +392,15 @@ impl Placing<'_> {
         Ok(Some(layer))
     }
 
-    /// Of the repository's directory: the name of the workspace's own in it.
+    /// Returns, for the repository's directory, the name of the workspace's own worktree in it.
     fn worktree_of(&self, view: &View) -> Option<OsString> {
         let repository = self.request.rules.repository()?;
         let is_it = view.kind == ViewKind::Repository;
         repository.worktree.clone().filter(|_| is_it)
     }
 
-    /// Takes a shared layer for this run. One that another run is using is left
-    /// alone: two overlays on one directory would destroy each other's work.
+    /// Takes a shared layer for this run. One in use by another run is left alone: two overlays
+    /// on one directory would destroy each other's work.
     fn lock_shared(&mut self, name: &str) -> Result<Option<PathBuf>, PlaceError> {
         let directory = self.request.state.shared_layers_dir().join(name);
         std::fs::create_dir_all(&directory).map_err(state_error("making", &directory))?;
@@ -419,7 +419,7 @@ impl Placing<'_> {
         }
     }
 
-    /// Goes on with an earlier run's layers: they move to this run.
+    /// Moves an earlier run's layers to this run, which continues them.
     fn take_over(&mut self, earlier: &RunRecord) -> Result<(), PlaceError> {
         let not = |why| PlaceError::NotResumable(earlier.run.clone(), why);
         if let Some(why) = decided_about(earlier.state) {
@@ -472,7 +472,7 @@ impl Placing<'_> {
     }
 }
 
-/// An empty directory, the lower half of read-only overlays.
+/// Makes an empty directory, the lower one of read-only overlays.
 fn make_empty(state: &Path) -> Result<PathBuf, PlaceError> {
     let path = state.join("empty");
     match std::fs::create_dir(&path) {

@@ -5,7 +5,7 @@ use atoll_model::RunId;
 use atoll_sandbox::SandboxError;
 use atoll_store::{AuthorityError, KeptError, LedgerError, RunError};
 
-/// A run's layers could not be made.
+/// An error that keeps a run's layers from being made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// A directory could not be made.
@@ -17,7 +17,7 @@ pub enum PlaceError {
     /// The workspace's control files cannot be kept read-only.
     #[error(transparent)]
     Seal(#[from] SealError),
-    /// The earlier run's layers could not be put back into the state it left.
+    /// The modes in the earlier run's layers could not be restored.
     #[error(transparent)]
     Modes(#[from] TreeError),
     /// The earlier run's layers could not be taken over.
@@ -25,16 +25,16 @@ pub enum PlaceError {
     Resume {
         /// The earlier run.
         run: RunId,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
     },
-    /// Root inside cannot change a directory of the system.
+    /// A directory of the system cannot be given to root in the sandbox.
     #[error("root inside needs a layer over {}: {}", .0.display(), .1)]
     System(PathBuf, String),
-    /// Files of a user's further ids could not be given back to the user.
+    /// Files of a user's subordinate ids could not be given back to the user.
     #[error("the run's files could not be given back to you: {0}")]
     GivenBack(std::io::Error),
-    /// The workspace cannot be given as it is.
+    /// The workspace cannot be given live.
     #[error(
         "{} cannot be given live to a program that is not root: {why}",
         path.display()
@@ -42,17 +42,18 @@ pub enum PlaceError {
     Unmapped {
         /// The workspace.
         path: PathBuf,
-        /// Why its files cannot be shown as the program's own.
+        /// The reason why its files cannot be shown as the program's own.
         why: String,
     },
-    /// A pipe leads to whoever reads it, and cannot be covered.
+    /// A pipe in the workspace, which leads to its reader and cannot be covered.
     #[error(
         "{} is a pipe in the workspace, which leads out of it; without namespaces it cannot be \
          covered. Remove it, or choose another workspace",
         .0.display()
     )]
     Pipe(PathBuf),
-    /// Who writes to a file in the workspace changes what lies elsewhere.
+    /// Files in the workspace have other names outside it: a write to them changes files
+    /// elsewhere.
     #[error(
         "{} has further names (hard links) outside the workspace, {count} of its files have: \
          without namespaces the program could write through them to what lies there",
@@ -63,10 +64,10 @@ pub enum PlaceError {
         workspace: PathBuf,
         /// The first such file.
         first: PathBuf,
-        /// How many there are.
+        /// The number of such files.
         count: usize,
     },
-    /// Programs could not connect to a socket there.
+    /// The path of a socket is too long for programs to connect to.
     #[error(
         "{} is longer than the path of a socket can be, and without namespaces it is seen there: \
          set XDG_STATE_HOME to a shorter directory",
@@ -79,20 +80,20 @@ pub enum PlaceError {
     /// A file in Atoll's state could not be made.
     #[error("{what} {}: {error}", path.display())]
     State {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
     },
-    /// Programs were to trust Atoll's authority, and cannot.
+    /// The files of Atoll's certificate authority could not be made.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
-    /// That there is a new authority could not be recorded.
+    /// A new authority could not be recorded.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// What is known of a kept layer could not be written.
+    /// The record of a kept layer could not be written.
     #[error(transparent)]
     Kept(#[from] KeptError),
     /// The earlier run's record could not be changed.

@@ -1,5 +1,5 @@
-//! Runs in which an ordinary user's further ids have written: marked, so that whatever
-//! becomes of them, someone gives the files back to the user.
+//! Marks of runs in which an ordinary user's subordinate ids have written, so that the files
+//! are given back to the user even if the run is interrupted.
 
 use std::fs::File;
 use std::io;
@@ -11,12 +11,12 @@ use atoll_store::StateDir;
 use rustix::fs::FlockOperation;
 use rustix::process::{getgid, getuid};
 
-/// Below the state: one file for each such run.
+/// The directory of the marks in Atoll's state: one file for each such run.
 const MARKS: &str = "ids";
 
-/// Marks a run, before anything is written. The mark is locked while the file is open, here
-/// or in the launcher, which ends after its sandbox. It can only be read: the launcher has
-/// no use for more.
+/// Marks a run, before anything is written. The mark is locked while the file is open, here or
+/// in the launcher, which ends after its sandbox. The file is open for reading only: the
+/// launcher needs no more.
 pub(crate) fn mark(state: &StateDir, run: &RunId) -> io::Result<File> {
     let path = mark_of(state.path(), run);
     if let Some(parent) = path.parent() {
@@ -28,7 +28,7 @@ pub(crate) fn mark(state: &StateDir, run: &RunId) -> io::Result<File> {
     Ok(file)
 }
 
-/// Gives the files of a run back, if it is marked. Its sandbox must be gone.
+/// Gives the files of a run back to the user, if it is marked. Its sandbox must be gone.
 pub(crate) fn give_back(state: &StateDir, run: &RunId) -> io::Result<()> {
     let path = mark_of(state.path(), run);
     if !path.exists() {
@@ -49,7 +49,7 @@ pub(crate) fn give_back(state: &StateDir, run: &RunId) -> io::Result<()> {
     std::fs::remove_file(&path)
 }
 
-/// Gives back what interrupted runs have left; what cannot be is left for the next time.
+/// Gives back the files of interrupted runs; those that cannot be are left for the next time.
 pub fn reclaim_leftovers(state: &StateDir) {
     let Ok(marks) = std::fs::read_dir(state.path().join(MARKS)) else {
         return;

@@ -1,5 +1,5 @@
-//! The configuration of the workspace's repository, where that lies outside: secrets in it do not
-//! go in.
+//! The configuration of the workspace's repository, if that lies outside the workspace: secrets
+//! in it do not enter the sandbox.
 
 use atoll_layer::{Configuration, configurations};
 use atoll_model::{Boundary, Stood, ViewKind};
@@ -9,8 +9,8 @@ use crate::PlaceError;
 use crate::login::{Shown, lay};
 use crate::place::Placing;
 
-/// Lays down in the repository's layer what stands for its configuration. Where that cannot be, or
-/// where there is no layer and there are secrets, the repository is not shown, which is told.
+/// Writes placeholders of the repository's configuration into its layer. If that fails, or
+/// there is no layer and there are secrets, the repository is not shown, with a notice.
 pub(crate) fn place(
     placing: &mut Placing<'_>,
     boundary: &Boundary,

@@ -1,8 +1,9 @@
-//! Which runs another one can go on with.
+//! The runs that another one can continue.
 
 use atoll_store::RunState;
 
-/// Why a run in this state has no layers that another could go on in.
+/// Returns the reason why a run in this state has no layers that another could continue, if
+/// there is one.
 pub(crate) fn decided_about(state: RunState) -> Option<&'static str> {
     match state {
         RunState::Kept | RunState::Interrupted => None,

@@ -1,4 +1,4 @@
-//! Root inside: the layers over the system, and an ordinary user's further ids.
+//! Root in the sandbox: the layers over the system, and an ordinary user's subordinate ids.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,22 +11,23 @@ use crate::place::{Placing, state_error};
 use crate::slug::slug;
 use crate::{PlaceError, ranged};
 
-/// Where root's changes of the system are kept, below a run's directory.
+/// The directory of root's changes of the system, in a run's directory.
 const SYSTEM_LAYERS: &str = "layers/system";
-/// What is copied, so that no secret shows that is written on the host meanwhile.
+/// The directories that are copied, so that a secret written on the host meanwhile does not
+/// show.
 const COPIED_SYSTEM: [&str; 2] = ["/etc", "/var/cache/debconf"];
-/// The directory of the system that root inside has of its own, beneath what is shown.
+/// The directory of the system that root in the sandbox has of its own, beneath the views.
 const OWN_SYSTEM: &str = "/var";
 
-/// From when on it is told how long that took.
+/// The shortest time of preparation that is worth a notice.
 const TOLD_FROM: Duration = Duration::from_millis(500);
 
 const ONE_ID: &str = "root is the only user inside: further ids need a range for you in \
     /etc/subuid and /etc/subgid, and newuidmap (package uidmap); without them chown to others, \
     su and apt-get fail";
 
-/// Makes a layer for each directory of the system that root inside can change, the one of
-/// its own first, and finds the ids that an ordinary user has for it.
+/// Makes a layer for each directory of the system that root in the sandbox can change, its own
+/// first, and finds the user's subordinate ids.
 pub(crate) fn place(
     placing: &mut Placing<'_>,
     boundary: &Boundary,
@@ -68,8 +69,8 @@ pub(crate) fn place(
     Ok((layers, further))
 }
 
-/// A layer over a directory of the system, for root inside. It is no part of the
-/// run's record: nothing of it is ever shown as a change or applied.
+/// Makes a layer over a directory of the system, for root in the sandbox. It is not part of the
+/// run's record: its changes are never shown or applied.
 fn system(
     placing: &mut Placing<'_>,
     from: &Path,

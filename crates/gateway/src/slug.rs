@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// A name for a layer, made from where it is seen: safe as a file name, and
+/// Returns a name for a layer, made from its path in the sandbox: safe as a file name, and
 /// different for different paths.
 pub(crate) fn slug(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,4 @@
-//! What ssh and git read inside where keys of SSH may be used, and the socket at which their
-//! agent is asked for.
+//! The files by which ssh and git in the sandbox use SSH keys, and the socket of their agent.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
@@ -20,7 +19,7 @@ use crate::place::state_error;
 /// The longest path of a socket, bytes (unix(7)), without the NUL after it.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// The files of one run, which end with it.
+/// The SSH files of one run, removed with it.
 #[derive(Debug)]
 pub(crate) struct SshPlace {
     directory: PathBuf,
@@ -35,7 +34,7 @@ impl Drop for SshPlace {
 }
 
 impl SshPlace {
-    /// Makes them in a run's directory; none where no key may be used.
+    /// Makes the files in a run's directory; none if no key may be used.
     pub(crate) fn make(
         run: &Path,
         boundary: &Boundary,
@@ -83,12 +82,12 @@ impl SshPlace {
         Ok(Some(place))
     }
 
-    /// The directory.
+    /// Returns the directory of the files.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Where programs ask for an agent.
+    /// Takes the listener of the agent's socket.
     pub(crate) fn take_listener(&mut self) -> Option<OwnedFd> {
         self.listener.take()
     }
@@ -98,8 +97,8 @@ fn allow(path: &Path, mode: u32) -> io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
-/// Listens in a directory, however long its path is. Whoever is inside may connect, whatever
-/// number they have there; nobody else can come to it.
+/// Listens in a directory, however long its path is. Every program in the sandbox may connect,
+/// whatever its user id there; no other process can reach the socket.
 fn listen(directory: &Path) -> io::Result<OwnedFd> {
     let open = File::open(directory)?;
     let short = format!("/proc/self/fd/{}/{SSH_AGENT}", open.as_raw_fd());
@@ -108,7 +107,7 @@ fn listen(directory: &Path) -> io::Result<OwnedFd> {
     Ok(listener.into())
 }
 
-/// The files by name: the configuration, the hosts' keys, and the public keys.
+/// Returns the files by name: the configuration, the host keys, and the public keys.
 fn files(shown: &Path, grants: &[SshGrant], keys: &[SshKeys]) -> Vec<(String, String)> {
     let at = |name: &str| {
         // ssh_config(5): a percent sign begins a token.
@@ -160,7 +159,7 @@ fn files(shown: &Path, grants: &[SshGrant], keys: &[SshKeys]) -> Vec<(String, St
     files
 }
 
-/// A comment in one line.
+/// Removes control characters, so that a comment is one line.
 fn plain(text: &str) -> String {
     text.chars().filter(|one| !one.is_control()).collect()
 }

@@ -1,4 +1,4 @@
-//! Whom the programs of a run trust, so that what they send within TLS can be looked into.
+//! The certificate authority that a run's programs trust, so that their TLS can be intercepted.
 
 use std::io;
 use std::path::Path;
@@ -11,12 +11,12 @@ use serde_json::json;
 
 use crate::{PlaceError, Request};
 
-/// How long the authority of a run without a limit of time is valid.
+/// The validity of the authority of a run without a time limit.
 const LASTS: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-/// How much longer than its run an authority is valid.
+/// The time by which an authority outlives its run.
 const LONGER: Duration = Duration::from_secs(60 * 60);
 
-/// The deployment's authority, and the files that show it to a sandbox's programs.
+/// The deployment's authority, and the files by which a sandbox's programs trust it.
 #[derive(Debug)]
 pub(crate) struct Trust {
     authority: CertificateAuthority,
@@ -27,7 +27,7 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// For a run; none where nothing of its network is looked into.
+    /// Prepares the trust of a run; none if nothing of its network is intercepted.
     pub(crate) fn of(
         request: &Request<'_>,
         boundary: &Boundary,
@@ -52,13 +52,13 @@ impl Trust {
         }))
     }
 
-    /// The directory of the files.
+    /// Returns the directory of the files.
     pub(crate) fn files(&self) -> &Path {
         self.files.directory()
     }
 
-    /// An authority for this run alone. It is of the deployment's as it was when the
-    /// sandbox was made, which the programs know.
+    /// Issues an authority for this run alone, under the deployment's as it was when the
+    /// sandbox was made: that is the one the programs trust.
     pub(crate) fn issue(&self) -> io::Result<Authority> {
         let now = SystemTime::now();
         let issued = self

@@ -1,5 +1,5 @@
-//! What a person is asked about while a run goes on, and what they have said: pure, so that
-//! each of its orders can be a test. Any doubt denies.
+//! The approval requests of a running sandbox, and their answers. Pure, so that every order of
+//! events can be tested. Any doubt denies.
 
 mod became;
 mod persons;
@@ -18,21 +18,22 @@ pub(crate) use persons::{SECOND_PATIENCE, UNHEARD};
 use sha2::{Digest, Sha256};
 pub use words::{ApprovalNews, Decision, Lease, Pending, Stopped, Who};
 
-/// How many questions can be open at once, with however many calls that wait for each.
+/// The most approval requests open at once, however many calls wait for each.
 const QUESTIONS_MAX: usize = 16;
-/// How many are put to a person within [`RATE_TIME`]: whoever is asked more reads none.
+/// The most requests put to a person within [`RATE_TIME`]: a person asked more often reads
+/// none.
 const QUESTIONS_PER_TIME: usize = 12;
 const RATE_TIME: Duration = Duration::from_secs(60);
-/// How long the same is denied without a question after the first denial; twice as long after
-/// each further one.
+/// The time after a denial during which the same call is denied without a request; doubled by
+/// each further denial.
 const COOLING: Duration = Duration::from_secs(30);
 const COOLING_MAX: Duration = Duration::from_secs(15 * 60);
-/// How many denials are remembered; the oldest are forgotten.
+/// The most denials remembered; the oldest are forgotten first.
 const COOLING_CALLS_MAX: usize = 256;
-/// How many leases there can be at once.
+/// The most leases at once.
 const LEASES_MAX: usize = 64;
 
-/// What comes of something: recorded first, then said.
+/// The result of an event: the news is recorded first, then the answers are sent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) news: Vec<ApprovalNews>,
@@ -46,7 +47,7 @@ impl Step {
     }
 }
 
-/// Calls that are the same, whatever their query and body.
+/// The identity of a call, without its query and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Subject {
     kind: FlowKind,
@@ -81,9 +82,9 @@ struct Open {
     call: AskedCall,
     since: Instant,
     until: Instant,
-    /// The calls that wait, the first that came first.
+    /// The waiting calls, in order of arrival.
     ids: VecDeque<u64>,
-    /// One of two persons has said yes.
+    /// The first of two approvals, if given.
     agreed: Option<Agreed>,
 }
 
@@ -127,7 +128,7 @@ struct Cooling {
     until: Instant,
 }
 
-/// The questions of one run.
+/// The approval requests and leases of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     last: u32,
@@ -135,20 +136,20 @@ pub(crate) struct Approvals {
     open: Vec<Open>,
     leases: Vec<Held>,
     cooling: VecDeque<Cooling>,
-    /// When questions were put lately.
+    /// The times of recent requests.
     put: VecDeque<Instant>,
-    /// Those that were answered lately, and how.
+    /// Requests answered recently, with the outcome.
     answered: VecDeque<(u32, &'static str)>,
 }
 
-/// That of a call, as the side that holds it makes it too.
+/// Computes the digest of a call, as the egress process does.
 fn digest_of(call: &AskedCall) -> Option<CallDigest> {
     let text = serde_json::to_vec(call).ok()?;
     Some(CallDigest::new(Sha256::digest(text).into()))
 }
 
 impl Approvals {
-    /// A call comes that a person is to be asked about.
+    /// Takes a call that needs approval: grants it by a lease, denies it, or opens a request.
     pub(crate) fn ask(&mut self, id: u64, call: AskedCall, now: Instant) -> Step {
         let step = Step::default();
         let Some(digest) = digest_of(&call) else {
@@ -201,13 +202,13 @@ impl Approvals {
         Step { news, ..step }
     }
 
-    /// A call comes, and nobody is there to be asked about it.
+    /// Denies a call in an unattended run.
     pub(crate) fn refuse(&self, id: u64, call: &AskedCall) -> Step {
         let digest = digest_of(call).unwrap_or(CallDigest::new([0; 32]));
         Step::default().deny(id, digest, NoConsent::Unattended)
     }
 
-    /// A call does not wait any more. A question for which none waits is closed.
+    /// Takes note that a call no longer waits. A request without waiting calls is closed.
     pub(crate) fn leave(&mut self, id: u64) -> Step {
         for open in &mut self.open {
             open.ids.retain(|one| *one != id);
@@ -225,10 +226,11 @@ impl Approvals {
         step
     }
 
-    /// A person answers. What they were shown has to be what waits.
+    /// Takes a person's decision. The digest that they were shown has to be that of the waiting
+    /// call.
     ///
     /// # Errors
-    /// Why it counts for nothing.
+    /// The reason why the decision is void.
     pub(crate) fn decide(
         &mut self,
         (approval, digest): (u32, CallDigest),
@@ -276,7 +278,7 @@ impl Approvals {
         Ok(step)
     }
 
-    /// Lets the first call go that waits; about the others a person is asked again.
+    /// Grants the first waiting call; the others become a new request.
     fn grant_once(&mut self, mut open: Open, now: Instant, step: &mut Step) {
         let consent = Consent::Granted {
             approval: open.approval,
@@ -290,7 +292,7 @@ impl Approvals {
         }
     }
 
-    /// Lets everything go that the same covers, from now on.
+    /// Grants, from now on, every call that the lease covers.
     fn lease(
         &mut self,
         (open, breadth, until): (Open, Breadth, Option<Instant>),
@@ -363,10 +365,10 @@ impl Approvals {
         });
     }
 
-    /// Takes a lease back.
+    /// Revokes a lease.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// There is no lease of this number.
     pub(crate) fn revoke(&mut self, approval: u32, by: Who) -> Result<Step, String> {
         let at = self
             .leases
@@ -381,14 +383,14 @@ impl Approvals {
         })
     }
 
-    /// When something is over next.
+    /// Returns when the next request or lease expires.
     pub(crate) fn due(&self) -> Option<Instant> {
         let open = self.open.iter().map(|one| one.until);
         let leases = self.leases.iter().filter_map(|one| one.until);
         open.chain(leases).min()
     }
 
-    /// What is over by now.
+    /// Closes requests and leases that have expired.
     pub(crate) fn expire(&mut self, now: Instant) -> Step {
         let mut step = Step::default();
         let (late, open) = std::mem::take(&mut self.open)
@@ -412,7 +414,7 @@ impl Approvals {
         step
     }
 
-    /// The run ends.
+    /// Closes everything at the end of the run.
     pub(crate) fn end(&mut self) -> Step {
         let mut step = Step::default();
         for open in std::mem::take(&mut self.open) {
@@ -424,18 +426,19 @@ impl Approvals {
         step
     }
 
-    /// Whether a person is asked something.
+    /// Returns whether a request is open.
     pub(crate) fn is_asking(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Whether what a question is about goes on once it was let go, if it is open.
+    /// Returns whether the call of an open request is one that lasts once granted, such as a
+    /// connection.
     pub(crate) fn goes_on(&self, approval: u32) -> bool {
         let mut open = self.open.iter();
         open.any(|one| one.approval == approval && one.call.goes_on())
     }
 
-    /// What is open, the oldest first.
+    /// Returns the open requests, the oldest first.
     pub(crate) fn pending(&self, now: Instant) -> Vec<Pending> {
         let pending = |one: &Open| Pending {
             approval: one.approval,
@@ -451,7 +454,7 @@ impl Approvals {
         self.open.iter().map(pending).collect()
     }
 
-    /// What was granted for longer.
+    /// Returns the leases in force.
     pub(crate) fn leases(&self, now: Instant) -> Vec<Lease> {
         let lease = |one: &Held| Lease {
             left_seconds: one
@@ -471,7 +474,7 @@ fn ended(lease: &Lease, by: Option<Who>) -> ApprovalNews {
     }
 }
 
-/// When what is granted for so long is over; never by itself where it is for the run.
+/// Returns when a grant of this scope expires; `None` for one that lasts as long as the run.
 fn until(scope: Scope, now: Instant) -> Result<Option<Instant>, String> {
     match scope {
         Scope::Once | Scope::Run => Ok(None),

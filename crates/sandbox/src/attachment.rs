@@ -8,7 +8,7 @@ use atoll_model::network::{
 use crate::approvals::{Decision, Pending, Who};
 use crate::control::{Declined, PortAgreed};
 
-/// Which of the program's outputs.
+/// One of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output, or everything on a terminal.
@@ -17,106 +17,107 @@ pub enum Stream {
     Error,
 }
 
-/// What to do with a signal that the host side received.
+/// The response to a signal that the host side received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
     /// Send it to the program.
     Forward(u8),
-    /// The window has this size now.
+    /// Set the window's size.
     Resize(crate::Size),
-    /// Nothing.
+    /// Do nothing.
     Ignore,
 }
 
-/// What a person says to a question at the run's own terminal.
+/// A person's decision about a request at the run's own terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The question's number.
+    /// The request's number.
     pub approval: u32,
-    /// Of what they were shown.
+    /// The digest of the call that was shown.
     pub digest: CallDigest,
-    /// What they say.
+    /// The decision.
     pub decision: Decision,
 }
 
-/// What is to be done about questions at the run's own terminal.
+/// The result of a step of the prompts at the run's own terminal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// What is shown, after all that was shown before.
+    /// Output to show, after all that was shown before.
     pub shown: Vec<(Stream, Vec<u8>)>,
-    /// What a person has answered.
+    /// A decision of the person, if made.
     pub answered: Option<Answered>,
-    /// What a person wants to have published.
+    /// A port that the person wants to publish, if any.
     pub publishes: Option<PublishedPort>,
-    /// The size that the program is told its terminal has.
+    /// The terminal size to set for the program, if changed.
     pub resized: Option<crate::Size>,
 }
 
-/// What whoever sits there is told where something takes two persons.
+/// A notice about dual control for the person at the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OfTwo {
-    /// Nobody but the run's own user is heard, and what takes two is denied.
+    /// No approver but the run's own user can be heard, so that whatever needs two is denied.
     Unheard,
-    /// One has said yes to this question.
+    /// This request has its first approval.
     Question(Box<Pending>),
-    /// One has said yes to a port.
+    /// This port has its first approval.
     Port(PortAgreed),
-    /// Both have answered.
+    /// Both have decided.
     Settled(Box<Settled>),
 }
 
-/// What a second person has answered after the yes of a first.
+/// The decision of the second person, after the approval of the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// Who said yes first.
+    /// The first approver.
     pub first: Who,
-    /// Who has answered then.
+    /// The person who decided then.
     pub by: Who,
-    /// What it was about, and what came of it.
+    /// The subject and the outcome.
     pub of: SettledOf,
 }
 
-/// What two persons have answered.
+/// A subject of dual control, with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettledOf {
-    /// A question.
+    /// An approval request.
     Question {
-        /// Its number.
+        /// The request's number.
         approval: u32,
-        /// What it asked about.
+        /// The call.
         call: Box<AskedCall>,
-        /// For how long and for what both have said yes; nothing where the second said no.
+        /// The scope and breadth that both approved; `None` if the second denied.
         granted: Option<(Scope, Breadth)>,
     },
-    /// A port.
+    /// A port to publish.
     Port {
-        /// Which.
+        /// The port.
         port: PublishedPort,
-        /// Why it is not published for all that.
+        /// The reason why it is not published nevertheless, if any.
         refused: Option<String>,
     },
 }
 
-/// Whoever sits on the host's side of a session: where its input comes from,
-/// where its output goes.
+/// The host's side of a session: the source of the program's input, and the sinks of its
+/// output.
 pub trait Attachment {
-    /// Where the program's input is read from; `None` for none.
+    /// Returns the source of the program's input; `None` for none.
     fn input(&self) -> Option<BorrowedFd<'_>>;
-    /// Where a stream is shown.
+    /// Returns the sink of a stream.
     fn sink(&self, stream: Stream) -> BorrowedFd<'_>;
-    /// Becomes readable when a signal has arrived.
+    /// Returns a descriptor that becomes readable when a signal has arrived.
     fn signals(&self) -> Option<BorrowedFd<'_>>;
-    /// Takes the signals that have arrived.
+    /// Takes the next signal that has arrived.
     fn next_signal(&mut self) -> Option<Reaction>;
-    /// Turns what the program wrote into what is shown, and keeps what is kept.
+    /// Turns the program's output into what is shown, and stores what is to be kept.
     fn transform(&mut self, stream: Stream, written: &[u8], shown: &mut Vec<u8>);
-    /// A program inside has begun to listen: what is shown of that, and where.
+    /// Takes note that a program in the sandbox has begun to listen; returns what to show, and
+    /// on which stream.
     fn begun(&mut self, listener: &Listener) -> Option<(Stream, Vec<u8>)> {
         let _ = listener;
         None
     }
-    /// What came of a port that a person wanted to have published: what is shown of that, and
-    /// where. Nothing is published yet where that takes another person too.
+    /// Takes the outcome of publishing a port that the person asked for; returns what to show,
+    /// and on which stream. `Ok(None)` means that a second approval is needed.
     fn published(
         &mut self,
         port: PublishedPort,
@@ -125,84 +126,86 @@ pub trait Attachment {
         let _ = (port, done);
         None
     }
-    /// Whether a line can be shown: not in the midst of a screen that a program has drawn.
+    /// Returns whether a line can be shown: not on a screen that a program has drawn.
     fn takes_lines(&self) -> bool {
         true
     }
-    /// Something takes two persons: what is shown of that, and where.
+    /// Takes a notice about dual control; returns what to show, and on which stream.
     fn of_two(&mut self, told: &OfTwo) -> Option<(Stream, Vec<u8>)> {
         let _ = told;
         None
     }
-    /// What a person is asked is this by now: all that is open, the oldest first.
+    /// Takes all open approval requests, the oldest first.
     fn asked(&mut self, open: Vec<Pending>) {
         let _ = open;
     }
-    /// The program has ended: nothing is asked any more, and no key means anything.
+    /// Takes note that the program has ended: no more requests are shown, and keys are ignored.
     fn over(&mut self) {}
-    /// Whether a question has the terminal: nothing that the program writes is taken then, and
-    /// nothing that is typed is given to it.
+    /// Returns whether an approval prompt has the terminal: the program's output is not read
+    /// then, and what is typed is not passed on.
     fn has_terminal(&self) -> bool {
         false
     }
-    /// Takes of what was typed what is not for the program.
+    /// Removes from the typed bytes those that are not for the program.
     fn typed(&mut self, typed: &mut Vec<u8>) {
         let _ = typed;
     }
-    /// When there is something to do about questions, whatever else comes.
+    /// Returns when the prompts need a turn, whatever else happens.
     fn due(&self) -> Option<Instant> {
         None
     }
-    /// Does it. `is_shown` says whether all is shown that was to be.
+    /// Gives the prompts a turn. `is_shown` says whether all pending output is shown.
     fn turn(&mut self, is_shown: bool) -> Turn {
         let _ = is_shown;
         Turn::default()
     }
-    /// The program was stopped by the terminal: returns when it is to go on.
+    /// Handles a suspension of the program by the terminal; does not return until the program
+    /// is to go on.
     fn suspended(&mut self);
 }
 
-/// Whoever carries a sandbox's connections to the outside, where it has any.
+/// The control of a sandbox's egress process, if it has one.
 pub trait Carrier {
-    /// Takes what leads to the sandbox's network and out of it, once that is there, with the
-    /// process above its first one.
+    /// Takes the listeners of the sandbox's network, and those of the host, once they exist;
+    /// `launcher` is the parent of the sandbox's first process.
     fn take(&mut self, listeners: Vec<OwnedFd>, launcher: u32);
-    /// What becomes readable when there is something to do.
+    /// Returns the descriptors that become readable when there is something to do.
     fn waits_on(&self) -> Vec<BorrowedFd<'_>>;
-    /// When there is something to do though nothing has become readable.
+    /// Returns when there is something to do although no descriptor is readable.
     fn due(&self) -> Option<Instant> {
         None
     }
-    /// Does it. Whether the program may go on.
+    /// Does what there is to do. Returns whether the program may go on.
     fn attend(&mut self) -> bool;
-    /// What a person is asked, the oldest first, where that has changed since this was called
-    /// last.
+    /// Returns the open approval requests, the oldest first, if they have changed since the
+    /// last call.
     fn questions(&mut self) -> Option<Vec<Pending>> {
         None
     }
-    /// Who started the run answers. Whether the program may go on.
+    /// Takes the decision of the person who started the run. Returns whether the program may go
+    /// on.
     fn answered(&mut self, answered: Answered) -> bool {
         let _ = answered;
         true
     }
-    /// Who started the run wants one more port published; nothing where that takes another
-    /// person too.
+    /// Publishes a port for the person who started the run; `None` if a second approval is
+    /// needed.
     ///
     /// # Errors
-    /// Why it is not.
+    /// The reason why it is not published.
     fn publish(&mut self, port: PublishedPort) -> Result<Option<Published>, Declined> {
         Err(Declined {
             why: format!("nothing leads to port {} inside", port.inside),
             advice: "start the run anew, with a network".to_owned(),
         })
     }
-    /// The program has tried to get out, which takes from its reputation.
+    /// Takes note of a violation by the program, which lowers its reputation.
     fn attempted(&mut self) {}
-    /// What has begun to listen inside since it was asked last.
+    /// Returns the listeners that have appeared in the sandbox since the last call.
     fn begun(&mut self) -> Vec<Listener> {
         Vec::new()
     }
-    /// What takes two persons and has not been told of: it is taken as told.
+    /// Takes the notices about dual control that are due.
     fn of_two(&mut self) -> Vec<OfTwo> {
         Vec::new()
     }

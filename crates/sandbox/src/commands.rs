@@ -1,8 +1,7 @@
-//! Commands that print a credential, run outside as the person whose they are when a request
-//! needs it.
+//! Credential commands: run on the host as the owner of the credential when a request needs it.
 //!
-//! What they print goes by a pipe to the process that carries connections, and through
-//! nobody else: the side that starts programs never has it.
+//! Their output goes through a pipe to the egress process only: this process, which starts
+//! them, never has it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,18 +21,18 @@ use crate::errand::{
     Writers, WrittenInside, argument_inside, environment_outside, program_outside,
 };
 
-/// How soon after another start a command of the same credential begins. Who carries waits
-/// longer than that by itself.
+/// The shortest time between two starts of the same credential's command. The egress process
+/// waits longer than that anyway.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long killed commands are waited for at the end, all together. What cannot be killed
-/// (it has become another user) is left to itself.
+/// The longest wait for killed commands at the end, all together. A command that cannot be
+/// killed (it has become another user) is left alone.
 const FAREWELL: Duration = Duration::from_millis(500);
 const FAREWELL_PAUSE: Duration = Duration::from_millis(2);
 
 const SIGKILL: i32 = 9;
 
-/// What plugins of Kubernetes' clients are told of who asks them
+/// The description of the caller for credential plugins of Kubernetes clients
 /// (client.authentication.k8s.io/v1, `ExecCredential`).
 const EXEC_INFO: (&str, &str) = (
     "KUBERNETES_EXEC_INFO",
@@ -43,24 +42,24 @@ const EXEC_INFO: (&str, &str) = (
 /// A command that prints a credential.
 #[derive(Clone, Debug)]
 pub struct CredentialCommand {
-    /// The program, absolute, without a link on its way.
+    /// The program: an absolute path without symbolic links.
     pub program: PathBuf,
-    /// What it is called by: one program can be many, by their names.
+    /// Its name as called (argv 0): one program can be many, by their names.
     pub name: PathBuf,
-    /// What it is given.
+    /// Its arguments.
     pub arguments: Vec<String>,
-    /// How long it may take.
+    /// The longest time it may take.
     pub patience: Duration,
-    /// Where no code may come from, as it was when the run began.
+    /// The paths that no code may come from, as they were when the run began.
     pub written: WrittenInside,
-    /// Who may have written more since then.
+    /// The source of the paths written since then.
     pub writers: Writers,
 }
 
 impl CredentialCommand {
-    /// The program as it may run now, and what was written inside by now: other runs may have
-    /// begun since this was looked at first. Right before it is executed, as a script is found
-    /// by its path.
+    /// Checks the program again, and returns it with the paths written by now: other runs may
+    /// have begun since the first check. To be called right before it is executed, as a script
+    /// is found by its path.
     fn fit(&self) -> io::Result<(PathBuf, WrittenInside)> {
         let unfit = || io::Error::from(Errno::ACCESS);
         let written = self.writers.written().map_err(|_| unfit())?;
@@ -75,7 +74,7 @@ impl CredentialCommand {
     }
 }
 
-/// Those that run.
+/// The commands that run.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     running: Vec<Running>,
@@ -87,15 +86,15 @@ struct Running {
     id: u64,
     credential: CredentialName,
     child: Child,
-    /// Becomes readable when it has ended.
+    /// A pidfd, readable when the command has ended.
     ends: OwnedFd,
     until: Instant,
-    /// Its end was told, before it came.
+    /// True if it was reported as late, before it ended.
     is_late: bool,
 }
 
 impl Running {
-    /// Ends it with all that it has started in its group; it may have left that itself.
+    /// Kills it and its process group; it may have left that itself.
     fn kill(&self) {
         // It is not waited for yet, so that its number is nobody else's.
         let _ = process::signal_group(self.child.id(), SIGKILL);
@@ -123,7 +122,7 @@ impl Drop for Commands {
 }
 
 impl Commands {
-    /// Starts one. Where its output and its error output are read.
+    /// Starts a command. Returns the read ends of its output and its error output.
     pub(crate) fn begin(
         &mut self,
         id: u64,
@@ -159,19 +158,19 @@ impl Commands {
         Ok(outputs)
     }
 
-    /// What becomes readable when there is something to do.
+    /// Returns the descriptors that become readable when there is something to do.
     pub(crate) fn waits_on(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.running.iter().map(|one| one.ends.as_fd())
     }
 
-    /// When there is something to do at the latest.
+    /// Returns the latest time at which there is something to do.
     pub(crate) fn due(&self) -> Option<Instant> {
         let waited = self.running.iter().filter(|one| !one.is_late);
         waited.map(|one| one.until).min()
     }
 
-    /// Ends those that take too long. Which have ended, and how: those that take too long at
-    /// once, whether or not they can be ended.
+    /// Kills commands that take too long, and returns those that have ended, with how: one that
+    /// takes too long at once, whether or not it can be killed.
     pub(crate) fn ended(&mut self) -> Vec<(u64, CommandEnd)> {
         let now = Instant::now();
         let mut ended = Vec::new();
@@ -208,9 +207,9 @@ fn end_of(status: ExitStatus) -> CommandEnd {
     }
 }
 
-/// Starts a command in a group of its own, where nothing of a sandbox or workspace is: with
-/// the environment of the person, of which the credentials were taken before and what leads
-/// into the workspace is.
+/// Starts a command in a process group of its own, in `/`, with nothing of a sandbox or a
+/// workspace. Its environment is the person's, without credentials, which were removed before,
+/// and without variables that lead into the workspace.
 fn start(command: &CredentialCommand) -> io::Result<(Child, OwnedFd, [OwnedFd; 2])> {
     let (output, to_output) = pipe_with(PipeFlags::CLOEXEC)?;
     let (errors, to_errors) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -254,7 +253,7 @@ mod tests {
         Ok(Vec::new())
     }
 
-    /// Those that a directory lists by their names, as records do.
+    /// Lists the paths in a directory's file `list`, as records would.
     fn listed(state: &Path) -> Result<Vec<PathBuf>, String> {
         let list = std::fs::read_to_string(state.join("list")).map_err(|error| error.to_string());
         Ok(list?.lines().map(PathBuf::from).collect())
@@ -275,7 +274,7 @@ mod tests {
         "one".parse().unwrap()
     }
 
-    /// How one ends.
+    /// Waits for the end of a command.
     fn ended(commands: &mut Commands) -> (u64, CommandEnd) {
         for _ in 0..3000 {
             if let Some(ended) = commands.ended().pop() {
@@ -286,7 +285,7 @@ mod tests {
         panic!("it does not end");
     }
 
-    /// All that is written there, to its end.
+    /// Reads all the output, to its end.
     fn all(from: &OwnedFd) -> String {
         let mut file = std::fs::File::from(from.try_clone().unwrap());
         let (mut text, mut block) = (Vec::new(), [0; 4096]);
@@ -383,7 +382,7 @@ mod tests {
         assert_eq!(end, CommandEnd::Unstarted(0));
     }
 
-    /// Waits until none is left, of those that were told to be late as well.
+    /// Waits until no command is left, late ones included.
     fn gone(commands: &mut Commands) {
         for _ in 0..3000 {
             assert_eq!(commands.ended(), []);
@@ -395,7 +394,7 @@ mod tests {
         panic!("one is left");
     }
 
-    /// Leaves the group that it was started in, if it is a shell's child with python3.
+    /// A script that leaves its process group, as a shell's child, with python3.
     const LEAVES: &str = "exec python3 -c 'import os, time\n\
                           os.setpgid(0, os.getpgid(os.getppid()))\n\
                           print(\"left\", flush=True)\ntime.sleep(600)'";

@@ -1,9 +1,9 @@
-//! Where a run can be spoken to while it goes on: a socket in a directory of the person's own,
-//! which no sandbox is shown.
+//! The control socket of a running sandbox: in a directory of the person's own, which no
+//! sandbox sees.
 //!
-//! A caller sends one question and gets one answer, each a line of JSON. Who calls is told by
-//! the kernel. Whatever is not understood, too long or too late is refused, and nobody who
-//! calls can hold a run up.
+//! A caller sends one request and gets one answer, each a line of JSON. The kernel says who
+//! calls. Whatever is malformed, too long or too late is refused, and no caller can delay a
+//! run.
 
 use std::fmt;
 use std::fs;
@@ -29,28 +29,28 @@ pub(crate) use others::{Others, Standing};
 pub use others::{Runs, ask_run, ask_until, runs_spoken_to};
 pub use said::{Answer, Declined, PortAgreed, Question, Reloaded, Versions};
 
-/// The version of what is said.
+/// The version of the protocol.
 pub const CONTROL_VERSION: u32 = 1;
-/// The longest question, bytes, with the end of its line.
+/// The longest request, bytes, with the end of its line.
 const QUESTION_BYTES_MAX: usize = 4 << 10;
-/// The longest answer, bytes: what is told of has an end, and this is beyond it.
+/// The longest answer, bytes; every list in an answer is limited to fit.
 const ANSWER_BYTES_MAX: usize = 128 << 10;
-/// What an answer has around what it tells, bytes at most.
+/// The most bytes of an answer around its lists.
 const ENVELOPE_BYTES: usize = 256;
-/// How many call at once; further ones wait.
+/// The most callers at once; further ones wait.
 const CALLERS_MAX: usize = 8;
-/// The same of persons other than the run's own: they take none of its places.
+/// The most callers at once that are not the run's own user: they take none of its places.
 const OTHER_CALLERS_MAX: usize = 4;
-/// How many processes are above one at most: more are looked at by nobody.
+/// The most ancestors of a process that are inspected; a process with more is refused.
 const ANCESTORS_MAX: usize = 256;
-/// What a launcher, and the first process of a sandbox, is called.
+/// The process name of launchers, and of the first process of a sandbox.
 const LAUNCHER_NAME: &str = "atoll-jail";
-/// How long a caller may take over its question.
+/// The longest time for sending a request.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a run may take over its answer: it answers between other things.
+/// The longest time for an answer: a run answers between other work.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Either of them as it is sent.
+/// A request or an answer as sent.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said<T> {
@@ -58,24 +58,24 @@ struct Said<T> {
     said: T,
 }
 
-/// Why a run could not be asked.
+/// The reason why a run could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody is there: it has ended, or has not begun to listen.
+    /// Nobody listens: the run has ended, or has not begun to listen.
     #[error("it cannot be spoken to: it has ended, or began less than a second ago")]
     Gone,
-    /// It did not answer.
+    /// The run did not answer.
     #[error("it did not answer: {0}")]
     Silent(io::Error),
-    /// It said something else than an answer.
+    /// The answer was malformed.
     #[error("what it answered is not understood; is it of another version of Atoll?")]
     Strange,
 }
 
-/// The socket of one run.
+/// The control socket of one run.
 pub(crate) struct Control {
     listener: UnixListener,
-    /// For persons other than the run's own.
+    /// The socket for persons other than the run's own user.
     others: Option<Others>,
     directory: OwnedFd,
     name: String,
@@ -88,7 +88,7 @@ impl fmt::Debug for Control {
     }
 }
 
-/// Somebody who has not asked all of a question yet.
+/// A connection whose request is not complete.
 struct Caller {
     stream: UnixStream,
     who: Who,
@@ -97,7 +97,7 @@ struct Caller {
     until: Instant,
 }
 
-/// What becomes of a caller.
+/// The state of a caller's request.
 enum Heard {
     Some,
     Nothing,
@@ -106,7 +106,7 @@ enum Heard {
 }
 
 impl Control {
-    /// Listens for who speaks to this run.
+    /// Opens the control socket of this run.
     pub(crate) fn open(directory: OwnedFd, run: &RunId) -> io::Result<Self> {
         let name = socket_name(run);
         let listener = listener(&directory, &name)?;
@@ -120,13 +120,13 @@ impl Control {
         })
     }
 
-    /// Listens also for others besides the run's own user.
+    /// Also listens for persons other than the run's own user.
     pub(crate) fn hearing(mut self, others: Option<Others>) -> Self {
         self.others = others;
         self
     }
 
-    /// What becomes readable when there is something to do.
+    /// Returns the descriptors that become readable when there is something to do.
     pub(crate) fn waits_on(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let has_room = self.room(Standing::Own) > 0;
         let listener = has_room.then(|| self.listener.as_fd());
@@ -137,12 +137,12 @@ impl Control {
         listener.into_iter().chain(others).chain(callers)
     }
 
-    /// When there is something to do at the latest.
+    /// Returns the latest time at which there is something to do.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.callers.iter().map(|one| one.until).min()
     }
 
-    /// How many more can call as these at once.
+    /// Returns how many more callers of this standing there can be at once.
     fn room(&self, standing: Standing) -> usize {
         let most = match standing {
             Standing::Own => CALLERS_MAX,
@@ -152,7 +152,7 @@ impl Control {
         most.saturating_sub(callers.count())
     }
 
-    /// Answers who has asked.
+    /// Answers complete requests.
     pub(crate) fn attend(&mut self, answer: &mut dyn FnMut((Who, Standing), Question) -> Answer) {
         while self.room(Standing::Own) > 0 {
             let Ok((stream, _)) = self.listener.accept() else {
@@ -221,7 +221,8 @@ impl Caller {
         }
     }
 
-    /// An answer that fits goes into what the kernel holds of a socket; who does not take it has none.
+    /// Sends the answer. One that fits goes into the kernel's buffer of the socket; a caller
+    /// that does not take it has none.
     fn answer(&mut self, answer: &Answer) {
         if let Some(line) = written(answer).filter(|line| line.len() <= ANSWER_BYTES_MAX) {
             let _ = self.stream.write_all(&line);
@@ -229,7 +230,7 @@ impl Caller {
     }
 }
 
-/// Whoever may speak to the run: its own user, and root, from outside of sandboxes.
+/// Admits the run's own user and root, from outside any sandbox.
 fn admitted(stream: UnixStream) -> Option<Caller> {
     let peer = socket_peercred(&stream).ok()?;
     let is_own = peer.uid == rustix::process::geteuid() || peer.uid.is_root();
@@ -254,8 +255,8 @@ fn caller(stream: UnixStream, peer: &UCred, standing: Standing) -> Option<Caller
     })
 }
 
-/// Whether a process is in none of the sandboxes of this user, whose ids are the same there:
-/// in another process namespace below this one it has a further number (proc_pid_status(5)).
+/// Returns whether a process is outside this user's sandboxes, in which the ids are the same: a
+/// process in a PID namespace below this one has one more number (proc_pid_status(5)).
 fn is_outside(peer: &UCred) -> bool {
     let numbers = |pid: &str| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -266,8 +267,9 @@ fn is_outside(peer: &UCred) -> bool {
     theirs.is_some() && theirs == numbers("self") && is_nobodys(peer.pid.as_raw_nonzero().get())
 }
 
-/// Whether a process is beneath none of Atoll's own here, nor beneath the launcher of another
-/// sandbox: one without namespaces has the same ids. Nobody can choose what is above them.
+/// Returns whether a process is a descendant neither of this process nor of another sandbox's
+/// launcher: a sandbox without namespaces has the same ids. No process can choose its
+/// ancestors.
 fn is_nobodys(mut pid: i32) -> bool {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     for above in 0..ANCESTORS_MAX {
@@ -297,8 +299,8 @@ fn is_nobodys(mut pid: i32) -> bool {
     false
 }
 
-/// A socket that already listens when it gets its name: whoever was refused there would take it
-/// for one that a dead run has left, and remove it.
+/// Creates a socket that already listens when it gets its name: a caller refused there would
+/// take it for the leftover of a dead run, and remove it.
 fn listener(directory: &OwnedFd, name: &str) -> io::Result<UnixListener> {
     let unnamed = format!("{name}.new");
     let _ = rustix::fs::unlinkat(directory, unnamed.as_str(), AtFlags::empty());
@@ -314,7 +316,8 @@ fn listener(directory: &OwnedFd, name: &str) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Sockets are found through the open directory: a path to it may be longer than an address.
+/// Returns a path to the socket by way of the open directory: the full path may be longer than
+/// an address.
 fn place(directory: &OwnedFd, name: &str) -> String {
     format!("/proc/self/fd/{}/{name}", directory.as_raw_fd())
 }
@@ -331,8 +334,7 @@ fn json_bytes(one: &impl Serialize) -> usize {
     serde_json::to_vec(one).map_or(usize::MAX, |text| text.len())
 }
 
-/// What waits and what was granted, in an answer that is sent: of the leases those granted last
-/// that there is room for.
+/// Builds the answer about requests and leases. Of the leases, the most recent ones that fit.
 pub(crate) fn approvals(
     pending: Vec<Pending>,
     mut leases: Vec<Lease>,
@@ -371,10 +373,10 @@ fn read<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
     (said.v == CONTROL_VERSION).then_some(said.said)
 }
 
-/// Asks a run that goes on. The directory is that of the sockets of all runs.
+/// Asks a running sandbox. The directory is that of all control sockets.
 ///
 /// # Errors
-/// [`ControlError`]: there was no answer. What a run that is gone has left is removed.
+/// [`ControlError`]: there was no answer. The socket of a run that is gone is removed.
 pub(crate) fn ask(
     directory: &OwnedFd,
     run: &RunId,
@@ -394,7 +396,8 @@ pub(crate) fn ask(
     exchange(stream, question, until)
 }
 
-/// Whoever takes no more callers, as one that is suspended and was asked often, is not waited for.
+/// Connects without waiting: a run that takes no more callers, being suspended for example, is
+/// not waited for.
 fn connected(place: &str) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -438,10 +441,11 @@ fn exchange(
     read(&answer).ok_or(ControlError::Strange)
 }
 
-/// The runs that have a socket there, also such as are gone by now; the newest first.
+/// Returns the runs that have a socket there, including those that are gone by now; the newest
+/// first.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// If the directory cannot be read.
 pub(crate) fn spoken_to(directory: &OwnedFd) -> io::Result<Vec<RunId>> {
     let mut runs = Vec::new();
     for entry in rustix::fs::Dir::read_from(directory)? {

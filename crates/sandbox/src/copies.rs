@@ -1,4 +1,4 @@
-//! Copies that agents, editors and people leave beside a login file, with all that was in it.
+//! Copies that agents, editors and people leave beside a login file, with all its content.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::SandboxError;
 
-/// Entries beside a file that are named as copies of it, also of their writing: `NAME.bak`,
-/// `NAME.tmp.1`, `NAME~`, `NAME-old`, `.NAME.swp`, `#NAME#`. None where there is no directory.
+/// Returns the entries beside a file that are named as copies of it, temporary files of writing
+/// it included: `NAME.bak`, `NAME.tmp.1`, `NAME~`, `NAME-old`, `.NAME.swp`, `#NAME#`. None if
+/// there is no directory.
 ///
 /// # Errors
-/// [`SandboxError::Host`]: when the directory cannot be read.
+/// [`SandboxError::Host`]: the directory cannot be read.
 pub fn copies_beside(file: &Path) -> Result<Vec<PathBuf>, SandboxError> {
     read(file).map_err(SandboxError::host(
         "what is beside a login file is not known",

@@ -1,7 +1,7 @@
-//! How much a sandbox has written to disk, without a quota of the file system: its
-//! layers are counted at a pace that their own cost sets, and sooner where a look at the
-//! whole file system shows growth. Others free space there too: that growth does not show
-//! delays a count, and never replaces it.
+//! The disk usage of a sandbox, without file system quotas. The layers are counted at a pace
+//! set by the cost of counting, and sooner when the file system's free space shrinks. Other
+//! processes free space too, so free space that does not shrink only delays a count, and never
+//! replaces it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -19,34 +19,34 @@ use atoll_sys::process::{look_until_none_is_new, share_files};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// How often the file system's free space is looked at.
+/// The interval of looking at the file system's free space.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// Counting may take one part in so many of the time.
+/// The divisor of the time that counting may take: one part in this many.
 const COUNT_SHARE: u32 = 10;
-/// The same where the file systems show no growth.
+/// The divisor while the file systems show no growth.
 const QUIET_SHARE: u32 = 50;
-/// No longer than this is a count put off for want of growth.
+/// The longest time by which a count is put off while there is no growth.
 const QUIET_MAX: Duration = Duration::from_secs(10);
 
-/// The unit of what a file takes (stat(2)).
+/// The unit of a file's disk usage, bytes (stat(2)).
 const BLOCK_BYTES: u64 = 512;
-/// How many descriptors are looked at: who looks for longer watches over nothing else
-/// meanwhile. What is beyond counts as hidden.
+/// The most descriptors inspected: the supervisor watches nothing else meanwhile. The rest
+/// counts as hidden.
 const ENTRIES_MAX: usize = 200_000;
-/// Where the path from an open directory is this long, the next one is opened: half of
-/// what the kernel takes, so that any name fits behind it.
+/// The length of a path from an open directory at which the next directory is opened, bytes:
+/// half of what the kernel takes, so that any name fits behind it.
 const PATH_BYTES_MAX: usize = 2_000;
 const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Bytes and inodes, of what is free or of what is held.
+/// Bytes and inodes, free or used.
 type Room = (u64, u64);
 
-/// Tells what is free where a path lies.
+/// Returns the free space of the file system at a path.
 pub(crate) type FreeOf = fn(&Path) -> Option<Room>;
 
-/// Watches the layers of one run.
+/// The disk watch over the layers of one run.
 #[derive(Debug)]
 pub(crate) struct DiskWatch {
     layers: Vec<PathBuf>,
@@ -54,17 +54,16 @@ pub(crate) struct DiskWatch {
     bytes_max: u64,
     inodes_max: u64,
     free_of: FreeOf,
-    /// What the layers held when all of it could last be counted.
+    /// The usage of the layers at the last complete count.
     counted: Room,
-    /// The most that has been free since then, of each layer's file system: layers may
-    /// lie on several.
+    /// The most free space since then, of each layer's file system: layers may lie on several.
     most_free: Vec<Option<Room>>,
     next_look: Instant,
-    /// No count is made before this.
+    /// The earliest time of the next count.
     next_count: Instant,
-    /// From here on one is made, however the free space looks.
+    /// The time of the next count even if the free space shows no growth.
     next_quiet_count: Instant,
-    /// Whether something was hidden from the last count.
+    /// True if something was hidden from the last count.
     was_hidden: bool,
 }
 
@@ -73,7 +72,7 @@ impl DiskWatch {
         Self::by(free, layers, bytes_max, inodes_max, now)
     }
 
-    /// Watches by another account of what is free.
+    /// Creates a watch with another source of the free space.
     pub(crate) fn by(
         free_of: FreeOf,
         layers: Vec<PathBuf>,
@@ -97,8 +96,8 @@ impl DiskWatch {
         }
     }
 
-    /// Watches a copy, or a workspace itself, too: what is in it now was not written by
-    /// the program.
+    /// Also watches a copy, or the workspace itself; its present content was not written by the
+    /// program.
     pub(crate) fn and_grown(mut self, place: PathBuf) -> Self {
         self.most_free.push((self.free_of)(&place));
         let before = Count::of(std::slice::from_ref(&place), u64::MAX, u64::MAX);
@@ -110,18 +109,18 @@ impl DiskWatch {
         self
     }
 
-    /// Watches also what the processes beneath this launcher hold open without a name.
+    /// Also watches deleted files that the processes beneath this launcher hold open.
     pub(crate) fn and_processes_of(mut self, launcher: u32) -> Self {
         self.launcher = Some(launcher);
         self
     }
 
-    /// When to call [`DiskWatch::check`] again; `None` for never.
+    /// Returns when to call [`DiskWatch::check`] again; `None` for never.
     pub(crate) fn next(&self) -> Option<Instant> {
         (!self.layers.is_empty()).then_some(self.next_look)
     }
 
-    /// Which limit is breached, if any.
+    /// Returns the limit that is exceeded, if any.
     pub(crate) fn check(&mut self, now: Instant) -> Option<LimitHit> {
         if self.layers.is_empty() || now < self.next_look {
             return None;
@@ -172,14 +171,14 @@ impl DiskWatch {
         }
     }
 
-    /// The devices that layers lie on.
+    /// Returns the devices of the layers.
     fn devices(&self) -> Vec<u64> {
         let facts = self.layers.iter().filter_map(|layer| layer.metadata().ok());
         facts.map(|facts| facts.dev()).collect()
     }
 
-    /// The most bytes and inodes that one of the file systems has lost since it had the
-    /// most free: what others free takes nothing from that.
+    /// Returns the most bytes and inodes that one of the file systems has lost since it had the
+    /// most free. Space freed by others is not subtracted.
     fn lost(&mut self, free: &[Option<Room>]) -> Option<Room> {
         let mut lost = (0, 0);
         for (most, free) in self.most_free.iter_mut().zip(free) {
@@ -191,8 +190,8 @@ impl DiskWatch {
         Some(lost)
     }
 
-    /// Returns whether a file system has lost more than half of what was left to the
-    /// layers when they were last counted, or tells of no inodes.
+    /// Returns whether a file system has lost more than half of what was left to the layers at
+    /// the last count, or reports no inodes.
     fn is_suspicious(&self, lost: Option<Room>) -> bool {
         let tells_all = |most: &Option<Room>| most.is_some_and(|(_, inodes)| inodes > 0);
         !self.most_free.iter().all(tells_all)
@@ -203,22 +202,22 @@ impl DiskWatch {
     }
 }
 
-/// What was counted, until it was too much.
+/// The result of counting, up to the limit.
 #[derive(Debug, Default)]
 struct Count {
     bytes: u64,
     inodes: u64,
-    /// Whether something was there that could not be looked at.
+    /// True if something could not be inspected.
     hidden: bool,
-    /// Whether a descriptor was on its way: through a socket, or along processes of which
-    /// there were new ones all the time.
+    /// True if a descriptor may have been in transit: through a socket, or between processes
+    /// while new ones kept appearing.
     passing: bool,
-    /// How many descriptors were looked at.
+    /// The number of descriptors inspected.
     entries: usize,
 }
 
 impl Count {
-    /// Everything below these directories.
+    /// Counts everything below these directories.
     fn of(layers: &[PathBuf], bytes_max: u64, inodes_max: u64) -> Self {
         let mut count = Self::default();
         let open = |path: &PathBuf| rustix::fs::open(path, DIRECTORY, Mode::empty());
@@ -237,8 +236,8 @@ impl Count {
         count
     }
 
-    /// Paths lead from a directory that is open, which moves along: a tree can be deeper
-    /// than any path is long.
+    /// Adds a directory's entries. Paths start at an open directory that moves along, since a
+    /// tree can be deeper than any path is long.
     fn add_directory(
         &mut self,
         base: &Rc<OwnedFd>,
@@ -278,9 +277,9 @@ impl Count {
         Ok(())
     }
 
-    /// Files without a name that the processes beneath a launcher hold open, each once. A
-    /// process that cannot be inspected may hold any; its threads may each hold others;
-    /// and where new ones come without end they may hand on what nobody sees.
+    /// Adds the deleted files that the processes beneath a launcher hold open, each once. A
+    /// process that cannot be inspected may hold any; threads may hold others than their
+    /// process; and if new processes keep appearing they may pass on some unseen.
     fn add_deleted(&mut self, launcher: u32, devices: &[u64]) {
         let mut seen = HashSet::new();
         let mut family = Family::of(launcher);
@@ -341,18 +340,19 @@ impl Count {
     }
 }
 
-/// Whether a task has memory still: what one that has ended had open is closed.
+/// Returns whether a task still has memory: the files of one that has ended are closed.
 fn is_alive(task: &Path) -> bool {
     fs::read_to_string(task.join("statm")).is_ok_and(|sizes| !sizes.starts_with("0 "))
 }
 
-/// Whether what was to be looked at has ended or was closed meanwhile.
+/// Returns whether the error means that the task or the descriptor has vanished.
 fn is_gone(error: &io::Error) -> bool {
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(number, Some(Errno::NOENT | Errno::SRCH))
 }
 
-/// Files in memory count as memory, but where a layer lies there itself.
+/// Returns whether a file is in memory, and so counts as memory; unless a layer lies there
+/// itself.
 fn is_in_memory(path: &Path) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const HUGETLBFS: u64 = 0x9584_58f6;
@@ -360,9 +360,9 @@ fn is_in_memory(path: &Path) -> bool {
         .is_ok_and(|facts| [TMPFS, HUGETLBFS].contains(&facts.f_type.unsigned_abs()))
 }
 
-/// The processes beneath the first process of a launcher: the program, and what it started.
+/// The processes beneath the first process of a launcher: the program, and all that it started.
 pub(crate) struct Family {
-    /// How far below the launcher each process is; none where it is not.
+    /// The depth of each process below the launcher; `None` if it is not beneath it.
     depths: HashMap<u32, Option<u32>>,
     launcher: u32,
 }
@@ -375,8 +375,8 @@ impl Family {
         }
     }
 
-    /// Their threads, by process and by themselves. What ended before it could be told
-    /// whose it was is among them, as a thread 0.
+    /// Returns their threads, each with its process. A process that ended before its ancestry
+    /// was known is included, as thread 0.
     pub(crate) fn tasks(&mut self) -> BTreeSet<(u32, u32)> {
         let listed: HashSet<u32> = numbers(Path::new("/proc")).collect();
         // What is gone may be another process the next time.
@@ -398,7 +398,8 @@ impl Family {
         tasks
     }
 
-    /// How far below the launcher a process is, if it is; nothing where it has ended.
+    /// Returns the depth of a process below the launcher, if it is beneath it; the outer `None`
+    /// if it has ended.
     fn depth(&mut self, pid: u32) -> Option<Option<u32>> {
         let mut line = Vec::new();
         let mut above = pid;
@@ -421,7 +422,7 @@ impl Family {
     }
 }
 
-/// The parent of a process: none where it has ended.
+/// Returns the parent of a process; `None` if it has ended.
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold any other; the parent is the second after it.
@@ -429,7 +430,7 @@ fn parent(pid: u32) -> Option<u32> {
     rest.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The entries of a directory that are numbers.
+/// Returns the entries of a directory that are numbers.
 fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

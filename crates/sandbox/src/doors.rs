@@ -1,4 +1,5 @@
-//! What listens on the host's loopback for ports that a run publishes.
+//! The egress inputs: the descriptors that the egress process starts with, among them listeners
+//! on the host's loopback for published ports.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,29 +16,30 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::{OUTSIDE, SandboxError, locks, roots};
 
-/// The listeners, and whose connections are taken. Nobody takes them yet.
+/// The inputs of an egress process that is not started yet: listeners, and the users whose
+/// connections they accept.
 #[derive(Debug, Default)]
 pub struct Doors {
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) visitors: Vec<u32>,
-    /// Whom else servers may be certified by.
+    /// Further certificate authorities for origins.
     pub(crate) roots: Option<OwnedFd>,
-    /// What lock files name.
+    /// The packages named by lock files.
     pub(crate) locks: Option<OwnedFd>,
-    /// What is asked of each connection besides.
+    /// The policies that judge each connection too.
     pub(crate) policies: Option<OwnedFd>,
-    /// The tokens that have to carry each connection as well.
+    /// The tokens that have to allow each connection too.
     pub(crate) tokens: Option<OwnedFd>,
-    /// What other runs of the session gain, as it comes.
+    /// The file of labels that other runs of the session gain.
     pub(crate) gained: Option<OwnedFd>,
 }
 
 impl Doors {
-    /// Opens them, for the user that this is and for root; where root was become by `sudo`,
-    /// for who became it.
+    /// Opens the inputs. The listeners accept this user and root; if `sudo` made this user
+    /// root, also the user who called it.
     ///
     /// # Errors
-    /// [`SandboxError::Publish`]: a port is taken, or may not be. [`SandboxError::Roots`].
+    /// [`SandboxError::Publish`]: a port is taken or not permitted. [`SandboxError::Roots`].
     /// [`SandboxError::Lock`].
     pub fn open(
         network: &Network,
@@ -73,14 +75,14 @@ impl Doors {
         })
     }
 
-    /// With a file in which stands which labels other runs of the session gain, a line each: it is
-    /// read from where it stands, and on whenever labels decide.
+    /// Adds the file of labels that other runs of the session gain, one per line. It is read
+    /// from its present offset, and again whenever labels decide.
     #[must_use]
     pub fn beside(self, gained: Option<OwnedFd>) -> Self {
         Self { gained, ..self }
     }
 
-    /// With tokens, as who carries takes them.
+    /// Adds tokens in the egress process's format.
     ///
     /// # Errors
     /// [`SandboxError::Host`].
@@ -94,7 +96,7 @@ impl Doors {
     }
 }
 
-/// Listens at a port of both loopback addresses; at that of IPv6 where there is one.
+/// Listens at a port of both loopback addresses; of IPv6 only if the host has it.
 pub(crate) fn listen(port: PublishedPort) -> Result<Vec<OwnedFd>, SandboxError> {
     let mut listeners = Vec::new();
     for ip in [
@@ -136,7 +138,7 @@ fn why_not(at: SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// Who listens at a port, as far as this user can see.
+/// Returns the process that listens at a port, as far as this user can see.
 fn holder(port: u16) -> Option<String> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
     let inodes: Vec<String> = tables
@@ -175,7 +177,7 @@ fn holder(port: u16) -> Option<String> {
     None
 }
 
-/// The inode of a line of `/proc/net/tcp` (proc(5)) that tells of a listener at a port.
+/// Returns the inode in a line of `/proc/net/tcp` (proc(5)) if that is a listener at this port.
 fn listening_inode(line: &str, port: u16) -> Option<String> {
     const LISTENING: &str = "0A";
     let fields: Vec<&str> = line.split_whitespace().collect();
@@ -184,8 +186,8 @@ fn listening_inode(line: &str, port: u16) -> Option<String> {
     is_it.then(|| fields.get(9).map(|inode| (*inode).to_owned()))?
 }
 
-/// Whether something becomes readable when somebody comes: sockets by which those inside
-/// are reached do not.
+/// Returns whether a descriptor becomes readable when there is a connection: the sockets for
+/// reaching into the sandbox do not.
 pub(crate) fn tells_of_comers(descriptor: &impl AsFd) -> bool {
     let is_internet = rustix::net::sockopt::socket_domain(descriptor)
         .is_ok_and(|family| family != AddressFamily::UNIX);

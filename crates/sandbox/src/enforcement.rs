@@ -1,4 +1,4 @@
-//! Who holds which limit: of a run, for its record, and before there is one.
+//! The mechanism that enforces each limit: of a run, for its record, and as a forecast.
 
 use atoll_model::{Enforcement, Mode};
 
@@ -6,7 +6,7 @@ use crate::groups::{self, Groups};
 use crate::held::Held;
 use crate::native::Native;
 
-/// Who holds which limit, for the record.
+/// Lists what enforces each limit of a run, for the record.
 pub(crate) fn enforcement(groups: Option<&Groups>, native: &Native<'_>) -> Vec<Enforcement> {
     held_by(
         groups.map(Groups::name),
@@ -17,7 +17,7 @@ pub(crate) fn enforcement(groups: Option<&Groups>, native: &Native<'_>) -> Vec<E
     )
 }
 
-/// Who would hold which limit of a run, as the record of one says; no group is made.
+/// Lists what would enforce each limit of a run, as its record would; makes no group.
 #[must_use]
 pub fn forecast(held: &Held, mode: Mode, unmapped: bool) -> Vec<Enforcement> {
     let (by_groups, cpu) = match held {
@@ -75,17 +75,17 @@ fn held_by(
     all
 }
 
-/// The name by which it is recorded that a program was in no user namespace of its own.
+/// The record's name for a missing user namespace.
 pub const USER_NAMESPACE: &str = "user-namespace";
 
-/// By what swap is held.
+/// The mechanism that limits swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Swap {
-    /// By the sandbox's control group.
+    /// The sandbox's control group.
     ByGroups,
-    /// The host has none.
+    /// None is needed: the host has no swap.
     HostHasNone,
-    /// By nothing.
+    /// None: the limit is not enforced.
     NotHeld,
 }
 
@@ -94,7 +94,7 @@ impl Swap {
         Self::read(groups.is_some_and(Groups::counts_swap))
     }
 
-    /// The same before a group is made.
+    /// Predicts the mechanism before a group is made.
     fn forecast(held: &Held) -> Self {
         Self::read(match held {
             Held::Nowhere(_) => false,
@@ -112,7 +112,8 @@ impl Swap {
         Self::from_facts(counted, swaps.as_deref())
     }
 
-    /// `swaps` is the table of proc_swaps(5); without it there may be any.
+    /// Decides from the facts. `swaps` is the table of proc_swaps(5); without it there may be
+    /// any.
     pub(crate) fn from_facts(counted: bool, swaps: Option<&str>) -> Self {
         match (counted, swaps) {
             (true, _) => Self::ByGroups,

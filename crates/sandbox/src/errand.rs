@@ -1,5 +1,5 @@
-//! What a program is given that is run outside on behalf of a run: no code that a program
-//! inside could have written is to be found by it.
+//! Host commands: programs run outside for a run. They must not find code that a program in the
+//! sandbox could have written.
 
 mod leading;
 mod owners;
@@ -15,15 +15,15 @@ use leading::{begins_here, leads_inside};
 use owners::{open_link, open_part};
 pub use writers::{Workspaces, Writers};
 
-/// As many links as the kernel follows (path_resolution(7)).
+/// The most symbolic links followed, as by the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// As many interpreters as the kernel goes through (fs/exec.c, `exec_binprm`).
+/// The most interpreters followed, as by the kernel (fs/exec.c, `exec_binprm`).
 const INTERPRETERS_MAX: usize = 5;
-/// How much of a script the kernel looks at for its first line, bytes.
+/// The number of bytes in which the kernel looks for a script's first line.
 const HEAD_BYTES_MAX: u64 = 256;
 
-/// Variables by whose values a loader, a shell or an interpreter runs further code.
+/// Variables whose values make a loader, a shell or an interpreter run more code.
 const LOADING: &[&str] = &[
     "BASHOPTS",
     "BASH_ENV",
@@ -52,17 +52,17 @@ const LOADING: &[&str] = &[
     "VIRTUAL_ENV",
     "_JAVA_OPTIONS",
 ];
-/// The same, by how their names begin.
+/// Prefixes of further such variables.
 const LOADING_PREFIXES: &[&str] = &["BASH_FUNC_", "DYLD_", "LD_", "LUA_", "PERL", "PYTHON"];
-/// Where this process is, and the program is not.
+/// Variables with this process's directory, which is not the program's.
 const DIRECTORIES: &[&str] = &["OLDPWD", "PWD"];
 
-/// Where programs inside write, or did: workspaces, and what Atoll keeps of runs. No code
-/// from there runs outside.
+/// The paths that sandboxed programs write, or wrote: workspaces, and Atoll's state of runs. No
+/// code from there runs outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenInside(Vec<(PathBuf, Option<Identity>)>);
 
-/// A directory's device and number, by whichever name it is known.
+/// A directory's device and inode number, the same under all its names.
 type Identity = (u64, u64);
 
 impl FromIterator<PathBuf> for WrittenInside {
@@ -83,13 +83,13 @@ impl FromIterator<PathBuf> for WrittenInside {
 }
 
 impl WrittenInside {
-    /// All places of both.
+    /// Returns the union of both.
     pub(crate) fn and(mut self, other: &Self) -> Self {
         self.0.extend(other.0.iter().cloned());
         self
     }
 
-    /// Whether a path is of one, or is one by another name that the directory is mounted at.
+    /// Returns whether a path is in one of these directories, or is another mount of one.
     fn holds(&self, at: &Path) -> bool {
         if self.0.iter().any(|(place, _)| at.starts_with(place)) {
             return true;
@@ -100,12 +100,11 @@ impl WrittenInside {
     }
 }
 
-/// This process's environment for a program that it runs outside, at `/`: without variables
-/// by which an interpreter loads code, without those that lead to what is written inside or
-/// to wherever the program is, and with the places of `PATH` alone that are there, absolute
-/// and not written inside.
+/// Returns this process's environment for a host command at `/`. Removed are variables by which
+/// an interpreter loads code, and those that lead into sandbox-writable paths or to the current
+/// directory; `PATH` keeps only existing absolute directories that are not sandbox-writable.
 ///
-/// To be called after credentials were taken out of the environment.
+/// To be called after the credentials were removed from the environment.
 #[must_use]
 pub fn environment_outside(written: &WrittenInside) -> Vec<(OsString, OsString)> {
     let home = std::env::var_os("HOME").unwrap_or_default();
@@ -136,7 +135,8 @@ fn loads(name: &OsStr) -> bool {
             .any(|prefix| bytes.starts_with(prefix.as_bytes()))
 }
 
-/// Without any place there is no `PATH` at all: an empty one would name a directory.
+/// Filters `PATH`. Returns `None` if no directory is left: an empty `PATH` would name a
+/// directory.
 fn search_path(value: &OsStr, written: &WrittenInside) -> Option<OsString> {
     let places = search_places(value, written);
     let fit = places.filter(|place| !place.as_os_str().as_bytes().contains(&b':'));
@@ -144,8 +144,8 @@ fn search_path(value: &OsStr, written: &WrittenInside) -> Option<OsString> {
     (!joined.is_empty()).then_some(joined)
 }
 
-/// The directories of a `PATH` that are absolute, there, and neither written inside nor
-/// reached through what is, each by its canonical name.
+/// Returns the directories of a `PATH` that exist, are absolute, and neither are
+/// sandbox-writable nor reached through a sandbox-writable path; each by its canonical name.
 pub fn search_places(value: &OsStr, written: &WrittenInside) -> impl Iterator<Item = PathBuf> {
     std::env::split_paths(value)
         .filter(|place| place.is_absolute())
@@ -153,15 +153,15 @@ pub fn search_places(value: &OsStr, written: &WrittenInside) -> impl Iterator<It
         .filter(|place| place.is_dir())
 }
 
-/// The canonical form of an absolute path. Nothing where it is written inside, any link on
-/// its way is, or it has too many links: what a program inside can write decides then what
-/// it leads to. What is not there has the name that it would have.
+/// Returns the canonical form of an absolute path. `None` if the path or a link on its way is
+/// sandbox-writable, so that a sandboxed program could choose the target, or if there are too
+/// many links. A path that does not exist has the name that it would have.
 #[must_use]
 pub fn resolved(path: &Path, written: &WrittenInside) -> Option<PathBuf> {
     followed(path, written).map(|(real, _)| real)
 }
 
-/// The same, with the links on the way.
+/// Resolves a path; returns also the links on the way.
 fn followed(path: &Path, written: &WrittenInside) -> Option<(PathBuf, Vec<PathBuf>)> {
     let mut at = PathBuf::from("/");
     let mut left: Vec<OsString> = parts(path);
@@ -191,17 +191,17 @@ fn followed(path: &Path, written: &WrittenInside) -> Option<(PathBuf, Vec<PathBu
     Some((at, links))
 }
 
-/// Why a program does not run outside for a run, or a file is not read for one.
+/// The reason why a host command does not run, or a file is not read, for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// A program inside may have written this, or what leads to it.
+    /// A sandboxed program may have written this, or a path that leads to it.
     Written(PathBuf),
-    /// Others than its user can write this.
+    /// Other users can write this.
     Open(PathBuf),
 }
 
-/// The canonical path of a file that may be used outside for a run: nobody but root and this
-/// user can write it or what leads to it, links too, and no program inside has.
+/// Returns the canonical path of a file that may be used outside for a run: only root and this
+/// user can write it and all that leads to it, links included, and no sandboxed program has.
 ///
 /// # Errors
 /// [`Unfit`].
@@ -214,8 +214,8 @@ pub fn file_outside(file: &Path, written: &WrittenInside) -> Result<PathBuf, Unf
     }
 }
 
-/// The canonical path of a program that may run outside: nobody but root and this user can
-/// write it or what leads to it, and the same is so of the interpreters of a script.
+/// Returns the canonical path of a program that may run outside: only root and this user can
+/// write it and all that leads to it. The interpreters of a script are checked likewise.
 ///
 /// # Errors
 /// [`Unfit`].
@@ -234,8 +234,8 @@ pub fn program_outside(program: &Path, written: &WrittenInside) -> Result<PathBu
     Err(Unfit::Written(found))
 }
 
-/// What the first line of a script names (execve(2), "Interpreter scripts"); for `env` the
-/// program that it looks for.
+/// Returns the interpreter in a script's first line (execve(2), "Interpreter scripts"); for
+/// `env` the program that it looks for.
 fn interpreter(program: &Path, written: &WrittenInside) -> Option<PathBuf> {
     let mut head = Vec::new();
     // What cannot be read no interpreter reads either.
@@ -257,7 +257,7 @@ fn interpreter(program: &Path, written: &WrittenInside) -> Option<PathBuf> {
     all.find(|one| one.is_file()).or(Some(named))
 }
 
-/// A path's parts, the last one first.
+/// Returns a path's components, the last one first.
 fn parts(path: &Path) -> Vec<OsString> {
     let kept = path.components().filter(|part| *part != Component::CurDir);
     let mut parts: Vec<OsString> = kept.map(|part| part.as_os_str().to_owned()).collect();
@@ -265,8 +265,8 @@ fn parts(path: &Path) -> Vec<OsString> {
     parts
 }
 
-/// The first of a command's arguments that names something written inside: an absolute
-/// path, or one beneath the home, by itself or anywhere in it.
+/// Returns the first argument that names a sandbox-writable path: an absolute path, or one
+/// beneath the home, alone or anywhere in the argument.
 pub fn argument_inside<'a>(
     arguments: impl IntoIterator<Item = &'a OsStr>,
     written: &WrittenInside,

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use atoll_frame::Stage;
 use atoll_model::network::Registry;
 
-/// A sandbox could not be made or went wrong; nothing of it is left.
+/// An error of making or running a sandbox; nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The launcher could not be started.
@@ -12,22 +12,22 @@ pub enum SandboxError {
     /// A step of making the sandbox failed.
     #[error("{what}: {error}{hint}", what = describe(*stage, detail), hint = explain(*stage, error))]
     Making {
-        /// Which step.
+        /// The step.
         stage: Stage,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
-        /// The path that it was about.
+        /// The path concerned.
         detail: String,
     },
-    /// A path that must be there is not.
+    /// A path that must exist does not.
     #[error("{} cannot be shown inside: {error}", path.display())]
     Source {
         /// The path.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
     },
-    /// A mount lies where it would be hidden.
+    /// A mount lies where a layer would hide it.
     #[error(
         "{} is a mount of its own inside {}; a copy-on-write layer would show it as an empty \
          directory. Unmount it, or choose a workspace that does not contain it",
@@ -39,24 +39,24 @@ pub enum SandboxError {
         /// The mount within.
         inner: PathBuf,
     },
-    /// A limit that this host cannot hold.
+    /// This host cannot enforce a limit.
     #[error("this host cannot enforce the limit {limit}: {why}")]
     Unenforceable {
-        /// Which limit.
+        /// The limit.
         limit: &'static str,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// This kernel lacks something that the boundary needs.
+    /// This kernel lacks a feature that the boundary needs.
     #[error("this kernel cannot hold the boundary: {0}. `atoll doctor` tells more")]
     Kernel(String),
     /// The description is larger than the launcher takes.
     #[error("the command and its environment are too large: {0} bytes, at most {max}", max = atoll_frame::SPEC_BYTES_MAX)]
     TooLarge(usize),
-    /// The sandbox's processes stopped answering before they told how it ended.
+    /// The sandbox's processes stopped answering before they reported its end.
     #[error("the sandbox ended without telling why; the kernel's log may (dmesg)")]
     Vanished,
-    /// A sandbox was to be started with the right to another call.
+    /// A sandbox was to be started with the right for another call.
     #[error("the right to start is another call's; nothing was started")]
     AnotherCall,
     /// Certificates cannot be trusted.
@@ -64,17 +64,17 @@ pub enum SandboxError {
     Roots {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: std::io::Error,
     },
-    /// What may be fetched by a lock file is not known.
+    /// The packages of a lock file are unknown.
     #[error("the lock file {} of a rule for {registry} names nothing: {why}", path.display())]
     Lock {
         /// The file.
         path: PathBuf,
-        /// Of which registry the rule is.
+        /// The registry of the rule.
         registry: Registry,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// A port cannot be published.
@@ -82,17 +82,17 @@ pub enum SandboxError {
     Publish {
         /// The host's port.
         port: u16,
-        /// The one inside.
+        /// The sandbox's port.
         inside: u16,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// A system call on the host side failed.
     #[error("{what}: {error}")]
     Host {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: std::io::Error,
     },
 }
@@ -135,7 +135,7 @@ const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 const ESTALE: i32 = 116;
 
-/// What usually lies behind a failed step, and what helps.
+/// Explains the usual cause of a failed step, and a remedy.
 #[must_use]
 pub fn explain(stage: Stage, error: &std::io::Error) -> &'static str {
     match (stage, error.raw_os_error()) {

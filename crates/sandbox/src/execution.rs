@@ -1,14 +1,14 @@
-//! Where only listed programs may be executed. Landlock refuses to execute any other
-//! file, but a loader that is listed executes nothing: it maps a file as code. So what
-//! is not listed cannot be mapped as code either, but for the system's libraries.
+//! The file tree of a run in which only listed programs may be executed. Landlock refuses to
+//! execute any other file, but a listed loader executes nothing: it maps a file as code. So
+//! unlisted files cannot be mapped as code either, except the system's libraries.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_frame::Operation;
 
-/// Where the code lies that listed programs are linked with. What else lies there,
-/// a listed loader starts all the same.
+/// The directories of the libraries that listed programs are linked with. A listed loader can
+/// start whatever else lies there.
 const LIBRARIES: [&str; 12] = [
     "/lib",
     "/lib32",
@@ -24,7 +24,7 @@ const LIBRARIES: [&str; 12] = [
     "/gnu",
 ];
 
-/// The last steps of a tree in which these may be executed and nothing else.
+/// Returns the last steps of a tree in which only these programs may be executed.
 pub(crate) fn close(operations: &[Operation], programs: &[PathBuf]) -> Vec<Operation> {
     let stays = |place: &Path| {
         let libraries = LIBRARIES.iter().map(Path::new);
@@ -83,7 +83,7 @@ pub(crate) fn close(operations: &[Operation], programs: &[PathBuf]) -> Vec<Opera
     pins.chain(closes).collect()
 }
 
-/// The place inside, if the step mounts files there.
+/// Returns the path in the sandbox if the step mounts files there.
 fn mounted(operation: &Operation) -> Option<PathBuf> {
     match operation {
         Operation::Memory { path, .. }

@@ -1,4 +1,4 @@
-//! What a fence needs instead of a file tree: permissions on the host's own.
+//! Fences: permissions on the host's file tree, in place of a tree of their own.
 
 use std::ffi::OsString;
 use std::iter::once;
@@ -17,8 +17,8 @@ use crate::{FencePlace, Placement, SandboxError, WorkspacePlace};
 /// Devices that a program may open.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Files of /proc that tell of the machine. Those of processes are not among them:
-/// other people's are there too.
+/// Files of /proc that describe the machine. Those of processes are excluded: other users' are
+/// there too.
 const MACHINE: [&str; 11] = [
     "cpuinfo",
     "filesystems",
@@ -33,7 +33,7 @@ const MACHINE: [&str; 11] = [
     "sys/fs/pipe-max-size",
 ];
 
-/// What the program may do where.
+/// Returns the program's permissions by path.
 pub(crate) fn permissions(
     boundary: &Boundary,
     workspace: &Path,
@@ -89,7 +89,7 @@ pub(crate) fn permissions(
     permissions
 }
 
-/// The environment with the places that stand in for others.
+/// Returns the environment, with the fence's own paths in place of those of a full sandbox.
 pub(crate) fn environment(
     boundary: &Boundary,
     placement: &Placement,
@@ -126,14 +126,14 @@ pub(crate) fn environment(
     kept.into_iter().chain(own).collect()
 }
 
-/// Whether a variable is one of those by which Atoll tells ssh and git of their files.
+/// Returns whether a variable points ssh or git to Atoll's files.
 fn tells_of_ssh(name: &OsString) -> bool {
     let name = name.as_bytes();
     [&b"SSH_AUTH_SOCK"[..], b"GIT_SSH_COMMAND"].contains(&name)
         || name.starts_with(b"GIT_CONFIG_VALUE_")
 }
 
-/// Puts links to what the boundary shows of the person's home into the fence's.
+/// Creates, in the fence's home, links to the views of the person's home.
 pub(crate) fn furnish(
     boundary: &Boundary,
     placement: &Placement,
@@ -160,7 +160,7 @@ pub(crate) fn furnish(
     Ok(())
 }
 
-/// How many processes and threads this user has: without a user namespace, the
+/// Returns the number of processes and threads of this user: without a user namespace, the
 /// kernel's limit counts all of them.
 pub(crate) fn tasks_of(uid: u32) -> u64 {
     let tasks = |path: PathBuf| -> Option<u64> {

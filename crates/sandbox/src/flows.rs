@@ -1,4 +1,4 @@
-//! What came of a run's connections, for its summary.
+//! The results of a run's connections, for its summary.
 
 use std::collections::BTreeMap;
 
@@ -8,83 +8,84 @@ use crate::approvals::Stopped;
 use crate::login_renewal::RenewedLogin;
 use crate::token_renewal::RotatedToken;
 
-/// How many refusals are kept: all that who carries tells apart, of four kinds.
+/// The most refusals kept: all that the egress process tells apart, of four kinds.
 const REFUSED_MAX: usize = 4 * 2 * 1024 + 4;
 
-/// How many failures are kept.
+/// The most failures kept.
 const FAILED_MAX: usize = 256;
 
-/// Of how many credentials and hosts it is known how often they met.
+/// The most pairs of credential and host counted.
 const USED_MAX: usize = 1024;
 
-/// The status of an answer to a request whose credentials are missing or not good.
+/// The status of an answer to a request with missing or invalid credentials.
 const UNAUTHORISED: u16 = 401;
 
-/// Something that a program did not reach.
+/// A flow that was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What it would have been.
+    /// The flow as attempted.
     pub flow: Flow,
-    /// Why not.
+    /// The reason.
     pub why: String,
-    /// How often it was tried.
+    /// The number of attempts.
     pub count: u64,
 }
 
-/// What came of a run's connections.
+/// The results of a run's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flows {
-    /// How many were made.
+    /// The number of connections made.
     pub made: u64,
-    /// How many connections came to what is published.
+    /// The number of connections to published ports.
     pub published: u64,
-    /// How many requests were sent on, where they are looked into.
+    /// The number of intercepted requests that were forwarded.
     pub requests: u64,
-    /// Into how many of them a credential was put, by its name and the host.
+    /// The number of requests with an injected credential, by the credential's name and the
+    /// host.
     pub used: BTreeMap<(String, String), u64>,
-    /// How many of those the host has answered with 401 (RFC 9110, 15.5.2); without a name
-    /// the requests into which nothing was put.
+    /// The number of those that the host answered with 401 (RFC 9110, 15.5.2); without a name,
+    /// the requests without a credential.
     pub unauthorised: BTreeMap<(String, String), u64>,
-    /// How many requests were sent without the placeholder of a credential that was in their
-    /// body, by its name and the host.
+    /// The number of requests whose body was sent without a credential's placeholder, by the
+    /// credential's name and the host.
     pub masked: BTreeMap<(String, String), u64>,
-    /// How many values of a credential were taken back, by its name.
+    /// The number of revoked values of a credential, by its name.
     pub taken_back: BTreeMap<String, u64>,
-    /// The logins whose files on the host were written, in order.
+    /// The logins whose files on the host were updated, in order.
     pub renewed: Vec<RenewedLogin>,
-    /// The refresh tokens in whose place their issuers have given others, in order.
+    /// The refresh tokens replaced by their issuers, in order.
     pub rotated: Vec<RotatedToken>,
-    /// From the program, bytes.
+    /// Bytes from the program.
     pub up_bytes: u64,
-    /// To the program, bytes.
+    /// Bytes to the program.
     pub down_bytes: u64,
-    /// What keys of SSH have signed, and what databases were signed in to, and how often: for a
-    /// login `user@host`, in order.
+    /// The signatures by SSH keys and the logins to databases, with their number: for a login
+    /// `user@host`, in order.
     pub signed: Vec<(FlowKind, String, u64)>,
-    /// What was published while the run went on, in order.
+    /// The ports published while the run went on, in order.
     pub published_later: Vec<Published>,
-    /// What has listened inside, once each: what was there for about a second, or
-    /// for ten where as many sockets ended meanwhile as began.
+    /// The listeners that appeared in the sandbox, each once, if they lasted about a second; or
+    /// ten, if as many sockets ended meanwhile as began.
     pub listened: Vec<Listener>,
-    /// What was refused, in order.
+    /// The refused flows, in order.
     pub refused: Vec<Refused>,
-    /// What was allowed and did not get there, in order: the first that differ.
+    /// The flows that were allowed and failed, in order: the first of each kind.
     pub failed: Vec<Refused>,
-    /// Who has stopped the run, if somebody has.
+    /// The person who stopped the run, if any.
     pub stopped: Option<Stopped>,
-    /// Why there was no more from some moment on, if there was not.
+    /// The reason why the network failed during the run, if it did.
     pub failure: Option<String>,
 }
 
 impl Flows {
-    /// One begins.
+    /// Counts a flow that begins.
     pub(crate) fn opened(&mut self, flow: &Flow) {
         if let Some(count) = self.number(flow.kind) {
             *count = count.saturating_add(1);
         }
     }
 
-    /// One has ended.
+    /// Counts a flow that has ended.
     pub(crate) fn closed(&mut self, flow: Flow, end: FlowEnd) {
         self.up_bytes = self.up_bytes.saturating_add(end.up_bytes);
         self.down_bytes = self.down_bytes.saturating_add(end.down_bytes);
@@ -121,7 +122,8 @@ impl Flows {
         }
     }
 
-    /// How often a placeholder was on its way to where its credential is not for.
+    /// Returns how often a placeholder was about to be sent to a host that its credential is
+    /// not for.
     #[must_use]
     pub fn alerts(&self) -> u64 {
         let alerts = self
@@ -131,8 +133,7 @@ impl Flows {
         alerts.fold(0, |sum, one| sum.saturating_add(one.count))
     }
 
-    /// Counts a signature that was given, of which the rule says where it counts, or a login to a
-    /// database.
+    /// Counts a signature, under the destination that its rule names, or a login to a database.
     fn sign(&mut self, flow: &Flow) {
         let rule = flow.rule.as_deref().unwrap_or_default();
         let of_database = flow.login.as_ref().map(|login| login.told(&flow.host));
@@ -159,12 +160,12 @@ impl Flows {
         keep(&mut self.failed, Refused { flow, why, count }, FAILED_MAX);
     }
 
-    /// One was refused.
+    /// Counts a refusal.
     pub(crate) fn refuse(&mut self, refused: Refused) {
         keep(&mut self.refused, refused, REFUSED_MAX);
     }
 
-    /// How many there are of a kind that is counted.
+    /// Returns the counter of a kind of flow, if it is counted at the beginning.
     fn number(&mut self, kind: FlowKind) -> Option<&mut u64> {
         match kind {
             FlowKind::Request => Some(&mut self.requests),
@@ -181,7 +182,7 @@ impl Flows {
     }
 }
 
-/// Counts a request of a credential to a host.
+/// Counts a request with a credential to a host.
 fn count_at(counts: &mut BTreeMap<(String, String), u64>, name: String, host: &str) {
     let key = (name, host.to_owned());
     if counts.len() < USED_MAX || counts.contains_key(&key) {
@@ -190,7 +191,7 @@ fn count_at(counts: &mut BTreeMap<(String, String), u64>, name: String, host: &s
     }
 }
 
-/// Keeps one of those, or how often it has been by now.
+/// Adds an entry, or updates the count of an equal one.
 fn keep(list: &mut Vec<Refused>, refused: Refused, max: usize) {
     let is_same = |one: &&mut Refused| one.flow == refused.flow && one.why == refused.why;
     if let Some(known) = list.iter_mut().find(is_same) {

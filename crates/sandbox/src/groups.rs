@@ -1,4 +1,4 @@
-//! The control groups of one sandbox (cgroups(7)): made, limited, read, removed.
+//! The control groups of one sandbox (cgroups(7)): created, limited, read, removed.
 
 use std::fs;
 use std::io;
@@ -8,21 +8,22 @@ use atoll_model::{Limits, RunId};
 
 use crate::held::{CONTROLLERS, First, Held, ON, Unified};
 
-/// The group beside the sandboxes' that holds Atoll's own processes, where they had
-/// to leave the delegated one. It stays: whoever is in it cannot remove it.
+/// The sibling group for Atoll's own processes, if they had to leave the delegated one. It
+/// stays: its members cannot remove it.
 const OWN_GROUP: &str = "atoll";
 const ESRCH: i32 = 3;
 
-/// What groups of version 2 are called in records.
+/// The records' name for groups of version 2.
 pub(crate) const UNIFIED: &str = "cgroup-v2";
-/// The same of version 1.
+/// The records' name for groups of version 1.
 pub(crate) const SEPARATE: &str = "cgroup-v1";
-/// A busy sandbox leaves the person's own programs the larger part: they have 100, or
-/// 1,024 shares in version 1. It also counts as one, however many sessions it has.
+/// The weight of a sandbox, which leaves the larger part of a busy processor to the person's
+/// own programs: these have 100, or 1,024 shares in version 1. A sandbox also counts as one,
+/// however many sessions it has.
 const LOW_WEIGHT: &str = "50";
 const LOW_SHARES: &str = "512";
 
-/// Version 1: on top of the limit of memory, internet sockets may hold this part of it.
+/// The divisor of the memory limit that internet sockets may use in addition, in version 1.
 const SOCKETS_SHARE: u64 = 4;
 
 /// The groups of one sandbox; removed by [`Groups::remove`].
@@ -34,7 +35,7 @@ pub(crate) struct Groups {
     limits_cpu: bool,
 }
 
-/// What a sandbox's groups counted.
+/// The counters of a sandbox's groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) memory_peak_bytes: Option<u64>,
@@ -44,7 +45,7 @@ pub(crate) struct Counted {
 }
 
 impl Groups {
-    /// The groups that a run gets, not made yet; `None` where none can be made.
+    /// Plans the groups of a run without making them; `None` if none can be made.
     pub(crate) fn plan(held: &Held, run: &RunId) -> Option<Self> {
         let name = group_name(run);
         let groups = match held {
@@ -76,9 +77,9 @@ impl Groups {
         Some(groups)
     }
 
-    /// Takes these processes, Atoll's own, out of the way where that is needed: a
-    /// group passes no controllers on while it has processes of its own. Not later
-    /// than the launcher has others to be taken along.
+    /// Moves Atoll's own processes out of the way if necessary: a group passes no controllers
+    /// on while it has processes of its own. To be called before the launcher has children,
+    /// which would have to move too.
     pub(crate) fn leave(&self, processes: impl Iterator<Item = u32>) -> io::Result<()> {
         let Some(unified) = &self.unified else {
             return Ok(());
@@ -102,7 +103,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Makes them; nothing is left of them when that fails.
+    /// Makes the groups; none is left if that fails.
     pub(crate) fn make(&self, limits: &Limits) -> io::Result<()> {
         let made = self.create(limits);
         if made.is_err() {
@@ -158,7 +159,7 @@ impl Groups {
         }
     }
 
-    /// Writes a value into whichever of the groups has that file.
+    /// Writes a value into the group that has this file.
     fn set(&self, file: &str, value: &str) -> io::Result<()> {
         let controller = file.split('.').next().unwrap_or_default();
         let directory = match controller {
@@ -171,7 +172,7 @@ impl Groups {
         write_existing(&directory.join(file), value)
     }
 
-    /// The same for a file that some kernels do not have.
+    /// Writes a value into a file that some kernels lack.
     fn set_where_known(&self, file: &str, value: &str) -> io::Result<()> {
         match self.set(file, value) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -179,7 +180,7 @@ impl Groups {
         }
     }
 
-    /// Whether the kernel counts swap for these groups; they must have been made.
+    /// Returns whether the kernel counts swap for these groups; they must exist.
     pub(crate) fn counts_swap(&self) -> bool {
         let file = if self.unified.is_some() {
             "memory.swap.max"
@@ -189,7 +190,7 @@ impl Groups {
         self.memory.join(file).exists()
     }
 
-    /// Of version 2: the directory to start in.
+    /// Returns the directory to start in, in version 2.
     pub(crate) fn unified(&self) -> Option<&Path> {
         self.all
             .first()
@@ -197,7 +198,7 @@ impl Groups {
             .map(PathBuf::as_path)
     }
 
-    /// Of version 1: the `tasks` files to join.
+    /// Returns the `tasks` files to join, in version 1.
     pub(crate) fn tasks(&self) -> Vec<PathBuf> {
         if self.unified.is_some() {
             return Vec::new();
@@ -208,12 +209,12 @@ impl Groups {
             .collect()
     }
 
-    /// All directories.
+    /// Returns all directories.
     pub(crate) fn directories(&self) -> &[PathBuf] {
         &self.all
     }
 
-    /// Who holds the limits.
+    /// Returns the name of the version that enforces the limits.
     pub(crate) fn name(&self) -> &'static str {
         if self.unified.is_some() {
             UNIFIED
@@ -222,20 +223,20 @@ impl Groups {
         }
     }
 
-    /// Who holds the limit of the processor's time.
+    /// Returns the name of the version that limits processor time, or `none`.
     pub(crate) fn cpu_by(&self) -> &'static str {
         if self.limits_cpu { self.name() } else { "none" }
     }
 
-    /// Whether the limits are still there: a controller that is switched off above
-    /// takes its limit along, and nobody is told.
+    /// Returns whether the limits still exist: a controller that is switched off above takes
+    /// its limit along, without notice.
     pub(crate) fn hold(&self) -> bool {
         let file = |name: &str| self.all.iter().any(|group| group.join(name).exists());
         let cpu = !self.limits_cpu || file("cpu.max");
         self.unified.is_none() || (file("memory.max") && file("pids.max") && cpu)
     }
 
-    /// What was used so far.
+    /// Returns the usage so far.
     pub(crate) fn counted(&self) -> Counted {
         let number = |file: &str| -> Option<u64> {
             fs::read_to_string(self.memory.join(file))
@@ -295,14 +296,14 @@ fn switch_on(parent: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a group, and tells whether it did; one whose last process has just gone is
-/// busy for a moment. What is not there, or not ours, stays as it is.
+/// Removes a group, and returns whether it did; one whose last process has just ended is busy
+/// for a moment. A group that does not exist, or is not ours, is left alone.
 pub(crate) fn remove_when_free(directory: &Path) -> bool {
     patiently(|| fs::remove_dir(directory)).is_ok()
 }
 
-/// Tries again while a group is busy: with processes that are about to end, or with
-/// those of another Atoll that is about to leave it.
+/// Retries while a group is busy: with processes that are ending, or with those of another
+/// Atoll that is leaving it.
 fn patiently(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     const TRIES: u32 = 250;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
@@ -317,7 +318,7 @@ fn patiently(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     attempt()
 }
 
-/// What the names of groups begin with; the run's id follows.
+/// The prefix of groups' names; the run's id follows.
 pub(crate) const PREFIX: &str = "atoll-";
 
 fn group_name(run: &RunId) -> String {

@@ -1,10 +1,9 @@
-//! The way of credentials from where they are kept to the process that puts them in.
+//! The transfer of credentials from their sources to the egress process.
 //!
-//! Each is read once, into memory that is overwritten before anything else happens, and
-//! then waits in the kernel, on a socket whose other end nobody but that process reads.
-//! So the side that starts programs, which runs as long as they do, holds none; and the
-//! placeholder is there before a program is, although what carries starts with the first
-//! connection.
+//! Each is read once, into memory that is overwritten before anything else happens, and then
+//! waits in the kernel, on a socket that only the egress process reads. So this process, which
+//! runs as long as the program, holds none; and placeholders exist before the program starts,
+//! although the egress process starts with the first connection.
 
 mod told;
 
@@ -31,13 +30,13 @@ use crate::token_renewal::TokenRenewal;
 pub use told::Told;
 use told::Value;
 
-/// Makes what stands inside for a value, or says why nothing can.
+/// Makes the placeholder for a value, or says why there can be none.
 pub type Disguise<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, String>;
 
-/// Bits of a file's mode by which others than its owner read it.
+/// The mode bits by which users other than a file's owner may read it.
 const OTHERS_READ: u32 = 0o044;
 
-/// Values that wait for who puts them in, and what stands inside for each.
+/// Values that wait for the egress process, with their placeholders.
 #[derive(Debug)]
 pub struct Handover {
     receiver: OwnedFd,
@@ -48,28 +47,29 @@ pub struct Handover {
     renewals: Vec<(CredentialName, Renewable)>,
     stands: Vec<(PathBuf, Stands)>,
     issues: Vec<Issue>,
-    /// Values with what stands for each, until it is known what the program is told.
+    /// Values with their placeholders, until the program's command and environment are
+    /// sanitized.
     values: Vec<Value>,
 }
 
-/// What stands inside for a login file, or for one of settings. There is no secret in it.
+/// The placeholder file for a login or settings file. It contains no secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stands {
-    /// Its text; without one nothing stands there.
+    /// The text; `None` if the file does not exist in the sandbox.
     pub text: Option<Vec<u8>>,
-    /// Bits of its mode, where those of a private file are not meant.
+    /// The mode bits, if not those of a private file.
     pub mode: Option<u32>,
-    /// Of settings: what is known of it when the program is done.
+    /// The state of a settings file, for finding changes at the end of the run.
     pub stood: Option<Stood>,
 }
 
-/// A token that was caught when an agent logged in.
+/// A token that was intercepted when an agent logged in.
 pub struct CaughtToken {
-    /// Which one.
+    /// The kind of token.
     pub token: IssuedToken,
-    /// What stands for it inside.
+    /// Its placeholder.
     pub stands: String,
-    /// What it is.
+    /// Its value.
     pub real: Zeroizing<String>,
 }
 
@@ -79,45 +79,45 @@ impl std::fmt::Debug for CaughtToken {
     }
 }
 
-/// Why a credential is not there. Nothing of it is in the words.
+/// The reason why a credential is unavailable. The messages contain nothing of it.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Nobody has set it.
+    /// The variable is not set.
     #[error("the variable {0} is not set")]
     Unset(String),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{path} cannot be read: {error}")]
     File {
-        /// Which file.
+        /// The file.
         path: String,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
-    /// There is nothing in it.
+    /// The value is empty.
     #[error("it is empty")]
     Empty,
-    /// It is too much.
+    /// The value is too long.
     #[error("it is longer than {CREDENTIAL_BYTES_MAX} bytes")]
     TooLong,
-    /// It could not stand in a request.
+    /// The value could not be part of a request.
     #[error("it has other characters in it than the printable ones of ASCII")]
     Unprintable,
-    /// No request could name it.
+    /// The value is not a key id that a request could contain.
     #[error("it is no id of a key that signs, which has 16 to 128 letters and digits")]
     KeyId,
-    /// Nothing can stand for it.
+    /// There can be no placeholder.
     #[error("{0}")]
     Unfit(String),
-    /// The kernel's answer.
+    /// The kernel refused the transfer.
     #[error("it cannot be handed on: {0}")]
     Kernel(#[from] io::Error),
 }
 
 impl Handover {
-    /// An empty one.
+    /// Creates an empty bundle.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn new() -> io::Result<Self> {
         let (receiver, sender) = socket::pair()?;
         Ok(Self {
@@ -133,9 +133,8 @@ impl Handover {
         })
     }
 
-    /// Takes values of credentials out of one variable of this process's environment, where
-    /// it is not any more then.
-    /// No other thread may use the environment meanwhile.
+    /// Takes values of credentials from one variable of this process's environment, and removes
+    /// the variable. No other thread may use the environment meanwhile.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -152,8 +151,8 @@ impl Handover {
         taken.unwrap_or_else(|| Err(SourceError::Unset(variable.to_owned())))
     }
 
-    /// Reads a credential from a file: its content without the end of its last line. Whether
-    /// others than its owner can read that file.
+    /// Reads a credential from a file: its content without the last line's end. Returns whether
+    /// users other than the owner can read the file.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -178,7 +177,7 @@ impl Handover {
         put
     }
 
-    /// Takes a credential that the caller has read, who overwrites it afterwards.
+    /// Takes a credential that the caller has read, and must overwrite afterwards.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -191,8 +190,8 @@ impl Handover {
         self.take_part(name, Part::Whole, value, disguise)
     }
 
-    /// Takes a credential that a command prints once it is needed. What stands inside for each
-    /// of its values is one of these texts.
+    /// Takes a credential that a command prints when it is needed. The texts are the
+    /// placeholders of its values.
     pub fn promise(
         &mut self,
         name: &CredentialName,
@@ -215,12 +214,12 @@ impl Handover {
         self.commands.push((name, command));
     }
 
-    /// Takes a credential that who carries asks for itself once it is needed, by these secrets
-    /// in the order of [`Fetch::ingredients`], which the caller overwrites afterwards. What
-    /// stands inside for it is this text.
+    /// Takes a credential that the egress process requests itself when it is needed, by means
+    /// of these secrets in the order of [`Fetch::ingredients`]; the caller must overwrite them
+    /// afterwards. `text` is the placeholder.
     ///
     /// # Errors
-    /// [`SourceError`], with which of them it is about.
+    /// [`SourceError`], with the index of the secret.
     pub fn entrust(
         &mut self,
         name: &CredentialName,
@@ -254,8 +253,8 @@ impl Handover {
         Ok(())
     }
 
-    /// Takes the access token of a login that is renewed: by the refresh token that `by` is,
-    /// where the first does not hold any more.
+    /// Takes the access token of a login, which is renewed by the refresh token named `by` once
+    /// it has expired.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -283,13 +282,13 @@ impl Handover {
         Ok(())
     }
 
-    /// Notes where what a credential is asked for by is kept, of which its issuer may give
-    /// another one.
+    /// Notes where the secret that fetches a credential is stored, since its issuer may replace
+    /// it.
     pub fn renew_token(&mut self, name: &CredentialName, token: TokenRenewal) {
         self.renewals.push((name.clone(), Renewable::Token(token)));
     }
 
-    /// The same as [`Self::take_value`] for one value of several.
+    /// Takes one value of several, as [`Self::take_value`].
     ///
     /// # Errors
     /// [`SourceError`].
@@ -319,12 +318,12 @@ impl Handover {
         Ok(())
     }
 
-    /// Notes what stands inside for a login file, in which there is no secret any more.
+    /// Notes the placeholder file for a login file.
     pub fn stand_for(&mut self, file: &Path, stands: Stands) {
         self.stands.push((file.to_owned(), stands));
     }
 
-    /// What stands inside for a login file that was there.
+    /// Returns the placeholder file for a login file, if noted.
     #[must_use]
     pub fn stands_for(&self, file: &Path) -> Option<&Stands> {
         let mut all = self.stands.iter();
@@ -336,15 +335,15 @@ impl Handover {
         self.issues.push(issue);
     }
 
-    /// Where logins are issued.
+    /// Returns where logins are issued.
     pub(crate) fn issues(&self) -> &[Issue] {
         &self.issues
     }
 
-    /// The tokens that were caught and that nobody has taken yet, in their order.
+    /// Takes the intercepted tokens that have arrived, in order.
     ///
     /// # Errors
-    /// The kernel's, and InvalidData for what is no token.
+    /// The kernel's, and InvalidData for a malformed token.
     pub fn caught(&self) -> io::Result<Vec<CaughtToken>> {
         descriptor::never_block(self.sender.as_fd())?;
         let mut buffer = Zeroizing::new(vec![0_u8; CAUGHT_BYTES_MAX]);
@@ -363,26 +362,26 @@ impl Handover {
         }
     }
 
-    /// Whether there is nothing to hand on.
+    /// Returns whether there is nothing to transfer.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.placeholders.is_empty() && self.stands.is_empty() && self.issues.is_empty()
     }
 
-    /// What stands inside for each, in the order in which their values come.
+    /// Returns the placeholders, in the order of their values.
     #[must_use]
     pub fn placeholders(&self) -> &[Placeholder] {
         &self.placeholders
     }
 
-    /// Whether a value of a credential is there.
+    /// Returns whether the bundle has a value of a credential.
     #[must_use]
     pub fn has(&self, name: &CredentialName, part: Part) -> bool {
         let mut all = self.placeholders.iter();
         all.any(|one| one.name == *name && one.part == part)
     }
 
-    /// The credentials and logins that there are, in order, each once.
+    /// Returns the names of the credentials and logins, sorted, each once.
     pub(crate) fn names(&self) -> BTreeSet<&CredentialName> {
         let values = self.placeholders.iter().map(|one| &one.name);
         let printed = self.commands.iter().map(|(name, _)| name);
@@ -391,43 +390,44 @@ impl Handover {
         values.chain(printed).chain(renewed).chain(issued).collect()
     }
 
-    /// Those of them whose values are not there yet.
+    /// Returns the credentials whose values are fetched later.
     pub(crate) fn fetched(&self) -> &[Fetched] {
         &self.fetched
     }
 
-    /// What prints a credential.
+    /// Returns the command that prints a credential, if there is one.
     pub(crate) fn command(&self, name: &CredentialName) -> Option<&CredentialCommand> {
         let mut all = self.commands.iter();
         all.find(|(one, _)| one == name).map(|(_, command)| command)
     }
 
-    /// What is renewed for a credential.
+    /// Returns what is renewed for a credential, if anything.
     pub(crate) fn renewal(&self, name: &CredentialName) -> Option<&Renewable> {
         let mut all = self.renewals.iter();
         all.find(|(one, _)| one == name).map(|(_, what)| what)
     }
 
-    /// Whether something of them is to be taken back at the end.
+    /// Returns whether a credential is to be revoked at the end.
     pub(crate) fn is_taken_back(&self) -> bool {
         self.fetched.iter().any(|one| one.by.is_taken_back())
     }
 
-    /// Where their values are read.
+    /// Returns the socket from which the values are read.
     pub(crate) fn receiver(&self) -> &OwnedFd {
         &self.receiver
     }
 }
 
-/// Takes a variable out of this process's environment, where it is not any more then, and hands
-/// its value out: for secrets that no credential is put in as. None where it is not set.
+/// Takes a variable out of this process's environment and passes its value on: for secrets that
+/// are not injected as credentials. `None` if it is not set.
 ///
 /// To be called while no other thread uses the environment.
 pub fn take_out<T>(variable: &str, hand_out: impl FnOnce(&[u8]) -> T) -> Option<T> {
     environment::take(OsStr::new(variable), hand_out)
 }
 
-/// Its member of the answer, what stands for it, and what it is: a line each.
+/// Parses a message about a token, a line each: its member in the answer, its placeholder, its
+/// value.
 fn caught_token(message: &[u8]) -> Option<CaughtToken> {
     let mut lines = std::str::from_utf8(message).ok()?.splitn(3, '\n');
     let token = IssuedToken::of_member(lines.next()?)?;
@@ -448,7 +448,7 @@ fn sized(value: &[u8]) -> Result<(), SourceError> {
     }
 }
 
-/// Whether a value could stand in a request.
+/// Checks that a value can be part of a request.
 fn plain(value: &[u8]) -> Result<(), SourceError> {
     sized(value)?;
     match value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
@@ -457,7 +457,8 @@ fn plain(value: &[u8]) -> Result<(), SourceError> {
     }
 }
 
-/// Reads a regular file's beginning. How much that is, and whether others can read it.
+/// Reads the beginning of a regular file. Returns its length, and whether other users can read
+/// the file.
 fn read(path: &Path, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
     // A pipe would not end.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();

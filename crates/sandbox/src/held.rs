@@ -1,21 +1,20 @@
-//! Where control groups can be made (cgroups(7)): in version 2 where it has the
-//! controllers, in version 1 where those are there (also on hybrid hosts), nowhere
-//! where neither is ours.
+//! The places for control groups (cgroups(7)): in version 2 if it has the controllers, in
+//! version 1 if those are there (also on hybrid hosts), nowhere if neither is ours.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Host;
 
-/// The controllers without which there are no groups.
+/// The controllers that are required.
 pub(crate) const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// The file of a group that names the controllers it could pass on.
+/// A group's file that lists the controllers it could pass on.
 const AVAILABLE: &str = "cgroup.controllers";
-/// The file that names those it does pass on.
+/// A group's file that lists the controllers it passes on.
 pub(crate) const ON: &str = "cgroup.subtree_control";
 
-/// Where groups can be made.
+/// The control group support of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
     /// Version 2.
@@ -29,35 +28,35 @@ pub enum Held {
         /// `cpu`, which only some limits need.
         cpu: Option<PathBuf>,
     },
-    /// Nowhere, and why.
+    /// No groups, with the reason.
     Nowhere(String),
 }
 
-/// A place in version 2.
+/// A place for groups in version 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unified {
-    /// Groups are made beneath this directory.
+    /// The directory for the groups.
     pub parent: PathBuf,
-    /// Whether the processor's time can be limited too.
+    /// True if processor time can be limited too.
     pub cpu: bool,
-    /// What has to be done before.
+    /// The preparation that is necessary.
     pub first: First,
 }
 
-/// What has to be done before a group with controllers can be made.
+/// The preparation for a group with controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
     /// Nothing.
     Nothing,
-    /// The controllers have to be switched on.
+    /// Switch the controllers on.
     SwitchOn,
-    /// Atoll's own processes have to leave the directory, then the controllers have to
-    /// be switched on: no group but the top has both ("no internal processes").
+    /// Move Atoll's own processes out of the directory, then switch the controllers on: no
+    /// group but the root may have both ("no internal processes").
     Leave,
 }
 
 impl Held {
-    /// Why the processor's time cannot be limited; `None` where it can.
+    /// Returns why processor time cannot be limited; `None` if it can.
     #[must_use]
     pub fn no_cpu(&self) -> Option<String> {
         match self {
@@ -71,7 +70,7 @@ impl Held {
     }
 }
 
-/// Finds out where this process can make control groups. Nothing is made.
+/// Finds the place where this process can make control groups, without making any.
 #[must_use]
 pub fn detect(host: &Host) -> Held {
     let unified = unified(host);
@@ -103,15 +102,15 @@ pub fn detect(host: &Host) -> Held {
     }
 }
 
-/// A group that would do, if Atoll were alone in it.
+/// A group that would do if it had no other members.
 struct Shared(PathBuf);
 
-/// The place in version 2. In this order:
-/// 1. this process's own group, if systemd has delegated it and nobody else is in it.
+/// Returns the place in version 2, the first of:
+/// 1. this process's own group, if systemd has delegated it and it has no other members.
 ///    Groups elsewhere are systemd's, which may switch controllers off there;
 /// 2. the nearest group above with the controllers on that this user may write to;
-/// 3. the top of all, whose controllers root may switch on;
-/// 4. this process's own group, if systemd has no part in it and nobody else is in it.
+/// 3. the root of all groups, whose controllers root may switch on;
+/// 4. this process's own group, if systemd does not manage it and it has no other members.
 fn unified(host: &Host) -> Result<Option<Unified>, Shared> {
     let mount = host.mounts.iter().rev();
     let mount = mount.into_iter().find(|mount| mount.kind == "cgroup2");
@@ -148,7 +147,7 @@ fn unified(host: &Host) -> Result<Option<Unified>, Shared> {
     }
 }
 
-/// A place whose controllers are on, or, at the top, will be.
+/// Describes a place whose controllers are on or, at the root, will be.
 fn switched_on(parent: &Path, top: Option<&Path>) -> Unified {
     let cpu = lists(parent, ON, &["cpu"]);
     let can = top == Some(parent) && may_switch_on(parent);
@@ -165,20 +164,20 @@ fn switched_on(parent: &Path, top: Option<&Path>) -> Unified {
     }
 }
 
-/// Whether a directory is the top of all groups, which alone passes controllers on
+/// Returns whether a directory is the root of all groups, which alone passes controllers on
 /// while it has processes of its own.
 fn is_top(directory: &Path) -> bool {
     directory.join(AVAILABLE).exists() && !directory.join("cgroup.events").exists()
 }
 
-/// What systemd says of a group, in attributes of its directory.
+/// The relation of a group to systemd, by attributes of its directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
-    /// Nothing: it is not systemd's.
+    /// Not managed by systemd.
     None,
-    /// It is the whole of a unit that may make groups beneath.
+    /// The whole of a unit that may make groups beneath.
     Delegated,
-    /// It is a unit's, in which systemd decides on controllers.
+    /// Part of a unit in which systemd decides on controllers.
     Managed,
 }
 
@@ -198,7 +197,7 @@ impl Unit {
     }
 }
 
-/// A group's directory, from where the hierarchy is mounted and the group's own path.
+/// Returns a group's directory, from the hierarchy's mount point and the group's own path.
 fn beneath(mount: &Path, group: &Path) -> Option<PathBuf> {
     let group = group.strip_prefix("/").ok()?;
     // A group outside of this namespace is told with dots.
@@ -210,7 +209,7 @@ fn beneath(mount: &Path, group: &Path) -> Option<PathBuf> {
     is_inside.then_some(joined)
 }
 
-/// Whether a file of a group lists all of these controllers.
+/// Returns whether a file of a group lists all of these controllers.
 fn lists(directory: &Path, file: &str, wanted: &[&str]) -> bool {
     fs::read_to_string(directory.join(file)).is_ok_and(|list| {
         wanted
@@ -219,19 +218,19 @@ fn lists(directory: &Path, file: &str, wanted: &[&str]) -> bool {
     })
 }
 
-/// Whether the controllers are there, to be switched on by this user.
+/// Returns whether this user can switch the controllers on.
 fn may_switch_on(directory: &Path) -> bool {
     lists(directory, AVAILABLE, &CONTROLLERS)
         && is_open(directory)
         && is_writable(&directory.join(ON))
 }
 
-/// Whether this user may make groups here and start processes in them.
+/// Returns whether this user may make groups here and start processes in them.
 fn is_open(directory: &Path) -> bool {
     is_writable(directory) && is_writable(&directory.join("cgroup.procs"))
 }
 
-/// Whether nobody is in a group but this process and those that come from it.
+/// Returns whether this process and its descendants are a group's only members.
 fn has_only_ours(directory: &Path) -> bool {
     const GENERATIONS_MAX: usize = 8;
     let own = std::process::id();

@@ -1,4 +1,4 @@
-//! What this host is like, read once at each start.
+//! The properties of this host, read once at each start.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,16 +19,16 @@ use crate::{MountPoint, SandboxError};
 pub struct Host {
     /// All mounts that this process sees.
     pub mounts: Vec<MountPoint>,
-    /// The control groups that this process is in: controllers and path; version
-    /// 2 has no controllers here.
+    /// The control groups of this process: controllers and path; version 2 names no controllers
+    /// here.
     pub groups: Vec<(String, PathBuf)>,
     /// The version of Landlock.
     pub landlock: u32,
-    /// Whether this process is the host's root, rather than user id 0 of a user
-    /// namespace that maps little else.
+    /// True if this process is the host's root, rather than user id 0 of a user namespace that
+    /// maps little else.
     pub is_root: bool,
-    /// Whether, as the host's root, ids cannot be mapped, since no user namespace can be
-    /// made: programs are users of Atoll's own by the kernel's numbers.
+    /// True if the host's root cannot map ids because no user namespace can be made: programs
+    /// run as Atoll's own users, by the kernel's ids.
     pub unmapped: bool,
     /// The effective user id.
     pub uid: u32,
@@ -69,11 +69,11 @@ impl Host {
         })
     }
 
-    /// What a program can be held with here.
+    /// Returns the isolation that is possible here.
     ///
     /// # Errors
-    /// [`SandboxError::Kernel`] where a fence is all that is left, and this kernel's
-    /// Landlock does not hold one.
+    /// [`SandboxError::Kernel`] if only a fence is possible, and this kernel's Landlock cannot
+    /// enforce one.
     pub fn mode(&self) -> Result<Mode, SandboxError> {
         if self.unmapped {
             return match try_namespaces(true) {
@@ -121,7 +121,7 @@ impl Host {
             .filter(move |mount| mount.path != outer && mount.path.starts_with(outer))
     }
 
-    /// The mount that a path lies on.
+    /// Returns the mount that a path lies on.
     #[must_use]
     pub fn mount_of(&self, path: &Path) -> Option<&MountPoint> {
         // Of several at one place the last one hides the others.
@@ -133,12 +133,12 @@ impl Host {
     }
 }
 
-/// The version of Landlock that a fence needs: from it on ports are held.
+/// The version of Landlock that a fence needs: the first that restricts ports.
 pub const FENCE_LANDLOCK: u32 = 4;
 
-/// What keeps an ordinary user from making user namespaces and using them. What a setting
-/// forbids is believed; where something else can stand against it, it is tried, which
-/// takes too long for every start.
+/// Returns what keeps an ordinary user from making and using user namespaces. A setting that
+/// forbids them is trusted; a probe, which takes too long for every start, runs only if
+/// something else may forbid them.
 fn what_forbids_namespaces(mounts: &[MountPoint]) -> Option<Trial> {
     let says = |path: &str, value: &str| {
         std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
@@ -163,8 +163,8 @@ fn what_forbids_namespaces(mounts: &[MountPoint]) -> Option<Trial> {
     }
 }
 
-/// Whether the host's root can make user namespaces, in which ids are mapped. What a
-/// setting forbids is believed; where something else can stand against it, it is tried.
+/// Returns whether the host's root can make user namespaces in which ids are mapped. A setting
+/// that forbids them is trusted; a probe runs only if something else may forbid them.
 fn root_maps_ids() -> bool {
     let setting = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
     let is_forbidden = setting.is_ok_and(|text| text.trim() == "0");
@@ -179,9 +179,9 @@ fn root_maps_ids() -> bool {
         }
 }
 
-/// Whether a user of this namespace is the kernel's user 0, who owns files of the kernel's
-/// that ask for no capability. A settings file is always that user's, and has the number
-/// that this namespace gives it.
+/// Returns whether a user of this namespace is the kernel's user 0, who owns kernel files that
+/// require no capability. A sysctl file always belongs to that user, by the id of this
+/// namespace.
 fn is_root_to_the_kernel(uid: u32) -> bool {
     match std::fs::metadata("/proc/sys/kernel/core_pattern") {
         Ok(facts) => facts.uid() == uid,
@@ -190,8 +190,8 @@ fn is_root_to_the_kernel(uid: u32) -> bool {
     }
 }
 
-/// Whether this process may be in a chroot, where the kernel makes no user namespaces: its
-/// root is not where that of the first process is.
+/// Returns whether this process may be in a chroot, where the kernel makes no user namespaces:
+/// its root differs from that of process 1.
 fn is_in_another_root() -> bool {
     let mount = |path: &str| {
         let facts = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
@@ -201,8 +201,8 @@ fn is_in_another_root() -> bool {
     mount("/").is_none_or(|own| mount("/proc/1/root/") != Some(own))
 }
 
-/// Whether this process is already held by a filter of system calls or by rules of a
-/// security module, as in containers.
+/// Returns whether this process is confined by a seccomp filter or the rules of a security
+/// module already, as in containers.
 fn is_confined() -> bool {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let is_filtered = read("/proc/self/status")
@@ -214,8 +214,8 @@ fn is_confined() -> bool {
     is_filtered || !(rules.is_empty() || rules.starts_with("unconfined"))
 }
 
-/// Whether something covers a part of /proc. What is always mounted there is on
-/// directories that the kernel knows to be empty.
+/// Returns whether a mount covers a part of /proc. Those that are always there are on
+/// directories that are known to be empty.
 pub(crate) fn covers_processes(mounts: &[MountPoint]) -> bool {
     const EMPTY: [&str; 2] = ["/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd"];
     let covers = |path: &Path| path != Path::new("/proc") && path.starts_with("/proc");
@@ -223,8 +223,8 @@ pub(crate) fn covers_processes(mounts: &[MountPoint]) -> bool {
     mounts.any(|path| covers(path) && !EMPTY.iter().any(|empty| path.starts_with(empty)))
 }
 
-/// Whether a map of ids (user_namespaces(7)) is that of the first namespace, or
-/// of one like it: ids can be shifted to wherever Atoll wants them.
+/// Returns whether an id map (user_namespaces(7)) is that of the initial namespace, or
+/// equivalent: ids can be shifted as needed.
 pub(crate) fn maps_everything(map: &str) -> bool {
     map.lines().any(|line| {
         let numbers: Vec<u64> = line
@@ -235,8 +235,7 @@ pub(crate) fn maps_everything(map: &str) -> bool {
     })
 }
 
-/// Reads /proc/self/cgroup (cgroups(7)). A name in it need not be text, but for
-/// the end of a line it can hold anything.
+/// Reads /proc/self/cgroup (cgroups(7)). A name in it may hold any byte but a newline.
 pub(crate) fn parse_groups(list: &[u8]) -> Vec<(String, PathBuf)> {
     let parse = |line: &[u8]| {
         let mut fields = line.splitn(3, |byte| *byte == b':').skip(1);

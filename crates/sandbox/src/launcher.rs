@@ -11,12 +11,12 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::{Host, SandboxError};
 
-/// The word for making network and ids ahead of a description; see `stand_by` in jail.
+/// The message for preparing the network and the id maps of root's sandboxes ahead of a
+/// description; see `stand_by` in jail.
 const AHEAD: &[u8] = b"a";
 
-/// A launcher that has been started and waits for a description. It holds
-/// nothing and can do nothing yet, so it may be started before the decision:
-/// the time it takes runs beside the ledger's.
+/// A started launcher that waits for a description. It holds nothing and can do nothing yet, so
+/// it may be started before the decision, in parallel with the ledger.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     pub(crate) line: OwnedFd,
@@ -24,12 +24,12 @@ pub(crate) struct Launcher {
     pub(crate) parent: Parent,
 }
 
-/// Whose child a launcher is, who alone can wait for it.
+/// The parent of a launcher, which alone can wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parent {
-    /// This process's own.
+    /// This process.
     Own,
-    /// That of the [`Spawner`] with this number.
+    /// The [`Spawner`] with this process id.
     Spawner(u32),
 }
 
@@ -37,21 +37,21 @@ pub(crate) enum Parent {
 #[derive(Debug)]
 pub struct Starting {
     launcher: Option<Begun>,
-    /// What another one is started from, where this one is of no use.
+    /// The program for starting another one, if this one cannot be used.
     program: Option<&'static [u8]>,
 }
 
 #[derive(Debug)]
 enum Begun {
-    /// On a thread of its own: copying it to memory and executing it takes as long
-    /// as everything else before a run.
+    /// Being started on a thread: copying it to memory and executing it takes as long as
+    /// everything else before a run.
     Thread(JoinHandle<Result<Launcher, SandboxError>>),
-    /// By a spawner, which has made it.
+    /// Started by a spawner.
     Made(Result<Launcher, SandboxError>),
 }
 
 impl Starting {
-    /// Begins to start the launcher program, whose bytes these are.
+    /// Starts the launcher program, given its bytes.
     #[must_use]
     pub fn begin(program: &'static [u8]) -> Self {
         // Where a user has too many processes, there is no thread either.
@@ -66,7 +66,7 @@ impl Starting {
         }
     }
 
-    /// Has a spawner make one.
+    /// Has a spawner start a launcher.
     #[must_use]
     pub fn by(spawner: &Spawner) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Starting {
         }
     }
 
-    /// Whether it can be started at all; it is let go again.
+    /// Checks that the launcher can be started, and ends it again.
     ///
     /// # Errors
     /// [`SandboxError::Launcher`].
@@ -83,8 +83,8 @@ impl Starting {
         self.ready().map(|launcher| drop(launcher.let_go()))
     }
 
-    /// The same for a fence, whose program has the network of its caller: a launcher
-    /// that has made one of its own is let go, and another started.
+    /// Waits for a launcher for a fence, whose program uses its caller's network: a launcher
+    /// that has made a network already is ended, and another started.
     ///
     /// # Errors
     /// [`SandboxError::Launcher`].
@@ -101,7 +101,7 @@ impl Starting {
         Launcher::start(program)
     }
 
-    /// Waits until it is there.
+    /// Waits until the launcher is ready.
     ///
     /// # Errors
     /// [`SandboxError::Launcher`].
@@ -116,7 +116,7 @@ impl Starting {
 }
 
 impl Drop for Starting {
-    /// A launcher that is not needed any more ends before this returns.
+    /// Ends a launcher that is no longer needed, before this returns.
     fn drop(&mut self) {
         let begun = match self.launcher.take() {
             Some(Begun::Thread(thread)) => thread.join().ok(),
@@ -129,17 +129,16 @@ impl Drop for Starting {
     }
 }
 
-/// A launcher that stays and makes others, a fork for each: for whoever starts many
-/// sandboxes. It holds nothing of any of them. Dropped, it ends; what it has made
-/// goes on. One launcher more than was asked for waits, so that the next sandbox
-/// need not.
+/// A launcher that stays and forks others, for a process that starts many sandboxes. It holds
+/// nothing of any of them. When dropped, it ends; launchers that it made go on. One launcher
+/// more than requested is kept waiting, so that the next sandbox starts sooner.
 #[derive(Debug)]
 pub struct Spawner {
-    /// One asks and is answered at a time. Closed before its end is waited for.
+    /// The sockets, for one request at a time. Closed before the spawner's end is awaited.
     lines: Mutex<Lines>,
-    /// What each launcher is told to make while it waits.
+    /// The message that tells each launcher what to make while it waits.
     word: &'static [u8],
-    /// Whether one waits beforehand.
+    /// True if one launcher is kept waiting.
     is_ready: bool,
     process: Departing,
 }
@@ -147,12 +146,12 @@ pub struct Spawner {
 #[derive(Debug)]
 struct Lines {
     spawner: OwnedFd,
-    /// That of a launcher which was asked for, and not yet answered for.
+    /// The socket of a launcher that was requested, and is not yet confirmed.
     next: Option<OwnedFd>,
 }
 
 impl Spawner {
-    /// Starts it; these are the launcher program's bytes.
+    /// Starts a spawner, given the launcher program's bytes.
     ///
     /// # Errors
     /// [`SandboxError::Launcher`].
@@ -172,7 +171,7 @@ impl Spawner {
         })
     }
 
-    /// A launcher of its making.
+    /// Takes a launcher from the spawner.
     ///
     /// # Errors
     /// [`SandboxError::Launcher`]: too many processes, or the spawner is gone.
@@ -203,14 +202,14 @@ impl Spawner {
         })
     }
 
-    /// Asks for a launcher, whose line this is.
+    /// Requests a launcher; returns its socket.
     fn ask(&self, spawner: &OwnedFd) -> io::Result<OwnedFd> {
         let (line, far) = socket::pair()?;
         socket::send(spawner.as_fd(), self.word, &[far.as_fd()])?;
         Ok(line)
     }
 
-    /// Takes the answer that there is one.
+    /// Reads the confirmation of a launcher.
     fn answered(&self, spawner: &OwnedFd, line: OwnedFd) -> io::Result<Launcher> {
         let mut answer = [0_u8; MESSAGE_BYTES_MAX];
         let (got, _) = socket::receive(spawner.as_fd(), &mut answer)?;
@@ -227,19 +226,20 @@ impl Spawner {
     }
 }
 
-/// Whether a launcher makes things ahead of its description: root's namespaces belong to
-/// nobody that only the description tells of.
+/// Returns whether a launcher makes namespaces ahead of its description: those of root belong
+/// to no user that only the description would name.
 fn is_made_ahead() -> bool {
     rustix::process::geteuid().is_root() && lists_children()
 }
 
-/// Whether the kernel tells which children there are: they may have to leave a group
-/// together with their parent.
+/// Returns whether the kernel lists child processes: they may have to leave a group together
+/// with their parent.
 fn lists_children() -> bool {
     Path::new("/proc/thread-self/children").exists()
 }
 
-/// Its children now (proc_pid_task_children(5)), where the kernel lists them.
+/// Returns the present children of a process (proc_pid_task_children(5)), if the kernel lists
+/// them.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let list = list.unwrap_or_default();
@@ -252,11 +252,11 @@ fn gone() -> io::Error {
     io::Error::other("the spawner is gone")
 }
 
-/// What is left of a sandbox that is gone: its launcher, which ends by itself.
-/// Dropping this waits for it; other work can be done meanwhile.
+/// The launcher of a sandbox that has ended, which ends by itself. Dropping this waits for it;
+/// other work can be done meanwhile.
 #[derive(Debug)]
 pub struct Departing {
-    /// Not of a launcher of this process's own, which has seen it closed.
+    /// The launcher's socket; `None` for a launcher of this process, which has seen it closed.
     line: Option<OwnedFd>,
     pid: u32,
 }
@@ -275,8 +275,8 @@ impl Drop for Departing {
 }
 
 impl Launcher {
-    /// Starts the launcher program, whose bytes these are, from sealed memory:
-    /// nothing that a sandbox can reach names the file that runs.
+    /// Starts the launcher program, given its bytes, from sealed memory: no file that a sandbox
+    /// can reach names the running program.
     ///
     /// # Errors
     /// [`SandboxError::Launcher`].
@@ -306,7 +306,7 @@ impl Launcher {
         start().map_err(SandboxError::Launcher)
     }
 
-    /// Has it make what root's sandboxes need while the decision is still to come.
+    /// Makes the launcher prepare root's namespaces before the decision.
     fn make_ahead(&self) {
         if is_made_ahead() {
             // That it is gone is found when it is needed.
@@ -314,8 +314,8 @@ impl Launcher {
         }
     }
 
-    /// The processes of Atoll's own that have to do with it, this one included. Children
-    /// are looked for last: what is made after its parent was moved is where that is.
+    /// Returns the processes of Atoll that belong to it, this one included. Children are read
+    /// last: those made after their parent was moved are in the same group as it.
     pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
         let spawner = match self.parent {
             Parent::Own => None,
@@ -329,8 +329,7 @@ impl Launcher {
         spawner.into_iter().chain(these).chain(further)
     }
 
-    /// Lets the launcher go: it ends what is left, and itself, once its line is
-    /// closed.
+    /// Releases the launcher: once its socket is closed, it ends whatever is left, and itself.
     pub(crate) fn let_go(self) -> Departing {
         let Self { line, pid, parent } = self;
         let line = match parent {

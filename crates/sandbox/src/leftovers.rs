@@ -1,6 +1,5 @@
-//! Control groups of runs that nobody removed: those whose Atoll and launcher both
-//! ended before they could. They are looked for wherever they can be, because the
-//! next Atoll may itself be in another group.
+//! Leftover control groups of runs whose Atoll and launcher both ended before removing them.
+//! All hierarchies are searched, because the next Atoll may itself be in another group.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,13 +10,13 @@ use atoll_model::RunId;
 use crate::groups::{PREFIX, remove_when_free};
 use crate::{Host, MountPoint};
 
-/// How many groups are looked at, of all that a host has.
+/// The most groups examined on a host.
 const LOOKED_AT_MAX: usize = 200_000;
 
-/// The controllers of which version 1 makes groups for a run.
+/// The controllers for which version 1 has groups of a run.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 
-/// A control group that bears the name of a run and belongs to this user.
+/// A control group that is named after a run and belongs to this user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunGroup {
     /// The run.
@@ -26,18 +25,18 @@ pub struct RunGroup {
 }
 
 impl RunGroup {
-    /// Removes it, and tells whether it is gone by that; while there is a process
-    /// in it, the kernel does not.
+    /// Removes the group, and returns whether that has succeeded; the kernel refuses while
+    /// there is a process in it.
     ///
-    /// Its run must be over: a group that was just made has no process yet.
+    /// The run must be over: a group that was just made has no process yet.
     #[must_use]
     pub fn remove(&self) -> bool {
         remove_when_free(&self.path)
     }
 }
 
-/// The groups of all runs of this user, of those too that are alive or that
-/// another state directory tells of.
+/// Returns the groups of all runs of this user, including live ones and those recorded in other
+/// state directories.
 #[must_use]
 pub fn run_groups(host: &Host) -> Vec<RunGroup> {
     let mounts = host.mounts.iter().filter(|mount| is_of_groups(mount));
@@ -50,8 +49,8 @@ pub fn run_groups(host: &Host) -> Vec<RunGroup> {
     found
 }
 
-/// Whether groups are mounted there, and are what one sees there: a mount hides
-/// what was mounted at its place before.
+/// Returns whether control groups are mounted there and visible: a later mount hides an earlier
+/// one at the same place.
 fn is_of_groups(mount: &MountPoint) -> bool {
     const MAGIC: i64 = 0x27_e0eb;
     const MAGIC_UNIFIED: i64 = 0x6367_7270;
@@ -63,8 +62,8 @@ fn is_of_groups(mount: &MountPoint) -> bool {
     rustix::fs::statfs(&mount.path).is_ok_and(|facts| facts.f_type == magic)
 }
 
-/// The groups of runs beneath a directory, on the same file system, that belong
-/// to a user.
+/// Returns the groups of runs beneath a directory, on the same file system, that belong to a
+/// user.
 pub(crate) fn groups_beneath(top: &Path, uid: u32) -> Vec<RunGroup> {
     let Ok(device) = fs::metadata(top).map(|facts| facts.dev()) else {
         return Vec::new();

@@ -1,9 +1,9 @@
 //! Sandboxes: disposable places to execute.
 //!
-//! The native backend turns a [`Boundary`](atoll_model::Boundary) into a frozen
-//! description, starts the launcher from sealed memory, and stays beside the
-//! sandbox until it is gone: it carries input and output, passes signals on,
-//! watches time and disk, and reads what was used.
+//! The native backend turns a [`Boundary`](atoll_model::Boundary) into a frozen description,
+//! starts the launcher from sealed memory, and supervises the sandbox until it is gone: it
+//! copies input and output, forwards signals, watches time and disk, and reads the resource
+//! usage.
 //!
 //! Only an [`Armed`](atoll_store::Armed) grant starts a program. This crate names
 //! the types `Grant` and `Armed`, and nothing else of policy and store; it knows

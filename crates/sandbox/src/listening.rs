@@ -1,5 +1,6 @@
-//! What listens on a sandbox's network, seen from outside: the kernel's table of it is read
-//! once a second while the number of sockets changes. Nothing inside is asked, or can hold that up.
+//! The listeners on a sandbox's network, seen from outside: the kernel's table is read once a
+//! second while the number of sockets changes. No process in the sandbox is involved, or can
+//! delay it.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -13,49 +14,48 @@ use atoll_model::network::{Listener, ListensAt};
 use crate::disk::Family;
 use crate::launcher::children_of;
 
-/// How long after the network was made it is looked for the first time: most runs are over.
+/// The time of the first look after the network was made: most runs are over by then.
 const FIRST_LOOK: Duration = Duration::from_millis(500);
-/// How often after that it is asked whether the number of sockets has changed, which takes 40 us. A
-/// look at the tables takes 9 ms where the kernel has places for 262,144 connections of all networks,
-/// which it goes through for each of them.
+/// The interval of reading the number of sockets, which takes 40 us. Reading the tables takes 9
+/// ms on a kernel with room for 262,144 connections of all networks, all of which it goes
+/// through.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long no look is taken at the most: as many may have ended as have begun.
+/// The longest time without reading the tables: as many sockets may have ended as have begun.
 const UNCHANGED: Duration = Duration::from_secs(10);
-/// How many listeners are known of at a time; further ones are not told of.
+/// The most listeners known at a time; further ones are ignored.
 const KNOWN_MAX: usize = 256;
-/// How many are remembered of a run.
+/// The most listeners remembered of a run.
 const SEEN_MAX: usize = 256;
-/// How much of a table is read, bytes: what listens stands first in it.
+/// The most bytes of a table that are read: listeners come first in it.
 const TABLE_BYTES_MAX: u64 = 256 << 10;
-/// For how many it is found out whose they are: whoever opens them without end is not
-/// followed.
+/// The most listeners whose program is looked up, in case a program opens them without end.
 const NAMED_MAX: usize = 64;
-/// How many descriptors of programs are looked at for that, each time.
+/// The most descriptors inspected in one such lookup.
 const DESCRIPTORS_MAX: usize = 8192;
 /// The longest name of a program (proc_pid_comm(5)), bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A look at one sandbox.
+/// The watch over the listeners of one sandbox.
 #[derive(Debug)]
 pub(crate) struct Listening {
     launcher: u32,
     /// The first process of the sandbox, once it was found.
     inside: Option<u32>,
     next: Instant,
-    /// How many sockets there were before the last look.
+    /// The number of sockets before the last look.
     counted: Option<[u64; 2]>,
-    /// When to look although there are as many.
+    /// The time of the next look if the number stays the same.
     anyway: Instant,
-    /// The sockets of Atoll's own, by inode.
+    /// Atoll's own sockets, by inode.
     own: Vec<u64>,
-    /// What listens now.
+    /// The present listeners.
     now: Vec<Socket>,
-    /// Whatever has listened so far, once each.
+    /// All listeners so far, each once.
     seen: Vec<Listener>,
     named: usize,
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Socket {
     inode: u64,
@@ -63,7 +63,7 @@ struct Socket {
 }
 
 impl Listening {
-    /// Begins to look at the sandbox of a launcher; these sockets there are Atoll's own.
+    /// Starts to watch a launcher's sandbox, in which `own` are Atoll's own sockets.
     pub(crate) fn of(launcher: u32, own: &[OwnedFd]) -> Self {
         let first = Instant::now() + FIRST_LOOK;
         let inode = |socket: &OwnedFd| rustix::fs::fstat(socket).ok().map(|facts| facts.st_ino);
@@ -80,22 +80,22 @@ impl Listening {
         }
     }
 
-    /// When to look again.
+    /// Returns the time of the next look.
     pub(crate) fn due(&self) -> Instant {
         self.next
     }
 
-    /// What listens now.
+    /// Returns the present listeners.
     pub(crate) fn now(&self) -> Vec<Listener> {
         self.now.iter().map(|one| one.listener.clone()).collect()
     }
 
-    /// What has listened at any time, once each.
+    /// Returns all listeners of the run, each once.
     pub(crate) fn into_seen(self) -> Vec<Listener> {
         self.seen
     }
 
-    /// Looks if it is time to. What has begun to listen since, of which nobody was told yet.
+    /// Looks if it is time to. Returns the listeners that have not been returned before.
     pub(crate) fn look(&mut self) -> Vec<Listener> {
         let now = Instant::now();
         if now < self.next {
@@ -111,7 +111,7 @@ impl Listening {
         self.look_now()
     }
 
-    /// Looks whether or not it is time to.
+    /// Looks at once.
     pub(crate) fn look_now(&mut self) -> Vec<Listener> {
         let inside = self
             .inside
@@ -150,7 +150,7 @@ impl Listening {
         begun
     }
 
-    /// The program that has a socket open.
+    /// Returns the program that has a socket open.
     fn name(&mut self, inode: u64) -> Option<String> {
         self.named += 1;
         if self.named > NAMED_MAX {
@@ -185,8 +185,8 @@ fn name_of(pid: u32) -> Option<String> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// How many sockets of TCP are in use on a process's network, by IPv4 and by IPv6: `inuse` of
-/// `/proc/PID/net/sockstat` and `sockstat6` (proc_pid_net(5)), which counts what listens too.
+/// Counts the TCP sockets in use on a process's network, by IPv4 and by IPv6: `inuse` of
+/// `/proc/PID/net/sockstat` and `sockstat6` (proc_pid_net(5)), which includes listeners.
 fn counted(pid: u32) -> Option<[u64; 2]> {
     let of = |name: &str, protocol: &str| {
         let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).ok()?;
@@ -199,8 +199,8 @@ fn counted(pid: u32) -> Option<[u64; 2]> {
     Some([of("sockstat", "TCP:")?, sixth])
 }
 
-/// What listens, of a process's `/proc/PID/net/tcp` or `tcp6` (proc_pid_net(5)). Sockets that
-/// listen come before all others there, so that these are not even asked for.
+/// Reads the listeners from `/proc/PID/net/tcp` or `tcp6` (proc_pid_net(5)). They come before
+/// all other sockets there, so that the rest is not even read.
 fn table(pid: u32, name: &str) -> io::Result<Vec<Socket>> {
     let file = File::open(format!("/proc/{pid}/net/{name}"))?;
     let lines = BufReader::with_capacity(4096, file.take(TABLE_BYTES_MAX)).lines();
@@ -214,7 +214,7 @@ fn table(pid: u32, name: &str) -> io::Result<Vec<Socket>> {
     Ok(found)
 }
 
-/// The socket of one line, if it listens.
+/// Parses one line, if it is a listener.
 fn listening(line: &str) -> Option<Socket> {
     const LISTENING: &str = "0A";
     let mut fields = line.split_ascii_whitespace();
@@ -229,7 +229,7 @@ fn listening(line: &str) -> Option<Socket> {
     (state == LISTENING).then_some(Socket { inode, listener })
 }
 
-/// An address as the kernel prints it: words as this machine has them in memory.
+/// Parses an address as the kernel prints it: words in this machine's byte order.
 fn read_address(text: &str) -> Option<IpAddr> {
     let word = |index: usize| {
         let digits = text.get(index * 8..index * 8 + 8)?;

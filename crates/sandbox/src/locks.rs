@@ -1,5 +1,5 @@
-//! Lock files of the workspace, as they are before the program starts: what they name is
-//! handed to who carries connections. Nothing that is written to them later counts.
+//! The lock files of the workspace, as they are before the program starts: the releases that
+//! they name are passed to the egress process. Later changes to the files have no effect.
 
 mod cargo;
 mod npm;
@@ -21,8 +21,8 @@ use crate::SandboxError;
 /// The longest lock file, bytes.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
-/// What all lock files that rules name have in them, as one file in memory that nothing
-/// changes any more; none where no rule names one.
+/// Reads all lock files named by rules into one sealed file in memory; `None` if no rule names
+/// one.
 ///
 /// # Errors
 /// [`SandboxError::Lock`]: one cannot be read, is not understood, or names nothing.
@@ -84,7 +84,7 @@ fn read_one(workspace: &Path, registry: Registry, file: &LockFile) -> Result<Loc
     }
 }
 
-/// The text of a file beneath the workspace, where no part of its path is a link.
+/// Reads a file beneath the workspace, whose path must contain no symbolic link.
 fn content(workspace: &Path, file: &LockFile) -> Result<String, String> {
     let said = |errno: Errno| match errno {
         Errno::NOENT | Errno::NOTDIR => "there is no such file".to_owned(),
@@ -113,13 +113,13 @@ fn content(workspace: &Path, file: &LockFile) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is no text (UTF-8)".to_owned())
 }
 
-/// The number of the line in which a byte stands.
+/// Returns the number of the line that contains a byte.
 fn line_of(text: &str, at: usize) -> usize {
     let before = text.as_bytes().get(..at).unwrap_or_default();
     before.iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Reads TOML as this; what it says of a mistake repeats nothing of the file.
+/// Parses TOML; an error message repeats nothing of the file.
 fn toml_of<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error| match error.span() {
         Some(span) => format!("it is not understood at line {}", line_of(text, span.start)),
@@ -127,7 +127,7 @@ fn toml_of<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     })
 }
 
-/// Why a form of a lock file is not understood.
+/// Explains that a lock file's version is unknown.
 fn unknown_version(version: impl std::fmt::Display) -> String {
     format!("it is of a form that is not understood (version {version})")
 }

@@ -1,10 +1,11 @@
-//! Login files of agents on the host: read as nobody else can have written them, and changed
-//! so that there is a whole one at any moment.
+//! Login files of agents on the host: read only if no other user can have written them, and
+//! replaced atomically.
 //!
-//! The directory of one may be shown inside, with something else in its place alone. So a new
-//! text is never beside it: it is written within Atoll's own state, on the same file system,
-//! and changes places with the file when it is on disk. What comes out then has to be what
-//! was read before; else both change back, so that nothing newer is lost.
+//! A login file's directory may be visible in the sandbox, with only the file itself replaced
+//! by a placeholder. So a new text is never written beside the file, but within Atoll's own
+//! state, on the same file system; once on disk it is exchanged with the file. The text that
+//! comes out has to be the one read before; otherwise both are exchanged back, so that no newer
+//! text is lost.
 
 mod fields;
 
@@ -27,43 +28,43 @@ use zeroize::Zeroizing;
 pub use fields::FieldError;
 pub(crate) use fields::{renewed, scope, tokens};
 
-/// Bits of a file's mode by which others than its owner read it, and write it.
+/// The mode bits by which users other than a file's owner may read it, and write it.
 const OTHERS_READ: u32 = 0o044;
 const OTHERS_WRITE: u32 = 0o022;
-/// How often a lock is tried that somebody else holds.
+/// The interval of trying a lock that is held.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Why a login file is not used, or not changed. Nothing of it is in the words.
+/// The reason why a login file is not used, or not changed. The messages contain nothing of it.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginFileError {
-    /// The kernel's answer.
+    /// The kernel's error.
     #[error(transparent)]
     Kernel(#[from] io::Error),
-    /// It leads elsewhere.
+    /// The path is a symbolic link.
     #[error("it is a symbolic link")]
     Link,
-    /// It is a directory, a pipe, a socket or a device.
+    /// The path is a directory, a pipe, a socket or a device.
     #[error("it is no regular file")]
     Kind,
-    /// Somebody could read it by another one of its names.
+    /// The file has other names, by which it could be read.
     #[error("it has further names (hard links), by which it could be read inside")]
     Names,
-    /// Somebody else's.
+    /// The file belongs to another user.
     #[error("it belongs to user id {0}")]
     Owner(u32),
-    /// Somebody else could have written it.
+    /// Another user could have written the file.
     #[error("others than its owner can write to it (mode {0:04o})")]
     Writable(u32),
-    /// It is too much.
+    /// The file is too long.
     #[error("it is longer than {} KiB", .0 / 1024)]
     Long(usize),
-    /// It is not what was read before.
+    /// The file differs from what was read before.
     #[error("somebody has changed it meanwhile")]
     Changed,
-    /// Another run holds it.
+    /// Another run holds the lock.
     #[error("another run was renewing it for too long")]
     Held,
-    /// It could not be replaced in one step.
+    /// The file could not be replaced in one step.
     #[error("it is on another file system than Atoll's state, from where it is replaced")]
     Elsewhere,
 }
@@ -74,7 +75,7 @@ impl From<Errno> for LoginFileError {
     }
 }
 
-/// What is in one, and whose it is.
+/// The text of a login file, with its owner and mode.
 pub struct LoginText {
     text: Zeroizing<Vec<u8>>,
     mode: u32,
@@ -89,35 +90,36 @@ impl std::fmt::Debug for LoginText {
 }
 
 impl LoginText {
-    /// All of it.
+    /// Returns the whole text.
     #[must_use]
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Who may do what with it: bits of its mode.
+    /// Returns the mode bits.
     #[must_use]
     pub fn mode(&self) -> u32 {
         self.mode
     }
 
-    /// Whether it has further names (hard links).
+    /// Returns whether the file has other names (hard links).
     #[must_use]
     pub fn has_names(&self) -> bool {
         self.names != 1
     }
 
-    /// Whether others than its owner can read it.
+    /// Returns whether users other than the owner can read the file.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.mode & OTHERS_READ != 0
     }
 }
 
-/// Reads one. It is no link, this user's own by this name alone, and nobody else writes it.
+/// Reads a login file. It must be no symbolic link, belong to this user, have no other name and
+/// be writable to nobody else.
 ///
 /// # Errors
-/// [`LoginFileError`]; of the kernel's `NotFound` and `NotADirectory` where there is none.
+/// [`LoginFileError`]; the kernel's `NotFound` and `NotADirectory` if there is none.
 pub fn read_login_file(file: &Path) -> Result<LoginText, LoginFileError> {
     let (directory, name) = split(file)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -130,11 +132,11 @@ fn split(file: &Path) -> Result<(&Path, &OsStr), LoginFileError> {
     both.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput).into())
 }
 
-/// Reads a file of settings, of this many bytes at most, that is no link: whoever may write it,
-/// since nothing of it is believed, and by whatever names.
+/// Reads a settings file of at most this many bytes, which must be no symbolic link. Any user
+/// may be able to write it, since it is not trusted, and it may have other names.
 ///
 /// # Errors
-/// [`LoginFileError`]; of the kernel's `NotFound` and `NotADirectory` where there is none.
+/// [`LoginFileError`]; the kernel's `NotFound` and `NotADirectory` if there is none.
 pub fn read_settings_file(file: &Path, bytes_max: usize) -> Result<LoginText, LoginFileError> {
     let (directory, name) = split(file)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -146,7 +148,7 @@ fn read_at(directory: BorrowedFd<'_>, name: &OsStr) -> Result<LoginText, LoginFi
     read_bounded(directory, name, (true, LOGIN_FILE_BYTES_MAX))
 }
 
-/// Reads a file of so many bytes at most, which is this user's own alone where it has to be.
+/// Reads a file of at most `bytes_max` bytes, which with `is_own` must be this user's alone.
 fn read_bounded(
     directory: BorrowedFd<'_>,
     name: &OsStr,
@@ -185,7 +187,7 @@ fn read_bounded(
     })
 }
 
-/// Why it cannot be opened.
+/// Returns the reason why the file cannot be opened.
 fn refused(directory: BorrowedFd<'_>, name: &OsStr, error: Errno) -> LoginFileError {
     let facts = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
     match facts.map(|facts| FileType::from_raw_mode(facts.st_mode)) {
@@ -196,24 +198,24 @@ fn refused(directory: BorrowedFd<'_>, name: &OsStr, error: Errno) -> LoginFileEr
     }
 }
 
-/// A login file that no other run of this user changes meanwhile.
+/// A login file locked against changes by other runs of this user.
 #[derive(Debug)]
 pub struct LoginLock {
-    /// Where it is.
+    /// The file's directory.
     directory: OwnedFd,
     name: OsString,
-    /// Who has this file open holds the lock. It is Atoll's own: the directory above may be shown
-    /// inside, where a program could lock it for as long as it likes.
+    /// The open lock file, which holds the lock. It is Atoll's own: the login file's directory
+    /// may be visible in the sandbox, where a program could lock it indefinitely.
     _lock: OwnedFd,
-    /// Where a new text is written.
+    /// The directory for a new text.
     own: OwnedFd,
-    /// What that is called there.
+    /// The name of the new text there.
     new: String,
 }
 
 impl LoginLock {
-    /// Takes it. `own` is a directory that nobody inside ever sees, and is made where it is
-    /// not there. Ends early where `is_wanted` says that nobody waits for it any more.
+    /// Takes the lock. `own` is a directory that no sandbox ever sees; it is created if
+    /// missing. Gives up early once `is_wanted` returns false.
     ///
     /// # Errors
     /// [`LoginFileError`].
@@ -262,7 +264,7 @@ impl LoginLock {
         })
     }
 
-    /// What is in it now; none where there is no such file.
+    /// Reads the file; `None` if it does not exist.
     ///
     /// # Errors
     /// [`LoginFileError`].
@@ -276,12 +278,12 @@ impl LoginLock {
         }
     }
 
-    /// Writes another text in its place, with the same mode and group: on disk when this
-    /// returns, whole at any moment. `before` is what was read; with none there may be no
-    /// such file, and the new one is its owner's alone.
+    /// Replaces the text, with the same mode and group: atomically, and on disk when this
+    /// returns. `before` is the text as read; if `None`, the file must not exist, and the new
+    /// one is private to its owner.
     ///
     /// # Errors
-    /// [`LoginFileError`]; then what is there is what was there.
+    /// [`LoginFileError`]; the file is unchanged then.
     pub fn write(&self, before: Option<&LoginText>, text: &[u8]) -> Result<(), LoginFileError> {
         if text.len() > LOGIN_FILE_BYTES_MAX {
             return Err(LoginFileError::Long(LOGIN_FILE_BYTES_MAX));
@@ -321,7 +323,7 @@ impl LoginLock {
         Ok(())
     }
 
-    /// Has both change places, and back where what comes out is not what was read.
+    /// Exchanges both files, and exchanges them back if the old one is not as read.
     fn exchange(&self, before: &LoginText) -> Result<(), LoginFileError> {
         match self.rename(RenameFlags::EXCHANGE) {
             Ok(()) => {}
@@ -346,7 +348,7 @@ impl LoginLock {
         renameat_with(&self.own, &self.new, &self.directory, &self.name, how)
     }
 
-    /// Removes the text that is not used.
+    /// Removes the unused text.
     fn forget(&self) {
         let _ = unlinkat(&self.own, &self.new, AtFlags::empty());
     }

@@ -1,9 +1,9 @@
-//! Logins that are renewed: who asks for new tokens has them written back to the host's file
-//! from here, before any of them is used.
+//! Logins that are renewed: the egress process, which requests the new tokens, has them written
+//! to the host's file from here before they are used.
 //!
-//! A renewal holds the file's lock from reading its tokens to writing the new ones, so that
-//! of several runs one asks, and the others find what it was given. It has a thread of its
-//! own, which ends when nobody listens to it any more; nothing else here ever sees a token.
+//! A renewal holds the file's lock from reading the tokens to writing the new ones, so that of
+//! several runs one requests new tokens and the others find them. It has a thread of its own,
+//! which ends when its peer is gone; nothing else in this process ever sees a token.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,38 +22,38 @@ use zeroize::Zeroizing;
 use crate::login_file::{LoginFileError, LoginLock, LoginText, renewed, scope, tokens};
 use crate::token_renewal::{self, Rotated, RotatedToken, TokenRenewal};
 
-/// How many go on at once.
+/// The most concurrent renewals.
 const RENEWALS_MAX: usize = 32;
-/// How long another run's renewal of the same file is waited for.
+/// The longest wait for another run's renewal of the same file.
 pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(45);
-/// How long asking may take. Who asks gives up before.
+/// The longest wait for the issuer's answer. The egress process gives up earlier.
 const ASKING: Duration = Duration::from_secs(60);
-/// How often what is written is put together anew where somebody has changed other fields.
+/// The most attempts to write, each after another program has changed other fields.
 const ATTEMPTS_MAX: usize = 3;
 /// The longest message, bytes: a file's tokens with each letter escaped.
 const MESSAGE_BYTES_MAX: usize = 2 * LOGIN_FILE_BYTES_MAX;
-/// How long those are waited for at the end that have something to write.
+/// The longest wait at the end for renewals that have something to write.
 const FAREWELL: Duration = Duration::from_secs(3);
 const FAREWELL_PAUSE: Duration = Duration::from_millis(2);
 
-/// A login that is renewed, and where that is written.
+/// A login that is renewed, with its file.
 #[derive(Clone, Debug)]
 pub struct LoginRenewal {
-    /// What the rules call it.
+    /// The name of the login in the rules.
     pub name: String,
-    /// Its file, absolute.
+    /// The file, absolute.
     pub file: PathBuf,
-    /// A directory of Atoll's own, which no program inside ever sees.
+    /// A directory of Atoll's own, which no sandbox ever sees.
     pub own: PathBuf,
-    /// Where in the file its access token is.
+    /// The path of the access token in the file.
     pub access: FieldPath,
-    /// How it is renewed.
+    /// The way of renewing.
     pub renewal: Renewal,
 }
 
 impl LoginRenewal {
-    /// What the file says of its access token. None where there is nothing by which it is
-    /// renewed.
+    /// Returns the file's facts about its access token; `None` if there is no token for
+    /// renewing it.
     #[must_use]
     pub fn facts(&self, text: &LoginText) -> Option<LoginFacts> {
         let there = tokens(text.text(), &self.access, &self.renewal).ok()?;
@@ -64,49 +64,49 @@ impl LoginRenewal {
     }
 }
 
-/// What a login's file says of its access token.
+/// The facts about an access token in a login file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginFacts {
-    /// When it ends, seconds since 1970.
+    /// The time of expiry, seconds since 1970.
     pub ends_s: Option<u64>,
-    /// What it is good for.
+    /// The scope of the token.
     pub scope: Option<String>,
 }
 
 /// A login whose file has new tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenewedLogin {
-    /// What the rules call it.
+    /// The name of the login in the rules.
     pub name: String,
-    /// Its file, absolute.
+    /// The file, absolute.
     pub file: PathBuf,
-    /// When it was written, for the last time.
+    /// The time of the last write.
     pub at: SystemTime,
-    /// How often.
+    /// The number of writes.
     pub times: u64,
 }
 
-/// Those that go on.
+/// The renewals in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Renewals {
     running: Vec<JoinHandle<()>>,
-    /// What was written so far.
+    /// The logins written so far.
     written: Arc<Mutex<Vec<RenewedLogin>>>,
-    /// What became of refresh tokens of other credentials.
+    /// The results for refresh tokens of other credentials.
     rotated: Rotated,
 }
 
-/// What is renewed.
+/// A credential that is renewed.
 #[derive(Clone, Debug)]
 pub(crate) enum Renewable {
-    /// A login of an agent's.
+    /// A login of an agent.
     Login(Box<LoginRenewal>),
-    /// What a credential is asked for by.
+    /// The secret by which a credential is requested.
     Token(TokenRenewal),
 }
 
 impl Renewals {
-    /// Begins one. What who asks speaks by.
+    /// Starts a renewal. Returns the peer's end of its socket.
     pub(crate) fn begin(&mut self, what: &Renewable) -> io::Result<OwnedFd> {
         self.running.retain(|one| !one.is_finished());
         if self.running.len() >= RENEWALS_MAX {
@@ -125,12 +125,12 @@ impl Renewals {
         Ok(theirs)
     }
 
-    /// Whether one goes on.
+    /// Returns whether a renewal is in progress.
     pub(crate) fn are_open(&self) -> bool {
         self.running.iter().any(|one| !one.is_finished())
     }
 
-    /// Waits until what was said is written. Nobody says anything any more.
+    /// Waits until received tokens are written. No more are sent.
     pub(crate) fn finish(&mut self) {
         let until = Instant::now() + FAREWELL;
         while self.are_open() && Instant::now() < until {
@@ -139,13 +139,13 @@ impl Renewals {
         self.running.clear();
     }
 
-    /// What was written, a login once.
+    /// Returns the logins written, each once.
     pub(crate) fn written(&self) -> Vec<RenewedLogin> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.clone()
     }
 
-    /// Which refresh tokens of other credentials were replaced, a credential once.
+    /// Returns the replaced refresh tokens of other credentials, each credential once.
     pub(crate) fn rotated(&self) -> Vec<RotatedToken> {
         let rotated = self.rotated.lock().unwrap_or_else(PoisonError::into_inner);
         rotated.clone()
@@ -170,7 +170,7 @@ fn note(login: &LoginRenewal, written: &Mutex<Vec<RenewedLogin>>) {
     }
 }
 
-/// Why one comes to nothing. Nothing of the file is in the words.
+/// Describes why a renewal fails, without anything of the file.
 fn unfit(why: impl std::fmt::Display) -> RenewalSaid {
     RenewalSaid::Unfit(format!("its login file: {why}"))
 }
@@ -204,13 +204,13 @@ fn renew(login: &LoginRenewal, line: &OwnedFd, all: &Mutex<Vec<RenewedLogin>>) {
     let _ = say(line, &said);
 }
 
-/// Whether nothing is said, and somebody listens.
+/// Returns whether nothing was sent, and the peer is there.
 pub(crate) fn is_unsaid(line: &OwnedFd) -> bool {
     let waits = descriptor::wait_readable([Some(line.as_fd())], Some(0));
     matches!(waits, Ok([false]))
 }
 
-/// Waits so long until something is said. Whether it is, or nobody listens any more.
+/// Waits for a message or the peer's end; returns whether one came in time.
 pub(crate) fn is_said(line: &OwnedFd, patience: Duration) -> bool {
     let until = Instant::now() + patience;
     loop {
@@ -225,7 +225,7 @@ pub(crate) fn is_said(line: &OwnedFd, patience: Duration) -> bool {
     }
 }
 
-/// Takes the lock and reads what is there.
+/// Takes the lock and reads the tokens.
 fn begun(
     login: &LoginRenewal,
     line: &OwnedFd,
@@ -243,8 +243,8 @@ fn gone() -> RenewalSaid {
     unfit("it is not there any more: log in again outside")
 }
 
-/// Writes it. What somebody else has written meanwhile was given later than what is asked by
-/// here was read: where that is another login, it stays.
+/// Writes the new tokens. If another program has written a different login meanwhile, that is
+/// newer, and stays.
 fn written(
     login: &LoginRenewal,
     lock: &LoginLock,

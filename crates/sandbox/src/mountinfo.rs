@@ -1,5 +1,5 @@
-//! The kernel's list of mounts (proc_pid_mountinfo(5)), read as the bytes that it
-//! is: a name on a file system need not be text.
+//! The kernel's list of mounts (proc_pid_mountinfo(5)), read as bytes: a file name need not be
+//! text.
 
 #[cfg(test)]
 pub(crate) mod rendering;
@@ -11,18 +11,18 @@ use std::path::PathBuf;
 /// One mount of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPoint {
-    /// Where it is mounted.
+    /// The mount point.
     pub path: PathBuf,
-    /// The kind of file system. What is not text in it is shown as such, and is
-    /// no part of a kind that Atoll knows.
+    /// The type of the file system, converted lossily; no type that Atoll knows has other bytes
+    /// than text.
     pub kind: String,
-    /// The options of the file system itself, as the kernel writes them: a comma
-    /// within one has an escape, and would part it in two without.
+    /// The options of the file system itself, as the kernel writes them: an escaped comma
+    /// within an option must stay escaped, since it would split the option otherwise.
     pub options: OsString,
 }
 
 impl MountPoint {
-    /// Whether this is one of the options of the file system.
+    /// Returns whether this is one of the options of the file system.
     #[must_use]
     pub fn has_option(&self, option: &str) -> bool {
         let mut options = self.options.as_bytes().split(|byte| *byte == b',');
@@ -30,7 +30,7 @@ impl MountPoint {
     }
 }
 
-/// Reads the list; what has not the form of a line is passed over.
+/// Reads the list; malformed lines are skipped.
 #[must_use]
 pub fn parse_mounts(list: &[u8]) -> Vec<MountPoint> {
     let lines = list.split(|byte| *byte == b'\n');
@@ -55,8 +55,8 @@ fn parse_line(line: &[u8]) -> Option<MountPoint> {
     })
 }
 
-/// Undoes the escapes: what would part a field or a line, and the backslash
-/// itself, are a backslash and three octal digits.
+/// Undoes the kernel's escapes, a backslash and three octal digits: for separators of fields
+/// and lines, and the backslash itself.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

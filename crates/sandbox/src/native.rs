@@ -26,19 +26,19 @@ use crate::{
     FurtherIds, Host, Placement, Running, SandboxError, Size, WorkspacePlace, fence, tree,
 };
 
-/// What the native backend needs besides the grant.
+/// The inputs of the native backend besides the grant.
 #[derive(Debug)]
 pub struct Native<'a> {
-    /// The host's facts.
+    /// The properties of the host.
     pub host: &'a Host,
-    /// Where control groups can be made.
+    /// The support for control groups.
     pub held: &'a Held,
-    /// Where the changeable parts are kept.
+    /// The places of the writable parts.
     pub placement: &'a Placement,
     /// The terminal's size, if the program gets one.
     pub terminal: Option<Size>,
-    /// The limits that somebody has asked for: these are held, or nothing starts. What
-    /// Atoll sets by itself is held as far as the host can, and recorded so.
+    /// The limits that were explicitly asked for: these are enforced, or nothing starts.
+    /// Atoll's own defaults are enforced as far as the host can, and recorded accordingly.
     pub asked_for: &'a [LimitKey],
 }
 
@@ -47,15 +47,15 @@ const RLIMIT_NPROC: u32 = 6;
 const RLIMIT_NOFILE: u32 = 7;
 const RLIMIT_DATA: u32 = 2;
 
-/// How many visits there can be at once where nothing is published from the start.
+/// The number of sockets for inward connections of a run that publishes nothing at the start.
 const INWARD_FOR_LATER: u8 = 16;
 
-/// The host's name as every program inside sees it.
+/// The host name in every sandbox.
 const HOST_NAME: &[u8] = SANDBOX_NAME.as_bytes();
 
-/// Begins to build the sandbox of a call within its grant: all but its program,
-/// which starts with [`Assembled::start`]. Returns while it is being built; what
-/// goes wrong there is told by [`Running::attend`].
+/// Starts to build the sandbox of a call within its grant: all but its program, which starts
+/// with [`Assembled::start`]. Returns while it is being built; errors of that are reported by
+/// [`Running::attend`].
 ///
 /// # Errors
 /// [`SandboxError`]; nothing is left behind.
@@ -168,7 +168,7 @@ fn launch(
     }
 }
 
-/// Who the program is to the kernel, where that is not who starts it.
+/// Returns the program's user and group in the kernel, if these are not the caller's.
 fn other_user(identity: Identity) -> Option<(u32, u32)> {
     match identity {
         Identity::Own { .. } | Identity::Root { .. } => None,
@@ -177,8 +177,8 @@ fn other_user(identity: Identity) -> Option<(u32, u32)> {
     }
 }
 
-/// Maps the further ids of a user, once the launcher has made what they are for. With
-/// that goes what it holds until its sandbox is gone.
+/// Maps a user's subordinate ids, once the launcher has made the process for them, and passes
+/// on the mark that it holds until the sandbox is gone.
 fn map_ids(launcher: &Launcher, further: &FurtherIds) -> Result<(), SandboxError> {
     let map = || -> std::io::Result<()> {
         let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
@@ -193,7 +193,7 @@ fn map_ids(launcher: &Launcher, further: &FurtherIds) -> Result<(), SandboxError
     map().map_err(SandboxError::host("further ids cannot be mapped"))
 }
 
-/// What a program sees of its host.
+/// The parts of the host that a program sees.
 struct Seen {
     host_name: Vec<u8>,
     operations: Vec<Operation>,
@@ -295,8 +295,8 @@ fn describe(
     })
 }
 
-/// How many sockets lead into the sandbox's network, of each family: nothing can make one
-/// there once it runs, so that what is published later needs them too.
+/// Returns the number of sockets that lead into the sandbox's network, of each family. None can
+/// be made there once it runs, so ports that are published later need them too.
 fn inward(native: &Native<'_>, boundary: &Boundary) -> u8 {
     if native.placement.fence.is_some() || boundary.syscalls.deny_sockets {
         return 0;
@@ -307,7 +307,7 @@ fn inward(native: &Native<'_>, boundary: &Boundary) -> u8 {
     }
 }
 
-/// Which namespaces the program may make.
+/// Returns the namespaces that the program may make.
 fn nesting(native: &Native<'_>, boundary: &Boundary) -> Nesting {
     match boundary.nesting {
         false => Nesting::Refused,
@@ -318,7 +318,7 @@ fn nesting(native: &Native<'_>, boundary: &Boundary) -> Nesting {
     }
 }
 
-/// Who the program is to the kernel.
+/// Returns the program's identity in the kernel.
 fn identity(
     native: &Native<'_>,
     call: &Call,
@@ -358,7 +358,7 @@ fn identity(
     })
 }
 
-/// Whether the program has the user id 0 inside.
+/// Returns whether the program has the user id 0 in the sandbox.
 fn is_zero(identity: Identity) -> bool {
     match identity {
         Identity::Root { .. } => true,
@@ -394,7 +394,7 @@ fn resource_limits(
     }
 }
 
-/// A limit of swap that somebody has asked for is held, or nothing starts.
+/// Refuses to start if a swap limit was asked for and cannot be enforced.
 fn refuse_unheld_swap(
     native: &Native<'_>,
     limits: &Limits,
@@ -413,7 +413,7 @@ fn refuse_unheld_swap(
     Err(SandboxError::Unenforceable { limit: "swap", why })
 }
 
-/// Room in memory: one limit for all that is written there.
+/// Returns the limits of files in memory, shared by all writable directories there.
 fn room(limits: &Limits) -> Room {
     let bytes = limits.tmp_bytes;
     Room {

@@ -1,6 +1,5 @@
-//! A run's connections to the outside, as the side that records them sees it: the
-//! process that carries them is started when the first one comes, and nothing it wants
-//! to send on goes before it is on disk.
+//! A run's egress process, as its supervisor sees it: the process is started at the first
+//! connection, and sends nothing on that has to be recorded before it is on disk.
 
 mod consent;
 mod given_up;
@@ -42,126 +41,128 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, RecvFlags, recv};
 
-/// After which time somebody carries before the first connection, where there are credentials,
-/// which are there to be used: agents load for longer, and what is over sooner needs nobody.
+/// The time after which the egress process starts before the first connection, if there are
+/// credentials, which are likely to be used: agents take longer to load, and a shorter run
+/// needs no egress process.
 const BEGINNING: Duration = Duration::from_millis(25);
-/// How long the carrier may take to end once there is nothing more to carry.
+/// The longest wait for the egress process's end once there is nothing more to carry.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// How much longer where it has credentials taken back first.
+/// The additional time if it revokes credentials first.
 const TAKING_BACK: Duration = Duration::from_secs(6);
-/// How much longer while a login's issuer was asked: what it gives has to be written.
+/// The additional time while a login's issuer is asked: the new tokens have to be written.
 const RENEWING: Duration = Duration::from_secs(60);
 
-/// How long an order may take to be taken.
+/// The longest wait for sending an order.
 const ORDER_PATIENCE: Duration = Duration::from_secs(1);
 const ORDER_PAUSE: Duration = Duration::from_micros(200);
 
-/// How many messages are taken before everything else has its turn: each can hold many
-/// reports. All of them wait for the disk together.
+/// The most messages read in one turn: each can hold many reports. All of them wait for the
+/// disk together.
 const MESSAGES_AT_ONCE_MAX: usize = 16;
 
-/// How much may be told of one run's connections, bytes: about as much as it then takes of the
-/// ledger. Nothing is carried unrecorded, so nothing is carried beyond it.
+/// The most bytes of reports on one run's connections, which take about as much of the ledger.
+/// Nothing is carried unrecorded, so nothing is carried beyond this.
 const TOLD_BYTES_MAX: u64 = 1 << 30;
 
 const SIGKILL: i32 = 9;
 
-/// The name by which this program is started to carry connections, by the line at its
-/// descriptor 3: whoever starts sandboxes with a network has to do so when called this.
+/// The name (argv 0) with which this program is started as the egress process, controlled by
+/// the socket at descriptor 3: a program that starts sandboxes with a network has to handle it.
 pub const OUTSIDE: &CStr = c"atoll-egress";
 
-/// What is to be recorded of a run's connections.
+/// A change of a run's network, to be recorded.
 #[derive(Clone, Copy, Debug)]
 pub enum FlowNews<'a> {
-    /// This is about to happen.
+    /// A flow is about to begin.
     Opened {
-        /// Stands for it.
+        /// The flow's number.
         id: u64,
-        /// What it is.
+        /// The flow.
         flow: &'a Flow,
-        /// Whether it waits until it is on disk.
+        /// True if the flow waits until this is on disk.
         waits: bool,
-        /// The approval by which it happens, where a person was asked.
+        /// The number of its approval, if a person was asked.
         approval: Option<u32>,
     },
-    /// It has ended.
+    /// A flow has ended.
     Closed {
-        /// What stood for it.
+        /// The flow's number.
         id: u64,
-        /// How.
+        /// The result.
         end: &'a FlowEnd,
     },
-    /// Something was refused.
+    /// A flow was refused.
     Refused(&'a Refused),
     /// A port is about to be published.
     Published {
-        /// Which.
+        /// The port, with its rule.
         published: &'a Published,
-        /// Who asked for it while the run goes on; where that takes two, the second.
+        /// The person who asked for it while the run goes on; under dual control the second.
         by: Who,
-        /// The first, where it takes two.
+        /// The first approver, under dual control.
         first: Option<Who>,
     },
-    /// The first of two persons says yes to a port.
+    /// The first of two persons approves a port.
     AgreedPort {
-        /// Which.
+        /// The port.
         port: PublishedPort,
-        /// Who.
+        /// The approver.
         by: Who,
     },
-    /// What takes two persons is denied, since no other can be heard.
+    /// Whatever needs two persons is denied, since no other approver can be heard.
     Unheard {
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
-    /// It was asked for, and is not.
+    /// A request to publish a port was refused.
     Unpublished {
-        /// Which port.
+        /// The port.
         port: PublishedPort,
-        /// Why not.
+        /// The reason.
         why: &'a str,
     },
-    /// A person is asked, or has answered.
+    /// An approval request was opened, or answered.
     Approval(&'a ApprovalNews),
-    /// The run has given something up.
+    /// The run has dropped a right.
     GivenUp(&'a GivenUp),
-    /// Other policies are about to decide.
+    /// Other policies are about to take effect.
     Reloaded {
-        /// By the digest of all that decides.
+        /// The old version: the digest of all that decides.
         from: &'a str,
-        /// The same.
+        /// The new version, likewise.
         to: &'a str,
-        /// Who has signed the organisation's.
+        /// The signer of the organisation's policies.
         signed: Option<&'a str>,
-        /// Who asked for that.
+        /// The person who asked for the reload.
         by: Who,
     },
-    /// They were to, and do not.
+    /// A reload was refused.
     Unreloaded {
-        /// What is still in force.
+        /// The version that stays in force.
         policy: &'a str,
-        /// Why.
+        /// The reason.
         why: &'a str,
-        /// Who asked for that.
+        /// The person who asked for the reload.
         by: Who,
     },
-    /// The session gains a label, and what gives it waits.
+    /// The session gains a label; the flow that gives it waits.
     Labelled {
-        /// Which.
+        /// The label.
         label: &'a str,
-        /// What gives it.
+        /// The source of the label.
         by: &'a str,
     },
 }
 
-/// Who records, in order: whether all of it is recorded. What waits until it is on disk has
-/// to be there before this returns; the rest need not. What is not recorded is not let go on.
+/// Records changes in order; returns whether all are recorded. Those that something waits for
+/// have to be on disk before this returns, the others need not. Nothing that is unrecorded goes
+/// on.
 pub type Recorder<'a> = &'a mut dyn FnMut(&[FlowNews<'_>]) -> bool;
 
-/// Who makes the authority of a run, whose certificates its programs trust, if they are to.
+/// Issues the authority of a run, if its programs are to trust one.
 pub type Issuer<'a> = &'a dyn Fn() -> io::Result<Option<Authority>>;
 
-/// What was told, in the words of those who record.
+/// A report of the egress process, prepared for recording.
 enum Told {
     Opened {
         id: u64,
@@ -175,35 +176,35 @@ enum Told {
         end: FlowEnd,
     },
     Refused(Refused),
-    /// The request that needs it is recorded by itself.
+    /// A credential is needed; the request for it is recorded by itself.
     Needed {
         id: u64,
         credential: CredentialName,
     },
-    /// What is asked for it is recorded by itself.
+    /// A credential is to be renewed; the request to its issuer is recorded by itself.
     Renewing {
         id: u64,
         credential: CredentialName,
     },
-    /// A person is to be asked, which is recorded when they are.
+    /// A call needs approval, which is recorded when the request is opened.
     Asked {
         id: u64,
         call: Box<AskedCall>,
     },
-    /// Nobody waits for their answer any more.
+    /// A call no longer waits for approval.
     Left {
         id: u64,
     },
-    /// The program gives something up, which is recorded by itself.
+    /// The program drops rights, which is recorded by itself.
     GivesUp {
         id: u64,
         given: Vec<GivenUp>,
     },
-    /// What was given up outside counts.
+    /// Rights dropped from outside are in effect.
     GaveUp {
         id: u64,
     },
-    /// These policies decide.
+    /// These policies are in effect.
     Reloaded {
         policies: u32,
     },
@@ -242,7 +243,7 @@ impl Told {
     }
 }
 
-/// The recording side.
+/// The supervisor of a run's egress process.
 pub struct Outside<'a> {
     record: Recorder<'a>,
     network: &'a Network,
@@ -253,76 +254,78 @@ pub struct Outside<'a> {
     commands: Commands,
     renewals: Renewals,
     state: State,
-    /// What is published by now.
+    /// The ports published by now.
     published: Vec<Published>,
     live: Option<Live<'a>>,
     control: Option<Control>,
-    /// By what name persons other than the run's own speak to it, until it listens.
+    /// The name at which other approvers reach this run, until it listens.
     others: Option<Others>,
-    /// From when on it can be spoken to, where nothing asks for that before.
+    /// The time from which the control socket is open, unless it is needed earlier.
     opens_at: Option<Instant>,
     approvals: Approvals,
-    /// A port that waits for the second of two persons.
+    /// A port that waits for a second approval.
     agreed_port: Option<AgreedPort>,
-    /// How often others than the run's own person were the first to say yes to a port.
+    /// The number of times that other approvers were the first to approve a port.
     yeses_of_others: u32,
-    /// What takes two persons and was not told yet.
+    /// Notices about dual control that are due.
     of_two: Vec<Waits>,
-    /// What a person is asked has changed since it was told last.
+    /// True if the approval requests have changed since they were last taken.
     has_new_questions: bool,
-    /// Nobody is there to be asked: what would be is denied.
+    /// True if nobody can approve: whatever needs approval is denied.
     is_unattended: bool,
-    /// It could not be made possible to speak to it, when that was tried last.
+    /// True if the last attempt to open the control socket failed.
     is_unspoken: bool,
-    /// What the run, or its session before, has given up.
+    /// The rights dropped by the run, or earlier in its session.
     given_up: GivenUps,
-    /// The program has tried to get out.
+    /// True if the program has committed a violation.
     has_attempted: bool,
-    /// How often somebody outside has, and how often that counts by now.
+    /// The number of times that rights were dropped from outside, and of those in effect.
     giving_up: u64,
     counted: u64,
-    /// Which policies are in force, and which ones who carries decides by.
+    /// The number of the policies in force, and of those that the egress process decides by.
     policies: u32,
     decided_by: u32,
-    /// Which version others would be, and what a prover is told of both.
+    /// The versions compared, and the text that a prover compares.
     compared: Option<(Versions, String)>,
-    /// Whether its tokens are revoked, where it has some.
+    /// The watch for revoked tokens, if the run has tokens.
     revoking: Option<Revoking<'a>>,
     listening: Option<Listening>,
-    /// What has begun to listen, and was not told yet.
+    /// New listeners that were not taken yet.
     begun: Vec<Listener>,
     open: HashMap<u64, Flow>,
     flows: Flows,
-    /// What was told so far, bytes.
+    /// The bytes of reports so far.
     told_bytes: u64,
-    /// Something could not be recorded.
+    /// True if a change could not be recorded.
     is_unrecorded: bool,
-    /// Room for a message of who carries.
+    /// The buffer for a message of the egress process.
     message: Vec<u8>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Nobody carries.
+    /// No egress process runs.
     None,
-    /// The first connection has not come yet. Those by which one can come stand first.
+    /// The egress process waits for the first connection. Listeners that can show one come
+    /// first.
     Listening {
         listeners: Vec<OwnedFd>,
         comers: usize,
-        /// When somebody carries all the same.
+        /// The time at which the egress process starts anyway.
         begins_at: Option<Instant>,
     },
-    /// This process carries.
+    /// The egress process runs.
     Carrying {
         line: OwnedFd,
         pid: u32,
-        /// And this one signs.
+        /// The signing process, if there is one.
         signer: Option<u32>,
     },
 }
 
 impl<'a> Outside<'a> {
-    /// For a run's network. The authority is made when there is something to carry.
+    /// Creates the supervisor for a run's network. The authority is issued when the egress
+    /// process starts.
     #[must_use]
     pub fn new(network: &'a Network, issuer: Issuer<'a>, record: Recorder<'a>) -> Self {
         Self {
@@ -365,35 +368,35 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// With what is published.
+    /// Adds the egress inputs.
     #[must_use]
     pub fn with(mut self, doors: Doors) -> Self {
         self.doors = doors;
         self
     }
 
-    /// With credentials for who carries.
+    /// Adds the credentials for the egress process.
     #[must_use]
     pub fn handing(mut self, handover: Option<&'a Handover>) -> Self {
         self.handover = handover;
         self
     }
 
-    /// With keys of SSH for who signs, and where an agent is asked for.
+    /// Adds the SSH keys for the signing process, and the listener of its agent.
     #[must_use]
     pub fn signing(mut self, signing: Option<(&'a SshHandover, OwnedFd)>) -> Self {
         self.signing = signing;
         self
     }
 
-    /// With nobody who could be asked, where that is so.
+    /// Sets whether the run is unattended, with nobody who could approve.
     #[must_use]
     pub fn unattended(mut self, is_unattended: bool) -> Self {
         self.is_unattended = is_unattended;
         self
     }
 
-    /// Starts the process that carries, with what the connections come to.
+    /// Starts the egress process, with the listeners.
     fn start(&mut self, listeners: &[OwnedFd]) {
         let begun = (self.issuer)().and_then(|authority| {
             let carriage = Carriage {
@@ -457,7 +460,7 @@ impl<'a> Outside<'a> {
         self.flows.failure.get_or_insert(why);
     }
 
-    /// The reports of one message, one on each of its lines.
+    /// Parses the reports of one message, one per line.
     fn read(&mut self, message: &[u8], reports: &mut Vec<Told>) {
         let lines = message.split(|byte| *byte == b'\n');
         for line in lines.filter(|line| !line.is_empty()) {
@@ -509,7 +512,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Records what was told, then lets go on what waits for that.
+    /// Records reports, then lets go on what waits for that.
     fn hear(&mut self, reports: Vec<Told>) {
         let news: Vec<FlowNews<'_>> = reports.iter().filter_map(Told::news).collect();
         if !self.recorded(&news) {
@@ -539,7 +542,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Starts what prints a credential, and hands what it prints to who carries.
+    /// Starts a credential command, and passes its output to the egress process.
     fn begin_command(&mut self, id: u64, credential: &CredentialName) {
         let known = self.handover.and_then(|one| one.command(credential));
         let begun = match known {
@@ -552,7 +555,8 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Has a login's file, or what keeps a refresh token, there for who renews it.
+    /// Gives the egress process access to a login's file, or to the store of a refresh token,
+    /// for a renewal.
     fn begin_renewal(&mut self, id: u64, credential: &CredentialName) {
         let known = self.handover.and_then(|one| one.renewal(credential));
         let begun = known.and_then(|what| self.renewals.begin(what).ok());
@@ -565,7 +569,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Says something to who carries.
+    /// Sends an order to the egress process.
     fn tell(&mut self, said: FlowOrder, with: &[OwnedFd]) {
         if self.flows.stopped.is_some() {
             // Nobody is there any more, which is no failure.
@@ -588,7 +592,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Whether it is recorded.
+    /// Records changes; returns whether everything so far is recorded.
     fn recorded(&mut self, news: &[FlowNews<'_>]) -> bool {
         if !news.is_empty() {
             self.is_unrecorded |= !(self.record)(news);
@@ -596,8 +600,8 @@ impl<'a> Outside<'a> {
         !self.is_unrecorded
     }
 
-    /// Takes messages that are there, not all of them where there are many: whoever waits
-    /// for them watches over limits too. Whether there can be more.
+    /// Reads messages, but not all if there are many: the caller watches limits too. Returns
+    /// whether there may be more.
     fn hear_some(&mut self) -> bool {
         let mut reports = Vec::new();
         let can_be_more = self.receive_some(&mut reports);
@@ -630,7 +634,7 @@ impl<'a> Outside<'a> {
         true
     }
 
-    /// Ends what carries, once it has told everything. Nothing is carried after this.
+    /// Ends the egress process once it has reported everything. Nothing is carried after this.
     #[must_use]
     pub fn finish(mut self) -> Flows {
         self.end_approvals();
@@ -650,7 +654,7 @@ impl<'a> Outside<'a> {
         mem::take(&mut self.flows)
     }
 
-    /// Has who carries end, and hears what there is to tell by then.
+    /// Asks the egress process to end, and reads its last reports.
     fn take_leave(&mut self) {
         if let State::Carrying { line, .. } = &self.state {
             let _ = order(line, FlowOrder::End, &[]);
@@ -680,7 +684,7 @@ impl<'a> Outside<'a> {
         let _ = self.end_carrier();
     }
 
-    /// Lets nothing more be carried, without waiting until that is over.
+    /// Kills the egress process without waiting for its end.
     fn kill_carrier(&self) {
         if let State::Carrying { pid, signer, .. } = &self.state {
             for pid in [Some(*pid), *signer].into_iter().flatten() {
@@ -690,7 +694,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Ends what carries. How it has ended, if it had by itself.
+    /// Ends the egress process. Returns how it ended, if it had ended by itself.
     fn end_carrier(&mut self) -> Option<Change> {
         let State::Carrying { line, pid, signer } = mem::replace(&mut self.state, State::None)
         else {
@@ -706,7 +710,7 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// Ends a process of this side's own. How it has ended, if it had by itself.
+/// Ends a process of this side's own. Returns how it ended, if it had ended by itself.
 fn end(pid: u32) -> Option<Change> {
     // It leads a group of its own, whose number is nobody else's before the wait.
     let _ = process::signal_group(pid, SIGKILL);
@@ -714,7 +718,7 @@ fn end(pid: u32) -> Option<Change> {
     waited.map(|waited| waited.change)
 }
 
-/// Which policies something is told to be decided by.
+/// Returns the number of the policies by which a report says something was decided.
 fn decided_by(report: &FlowReport) -> u32 {
     match report {
         FlowReport::Open { flow, .. } | FlowReport::Refused { flow, .. } => flow.policies,
@@ -730,12 +734,12 @@ fn decided_by(report: &FlowReport) -> u32 {
     }
 }
 
-/// What there is to know where no memory is locked, and what to do.
+/// The explanation and remedy if memory cannot be locked.
 const UNLOCKED: &str = ", since the kernel keeps no more memory from being swapped out for it, where it \
     would hold keys (RLIMIT_MEMLOCK): allow 8 MiB, by `ulimit -l 8192` before the run, or LimitMEMLOCK=8M \
     in a unit of systemd";
 
-/// How a process ended, in words.
+/// Describes how a process ended.
 fn ending(change: Option<Change>) -> String {
     match change {
         Some(Change::Exited(UNLOCKED_STATUS)) => UNLOCKED.to_owned(),
@@ -903,7 +907,7 @@ impl Outside<'_> {
         }
     }
 
-    /// Whether anybody wants something carried.
+    /// Returns whether there is a connection to carry.
     fn has_come(&self, listeners: &[OwnedFd]) -> bool {
         let agent = self.signing.iter().map(|(_, listener)| listener);
         let mut set: Vec<PollFd<'_>> = listeners
@@ -915,7 +919,7 @@ impl Outside<'_> {
     }
 }
 
-/// Whether this is a line on which nothing comes any more. What listens has no end.
+/// Returns whether a socket's peer has closed it. Listeners never end.
 fn has_ended(line: &OwnedFd) -> bool {
     let how = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     socket_domain(line).is_ok_and(|family| family == AddressFamily::UNIX)
@@ -940,8 +944,8 @@ fn begin<'a>(
     Ok((line, pid))
 }
 
-/// Starts this program under another name, with a message and descriptors that wait for it on
-/// its line. Our end of that, and its number.
+/// Starts this program under another name (argv 0), with a message and descriptors waiting on
+/// its socket. Returns this side's end of that, and the process id.
 pub(crate) fn start(
     name: &CStr,
     message: &[u8],
@@ -961,8 +965,8 @@ pub(crate) fn start(
     Ok((line, pid))
 }
 
-/// Whether an order was taken: whoever carries takes them at once, but for a moment when
-/// there are many. That it is gone is found by itself.
+/// Returns whether an order was taken. The egress process takes orders at once, except briefly
+/// when there are many. Its end is found elsewhere, and counts as taken here.
 fn order(line: &OwnedFd, order: FlowOrder, with: &[OwnedFd]) -> bool {
     let with: Vec<BorrowedFd<'_>> = with.iter().map(AsFd::as_fd).collect();
     let Ok(message) = serde_json::to_vec(&order) else {

@@ -1,5 +1,5 @@
-//! Whether files can be shown with other owners than they have: as host root, the
-//! program's kernel ids are shifted, and the person's files are to look like its own.
+//! The mapping of file owners: for host root the program's kernel ids are shifted, and the
+//! person's files should look like the program's own.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,12 +16,12 @@ use crate::{Host, MountPoint};
 
 const SIGKILL: i32 = 9;
 
-/// File systems that can on every kernel that Atoll runs on. What else can depends
-/// on the kernel, and is tried.
+/// File systems that support mapping on every kernel that Atoll runs on. Others depend on the
+/// kernel, and are probed.
 const CAN: [&str; 3] = ["btrfs", "ext4", "xfs"];
 
-/// The mounts among those that a boundary shows as the person's own whose owners
-/// cannot be mapped (mount_setattr(2)), as overlayfs for one. Only host root maps.
+/// Returns those mounts shown as the person's own whose owners cannot be mapped
+/// (mount_setattr(2)), for example overlayfs. Only host root maps owners.
 #[must_use]
 pub fn unmapped_mounts(host: &Host, boundary: &Boundary, workspace: &Path) -> Vec<PathBuf> {
     if !host.is_root {
@@ -55,7 +55,7 @@ fn maps_owners(mount: &MountPoint, place: &Path) -> bool {
     CAN.contains(&mount.kind.as_str()) || try_to_map(place).is_ok()
 }
 
-/// Maps the owners of a copy of the mount that nobody sees.
+/// Maps the owners of a private copy of the mount.
 fn try_to_map(place: &Path) -> io::Result<()> {
     let path = std::ffi::CString::new(place.as_os_str().as_bytes())?;
     let place = descriptor::open_place(None, &path)?;
@@ -71,8 +71,8 @@ fn try_to_map(place: &Path) -> io::Result<()> {
     mount::restrict(copied.as_fd(), Attributes::NO_SETUID, Some(ids.as_fd()))
 }
 
-/// A user namespace with any map at all. It is made by a process that only waits
-/// for its end; the descriptor keeps it.
+/// Makes a user namespace with an arbitrary map, by a short-lived process; the descriptor keeps
+/// it.
 pub(crate) fn some_ids() -> io::Result<OwnedFd> {
     let (ready, go) = descriptor::pipe()?;
     let child = match divide(Namespaces::USER, None)? {

@@ -9,47 +9,47 @@ use atoll_model::{Mode, View};
 
 use crate::{SandboxError, Subordinate};
 
-/// Where the changeable parts of one run are kept on the host.
+/// The places of one run's writable parts on the host.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// How the workspace is given.
+    /// The way the workspace is given.
     pub workspace: WorkspacePlace,
-    /// The layers of the boundary's other changeable views.
+    /// The layers of the boundary's other writable views.
     pub layers: Vec<PlacedLayer>,
-    /// As host root: the kernel's id for the id 0 inside.
+    /// For host root: the kernel's id of the id 0 in the sandbox.
     pub base: Option<u32>,
-    /// As an ordinary user who is root inside: further ids, if there are any.
+    /// For an ordinary user who is root in the sandbox: subordinate ids, if there are any.
     pub further: Option<FurtherIds>,
-    /// As host root: mounts whose owners cannot be mapped. What lies there is shown
-    /// with the owners that it has.
+    /// For host root: mounts whose owners cannot be mapped. Files there keep their owners.
     pub unmapped: Vec<PathBuf>,
-    /// An empty directory of Atoll's own that nobody writes to.
+    /// An empty directory of Atoll's own that is never written to.
     pub empty: PathBuf,
-    /// Files by which programs trust Atoll's authority, where they are to: a directory of
-    /// Atoll's own that nobody writes to.
+    /// The files by which programs trust Atoll's authority, if they are to: a directory of
+    /// Atoll's own that no program writes to.
     pub trust: Option<PathBuf>,
-    /// What ssh and git read, and the socket at which an agent is asked for: a directory of
-    /// the run's that nobody inside writes to.
+    /// The files of ssh and git, and the agent's socket: a directory of the run that no program
+    /// in the sandbox writes to.
     pub ssh: Option<PathBuf>,
-    /// Views of the boundary that are not shown, by their paths inside: a login file is in
-    /// them, and nothing can stand in its place there.
+    /// The views of the boundary that are not shown, by their paths in the sandbox: they
+    /// contain a login file, and there can be no placeholder.
     pub hidden: Vec<PathBuf>,
-    /// Views of single files that are shown with another text, by their paths inside.
+    /// The views of single files that are shown with another text, by their paths in the
+    /// sandbox.
     pub texts: Vec<(PathBuf, Vec<u8>)>,
-    /// The device and the inode that the directory of the workspace's repository must have,
-    /// where the boundary shows it.
+    /// The required device and inode of the directory of the workspace's repository, if the
+    /// boundary shows it.
     pub repository: Option<(u64, u64)>,
-    /// In a fence: what stands in for a home and a /tmp of its own.
+    /// In a fence: the directories for a home and a /tmp.
     pub fence: Option<FencePlace>,
 }
 
 impl Placement {
-    /// Whether a view is shown.
+    /// Returns whether a view is shown.
     pub(crate) fn shows(&self, view: &View) -> bool {
         !self.hidden.contains(&view.inside)
     }
 
-    /// Which walls stand around what is placed so.
+    /// Returns the mode of isolation.
     pub(crate) fn mode(&self) -> Mode {
         match self.fence {
             Some(_) => Mode::Fence,
@@ -58,29 +58,29 @@ impl Placement {
     }
 }
 
-/// An ordinary user's further ids, as one run has them.
+/// The subordinate ids of an ordinary user, as used by one run.
 #[derive(Clone, Debug)]
 pub struct FurtherIds {
-    /// Which they are.
+    /// The ids.
     pub subordinate: Subordinate,
-    /// What is locked by this open file: the launcher holds it too, until the sandbox is
-    /// gone. Nobody takes over before that what these ids have written.
+    /// The open file that holds a lock: the launcher holds it too, until the sandbox is gone.
+    /// The files that these ids have written are not reclaimed before that.
     pub mark: Arc<OwnedFd>,
 }
 
-/// Directories of Atoll's own for a program in a fence, which sees the host's tree.
+/// The directories of Atoll's own for a program in a fence, which sees the host's tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FencePlace {
-    /// Its home.
+    /// The home.
     pub home: PathBuf,
-    /// Where its temporary files go.
+    /// The directory of temporary files.
     pub tmp: PathBuf,
 }
 
-/// How the workspace is given.
+/// The way the workspace is given.
 #[derive(Clone, Debug)]
 pub enum WorkspacePlace {
-    /// In a layer over the host's directory.
+    /// A layer over the host's directory.
     Layer(PlacedLayer),
     /// A private copy of the host's directory, its owners shifted by `base`.
     Copy(PathBuf),
@@ -88,36 +88,36 @@ pub enum WorkspacePlace {
     Live {
         /// Absolute paths of control files and directories that exist.
         sealed: Vec<PathBuf>,
-        /// Absolute paths of sockets, pipes and devices that exist: they would lead
-        /// to whoever listens outside.
+        /// Absolute paths of sockets, pipes and devices that exist: they would lead to
+        /// processes outside.
         covered: Vec<PathBuf>,
     },
-    /// The host's directory, for reading.
+    /// The host's directory, read-only.
     ReadOnly,
 }
 
 /// A copy-on-write layer that is ready to be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedLayer {
-    /// The host's directory below.
+    /// The lower directory, on the host.
     pub lower: PathBuf,
-    /// Where it is seen inside.
+    /// The path in the sandbox.
     pub inside: PathBuf,
-    /// Where changes go.
+    /// The upper directory, for changes.
     pub upper: PathBuf,
-    /// What the file system needs for itself, beside `upper`.
+    /// The work directory of the file system, beside `upper`.
     pub work: PathBuf,
-    /// Nothing of it is kept: nobody waits for the disk.
+    /// Set if nothing of it is kept, so that it is never synced to disk.
     pub volatile: bool,
 }
 
-/// How many ids a shifted sandbox has.
+/// The number of ids of a shifted sandbox.
 pub const IDS: u32 = 65_536;
 
-/// The kernel's id for the id 0 inside, for a sandbox of host root. The range is
-/// one that systemd's "Users, Groups, UIDs and GIDs" leaves unused (from
-/// 1,879,048,192 to 2,147,483,647): 4,095 blocks, one chosen by a name: the run's, or the
-/// profile's where layers outlive a run.
+/// Returns the kernel's id of the id 0 in a sandbox of host root. The range is one that
+/// systemd's "Users, Groups, UIDs and GIDs" leaves unused (from 1,879,048,192 to
+/// 2,147,483,647): 4,095 blocks, one chosen by a name: the run's, or the profile's if layers
+/// outlive a run.
 #[must_use]
 pub fn identity_base(name: &str) -> u32 {
     const BLOCKS: u32 = 4_095;
@@ -132,9 +132,9 @@ pub fn identity_base(name: &str) -> u32 {
 /// The first id of that range.
 pub(crate) const FIRST_ID: u32 = 1_879_048_192;
 
-/// Makes the two directories of a layer below `directory`. The upper one looks
-/// like `lower`, since it is what the program sees as the layer's root. Returns
-/// the layer and the moment after which changes on the host are conflicts.
+/// Makes the two directories of a layer below `directory`. The upper one gets the mode and
+/// owner of `lower`, since the program sees it as the layer's root. Returns the layer and the
+/// time after which changes on the host are conflicts.
 ///
 /// # Errors
 /// [`SandboxError::Host`].

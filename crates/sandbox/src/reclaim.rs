@@ -1,5 +1,5 @@
-//! Files of a user's further ids, given back to the user itself: outside of the sandbox's
-//! ids nobody but root could read them all, or remove them.
+//! Files written by a user's subordinate ids, given back to the user: outside of the sandbox's
+//! user namespace only root could read and remove them all.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -13,17 +13,17 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fstat,
 
 use crate::Subordinate;
 
-/// The word that makes this program do it, as the first argument of a process of its own:
-/// only what has no other thread can enter a user namespace.
+/// The first argument that makes this program reclaim files, in a process of its own: only a
+/// process without other threads can enter a user namespace.
 pub const RECLAIM: &str = "__reclaim";
 
 const CLONE_NEWUSER: i32 = 0x1000_0000;
 
-/// Gives everything below these directories to the user. Nothing should write there any
-/// more; whatever does cannot lead this out of them.
+/// Gives everything below these directories to the user. No process should write there any
+/// more; one that does cannot lead this out of them.
 ///
 /// # Errors
-/// The kernel's, or what the programs that map ids say; a directory that is moved meanwhile.
+/// The kernel's, or those of the programs that map ids; also if a directory is moved meanwhile.
 pub fn reclaim(directories: &[PathBuf], subordinate: &Subordinate) -> io::Result<()> {
     let mut child = Command::new("/proc/self/exe")
         .arg(RECLAIM)
@@ -52,7 +52,7 @@ pub fn reclaim(directories: &[PathBuf], subordinate: &Subordinate) -> io::Result
     }
 }
 
-/// The process that does it; returns its exit status.
+/// Reclaims files in a process of its own; returns its exit status.
 #[must_use]
 pub fn reclaim_inside(directories: &[OsString]) -> u8 {
     let done = || -> io::Result<()> {
@@ -68,10 +68,10 @@ pub fn reclaim_inside(directories: &[OsString]) -> u8 {
     u8::from(done().is_err())
 }
 
-/// Walks down and up again with one open directory: a program that nobody trusts has
-/// written it, and it may be deeper than any path is long. Links are not followed, and on
-/// the way up each directory has to be the one that led down: one that was moved meanwhile
-/// would lead past the top, and so to files of others.
+/// Walks down and up again with one open directory: an untrusted program has written the tree,
+/// which may be deeper than any path is long. Links are not followed, and on the way up each
+/// directory has to be the one that led down: one moved meanwhile would lead past the top, and
+/// so to files of others.
 pub(crate) fn give_back(top: &OwnedFd) -> io::Result<()> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // The top stays open: while it does, no other directory gets its number.
@@ -94,13 +94,13 @@ pub(crate) fn give_back(top: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// What tells a directory from any other.
+/// Returns a directory's identity: its device and inode.
 fn which(directory: &OwnedFd) -> io::Result<(u64, u64)> {
     let facts = fstat(directory)?;
     Ok((facts.st_dev, facts.st_ino))
 }
 
-/// Takes everything in one directory; returns the directories in it.
+/// Takes every entry of one directory; returns the directories in it.
 pub(crate) fn take_all(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut directories = Vec::new();
     for entry in Dir::read_from(directory.as_fd())? {

@@ -1,4 +1,4 @@
-//! Certificates of authorities that servers may have besides those that the system trusts.
+//! The certificates of further authorities for origins, besides those that the system trusts.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,15 +10,15 @@ use atoll_sys::descriptor;
 
 use crate::SandboxError;
 
-/// The most of all files together, bytes.
+/// The most bytes of all files together.
 const ROOTS_BYTES_MAX: usize = 1 << 20;
-/// What each file has in it.
+/// The marker that each file has to contain.
 const BEGINNING: &str = "-----BEGIN CERTIFICATE-----";
 
-/// All of them as one file in memory that nothing changes any more.
+/// Reads all of them into one sealed file in memory.
 ///
 /// # Errors
-/// [`SandboxError::Roots`]: one cannot be read, or has none in it.
+/// [`SandboxError::Roots`]: a file cannot be read, or contains no certificate.
 pub(crate) fn read(network: &Network) -> Result<Option<OwnedFd>, SandboxError> {
     let mut all = Vec::new();
     for path in &network.upstream.roots {

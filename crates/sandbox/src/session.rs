@@ -1,4 +1,4 @@
-//! Staying beside a sandbox: input, output, signals, time, until it is gone.
+//! The supervision of a sandbox: input, output, signals and time, until it is gone.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,20 +19,20 @@ use crate::groups::{Counted, Groups};
 use crate::launcher::{Departing, Launcher};
 use crate::{Attachment, Carrier, Reaction, SandboxError, Stream};
 
-/// Rows and columns of a terminal.
+/// The rows and columns of a terminal.
 pub type Size = WindowSize;
 
-/// How long a program may take to end after it was told to.
+/// The time that a program has to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
-/// How much is read at once, bytes.
+/// The most read at once, bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
-/// How much is written at once to a pipe that has room: POSIX promises that
-/// this much fits, so that a slow reader never blocks the watch over limits.
+/// The most written at once to a pipe that has room, bytes: POSIX guarantees that this much
+/// fits, so that a slow reader never blocks the watch over limits.
 const PIPE_BLOCK_BYTES: usize = 4096;
-/// Reading pauses while this much is waiting to be shown, bytes.
+/// The pending output at which reading pauses, bytes.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
-/// What terminals send for the suspend key, unless set otherwise.
+/// The byte of the suspend key, unless the terminal is set otherwise.
 const CONTROL_Z: u8 = 0x1a;
 
 const SIGTERM: u8 = 15;
@@ -40,10 +40,10 @@ const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
 const ENOENT: i32 = 2;
 
-/// Who hears of attempts to get out, and says whether the program may go on.
+/// Records a violation, and returns whether the program may go on.
 pub type Witness<'a> = &'a mut dyn FnMut(&Attempt) -> bool;
 
-/// The host side's ends of a sandbox's lines.
+/// The host's ends of a sandbox's pipes and control socket.
 #[derive(Debug)]
 pub(crate) struct Lines {
     pub(crate) control: OwnedFd,
@@ -52,8 +52,8 @@ pub(crate) struct Lines {
     pub(crate) error: Option<OwnedFd>,
 }
 
-/// A sandbox that is being built, or waits: its program has not been started.
-/// Dropped, it ends.
+/// A sandbox that is being built, or waits: its program has not been started. Dropping it ends
+/// it.
 #[derive(Debug)]
 pub struct Assembled {
     call: Call,
@@ -73,8 +73,8 @@ impl Assembled {
     /// Lets the program start, now that its call is on disk.
     ///
     /// # Errors
-    /// [`SandboxError::AnotherCall`] when the right is to another call's program, or
-    /// within another boundary, or was used before.
+    /// [`SandboxError::AnotherCall`]: the right is for another call or another boundary, or was
+    /// used before.
     pub fn start(mut self, armed: &mut Armed<Grant>) -> Result<Running, SandboxError> {
         let is_this = armed.call() == &self.call && armed.grant().boundary() == &self.boundary;
         match self.sandbox.take_if(|_| is_this && armed.use_up()) {
@@ -97,7 +97,7 @@ impl Drop for Assembled {
     }
 }
 
-/// A sandbox that runs.
+/// A running sandbox.
 #[derive(Debug)]
 pub struct Running {
     pub(crate) launcher: Launcher,
@@ -109,14 +109,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// Stays until the sandbox is gone and everything it wrote is shown. Its
-    /// launcher may take a moment longer.
+    /// Supervises the sandbox until it is gone and all its output is shown. Its launcher may
+    /// take a moment longer.
     ///
-    /// `witness` hears at once of the first attempt at each wall, and says whether the
+    /// `witness` is called at once for the first violation of each kind, and says whether the
     /// program may go on.
     ///
     /// # Errors
-    /// [`SandboxError`]; the sandbox is gone then too.
+    /// [`SandboxError`]; the sandbox is gone then as well.
     pub fn attend(
         self,
         attachment: &mut dyn Attachment,
@@ -197,7 +197,7 @@ impl Running {
     }
 }
 
-/// Notes that control groups did not hold their limits to the end.
+/// Marks limits that control groups did not enforce to the end.
 fn lost(enforcement: &mut [Enforcement]) {
     for one in enforcement {
         if one.by.starts_with("cgroup") {
@@ -206,7 +206,7 @@ fn lost(enforcement: &mut [Enforcement]) {
     }
 }
 
-/// Joins what the session saw with what the groups counted.
+/// Combines what the session observed with the groups' counters.
 fn outcome(
     ending: Ending,
     mut usage: Usage,
@@ -255,19 +255,19 @@ struct Session<'a> {
     abandon_at: Option<Instant>,
     typed: Vec<u8>,
     suspend_typed: bool,
-    /// The program is stopped by the person's wish, which this side follows.
+    /// True if the person suspended the program, and this side is still to follow.
     stop_waits: bool,
     has_run: bool,
     input_open: bool,
     control_open: bool,
     shown: [Vec<u8>; 2],
-    /// At most one for each call that can be told of.
+    /// The violations, at most one for each call that can be reported.
     attempts: Vec<Attempt>,
     witness: Witness<'a>,
     carrier: &'a mut dyn Carrier,
 }
 
-/// What one wait has brought.
+/// The sources that are ready after a wait.
 #[derive(Default)]
 struct Ready {
     line: bool,
@@ -330,7 +330,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Has a person asked at the terminal, and carries out what they answer. Whether there can be more to do at once.
+    /// Lets the prompts work, and carries out the person's answers. Returns whether there may
+    /// be more to do at once.
     fn put_questions(&mut self, attachment: &mut dyn Attachment) -> bool {
         // Nobody waits for an answer once the program has ended.
         let open = match self.ended {
@@ -368,7 +369,7 @@ impl Session<'_> {
         true
     }
 
-    /// Stops with a program that was stopped while a question had the terminal.
+    /// Suspends this side with a program that was suspended while a prompt had the terminal.
     fn give_way(&mut self, attachment: &mut dyn Attachment) {
         if self.stop_waits && !attachment.has_terminal() && !self.has_pending() {
             self.stop_waits = false;
@@ -377,7 +378,7 @@ impl Session<'_> {
         }
     }
 
-    /// Shows what has begun to listen, in step with what the program shows.
+    /// Shows new listeners, in step with the program's output.
     fn tell_begun(&mut self, attachment: &mut dyn Attachment) {
         if attachment.has_terminal() {
             return;
@@ -388,7 +389,7 @@ impl Session<'_> {
         self.append(told);
     }
 
-    /// Shows what waits for a second person, once there is a place for it.
+    /// Shows notices about dual control, once the screen can take them.
     fn tell_of_two(&mut self, attachment: &mut dyn Attachment) {
         if attachment.has_terminal() || !attachment.takes_lines() {
             return;
@@ -415,7 +416,7 @@ impl Session<'_> {
         self.shown.iter().any(|pending| !pending.is_empty())
     }
 
-    /// Where a stream of the program is read from.
+    /// Returns the source of a stream of the program.
     fn source(&self, stream: Stream) -> Option<&OwnedFd> {
         match stream {
             Stream::Output => self.terminal.as_ref().or(self.lines.output.as_ref()),
@@ -476,7 +477,7 @@ impl Session<'_> {
         Ok(ready)
     }
 
-    /// How long to wait at most.
+    /// Returns the longest time to wait.
     fn timeout(&self, now: Instant, due: Option<Instant>) -> Option<rustix::event::Timespec> {
         let running = self.ended.is_none();
         let wall = self
@@ -602,7 +603,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Takes what `init` said right before its end.
+    /// Reads the last reports of `init`.
     fn drain_control(&mut self) {
         while self.ending.is_none() && self.failure.is_none() {
             let control = [Some(self.lines.control.as_fd())];
@@ -651,8 +652,8 @@ impl Session<'_> {
         }
     }
 
-    /// Notes what the first process tells of an attempt: no call but a known one, and no
-    /// count that goes back. Whatever it tells, it can tell of its own sandbox alone.
+    /// Notes a violation reported by the first process: only of a known call, and no count that
+    /// decreases. A false report can only be about its own sandbox.
     fn note(&mut self, call: &[u8], pid: u32, count: u64) {
         let Some(told) = Attempt::told(call, pid, count) else {
             return;
@@ -686,7 +687,7 @@ impl Session<'_> {
         self.ended = Some(Instant::now());
     }
 
-    /// Sends an order; when nobody is there to obey, the end is on its way.
+    /// Sends an order. If the receiver is gone, the end is near anyway.
     fn order(&self, order: Order) {
         let _ = socket::send(self.lines.control.as_fd(), &order.to_bytes(), &[]);
     }
@@ -803,7 +804,7 @@ impl Session<'_> {
         }
     }
 
-    /// Ends what has run into a limit that this side watches.
+    /// Ends the sandbox if it has reached a limit that this side watches.
     fn watch(&mut self, now: Instant) {
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
@@ -838,7 +839,7 @@ impl Session<'_> {
         }
     }
 
-    /// Ends everything now, by the first process or without it.
+    /// Ends everything now, through the first process or without it.
     fn order_end(&mut self, now: Instant) {
         self.order(Order::End);
         // However often it is ordered: that gives nobody more time.
@@ -876,7 +877,7 @@ impl Session<'_> {
     }
 }
 
-/// What one wait looks at.
+/// The sources of one wait.
 #[derive(Default)]
 struct Waiting<'a> {
     set: Vec<PollFd<'a>>,
@@ -920,8 +921,8 @@ impl Ready {
     }
 }
 
-/// The failure that the launcher has reported, if it has: one that ended before it
-/// was told to go can be found so by writing to it, which tells nothing of why.
+/// Returns the failure that the launcher has reported, if any: a write to one that ended early
+/// fails too, but without the reason.
 pub(crate) fn last_words(line: &OwnedFd) -> Option<SandboxError> {
     let says_more = || descriptor::wait_readable([Some(line.as_fd())], Some(0));
     while matches!(says_more(), Ok([true])) {
@@ -949,7 +950,7 @@ fn making(stage: Stage, error: i32, detail: &[u8]) -> SandboxError {
     }
 }
 
-/// One report with what it carries; `None` when the other side is gone.
+/// Reads one report with its descriptors; `None` if the other side is gone.
 fn hear(line: &OwnedFd) -> Result<Option<(Report, Vec<OwnedFd>)>, SandboxError> {
     let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
     let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;

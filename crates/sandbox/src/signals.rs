@@ -4,8 +4,8 @@ use atoll_sys::process;
 
 use crate::SandboxError;
 
-/// Signals to this process as something to wait for beside everything else.
-/// From its making on they have no other effect.
+/// The signals to this process, as a descriptor to wait for. Once this exists they have no
+/// other effect.
 #[derive(Debug)]
 pub struct Signals {
     descriptor: OwnedFd,
@@ -18,15 +18,15 @@ const SIGUSR1: i32 = 10;
 const SIGUSR2: i32 = 12;
 const SIGTERM: i32 = 15;
 
-/// A window has another size.
+/// A change of the window's size.
 pub const SIGWINCH: i32 = 28;
 
-/// What is passed on to the program.
+/// The signals that are forwarded to the program.
 const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM];
 
 impl Signals {
-    /// Takes over the signals that ask a program to do something, and changes of
-    /// the window's size.
+    /// Takes over the signals that ask a program to do something, and changes of the window's
+    /// size.
     ///
     /// # Errors
     /// [`SandboxError::Host`].
@@ -38,13 +38,13 @@ impl Signals {
             .map_err(SandboxError::host("signals could not be taken over"))
     }
 
-    /// Readable when one has arrived.
+    /// Returns a descriptor that is readable when a signal has arrived.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// The next one that has arrived.
+    /// Returns the next signal that has arrived.
     #[must_use]
     pub fn next(&self) -> Option<i32> {
         // A descriptor that cannot be read has nothing to tell.

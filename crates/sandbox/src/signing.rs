@@ -1,9 +1,9 @@
-//! Keys of SSH on their way from where they are to the process that signs, and the socket at
-//! which programs inside ask an agent.
+//! The transfer of SSH keys to the signing process, and the agent's socket for programs in the
+//! sandbox.
 //!
-//! Nothing of a private key is here for longer than it takes to read its file: then it waits
-//! in the kernel, as credentials do (see `handover.rs`). Of the person's agent there is a
-//! connection, which nobody uses but that process.
+//! A private key is in this process only while its file is read: then it waits in the kernel,
+//! as credentials do (see `handover.rs`). The connection to the person's agent is used by the
+//! signing process only.
 
 use std::ffi::CStr;
 use std::io;
@@ -21,11 +21,11 @@ use atoll_sys::socket;
 use crate::tree::{Plan, relative, source};
 use crate::{Placement, SandboxError, outside};
 
-/// The name by which this program is started to sign, by the line at its descriptor 3:
-/// whoever starts sandboxes that may use keys of SSH has to do so when called this.
+/// The name (argv 0) with which this program is started as the signing process, controlled by
+/// the socket at descriptor 3: a program that starts sandboxes with SSH keys has to handle it.
 pub const SIGNER: &CStr = c"atoll-signer";
 
-/// The keys of a run: which there are, and where they wait.
+/// The keys of a run: their public parts, and the socket with the private ones.
 #[derive(Debug)]
 pub struct SshHandover {
     keys: Vec<SshKeys>,
@@ -36,9 +36,9 @@ pub struct SshHandover {
 }
 
 impl Plan {
-    /// Shows what ssh and git read, and the socket at which an agent is asked for: through a
-    /// mount of its own it leads to who listens outside. Who starts ssh without options finds
-    /// its configuration where it looks, if the person has put nothing there.
+    /// Shows the files of ssh and git, and the agent's socket, which through a mount of its own
+    /// leads to the listener outside. ssh without options finds its configuration in the usual
+    /// place, unless the person has put something there.
     pub(crate) fn ssh(
         &mut self,
         ssh: &Path,
@@ -67,10 +67,10 @@ impl Plan {
 }
 
 impl SshHandover {
-    /// Without keys.
+    /// Creates a bundle without keys.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn new() -> io::Result<Self> {
         let (receiver, sender) = socket::pair()?;
         Ok(Self {
@@ -92,10 +92,10 @@ impl SshHandover {
         self.keys.push(keys);
     }
 
-    /// Adds the key of a grant that is out of a file, whose text the caller overwrites.
+    /// Adds the key of a grant that was read from a file; the caller must overwrite the text.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn add_own(&mut self, keys: SshKeys, text: &[u8]) -> io::Result<()> {
         socket::send(self.sender.as_fd(), text, &[])?;
         self.own.push(keys.name.clone());
@@ -103,13 +103,13 @@ impl SshHandover {
         Ok(())
     }
 
-    /// The keys, all public.
+    /// Returns the public keys.
     #[must_use]
     pub fn keys(&self) -> &[SshKeys] {
         &self.keys
     }
 
-    /// Starts who signs. The line on which it is asked, and its number.
+    /// Starts the signing process. Returns the socket for requests, and the process id.
     pub(crate) fn start(&self, network: &Network) -> io::Result<(OwnedFd, u32)> {
         let told = Signer {
             grants: network.ssh.clone(),

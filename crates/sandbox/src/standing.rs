@@ -1,8 +1,8 @@
-//! What stands in a layer in the place of an agent's login file.
+//! The placeholder file of an agent's login file in a layer.
 //!
-//! It is put into the upper directory before anything is mounted: so the host's file below is
-//! never seen through the layer, whatever a program does there, with mounts of its own or
-//! without, and whatever becomes of that file meanwhile.
+//! The file is put into the upper directory before anything is mounted. So the host's file
+//! below is never visible through the layer, whatever a program mounts there, and whatever
+//! happens to that file meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,33 +17,34 @@ use sha2::{Digest, Sha256};
 
 use crate::{PlacedLayer, SandboxError, Stands};
 
-/// What stands for settings is no longer than this, bytes.
+/// The longest placeholder of a settings file, bytes.
 const SETTINGS_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// Whether a program has made something else of what stood for settings at the top of a layer's
-/// upper directory: also where nobody can tell.
+/// Returns whether a program has changed the placeholder of a settings file at the top of a
+/// layer's upper directory, or that is unknown.
 #[must_use]
 pub fn has_changed(upper: &Path, name: &OsStr, stood: &Stood) -> bool {
     digest_at(upper, name).is_none_or(|now| now != stood.digest)
 }
 
-/// Whether settings are neither what stood for them, before a program changed them, nor what it has
-/// made of them: then somebody else has written them since, or nobody can tell. `host` is the
-/// person's directory.
+/// Returns whether the host's settings file is neither the one from before the run nor the
+/// program's version: it was changed since, or that is unknown. `host` is the person's
+/// directory.
 #[must_use]
 pub fn is_written_outside(host: &Path, upper: &Path, name: &OsStr, stood: &Stood) -> bool {
     digest_at(host, name)
         .is_none_or(|now| now != stood.digest && Some(now) != digest_at(upper, name))
 }
 
-/// What tells one text that stands for settings from any other: its SHA-256, in hexadecimal digits.
+/// Returns the SHA-256 of a settings file's text, in hexadecimal digits.
 #[must_use]
 pub fn settings_digest(text: &[u8]) -> String {
     let digest = Sha256::digest(text);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The digest of a file's text, or that there is no file; nothing where nobody can tell.
+/// Returns the digest of a file's text, or `Some(None)` if there is no file; `None` if that is
+/// unknown.
 fn digest_at(directory: &Path, name: &OsStr) -> Option<Option<String>> {
     let now = || -> io::Result<Option<String>> {
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -68,7 +69,7 @@ fn digest_at(directory: &Path, name: &OsStr) -> Option<Option<String>> {
     now().ok()
 }
 
-/// Whether a directory of an upper directory shows nothing of the one below it. `base` as in
+/// Returns whether a directory in an upper directory hides the one below it. `base` is as in
 /// [`furnish_login`].
 fn is_opaque(path: &Path, base: Option<u32>) -> bool {
     let mark = match base {
@@ -80,9 +81,9 @@ fn is_opaque(path: &Path, base: Option<u32>) -> bool {
         .is_ok_and(|bytes| value.get(..bytes) == Some(b"y"))
 }
 
-/// Puts what stands for a file in its place at the top of a layer, or, without a text, has the layer
-/// show nothing there. `base` is the kernel's id for the id 0 inside, where that is not the
-/// caller's. Nothing may be mounted on the layer.
+/// Writes a placeholder file at the top of a layer; without a text, makes the layer show no
+/// file there. `base` is the kernel's id of the id 0 in the sandbox, if that is not the
+/// caller's. The layer must not be mounted.
 ///
 /// # Errors
 /// [`SandboxError::Host`].

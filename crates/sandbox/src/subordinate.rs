@@ -1,18 +1,18 @@
-//! The further ids that an ordinary user has for its use (subuid(5)), and the programs
-//! that map them: they are set-user-id, and belong to the host.
+//! The subordinate ids of an ordinary user (subuid(5)), and the host's set-user-id programs
+//! that map them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The ids of one user: the first number and how many.
+/// A range of ids: the first, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     first: u32,
     count: u32,
 }
 
-/// An ordinary user's further ids, by which root inside gives files to other users.
+/// An ordinary user's subordinate ids, by which root in the sandbox gives files to other users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subordinate {
     uid: u32,
@@ -22,12 +22,12 @@ pub struct Subordinate {
     programs: [PathBuf; 2],
 }
 
-/// How many ids are mapped besides one's own, so that inside there are at most as many as
-/// a sandbox of host root has.
+/// The most subordinate ids that are mapped: with the user's own, as many as a sandbox of host
+/// root has.
 const COUNT_MAX: u32 = crate::IDS - 1;
 
 impl Subordinate {
-    /// Those of the user, if it has any and the host can map them.
+    /// Returns the ids of the user, if it has any and the host can map them.
     #[must_use]
     pub fn of(uid: u32, gid: u32) -> Option<Self> {
         let program = |name: &str| {
@@ -47,10 +47,10 @@ impl Subordinate {
         })
     }
 
-    /// Maps a process's ids: 0 is the user itself, the numbers from 1 are its further ids.
+    /// Maps a process's ids: 0 is the user itself, those from 1 are its subordinate ids.
     ///
     /// # Errors
-    /// What the programs say.
+    /// The message of the programs that map.
     pub fn map(&self, pid: u32) -> io::Result<()> {
         let [uids, gids] = &self.programs;
         for (program, own, range) in [(uids, self.uid, self.uids), (gids, self.gid, self.gids)] {
@@ -69,7 +69,7 @@ impl Subordinate {
     }
 }
 
-/// The name of an account in passwd(5).
+/// Returns the name of an account in passwd(5).
 fn name_of(passwd: &str, uid: u32) -> Option<String> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -79,7 +79,7 @@ fn name_of(passwd: &str, uid: u32) -> Option<String> {
     })
 }
 
-/// The first range of a user in subuid(5), by its name or its number.
+/// Returns the first range of a user in subuid(5), by its name or number.
 fn find_range(text: &str, name: Option<&str>, uid: u32) -> Option<Range> {
     let number = uid.to_string();
     text.lines().find_map(|line| {

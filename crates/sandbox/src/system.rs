@@ -1,11 +1,12 @@
-//! The system of root inside: the layers over the host's directories, as they are before
-//! the program.
+//! The system overlay of root in the sandbox: the layers over the host's directories, as
+//! prepared before the program starts.
 //!
-//! Root inside reads whatever lies below with root's owner, so what not everybody may
-//! read on the host is taken out here, first of all. Where the host keeps its secrets and
-//! writes new ones at any time, nothing lies below: there is a copy. For an ordinary user
-//! the kernel keeps them out; there the layers get directories that the user owns, since a directory
-//! of the host's root cannot be copied to a layer (its owner has no number inside).
+//! Root in the sandbox reads every lower file as root, so files that are not world-readable on
+//! the host are hidden here first. The directories where the host keeps its secrets, and may
+//! write new ones at any time, have no lower directory: they are copied. For an ordinary user
+//! the kernel denies access to the secrets; there the layers get directories that the user
+//! owns, since a directory of the host's root cannot be copied up (its owner is not mapped in
+//! the sandbox).
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, FileType as FsKind, Metadata, Permissions};
@@ -17,26 +18,26 @@ use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
 
 use crate::{Host, IDS, PlacedLayer, SandboxError};
 
-/// The most entries of a directory of the system that are looked at.
+/// The most entries of a directory of the system that are inspected.
 const ENTRIES_MAX: usize = 400_000;
 /// The largest file that is copied to a layer, bytes.
 const COPIED_FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A directory that a distribution fills with what everybody may read (the Filesystem
-/// Hierarchy Standard calls it shareable), but for the part that belongs to the host.
+/// A directory that a distribution fills with world-readable files (the Filesystem Hierarchy
+/// Standard calls it shareable), except the part that belongs to the host.
 const DISTRIBUTED: &str = "/usr";
 const LOCAL: &str = "/usr/local";
 
-/// Where packages change files, rather than add some.
+/// The directories in which packages change files, rather than only add some.
 const CHANGED: [&str; 2] = ["/etc", "/var"];
-/// Where there are so many that they are only added and removed.
+/// The directories with so many files that they are only added and removed.
 const LARGE: [&str; 2] = ["dpkg/info", "apt/lists"];
 
-/// What root inside has of its own alone.
+/// The directory that root in the sandbox has of its own.
 const OWN: &str = "/var";
 
-/// Prepares a layer over the system's directory `from`. Returns why there is none, where the
-/// directory holds more than can be looked through.
+/// Prepares a layer over the system's directory `from`. Returns why there is none, if the
+/// directory holds too many files to inspect.
 ///
 /// # Errors
 /// [`SandboxError::Host`].
@@ -74,22 +75,22 @@ struct Furnisher<'a> {
     layer: &'a PlacedLayer,
     /// The host's directory.
     from: &'a Path,
-    /// As host root: the kernel's id for the id 0 inside.
+    /// For host root: the kernel's id of the id 0 in the sandbox.
     base: Option<u32>,
     looked: usize,
 }
 
-/// What a path of the host's becomes in the layer.
+/// The replacement of a host's path in the layer.
 enum Taken {
-    /// Nothing: it does not exist inside.
+    /// Nothing: it does not exist in the sandbox.
     Away,
-    /// This instead.
+    /// A file with this text.
     Replaced(String),
 }
 
 impl Furnisher<'_> {
-    /// As host root: takes out what not everybody may read, and brings in the files that
-    /// are mounted over others, which a layer does not show.
+    /// For host root: hides files that are not world-readable, and copies those that are
+    /// mounted over others, which a layer does not show.
     fn take_out(&mut self, host: &Host) -> io::Result<()> {
         let lower = self.from.to_path_buf();
         let top = if lower == Path::new(DISTRIBUTED) {
@@ -120,7 +121,7 @@ impl Furnisher<'_> {
         Ok(())
     }
 
-    /// A /var as it is on a fresh system.
+    /// Makes a /var as on a fresh system.
     fn make_var(&self) -> io::Result<()> {
         let directories = [
             ("backups", 0o755),
@@ -147,7 +148,8 @@ impl Furnisher<'_> {
         already_there(symlink("/run/lock", self.layer.upper.join("lock")))
     }
 
-    /// A run that goes on in the layer goes on with what was removed there, too.
+    /// Makes the own directories once: a run that continues the layer also keeps what was
+    /// removed there.
     fn make_own_once(&mut self) -> io::Result<()> {
         let done = self.layer.upper.with_file_name("furnished");
         if done.exists() {
@@ -157,8 +159,9 @@ impl Furnisher<'_> {
         fs::write(done, "")
     }
 
-    /// As an ordinary user: directories of its own over those of the host's root, and of
-    /// what packages change the files too. For host root: of what is copied as a whole.
+    /// For an ordinary user: makes directories of its own over those of the host's root, and
+    /// copies the files that packages change. For host root: does so for the directories that
+    /// are copied as a whole.
     fn make_own(&mut self) -> io::Result<()> {
         let mut waiting = vec![self.from.to_path_buf()];
         while let Some(directory) = waiting.pop() {
@@ -186,7 +189,7 @@ impl Furnisher<'_> {
         Ok(())
     }
 
-    /// Whether root inside is shown what a path holds.
+    /// Returns whether root in the sandbox may see the content of a path.
     fn may_show(&self, path: &Path, facts: &Metadata) -> bool {
         match self.base {
             None => rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok(),
@@ -195,7 +198,7 @@ impl Furnisher<'_> {
         }
     }
 
-    /// What a directory holds. What vanishes meanwhile is left out.
+    /// Returns the entries of a directory. Those that vanish meanwhile are left out.
     fn entries(
         &mut self,
         directory: &Path,
@@ -223,10 +226,10 @@ impl Furnisher<'_> {
         Ok(found)
     }
 
-    /// The path in the layer, where nothing is yet. `None` where something is, or where
-    /// anything but directories leads to it: a former program has put that there, it
-    /// hides what lies below, and followed it would lead to the host's own files. Nobody
-    /// writes to the layer meanwhile.
+    /// Returns the path in the layer, if it does not exist there yet. `None` if it does, or if
+    /// anything but directories leads to it: an earlier program has put that there, it hides
+    /// the lower file, and following it would lead to the host's own files. No process writes
+    /// to the layer meanwhile.
     fn free_place(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         let rest = path.strip_prefix(self.from).map_err(io::Error::other)?;
         let mut to = self.layer.upper.clone();
@@ -252,7 +255,7 @@ impl Furnisher<'_> {
         self.give(&to, facts.uid(), facts.gid())
     }
 
-    /// The directories that lead to a path, as they are on the host.
+    /// Makes the directories that lead to a path, as they are on the host.
     fn make_parents(&self, path: &Path) -> io::Result<()> {
         let above = path.ancestors().skip(1);
         let mut missing: Vec<&Path> = above.take_while(|one| *one != self.from).collect();
@@ -263,8 +266,8 @@ impl Furnisher<'_> {
         Ok(())
     }
 
-    /// One directory in the layer, unless it is there; a `closed` one shows nothing of
-    /// the host's.
+    /// Makes one directory in the layer, unless it exists; a `closed` one shows nothing of the
+    /// host's.
     fn make_directory(&self, path: &Path, facts: &Metadata, closed: bool) -> io::Result<()> {
         let Some(to) = self.free_place(path)? else {
             return Ok(());
@@ -316,7 +319,7 @@ impl Furnisher<'_> {
         self.look_like(&to, facts)
     }
 
-    /// Shifts an owner, where the program's ids are.
+    /// Shifts an owner, if the program's ids are shifted.
     fn give(&self, to: &Path, uid: u32, gid: u32) -> io::Result<()> {
         let Some(base) = self.base else { return Ok(()) };
         lchown(to, Some(base + uid % IDS), Some(base + gid % IDS))
@@ -329,15 +332,16 @@ impl Furnisher<'_> {
     }
 }
 
-/// Whether everybody may read a file, or execute one that takes its owner's rights: some
-/// distributions keep those unreadable, though they hold nothing that a package does not.
+/// Returns whether a file is world-readable, or a set-id program that everybody may execute:
+/// some distributions make those unreadable, although they hold nothing that a package does
+/// not.
 fn is_for_everybody(facts: &Metadata) -> bool {
     let is_set_id = facts.mode() & 0o6000 != 0 && facts.mode() & 0o001 != 0;
     facts.mode() & 0o004 != 0 || is_set_id
 }
 
-/// What stands in for files of secrets that programs cannot do without: the same
-/// accounts, none of which has a password.
+/// Returns the replacement of a file with secrets that programs need: the same accounts, none
+/// with a password.
 fn synthetic(path: &Path) -> io::Result<Option<String>> {
     let names = |of: &str| -> io::Result<BTreeSet<String>> {
         let text = String::from_utf8_lossy(&fs::read(of)?).into_owned();

@@ -1,5 +1,5 @@
-//! What is read from a host, what is planned for it, and what is watched. What
-//! needs a real sandbox is tested end to end.
+//! Tests of reading the host, planning for it and watching it. Those that need a real sandbox
+//! are end-to-end tests.
 
 mod disk;
 mod groups;
@@ -23,7 +23,7 @@ use atoll_model::{
 
 use crate::{Host, MountPoint};
 
-/// A host that has nothing but what a test gives it.
+/// A host with only what a test gives it.
 fn host() -> Host {
     Host {
         mounts: Vec::new(),

@@ -1,8 +1,8 @@
-//! Refresh tokens by which Atoll asks an issuer: what the issuer gives in the place of one is
-//! written back to where that came from, before it is used.
+//! Refresh tokens by which Atoll requests credentials: if the issuer replaces one, the new one
+//! is written to the source of the old one before it is used.
 //!
 //! As with logins ([`crate::login_renewal`]) a lock is held from reading to writing, so that of
-//! several runs one asks at a time, and the next finds what the one before was given.
+//! several runs one at a time asks the issuer, and the next finds what the former was given.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,79 +18,79 @@ use zeroize::Zeroizing;
 use crate::login_file::{LoginFileError, LoginLock, LoginText};
 use crate::login_renewal::{LOCK_PATIENCE, is_said, is_unsaid, say};
 
-/// How long asking may take: as long as a profile can say.
+/// The longest wait for the issuer: as long as a profile can allow.
 const ASKING: Duration = Duration::from_secs(320);
-/// How often what is written is put together anew where somebody has changed white space.
+/// The most attempts to write, each after another program has changed white space.
 const ATTEMPTS_MAX: usize = 3;
 
-/// A refresh token, and where one that comes in its place is kept.
+/// A refresh token, with the place where its replacement is stored.
 #[derive(Clone, Debug)]
 pub struct TokenRenewal {
-    /// The credential that is asked for by it.
+    /// The credential that is requested by it.
     pub name: String,
-    /// Where it came from, as a person is told that.
+    /// The name of its source, for persons.
     pub from: String,
-    /// Where that is.
+    /// The place of its source.
     pub place: TokenPlace,
 }
 
-/// Where a refresh token is kept.
+/// The place where a refresh token is stored.
 #[derive(Clone, Debug)]
 pub enum TokenPlace {
-    /// A file whose whole content it is, but for the end of its last line.
+    /// A file that contains only the token, and perhaps the last line's end.
     File {
-        /// Which, absolute.
+        /// The file, absolute.
         file: PathBuf,
-        /// A directory of Atoll's own, which no program inside ever sees.
+        /// A directory of Atoll's own, which no sandbox ever sees.
         own: PathBuf,
     },
     /// The vault.
     Vault {
-        /// Its secret.
+        /// The secret in the vault.
         secret: Arc<dyn TokenVault>,
-        /// As above.
+        /// A directory of Atoll's own, which no sandbox ever sees.
         own: PathBuf,
     },
-    /// Nowhere that could be written.
+    /// A place that cannot be written.
     Nowhere,
 }
 
-/// A secret of the vault that is a refresh token. What it says of a mistake has nothing of it.
+/// A secret of the vault that is a refresh token. Error messages contain nothing of it.
 pub trait TokenVault: std::fmt::Debug + Send + Sync {
-    /// The file that the vault is in.
+    /// Returns the vault's file.
     fn path(&self) -> &Path;
 
-    /// What it is now.
+    /// Reads the present token.
     ///
     /// # Errors
-    /// Why it cannot be read, as that the vault is locked.
+    /// The reason why it cannot be read, for example because the vault is locked.
     fn read(&self) -> Result<Zeroizing<String>, String>;
 
-    /// Keeps another one in the place of this, on disk when it returns. Whether it was still
-    /// this; else nothing is changed.
+    /// Replaces the token, on disk when this returns. Returns whether it was still `before`;
+    /// otherwise nothing is changed.
     ///
     /// # Errors
-    /// Why it cannot be kept; then nothing is changed.
+    /// The reason why it cannot be stored; nothing is changed then.
     fn replace(&self, before: &str, new: &str) -> Result<bool, String>;
 }
 
-/// A refresh token in whose place its issuer has given another one.
+/// A refresh token that its issuer has replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotatedToken {
-    /// The credential that is asked for by it.
+    /// The credential that is requested by it.
     pub name: String,
-    /// Where it came from, as a person is told that.
+    /// The name of its source, for persons.
     pub from: String,
-    /// When, for the last time.
+    /// The time of the last replacement.
     pub at: SystemTime,
-    /// Why the new one is not there now; none where it is.
+    /// The reason why the new token is not stored; `None` if it is.
     pub unkept: Option<String>,
 }
 
-/// What came of all of them.
+/// The replacements of all refresh tokens.
 pub(crate) type Rotated = Arc<Mutex<Vec<RotatedToken>>>;
 
-/// Notes that another one was given, and where it is now.
+/// Notes a replacement, and whether it was stored.
 fn note(token: &TokenRenewal, rotated: &Rotated, unkept: Option<&str>) {
     let mut rotated = rotated.lock().unwrap_or_else(PoisonError::into_inner);
     let at = SystemTime::now();
@@ -109,11 +109,11 @@ fn note(token: &TokenRenewal, rotated: &Rotated, unkept: Option<&str>) {
     }
 }
 
-/// One that can be changed, and the lock under which that happens.
+/// A token that can be replaced, with the lock for that.
 struct Held<'a> {
     lock: LoginLock,
     kept: Kept<'a>,
-    /// What it is now.
+    /// The present token.
     token: Zeroizing<String>,
 }
 
@@ -122,7 +122,7 @@ enum Kept<'a> {
     Vault(&'a dyn TokenVault),
 }
 
-/// Serves one that asks.
+/// Serves one renewal.
 pub(crate) fn renew(token: &TokenRenewal, line: &OwnedFd, rotated: &Rotated) {
     let held = match begun(token, line) {
         Ok(held) => held,
@@ -155,7 +155,7 @@ pub(crate) fn renew(token: &TokenRenewal, line: &OwnedFd, rotated: &Rotated) {
     let _ = say(line, &said);
 }
 
-/// What was given; none where nothing was.
+/// Receives the new token; `None` if there was none.
 fn heard(line: &OwnedFd) -> Option<KeptToken> {
     if !is_said(line, ASKING) {
         return None;
@@ -165,13 +165,13 @@ fn heard(line: &OwnedFd) -> Option<KeptToken> {
     serde_json::from_slice(message.get(..got)?).ok()
 }
 
-/// Why it comes to nothing. Nothing of it is in the words.
+/// Describes why a renewal fails, without anything of the token.
 fn unfit(token: &TokenRenewal, why: impl std::fmt::Display) -> KeptSaid {
     KeptSaid::Unfit(format!("{}: {why}", token.from))
 }
 
-/// Takes the lock and reads what is there. What could be read once and cannot be changed stays
-/// as good as it is: many issuers never give another one.
+/// Takes the lock and reads the token. A token that could be read once and cannot be replaced
+/// is still used: many issuers never replace one.
 fn begun<'a>(token: &'a TokenRenewal, line: &OwnedFd) -> Result<Held<'a>, KeptSaid> {
     let (file, own) = match &token.place {
         TokenPlace::File { file, own } => (file.as_path(), own),
@@ -207,7 +207,7 @@ fn begun<'a>(token: &'a TokenRenewal, line: &OwnedFd) -> Result<Held<'a>, KeptSa
     })
 }
 
-/// What a file's being so means.
+/// Decides what an error of the file means for the renewal.
 fn not_changed(token: &TokenRenewal, error: &LoginFileError) -> KeptSaid {
     match error {
         LoginFileError::Held | LoginFileError::Changed => unfit(token, error),
@@ -227,7 +227,7 @@ fn not_changed(token: &TokenRenewal, error: &LoginFileError) -> KeptSaid {
     }
 }
 
-/// The token of a file, and the end of its last line.
+/// Splits a file's text into the token and the last line's end.
 fn parts(text: &LoginText) -> Option<(&str, &str)> {
     let text = std::str::from_utf8(text.text()).ok()?;
     let token = text.strip_suffix('\n').unwrap_or(text);
@@ -235,7 +235,7 @@ fn parts(text: &LoginText) -> Option<(&str, &str)> {
     text.split_at_checked(token.len())
 }
 
-/// Writes another one. What somebody has put there meanwhile stays.
+/// Stores a new token. One that another program has stored meanwhile stays.
 fn written(token: &TokenRenewal, held: Held<'_>, new: &str) -> KeptSaid {
     let Held {
         lock,

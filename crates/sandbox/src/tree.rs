@@ -1,4 +1,4 @@
-//! From a boundary to the closed list of steps that build its file tree.
+//! The plan of a boundary's file tree: a closed list of steps.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -12,9 +12,9 @@ use crate::execution;
 use crate::unshown::unshown;
 use crate::{Host, PlacedLayer, Placement, SandboxError, WorkspacePlace};
 
-/// Device nodes that exist inside.
+/// The device nodes that exist in the sandbox.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Links that programs expect in /dev.
+/// The links that programs expect in /dev.
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("dev/fd", "/proc/self/fd"),
     ("dev/stdin", "/proc/self/fd/0"),
@@ -39,14 +39,14 @@ const PROC_HIDDEN: [&str; 11] = [
 ];
 const PROC_HIDDEN_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 
-/// Inodes of a file system in memory, for each MiB of its size.
+/// The number of inodes for each MiB of a file system in memory.
 pub(crate) const INODES_PER_MIB: u64 = 256;
-/// Terminals that can be open inside at once.
+/// The most terminals open in the sandbox at once.
 const TERMINALS_MAX: u32 = 64;
 /// The largest file that is copied into a home directory, bytes.
 pub const HOME_FILE_BYTES_MAX: u64 = 100 * 1024;
 
-/// The steps, and what the program may do where.
+/// The steps, and the program's permissions.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) operations: Vec<Operation>,
@@ -157,7 +157,7 @@ impl Plan {
         }
     }
 
-    /// A writable directory in the sandbox's own memory.
+    /// Adds a writable directory in the sandbox's own memory.
     fn memory(&mut self, path: &Path, mode: u32) {
         if let Some(parent) = path.parent() {
             self.directory(parent, false);
@@ -288,8 +288,8 @@ impl Plan {
         self.with_mounts(view, placement, host)
     }
 
-    /// The place of the workspace's repository is there already where what is shown around it
-    /// has it, for reading as a whole: nothing can be made there.
+    /// Marks the place of the workspace's repository as existing if a view around it shows it
+    /// read-only as a whole: nothing can be made there.
     fn find_repository(&mut self, view: &View, boundary: &Boundary, placement: &Placement) {
         let is_around = |outer: &&View| {
             let path = &outer.inside;
@@ -307,8 +307,8 @@ impl Plan {
         }
     }
 
-    /// Refuses a directory in the repository's place that is not the one which was looked at. The
-    /// launcher mounts what is meant here, or nothing.
+    /// Refuses a directory in the repository's place that is not the one inspected before. The
+    /// launcher mounts exactly what is planned here, or nothing.
     fn refuse_other_repository(
         &self,
         view: &View,
@@ -335,7 +335,7 @@ impl Plan {
         }
     }
 
-    /// A directory, and what is mounted in it, which would show as empty.
+    /// Adds a directory and the mounts within it, which would appear empty otherwise.
     fn with_mounts(
         &mut self,
         view: &View,
@@ -364,10 +364,9 @@ impl Plan {
         Ok(())
     }
 
-    /// A directory in which something is mounted, for an ordinary user: in the user
-    /// namespace the kernel gives neither without the other, and so makes no overlay
-    /// of it. What belongs to the system is shown as it is, with what must not be
-    /// reached covered; the person's own is left out.
+    /// Adds a directory with mounts within it, for an ordinary user: in the user namespace the
+    /// kernel allows neither without the other, and so no overlay of it. A directory of the
+    /// system is shown as it is, with unsafe entries covered; one of the person's is left out.
     fn with_locked_mounts(&mut self, view: &View, host: &Host) -> Result<(), SandboxError> {
         let error = |error| SandboxError::Source {
             path: view.host.clone(),
@@ -413,8 +412,8 @@ impl Plan {
         Ok(())
     }
 
-    /// A symbolic link is shown as itself where its target is shown anyway (as
-    /// /bin → usr/bin); otherwise what it leads to is shown in its place.
+    /// Adds a symbolic link: as itself if its target is shown anyway (as /bin → usr/bin),
+    /// otherwise as a view of its target.
     fn linked_view(
         &mut self,
         view: &View,
@@ -493,9 +492,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes paths below the workspace read-only. The directories that lead to
-    /// them become mounts too: what is a mount cannot be renamed, and a new one put
-    /// in its place.
+    /// Makes paths below the workspace read-only. The directories that lead to them become
+    /// mounts too: a mount cannot be renamed and replaced by a new directory.
     fn seal(&mut self, workspace: &Path, sealed: &[PathBuf]) {
         let mut pinned: Vec<&Path> = sealed
             .iter()
@@ -549,8 +547,8 @@ impl Plan {
         Ok(())
     }
 
-    /// A single file that the program may change: its copy lives in the home
-    /// directory's memory and ends with the run.
+    /// Copies a single file that the program may change: the copy is in the home directory's
+    /// memory and ends with the run.
     fn copied_file(&mut self, view: &View, bytes: u64) -> Result<(), SandboxError> {
         if bytes > HOME_FILE_BYTES_MAX {
             return Ok(());
@@ -571,7 +569,7 @@ impl Plan {
         Ok(())
     }
 
-    /// A file in the sandbox's own memory.
+    /// Adds a file in the sandbox's own memory.
     pub(crate) fn memory_file(&mut self, path: &Path, content: Vec<u8>) {
         if let Some(parent) = path.parent() {
             self.directory(parent, true);
@@ -584,7 +582,7 @@ impl Plan {
         });
     }
 
-    /// Makes a directory and those above it, unless they are there already.
+    /// Makes a directory and those above it, unless they exist already.
     fn directory(&mut self, path: &Path, owned: bool) {
         let mut missing: Vec<&Path> = path
             .ancestors()
@@ -602,7 +600,7 @@ impl Plan {
         }
     }
 
-    /// An empty file for a mount to cover.
+    /// Makes an empty file for a mount to cover.
     fn file_place(&mut self, path: &Path) {
         if self.made.contains(path) {
             return;
@@ -630,8 +628,8 @@ impl Plan {
         self.made.insert(path.to_path_buf());
     }
 
-    /// The same rights once more, for Landlock: a mistake in the mounts alone
-    /// does not open anything.
+    /// Adds the same rights for Landlock, so that a mistake in the mounts alone does not open
+    /// anything.
     fn permit(
         &mut self,
         boundary: &Boundary,
@@ -675,9 +673,9 @@ impl Plan {
     }
 }
 
-/// Whether the caller's files look like the program's own. The system's keep their
-/// owners, so that what only root can read stays unread; what the person named is the
-/// person's, where owners can be mapped.
+/// Returns whether a path's files should look like the program's own. Those of the system keep
+/// their owners, so that what only root can read stays unreadable; those that the person named
+/// are the person's, if owners can be mapped.
 fn is_as_caller(kind: ViewKind, path: &Path, placement: &Placement, host: &Host) -> bool {
     let on = host.mount_of(path);
     let is_mapped = !on.is_some_and(|mount| placement.unmapped.contains(&mount.path));
@@ -694,7 +692,7 @@ pub(crate) fn refuse_mounts_within(outer: &Path, host: &Host) -> Result<(), Sand
     }
 }
 
-/// The error for what is neither a file nor a directory.
+/// Returns the error for a path that is neither a file nor a directory.
 fn special(path: &Path) -> SandboxError {
     let error = std::io::Error::other("it is a socket, a pipe or a device, not a file");
     SandboxError::Source {
@@ -703,7 +701,7 @@ fn special(path: &Path) -> SandboxError {
     }
 }
 
-/// Whether a mount holds files, rather than showing the kernel or a daemon.
+/// Returns whether a mount holds files, rather than showing the kernel or a daemon.
 fn is_ordinary(kind: &str) -> bool {
     const KERNEL: [&str; 20] = [
         "proc",
@@ -730,7 +728,7 @@ fn is_ordinary(kind: &str) -> bool {
     !KERNEL.contains(&kind)
 }
 
-/// A host path as the launcher will check it again.
+/// Identifies a host path, so that the launcher can verify it.
 pub(crate) fn source(path: &Path) -> Result<Source, SandboxError> {
     let error = |error| SandboxError::Source {
         path: path.to_path_buf(),
@@ -744,7 +742,7 @@ pub(crate) fn source(path: &Path) -> Result<Source, SandboxError> {
     })
 }
 
-/// A path inside, without its leading slash.
+/// Returns a path in the sandbox without its leading slash.
 pub(crate) fn relative(path: &Path) -> Vec<u8> {
     let bytes = path.as_os_str().as_bytes();
     bytes.strip_prefix(b"/").unwrap_or(bytes).to_vec()

@@ -1,7 +1,6 @@
-//! What namespaces are good for on this host, found by trying: a process that ends at
-//! once makes them, and does in them what every sandbox needs. Settings do not tell it
-//! all, for a filter of system calls, a security module or what is mounted over /proc
-//! can stand against any of these steps.
+//! The namespace probe: a short-lived process makes namespaces on this host and tries
+//! everything that a sandbox needs in them. Reading settings is not enough, since a seccomp
+//! filter, a security module or a mount over /proc can forbid any of these steps.
 
 use std::ffi::CStr;
 use std::{fmt, io};
@@ -14,28 +13,28 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 use crate::placement::FIRST_ID;
 
-/// The step at which a trial ended.
+/// The result of a probe: the step that failed, if any.
 #[derive(Debug)]
 pub enum Trial {
-    /// None: namespaces do what sandboxes need of them.
+    /// No step failed: namespaces can be used for sandboxes.
     Works,
-    /// None could be made.
+    /// No namespaces could be made.
     NoNamespaces(io::Error),
-    /// They could be made, and give no rights.
+    /// Namespaces could be made, but give no rights.
     NoRights,
     /// Nothing can be mounted in them.
     NoMounts,
-    /// /proc cannot be mounted in them: a part of the one outside is covered, and the
-    /// kernel does not let a new one show more.
+    /// /proc cannot be mounted in them: a part of the one outside is covered, and the kernel
+    /// does not let a new one show more.
     NoProc,
     /// This kernel has no overlayfs, or none for ordinary users.
     NoOverlay,
-    /// The system's directories cannot be shown in them: this is the root of a user
-    /// namespace, to whom the kernel does not give a part of what is mounted.
+    /// The system's directories cannot be shown in them: this is the root of a user namespace,
+    /// to whom the kernel does not give some of the mounts.
     NoSystem,
 }
 
-/// What the process that tries ends with.
+/// Exit statuses of the probing process.
 const WORKS: u8 = 0;
 const NO_RIGHTS: u8 = 1;
 const NO_MOUNTS: u8 = 2;
@@ -60,11 +59,11 @@ impl fmt::Display for Trial {
     }
 }
 
-/// What an ordinary user's overlay is mounted with.
+/// The mount options of an ordinary user's overlay.
 const LAYERS: &CStr = c"lowerdir=/proc/lower,upperdir=/proc/upper,workdir=/proc/work,userxattr";
 
-/// Tries; for an `unmapped` host all that root can do without a user namespace. Nothing
-/// of it is left.
+/// Runs the probe; for an `unmapped` host, of what root can do without a user namespace.
+/// Nothing of it is left.
 #[must_use]
 pub fn try_namespaces(unmapped: bool) -> Trial {
     // Whoever tries may have threads: its copy must not ask for memory any more.
@@ -100,8 +99,8 @@ pub fn try_namespaces(unmapped: bool) -> Trial {
     }
 }
 
-/// Whether a process with these namespaces can be made at all, as the launcher makes
-/// them: a fence, which has none, needs that too.
+/// Returns whether a process with these namespaces can be made, as the launcher makes it; a
+/// fence, which has none, needs that too.
 pub(crate) fn can_copy(namespaces: Namespaces) -> bool {
     match process::divide(namespaces, None) {
         Err(_) => false,
@@ -129,9 +128,9 @@ fn map_ids([users, groups]: &[Vec<u8>; 2]) -> Result<(), u8> {
     written(c"/proc/self/gid_map", groups)
 }
 
-/// As root without a user namespace of its own: the program is to be somebody else. Parts
-/// of one overlay of the whole root stand for the system's directories, which the root of
-/// a user namespace does not get from the kernel.
+/// Probes as root without a user namespace, where the program gets another user id. Parts of
+/// one overlay of the whole root stand for the system's directories, which the kernel does not
+/// give to the root of a user namespace.
 fn use_rights(is_first: bool) -> Result<(), u8> {
     use_namespaces(c"lowerdir=/proc/lower:/proc/upper")?;
     if !is_first {
@@ -143,7 +142,7 @@ fn use_rights(is_first: bool) -> Result<(), u8> {
     atoll_sys::credentials::become_user(uid, gid).map_err(|_| NO_RIGHTS)
 }
 
-/// The steps, in the order in which a sandbox needs them; with these layers of an
+/// Runs the steps in the order in which a sandbox needs them; `layers` are the options of an
 /// overlay.
 fn use_namespaces(layers: &CStr) -> Result<(), u8> {
     // A security module takes all rights; a filter that takes one call does not.
@@ -164,8 +163,8 @@ fn use_namespaces(layers: &CStr) -> Result<(), u8> {
     mount(c"overlay", c"/proc/top", c"overlay", flags, layers).map_err(|_| NO_OVERLAY)
 }
 
-/// Whether this is the user namespace that the kernel started with: its number is the
-/// same everywhere (PROC_USER_INIT_INO in include/linux/proc_ns.h).
+/// Returns whether this is the initial user namespace: its number is the same everywhere
+/// (PROC_USER_INIT_INO in include/linux/proc_ns.h).
 pub(crate) fn is_in_first_user_namespace() -> bool {
     match std::fs::read_link("/proc/self/ns/user") {
         Ok(name) => name.as_os_str() == "user:[4026531837]",

@@ -1,4 +1,4 @@
-//! Where programs look for the certificates that they trust.
+//! The files in which programs look for trusted certificates.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::tree::{Plan, relative, source};
 use crate::{PlacedLayer, Placement, SandboxError};
 
-/// Where systems keep what all programs trust, and which of the files inside stands there.
+/// The trust stores of common systems, with the file that replaces each in the sandbox.
 const PLACES: [(&str, &str); 12] = [
     ("/etc/ssl/certs/ca-certificates.crt", TRUST_BUNDLE),
     ("/etc/ssl/certs/ca-bundle.crt", TRUST_BUNDLE),
@@ -37,9 +37,9 @@ const PLACES: [(&str, &str); 12] = [
     ),
 ];
 
-/// Where an administrator puts further certificates, for what makes those files anew:
-/// update-ca-certificates of Debian and those that follow it, update-ca-trust of Fedora,
-/// trust of Arch, update-ca-certificates of SUSE.
+/// The places for an administrator's certificates, from which the trust stores are rebuilt: by
+/// update-ca-certificates of Debian and its derivatives, update-ca-trust of Fedora, trust of
+/// Arch, update-ca-certificates of SUSE.
 const FURTHER: [&str; 4] = [
     "/usr/local/share/ca-certificates/atoll.crt",
     "/etc/pki/ca-trust/source/anchors/atoll.pem",
@@ -48,8 +48,8 @@ const FURTHER: [&str; 4] = [
 ];
 
 impl Plan {
-    /// Shows the files of `trust`, a directory of Atoll's own, and puts them where
-    /// programs look. Nobody inside can change them there.
+    /// Shows the files of `trust`, a directory of Atoll's own, and puts them where programs
+    /// look. No program in the sandbox can change them there.
     pub(crate) fn trust(
         &mut self,
         trust: &Path,
@@ -81,8 +81,8 @@ impl Plan {
     }
 }
 
-/// Whether a file of the host is seen where it is, as a part of the system; what the person
-/// has put there stays.
+/// Returns whether a file of the host is shown at its own path, as a part of the system; files
+/// that the person has put there stay.
 fn is_shown(path: &Path, boundary: &Boundary) -> bool {
     let holds = |view: &&View| path.starts_with(&view.inside);
     let nearest = boundary
@@ -93,9 +93,9 @@ fn is_shown(path: &Path, boundary: &Boundary) -> bool {
     nearest.is_some_and(|view| view.kind == ViewKind::System && view.host == view.inside)
 }
 
-/// Puts the files of `trust` into the layers that root inside has over the system, where
-/// programs look and where packages take them from when they make them anew. `base` is
-/// the kernel's id for the id 0 inside, where that is not the caller's.
+/// Puts the files of `trust` into root's layers over the system, where programs look and where
+/// packages take them from to rebuild the trust stores. `base` is the kernel's id of the id 0
+/// in the sandbox, if that is not the caller's.
 ///
 /// # Errors
 /// [`SandboxError::Host`].
@@ -131,9 +131,9 @@ pub fn furnish_trust(
     ))
 }
 
-/// The directory in a layer that a path lies in, made where the host has one, and the
-/// path's name. `None` where anything but directories leads to it: a former program has
-/// put that there, and followed it would lead to the host's own files.
+/// Opens the directory in a layer that contains a path, making it if the host has one; returns
+/// it with the path's name. `None` if anything but directories leads to it: an earlier program
+/// has put that there, and following it would lead to the host's own files.
 fn directory<'a>(
     layer: &PlacedLayer,
     path: &'a Path,
@@ -170,7 +170,7 @@ fn directory<'a>(
     Ok(Some((place, Path::new(name))))
 }
 
-/// Writes a file in the place of the one that is there; of none only where `is_new`.
+/// Replaces a file; makes a missing one only if `is_new`.
 fn replace(
     parent: &OwnedFd,
     name: &Path,
@@ -194,7 +194,7 @@ fn replace(
     own(parent, name, base)
 }
 
-/// Gives what was made to root inside.
+/// Gives a new file to root in the sandbox.
 fn own(parent: &OwnedFd, name: &Path, base: Option<u32>) -> io::Result<()> {
     let Some(base) = base else { return Ok(()) };
     let id = Some(rustix::fs::Uid::from_raw(base));

@@ -1,30 +1,30 @@
-//! What must not be shown of a directory that is mounted as it is: through a plain
-//! mount a socket leads to whoever listens on the host, a pipe to whoever reads.
+//! The entries that must be masked in a directory that is mounted as it is: through a plain
+//! mount a socket leads to its listener on the host, a pipe to its reader.
 
 use std::fs::FileType;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// The most entries that are looked at.
+/// The most entries that are inspected.
 const ENTRIES_MAX: usize = 2_000_000;
-/// The most that is covered.
+/// The most entries that are masked.
 const COVERED_MAX: usize = 1_000;
 
-/// What is covered in a directory.
+/// The masked paths of a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Unshown {
     /// Sockets, pipes and devices.
     pub(crate) files: Vec<PathBuf>,
-    /// Directories that cannot be looked into; the program may be able to pass them.
+    /// Directories that cannot be read; the program may be able to enter them.
     pub(crate) directories: Vec<PathBuf>,
 }
 
-/// Looks for it, but not into `closed`, which is covered too. What vanishes meanwhile
-/// is left out.
+/// Finds the paths to mask, without entering `closed`, which are masked too. Entries that
+/// vanish meanwhile are left out.
 ///
 /// # Errors
-/// When there is more than can be looked at or covered.
+/// If there are more than can be inspected or masked.
 pub(crate) fn unshown(top: &Path, closed: &[&Path]) -> io::Result<Unshown> {
     let mut found = Unshown::default();
     let mut looked = 0;

@@ -1,15 +1,15 @@
-//! What tests of attacks leave out of a sandbox, one defence at a time, to see that an
-//! attack fails for that defence and for nothing else. Only a build with the feature
-//! `without_defences` has this, and no build that users get has the feature.
+//! The removal of single defences for attack tests, which shows that an attack fails because of
+//! that defence and nothing else. It needs the feature `without_defences`, which no build for
+//! users has.
 //!
-//! What is part of the description is left out of it here. What the launcher does by
-//! itself is named to it, and left out where it calls the kernel, in `sys`.
+//! Defences that are part of the description are removed from it here. Those of the launcher
+//! itself are passed to it by name, and skipped in `sys` where it calls the kernel.
 
 use std::ffi::{CStr, CString};
 
 use atoll_frame::{Operation, Spec};
 
-/// The variable that names the defences, with commas between them.
+/// The variable that names the removed defences, separated by commas.
 const SWITCH: &str = "ATOLL_TEST_WITHOUT";
 
 fn is(defence: &str) -> bool {
@@ -17,14 +17,14 @@ fn is(defence: &str) -> bool {
     list.split(',').any(|one| one == defence)
 }
 
-/// The name of a process, from which it learns what to leave out.
+/// Returns a process name that tells the process which defences to skip.
 pub(crate) fn name_of(process: &CStr) -> CString {
     let list = std::env::var(SWITCH).unwrap_or_default();
     let name = [process.to_bytes(), b":", list.as_bytes()].concat();
     CString::new(name).unwrap_or_default()
 }
 
-/// The description without what is to be left out.
+/// Removes defences from a description.
 pub(crate) fn leave_out(mut spec: Spec) -> Spec {
     spec.operations = spec.operations.into_iter().flat_map(kept).collect();
     if is("set-id") {

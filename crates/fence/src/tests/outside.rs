@@ -1,4 +1,4 @@
-//! Connections that lead outside, without a program that is held up.
+//! Tests of connections to the outside, without a waiting program.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
@@ -32,7 +32,7 @@ fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// What was handed out: where it was meant to go, and the other end.
+/// Receives a passed connection: its destination, and the other end.
 fn handed(far: &OwnedFd) -> (String, TcpStream) {
     let mut message = [0; 64];
     let (got, mut descriptors) = receive(far.as_fd(), &mut message).unwrap();

@@ -1,10 +1,10 @@
-//! The judge against a program that moves what a judged path leads to: directories, files,
-//! sockets and links to outside take each other's places as fast as can be while calls
-//! are judged and made.
+//! Tests of the judge against a program that moves the target of a judged path: directories,
+//! files, sockets and links to the outside are exchanged as fast as possible while calls are
+//! judged and made.
 //!
-//! The model: outside not an inode, a mode, an owner, an attribute or a time differs
-//! afterwards, nothing there is watched, and who listens there hears nothing. The control
-//! judges the path and then makes the call by the same path, and is led outside.
+//! The model: outside, no inode, mode, owner, attribute or time has changed afterwards, nothing
+//! is watched, and no listener is reached. The control judges the path and then makes the call
+//! by the same path, and is led outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::caller::Caller;
 use crate::sockets::{self, Own};
 use crate::{Attribute, Places, Refused, Target, attributes};
 
-/// Entries that change places, each with its directory.
+/// Entries that are moved during a race, each with its directory.
 const MOVED: [(&str, &str); 10] = [
     ("", "d0"),
     ("", "d1"),
@@ -45,15 +45,15 @@ const SOUGHT: [&str; 8] = [
     "out0/f0",
     "out1/d0/f0",
 ];
-/// How often a race is run that has to be lost for others to mean something.
+/// The most races run until one is lost, which shows that the others mean something.
 const RACES_MAX: u64 = 10;
 const SOCKETS: [&str; 4] = ["d0/socket", "d1/socket", "out0/socket", "out1/d0/socket"];
 const NAME: &[u8] = b"user.race\0";
 const SYMLINK_NOFOLLOW: u64 = 0x100;
 const HERE: u64 = -100_i64 as u64;
 
-/// The same names inside and outside, so that whoever is led out finds what was sought.
-/// Answers who listens there.
+/// Creates the same names in both trees, so that a judge who is led out finds the path it
+/// sought. Returns the sockets that listen there.
 fn fill(top: &Path) -> Vec<UnixListener> {
     let mut listeners = Vec::new();
     for directory in ["d0", "d1", "d0/sub", "d1/sub"] {
@@ -109,7 +109,7 @@ impl Arena {
         facts(&self.outside) == self.before
     }
 
-    /// How many connections those outside have got.
+    /// Returns the number of connections that reached the foreign sockets.
     fn heard(&self) -> usize {
         let all = self.foreign.iter();
         all.filter(|one| one.accept().is_ok()).count()
@@ -132,7 +132,7 @@ fn at(bytes: &[u8]) -> u64 {
     bytes.as_ptr() as u64
 }
 
-/// Has one attribute changed as a program asks for it: by any of the calls there are.
+/// Changes one attribute by a random one of the calls that can.
 fn change(
     arena: &Arena,
     places: &Places,
@@ -263,7 +263,7 @@ fn a_judge_connects_to_nobody_outside_whatever_moves() {
     assert!(done > 20 && refused > 20 && moves > 500);
 }
 
-/// Who judges a path and then acts by it is led out by the same race.
+/// A judge that checks a path and then acts by the path loses the same race.
 #[test]
 fn a_judge_of_paths_is_led_out_by_the_same_race() {
     let seed = seed();

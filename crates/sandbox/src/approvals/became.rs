@@ -1,10 +1,10 @@
-//! What became of questions and of what was granted for longer, in words for who asks late.
+//! The outcomes of requests and leases, as messages for a late answer.
 
 use super::Approvals;
 
-/// How many answered questions are remembered, for who answers once more.
+/// The most answered requests remembered, for a person who answers again.
 const ANSWERED_MAX: usize = 64;
-/// What has become of a lease that is over.
+/// The outcome of a lease that has ended.
 const LEASE_OVER: &str = "has ended";
 
 impl Approvals {
@@ -15,13 +15,13 @@ impl Approvals {
         self.answered.push_back((approval, how));
     }
 
-    /// The lease of this question is over.
+    /// Remembers that the lease of this request has ended.
     pub(super) fn outlived(&mut self, approval: u32) {
         self.answered.retain(|one| one.0 != approval);
         self.remember(approval, LEASE_OVER);
     }
 
-    /// Why this question cannot be answered.
+    /// Explains why this request cannot be answered.
     pub(crate) fn missing(&self, approval: u32) -> String {
         if self.leases.iter().any(|one| one.lease.approval == approval) {
             return format!("the lease of question {approval} is in force");
@@ -33,7 +33,7 @@ impl Approvals {
         }
     }
 
-    /// Why there is no lease to take back.
+    /// Explains why there is no lease to revoke.
     pub(super) fn unleased(&self, approval: u32) -> String {
         if self.open.iter().any(|one| one.approval == approval) {
             return format!("question {approval} waits for an answer, and has no lease");

@@ -1,4 +1,4 @@
-//! How many persons it takes to widen what a run may while it goes on.
+//! Dual control: the number of persons whose approval widens the rights of a running sandbox.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -8,59 +8,59 @@ use serde::{Deserialize, Serialize};
 
 use super::{ApprovalNews, Approvals, Decision, LEASES_MAX, Open, Step, Who, until};
 
-/// How long the first yes to a port waits for the second.
+/// The time that the first approval of a port waits for the second.
 pub(crate) const SECOND_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Why nobody says yes to it.
+/// The reason why dual control cannot approve.
 pub(crate) const UNHEARD: &str = "this takes two persons, and the other one cannot be heard: \
      something else on this host has taken the name by which they speak to this run";
 
-/// Who says yes to what lasts: a lease, a connection that stays, or a port that is published
-/// while the run goes on.
+/// The rule for approving lasting rights: a lease, a connection that stays open, or a port
+/// published while the run goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Widening {
-    /// Whoever may answer the run.
+    /// One person is enough, anybody who may answer the run.
     #[default]
     OnePerson,
-    /// Two persons with different user numbers, of these.
+    /// Two persons with different user ids are needed, from these.
     TwoPersons {
-        /// The user whose run it is.
+        /// The user who owns the run.
         owner: u32,
-        /// The others that count.
+        /// The users whose approval counts.
         approvers: Vec<u32>,
     },
-    /// Two persons, of whom the other ones cannot be heard: nobody.
+    /// Two persons are needed, and the others cannot reach the run: nothing is approved.
     Unheard {},
 }
 
-/// Who can say the second of two yeses.
+/// The persons who can give the second approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Second {
-    /// Whose run it is.
+    /// The user who owns the run.
     pub owner: u32,
-    /// The users who count, the run's own first if they do.
+    /// The users whose approval counts, the owner first if among them.
     pub persons: Vec<u32>,
 }
 
-/// The first of two persons has said yes to a question.
+/// The first of two approvals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agreed {
-    /// For how long.
+    /// The time for which it was given.
     pub scope: Scope,
-    /// For what.
+    /// The calls for which it was given.
     pub breadth: Breadth,
-    /// Who.
+    /// The approver.
     pub by: Who,
 }
 
-/// What a yes comes to.
+/// The effect of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Yes {
-    /// It waits for that of another person.
+    /// Waits for a second person.
     First,
-    /// It counts, for what all who said it have said.
+    /// Takes effect, with what all approvers have approved.
     Enough { scope: Scope, breadth: Breadth },
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Agreed {
 }
 
 impl Widening {
-    /// The persons beside the run's own who can speak to it.
+    /// Returns the persons besides the owner who can reach the run.
     pub(crate) fn approvers(&self) -> &[u32] {
         match self {
             Self::OnePerson | Self::Unheard {} => &[],
@@ -87,7 +87,7 @@ impl Widening {
         }
     }
 
-    /// Whether this is whose run it is, where it matters who.
+    /// Returns whether this is the owner of the run; always true without dual control.
     pub(crate) fn is_owner(&self, by: Who) -> bool {
         match self {
             Self::OnePerson | Self::Unheard {} => true,
@@ -95,7 +95,8 @@ impl Widening {
         }
     }
 
-    /// Who can say yes after this one; nobody where it takes one, or no other is heard.
+    /// Returns who can approve after `first`; `None` if one approval is enough, or no other
+    /// person can be heard.
     pub(crate) fn second(&self, first: Option<Who>) -> Option<Second> {
         let Self::TwoPersons { owner, approvers } = self else {
             return None;
@@ -109,10 +110,10 @@ impl Widening {
         })
     }
 
-    /// Whether this yes, after that of somebody else, is enough.
+    /// Returns whether this approval, after `first`, is enough.
     ///
     /// # Errors
-    /// Why it counts for nothing.
+    /// The reason why the approval is void.
     pub(crate) fn suffices(&self, first: Option<Who>, by: Who) -> Result<bool, String> {
         let (owner, approvers) = match self {
             Self::OnePerson => return Ok(true),
@@ -136,10 +137,11 @@ impl Widening {
         }
     }
 
-    /// The same of a yes to a question. What both have said is the narrower of what each has.
+    /// Weighs an approval of a request. With two approvals, the narrower scope and breadth
+    /// count.
     ///
     /// # Errors
-    /// Why it counts for nothing.
+    /// The reason why the approval is void.
     pub(crate) fn hear(&self, first: Option<&Agreed>, said: Agreed) -> Result<Yes, String> {
         if !self.suffices(first.map(|first| first.by), said.by)? {
             return Ok(Yes::First);
@@ -163,36 +165,36 @@ impl Widening {
     }
 }
 
-/// What an answer comes to.
+/// The effect of a decision.
 pub(super) enum Weighed {
-    /// It waits for that of another person.
+    /// Waits for a second person.
     First(Agreed),
-    /// It counts, as this; until when, where it is a lease with an end.
+    /// Counts as this decision, with the expiry of a lease that has one.
     Counts(Decision, Option<Instant>),
 }
 
 impl Approvals {
-    /// Has so many persons say yes to what lasts.
+    /// Sets the rule for approving lasting rights.
     pub(crate) fn widened_by(&mut self, widening: Widening) {
         self.widening = widening;
     }
 
-    /// Who says yes to what lasts.
+    /// Returns the rule for approving lasting rights.
     pub(crate) fn widening(&self) -> &Widening {
         &self.widening
     }
 
-    /// What a question asks about, and the yes of the first of two persons to it.
+    /// Returns the call of a request that has the first of two approvals, with that approval.
     pub(crate) fn agreed(&self, approval: u32) -> Option<(&AskedCall, Agreed)> {
         let mut open = self.open.iter();
         let open = open.find(|one| one.approval == approval)?;
         Some((&open.call, open.agreed?))
     }
 
-    /// What somebody's answer to an open question comes to.
+    /// Weighs a decision about an open request.
     ///
     /// # Errors
-    /// Why it counts for nothing.
+    /// The reason why the decision is void.
     pub(super) fn weigh(
         &self,
         open: &Open,
@@ -221,7 +223,7 @@ impl Approvals {
         }
     }
 
-    /// The first of two persons says yes: it is known, and nothing goes out.
+    /// Records the first of two approvals; nothing goes out yet.
     pub(super) fn agree(&mut self, at: usize, said: Agreed) -> Step {
         let mut step = Step::default();
         if let Some(open) = self.open.get_mut(at) {

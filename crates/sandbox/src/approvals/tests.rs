@@ -44,7 +44,7 @@ fn call(path: &str, body: &str) -> AskedCall {
     }
 }
 
-/// The number and digest of the question that is put.
+/// Returns the number and digest of the new request.
 fn asked(step: &Step) -> (u32, CallDigest) {
     match &step.news[..] {
         [
@@ -179,7 +179,7 @@ fn a_lease_has_an_end_and_covers_nothing_else() {
     }
 }
 
-/// What the same name asks about by other policies is nothing that a person has said yes to.
+/// Other policies may ask about more by the same rule name, which no person has approved.
 #[test]
 fn a_lease_for_a_rule_is_not_for_policies_that_came_later() {
     let now = Instant::now();
@@ -329,7 +329,7 @@ fn a_lease_of_one_use_of_a_key_is_none_of_another() {
     assert_ne!(first, second);
 }
 
-/// Two persons of whom the run's own is 1000.
+/// Two persons are needed; the owner is user 1000.
 fn by_two() -> Approvals {
     let mut all = Approvals::default();
     all.widened_by(Widening::TwoPersons {
@@ -409,7 +409,7 @@ fn one_person_is_never_two() {
     assert_eq!(granted(&all.decide(about, ALL, user(7), now).unwrap()), [1]);
 }
 
-/// A request is over with its answer; a connection that was opened goes on.
+/// A request ends with its answer; a connection stays open.
 #[test]
 fn one_person_alone_opens_nothing_that_stays() {
     let now = Instant::now();

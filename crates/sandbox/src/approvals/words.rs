@@ -1,22 +1,22 @@
-//! The words in which a person is asked, answers, and is recorded.
+//! The types of requests, decisions and their records.
 
 use atoll_model::network::{AskedCall, Breadth, CallDigest, NoConsent, Scope};
 use serde::{Deserialize, Serialize};
 
 use super::{Agreed, Second};
 
-/// Who has said something.
+/// The process of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Who {
-    /// The user's number.
+    /// The user id.
     pub uid: u32,
-    /// The process's.
+    /// The process id.
     pub pid: u32,
 }
 
 impl Who {
-    /// This process: it speaks for whoever started it.
+    /// Returns this process: it acts for the user who started it.
     pub(crate) fn own() -> Self {
         Self {
             uid: rustix::process::getuid().as_raw(),
@@ -25,57 +25,57 @@ impl Who {
     }
 }
 
-/// Who has ended a run, and how they said it.
+/// The person who stopped a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stopped {
-    /// Who.
+    /// The person.
     #[serde(flatten)]
     pub by: Who,
-    /// The question to which it was the answer, if it was one.
+    /// The request to which it was the answer, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval: Option<u32>,
 }
 
-/// What a person says to a question.
+/// A person's decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Decision {
-    /// Yes.
+    /// Approve.
     Grant {
-        /// For how long.
+        /// The time for which it is granted.
         scope: Scope,
-        /// For what.
+        /// The calls for which it is granted.
         breadth: Breadth,
     },
-    /// No.
+    /// Deny.
     Deny {},
-    /// No, and the run ends.
+    /// Deny, and stop the run.
     Stop {},
 }
 
-/// A question that is open.
+/// An open approval request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
-    /// Its number, the run's own.
+    /// Its number within the run.
     pub approval: u32,
-    /// Of what it asks about.
+    /// The digest of the call.
     pub digest: CallDigest,
-    /// What that is.
+    /// The call.
     pub call: AskedCall,
-    /// How many equal calls wait for it.
+    /// The number of equal calls that wait.
     pub waiting: u32,
-    /// How long ago it was asked first, seconds.
+    /// Its age, seconds.
     pub age_seconds: u64,
-    /// After how long it is denied, seconds.
+    /// The time until it is denied, seconds.
     pub left_seconds: u64,
-    /// One of two persons has said yes; without the other it is denied.
+    /// The first of two approvals; without the second it is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Agreed>,
-    /// Whether a yes to what lasts takes two persons.
+    /// True if lasting rights need two approvals.
     #[serde(default, skip_serializing_if = "is_one")]
     pub takes_two: bool,
-    /// Who can say the yes that is wanting, where it takes two and they are heard.
+    /// The persons who can give the missing approval, under dual control, if they can be heard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second: Option<Second>,
 }
@@ -84,77 +84,77 @@ fn is_one(takes_two: &bool) -> bool {
     !takes_two
 }
 
-/// What was granted for longer than once.
+/// A granted approval that lasts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lease {
-    /// The number of the question that it answers.
+    /// The number of the request.
     pub approval: u32,
-    /// What was shown then.
+    /// The call that was shown then.
     pub call: AskedCall,
-    /// For what it is.
+    /// The calls that it covers.
     pub breadth: Breadth,
-    /// After how long it ends, seconds; without that with the run.
+    /// The time until it ends, seconds; `None` if it ends with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<u64>,
-    /// How often it was used.
+    /// The number of uses.
     pub uses: u64,
-    /// Who granted it.
+    /// The approver.
     pub by: Who,
 }
 
-/// What is to be recorded.
+/// A change of an approval, to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApprovalNews {
-    /// A person is asked.
+    /// A request was opened.
     Asked {
-        /// The question's number.
+        /// The request's number.
         approval: u32,
-        /// Of what it asks about.
+        /// The digest of the call.
         digest: CallDigest,
-        /// What that is.
+        /// The call.
         call: Box<AskedCall>,
     },
-    /// The first of two persons said yes.
+    /// The first of two persons approved.
     Agreed {
-        /// To which question.
+        /// The request's number.
         approval: u32,
-        /// Of what it asked about.
+        /// The digest of the call.
         digest: CallDigest,
-        /// To what.
+        /// The approval.
         said: Agreed,
     },
-    /// Somebody said yes.
+    /// A request was granted.
     Granted {
-        /// To which question.
+        /// The request's number.
         approval: u32,
-        /// Of what it asked about.
+        /// The digest of the call.
         digest: CallDigest,
-        /// For how long.
+        /// The time for which it is granted.
         scope: Scope,
-        /// For what.
+        /// The calls for which it is granted.
         breadth: Breadth,
-        /// Who.
+        /// The approver; under dual control the second.
         by: Who,
     },
-    /// It does not go out.
+    /// A request was denied.
     Denied {
-        /// Which question.
+        /// The request's number.
         approval: u32,
-        /// Of what it asked about.
+        /// The digest of the call.
         digest: CallDigest,
-        /// Why.
+        /// The reason.
         why: NoConsent,
-        /// Who said so, where it was a person.
+        /// The person who denied it, if it was one.
         by: Option<Who>,
     },
-    /// What was granted for longer is not any more.
+    /// A lease has ended.
     LeaseEnded {
-        /// By which question.
+        /// The number of its request.
         approval: u32,
-        /// How often it was used.
+        /// The number of uses.
         uses: u64,
-        /// Who took it back; nobody where its time was over.
+        /// The person who revoked it; `None` if it expired.
         by: Option<Who>,
     },
 }

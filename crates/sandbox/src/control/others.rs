@@ -1,9 +1,9 @@
-//! Persons other than a run's own: where two have to say yes, those who are named for that.
+//! Approvers other than a run's own user, who are named for dual control.
 //!
-//! Nothing that lies in a file leads them to a run of somebody else's, whose directories are
-//! closed to them. They come by a name in the abstract namespace of sockets (unix(7)), which
-//! belongs to the network of this host: no sandbox with a network of its own has it. Anybody can
-//! take such a name, and nobody believes it: each side asks the kernel who the other one is.
+//! The directories of another user's run are closed to them, so no file leads them to it. They
+//! connect to a name in the abstract socket namespace (unix(7)), which belongs to the network
+//! namespace of the host: no sandbox with a network of its own has it. Any user can take such a
+//! name, so neither side trusts it: each asks the kernel who the other one is.
 
 use std::fs;
 use std::io;
@@ -21,23 +21,23 @@ use super::{
     ANSWER_PATIENCE, Answer, CALLERS_MAX, Caller, ControlError, Question, caller, is_outside,
 };
 
-/// How the names begin; the user's number and the run follow.
+/// The prefix of the names; the user's number and the run follow.
 const NAME: &str = "atoll/second";
-/// Where the kernel lists sockets (proc_pid_net(5)).
+/// The kernel's table of Unix sockets (proc_pid_net(5)).
 const TABLE: &str = "/proc/net/unix";
-/// How long all names together are looked at: anybody can take as many as they like.
+/// The longest time for checking all names: any user can take as many as they like.
 const LOOKING_PATIENCE: Duration = Duration::from_secs(5);
 
-/// As whom somebody speaks to a run.
+/// The standing of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Its own user, or root.
+    /// The run's own user, or root.
     Own,
-    /// One of those who are named to say yes beside its own.
+    /// A person named as an approver besides the run's own user.
     Other,
 }
 
-/// Where the others speak to a run.
+/// The socket at which other approvers reach a run.
 #[derive(Debug)]
 pub(crate) struct Others {
     pub(super) listener: UnixListener,
@@ -45,10 +45,10 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// Takes the name of a run, before its program is there to do so.
+    /// Takes the name of a run, before its program could.
     ///
     /// # Errors
-    /// Somebody else has the name: then nobody hears these users.
+    /// Another process has the name: these users cannot be heard then.
     pub(crate) fn open(run: &RunId, uids: &[u32]) -> io::Result<Self> {
         let own = rustix::process::geteuid().as_raw();
         let address = SocketAddr::from_abstract_name(name(own, Some(run)))?;
@@ -60,8 +60,8 @@ impl Others {
         })
     }
 
-    /// Those who came and are named. Whoever else comes is let go; so many at a time that
-    /// strangers cannot hold the run up.
+    /// Accepts callers who are named approvers, and drops all others; so few at a time that
+    /// strangers cannot delay the run.
     pub(super) fn come(&self, room: usize) -> Vec<Caller> {
         let mut come = Vec::new();
         for _ in 0..CALLERS_MAX {
@@ -86,13 +86,13 @@ impl Others {
     }
 }
 
-/// The name of a run of this user, or how the names of all their runs begin.
+/// Returns the name of a run of this user, or the prefix of all their runs' names.
 fn name(uid: u32, run: Option<&RunId>) -> String {
     format!("{NAME}/{uid}/{}", run.map_or("", RunId::as_str))
 }
 
-/// The run of this user that has such a name. Whoever does not take more callers is not waited
-/// for, and who has the name and is another user, or in a sandbox, is not believed.
+/// Connects to a run of this user. A run that takes no more callers is not waited for, and a
+/// holder of the name who is another user, or in a sandbox, is not trusted.
 fn reached(uid: u32, run: &RunId) -> Result<UnixStream, ControlError> {
     let silent = |error: Errno| ControlError::Silent(error.into());
     let address = SocketAddrUnix::new_abstract_name(name(uid, Some(run)).as_bytes());
@@ -114,27 +114,27 @@ fn reached(uid: u32, run: &RunId) -> Result<UnixStream, ControlError> {
     Ok(stream)
 }
 
-/// The runs of one user that can be spoken to.
+/// The reachable runs of one user.
 #[derive(Debug)]
 pub enum Runs {
     /// Those of this user, by the directory of their sockets.
     Own(OwnedFd),
-    /// Those of another, which listen to persons that are named for it.
+    /// Those of another user, in which this one is a named approver.
     Of(u32),
 }
 
-/// Asks a run that goes on.
+/// Asks a running sandbox.
 ///
 /// # Errors
-/// [`ControlError`]: there was no answer. What a run that is gone has left is removed.
+/// [`ControlError`]: there was no answer. The socket of a run that is gone is removed.
 pub fn ask_run(runs: &Runs, run: &RunId, question: &Question) -> Result<Answer, ControlError> {
     ask_until(runs, run, question, Instant::now() + ANSWER_PATIENCE)
 }
 
-/// The same, with an end to the wait for all of the answer.
+/// Asks a running sandbox, until a deadline for the whole answer.
 ///
 /// # Errors
-/// The same.
+/// As of [`ask_run`].
 pub fn ask_until(
     runs: &Runs,
     run: &RunId,
@@ -158,11 +158,11 @@ pub fn ask_until(
     }
 }
 
-/// The runs that have a socket, also such as are gone by now; the newest first. Of another user
-/// those that are theirs: the same name can be anybody's.
+/// Returns the runs that have a socket, including those that are gone by now; the newest first.
+/// Of another user only those that are really theirs: any user can take the name.
 ///
 /// # Errors
-/// When they cannot be listed.
+/// If they cannot be listed.
 pub fn runs_spoken_to(runs: &Runs) -> io::Result<Vec<RunId>> {
     let uid = match runs {
         Runs::Own(directory) => return super::spoken_to(directory),

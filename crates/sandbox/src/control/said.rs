@@ -1,4 +1,4 @@
-//! What is asked of a run that goes on, and what it answers.
+//! The requests to a running sandbox, and its answers.
 
 use atoll_model::network::{
     CallDigest, GivenUp, GivenUps, GivingUp, Listener, Published, PublishedPort,
@@ -8,149 +8,149 @@ use serde::{Deserialize, Serialize};
 use super::is_none;
 use crate::approvals::{Decision, Lease, Pending, Second, Who};
 
-/// What a run can be asked.
+/// A request to a running sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Question {
-    /// What listens inside, and what is published.
+    /// List the listeners in the sandbox, and the published ports.
     Ports {},
-    /// That a port is published.
+    /// Publish a port.
     Publish(PublishedPort),
-    /// What waits for a person, with short texts, and what they have granted for longer.
+    /// List the open approval requests, with short texts, and the leases.
     Approvals {},
-    /// One question with all that is shown of it.
+    /// Show one approval request in full.
     Approval {
-        /// Its number.
+        /// The request's number.
         approval: u32,
     },
-    /// A person's answer to a question.
+    /// Decide an approval request.
     Decide {
-        /// Its number.
+        /// The request's number.
         approval: u32,
-        /// Of what they were shown.
+        /// The digest of the call that was shown.
         digest: CallDigest,
-        /// What they say.
+        /// The decision.
         decision: Decision,
     },
-    /// That a lease ends.
+    /// Revoke a lease.
     Revoke {
-        /// By the number of the question that it answered.
+        /// The number of the request that it was the answer to.
         approval: u32,
     },
-    /// That the run gives rights up for good.
+    /// Drop rights for good.
     Restrict(GivingUp),
-    /// What would be others if the run read its policies anew: nothing comes of it.
+    /// Compare the policies in force with those on disk; nothing changes.
     Compare {
-        /// From this byte of the text on; from the first on they are read.
+        /// The offset in the text of the part to return, bytes; at 0 the policies are read
+        /// again.
         at: usize,
     },
-    /// That the run reads its policies anew.
+    /// Reload the policies.
     Reload {
-        /// Only from this version to this one.
+        /// Only from the one version to the other.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         only: Option<Versions>,
     },
-    /// That the run ends now.
+    /// Stop the run.
     Stop {},
 }
 
-/// What it answers.
+/// The answer of a running sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Answer {
-    /// To [`Question::Ports`].
+    /// The answer to [`Question::Ports`].
     Ports {
-        /// What listens inside.
+        /// The listeners in the sandbox.
         listening: Vec<Listener>,
-        /// What is published, in order.
+        /// The published ports, in order.
         published: Vec<Published>,
     },
-    /// The port is published now.
+    /// The port is published.
     Published(Published),
-    /// To [`Question::Approvals`].
+    /// The answer to [`Question::Approvals`].
     Approvals {
-        /// What waits, the oldest first.
+        /// The open requests, the oldest first.
         pending: Vec<Pending>,
-        /// What was granted for longer, the oldest first; of many those granted last.
+        /// The leases, the oldest first; the most recent ones if there are many.
         leases: Vec<Lease>,
-        /// How many leases there are besides.
+        /// The number of further leases.
         #[serde(default, skip_serializing_if = "is_none")]
         further: u32,
-        /// The port that waits for the second of two persons.
+        /// The port that waits for a second approval.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         port: Option<PortAgreed>,
     },
-    /// To [`Question::Approval`].
+    /// The answer to [`Question::Approval`].
     Approval(Box<Pending>),
-    /// To [`Question::Compare`].
+    /// The answer to [`Question::Compare`].
     Compared {
-        /// Which version is in force, and which they would be.
+        /// The version in force, and that on disk.
         versions: Versions,
-        /// A part of what a prover is told of both.
+        /// A part of the text that a prover compares.
         text: String,
-        /// How long all of it is, bytes.
+        /// The length of the whole text, bytes.
         bytes: usize,
     },
-    /// To [`Question::Reload`]: these are in force.
+    /// The answer to [`Question::Reload`]: the policies in force.
     Reloaded(Reloaded),
-    /// To [`Question::Restrict`]: it counts and is recorded.
+    /// The answer to [`Question::Restrict`]: the rights are dropped, and that is recorded.
     GivenUp {
-        /// What is given up now.
+        /// The rights dropped now.
         new: Vec<GivenUp>,
-        /// All that the run has given up by now, those of its session before it too.
+        /// All rights dropped by now, including those dropped earlier in the run's session.
         all: GivenUps,
     },
-    /// It is done and recorded.
+    /// Done and recorded.
     Done {},
-    /// It is noted and recorded, and nothing is done before another person says the same: one of
-    /// these.
+    /// Noted and recorded; takes effect once another person agrees: one of these.
     Agreed(Second),
-    /// It is not done.
+    /// Refused.
     Refused(Declined),
 }
 
-/// A port to which the first of two persons has said yes.
+/// A port with the first of two approvals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortAgreed {
-    /// Which.
+    /// The port.
     pub port: PublishedPort,
-    /// Who.
+    /// The first approver.
     pub by: Who,
-    /// Who can say the yes that is wanting.
+    /// The persons who can give the missing approval.
     pub second: Second,
-    /// After how long that counts for nothing, seconds.
+    /// The time until the first approval is void, seconds.
     pub left_seconds: u64,
 }
 
-/// Why something asked for is not done.
+/// The refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declined {
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// What to do instead.
+    /// An alternative for the person.
     pub advice: String,
 }
 
-/// Policies in force and those in their place, by the digests of all that decides.
+/// The version in force and its replacement, each the digest of all that decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Versions {
-    /// What is in force.
+    /// The version in force.
     pub from: String,
-    /// What is to be.
+    /// The replacement.
     pub to: String,
 }
 
-/// Which policies are in force, by the digests of all that decides.
+/// The result of a reload, with each version the digest of all that decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reloaded {
-    /// What was in force.
+    /// The version that was in force.
     pub from: String,
-    /// What is now; the same where nothing is different.
+    /// The version in force now; the same if nothing differs.
     pub to: String,
-    /// What the person is to be told: what goes on that they deny, and what is ignored.
+    /// Notices for the person: what goes on although it is denied now, and what is ignored.
     pub told: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! One side asks, the other answers: of a real socket.
+//! Tests of both sides of the control protocol, on a real socket.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ fn asked(directory: &OwnedFd, question: &Question) -> Result<Answer, ControlErro
     ask(directory, &run(), question, until)
 }
 
-/// What callers hear while a run answers them: it says yes to port 1 and no to all else.
+/// Runs callers while a run answers them: it approves port 1 and denies everything else.
 fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
     let directory = tempfile::tempdir().unwrap();
     let mut control = Control::open(opened(directory.path()), &run()).unwrap();
@@ -77,7 +77,7 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
     heard
 }
 
-/// What is answered to these bytes.
+/// Returns the answer to these bytes.
 fn raw(directory: &OwnedFd, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(place(directory, &socket_name(&run()))).unwrap();
     stream.set_read_timeout(Some(ANSWER_PATIENCE)).unwrap();
@@ -314,8 +314,8 @@ fn of_many_leases_those_granted_last_are_told_in_an_answer_that_is_sent() {
     );
 }
 
-/// Has this name of a run taken by a process beneath this one, as a program in a fence takes it,
-/// and says yes to whoever comes.
+/// Takes this name of a run in a descendant process, as a program in a fence would, and says
+/// yes to every caller.
 const TAKEN: &str = r#"
 import socket, sys
 taken = socket.socket(socket.AF_UNIX)
@@ -332,7 +332,7 @@ while True:
     come.close()
 "#;
 
-/// A run's name that no other test has.
+/// Returns a run's name that no other test has.
 fn named(number: u32) -> (u32, RunId, String) {
     let uid = rustix::process::geteuid().as_raw();
     let second = 1_700_000_000 + u64::from(std::process::id());
@@ -375,7 +375,7 @@ fn who_has_taken_a_runs_name_in_a_sandbox_is_not_believed() {
     assert!(!runs_spoken_to(&runs).unwrap().contains(&run));
 }
 
-/// Whoever takes no callers, and one of the run's own user that never answers.
+/// A socket that accepts no callers, and one of the run's own user that never answers.
 #[test]
 fn a_name_that_answers_nobody_holds_nobody_up() {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -414,7 +414,7 @@ fn a_name_that_answers_nobody_holds_nobody_up() {
     assert_eq!(told, Ok((true, false)), "it is waited for");
 }
 
-/// They have places of their own.
+/// Other approvers have places of their own.
 #[test]
 fn others_that_say_nothing_take_no_place_of_the_owners() {
     let (uid, run, name) = named(4);

@@ -1,4 +1,4 @@
-//! Whether a text leads to what programs inside write: a variable's value, or an argument.
+//! The search for sandbox-writable paths in a text: a variable's value, or an argument.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -7,26 +7,25 @@ use std::path::Path;
 
 use super::{WrittenInside, resolved};
 
-/// What stands between paths, or before one, where a text has several or gives one to an
-/// option.
+/// The separators of paths in a text, or before a path given to an option.
 const BETWEEN: &[u8] = b":=,|;&<>()'\"`@ \t\r\n";
-/// How a shell is told of the home directory.
+/// The forms of the home directory in a shell.
 const HOMES: [&[u8]; 3] = [b"~", b"$HOME", b"${HOME}"];
 /// The longest name in a directory (limits.h, `NAME_MAX`), bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What a word is by how it begins, up to its first slash.
+/// The kind of a word, by its part before the first slash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
-    /// It names no path.
+    /// Not a path.
     Plain,
-    /// A path from the top, perhaps after an option's letter.
+    /// An absolute path, perhaps after an option's letter.
     Absolute,
     /// A path beneath the home directory.
     Home,
-    /// A path beneath the home directory of whoever is named.
+    /// A path beneath the home directory of another user.
     HomeOfOther,
-    /// Beneath wherever the program is, or looks.
+    /// A path relative to the program's directory, or to where it looks.
     Relative,
 }
 
@@ -47,9 +46,9 @@ impl Word {
     }
 }
 
-/// Whether any path in a text lies in what is written inside, is reached through it, or
-/// cannot be told: an absolute one, one beneath the home, or one with a slash that would be
-/// there beneath `/` or the home.
+/// Returns whether any path in a text is sandbox-writable, is reached through such a path, or
+/// cannot be resolved: an absolute path, one beneath the home, or one with a slash that would
+/// exist beneath `/` or the home.
 pub(super) fn leads_inside(text: &OsStr, written: &WrittenInside, home: &Path) -> bool {
     let top = Path::new("/");
     words(text.as_bytes()).any(|(word, rest)| {
@@ -65,14 +64,13 @@ pub(super) fn leads_inside(text: &OsStr, written: &WrittenInside, home: &Path) -
     })
 }
 
-/// Whether a text has a path that says to begin where the program is.
+/// Returns whether a text has a path that starts at the current directory.
 pub(super) fn begins_here(text: &OsStr) -> bool {
     let here: [&[u8]; 2] = [b"./", b"../"];
     words(text.as_bytes()).any(|(word, _)| here.iter().any(|one| word.starts_with(one)))
 }
 
-/// Each word, and all of the text from where it begins: names can have in them what stands
-/// between words.
+/// Returns each word, with all of the text from its start: file names can contain separators.
 fn words(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = text;
     text.split(|byte| BETWEEN.contains(byte)).map(move |word| {
@@ -82,7 +80,8 @@ fn words(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Whether a path that begins with the text leads there, wherever in it the path ends.
+/// Returns whether a path that starts with the text is sandbox-writable, wherever in the text
+/// it ends.
 fn is_led(base: &Path, text: &[u8], written: &WrittenInside) -> bool {
     let begin = text.iter().position(|byte| *byte != b'/');
     let text = begin

@@ -1,4 +1,4 @@
-//! Who can write what runs outside, and what leads to it.
+//! The users who can write a program that runs outside, or a path that leads to it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -6,29 +6,30 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// Whose what is of nobody's with a number here (user_namespaces(7), "Unmapped user and group
+/// The owner shown for files of unmapped users (user_namespaces(7), "Unmapped user and group
 /// IDs").
 const UNMAPPED: u32 = 65_534;
-/// Groups below are the system's own, as `staff` of /usr/local: its owner chooses who is in
-/// them (Debian policy, 9.2.2; 100 is `users`).
+/// The first group that is not the system's own. Lower ones, such as `staff` of /usr/local,
+/// have the members that the host's owner chooses (Debian policy, 9.2.2; 100 is `users`).
 const SYSTEM_GROUPS: u32 = 100;
-/// How many numbers a process has that is in no user namespace but the first
-/// (user_namespaces(7), "The initial user namespace").
+/// The length of the id map of the initial user namespace (user_namespaces(7), "The initial
+/// user namespace").
 const ALL_NUMBERS: &str = "4294967295";
-/// What others may do besides the mode (acl(5)).
+/// The extended attribute of an access control list, which grants rights besides the mode
+/// (acl(5)).
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
-/// Who this process is to what it finds.
+/// The ids of this process, and their meaning for files.
 struct Caller {
     user: u32,
     group: u32,
-    /// There are users outside that have no number here.
+    /// True if there are users outside that are not mapped here.
     has_unmapped: bool,
-    /// Nobody else is in the group, as far as the host's files tell.
+    /// True if nobody else is in the group, according to the host's files.
     is_group_private: bool,
 }
 
-/// The first part of a path that somebody else can write, or replace.
+/// Returns the first component of a path that another user can write or replace.
 pub(super) fn open_part(path: &Path) -> Option<PathBuf> {
     let caller = Caller::this();
     let is_open = |part: &Path| {
@@ -40,8 +41,8 @@ pub(super) fn open_part(path: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// A link that is somebody else's, or the first part of what leads to it that somebody else can
-/// write: who replaces it says where it leads.
+/// Returns a symbolic link that belongs to another user, or the first component of the path to
+/// it that another user can write: who replaces a link chooses its target.
 pub(super) fn open_link(link: &Path) -> Option<PathBuf> {
     let caller = Caller::this();
     let owner = link.symlink_metadata().map(|facts| facts.uid());
@@ -77,7 +78,7 @@ impl Caller {
         !self.is_own(facts.uid()) || by_others && !is_sticky
     }
 
-    /// Whether what this user owns is root's or the caller's.
+    /// Returns whether an owner is root or the caller.
     fn is_own(&self, owner: u32) -> bool {
         // In a user namespace root outside is nobody, as all are that have no number
         // there: what they own is judged by its mode alone.
@@ -89,13 +90,13 @@ impl Caller {
     }
 }
 
-/// Whether a `uid_map` leaves numbers out.
+/// Returns whether a `uid_map` leaves ids out.
 fn is_part(map: &str) -> bool {
     map.split_ascii_whitespace().nth(2) != Some(ALL_NUMBERS)
 }
 
-/// Whether a group is the user's alone: of the same number, and nobody's else in the files
-/// of passwd(5) and group(5).
+/// Returns whether a group is the user's alone: it has the same number, and no other member in
+/// the files of passwd(5) and group(5).
 fn is_private(user: u32, group: u32, users: &str, groups: &str) -> bool {
     let number = group.to_string();
     let of = |line: &str, field: usize| line.split(':').nth(field).map(str::to_owned);
@@ -112,7 +113,7 @@ fn is_private(user: u32, group: u32, users: &str, groups: &str) -> bool {
     user == group && !users.lines().any(is_others) && !groups.lines().any(has_others)
 }
 
-/// Whether a list says who may do what, or nobody knows.
+/// Returns whether a file has an access control list, or that is unknown.
 fn has_access_list(path: &Path) -> bool {
     let found = rustix::fs::getxattr(path, ACCESS_LIST, &mut [0_u8; 0][..]);
     !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))

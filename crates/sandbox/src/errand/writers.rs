@@ -1,13 +1,14 @@
-//! Where programs inside write by now, whichever run they are of.
+//! The sandbox-writable paths at present, of all runs.
 
 use std::path::{Path, PathBuf};
 
 use super::WrittenInside;
 
-/// The workspaces of all runs whose records are in a state directory, or why nobody knows.
+/// Lists the workspaces of all runs recorded in a state directory, or says why they are
+/// unknown.
 pub type Workspaces = fn(&Path) -> Result<Vec<PathBuf>, String>;
 
-/// Who writes inside: the programs of a run, and those of all runs that are known.
+/// The source of sandbox-writable paths: a run's own, and those of all recorded runs.
 #[derive(Clone, Debug)]
 pub struct Writers {
     workspace: Option<PathBuf>,
@@ -16,7 +17,8 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Those in a workspace, if any, and those whose records are in this state directory.
+    /// Creates the source for a workspace, if any, and the runs recorded in this state
+    /// directory.
     #[must_use]
     pub fn new(workspace: Option<&Path>, state: &Path, list: Workspaces) -> Self {
         Self {
@@ -26,10 +28,11 @@ impl Writers {
         }
     }
 
-    /// Where they write by now, and did: their workspaces, and what Atoll keeps of them.
+    /// Returns the paths that sandboxed programs write now, or wrote: their workspaces, and
+    /// Atoll's state of them.
     ///
     /// # Errors
-    /// Why nobody knows: any of them could have written anything, so nothing is to run.
+    /// The reason why the paths are unknown: any could have been written, so nothing may run.
     pub fn written(&self) -> Result<WrittenInside, String> {
         let others = (self.list)(&self.state)?;
         let own = self.workspace.iter().cloned().chain([self.state.clone()]);

@@ -1,4 +1,5 @@
-//! What a program is told in words by whoever starts it, in which no value of a credential stays.
+//! The program's command and environment, in which every value of a credential is replaced by
+//! its placeholder.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::Handover;
 
-/// A value that was handed on, whose it is, and what stands for it.
+/// A transferred value, with its credential's name and its placeholder.
 pub(super) struct Value {
     pub(super) name: CredentialName,
     pub(super) value: Zeroizing<Vec<u8>>,
@@ -23,20 +24,20 @@ impl std::fmt::Debug for Value {
     }
 }
 
-/// What a program is told by whoever starts it, with what stands for credentials wherever a
-/// value of one stood.
+/// A command and environment with placeholders in place of all values of credentials.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// What the variables of the environment hold that held a value.
+    /// The changed variables of the environment.
     pub variables: Vec<(OsString, OsString)>,
-    /// Whose values the command held.
+    /// The credentials whose values the command contained.
     pub replaced: BTreeSet<CredentialName>,
 }
 
 impl Handover {
-    /// Which of these texts holds the value of which credential, where one does.
+    /// Returns the first of these texts that contains the value of a credential, and the
+    /// credential.
     pub fn held_in<'t, Text>(
         &self,
         texts: impl IntoIterator<Item = (Text, &'t OsStr)>,
@@ -48,9 +49,10 @@ impl Handover {
         })
     }
 
-    /// Puts what stands for credentials in the places of their values in a command, and in the
-    /// variables of this process's environment, where such a one is empty then. To be called
-    /// when all are read, while no other thread uses the environment: the values are forgotten.
+    /// Replaces the values of credentials by placeholders in a command, and in this process's
+    /// environment, from which variables with values are removed. To be called when all
+    /// credentials are read, while no other thread uses the environment: the values are
+    /// forgotten.
     pub fn told(&mut self, command: &[OsString]) -> Told {
         let values = std::mem::take(&mut self.values);
         let mut told = Told::default();
@@ -71,14 +73,14 @@ impl Handover {
     }
 }
 
-/// Where the one is within the other.
+/// Returns the position of a value in a text.
 fn find(text: &[u8], value: &[u8]) -> Option<usize> {
     let mut all = text.windows(value.len().max(1));
     all.position(|part| part == value)
 }
 
-/// Where values stand in a text: from, until, which, sorted. One can lie in another, or begin in
-/// its end.
+/// Returns the spans of values in a text, each with its value's index, sorted. Spans may
+/// contain one another or overlap.
 fn spans(text: &[u8], values: &[Value]) -> Vec<(usize, usize, usize)> {
     let mut spans = Vec::new();
     for (which, one) in values.iter().enumerate() {
@@ -96,8 +98,8 @@ fn spans(text: &[u8], values: &[Value]) -> Vec<(usize, usize, usize)> {
     spans
 }
 
-/// A text with what stands for values in their places, and whose these were. What several share
-/// has what stands for the longest of them, of the same value for the first.
+/// Replaces values in a text by placeholders; returns also the credentials found. Overlapping
+/// values are replaced together, by the placeholder of the longest, of equal ones the first.
 fn without<'v>(text: &[u8], values: &'v [Value]) -> (Vec<u8>, BTreeSet<&'v CredentialName>) {
     let mut found = BTreeSet::new();
     let mut whole: Vec<(usize, usize, usize)> = Vec::new();

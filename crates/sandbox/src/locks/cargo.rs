@@ -5,15 +5,15 @@ use serde::Deserialize;
 
 use super::{toml_of, unknown_version};
 
-/// The newest form that there is; the first two write no version.
+/// The newest known version; the first two are not written in the file.
 const VERSION_MAX: i64 = 4;
-/// What stands for crates.io.
+/// The sources that mean crates.io.
 const SOURCES: [&str; 2] = [
     "registry+https://github.com/rust-lang/crates.io-index",
     "sparse+https://index.crates.io/",
 ];
 
-/// The whole of it; what is not needed is passed over.
+/// A lock file, without the fields that are not needed.
 #[derive(Deserialize)]
 struct File {
     version: Option<i64>,
@@ -25,12 +25,12 @@ struct File {
 struct Package {
     name: String,
     version: String,
-    /// None where it is a part of the project itself.
+    /// `None` for a package of the project itself.
     source: Option<String>,
 }
 
-/// Takes up what it names of crates.io: what comes from git, another registry or a directory
-/// is none of it.
+/// Adds the releases from crates.io. Packages from git, another registry or a directory are
+/// skipped.
 pub(super) fn read(text: &str, lock: &mut Lock) -> Result<(), String> {
     let file: File = toml_of(text)?;
     if let Some(version) = file.version.filter(|version| *version > VERSION_MAX) {

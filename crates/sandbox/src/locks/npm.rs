@@ -7,23 +7,23 @@ use serde::Deserialize;
 
 use super::unknown_version;
 
-/// The forms that there are (package-lock.json, `lockfileVersion`).
+/// The known versions (package-lock.json, `lockfileVersion`).
 const VERSIONS: std::ops::RangeInclusive<u64> = 1..=3;
 
-/// The whole of it; what is not needed is passed over.
+/// A lock file, without the fields that are not needed.
 #[derive(Deserialize)]
 struct File {
     #[serde(rename = "lockfileVersion")]
     version: u64,
-    /// From version 2 on: by their places.
+    /// From version 2 on: packages by path.
     packages: Option<BTreeMap<String, Package>>,
-    /// In version 1: by their names, each with what lies beneath it.
+    /// In version 1: packages by name, each with those beneath it.
     dependencies: Option<BTreeMap<String, Package>>,
 }
 
 #[derive(Deserialize)]
 struct Package {
-    /// Where it is another one than its place says.
+    /// The name, if it differs from the path's.
     name: Option<String>,
     version: Option<String>,
     resolved: Option<Resolved>,
@@ -33,12 +33,12 @@ struct Package {
     is_in_bundle: bool,
     #[serde(default)]
     bundled: bool,
-    /// In `packages` that is something else: what is asked for.
+    /// The packages beneath it; in `packages` the field lists requirements instead.
     #[serde(default)]
     dependencies: Beneath,
 }
 
-/// Where it comes from; `false` stands in old files for nowhere.
+/// The source of a package; in old files `false` stands for none.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Resolved {
@@ -46,7 +46,7 @@ enum Resolved {
     Not(serde::de::IgnoredAny),
 }
 
-/// What lies beneath a package of version 1, and nothing where that is another form.
+/// The packages beneath a package of version 1; empty for any other form.
 #[derive(Default, Deserialize)]
 #[serde(untagged)]
 enum Beneath {
@@ -56,8 +56,8 @@ enum Beneath {
     None,
 }
 
-/// Takes up what it names of the public registry: what comes from elsewhere, from a
-/// directory or from within another package is none of it.
+/// Adds the releases from the public registry. Packages from elsewhere, from a directory or
+/// from within another package are skipped.
 pub(super) fn read(text: &str, lock: &mut Lock) -> Result<(), String> {
     let file: File = serde_json::from_str(text)
         .map_err(|error| format!("it is not understood at line {}", error.line()))?;
@@ -79,7 +79,7 @@ pub(super) fn read(text: &str, lock: &mut Lock) -> Result<(), String> {
     Ok(())
 }
 
-/// The parser has bounded how deep they lie.
+/// Adds packages and those beneath them. The parser has limited the depth.
 fn add_beneath(packages: &BTreeMap<String, Package>, lock: &mut Lock) {
     for (name, package) in packages {
         package.add(name, lock);
@@ -105,7 +105,7 @@ impl Package {
     }
 }
 
-/// Whether it is a version, and no place or another name (`npm:other@1.0.0`).
+/// Returns whether a text is a version, and not a path or another name (`npm:other@1.0.0`).
 fn is_plain(version: &str) -> bool {
     let is_of_one = |byte: u8| byte.is_ascii_alphanumeric() || b".-+".contains(&byte);
     version

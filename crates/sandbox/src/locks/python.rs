@@ -1,18 +1,18 @@
-//! Lock files of Python: requirements of pip, `uv.lock`, `poetry.lock`.
+//! The lock files of Python: requirements of pip, `uv.lock`, `poetry.lock`.
 
 use atoll_model::network::Lock;
 use serde::Deserialize;
 
 use super::{toml_of, unknown_version};
 
-/// The form of `uv.lock` that there is.
+/// The known version of `uv.lock`.
 const UV_VERSION: i64 = 1;
-/// What stands for PyPI.
+/// The sources that mean PyPI.
 const SOURCES: [&str; 2] = ["https://pypi.org/simple", "https://pypi.org/simple/"];
 
-/// Takes up the lines that are one exact release: `name==version`, perhaps with `[extras]`,
-/// a marker after `;` and hashes. What any other line means is none: options, other files,
-/// ranges, `===`, `==1.*`, URLs. Of a package that is named otherwise it is noted where.
+/// Adds the lines that are one exact release: `name==version`, perhaps with `[extras]`, a
+/// marker after `;` and hashes. Any other line adds none: options, other files, ranges, `===`,
+/// `==1.*`, URLs. If such a line names a package, its number is noted.
 pub(super) fn read_requirements(text: &str, lock: &mut Lock) {
     // A `\` at the end of a line goes on in the next.
     let mut lines = text.lines().zip(1_u32..);
@@ -33,8 +33,8 @@ pub(super) fn read_requirements(text: &str, lock: &mut Lock) {
     }
 }
 
-/// The package that a line is about which is no exact release: what stands at its beginning,
-/// where that is a name and something of a range or nothing follows.
+/// Returns the package of a line that is no exact release: the word at its beginning, if that
+/// is a name and is followed by a range or nothing.
 fn named(line: &str) -> &str {
     let line = line.trim_start();
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
@@ -67,7 +67,7 @@ fn exact(line: &str) -> Option<(&str, &str)> {
     Some((name, version.trim()))
 }
 
-/// What `uv.lock` has; what is not needed is passed over.
+/// `uv.lock`, without the fields that are not needed.
 #[derive(Deserialize)]
 struct UvFile {
     version: i64,
@@ -78,18 +78,18 @@ struct UvFile {
 #[derive(Deserialize)]
 struct UvPackage {
     name: String,
-    /// None of what is a part of the project itself.
+    /// `None` for a package of the project itself.
     version: Option<String>,
     source: UvSource,
 }
 
 #[derive(Deserialize)]
 struct UvSource {
-    /// None where it comes from git, a URL or a directory.
+    /// `None` if it comes from git, a URL or a directory.
     registry: Option<String>,
 }
 
-/// Takes up what it names of PyPI.
+/// Adds the releases from PyPI.
 pub(super) fn read_uv(text: &str, lock: &mut Lock) -> Result<(), String> {
     let file: UvFile = toml_of(text)?;
     if file.version != UV_VERSION {
@@ -104,7 +104,7 @@ pub(super) fn read_uv(text: &str, lock: &mut Lock) -> Result<(), String> {
     Ok(())
 }
 
-/// What `poetry.lock` has; what is not needed is passed over.
+/// `poetry.lock`, without the fields that are not needed.
 #[derive(Deserialize)]
 struct PoetryFile {
     #[serde(default)]
@@ -115,11 +115,11 @@ struct PoetryFile {
 struct PoetryPackage {
     name: String,
     version: String,
-    /// Where it does not come from PyPI.
+    /// Set if it does not come from PyPI.
     source: Option<serde::de::IgnoredAny>,
 }
 
-/// Takes up what it names of PyPI.
+/// Adds the releases from PyPI.
 pub(super) fn read_poetry(text: &str, lock: &mut Lock) -> Result<(), String> {
     let file: PoetryFile = toml_of(text)?;
     for package in file.package.iter().filter(|one| one.source.is_none()) {

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What a file of this name and content names, as pairs of name and key; or why nothing.
+/// Returns what a file of this name and content names, as pairs of name and key; or why
+/// nothing.
 fn named(registry: Registry, path: &str, text: &str) -> Result<Vec<String>, String> {
     let workspace = tempfile::tempdir().unwrap();
     let file = LockFile::try_from(path.to_owned()).unwrap();
@@ -241,8 +242,8 @@ fn so_many_releases_are_refused() {
 }
 
 proptest! {
-    /// No content makes a reader fail in another way than by saying why; what is refused
-    /// repeats nothing of it.
+    /// No content makes a reader fail other than with a reason; the reason repeats nothing of
+    /// it.
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC{0,200}|(\\[\\[package\\]\\]\n|[a-z]+ ?= ?['\"0-9a-z.]+\n|[a-z]+==[0-9.a-z*]+[ ;\\\\]*\n|[{}\",:a-z0-9/ ]){0,40}") {
         for (registry, path) in [

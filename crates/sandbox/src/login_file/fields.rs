@@ -1,5 +1,5 @@
-//! The fields of a login file that are renewed: read, and written where they stand, with all
-//! else of the file as it is.
+//! The fields of a login file that are renewed: read, and replaced in place, with the rest of
+//! the file unchanged.
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,19 +10,19 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-/// From here on a time is in milliseconds; as seconds it would be in the year 5138.
+/// The least time that is in milliseconds; as seconds it would be in the year 5138.
 const MILLISECONDS_FROM: u64 = 100_000_000_000;
 
-/// Why a login's file cannot be renewed. Nothing of it is in the words.
+/// The reason why a login file cannot be renewed. The messages contain nothing of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
-    /// Nobody can read it.
+    /// The file is not JSON.
     #[error("it is no JSON")]
     Syntax,
-    /// It is not the login that it was.
+    /// A field of the login is missing.
     #[error("it has no text in its field {0}")]
     Missing(FieldPath),
-    /// Readers would differ.
+    /// A field occurs twice, and readers would differ.
     #[error("it has its field {0} more than once")]
     Twice(FieldPath),
 }
@@ -52,19 +52,19 @@ pub fn tokens(
     })
 }
 
-/// What a login's tokens are good for, where its file says that.
+/// Returns the scope of a login's tokens, if its file has it.
 pub fn scope(text: &[u8], renewal: &Renewal) -> Option<String> {
     let spans = Spans::of(text).ok()?;
     spans.words(renewal.scopes.as_ref()?)
 }
 
-/// A time without what is of its fraction: some write one.
+/// Reads a time without its fraction, which some agents write.
 fn whole(time: &Value) -> Option<u64> {
     let text = time.as_number()?.to_string();
     text.split('.').next()?.parse().ok()
 }
 
-/// The same file with those that an issuer has given. A field that is not there is not added.
+/// Returns the file with the tokens that an issuer has given. Missing fields are not added.
 ///
 /// # Errors
 /// [`FieldError`].
@@ -124,7 +124,7 @@ pub fn renewed(
     Ok(made)
 }
 
-/// A moment as RFC 3339 writes it, in UTC.
+/// Formats a time by RFC 3339, in UTC.
 fn written(now: SystemTime) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (seconds, nanoseconds) = (since.as_secs(), since.subsec_nanos());
@@ -133,7 +133,7 @@ fn written(now: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}Z")
 }
 
-/// Where the values of a JSON text stand that have nothing within them.
+/// The spans of the scalar values in a JSON text.
 struct Spans<'a> {
     text: &'a [u8],
     all: Vec<(Vec<String>, Range<usize>)>,
@@ -177,7 +177,7 @@ impl<'a> Spans<'a> {
         Ok(Some(read))
     }
 
-    /// All texts that are there, with a space between them.
+    /// Returns all texts at a path, separated by spaces.
     fn words(&self, field: &FieldPath) -> Option<String> {
         let all = self.all.iter();
         let spans = all.filter(|(names, _)| field.leads_along(names));
@@ -196,7 +196,7 @@ impl<'a> Spans<'a> {
     }
 }
 
-/// A text that is known to be JSON, as it is walked through.
+/// A walk through a text that is known to be JSON.
 struct Walk<'a> {
     text: &'a [u8],
     at: usize,
@@ -205,7 +205,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The next byte that is no space.
+    /// Returns the next byte that is not white space.
     fn next_byte(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.get(self.at) {
             self.at += 1;
@@ -234,7 +234,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What is in an object, or in a list.
+    /// Walks through the content of an object or a list.
     fn within(&mut self, end: u8, is_named: bool) -> Option<()> {
         self.at += 1;
         while self.next_byte()? != end {

@@ -32,7 +32,7 @@ impl Place {
         self.top.path().join("own")
     }
 
-    /// What else there is.
+    /// Returns the other entries of the directory.
     fn left(&self) -> Vec<String> {
         let names = |place: &Path| -> Vec<String> {
             let all = fs::read_dir(place).unwrap();

@@ -1,7 +1,7 @@
-//! The list of mounts as the kernel writes it, for tests and for fuzzing: written
-//! after the kernel's source (`show_mountinfo`, `mangle_path`), not after the reader.
+//! The list of mounts as the kernel writes it, for tests and fuzzing: modelled on the kernel's
+//! source (`show_mountinfo`, `mangle_path`), not on the reader.
 
-/// A line for a mount.
+/// Renders the line of a mount.
 #[must_use]
 pub fn line(path: &[u8], kind: &[u8], source: &[u8], options: &[u8], tags: usize) -> Vec<u8> {
     let all = [" shared:7", " master:3", " propagate_from:2", " unbindable"];
@@ -20,7 +20,7 @@ pub fn line(path: &[u8], kind: &[u8], source: &[u8], options: &[u8], tags: usize
     line
 }
 
-/// One option with its value.
+/// Renders an option with its value.
 #[must_use]
 pub fn option(name: &str, value: &[u8]) -> Vec<u8> {
     let mut option = [name.as_bytes(), b"="].concat();

@@ -1,5 +1,5 @@
-//! Questions to a person on their way between who carries and who answers: each word is
-//! recorded before it counts.
+//! Approval requests between the egress process and the persons who answer: everything is
+//! recorded before it takes effect.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::control::{Answer, Declined};
 use crate::{Settled, SettledOf};
 
 impl Outside<'_> {
-    /// A person is to be asked.
+    /// Opens an approval request for a call, or denies it in an unattended run.
     pub(super) fn ask_person(&mut self, id: u64, call: AskedCall) {
         let step = match self.is_unattended {
             true => self.approvals.refuse(id, &call),
@@ -23,13 +23,13 @@ impl Outside<'_> {
         self.carry_out(step);
     }
 
-    /// Nobody waits any more.
+    /// Takes note that a call no longer waits.
     pub(super) fn leave(&mut self, id: u64) {
         let step = self.approvals.leave(id);
         self.carry_out(step);
     }
 
-    /// What is over by now is.
+    /// Closes what has expired.
     pub(super) fn attend_approvals(&mut self) {
         let step = self.approvals.expire(Instant::now());
         self.carry_out(step);
@@ -40,8 +40,8 @@ impl Outside<'_> {
         self.carry_out(step);
     }
 
-    /// Records what has come of something, then says it. Whether it was recorded: else nothing
-    /// is said, and the run ends.
+    /// Records the result of a step, then sends the answers. Returns whether it was recorded:
+    /// otherwise nothing is sent, and the run ends.
     fn carry_out(&mut self, step: Step) -> bool {
         let news: Vec<FlowNews<'_>> = step.news.iter().map(FlowNews::Approval).collect();
         if !self.recorded(&news) {
@@ -59,7 +59,7 @@ impl Outside<'_> {
         true
     }
 
-    /// What waits, in short, and what was granted for longer.
+    /// Lists the open requests, with short texts, and the leases.
     pub(super) fn list_approvals(&self) -> Answer {
         let now = Instant::now();
         let mut pending = self.approvals.pending(now);
@@ -78,7 +78,7 @@ impl Outside<'_> {
         }
     }
 
-    /// Somebody answers a question.
+    /// Takes a person's decision.
     pub(super) fn decide(
         &mut self,
         about: (u32, CallDigest),
@@ -136,14 +136,14 @@ impl Outside<'_> {
         }
     }
 
-    /// Has it told at the terminal that a question waits for the second of two persons.
+    /// Queues the notice that a request waits for a second approval; returns who can give it.
     fn waits_for_second(&mut self, approval: u32, first: Who) -> Option<Second> {
         self.waits_for(Waits::Question(approval));
         self.approvals.widening().second(Some(first))
     }
 
-    /// Ends the run: nothing is carried from here on, and the program ends as soon as this is
-    /// looked at. Nobody waits for what carries before that: it takes its time to be taken down.
+    /// Stops the run: nothing is carried any more, and the program ends as soon as this is
+    /// noticed. The egress process's end, which takes time, is not awaited first.
     pub(super) fn stop(&mut self, stopped: Stopped) -> Answer {
         self.flows.stopped.get_or_insert(stopped);
         self.kill_carrier();
@@ -151,7 +151,7 @@ impl Outside<'_> {
     }
 }
 
-/// For how long and for what somebody has said yes, if that has come of an answer.
+/// Returns the scope and breadth that a step has granted, if any.
 fn granted(step: &Step) -> Option<(Scope, Breadth)> {
     step.news.iter().find_map(|one| match one {
         ApprovalNews::Granted { scope, breadth, .. } => Some((*scope, *breadth)),
@@ -169,7 +169,7 @@ fn declined(why: String) -> Answer {
     })
 }
 
-/// Makes the texts of a call ones of which many fit into an answer.
+/// Shortens the texts of a call, so that many calls fit into an answer.
 fn shorten(call: &mut AskedCall) {
     let cut = |text: &mut String| {
         if text.len() > ASKED_SHORT_BYTES_MAX {

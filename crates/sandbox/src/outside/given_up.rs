@@ -1,4 +1,5 @@
-//! What a run gives up while it goes on: recorded, then counted by who carries, then answered.
+//! Rights that a running sandbox drops: recorded, then put into effect by the egress process,
+//! then confirmed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,16 +14,17 @@ use super::{FlowNews, Outside, State, Who};
 use crate::Handover;
 use crate::control::{Answer, Declined};
 
-/// How long who carries may take until it counts: it hears between other things.
+/// The longest wait for the egress process to put a drop into effect: it reads orders between
+/// other work.
 const COUNTED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether a token is revoked.
+/// The interval of checking tokens for revocation.
 const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether a token of the run is revoked by now. It is where that cannot be told.
+/// Returns whether a token of the run is revoked, or that is unknown.
 pub type IsRevoked<'a> = Box<dyn Fn() -> bool + 'a>;
 
-/// When that is looked at next.
+/// The watch for revoked tokens, with the time of its next check.
 pub(super) struct Revoking<'a> {
     is_revoked: IsRevoked<'a>,
     next: Instant,
@@ -35,7 +37,8 @@ impl Revoking<'_> {
 }
 
 impl<'a> Outside<'a> {
-    /// With tokens, where the run has some: once one is revoked nothing leaves any more.
+    /// Adds the check of the run's tokens, if it has some: once one is revoked nothing leaves
+    /// any more.
     #[must_use]
     pub fn holding(mut self, is_revoked: Option<IsRevoked<'a>>) -> Self {
         let next = Instant::now();
@@ -43,7 +46,7 @@ impl<'a> Outside<'a> {
         self
     }
 
-    /// Looks whether a token of the run is revoked, where it is time to.
+    /// Checks the run's tokens for revocation, if it is time to.
     pub(super) fn attend_revoking(&mut self) {
         let now = Instant::now();
         let Some(revoking) = self.revoking.as_mut().filter(|one| one.next <= now) else {
@@ -65,15 +68,15 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// With what was given up before this run, in its session.
+    /// Adds the rights dropped earlier in the run's session.
     #[must_use]
     pub fn having_given_up(mut self, given_up: GivenUps) -> Self {
         self.given_up = given_up;
         self
     }
 
-    /// Somebody outside gives something up for the run. It counts when this answers that it is
-    /// done: where who carries does not say so in time, nothing is carried any more.
+    /// Drops rights for a person outside. They are in effect when this answers: if the egress
+    /// process does not confirm in time, nothing is carried any more.
     pub(super) fn give_up(&mut self, said: &GivingUp, by: Who) -> Answer {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let at_s = since.map_or(0, |since| since.as_secs());
@@ -104,7 +107,8 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Whether the run has these credentials: who mistypes one would take it for given up.
+    /// Checks that the run has these credentials: a mistyped name would seem to be dropped
+    /// otherwise.
     fn are_known(&self, names: &[CredentialName]) -> Result<(), String> {
         let handed = self.handover.into_iter().flat_map(Handover::names);
         let keys = self.signing.iter().flat_map(|(keys, _)| keys.keys());
@@ -122,7 +126,8 @@ impl<'a> Outside<'a> {
         })
     }
 
-    /// The program has given something up, which counts with who carries already.
+    /// Records rights dropped by the program, which are in effect in the egress process
+    /// already.
     pub(super) fn given_up_inside(&mut self, id: u64, given: Vec<GivenUp>) {
         // Whoever carries cannot say that somebody else has.
         let own = given.into_iter().map(|one| GivenUp {
@@ -135,7 +140,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Adds to what is given up. What of it is new, and why not all of it was added.
+    /// Adds dropped rights. Returns the new ones, and why not all could be added.
     fn add(&mut self, given: Vec<GivenUp>) -> (Vec<GivenUp>, Option<String>) {
         let mut new = Vec::new();
         for one in given {
@@ -153,7 +158,7 @@ impl<'a> Outside<'a> {
         self.recorded(&news)
     }
 
-    /// Has it counted by who carries, if anybody does, and waits until it is.
+    /// Has the egress process, if it runs, put dropped rights into effect, and waits for that.
     fn have_counted(&mut self, new: Vec<GivenUp>) {
         if new.is_empty() || !matches!(self.state, State::Carrying { .. }) {
             return;

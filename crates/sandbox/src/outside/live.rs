@@ -1,4 +1,5 @@
-//! A run that goes on: what listens inside is looked for, and whoever speaks to it is answered.
+//! The control of a running sandbox: its listeners are watched, and callers of the control
+//! socket answered.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,46 +13,46 @@ use crate::approvals::{Decision, SECOND_PATIENCE, Stopped, UNHEARD, Widening};
 use crate::control::{Answer, Control, Declined, Others, PortAgreed, Question, Standing};
 use crate::{OfTwo, Settled, SettledOf, doors};
 
-/// From this port on the kernel hands out those that nobody has asked for (ip(7),
-/// `ip_local_port_range`): who listens there seldom is for a person.
+/// The first port that the kernel assigns by itself (ip(7), `ip_local_port_range`): a listener
+/// there is seldom meant for a person.
 const HANDED_OUT: u16 = 32_768;
 
-/// How long after it began a run can be spoken to: most are over by then.
+/// The time after which a run opens its control socket: most have ended by then.
 const OPENS_AFTER: Duration = Duration::from_millis(500);
 
-/// How long after it failed that is tried again.
+/// The time after which a failed attempt is repeated.
 const OPENS_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How much of what takes two persons waits to be told of.
+/// The most notices about dual control that wait.
 const UNTOLD_MAX: usize = 16;
 
-/// How often others than the run's own person can be the first to say yes to a port: each time is
-/// an event.
+/// The most times that other approvers can be the first to approve a port: each time is an
+/// event.
 const YESES_OF_OTHERS_MAX: u32 = 64;
 
-/// Who decides whether one more port is published, with these published already.
+/// Decides whether one more port is published, given those published already.
 pub type Publisher<'a> = &'a dyn Fn(PublishedPort, &[Published]) -> Result<Published, Declined>;
 
-/// What can be asked of a run while it goes on, and by whom that is decided.
+/// The controls of a running sandbox, and what decides about them.
 #[derive(Clone, Copy)]
 pub struct Live<'a> {
     /// The run.
     pub run: &'a RunId,
-    /// Whether it has a network of its own, on which it is looked for what listens.
+    /// True if it has a network of its own, whose listeners are watched.
     pub has_network: bool,
-    /// Opens the directory of the sockets at which runs are spoken to.
+    /// Opens the directory of the control sockets.
     pub directory: &'a dyn Fn() -> io::Result<OwnedFd>,
-    /// Whether a port is published.
+    /// Decides whether a port is published.
     pub decide: Publisher<'a>,
-    /// Reads policies anew.
+    /// Reloads the policies.
     pub reload: Reloader<'a>,
-    /// Tells what would be others.
+    /// Compares the policies in force with those on disk.
     pub compare: Comparer<'a>,
-    /// Who says yes to what lasts.
+    /// The rule for approving lasting rights.
     pub widening: &'a Widening,
 }
 
-/// A port to which the first of two persons has said yes.
+/// A port with the first of two approvals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgreedPort {
     port: PublishedPort,
@@ -59,22 +60,22 @@ pub(super) struct AgreedPort {
     until: Instant,
 }
 
-/// What takes two persons.
+/// A pending notice about dual control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// All of it, of whom nobody is heard.
+    /// No other approver can be heard.
     Unheard,
-    /// The question of this number, to which the first has said yes.
+    /// The request with this number has its first approval.
     Question(u32),
-    /// The port to which the first has said yes.
+    /// The port has its first approval.
     Port,
-    /// Nothing any more: the second has answered.
+    /// The second person has decided.
     Settled(Box<Settled>),
 }
 
 impl<'a> Outside<'a> {
-    /// With what can be asked meanwhile. Others than the run's own person have their way to it
-    /// from now on: once the program is there it could have taken the name.
+    /// Adds the controls. The name for other approvers is taken now: once the program runs, it
+    /// could take the name.
     #[must_use]
     pub fn asked(mut self, live: Option<Live<'a>>) -> Self {
         if let Some(live) = live {
@@ -101,7 +102,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Does what there is to do, beside what carries.
+    /// Does what there is to do besides the egress process.
     pub(super) fn attend_live(&mut self) {
         if let Some(listening) = &mut self.listening {
             let begun = listening.look();
@@ -122,7 +123,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Most runs are over before they could be spoken to: they make no socket.
+    /// Opens the control socket; not earlier than needed, since most runs end before.
     fn open_control(&mut self) {
         let Some(live) = self.live else {
             return;
@@ -137,7 +138,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Keeps what a person is to be told of: not what they know already.
+    /// Queues new listeners for the person, without those already known.
     fn tell_listening(&mut self, begun: Vec<Listener>) {
         let is_known = |one: &Listener| {
             let mut published = self.published.iter();
@@ -147,8 +148,8 @@ impl<'a> Outside<'a> {
         self.begun.extend(new);
     }
 
-    /// Answers who is named to say yes beside the run's own person: they see what waits, and say
-    /// yes to what takes two, or no.
+    /// Answers an approver other than the run's own user: they may see what waits, approve what
+    /// needs two persons, and deny.
     fn answer_other(&mut self, who: Who, question: Question) -> Answer {
         let advice = match &question {
             Question::Approvals {} | Question::Approval { .. } | Question::Publish(_) => None,
@@ -227,7 +228,8 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Publishes one more port once all have said so who have to; nothing before.
+    /// Publishes one more port if all necessary approvals are given; otherwise records the
+    /// first.
     pub(super) fn publish_by(&mut self, by: Who, port: PublishedPort) -> Result<Answer, Declined> {
         let now = Instant::now();
         let waiting = self.agreed_port.filter(|one| now < one.until);
@@ -265,7 +267,8 @@ impl<'a> Outside<'a> {
         Ok(second.map_or(Answer::Done {}, Answer::Agreed))
     }
 
-    /// Somebody is the first to say yes to a port: in each run so many of others' are recorded.
+    /// Counts a first approval of a port by another approver: their number in a run is limited,
+    /// since each is recorded.
     fn begin_yes(&mut self, by: Who) -> Result<(), Declined> {
         if self.approvals.widening().is_owner(by) {
             return Ok(());
@@ -283,7 +286,7 @@ impl<'a> Outside<'a> {
         Ok(())
     }
 
-    /// Has it told at the terminal what the second yes to a port has come to.
+    /// Queues the notice of what came of the second approval of a port.
     fn settled_port(
         &mut self,
         (port, first): (PublishedPort, Option<Who>),
@@ -301,7 +304,7 @@ impl<'a> Outside<'a> {
         self.waits_for(Waits::Settled(Box::new(Settled { first, by, of })));
     }
 
-    /// The port that waits for the second of two persons.
+    /// Returns the port that waits for a second approval.
     pub(super) fn waiting_port(&self) -> Option<PortAgreed> {
         let AgreedPort { port, by, until } = self.agreed_port?;
         let left = until.checked_duration_since(Instant::now())?;
@@ -313,7 +316,7 @@ impl<'a> Outside<'a> {
         })
     }
 
-    /// Has something told at the terminal, of much that waits for that the latest.
+    /// Queues a notice; of too many only the latest are kept.
     pub(super) fn waits_for(&mut self, one: Waits) {
         self.of_two.retain(|other| *other != one);
         let further = self.of_two.len().saturating_sub(UNTOLD_MAX - 1);
@@ -321,7 +324,7 @@ impl<'a> Outside<'a> {
         self.of_two.push(one);
     }
 
-    /// What takes two persons and still waits for the second.
+    /// Takes the due notices about dual control that still apply.
     pub(super) fn tell_of_two(&mut self) -> Vec<OfTwo> {
         if self.of_two.is_empty() {
             return Vec::new();
@@ -344,7 +347,7 @@ impl<'a> Outside<'a> {
         told
     }
 
-    /// Whether one more port is published; that it is not is recorded.
+    /// Decides whether one more port is published; a refusal is recorded.
     fn decided(&mut self, port: PublishedPort) -> Result<Published, Declined> {
         let live = self.live.ok_or_else(over)?;
         (live.decide)(port, &self.published).inspect_err(|declined| {
@@ -353,7 +356,7 @@ impl<'a> Outside<'a> {
         })
     }
 
-    /// Publishes one more port: decided, recorded, and only then taken.
+    /// Publishes one more port: decided, recorded, and only then opened.
     fn publish(
         &mut self,
         port: PublishedPort,

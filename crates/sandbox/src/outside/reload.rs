@@ -1,5 +1,5 @@
-//! Policies that are read anew while a run goes on: compiled, recorded, then in force with who
-//! carries, then answered.
+//! Reloads of a running sandbox's policies: compiled, recorded, then put into effect by the
+//! egress process, then confirmed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -11,37 +11,35 @@ use rustix::fs::{SeekFrom, seek};
 use super::{FlowNews, Outside, State, Who};
 use crate::control::{Answer, Declined, Reloaded, Versions};
 
-/// How long who carries may take until they are in force: it compiles them.
+/// The longest wait for the egress process to put policies into effect: it compiles them.
 const RELOADED_PATIENCE: Duration = Duration::from_secs(20);
-/// How often a run can be given other policies.
+/// The most reloads of a run.
 const RELOADS_MAX: u32 = 10_000;
-/// How much of a text is told at once, bytes: six times that where it is written, at most.
+/// The longest part of a text in one answer, bytes; JSON can make it six times as long.
 const PART_BYTES: usize = 16 << 10;
 /// The longest reason that is recorded, bytes.
 const WHY_BYTES_MAX: usize = 4 << 10;
 
-/// Who reads policies anew, and decides by them from then on; else why those that there are stay
-/// in force, and which these are.
-/// Where versions are named, only from that one to that one.
+/// Reloads policies and decides by them from then on; otherwise returns the version that stays
+/// in force, and why. If versions are given, only from the one to the other.
 pub type Reloader<'a> = &'a dyn Fn(Option<&Versions>) -> Result<NewPolicies, (String, Declined)>;
 
-/// Who reads policies anew and tells the versions of both, and what a prover is told of them
-/// and of those that are in force.
+/// Reads policies again; returns both versions, and the text by which a prover compares them.
 pub type Comparer<'a> = &'a dyn Fn() -> Result<(Versions, String), Declined>;
 
-/// Policies that were read anew.
+/// Policies after a reload.
 #[derive(Debug)]
 pub struct NewPolicies {
-    /// What is in force, and what was.
+    /// The versions before and after.
     pub reloaded: Reloaded,
-    /// Who has signed the organisation's; none where no key for that is pinned.
+    /// The signer of the organisation's policies; `None` if no key for that is pinned.
     pub signed: Option<String>,
-    /// For who carries connections; none where nobody has written any.
+    /// The policies for the egress process; `None` if there are none.
     pub handed: Option<Vec<u8>>,
 }
 
 impl Outside<'_> {
-    /// Reads policies anew. What was there stays in force where they cannot be read, or are wrong.
+    /// Reloads the policies. If they cannot be read, or are wrong, the old ones stay in force.
     pub(super) fn reload(&mut self, by: Who, only: Option<&Versions>) -> Answer {
         self.compared = None;
         let Some(live) = self.live else {
@@ -99,7 +97,7 @@ impl Outside<'_> {
         }
     }
 
-    /// Tells a part of what would be others.
+    /// Returns a part of the comparison text.
     pub(super) fn compare(&mut self, at: usize) -> Answer {
         if at == 0 {
             let compared = self.live.map(|live| (live.compare)()).transpose();
@@ -128,7 +126,8 @@ impl Outside<'_> {
         }
     }
 
-    /// Has who carries, now or later, decide by them, and waits until it does.
+    /// Has the egress process, now or when it starts, decide by these policies, and waits for
+    /// that.
     fn have_decided_by(&mut self, handed: Option<Vec<u8>>) -> Result<(), String> {
         let unable = |error: std::io::Error| format!("policies cannot be handed on: {error}");
         let file = handed.map(|text| file(&text)).transpose().map_err(unable)?;
@@ -158,15 +157,15 @@ impl Outside<'_> {
     }
 }
 
-/// A file of them that nobody can change, at its beginning: who carries reads from where it
-/// stands.
+/// Creates a sealed file of policies, with its offset at the beginning: the egress process
+/// reads from the present offset.
 fn file(text: &[u8]) -> std::io::Result<OwnedFd> {
     let file = sealed_memory(c"atoll-policies", text)?;
     seek(&file, SeekFrom::Start(0))?;
     Ok(file)
 }
 
-/// The beginning of a reason.
+/// Returns the beginning of a reason.
 fn shortened(why: &str) -> &str {
     let mut end = why.len().min(WHY_BYTES_MAX);
     while !why.is_char_boundary(end) {

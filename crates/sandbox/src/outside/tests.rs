@@ -1,4 +1,4 @@
-//! The side that records, with who carries played by the test.
+//! Tests of the recording side, in which the test is the egress process.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,8 +43,8 @@ fn message(id: u64) -> Vec<u8> {
     serde_json::to_vec(&report).unwrap()
 }
 
-/// Tells of one connection where so much is still left to tell, bytes: how much that takes,
-/// whether it was recorded and let go on, and why nothing more is carried, if nothing is.
+/// Reports one connection with `left` bytes of the budget left. Returns how much it takes,
+/// whether it was recorded and let go on, and why nothing more is carried, if so.
 fn told_with(left: u64) -> (u64, usize, bool, Option<String>) {
     let (line, far) = socket::pair().unwrap();
     descriptor::never_block(line.as_fd()).unwrap();
@@ -156,8 +156,8 @@ fn a_credential_that_the_run_does_not_have_is_not_taken_for_given_up() {
     assert_eq!(recorded, 2);
 }
 
-/// What becomes of a run that two persons widen, whose name somebody else may have taken: what
-/// was recorded, what is told at the terminal, and what its own user is answered to a port.
+/// Runs a sandbox under dual control, whose name another process may have taken. Returns what
+/// was recorded, the notices at the terminal, and the answer to its own user about a port.
 fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixListener};
@@ -236,8 +236,8 @@ fn where_a_runs_name_is_taken_two_persons_widen_nothing_and_that_is_told() {
     assert_eq!(second.persons, [second.owner + 1]);
 }
 
-/// Has persons say something to a run of two, whose ports are decided so: what was recorded, and
-/// what is told at its terminal.
+/// Has persons say something to a run under dual control, whose ports are decided as given.
+/// Returns what was recorded, and the notices at its terminal.
 fn said_by_two(
     decide: Publisher<'_>,
     say: &mut dyn FnMut(&mut Outside<'_>, Who, Who),
@@ -297,7 +297,7 @@ fn allowed(port: PublishedPort, _: &[Published]) -> Result<Published, Declined> 
     })
 }
 
-/// Each of them is an event on the disk, and whose run it is need not be there.
+/// Each is an event on disk, and happens without the owner's presence.
 #[test]
 fn another_person_begins_only_so_many_yeses_to_ports() {
     let mut heard = 0;

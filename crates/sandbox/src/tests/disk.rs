@@ -9,7 +9,7 @@ use atoll_model::LimitHit;
 use super::skipping::{Avoidable, note_skip};
 use crate::disk::DiskWatch;
 
-/// Late enough for a count, however the file system's free space looks.
+/// Late enough for a count, whatever the free space looks like.
 const LATER: Duration = Duration::from_secs(11);
 
 fn layers() -> (tempfile::TempDir, Vec<PathBuf>) {
@@ -184,11 +184,11 @@ fn what_is_deleted_and_held_open_is_counted() {
     assert_eq!(check(200_000), None);
 }
 
-/// What a file system has free at first, bytes and inodes.
+/// The free space of a file system at first, bytes and inodes.
 const FREE: (u64, u64) = (1 << 40, 1 << 30);
 
 thread_local! {
-    /// What the file systems of a test have free.
+    /// The present free space of a test's file systems.
     static LEFT: Cell<(u64, u64)> = const { Cell::new(FREE) };
 }
 
@@ -196,7 +196,7 @@ fn left(_: &Path) -> Option<(u64, u64)> {
     Some(LEFT.get())
 }
 
-/// One layer, watched from the time that is given with it.
+/// Makes one layer, watched from the returned time on.
 fn watched(bytes_max: u64, inodes_max: u64) -> (tempfile::TempDir, DiskWatch, Instant) {
     let place = tempfile::tempdir().unwrap();
     let now = Instant::now();
@@ -206,7 +206,7 @@ fn watched(bytes_max: u64, inodes_max: u64) -> (tempfile::TempDir, DiskWatch, In
     (place, watch, now)
 }
 
-/// The limit found to be breached at one of the looks within a second.
+/// Returns the limit exceeded at one of the looks within a second, if any.
 fn within_a_second(watch: &mut DiskWatch, since: Instant) -> Option<LimitHit> {
     let end = since + Duration::from_secs(1);
     while watch.next().unwrap() <= end {
@@ -246,7 +246,7 @@ fn growth_while_others_free_space_is_counted() {
     }
 }
 
-/// Hides a directory in a place, where that can be: not from root.
+/// Hides a directory, if possible: not from root.
 fn hide(place: &tempfile::TempDir) -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         let why = "nothing is hidden from root";

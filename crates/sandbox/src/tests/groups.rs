@@ -7,7 +7,7 @@ use super::{host, limits, mount};
 use crate::groups::Groups;
 use crate::held::{First, Held, Unified, detect};
 
-/// A directory that stands for a mount of control groups.
+/// Makes a directory that looks like a mount of control groups.
 fn place(directories: &[&str], files: &[(&str, &str)]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     for directory in directories {
@@ -30,8 +30,8 @@ const BOTH: &str = "cpu memory pids\n";
 const ON: &str = "cgroup.subtree_control";
 const AVAILABLE: &str = "cgroup.controllers";
 
-/// A directory, the controllers there, those that are on, who is in it. All but the
-/// top have `cgroup.events`.
+/// A group's directory, its available controllers, those that are on, and its members. All but
+/// the root group have `cgroup.events`.
 type Group = (&'static str, &'static str, &'static str, &'static [Process]);
 
 #[derive(Clone, Copy)]
@@ -65,8 +65,8 @@ fn hierarchy(top_is_there: bool, list: &[Group]) -> (tempfile::TempDir, crate::H
     (place, host)
 }
 
-/// What is expected: the directory, whether there is time of the processor, and what
-/// comes first; or words of the reason.
+/// The expected directory, whether processor time is limited, and the preparation; or words of
+/// the reason.
 type Expected = Result<(&'static str, bool, First), &'static str>;
 
 fn check_unified(top_is_there: bool, list: &[Group], expected: Expected) {

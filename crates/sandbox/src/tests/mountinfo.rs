@@ -120,7 +120,7 @@ fn an_option_is_a_whole_word_of_them() {
     }
 }
 
-/// A name of bytes, more often of those that matter.
+/// Generates a name of bytes, mostly of special ones.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let special = proptest::sample::select(b" \t\n\\#-01274,=/".as_slice());
     vec(prop_oneof![1 => special, 1 => any::<u8>()], 0..12)

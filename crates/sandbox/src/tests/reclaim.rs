@@ -1,4 +1,4 @@
-//! A walk through a tree that is still being changed stays in it.
+//! Tests that a walk through a tree that is still being changed stays in it.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -13,15 +13,16 @@ use rustix::fs::{Mode, OFlags, openat};
 use super::skipping::{Avoidable, note_skip};
 use crate::reclaim::{give_back, take_all};
 
-/// Who owns what is not to be reached.
+/// The owner of the files that must not be reached.
 const OTHER: u32 = 54_321;
-/// Names that are in the tree on the way to what is moved, and beside the tree as well.
+/// The number of names that exist both in the tree, on the way to the moved directory, and
+/// beside the tree.
 const NAMES: u32 = 8;
 const ROUNDS_MAX: u32 = 3_000;
 const LONG: Duration = Duration::from_secs(60);
 
-/// Takes a tree whose lowest directory is moved up and down again all the time, until a
-/// file beside the tree has another owner, or for so many rounds. Returns how many it took
+/// Reclaims a tree whose lowest directory is moved up and down all the time, until a file
+/// beside the tree has another owner, or for `rounds_max` rounds. Returns the number of rounds
 /// and whether one has.
 fn race(rounds_max: u32, take: impl Fn(OwnedFd) -> std::io::Result<()>) -> (u32, bool) {
     let place = tempfile::tempdir().unwrap();
@@ -65,7 +66,7 @@ fn race(rounds_max: u32, take: impl Fn(OwnedFd) -> std::io::Result<()>) -> (u32,
     })
 }
 
-/// As it would be without a look at where `..` leads.
+/// Reclaims without checking where `..` leads.
 fn trusting(top: OwnedFd) -> std::io::Result<()> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut here = top;

@@ -1,4 +1,5 @@
-//! The host's side of a session; the test is the first process and the launcher.
+//! Tests of the host's side of a session, in which the test is the first process and the
+//! launcher.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -38,7 +39,7 @@ impl Far {
         descriptor::write_all(self.output.as_ref().unwrap(), text).unwrap();
     }
 
-    /// The next order, or `None` once the host's side is gone.
+    /// Returns the next order, or `None` once the host's side is gone.
     fn order(&self) -> Option<Order> {
         let mut buffer = [0_u8; 16];
         match socket::receive(self.control.as_fd(), &mut buffer) {
@@ -47,7 +48,7 @@ impl Far {
         }
     }
 
-    /// The usual end of everything.
+    /// Sends the usual end of everything.
     fn gone(mut self) {
         self.output = None;
         self.error = None;
@@ -58,13 +59,13 @@ impl Far {
     }
 }
 
-/// Someone without a terminal who keeps what is shown.
+/// An attachment without a terminal that keeps what is shown.
 struct Spectator {
     input: Option<OwnedFd>,
     sink: OwnedFd,
 }
 
-/// For a sandbox without a network.
+/// The egress control of a sandbox without a network.
 struct Alone;
 
 impl Carrier for Alone {
@@ -101,7 +102,7 @@ impl Attachment for Spectator {
     fn suspended(&mut self) {}
 }
 
-/// Attends a session whose other side does this; returns what was shown too.
+/// Supervises a session whose other side does this; returns also what was shown.
 fn attended(
     limits: Limits,
     input: &[u8],
@@ -110,7 +111,7 @@ fn attended(
     attended_after(limits, input, |_| {}, other_side)
 }
 
-/// The same for a side that has done something before anybody attends.
+/// Supervises a session whose other side has done something before.
 fn attended_after(
     limits: Limits,
     input: &[u8],
@@ -120,7 +121,7 @@ fn attended_after(
     witnessed(limits, input, &mut |_| true, before, other_side)
 }
 
-/// The same with somebody who hears of attempts.
+/// Supervises a session with a witness of violations.
 fn witnessed(
     limits: Limits,
     input: &[u8],
@@ -308,7 +309,7 @@ fn a_launcher_that_ended_before_its_time_is_asked_for_its_reason() {
         error,
         detail: Vec::new(),
     };
-    /// What the launcher says before its end, and what of it is told.
+    /// The launcher's reports before its end, and the part of them that is reported on.
     type Case<'a> = (Vec<Report>, Option<&'a str>);
     let cases: [Case; 4] = [
         (vec![failed(1)], Some("mapping user ids")),
@@ -464,7 +465,7 @@ fn attempt(call: &[u8], count: u64) -> Report {
     }
 }
 
-/// A first process that was taken over tells what it likes.
+/// A compromised first process may report anything.
 #[test]
 fn what_is_told_of_attempts_is_bounded() {
     let mut heard = Vec::new();
@@ -523,7 +524,7 @@ fn what_cannot_be_recorded_ends_the_run() {
     assert!(result.is_ok(), "{result:?}");
 }
 
-/// What it said last is heard, though its launcher was first.
+/// Its last report is read, although its launcher ended first.
 #[test]
 fn attempts_told_at_the_end_are_heard() {
     let both = |far: &Far| {

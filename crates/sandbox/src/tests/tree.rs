@@ -74,7 +74,7 @@ impl World {
         self.placement(WorkspacePlace::Layer(layer))
     }
 
-    /// What a profile usually names.
+    /// Returns the boundary of a usual profile.
     fn boundary(&self) -> Boundary {
         let layered = View {
             access: Access::Layer(Layering { keep: Keep::Run }),
@@ -99,7 +99,7 @@ impl World {
         plan(boundary, &self.workspace(), placement, &host()).unwrap()
     }
 
-    /// A plan as text, with the world's place as `/T` and without what belongs
+    /// Renders a plan as text, with the world's directory as `/T` and without what is specific
     /// to this machine.
     fn text(&self, plan: &Plan) -> String {
         let root = self.root.to_str().unwrap();
@@ -158,7 +158,7 @@ fn kind(operation: &Operation) -> String {
     text.split([' ', '{']).next().unwrap().to_lowercase()
 }
 
-/// The numbers of a step.
+/// Renders the numbers of a step.
 fn rest(operation: &Operation) -> String {
     match operation {
         Operation::Directory { mode, owned, .. } => {
@@ -221,7 +221,7 @@ fn sources_of(operation: &Operation) -> Vec<&Source> {
     }
 }
 
-/// What holds for every plan.
+/// Checks what holds for every plan.
 fn check(world: &World, boundary: &Boundary, plan: &Plan, placed: &[PathBuf]) {
     let mut made: Vec<&[u8]> = Vec::new();
     for operation in &plan.operations {
@@ -601,7 +601,7 @@ fn programs_are_executed_only_from_where_it_is_allowed() {
     );
 }
 
-/// The steps that close a tree in which only these programs may be executed.
+/// Returns the steps that close a tree in which only these programs may be executed.
 fn closing(programs: &[&str]) -> Vec<(&'static str, String)> {
     let world = World::new();
     std::fs::create_dir_all(world.path("usr/bin")).unwrap();
@@ -667,7 +667,8 @@ fn where_programs_are_listed_the_rest_is_not_code() {
     assert!(!plan.operations.iter().any(closes), "nothing is listed");
 }
 
-/// What was looked at is what is mounted: a directory that was put in its place meanwhile is not.
+/// The directory that was inspected is the one that is mounted: one put in its place meanwhile
+/// is not.
 #[test]
 fn a_repository_in_whose_place_another_directory_is_refuses_the_run() {
     for has_layer in [true, false] {
