@@ -1,5 +1,5 @@
-//! How long a decision takes, for `cargo xtask bench policy`: prints what it measured as JSON,
-//! every single time in nanoseconds.
+//! Measures the time of a decision, for `cargo xtask bench policy`: prints each measured time,
+//! nanoseconds, as JSON.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,10 +11,10 @@ use atoll_cedar::{
 use atoll_model::Mode;
 use atoll_model::network::{HostPart, Request, Scheme, Target};
 
-/// How often each is asked.
+/// The number of times that each question is asked.
 const TIMES: usize = 5_000;
 
-/// Policies as people write them: hosts and paths by their scopes, some for groups, one in
+/// Returns policies as people write them: hosts and paths in their scopes, some for groups, one in
 /// twenty about everything.
 fn policies(count: usize) -> String {
     let mut text = String::new();
@@ -45,7 +45,7 @@ fn policies(count: usize) -> String {
     text
 }
 
-/// People in teams, teams in departments.
+/// Returns people in teams, and teams in departments.
 fn known(count: usize) -> Result<Known, String> {
     let mut known = Known::default();
     for at in 0..count {
@@ -83,7 +83,7 @@ fn layers(
     Ok((layers, began.elapsed().as_nanos()))
 }
 
-/// Asks for requests and places, some of which are allowed.
+/// Asks about requests and paths, some of which are allowed, and returns the times.
 fn measure(layers: &Layers, policies: usize) -> Result<Vec<u128>, String> {
     let facts = Facts::new(1_800_000_000, Mode::Full, "default");
     let target = Target::parse("/v1/items").map_err(|error| error.to_string())?;

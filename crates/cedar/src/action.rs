@@ -1,41 +1,41 @@
-//! What can be done, as policies name it.
+//! The actions that policies permit or forbid.
 
 use serde::{Deserialize, Serialize};
 
-/// What a policy permits or forbids.
+/// An action that a policy permits or forbids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Action {
-    /// A program is started in a boundary.
+    /// Starting a program in a sandbox.
     Run,
-    /// A file is executed.
+    /// Executing a file.
     Exec,
-    /// Files are shown to a program.
+    /// Showing files to a program.
     Read,
-    /// Files are changed by a program.
+    /// Changing files from a program.
     Write,
-    /// A connection is made.
+    /// Opening a connection.
     Connect,
-    /// A request is sent.
+    /// Sending a request.
     Request,
-    /// A name is asked for.
+    /// Resolving a name.
     Resolve,
-    /// A tool is called.
+    /// Calling a tool.
     Call,
-    /// A credential is given to a run.
+    /// Giving a credential to a run.
     UseCredential,
-    /// A change is written to the person's own files.
+    /// Applying a change to the person's own files.
     Promote,
-    /// A port inside can be visited.
+    /// Making a port of the sandbox reachable from the host.
     Publish,
-    /// A boundary is widened for a while.
+    /// Widening a sandbox for a while.
     Escalate,
-    /// Rules and runs are administered.
+    /// Administering rules and runs.
     Administer,
 }
 
 impl Action {
-    /// All of them, each at its own number.
+    /// All actions, each at its own index.
     pub const ALL: [Self; 13] = [
         Self::Run,
         Self::Exec,
@@ -52,7 +52,7 @@ impl Action {
         Self::Administer,
     ];
 
-    /// Its name in the schema.
+    /// Returns the action's name in the schema.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,22 +72,23 @@ impl Action {
         }
     }
 
-    /// The one of this name.
+    /// Returns the action of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// Those of a run's connections, which are asked for while it runs.
+    /// The actions of network flows, decided on while a run is going on.
     pub const OF_FLOWS: [Self; 3] = [Self::Resolve, Self::Connect, Self::Request];
 
-    /// Whether this build asks policies for it: those about others decide nothing.
+    /// Returns whether this build asks policies about the action. Policies about any other action
+    /// decide nothing.
     #[must_use]
     pub fn is_asked(self) -> bool {
         self.principal().is_some()
     }
 
-    /// The type of who acts, in every question that a run puts about it.
+    /// Returns the entity type of the principal in every question about this action.
     #[must_use]
     pub fn principal(self) -> Option<&'static str> {
         match self {
@@ -101,7 +102,7 @@ impl Action {
         }
     }
 
-    /// The type of what is acted on, the same way.
+    /// Returns the entity type of the resource in every question about this action.
     #[must_use]
     pub fn resource(self) -> Option<&'static str> {
         match self {
@@ -122,7 +123,7 @@ impl Action {
 impl TryFrom<String> for Action {
     type Error = String;
 
-    /// Its name in the schema.
+    /// Parses an action's name in the schema.
     fn try_from(name: String) -> Result<Self, String> {
         Self::named(&name).ok_or_else(|| format!("{name:?} is nothing that is done"))
     }

@@ -1,4 +1,4 @@
-//! Questions as people write them: by the command line, and as tests beside a file of policies.
+//! Questions as people write them: on the command line, and as tests beside a policy file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,86 +11,87 @@ use serde::{Deserialize, Serialize};
 use crate::obligation::carried;
 use crate::{Action, Asked, Decision, Effect, Facts, Follows, Look, Principal, Question};
 
-/// The most cases of one file.
+/// The most cases in one file.
 const CASES_MAX: usize = 2_000;
 
-/// One question. What is not said of it has the value that is named.
+/// One question. Each field that is absent has the default named in its comment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Case {
-    /// What it shows, for people.
+    /// The case's name, for people.
     pub name: String,
-    /// What is to be done, as `connect`.
+    /// The action, as `connect`.
     pub action: String,
-    /// With what: a program, a path, a host, a credential, a port.
+    /// The resource: a program, a path, a host, a credential or a port.
     pub resource: String,
-    /// The person's number: 1000.
+    /// The person's user number. Default: 1000.
     pub person: Option<u32>,
-    /// The session that acts; the person without one.
+    /// The acting session. Default: none, so the person acts.
     pub session: Option<String>,
-    /// Of a connection: 443. Of a published port the host's: the same.
+    /// The port of a connection (default: 443), or the host's port of a published one (default: the
+    /// same).
     pub port: Option<u16>,
-    /// How a connection is carried, `into` or `past`: `into`.
+    /// The handling of a connection, `into` (inspected) or `past` (tunnelled). Default: `into`.
     pub look: Option<String>,
-    /// `http` or `https`: `https`.
+    /// The scheme, `http` or `https`. Default: `https`.
     pub scheme: Option<String>,
-    /// `GET`.
+    /// The method. Default: `GET`.
     pub method: Option<String>,
-    /// The path of a request, with its query: `/`.
+    /// The path of a request, with its query. Default: `/`.
     pub path: Option<String>,
-    /// Whether a body follows a request: no.
+    /// True if the request has a body. Default: false.
     pub body: bool,
-    /// Whether other programs run a file that is taken over: no.
+    /// True if other programs run the applied file. Default: false.
     pub control: bool,
-    /// Of a file that is taken over its path in the run's workspace, as `docs/guide.md`, or
-    /// `docs/` of a directory that is made: it lies in none.
+    /// The path in the run's workspace of an applied file, as `docs/guide.md`, or of a created
+    /// directory, as `docs/`. Default: none, so it lies outside the workspace.
     pub within: Option<String>,
-    /// Whether a host is one of the agent's models: no.
+    /// True if the host is one of the agent's models. Default: false.
     pub model: bool,
-    /// How the workspace is given: `copy-on-write`.
+    /// The workspace mode. Default: `copy-on-write`.
     pub workspace: Option<WorkspaceMode>,
-    /// Whether it is root inside: no.
+    /// True if the program is root in its sandbox. Default: false.
     pub root: bool,
-    /// Whether it makes namespaces: no.
+    /// True if the program may create namespaces. Default: false.
     pub nesting: bool,
-    /// Whether it has a terminal: no.
+    /// True if the program has a terminal. Default: false.
     pub terminal: bool,
-    /// Seconds since 1970: 0 in a test, now for a question.
+    /// The time, seconds since 1970. Default: 0 in a test, now for a question.
     pub time: u64,
-    /// What holds it: `full`.
+    /// The sandbox mode. Default: `full`.
     pub mode: Option<Mode>,
-    /// The profile: `default`.
+    /// The profile. Default: `default`.
     pub profile: Option<String>,
-    /// What is to be done.
+    /// The session's task.
     pub task: Option<String>,
-    /// What the session is for.
+    /// The session's purpose.
     pub purpose: Option<String>,
-    /// How sure the agent says it is, percent.
+    /// The agent's stated confidence, percent.
     pub confidence: Option<u8>,
-    /// How far it is trusted.
+    /// The level of trust.
     pub trust: Option<String>,
-    /// Which data it has touched.
+    /// The labels of the data that the session has touched.
     pub labels: Option<BTreeSet<String>>,
-    /// What the agent has earned, points: 0.
+    /// The agent's reputation, points. Default: 0.
     pub reputation: Option<u8>,
-    /// Whether what somebody would have to agree to is denied; no test states it.
+    /// True if anything that needs approval is denied. Tests cannot set it.
     #[serde(skip)]
     pub is_strict: bool,
-    /// What is to be decided: `allow`, `ask` or `deny`.
+    /// The expected decision: `allow`, `ask` or `deny`.
     pub expect: Option<Expected>,
-    /// The policy that is to decide, by its id.
+    /// The id of the policy expected to decide.
     pub by: Option<String>,
 }
 
-/// What a test expects.
+/// The decision that a test expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expected {
-    /// It may happen.
+    /// Allowed.
     Allow,
-    /// Somebody has to agree.
+    /// Allowed once somebody approves.
     Ask,
-    /// It may not.
+    /// Denied.
     Deny,
 }
 
@@ -101,10 +102,10 @@ struct Cases {
     case: Vec<Case>,
 }
 
-/// Reads a file of tests: a table `[[case]]` for each.
+/// Reads a file of tests, one `[[case]]` table each.
 ///
 /// # Errors
-/// What is wrong with it, with its line.
+/// Describes what is wrong with the file, with the line.
 pub fn cases(text: &str) -> Result<Vec<Case>, String> {
     let read: Cases = toml::from_str(text).map_err(|error| error.to_string())?;
     let all = read.case;
@@ -124,10 +125,10 @@ pub fn cases(text: &str) -> Result<Vec<Case>, String> {
 }
 
 impl Case {
-    /// The same with what these lines say, each as in a table `[[case]]`.
+    /// Returns this case with these lines applied, each written as in a `[[case]]` table.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Describes what is wrong with the lines.
     pub fn with(&self, lines: &[String]) -> Result<Self, String> {
         let text = lines.join("\n");
         let said: toml::Table = toml::from_str(&text).map_err(|error| error.to_string())?;
@@ -144,11 +145,11 @@ impl Case {
         })
     }
 
-    /// Puts the question, as a run puts it: what has to be done where it may happen, and is not
-    /// carried out there, denies it.
+    /// Asks the question as a run does: an obligation that is not carried out for the action turns
+    /// an allowance into a denial.
     ///
     /// # Errors
-    /// What of it cannot be asked.
+    /// Describes the part of the case that cannot be asked.
     pub fn ask(&self, decide: impl FnOnce(&Question<'_>) -> Decision) -> Result<Decision, String> {
         let principal = Principal {
             person: self.person.unwrap_or(1000),
@@ -234,7 +235,8 @@ impl Case {
         format!("{action:?} is nothing that is asked for; {all} are")
     }
 
-    /// What is not as a test expects, in words. What nobody can agree to is denied.
+    /// Describes how a decision differs from the expected one; `None` if it does not. An approval
+    /// that nobody can give counts as a denial.
     #[must_use]
     pub fn difference(&self, found: &Decision) -> Option<String> {
         let expected = match self.expect {
@@ -316,7 +318,7 @@ impl Case {
         }
     }
 
-    /// Where in the workspace it lies.
+    /// Returns the path in the workspace.
     fn within(&self) -> Result<Option<&str>, String> {
         let Some(within) = self.within.as_deref() else {
             return Ok(None);
@@ -333,7 +335,7 @@ impl Case {
         }
     }
 
-    /// What is said of it has to be of this action: else it would be passed over.
+    /// Rejects fields that are not of this action, which would otherwise be ignored.
     fn says_nothing(&self, action: Action) -> Result<(), String> {
         use Action::{Connect, Promote, Publish, Request, Resolve, Run};
         let said: [(&str, bool, &[Action]); 12] = [

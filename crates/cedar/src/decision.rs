@@ -1,4 +1,4 @@
-//! What is answered.
+//! Decisions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,16 +9,16 @@ use crate::handed::base_name;
 use crate::obligation::PERSON;
 use crate::{Obligation, Obligations, Rate};
 
-/// What the names of files begin with that say what a level of trust means.
+/// The prefix of the file names of policies generated for a level of trust.
 const LEVEL: &str = "level/";
-/// The same for what becomes of data that a session has touched.
+/// The prefix of the file names of policies generated for labels of touched data.
 const LABELS: &str = "labels/";
-/// Where the purposes that come with Atoll are written, in names of files.
+/// The prefix of the file names of the purposes that ship with Atoll.
 const PURPOSE: &str = "purpose/";
-/// How a file of a purpose of people's own ends.
+/// The suffix of the file of a person's own purpose.
 const PURPOSE_END: &str = ".purpose.cedar";
 
-/// The purpose of which a file is, by its name.
+/// Returns the purpose that a file defines, by the file's name.
 #[must_use]
 pub fn purpose_of(file: &str) -> Option<&str> {
     let shipped = file.strip_prefix(PURPOSE);
@@ -26,57 +26,57 @@ pub fn purpose_of(file: &str) -> Option<&str> {
     shipped.or_else(|| base_name(file).strip_suffix(PURPOSE_END))
 }
 
-/// Whether something may happen.
+/// The effect of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It may, with its obligations.
+    /// Allowed, with the obligations.
     Allow,
-    /// It may once somebody has agreed.
+    /// Allowed once somebody approves.
     Ask,
-    /// It may not.
+    /// Denied.
     Deny,
 }
 
 /// A policy that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deciding {
-    /// Its `@id`, or where it is written.
+    /// The policy's `@id`, or its place in the file.
     pub id: Arc<str>,
-    /// The file that it is in.
+    /// The file.
     pub file: Arc<str>,
-    /// Its line, counted from 1.
+    /// The line, counted from 1.
     pub line: u32,
     /// Its `@reason`, for people.
     pub reason: Option<Arc<str>>,
-    /// What it says where it holds: allowed or denied.
+    /// The policy's effect where it holds: allow or deny.
     pub effect: Effect,
-    /// After how long it ends what it permits.
+    /// The time after which a permitted action is ended.
     pub timeout: Option<Duration>,
-    /// Whether somebody has to agree where it holds.
+    /// Set when the policy requires an approval.
     pub asks: bool,
-    /// What is touched where it holds.
+    /// The labels that the session gets where the policy holds.
     pub labels: BTreeSet<String>,
 }
 
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it may happen.
+    /// The effect.
     pub effect: Effect,
-    /// The policies that decided: what forbids where something does, else what permits.
+    /// The policies that decided: the forbids that hold if there are any, else the permits.
     pub deciding: Vec<Deciding>,
-    /// What has to be done where it may.
+    /// The obligations of an allowed action.
     pub obligations: Obligations,
-    /// How often it can happen, by which policy: each is kept to by itself.
+    /// The rate limits, each with the id of its policy; each is enforced on its own.
     pub rates: Vec<(Arc<str>, Rate)>,
-    /// Where nothing permits it, of each layer that denies it for that the first policy that
-    /// permits others of its kind.
+    /// Where nothing permits the action: of each layer that denies it for that reason, the first
+    /// policy that permits others of its kind.
     pub others: Vec<Deciding>,
-    /// Policies with `@shadow` that would have counted.
+    /// Policies with `@shadow` that would have decided.
     pub shadowed: Vec<Deciding>,
-    /// Why nobody could tell; then it is denied.
+    /// The errors of evaluation, any of which is a denial.
     pub errors: Vec<String>,
-    /// Whether it is denied since somebody would have to agree, and nobody is asked.
+    /// Set when the action is denied because it needs an approval and nobody is asked.
     pub is_unasked: bool,
 }
 
@@ -102,8 +102,7 @@ impl Decision {
         }
     }
 
-    /// The same where only some obligations can be carried out: one with others is a denial, and
-    /// so is one that somebody would have to be asked about.
+    /// Denies an allowed or askable action that has an obligation other than the `carried` ones.
     #[must_use]
     pub fn within(mut self, carried: &[Obligation]) -> Self {
         if self.effect == Effect::Deny {
@@ -121,19 +120,19 @@ impl Decision {
         self
     }
 
-    /// Whether a level of trust decided alone, and nobody's own policy.
+    /// Returns whether a level of trust alone decided, without any policy that a person wrote.
     #[must_use]
     pub fn is_of_level(&self) -> bool {
         !self.deciding.is_empty() && self.deciding.iter().all(Deciding::is_of_level)
     }
 
-    /// Whether what a session is for decided alone.
+    /// Returns whether the session's purpose alone decided.
     #[must_use]
     pub fn is_of_purpose(&self) -> bool {
         !self.deciding.is_empty() && self.deciding.iter().all(Deciding::is_of_purpose)
     }
 
-    /// The same where nobody is asked.
+    /// Turns an approval into a denial, as where nobody is asked.
     pub(crate) fn strictly(mut self) -> Self {
         if self.effect == Effect::Ask {
             self.effect = Effect::Deny;
@@ -143,8 +142,8 @@ impl Decision {
         self
     }
 
-    /// Why it may not happen, in words: with where policies are written. Those of a level are in
-    /// no file, and name it.
+    /// Explains the decision with the place of each policy. Policies of a level lie in no file and
+    /// name their level instead.
     #[must_use]
     pub fn why(&self) -> String {
         self.told(|one| match one.is_of_level() {
@@ -153,7 +152,7 @@ impl Decision {
         })
     }
 
-    /// The same for a program, which is not told where policies are written.
+    /// Explains the decision for a program in the sandbox, without the places of policies.
     #[must_use]
     pub fn why_inside(&self) -> String {
         match self.errors.is_empty() {
@@ -162,7 +161,7 @@ impl Decision {
         }
     }
 
-    /// The policies that say how long it may take, with where they are written.
+    /// Returns the policies that set the timeout, with their places.
     #[must_use]
     pub fn timed_by(&self) -> String {
         let timeout = self.obligations.timeout;
@@ -173,7 +172,7 @@ impl Decision {
         all.join(", ")
     }
 
-    /// The policies that give this label, for a program: what permits beside them gives none.
+    /// Returns the policies that give this label, for a program; other permits that hold give none.
     #[must_use]
     pub fn labelled_by(&self, label: &str) -> String {
         let all = self
@@ -184,12 +183,12 @@ impl Decision {
         all.join(", ")
     }
 
-    /// The policies that somebody is asked by: what permits beside them asks for nothing.
+    /// Returns the policies that require an approval; other permits that hold require none.
     pub fn asking(&self) -> impl Iterator<Item = &Deciding> {
         self.deciding.iter().filter(|one| one.asks)
     }
 
-    /// Who has to agree, each of them.
+    /// Returns every approver required.
     #[must_use]
     pub fn agreeing(&self) -> Vec<String> {
         let all = self.obligations.approve.iter();
@@ -200,13 +199,13 @@ impl Decision {
         .collect()
     }
 
-    /// Whether it may happen once a person says yes, and nobody else has to.
+    /// Returns whether the approval of a person alone is required.
     #[must_use]
     pub fn asks_a_person(&self) -> bool {
         self.effect == Effect::Ask && self.obligations.asks_nobody_else()
     }
 
-    /// What can come of it: what nobody can agree to is denied.
+    /// Returns the best possible outcome: an approval that nobody can give is a denial.
     #[must_use]
     pub fn at_most(&self) -> Effect {
         match self.effect {
@@ -252,13 +251,13 @@ impl Decision {
 }
 
 impl Deciding {
-    /// Whether a level of trust says so, or what becomes of data by Atoll's own rule.
+    /// Returns whether the policy is of a level of trust, or of Atoll's own rules on labels.
     #[must_use]
     pub fn is_of_level(&self) -> bool {
         [LEVEL, LABELS].iter().any(|own| self.file.starts_with(own))
     }
 
-    /// Whether what a session is for says so.
+    /// Returns whether the policy is of the session's purpose.
     #[must_use]
     pub fn is_of_purpose(&self) -> bool {
         purpose_of(&self.file).is_some()
@@ -266,7 +265,7 @@ impl Deciding {
 }
 
 impl Effect {
-    /// What a policy of this effect would have done with something.
+    /// Returns the past participle by which a policy of this effect is reported.
     #[must_use]
     pub fn done(self) -> &'static str {
         match self {

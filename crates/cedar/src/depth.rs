@@ -1,50 +1,50 @@
-//! How deep a policy is, told from its text: what reads, prints, checks and decides on it calls
-//! itself as often, and none of that is begun where a stack could come to its end.
+//! The depth of a policy, measured on its text. Reading, printing, checking and evaluating a policy
+//! recurse as deep, so none of them is begun on a policy that could overflow a stack.
 
-/// How many operators can be in each other. Reading, checking and printing that comes to no end of a
-/// stack of 2 MiB, which a thread has where nothing else is said, also in a build that is not
-/// optimised. Deciding on it there, Cedar may find too little left (`recursion limit reached`):
-/// an error, and so a denial.
+/// The most operators nested in each other. Reading, checking and printing such a policy fits a
+/// stack of 2 MiB, a thread's default, also in an unoptimised build. Evaluating it there, Cedar may
+/// find too little stack left (`recursion limit reached`): an error, and so a denial.
 pub(crate) const DEPTH_MAX: usize = 128;
 
-/// What would be right.
+/// The hint given for a policy that is too deep.
 pub(crate) const INSTEAD: &str = "write [\"a\", \"b\"].contains(x) for a row of ==, brackets around \
                                   each eight or so of a long || or &&, or several policies";
 
-/// As how many operators `is … in` counts. Cedar makes two of it, each with all that stands before
-/// `is`: a few dozen within each other, which fit a policy, would be read for hours.
+/// The number of operators that `is … in` counts for. Cedar expands it into two, each with all that
+/// stands before `is`: a few dozen nested ones fit a policy and would take hours to read.
 const TWOFOLD: usize = 16;
 
-/// One policy on its way. What is told is never less than what Cedar makes of it: a row of `||`,
-/// `&&` or `+` is as deep as it is long, and so are all `when` and `unless` of a policy together,
-/// which are one row of `&&`.
+/// The depth of one policy while it is scanned. The result is never less than the depth that Cedar
+/// builds: a chain of `||`, `&&` or `+` is as deep as it is long, and so are all `when` and
+/// `unless` clauses of a policy together, which form one chain of `&&`.
 #[derive(Debug, Default)]
 pub(crate) struct Depth {
     policy: Within,
     open: Vec<Within>,
     before: [char; 2],
-    /// The last that is no blank; of a text the `"` that begins it, of a comment its `/`.
+    /// The last character other than whitespace; for a string its opening `"`, for a comment its
+    /// `/`.
     ended: Option<char>,
 }
 
-/// What is known within one bracket, since it opened or since its last comma.
+/// The counts within one bracket, since it opened or since its last comma.
 #[derive(Debug, Default)]
 struct Within {
-    /// The most of what a comma ended.
+    /// The greatest depth of an element ended by a comma.
     ended: usize,
     /// `||` and `if`, or the clauses of a policy.
     ors: usize,
-    /// The most between two `||`.
+    /// The greatest depth between two `||`.
     of_or: usize,
     /// `&&` since the last `||`.
     ands: usize,
-    /// The most between two `&&` since then.
+    /// The greatest depth between two `&&` since then.
     of_and: usize,
     /// Operators that bind more closely, since the last `&&`.
     closer: usize,
-    /// The most in brackets since then.
+    /// The greatest depth in brackets since then.
     inner: usize,
-    /// Whether an `is` stood there since then.
+    /// Set when an `is` has been seen since then.
     is_typed: bool,
 }
 
@@ -69,8 +69,8 @@ impl Within {
 }
 
 impl Depth {
-    /// A character that stands in no text and no comment; of these what begins them. What ends a
-    /// text does not come.
+    /// Takes a character outside strings and comments, or the one that opens either. The one that
+    /// closes a string is not passed.
     pub(crate) fn take(&mut self, one: char) {
         let is_top = self.open.is_empty();
         let here = self.open.last_mut().unwrap_or(&mut self.policy);
@@ -118,7 +118,7 @@ impl Depth {
         }
     }
 
-    /// The depth of the policy that ends here; what follows is another.
+    /// Returns the depth of the policy that ends here and starts the next one.
     pub(crate) fn end(&mut self) -> usize {
         while !self.open.is_empty() {
             self.close();
@@ -129,12 +129,13 @@ impl Depth {
     }
 }
 
-/// Whether this can end what has a value, or a name; no operator does.
+/// Returns whether a character can end a value or a name; no operator does.
 fn is_end(one: char) -> bool {
     is_of_word(one) || matches!(one, ')' | ']' | '}' | '"')
 }
 
-/// Whether what follows this can be a word, and no member's name; behind a number, too.
+/// Returns whether a word other than a member's name can begin after this character, also directly
+/// after a number.
 fn begins_word(before: char) -> bool {
     !before.is_ascii_alphabetic() && !matches!(before, '_' | '.')
 }

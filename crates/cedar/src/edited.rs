@@ -1,5 +1,5 @@
-//! Files of policies as they would be with one change: what is told to allow something is asked
-//! first.
+//! Policy files as they would be with one change, so that a suggested change can be evaluated
+//! before it is proposed.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use crate::decision::Deciding;
 use crate::fault::place;
 use crate::layers::{Layer, PolicyFile};
 
-/// The files of each layer, from the highest.
+/// The files of each layer, highest first.
 pub type LayerFiles = Vec<(Layer, Vec<PolicyFile>)>;
 
-/// The text of a policy as it is written; none where no file has it.
+/// Returns the source text of a policy, if a file has it.
 #[must_use]
 pub fn text_of(files: &[(Layer, Vec<PolicyFile>)], policy: &Deciding) -> Option<String> {
     let (_, file) = file_of(files, &policy.file)?;
@@ -21,13 +21,13 @@ pub fn text_of(files: &[(Layer, Vec<PolicyFile>)], policy: &Deciding) -> Option<
     Some(text.get(span(text, policy)?)?.to_owned())
 }
 
-/// The layer that a policy is of.
+/// Returns the layer of a policy.
 #[must_use]
 pub fn layer_of(files: &[(Layer, Vec<PolicyFile>)], policy: &Deciding) -> Option<Layer> {
     file_of(files, &policy.file).map(|(layer, _)| layer)
 }
 
-/// The same files without one policy; every other keeps its line.
+/// Returns the files without one policy. All other policies keep their lines.
 #[must_use]
 pub fn without(files: &[(Layer, Vec<PolicyFile>)], policy: &Deciding) -> Option<LayerFiles> {
     changed(files, &policy.file, |text| {
@@ -41,7 +41,8 @@ pub fn without(files: &[(Layer, Vec<PolicyFile>)], policy: &Deciding) -> Option<
     })
 }
 
-/// The same files where one policy is not about what a condition holds for.
+/// Returns the files with an exception added to one policy: it no longer holds where `condition`
+/// does.
 #[must_use]
 pub fn excepting(
     files: &[(Layer, Vec<PolicyFile>)],
@@ -56,7 +57,7 @@ pub fn excepting(
     })
 }
 
-/// The same files with a policy more at the end of one.
+/// Returns the files with a policy appended to one of them.
 #[must_use]
 pub fn with(files: &[(Layer, Vec<PolicyFile>)], file: &str, policy: &str) -> Option<LayerFiles> {
     changed(files, file, |text| Some(format!("{text}\n{policy}\n")))
@@ -85,7 +86,7 @@ fn changed(
     Some(files)
 }
 
-/// From where to where a policy stands in its file, with its annotations, bytes.
+/// Returns the byte range of a policy in its file, annotations included.
 fn span(text: &str, policy: &Deciding) -> Option<Range<usize>> {
     let set = PolicySet::from_str(text).ok()?;
     let of = |one: &Policy| {

@@ -1,41 +1,43 @@
-//! What is true of whoever asks.
+//! Facts about the principal.
 
 use std::collections::BTreeSet;
 
 use atoll_model::Mode;
 use atoll_model::network::{HostName, HostPart};
 
-/// What is true whatever is asked. What nobody has stated is not there.
+/// The facts that are the same for every question of a run. Facts that nobody has stated are
+/// absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The time, seconds since 1970.
     pub time: u64,
-    /// What holds the program.
+    /// The sandbox mode.
     pub mode: Mode,
     /// The profile.
     pub profile: String,
-    /// What is to be done.
+    /// The session's task.
     pub task: Option<String>,
-    /// What the session is for.
+    /// The session's purpose.
     pub purpose: Option<String>,
-    /// How sure the agent says it is, percent.
+    /// The agent's stated confidence, percent.
     pub confidence: Option<u8>,
-    /// How far the agent is trusted.
+    /// The agent's level of trust.
     pub trust: Option<String>,
-    /// Which data the session has touched; not there where nobody notes that.
+    /// The labels of the data that the session has touched; absent if they are not recorded.
     pub labels: Option<BTreeSet<String>>,
-    /// What the agent has earned, points up to 100; 0 where nothing is known of it.
+    /// The agent's reputation, up to 100 points; 0 if nothing is known of it.
     pub reputation: u8,
-    /// Hosts whose answers are trusted: names, or `*.` and a name. No policy sees it.
+    /// Hosts whose answers are trusted: names, or `*.` and a name. No policy sees this list.
     pub trusted: Vec<String>,
-    /// Those of models among them, written the same way. Policies see of a host whether it is one.
+    /// The hosts among them that serve models, written alike. Policies see of a host whether it is
+    /// one.
     pub models: Vec<String>,
-    /// Whether what somebody would have to agree to is denied. No policy sees it.
+    /// True if anything that needs approval is denied. No policy sees it.
     pub is_strict: bool,
 }
 
 impl Facts {
-    /// Those of a time, a mode and a profile alone.
+    /// Creates facts of a time, a mode and a profile alone.
     #[must_use]
     pub fn new(time: u64, mode: Mode, profile: &str) -> Self {
         Self {
@@ -54,7 +56,7 @@ impl Facts {
         }
     }
 
-    /// Whether a name is that of a model, or lies beneath one.
+    /// Returns whether a name is that of a model, or lies beneath one.
     pub(crate) fn is_model(&self, name: &HostName) -> bool {
         let name = name.as_str();
         self.models.iter().any(|one| {
@@ -63,7 +65,7 @@ impl Facts {
         })
     }
 
-    /// The same of a host: an address is nobody's name.
+    /// Returns whether a host is a model's. An address never is.
     pub(crate) fn is_model_at(&self, host: &HostPart) -> bool {
         match host {
             HostPart::Name(name) => self.is_model(name),
@@ -71,7 +73,7 @@ impl Facts {
         }
     }
 
-    /// The same without what the agent states of itself.
+    /// Returns the facts without those that the agent states of itself.
     pub(crate) fn without_its_word(&self) -> Self {
         Self {
             confidence: None,

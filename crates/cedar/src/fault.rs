@@ -1,24 +1,24 @@
-//! What is wrong with a file of policies.
+//! Errors in policy files.
 
 use std::fmt;
 
-/// One mistake, where it is.
+/// One error, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The file's name.
+    /// The file.
     pub file: String,
     /// The line, counted from 1.
     pub line: u32,
     /// The column in characters, counted from 1.
     pub column: u32,
-    /// What is wrong.
+    /// The message.
     pub what: String,
-    /// What would be right.
+    /// A hint on how to correct it.
     pub hint: Option<String>,
 }
 
 impl Fault {
-    /// At a byte of a text.
+    /// Creates a fault at a byte offset of a text.
     pub(crate) fn at(file: &str, text: &str, offset: usize, what: impl Into<String>) -> Self {
         let (line, column) = place(text, offset);
         Self {
@@ -38,7 +38,7 @@ impl Fault {
     }
 }
 
-/// The line and column of a byte, counted from 1.
+/// Returns the line and column of a byte offset, counted from 1.
 pub(crate) fn place(text: &str, offset: usize) -> (u32, u32) {
     let bytes = text.as_bytes();
     let before = bytes.get(..offset.min(bytes.len())).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Policies on their way to the process that carries a run's connections.
+//! Serialised policies, sent to the egress process of a run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::policies::Known;
 use crate::{Facts, Layer, Layers, PolicyFile, Principal};
 
-/// The most that is handed over, bytes: each layer's files, as they stand in JSON.
+/// The largest serialised form, bytes: each layer's files, as they stand in JSON.
 pub const HANDED_BYTES_MAX: usize = 16 << 20;
 
-/// What is handed over: the files as they were when the run was decided on, and who acts.
+/// The serialised form: the files as they were when the run was decided on, the principal and the
+/// facts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Handed {
@@ -31,10 +32,10 @@ struct Handed {
     files: Vec<(Layer, String, String)>,
 }
 
-/// Writes files down, with who acts.
+/// Serialises the files with the principal and the facts.
 ///
 /// # Errors
-/// When they are too long, or no text.
+/// When the result is too long, or a file is not UTF-8.
 pub fn hand(
     principal: &Principal,
     facts: &Facts,
@@ -69,10 +70,10 @@ pub fn hand(
     }
 }
 
-/// Reads and compiles what [`hand`] wrote. The time is that of whoever asks.
+/// Reads and compiles the output of [`hand`]. The caller supplies the time, which is 0 here.
 ///
 /// # Errors
-/// When it is something else, or no longer compiles.
+/// When the input is anything else, or no longer compiles.
 pub fn take(written: &[u8]) -> Result<(Layers, Principal, Facts), String> {
     let handed: Handed = serde_json::from_slice(written).map_err(|error| error.to_string())?;
     let of = |layer: Layer| {
@@ -106,7 +107,7 @@ pub fn take(written: &[u8]) -> Result<(Layers, Principal, Facts), String> {
     Ok((layers, principal, facts))
 }
 
-/// The name of a file of policies, without its directories.
+/// Returns the name of a policy file, without its directories.
 pub(crate) fn base_name(file: &str) -> &str {
     let base = Path::new(file).file_name().and_then(|name| name.to_str());
     base.unwrap_or(file)

@@ -1,12 +1,12 @@
-//! Names of things as policies write them: in the one form in which they are asked for. One in
-//! another form would stand for nothing, and a forbid by it would forbid nothing.
+//! Entity ids in policies. Each has one canonical form, the one that questions use: an id in
+//! another form would match nothing, and a forbid with it would forbid nothing.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use atoll_model::network::{CredentialName, HostName};
 
-/// What is wrong with a name of this kind, and what would be right.
+/// Describes the correct form of an id of this type if the id is not in it.
 pub(crate) fn wrong(kind: &str, id: &str) -> Option<&'static str> {
     match kind {
         "Host" if !is_host(id) => Some(

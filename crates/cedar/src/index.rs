@@ -1,12 +1,12 @@
-//! Policies by what their scopes can match, so that only those are evaluated that could.
+//! An index of policies by scope, so that only those that could match are evaluated.
 //!
-//! Every policy lies in exactly one bucket of each action that it can be about: by its resource's
-//! scope, or with those of any resource. A question looks into the buckets of its own action, and
-//! there of its resource, of all that this is in, of its type, and of any: every policy whose
-//! scope can hold is in one of these. A policy that is left out has a scope that does not hold,
-//! and Cedar reads no condition of such a policy, so it neither decides nor fails. A forbid that
-//! holds in one bucket forbids, whatever others permit: so answers of buckets are put together
-//! as that of the whole set (see `policies.rs`).
+//! Every policy lies in exactly one bucket of each action that it can be about: by its resource
+//! scope, or among those of any resource. A question looks up the buckets of its action, and in
+//! each those of its resource, of every ancestor, of its type, and of any resource: every policy
+//! whose scope can match is in one of these. A policy that is left out has a scope that does not
+//! match, and Cedar evaluates no condition of such a policy, so it neither decides nor fails. A
+//! forbid that holds in one bucket forbids whatever others permit, so the answers of the buckets
+//! combine into that of the whole set (see `policies.rs`).
 
 use std::collections::HashMap;
 
@@ -18,17 +18,17 @@ use cedar_policy::{
 use crate::Action;
 use crate::question::Put;
 
-/// Which resources a scope can hold for.
+/// A resource scope.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Scope {
     Any,
     Type(EntityTypeName),
     One(EntityUid),
-    /// It, and all that is in it.
+    /// The entity and its descendants.
     Within(EntityUid),
 }
 
-/// Policies of one layer.
+/// The policies of one layer.
 #[derive(Debug)]
 pub(crate) struct Index {
     by_action: Vec<HashMap<Scope, PolicySet>>,
@@ -58,12 +58,12 @@ impl Index {
         })
     }
 
-    /// Whether there is no policy at all: most layers have no shadows.
+    /// Returns whether there is no policy at all; most layers have no shadows.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty
     }
 
-    /// Every bucket with a policy whose scope can hold.
+    /// Returns every bucket that holds a policy whose scope can match.
     pub(crate) fn buckets<'a>(&'a self, put: &'a Put) -> impl Iterator<Item = &'a PolicySet> {
         let buckets = self.by_action.get(put.action.number());
         let own = [
@@ -92,7 +92,7 @@ impl Scope {
     }
 }
 
-/// What a policy can be about.
+/// Returns the actions that a policy can be about.
 pub(crate) fn actions(policy: &Policy) -> Vec<Action> {
     let named = |id: &EntityUid| Action::named(id.id().unescaped());
     match policy.action_constraint() {

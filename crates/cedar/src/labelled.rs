@@ -1,5 +1,5 @@
-//! What layers mean for a session that has a label, beside the same one without it: whoever adds
-//! a label to what a session gains takes away only where nothing is allowed by having it.
+//! The meaning of layers for a session with a label, compared with the same session without it.
+//! Adding a label to a session only takes rights away if nothing is allowed because of the label.
 
 use cedar_policy::PolicySet;
 use serde_json::{Map, Value, json};
@@ -9,15 +9,15 @@ use crate::layers::Layers;
 use crate::meant::{Meant, condition, read};
 use crate::owed::Owed;
 
-/// Operations on sets by which a policy can ask for labels that it names.
+/// Set operations by which a policy can ask for labels that it names.
 const ASKS_FOR_SOME: [&str; 3] = ["contains", "containsAny", "containsAll"];
 
 impl Meant {
-    /// What is allowed to a session that has this label, and what would be allowed to the same one
-    /// without it; nothing where no policy asks for the label.
+    /// Returns the meaning for a session that has this label, and for the same session without it;
+    /// `None` if no policy asks for the label.
     ///
     /// # Errors
-    /// When a policy reads labels in another way than to ask for some that it names.
+    /// When a policy reads labels in any way other than asking for named ones.
     pub fn by_label(&self, label: &str, action: Action) -> Result<Option<(Self, Self)>, String> {
         let mut without = Vec::new();
         let mut asks = false;
@@ -45,7 +45,7 @@ impl Meant {
 }
 
 impl Layers {
-    /// Whether what some policy has done where it permits depends on a label, and by which one.
+    /// Returns a permitting policy whose obligations apply depending on the label, if there is one.
     ///
     /// # Errors
     /// As [`Meant::by_label`].
@@ -61,7 +61,7 @@ impl Layers {
     }
 }
 
-/// That a session has a label.
+/// Returns the expression that a session has a label.
 fn has(label: &str) -> Value {
     let context = json!({"Var": "context"});
     let is_there = json!({"has": {"left": context, "attr": "labels"}});
@@ -70,8 +70,8 @@ fn has(label: &str) -> Value {
     json!({"&&": {"left": is_there, "right": named}})
 }
 
-/// Has an expression, as Cedar writes it in JSON, go as if the label were none of the session's.
-/// Whether that changes it.
+/// Rewrites an expression, in Cedar's JSON, as if the session did not have the label. Returns
+/// whether that changes it.
 fn forget(one: &mut Value, label: &str) -> Result<bool, String> {
     match one {
         Value::Array(all) => {
@@ -106,10 +106,11 @@ fn forget(one: &mut Value, label: &str) -> Result<bool, String> {
     }
 }
 
-/// What is said where labels are read so that nothing can be told of a single one.
+/// The error for a policy that reads labels so that a single one cannot be singled out.
 const UNREADABLE: &str = "a policy reads labels in another way than to ask for some that it names";
 
-/// The labels that an expression asks for, where it asks for some; those of other sets are none.
+/// Returns the labels that an expression asks for; `None` if it asks for none, or asks a set other
+/// than the session's labels.
 fn asked_for(members: &Map<String, Value>) -> Result<Option<Vec<Value>>, String> {
     let Some((name, sides)) = members
         .iter()
@@ -133,7 +134,7 @@ fn asked_for(members: &Map<String, Value>) -> Result<Option<Vec<Value>>, String>
     }
 }
 
-/// The same expression for a session without the label, which is among those that are named.
+/// Returns the expression for a session without the label, which is among the `named` ones.
 fn left_over(members: &Map<String, Value>, named: Vec<Value>, label: &str) -> Value {
     let others = named
         .into_iter()
@@ -154,12 +155,12 @@ fn is_labels(one: &Value) -> bool {
     *one == json!({".": {"left": {"Var": "context"}, "attr": "labels"}})
 }
 
-/// Whether it is the whole context, of which labels are a part.
+/// Returns whether an expression is the whole context, which includes the labels.
 fn is_context(members: &Map<String, Value>) -> bool {
     members.get("Var").and_then(Value::as_str) == Some("context")
 }
 
-/// Whether a member of the context is read that is not its labels, or looked for.
+/// Returns whether an expression reads, or tests for, a context member other than the labels.
 fn is_plain_member(operation: &str, sides: &Value) -> bool {
     let is_of_context = sides.get("left") == Some(&json!({"Var": "context"}));
     let is_labels = sides.get("attr").and_then(Value::as_str) == Some("labels");
@@ -172,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// As a whole policy is read.
+    /// Returns a policy as if the session did not have the label; `None` if that changes nothing.
     fn without(policy: &str, label: &str) -> Result<Option<String>, String> {
         let policy = Policy::parse(None, policy).map_err(|error| error.to_string())?;
         let mut all = policy.to_json().map_err(|error| error.to_string())?;

@@ -1,16 +1,15 @@
 //! Cedar policies: read strictly, compiled with an index in front, and asked one pure question.
 //!
-//! A file of policies is read into [`Policies`] by the schema that ships with Atoll, with strict
-//! types and bounds on its size, number and depth. [`Layers`] are those of the organisation, the
-//! user and the project: each can only take away from what the others allow.
-//! [`Layers::authorize`] answers a [`Question`] with a [`Decision`]: allowed, to be asked of a
-//! person, or denied, with the policies that decided and the obligations that ride on it. Forbid
-//! beats permit, what nothing permits is denied, and any error on the way is a denial: Cedar
-//! itself passes over a policy that fails, a forbid too.
+//! A policy file is read into [`Policies`] by the schema that ships with Atoll, with strict types
+//! and bounds on its size, number and depth. [`Layers`] are those of the organisation, the user and
+//! the project: each can only take away from what the others allow. [`Layers::authorize`] answers a
+//! [`Question`] with a [`Decision`]: allowed, to be approved, or denied, with the policies that
+//! decided and their obligations. Forbid beats permit, anything that no policy permits is denied,
+//! and any error on the way is a denial: Cedar itself skips a policy that fails, a forbid too.
 //!
-//! A crate of its own for the weight of what it brings in, and because two need it that do not
-//! know each other: `policy`, which decides on a run, and the process that carries its
-//! connections. It must never do I/O, read a clock, or know what a decision is for.
+//! A separate crate because of its heavy dependencies, and because two crates need it that do not
+//! know each other: `policy`, which decides on a run, and the egress process. It must never do I/O,
+//! read a clock, or know the use of a decision.
 //!
 //! Start reading at [`Layers::authorize`], then [`Policies::compile`].
 
@@ -65,7 +64,7 @@ pub use redaction::Redaction;
 pub use source::{POLICIES_MAX, SOURCE_BYTES_MAX};
 pub use written::{Granted, written};
 
-/// The types that policies are held to, as they ship.
+/// The Cedar schema that policies are validated against.
 pub const SCHEMA: &str = include_str!("atoll.cedarschema");
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a person should know of policies without mistakes.
+//! Lints: remarks on policies that have no errors.
 
 use cedar_policy::{
     Effect as CedarEffect, Policy, PrincipalConstraint, ResourceConstraint, ValidationMode,
@@ -13,32 +13,32 @@ use crate::obligation::{PERSON, carried};
 use crate::policies::{Meta, Policies, order as by_place};
 use crate::{Action, Redaction};
 
-/// Something to know of a policy.
+/// A remark on a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
     /// The file.
     pub file: String,
-    /// The policy's line, counted from 1.
+    /// The line of the policy, counted from 1.
     pub line: u32,
-    /// What there is to know.
+    /// The message.
     pub what: String,
-    /// How much it weighs.
+    /// The severity.
     pub standing: Standing,
 }
 
-/// What a remark means for its policy.
+/// The severity of a remark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It does what it says.
+    /// The policy works as written.
     Told,
-    /// It can never decide.
+    /// The policy can never decide.
     Idle,
-    /// It cannot do what it says: a check refuses it.
+    /// The policy cannot work as written; a check refuses it.
     Refused,
 }
 
-/// What there is to know of each policy: annotations that deny because nobody knows or carries
-/// them out, conditions that never hold, and what another policy stands in the way of.
+/// Returns the remarks on each policy: annotations that deny because they are unknown or not
+/// carried out, conditions that never hold, and policies overridden by another.
 #[must_use]
 pub fn remarks(policies: &Policies) -> Vec<Remark> {
     let mut all = refused(policies);
@@ -70,7 +70,7 @@ pub fn remarks(policies: &Policies) -> Vec<Remark> {
     all
 }
 
-/// Of these what a policy asks for and nobody does, which is told at every run too.
+/// Returns the [`Standing::Refused`] remarks, which are also reported at every run.
 #[must_use]
 pub fn refused(policies: &Policies) -> Vec<Remark> {
     let mut all = Vec::new();
@@ -121,9 +121,9 @@ pub fn refused(policies: &Policies) -> Vec<Remark> {
     all
 }
 
-/// The policies that are to forbid something and never do, as types tell: each is told at every
-/// run, since somebody relies on it. In the order in which they are written, without those of
-/// which [`refused`] tells.
+/// Returns the policies that are meant to forbid something and never do, as their types show: each
+/// is reported at every run, since somebody relies on it. They come in source order, without those
+/// that [`refused`] reports.
 #[must_use]
 pub fn forbid_nothing(policies: &Policies) -> Vec<&Deciding> {
     let told = refused(policies);
@@ -140,7 +140,7 @@ pub fn forbid_nothing(policies: &Policies) -> Vec<&Deciding> {
     all
 }
 
-/// That a name with `*.` is compared as if something had it.
+/// Remarks on a host with `*.` that is compared for equality, which nothing equals.
 fn wildcards(policy: &Policy, meta: &Meta) -> Vec<Remark> {
     let is_named = |one: &cedar_policy::EntityUid| {
         one.type_name().basename() == "Host" && one.id().unescaped().starts_with("*.")
@@ -170,7 +170,8 @@ fn wildcards(policy: &Policy, meta: &Meta) -> Vec<Remark> {
     names.iter().map(told).collect()
 }
 
-/// Hosts with `*.` that conditions compare with `==` or look for in a set, in Cedar's JSON.
+/// Collects hosts with `*.` that conditions compare with `==` or look for in a set, in Cedar's
+/// JSON.
 fn compared(read: &Value, is_compared: bool, names: &mut Vec<String>) {
     match read {
         Value::Array(all) => all.iter().for_each(|one| compared(one, is_compared, names)),
@@ -195,7 +196,7 @@ fn compared(read: &Value, is_compared: bool, names: &mut Vec<String>) {
     }
 }
 
-/// That a program is meant only where its name is typed in one way.
+/// Remarks on programs that match only if the name is typed in one way.
 fn as_typed(policy: &Policy, meta: &Meta) -> Vec<Remark> {
     if !meta.actions.contains(&Action::Run) {
         return Vec::new();
@@ -231,8 +232,8 @@ fn order(one: &Remark, two: &Remark) -> std::cmp::Ordering {
     (&one.file, one.line, &one.what).cmp(&(&two.file, two.line, &two.what))
 }
 
-/// A policy in whose way another one stands, or that says nothing new. Of two that say the same
-/// the later one is meant.
+/// Remarks on a policy that is overridden by another one, or adds nothing to it. Of two equal
+/// policies the later one gets the remark.
 fn covered(policies: &Policies, policy: &Policy, meta: &Meta) -> Option<Remark> {
     if meta.is_shadow {
         return None;
@@ -271,7 +272,7 @@ fn covered(policies: &Policies, policy: &Policy, meta: &Meta) -> Option<Remark> 
     })
 }
 
-/// Whether one without a condition is about everything that another one is about.
+/// Returns whether a policy without a condition covers everything that another one is about.
 fn covers(over: &Policy, policy: &Policy) -> bool {
     if has_condition(over) {
         return false;

@@ -1,4 +1,5 @@
-//! Places that policies name: what lies beneath one that is asked for is asked for besides.
+//! The paths that policies name: a question about a directory does not cover one of them beneath
+//! it, which needs its own.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,7 @@ use crate::policies::Policies;
 use crate::{Action, Layers};
 
 impl Policies {
-    /// The places that policies about this name, in their scopes or conditions.
+    /// Returns the paths that policies on this action name, in their scopes or conditions.
     fn places(&self, action: Action) -> impl Iterator<Item = PathBuf> {
         let about = self.all.policies().filter(move |policy| {
             let meta = self.meta.get(policy.id());
@@ -20,8 +21,9 @@ impl Policies {
 }
 
 impl Layers {
-    /// The places that policies of any layer about this name, each once, in their order. An
-    /// answer about a directory is none about a place beneath it that a policy names.
+    /// Returns the paths that policies of any layer on this action name, sorted and without
+    /// duplicates. An answer about a directory says nothing about a path beneath it that a policy
+    /// names.
     #[must_use]
     pub fn places(&self, action: Action) -> Vec<PathBuf> {
         let all = self

@@ -1,19 +1,19 @@
-//! What all layers together mean for one action, as one plain set that Cedar alone decides on:
-//! what proofs are about.
+//! The meaning of all layers for one action, as one plain set that Cedar alone decides on: the
+//! subject of proofs.
 //!
-//! Cedar's own meaning of a set is not Atoll's of layers. So that a proof about the one is one
-//! about the other, the set says by policies what Atoll does besides:
+//! Cedar's semantics of a set is not Atoll's of layers. So that a proof about the one is one about
+//! the other, the set expresses Atoll's additions as policies:
 //!
 //! - A policy with `@shadow` is not in it.
-//! - What permits and asks for what nobody carries out, or for a yes that nobody can give, denies
-//!   where it holds: it forbids there. So does what permits once somebody has agreed, where only
-//!   what happens unasked counts.
+//! - A permit with an obligation that nobody carries out, or an approval that nobody can give,
+//!   denies where it holds: it becomes a forbid. So does a permit that requires an approval, if
+//!   only actions that happen without one count.
 //! - A request whose path is read in different ways is forbidden where [`Policies`] denies it.
-//! - Every layer with an opinion has to allow: the permits of the first one stay, and what no
-//!   permit of a further one allows is forbidden.
+//! - Every layer with an opinion has to allow: the permits of the first one stay, and anything that
+//!   no permit of a further one allows is forbidden.
 //!
-//! An error denies in Atoll and is passed over in Cedar. So the set allows at least what the
-//! layers allow, and exactly that where no policy fails.
+//! An error denies in Atoll and is skipped in Cedar. So the set allows at least what the layers
+//! allow, and exactly that where no policy fails.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -28,37 +28,37 @@ use crate::obligation::carried;
 use crate::policies::{Meta, Policies, order};
 use crate::unclear::is_misled;
 
-/// What counts as allowed.
+/// The decisions that count as allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// What happens, perhaps once somebody has agreed.
+    /// Everything that happens, perhaps once somebody has approved.
     Possible,
-    /// What happens without anybody being asked.
+    /// Only actions that happen without an approval.
     Unasked,
 }
 
-/// All layers for one action.
+/// The meaning of all layers for one action.
 #[derive(Clone, Debug)]
 pub struct Meant {
     /// The policies, each about this action.
     pub set: PolicySet,
-    /// Those of them that a person has written, as they are written, by their ids in `set`.
+    /// The policies among them that a person wrote, as written, by their ids in `set`.
     pub written: HashMap<PolicyId, Deciding>,
     /// Every entity that a policy names.
     pub named: BTreeSet<EntityUid>,
 }
 
 impl Layers {
-    /// What they mean for this action, of what is reached so.
+    /// Returns the meaning of all layers for this action, with `reach` as the notion of allowed.
     ///
     /// # Errors
-    /// When a policy cannot be put into other words.
+    /// When a policy cannot be translated.
     pub fn meant(&self, action: Action, reach: Reach) -> Result<Meant, String> {
         self.meant_but((action, reach), None)
     }
 
-    /// The same without one policy of a layer, counted from the first. That layer permits nothing
-    /// else than before: it has an opinion also where that was the last that it permits.
+    /// Returns the meaning without one policy of a layer, counted from the first. That layer
+    /// permits nothing more than before: it has an opinion even if that was its last permit.
     ///
     /// # Errors
     /// As [`Layers::meant`].
@@ -111,8 +111,8 @@ impl Layers {
 }
 
 impl Meant {
-    /// Takes a layer in, but for one policy. What of it permits is taken in where it `keeps` that,
-    /// else given back.
+    /// Adds a layer, except for one policy. The layer's permits are added if `keeps` is set, else
+    /// their conditions are returned.
     fn layer(
         &mut self,
         (policies, left_out): (&Policies, Option<&PolicyId>),
@@ -164,11 +164,11 @@ impl Meant {
 }
 
 impl Policies {
-    /// Every policy that counts for this action and that a person has written, each alone: as it
-    /// is written, and that it permits.
+    /// Returns every policy that counts for this action and that a person wrote, each alone: as
+    /// written, and as a permit.
     ///
     /// # Errors
-    /// When one cannot be put into other words.
+    /// When a policy cannot be translated.
     pub fn each_alone(&self, action: Action) -> Result<Vec<(Deciding, Policy)>, String> {
         let counts = self.all.policies().filter_map(|policy| {
             let meta = self.meta.get(policy.id())?;
@@ -185,13 +185,13 @@ impl Policies {
     }
 }
 
-/// What a policy is called in [`Meant`]: by its layer too, counted from the first, since two can
-/// have one of the same name.
+/// Returns the id of a policy in [`Meant`]. It includes the layer, counted from the first, since
+/// two layers can each have a policy of the same name.
 fn meant_id(layer: usize, id: &PolicyId) -> PolicyId {
     PolicyId::new(format!("{layer} {id}"))
 }
 
-/// What a policy does for an action where it holds.
+/// Returns the effect of a policy on an action where it holds.
 pub(crate) fn effect(meta: &Meta, action: Action, reach: Reach) -> CedarEffect {
     let owed = &meta.obligations;
     let can_be_agreed = match reach {
@@ -218,7 +218,8 @@ pub(crate) fn with_effect(
     read(all, id)
 }
 
-/// That what a policy can be about is forbidden where programs read its path in different ways.
+/// Returns a policy that forbids, within the scope of another, requests whose path programs read in
+/// different ways.
 fn unclear(policy: &Policy, id: PolicyId) -> Result<Policy, String> {
     let mut all = policy.to_json().map_err(|error| error.to_string())?;
     let unclear = json!({".": {"left": {"Var": "context"}, "attr": "unclear"}});
@@ -237,7 +238,7 @@ pub(crate) fn read(all: Value, id: PolicyId) -> Result<Policy, String> {
     Policy::from_json(Some(id), all).map_err(|error| error.to_string())
 }
 
-/// Where a policy holds, its action apart, as one condition.
+/// Returns the condition under which a policy holds, its action scope excepted, as one expression.
 pub(crate) fn condition(policy: &Policy) -> Result<Value, String> {
     let all = policy.to_json().map_err(|error| error.to_string())?;
     let mut holds = json!({"Value": true});
@@ -259,7 +260,7 @@ pub(crate) fn condition(policy: &Policy) -> Result<Value, String> {
     Ok(holds)
 }
 
-/// What stands in a policy's head of its principal or resource; nothing where it is any.
+/// Returns the principal or resource scope of a policy as an expression; `None` for any.
 fn scoped(name: &str, scope: &Value) -> Option<Value> {
     let variable = json!({"Var": name});
     let entity = |of: &Value| {
@@ -296,8 +297,8 @@ fn both(one: Value, two: Value) -> Value {
     json!({"&&": {"left": one, "right": two}})
 }
 
-/// That one of them holds, halved again and again: a thousand beside each other are not a
-/// thousand within each other.
+/// Returns the disjunction of expressions as a balanced tree, so that a thousand of them are not
+/// nested a thousand deep.
 pub(crate) fn either(mut all: Vec<Value>) -> Value {
     while all.len() > 1 {
         let mut halved = Vec::with_capacity(all.len().div_ceil(2));

@@ -1,4 +1,4 @@
-//! What no question ever has: a policy that waits for it holds for nothing.
+//! Scopes and conditions that match no question, so that their policies never decide.
 
 use cedar_policy::{
     ActionConstraint, Effect as CedarEffect, EntityId, EntityTypeName, EntityUid, Policy,
@@ -11,7 +11,7 @@ use crate::lint::{Remark, Standing, remark};
 use crate::policies::{Known, Meta, Policies};
 use crate::written::quoted;
 
-/// What can stand in the head of a policy.
+/// A principal or resource scope.
 enum Head {
     Any,
     Is(EntityTypeName),
@@ -45,7 +45,7 @@ impl From<ResourceConstraint> for Head {
 }
 
 impl Head {
-    /// Whether something of this type can be meant.
+    /// Returns whether an entity of this type can match.
     fn can_be(&self, kind: &str, known: &Known) -> bool {
         let is = |name: &EntityTypeName| name.basename() == kind;
         let within = |one: &EntityUid| {
@@ -61,7 +61,7 @@ impl Head {
         }
     }
 
-    /// As it is written, of this variable.
+    /// Returns the scope as written in Cedar, of this variable.
     fn written(&self, of: &str) -> String {
         match self {
             Self::Any => of.to_owned(),
@@ -73,8 +73,9 @@ impl Head {
     }
 }
 
-/// What of a policy no question ever has. What forbids by that would be relied on, as would any
-/// condition that waits for it: that is refused. What permits so is only idle.
+/// Remarks on scopes and conditions of a policy that match no question. A forbid with such a scope,
+/// or any policy with such a condition, gives a false assurance and is refused. A permit with such
+/// a scope is only idle.
 pub(crate) fn never(policies: &Policies, policy: &Policy, meta: &Meta) -> Vec<Remark> {
     let standing = match meta.effect {
         CedarEffect::Permit => Standing::Idle,
@@ -90,7 +91,7 @@ pub(crate) fn never(policies: &Policies, policy: &Policy, meta: &Meta) -> Vec<Re
     of_head.into_iter().chain(in_conditions).collect()
 }
 
-/// What the head of a policy is about and nothing asks for.
+/// Describes the scope of a policy that matches no question.
 fn of_head(policy: &Policy, meta: &Meta, known: &Known) -> Option<String> {
     let principal = Head::from(policy.principal_constraint());
     let resource = Head::from(policy.resource_constraint());
@@ -149,7 +150,7 @@ fn of_head(policy: &Policy, meta: &Meta, known: &Known) -> Option<String> {
     (!others.is_empty()).then(|| by_others(others, "of that this policy decides nothing"))
 }
 
-/// What stands for what is meant.
+/// Returns a hint on the principal that was probably meant.
 fn advice(principal: &Head) -> String {
     let kind = match principal {
         Head::Any => return String::new(),
@@ -173,7 +174,7 @@ fn named(actions: &[Action]) -> String {
     names.join(", ")
 }
 
-/// Types and actions that conditions name and no question ever has.
+/// Returns the types and actions that conditions name and no question ever has.
 fn in_conditions(policy: &Policy, known: &Known) -> Vec<String> {
     let mut found = Vec::new();
     match policy.to_json() {
@@ -189,7 +190,7 @@ fn in_conditions(policy: &Policy, known: &Known) -> Vec<String> {
     found
 }
 
-/// The same of a part, in Cedar's JSON.
+/// Collects them from a part of a condition, in Cedar's JSON.
 fn waits(read: &Value, known: &Known, found: &mut Vec<String>) {
     match read {
         Value::Array(all) => all.iter().for_each(|one| waits(one, known, found)),
@@ -219,7 +220,7 @@ fn entity(kind: &str, id: &str) -> Option<EntityUid> {
     Some(EntityUid::from_type_name_and_id(kind, EntityId::new(id)))
 }
 
-/// Whether a question can have something of this type.
+/// Returns whether a question can have an entity of this type.
 fn is_had(kind: &str) -> bool {
     let kinds = |action: Action| action.principal().into_iter().chain(action.resource());
     Action::ALL

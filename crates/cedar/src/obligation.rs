@@ -1,16 +1,16 @@
-//! What has to be done where a policy permits: annotations, read strictly when they are loaded.
+//! Obligations: annotations of permitting policies, read strictly when they are loaded.
 //!
-//! | annotation | value | of two the stricter is |
+//! | annotation | value | of two, in force |
 //! |---|---|---|
-//! | `@approve` | who has to agree: `"person"`, or a group's name | both agree |
-//! | `@redact` | what is taken out, as `"header:NAME"`, by commas | what either names |
-//! | `@rate` | as `"100/m"`: so often in a second, minute, hour or day | both are kept to |
+//! | `@approve` | the approvers: `"person"`, or a group's name | both approve |
+//! | `@redact` | the parts to remove, as `"header:NAME"`, separated by commas | the union |
+//! | `@rate` | as `"100/m"`: a number per second, minute, hour or day | both |
 //! | `@timeout` | as `"90s"`, `"30m"`, `"2h"`, `"1d"` | the shorter |
-//! | `@checkpoint` | none | either asks for it |
-//! | `@label` | names of what is touched, by commas | what either names |
-//! | `@log` | a sentence | both are told |
+//! | `@checkpoint` | none | either |
+//! | `@label` | labels of touched data, separated by commas | the union |
+//! | `@log` | a sentence to report | both |
 //!
-//! So whatever comes together binds at least as much as each of them alone, in any order.
+//! So any combination binds at least as much as each of its parts alone, in any order.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,47 +20,47 @@ use crate::{Action, Redaction};
 
 /// The longest annotation, bytes.
 const VALUE_BYTES_MAX: usize = 512;
-/// Who can be asked.
+/// The only approver that can be asked.
 pub(crate) const PERSON: &str = "person";
-/// The most names of one annotation.
+/// The most names in one annotation.
 const NAMES_MAX: usize = 32;
 /// The longest name, bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// The most that can be counted in one time.
+/// The most events that a rate can count in one period.
 const RATE_MAX: u32 = 10_000;
 /// The longest timeout.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// So often in a time.
+/// A rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
-    /// How often, at least once.
+    /// The number of events, at least 1.
     pub count: u32,
-    /// In which time, seconds: 1, 60, 3,600 or 86,400.
+    /// The period, seconds: 1, 60, 3,600 or 86,400.
     pub seconds: u32,
 }
 
-/// One thing that has to be done.
+/// A kind of obligation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obligation {
-    /// Somebody agrees first.
+    /// Somebody approves first.
     Approve,
-    /// Something is taken out of what goes on.
+    /// Something is redacted.
     Redact,
-    /// It happens only so often.
+    /// The action happens only so often.
     Rate,
-    /// It ends after a time.
+    /// The action ends after a time.
     Timeout,
-    /// There is a state to return to.
+    /// There is a state to roll back to.
     Checkpoint,
-    /// The session has touched such data.
+    /// The session gets labels of touched data.
     Label,
-    /// It is told.
+    /// A sentence is reported.
     Log,
 }
 
 impl Obligation {
-    /// All of them.
+    /// All obligations.
     pub const ALL: [Self; 7] = [
         Self::Approve,
         Self::Redact,
@@ -71,7 +71,7 @@ impl Obligation {
         Self::Log,
     ];
 
-    /// Its annotation, without the `@`.
+    /// Returns the annotation's name, without the `@`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl Obligation {
     }
 }
 
-/// What this build does where it comes with something: anything else denies.
+/// Returns the obligations that this build carries out for an action. Any other one denies.
 #[must_use]
 pub fn carried(action: Action) -> &'static [Obligation] {
     match action {
@@ -111,30 +111,30 @@ pub fn carried(action: Action) -> &'static [Obligation] {
     }
 }
 
-/// All that has to be done, of every policy that decided.
+/// The obligations of every policy that decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Obligations {
-    /// Who has to agree, each of them.
+    /// The approvers, each of whom has to approve.
     pub approve: BTreeSet<String>,
-    /// What is taken out, as it is written: what is no [`Redaction`] denies.
+    /// The redactions, as written; one that is no [`Redaction`] denies.
     pub redact: BTreeSet<String>,
-    /// How often it can happen; each is kept to.
+    /// The rate limits, each of which is enforced.
     pub rate: BTreeSet<Rate>,
-    /// After how long it ends.
+    /// The time after which the action is ended.
     pub timeout: Option<Duration>,
-    /// Whether there is a state to return to.
+    /// Set when there has to be a state to roll back to.
     pub checkpoint: bool,
-    /// Which data has been touched.
+    /// The labels of touched data.
     pub label: BTreeSet<String>,
-    /// What is told.
+    /// The sentences to report.
     pub log: BTreeSet<String>,
 }
 
 impl Obligations {
-    /// Adds an annotation. Returns whether it is one that binds.
+    /// Adds an annotation. Returns whether its name is that of an obligation.
     ///
     /// # Errors
-    /// What its value would have to be.
+    /// Describes the form that the value has to have.
     pub(crate) fn read(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let Some(one) = Obligation::ALL.into_iter().find(|one| one.name() == name) else {
             return Ok(false);
@@ -165,7 +165,7 @@ impl Obligations {
         Ok(true)
     }
 
-    /// Adds what others ask for: of two the stricter counts.
+    /// Adds the obligations of another policy; of two the stricter counts.
     pub fn add(&mut self, other: &Self) {
         self.approve.extend(other.approve.iter().cloned());
         self.redact.extend(other.redact.iter().cloned());
@@ -179,7 +179,7 @@ impl Obligations {
         self.log.extend(other.log.iter().cloned());
     }
 
-    /// Which of them there are.
+    /// Returns the kinds of obligation that are present.
     #[must_use]
     pub fn all(&self) -> Vec<Obligation> {
         let there = |one: &Obligation| match one {
@@ -196,7 +196,7 @@ impl Obligations {
 }
 
 impl Obligations {
-    /// What of it is not carried out where only these are, as it would be written.
+    /// Returns the obligations outside the `carried` ones, as written.
     pub(crate) fn uncarried(&self, carried: &[Obligation]) -> Vec<String> {
         let is_whole = |one: &Obligation| carried.contains(one);
         let missing = self.all().into_iter().filter(|one| !is_whole(one));
@@ -211,20 +211,20 @@ impl Obligations {
         missing
     }
 
-    /// Whether nobody has to agree but a person, who alone can be asked.
+    /// Returns whether no approver is required other than a person, the only one that can be asked.
     #[must_use]
     pub fn asks_nobody_else(&self) -> bool {
         self.approve.iter().all(|one| one == PERSON)
     }
 
-    /// What is taken out.
+    /// Returns the redactions that this build knows.
     pub fn redactions(&self) -> impl Iterator<Item = Redaction> {
         self.redact.iter().filter_map(|one| Redaction::parse(one))
     }
 }
 
 impl Obligations {
-    /// Each with its value, as it would be written.
+    /// Returns each obligation with its value, as written.
     #[must_use]
     pub fn written(&self) -> Vec<String> {
         let names = |names: &BTreeSet<String>| {
@@ -269,7 +269,7 @@ fn names(value: &str) -> Result<BTreeSet<String>, String> {
     }
 }
 
-/// The same with what each is a name of: `header:NAME`.
+/// Parses names with a prefix, as `header:NAME`.
 fn redactions(value: &str) -> Result<BTreeSet<String>, String> {
     let known = names(&value.replace(':', "."));
     known.map_err(|why| why.replace("'-', '_' and '.'", "'-', '_', '.' and ':'"))?;
@@ -277,7 +277,7 @@ fn redactions(value: &str) -> Result<BTreeSet<String>, String> {
     Ok(all.map(|one| one.trim().to_ascii_lowercase()).collect())
 }
 
-/// A whole number without a sign or a zero at its beginning.
+/// Parses a whole number without a sign or a leading zero.
 fn number(text: &str) -> Option<u32> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     text.parse().ok().filter(|_| is_plain)

@@ -1,8 +1,8 @@
-//! What policies have done where they allow, besides what is asked: what an older version has
-//! done has to be done by one that only tightens it, wherever that still allows.
+//! The obligations of permitting policies, compared between versions: an obligation of an older
+//! version has to be kept by one that only tightens it, wherever that still allows.
 //!
-//! `@approve` is none of it, which decides itself, and neither is `@log`: what is told to a person
-//! holds nothing back.
+//! `@approve` is not among them, since it decides by itself, nor is `@log`: a report to a person
+//! restrains nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -19,47 +19,47 @@ use crate::meant::{Meant, Reach, condition, effect, either, with_effect};
 use crate::obligation::{Obligations, Rate};
 use crate::policies::Meta;
 
-/// One thing that is done, at least so strictly.
+/// An obligation, with the least strictness that has to be kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owed {
-    /// This is taken out, as it is written.
+    /// This redaction, as written.
     Redact(String),
-    /// The session has touched this.
+    /// This label.
     Label(String),
-    /// It happens so often at most, and what is counted together stays so.
+    /// At most this rate, counted together as before.
     Rate(Counter, Rate),
-    /// It ends after this time at most.
+    /// At most this timeout.
     Timeout(Duration),
-    /// There is a state to return to.
+    /// A state to roll back to.
     Checkpoint,
 }
 
-/// Where something is counted.
+/// The key under which a rate is counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
-    /// Under what a policy is called.
+    /// The policy's id.
     Id(Arc<str>),
-    /// Under its line, in one file that may be called otherwise by now.
+    /// The policy's line, in the only file, which may have been renamed.
     Line(u32),
 }
 
-/// Where something that an older version has done may be done no longer.
+/// An obligation of an older version that the newer one may no longer impose.
 #[derive(Clone, Debug)]
 pub struct Unkept {
-    /// What is done.
+    /// The obligation.
     pub owed: Owed,
-    /// What the newer version allows of that for which the older one has it done.
+    /// The actions that the newer version allows of those on which the older one imposes it.
     pub allowed: Meant,
-    /// For what the newer one has it done.
+    /// The actions on which the newer version imposes it.
     pub kept: Meant,
 }
 
 impl Layers {
-    /// All that the `older` ones have done where they allow this action and that these do not
-    /// plainly have done by the same policies.
+    /// Returns every obligation that the `older` layers impose where they allow this action and
+    /// that the same policies do not plainly impose in these.
     ///
     /// # Errors
-    /// When a policy cannot be put into other words.
+    /// When a policy cannot be translated.
     pub fn unkept(
         &self,
         older: &Self,
@@ -96,12 +96,12 @@ impl Layers {
         Ok(unkept)
     }
 
-    /// Where a policy alone has something done, besides what is asked: of each such thing what
-    /// is allowed of what the policy is about, and for what others have the same done. Its layer is
-    /// counted from the first.
+    /// Returns, for each obligation that one policy alone imposes (`@log` included), what is
+    /// allowed of what the policy is about, and the actions on which others impose the same. The
+    /// policy's layer is counted from the first.
     ///
     /// # Errors
-    /// When a policy cannot be put into other words.
+    /// When a policy cannot be translated.
     pub fn done_by(
         &self,
         (layer, own): (usize, &Deciding),
@@ -139,7 +139,7 @@ impl Layers {
         Ok(done)
     }
 
-    /// What these allow of what some of these policies are about.
+    /// Returns what these layers allow of what some of these policies are about.
     fn allowed(
         &self,
         about: Vec<(Policy, Value)>,
@@ -156,13 +156,13 @@ impl Layers {
         Ok(meant)
     }
 
-    /// Every policy that counts and permits something of this action.
+    /// Returns every policy that counts and permits something of this action.
     pub(crate) fn permits(&self, action: Action) -> impl Iterator<Item = (&Policy, &Meta)> {
         let all = self.permits_of_layers(action);
         all.map(|(_, policy, meta)| (policy, meta))
     }
 
-    /// The same, with the layer of each, counted from the first.
+    /// Returns these policies with the layer of each, counted from the first.
     fn permits_of_layers(&self, action: Action) -> impl Iterator<Item = (usize, &Policy, &Meta)> {
         self.each()
             .enumerate()
@@ -175,7 +175,8 @@ impl Layers {
             })
     }
 
-    /// Whether all is written in one file: its lines are then known without its name.
+    /// Returns whether all policies are in one file: their lines then identify them without its
+    /// name.
     fn is_one_file(&self) -> bool {
         let all = self.each().flat_map(|(_, policies)| policies.meta.values());
         let files: BTreeSet<&str> = all.map(|meta| &*meta.told.file).collect();
@@ -183,7 +184,7 @@ impl Layers {
     }
 }
 
-/// That what some of these policies are about is allowed, and nothing else.
+/// Returns a set that allows what these policies are about, and nothing else.
 fn only(all: &[(Policy, Value)]) -> Result<Meant, String> {
     let mut meant = Meant {
         set: PolicySet::new(),
@@ -200,7 +201,7 @@ fn only(all: &[(Policy, Value)]) -> Result<Meant, String> {
 }
 
 impl Owed {
-    /// All that a policy has done where it permits.
+    /// Returns the obligations of a permitting policy, `@approve` and `@log` excepted.
     pub(crate) fn by(policy: &Policy, meta: &Meta, is_one_file: bool) -> Vec<Self> {
         let of = &meta.obligations;
         let is_unnamed = policy.annotation("id").is_none();
@@ -220,7 +221,7 @@ impl Owed {
         all
     }
 
-    /// Whether a policy has it done where it permits.
+    /// Returns whether a policy imposes this obligation where it permits.
     fn is_by(&self, policy: &Policy, meta: &Meta) -> bool {
         self.is_among(&meta.obligations, |counter, least| {
             let is_counted = match counter {
@@ -232,7 +233,7 @@ impl Owed {
         })
     }
 
-    /// Whether it is done where this was decided.
+    /// Returns whether a decision imposes this obligation.
     #[must_use]
     pub fn is_of(&self, decision: &Decision) -> bool {
         self.is_among(&decision.obligations, |counter, least| {
@@ -257,13 +258,13 @@ impl Owed {
     }
 }
 
-/// Whether what keeps to one rate keeps to another one too.
+/// Returns whether anything that keeps to `rate` keeps to `least` too.
 fn holds(rate: Rate, least: Rate) -> bool {
     rate.count <= least.count && rate.seconds >= least.seconds
 }
 
 impl fmt::Display for Owed {
-    /// As an annotation, and of a rate where it counts.
+    /// Formats it as an annotation, for a rate with its counter.
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut one = Obligations::default();
         match self {

@@ -18,21 +18,20 @@ use crate::question::{Put, Question};
 use crate::reading::Reading;
 use crate::vocabulary::Vocabulary;
 
-/// How far what is in something is followed.
+/// The most ancestors of an entity that are followed.
 const ABOVE_MAX: usize = 64;
 
-/// Who and what is in which groups, besides what follows from names: what a directory of people
-/// and tools says.
+/// The groups of people and tools, from a directory, besides the ancestors that follow from names.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     above: HashMap<EntityUid, Vec<EntityUid>>,
 }
 
 impl Known {
-    /// Says that one thing is in another, both as `Kind::"name"`.
+    /// Adds one entity to another, both as `Kind::"name"`.
     ///
     /// # Errors
-    /// What of them cannot be read.
+    /// Describes the id that cannot be read.
     pub fn add(&mut self, one: &str, within: &str) -> Result<(), String> {
         let read = |text: &str| {
             EntityUid::from_str(text).map_err(|error| format!("{text:?} names nothing: {error}"))
@@ -42,13 +41,13 @@ impl Known {
         Ok(())
     }
 
-    /// Whether anything is in it.
+    /// Returns whether any entity is in this group.
     pub(crate) fn has(&self, group: &EntityUid) -> bool {
         let mut all = self.above.values();
         all.any(|above| above.contains(group))
     }
 
-    /// All that something is in; also where groups are in each other in a circle.
+    /// Returns all ancestors of an entity, also where groups contain each other in a circle.
     fn above(&self, one: &EntityUid) -> Vec<EntityUid> {
         let mut found: Vec<EntityUid> = Vec::new();
         let mut next = self.above.get(one).cloned().unwrap_or_default();
@@ -62,7 +61,8 @@ impl Known {
     }
 }
 
-/// Which parts of a request some policy looks at: what takes long to tell is told only then.
+/// The parts of a request that some policy reads; parts that are expensive to compute are computed
+/// only then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     pub(crate) segments: bool,
@@ -73,7 +73,8 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// A part is looked at by its name alone; behind an escape any name can stand.
+    /// Finds the parts that a text can read: a part is read by its name alone, and an escape can
+    /// hide any name.
     pub(crate) fn of(text: &str) -> Self {
         let names = |name: &str| text.contains(name) || text.contains('\\');
         Self {
@@ -96,7 +97,7 @@ impl Needs {
     }
 }
 
-/// A policy besides what Cedar knows of it.
+/// A policy's data besides Cedar's own.
 #[derive(Debug)]
 pub(crate) struct Meta {
     pub(crate) told: Deciding,
@@ -104,7 +105,7 @@ pub(crate) struct Meta {
     pub(crate) actions: Vec<Action>,
     pub(crate) obligations: Obligations,
     pub(crate) is_shadow: bool,
-    /// An annotation that nobody knows, which denies where the policy decides.
+    /// An unknown annotation, which denies where the policy decides.
     pub(crate) unknown: Option<String>,
 }
 
@@ -118,18 +119,18 @@ impl Meta {
     }
 }
 
-/// One thing that a policy permits by its name.
+/// An entity that a policy permits by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// What may be done with it.
+    /// The actions permitted on it.
     pub actions: Vec<Action>,
     /// Its name.
     pub name: String,
-    /// By which policy.
+    /// The policy that permits it.
     pub by: Deciding,
 }
 
-/// The policies of one layer: read, held to the schema, and indexed.
+/// The policies of one layer: read, validated against the schema, and indexed.
 #[derive(Debug)]
 pub struct Policies {
     pub(crate) words: Arc<Vocabulary>,
@@ -138,9 +139,9 @@ pub struct Policies {
     pub(crate) index: Index,
     shadows: Index,
     pub(crate) needs: Needs,
-    /// Of each action of which something is permitted the first policy that does.
+    /// The first policy that permits something of an action, by action.
     permits: HashMap<Action, Deciding>,
-    /// Those whose conditions never hold, as their types tell.
+    /// The policies whose conditions never hold, as their types show.
     pub(crate) impossible: Vec<PolicyId>,
     pub(crate) known: Known,
 }
@@ -149,8 +150,8 @@ impl Policies {
     /// Compiles files into one set.
     ///
     /// # Errors
-    /// Every mistake that was found, with its file, line and column: then nothing counts, and
-    /// whoever asks has to deny.
+    /// Every error found, with its file, line and column; no policy counts then, and the caller has
+    /// to deny.
     pub fn compile(files: &[PolicyFile], known: Known) -> Result<Self, Vec<Fault>> {
         let words = Vocabulary::read().map_err(|why| vec![Fault::at("schema", "", 0, why)])?;
         let mut reading = Reading::default();
@@ -194,24 +195,25 @@ impl Policies {
         })
     }
 
-    /// The first policy that permits something of this kind: then nothing else of it is.
+    /// Returns the first policy that permits something of this action; the layer then permits
+    /// nothing else of it.
     pub(crate) fn permitting(&self, action: Action) -> Option<&Deciding> {
         self.permits.get(&action)
     }
 
-    /// Whether some policy can be about it.
+    /// Returns whether some policy can be about this action.
     #[must_use]
     pub fn is_about(&self, action: Action) -> bool {
         self.meta.values().any(|one| one.actions.contains(&action))
     }
 
-    /// Whether some policy says what data a session touches.
+    /// Returns whether some policy sets labels of touched data.
     pub(crate) fn labels(&self) -> bool {
         let mut all = self.meta.values();
         all.any(|one| !one.obligations.label.is_empty())
     }
 
-    /// Whether some policy about this looks at the labels of a session.
+    /// Returns whether some policy on this action reads the labels of a session.
     pub(crate) fn looks_at_labels(&self, action: Action) -> bool {
         let looks = |policy: &Policy| Needs::of(&policy.to_string()).labels;
         self.all.policies().any(|policy| {
@@ -220,7 +222,7 @@ impl Policies {
         })
     }
 
-    /// Whether a person has to agree to one of these.
+    /// Returns whether some policy on one of these actions requires an approval.
     pub(crate) fn asks_about(&self, actions: &[Action]) -> bool {
         let mut all = self.meta.values();
         all.any(|one| {
@@ -229,7 +231,7 @@ impl Policies {
         })
     }
 
-    /// What single things are permitted, by the policies that name them.
+    /// Returns the single entities that are permitted, with the policies that name them.
     #[must_use]
     pub fn named(&self) -> Vec<Named> {
         let mut all = Vec::new();
@@ -252,8 +254,9 @@ impl Policies {
         all
     }
 
-    /// The policies that judge requests and not the connections of these, in their order: with the
-    /// host, or those beneath one as `*.example.com`, that each is about, where it names one.
+    /// Returns the policies that judge requests but not their connections, in source order. Each
+    /// comes with the host that it is about, or the parent domain as `*.example.com`, if it names
+    /// one.
     #[must_use]
     pub fn of_requests_alone(&self) -> Vec<(&Deciding, Option<String>)> {
         let all = self.all.policies().filter_map(|policy| {
@@ -273,7 +276,7 @@ impl Policies {
         all
     }
 
-    /// Every policy in the order in which they are written, with what it does.
+    /// Returns every policy in source order, with its kind: `permit`, `forbid` or `shadow`.
     #[must_use]
     pub fn list(&self) -> Vec<(&Deciding, &'static str)> {
         let all = self.meta.values().map(|one| (&one.told, one.does()));
@@ -282,8 +285,7 @@ impl Policies {
         all
     }
 
-    /// Every policy in the order in which they are written, with all that it says, in one form
-    /// however it is laid out.
+    /// Returns every policy in source order, with its content in one form, independent of layout.
     #[must_use]
     pub fn said(&self) -> Vec<(&Deciding, String)> {
         let all = self.all.policies().filter_map(|policy| {
@@ -299,19 +301,19 @@ impl Policies {
         all
     }
 
-    /// How many policies there are.
+    /// Returns the number of policies.
     #[must_use]
     pub fn len(&self) -> usize {
         self.meta.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no policy.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.meta.is_empty()
     }
 
-    /// Answers a question by these policies alone.
+    /// Decides on a question by these policies alone.
     #[must_use]
     pub fn authorize(&self, question: &Question<'_>) -> Decision {
         match self.put(question, self.needs) {
@@ -336,7 +338,7 @@ impl Policies {
         decision
     }
 
-    /// The policies that hold, of every bucket that can have some.
+    /// Returns the policies that hold, from every bucket that can have some.
     fn held(&self, index: &Index, put: &Put) -> Held {
         let authorizer = Authorizer::new();
         let mut held = Held::default();
@@ -350,7 +352,7 @@ impl Policies {
         held
     }
 
-    /// The same of every policy there is, without the index.
+    /// Decides on a question without the index, by evaluating every policy.
     #[cfg(test)]
     pub(crate) fn authorize_unindexed(&self, question: &Question<'_>) -> Decision {
         let put = self.put(question, self.needs).unwrap();
@@ -409,12 +411,12 @@ impl Policies {
     }
 }
 
-/// In the order in which they are written.
+/// Compares two policies by their order in the source.
 pub(crate) fn order(one: &Deciding, two: &Deciding) -> std::cmp::Ordering {
     (&one.file, one.line, &one.id).cmp(&(&two.file, two.line, &two.id))
 }
 
-/// What held, of several sets that have no policy in common.
+/// The policies that held, and the errors, of several disjoint sets.
 #[derive(Debug, Default)]
 struct Held {
     permits: Vec<PolicyId>,

@@ -1,5 +1,5 @@
-//! What a prover is asked and what it answers: JSON at the input of a program of its own, and at
-//! its output one line for each property, in their order.
+//! The protocol of a prover: JSON on its standard input, and on its output one line for each
+//! property, in the same order.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,44 +11,44 @@ use serde::{Deserialize, Serialize};
 use crate::policies::Known;
 use crate::{Action, Case, Layer, Layers, PolicyFile};
 
-/// The most that a prover reads, bytes.
+/// The largest input of a prover, bytes.
 pub const ASKED_BYTES_MAX: usize = 64 << 20;
-/// The longest line that a prover answers, bytes.
+/// The longest line of a prover's output, bytes.
 pub const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// All that a prover is told.
+/// The input of a prover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proving {
-    /// The policies that it is about.
+    /// The policies to prove the properties of.
     pub subject: Subject,
-    /// What is to hold of them.
+    /// The properties to prove.
     pub properties: Vec<Property>,
-    /// The solver's program, an absolute path.
+    /// The solver's executable, an absolute path.
     pub solver: PathBuf,
-    /// How long each property may take, seconds.
+    /// The time limit for each property, seconds.
     pub seconds: u16,
-    /// What of a request nobody has to say.
+    /// The default values of a request.
     pub usual: Case,
 }
 
-/// Policies as they are written, and how a run by them is trusted.
+/// Policies as written, with the trust settings of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
-    /// The files of each layer, each with its name and its text.
+    /// The files of each layer, each with its name and text.
     files: Vec<(Layer, Vec<(String, String)>)>,
-    /// The level of trust that is stated; any where none is.
+    /// The stated level of trust; `None` for any.
     pub trust: Option<String>,
-    /// Whether what somebody would have to agree to is denied.
+    /// True if anything that needs approval is denied.
     pub is_strict: bool,
 }
 
 impl Subject {
-    /// Policies of a run that states no level.
+    /// Creates a subject with policies of a run that states no level of trust.
     ///
     /// # Errors
-    /// When a file is no text.
+    /// When a file is not UTF-8.
     pub fn new(files: &[(Layer, Vec<PolicyFile>)]) -> Result<Self, String> {
         let text = |file: &PolicyFile| {
             let text = std::str::from_utf8(&file.content);
@@ -66,10 +66,10 @@ impl Subject {
         })
     }
 
-    /// Compiles them.
+    /// Compiles the policies.
     ///
     /// # Errors
-    /// The first mistake in them.
+    /// The first error in them.
     pub fn compile(&self) -> Result<Layers, String> {
         let file = |(name, text): &(String, String)| PolicyFile {
             name: name.clone(),
@@ -86,62 +86,63 @@ impl Subject {
     }
 }
 
-/// One property.
+/// A property to prove.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Property {
-    /// No policy fails, whatever is asked.
+    /// No policy fails on any request.
     NeverErrors,
-    /// Each policy decides something: there is a request that it is about, and without it one
-    /// would be decided in another way.
+    /// Each policy decides something: there is a request that it is about, and one that would be
+    /// decided in another way without it.
     EveryPolicyMatters,
-    /// Nothing there is asked for by name, connected to, or sent a request, even where somebody
-    /// agrees.
+    /// No name of the target is resolved, no connection to it opened and no request sent, even with
+    /// an approval.
     NobodyReaches(Target),
-    /// An action is never allowed, even where somebody agrees.
+    /// An action is never allowed, even with an approval.
     NeverAllows {
-        /// Which.
+        /// The action.
         action: Action,
-        /// Where this holds, in Cedar; anywhere without one.
+        /// The condition, in Cedar, to which the property is limited; everywhere without one.
         condition: Option<String>,
     },
-    /// All that is allowed is allowed by these, the older ones; and what they ask about is asked
-    /// about or denied.
+    /// Everything that is allowed is allowed by these older policies; and anything for which they
+    /// require an approval needs one or is denied.
     OnlyTightens(Subject),
-    /// Exactly what these allow is allowed, and what they ask about asked about.
+    /// Exactly what these policies allow is allowed, and approvals are required for exactly the
+    /// same.
     Same(Subject),
 }
 
-/// What is known of a property.
+/// The result of trying to prove a property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Verdict {
-    /// It holds of every request.
+    /// The property holds for every request.
     Proven,
-    /// It does not.
+    /// The property does not hold.
     Refuted(Box<Refuted>),
-    /// Nobody can tell, and why.
+    /// The result is unknown, for this reason.
     Unknown(String),
 }
 
-/// Why a property does not hold.
+/// The refutation of a property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refuted {
-    /// A request of which it does not, as Atoll's own engine confirms; none where it is about
-    /// policies that no request is about.
+    /// A counterexample, confirmed by Atoll's own engine; `None` if the property concerns policies
+    /// that no request is about.
     pub case: Option<Case>,
-    /// What that engine says of it.
+    /// The engine's explanation of its decision.
     pub told: String,
 }
 
-/// Whom nobody is to reach.
+/// A target that is to be unreachable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Target {
     /// A host by its name, or an address.
     Host(HostPart),
-    /// All beneath a name.
+    /// All names beneath one.
     Beneath(HostName),
     /// A block of addresses.
     Block(Block),
@@ -150,7 +151,7 @@ pub enum Target {
 impl FromStr for Target {
     type Err = String;
 
-    /// Reads `api.example.com`, `*.example.com`, `10.0.0.1` or `10.0.0.0/8`.
+    /// Parses `api.example.com`, `*.example.com`, `10.0.0.1` or `10.0.0.0/8`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |error: &dyn fmt::Display| format!("{text:?} is no host: {error}");
         if text.contains('/') {

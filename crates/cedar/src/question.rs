@@ -1,4 +1,4 @@
-//! What is asked, and how Cedar is told of it.
+//! Questions, and their translation into Cedar's terms.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -15,91 +15,91 @@ use crate::vocabulary::{Kind, Vocabulary};
 use crate::written::quoted;
 use crate::{Action, Facts};
 
-/// The most directories above one path.
+/// The most directories above a path.
 const PATH_DEPTH_MAX: usize = 256;
-/// The longest text of a question, bytes.
+/// The longest text in a question, bytes.
 const TEXT_BYTES_MAX: usize = 32 << 10;
 
-/// Who acts.
+/// The principal: the person, or a session on the person's behalf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// The person's number on this host, as the kernel says.
+    /// The person's user number on this host, as reported by the kernel.
     pub person: u32,
-    /// The session that acts for the person; without one the person does.
+    /// The session that acts for the person; `None` if the person acts directly.
     pub session: Option<String>,
 }
 
-/// How a connection is carried.
+/// The handling of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Its requests are judged one by one.
+    /// Inspected: its requests are judged one by one.
     Into,
-    /// Its bytes are carried unseen.
+    /// Tunnelled: its bytes pass unseen.
     Past,
 }
 
-/// What follows the head of a request.
+/// The content that follows a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
     /// Nothing.
     Nothing,
-    /// A body.
+    /// A request body.
     Body,
-    /// The messages of a WebSocket, which go both ways.
+    /// WebSocket messages, in both directions.
     Messages,
 }
 
-/// What somebody wants to do.
+/// The action asked about, with its resource and parameters.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked<'a> {
-    /// Start a program.
+    /// Starting a program.
     Run {
-        /// As it was called.
+        /// The program, as it was called.
         program: &'a str,
-        /// How the workspace is given.
+        /// The workspace mode.
         workspace: WorkspaceMode,
-        /// Whether it is root inside.
+        /// True if the program is root in its sandbox.
         root: bool,
-        /// Whether it may make namespaces.
+        /// True if the program may create namespaces.
         nesting: bool,
-        /// Whether it has a terminal.
+        /// True if the program has a terminal.
         terminal: bool,
     },
-    /// See what is there.
+    /// Reading a path.
     Read(&'a Path),
-    /// Change it.
+    /// Writing a path.
     Write(&'a Path),
-    /// Ask for a name.
+    /// Resolving a name.
     Resolve(&'a HostName),
-    /// Make a connection.
+    /// Opening a connection.
     Connect {
-        /// To whom.
+        /// The host.
         host: &'a HostPart,
-        /// Where.
+        /// The port.
         port: u16,
-        /// How.
+        /// The handling.
         look: Look,
     },
-    /// Send a request, and what follows its head.
+    /// Sending a request, with what follows its head.
     Request(&'a Request<'a>, Follows),
-    /// Have a credential put in.
+    /// Injecting a credential.
     UseCredential(&'a CredentialName),
-    /// Write a change to the person's files.
+    /// Applying a change to the person's files.
     Promote {
-        /// Where to.
+        /// The path written to.
         path: &'a Path,
-        /// Its path in the run's workspace, where it lies beneath that; of a directory that is
-        /// made with a `/` at its end.
+        /// The path in the run's workspace, if it lies there; that of a directory to create ends in
+        /// `/`.
         within: Option<&'a str>,
-        /// Whether other programs run it.
+        /// True if other programs run the file.
         control: bool,
     },
-    /// Let a port be visited.
+    /// Publishing a port.
     Publish(PublishedPort),
 }
 
 impl Asked<'_> {
-    /// What it is an instance of.
+    /// Returns the action.
     #[must_use]
     pub fn action(&self) -> Action {
         match self {
@@ -117,7 +117,7 @@ impl Asked<'_> {
 }
 
 impl Asked<'_> {
-    /// A policy that permits it; none where its name is no text.
+    /// Returns a policy that would permit it; `None` if the path is not UTF-8.
     #[must_use]
     pub fn permit(&self) -> Option<String> {
         let resource = match self {
@@ -153,32 +153,33 @@ fn host_name(host: &HostPart) -> String {
 /// One question.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// Who asks.
+    /// The principal.
     pub principal: &'a Principal,
-    /// For what.
+    /// The action asked about.
     pub asked: Asked<'a>,
-    /// What is true.
+    /// The facts.
     pub facts: &'a Facts,
 }
 
-/// A question in Cedar's words.
+/// A question in Cedar's terms.
 #[derive(Debug)]
 pub(crate) struct Put {
     pub(crate) action: Action,
     pub(crate) resource: EntityUid,
-    /// All that the resource is in.
+    /// The ancestors of the resource.
     pub(crate) above: Vec<EntityUid>,
     pub(crate) entities: Entities,
     pub(crate) request: cedar_policy::Request,
-    /// Why programs read the path of a request in different ways, where they do.
+    /// The reason why programs read the path of a request in different ways, if they do.
     pub(crate) unclear: Option<&'static str>,
 }
 
-/// An id and what it is in.
+/// An entity id and its ancestors.
 type Placed = (EntityUid, Vec<EntityUid>);
 
 impl Question<'_> {
-    /// Puts it into Cedar's words; of a request with the parts that policies look at.
+    /// Translates the question into Cedar's terms, with those parts of a request that policies
+    /// read.
     pub(crate) fn put(
         &self,
         words: &Arc<Vocabulary>,
@@ -339,7 +340,8 @@ impl Question<'_> {
     }
 }
 
-/// Whether it says more than what is wanted. A method in another case is another method.
+/// Returns whether a request sends more than a plain query for a resource. A method in another case
+/// is another method.
 fn sends(request: &Request<'_>, follows: Follows) -> bool {
     follows != Follows::Nothing || !["GET", "HEAD"].contains(&request.method)
 }
@@ -387,8 +389,8 @@ fn id(words: &Vocabulary, kind: Kind, text: &str) -> Result<EntityUid, String> {
     id.ok_or_else(|| "the schema has no such kind".to_owned())
 }
 
-/// A path is in every directory above it. One that has `.` or `..` in it can be another than it
-/// looks like.
+/// Returns the entity of a path with every directory above it. A path with `.` or `..` is refused,
+/// since it can denote another place than it seems to.
 fn place(words: &Vocabulary, path: &Path) -> Result<Placed, String> {
     let text = path.to_str();
     let text = text.ok_or_else(|| format!("{} is not UTF-8", path.display()))?;
@@ -421,7 +423,7 @@ fn host_of(words: &Vocabulary, host: &HostPart) -> Result<Placed, String> {
     }
 }
 
-/// A name is in `*.` and each name above it.
+/// Returns the entity of a host name with its ancestors, `*.` before each parent domain.
 fn named(words: &Vocabulary, name: &HostName) -> Result<Placed, String> {
     let above = name.as_str().match_indices('.').map(|(at, _)| {
         let rest = name.as_str().get(at..).unwrap_or_default();

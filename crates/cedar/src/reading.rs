@@ -1,4 +1,4 @@
-//! Files of policies on their way to a set: what is wrong with them, and what is kept of each.
+//! Reading of policy files into a set, with their errors and the data kept of each policy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
@@ -23,12 +23,12 @@ use crate::source::{self, POLICIES_MAX};
 use crate::stated;
 use crate::vocabulary::Vocabulary;
 
-/// Annotations that say something and ask for nothing.
+/// Annotations that describe a policy without imposing an obligation.
 const SAYING: [&str; 3] = ["id", "reason", "shadow"];
 /// The longest `@id`, bytes.
 const ID_BYTES_MAX: usize = 128;
 
-/// Files on their way to a set.
+/// The state of reading policy files.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) all: PolicySet,
@@ -36,7 +36,7 @@ pub(crate) struct Reading {
     ids: HashMap<Arc<str>, String>,
     pub(crate) needs: Needs,
     pub(crate) faults: Vec<Fault>,
-    /// Those whose conditions never hold, as their types tell.
+    /// The policies whose conditions never hold, as their types show.
     pub(crate) impossible: Vec<PolicyId>,
 }
 
@@ -150,8 +150,9 @@ impl Reading {
     }
 }
 
-/// What of a file does not forbid, where only that counts: what permits something, and what does
-/// not count yet. What cannot be read is a mistake that compiling it tells.
+/// Returns a fault for each policy in a file that does not forbid, where only forbids are allowed:
+/// permits, and policies with `@shadow`. A file that cannot be read yields none; compiling it
+/// reports the error.
 #[must_use]
 pub fn forbids_alone(file: &PolicyFile) -> Vec<Fault> {
     let Ok(text) = source::read(&file.name, &file.content) else {
@@ -172,13 +173,13 @@ pub fn forbids_alone(file: &PolicyFile) -> Vec<Fault> {
     faults
 }
 
-/// What a policy is called among those of all files.
+/// Returns the id of a policy that is unique among all files.
 fn own_id(name: &str, text: &str, policy: &Policy) -> PolicyId {
     let (line, _) = place(text, offset(policy));
     PolicyId::new(format!("{name}:{line}:{}", policy.id()))
 }
 
-/// The policies of which types tell that they never hold.
+/// Returns the policies that can never hold, as their types show.
 fn impossible<'a>(
     set: &'a PolicySet,
     result: &'a ValidationResult,
@@ -189,7 +190,7 @@ fn impossible<'a>(
     })
 }
 
-/// What a policy is called: by its line where it has no `@id`.
+/// Returns the id of a policy for people: its `@id`, else one made from its file and line.
 fn id_of(policy: &Policy, name: &str, line: u32) -> Result<Arc<str>, String> {
     match policy.annotation("id") {
         Some(id) if is_id(id) => Ok(id.into()),
@@ -200,14 +201,14 @@ fn id_of(policy: &Policy, name: &str, line: u32) -> Result<Arc<str>, String> {
     }
 }
 
-/// A policy as it is written.
+/// Returns a policy's source text.
 fn written<'a>(policy: &Policy, text: &'a str) -> &'a str {
     let place = policy.as_ref().loc();
     let range = place.map(|place| place.start()..place.end());
     range.and_then(|range| text.get(range)).unwrap_or_default()
 }
 
-/// What a policy says where it holds.
+/// Returns the effect of a policy where it holds.
 fn said(effect: CedarEffect) -> Effect {
     match effect {
         CedarEffect::Permit => Effect::Allow,
@@ -215,7 +216,8 @@ fn said(effect: CedarEffect) -> Effect {
     }
 }
 
-/// That two policies have one id, which is their line's where nobody has given them any.
+/// Formats the error that two policies have the same id, which is made from their line if neither
+/// has an `@id`.
 fn twice(id: &str, before: &str, line: Option<u32>) -> String {
     match line {
         Some(line) => {
@@ -225,8 +227,8 @@ fn twice(id: &str, before: &str, line: Option<u32>) -> String {
     }
 }
 
-/// What is wrong with types. Cedar tells of a member of the context once for each action that a
-/// policy can be about: here it is one mistake.
+/// Returns the type errors. Cedar reports an unknown context member once for each action that a
+/// policy can be about; they are merged into one error here.
 fn mistyped(file: &str, text: &str, set: &PolicySet, errors: &[&ValidationError]) -> Vec<Fault> {
     let mut found: BTreeMap<(u32, u32, String), Mistyped> = BTreeMap::new();
     for error in errors {
@@ -252,13 +254,13 @@ fn mistyped(file: &str, text: &str, set: &PolicySet, errors: &[&ValidationError]
     found.map(|((_, _, member), of)| of.told(&member)).collect()
 }
 
-/// A mistake of types on its way.
+/// A type error, collected from several reports of Cedar.
 struct Mistyped {
-    /// As Cedar tells it first.
+    /// The first report.
     fault: Fault,
-    /// What the policy can be about.
+    /// The actions that the policy can be about.
     actions: Vec<Action>,
-    /// Those of them for which it is one.
+    /// The actions among them that it is an error for.
     without: Vec<Action>,
 }
 
@@ -289,18 +291,19 @@ impl Mistyped {
     }
 }
 
-/// Ids are compared by people too: none looks like another.
+/// Returns whether a text is an id of characters that people can tell apart, as they compare ids
+/// too.
 pub(crate) fn is_id(text: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
     (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_known)
 }
 
-/// Where a policy begins in its file, bytes.
+/// Returns the byte offset of a policy in its file.
 fn offset(policy: &Policy) -> usize {
     policy.as_ref().loc().map_or(0, |loc| loc.start())
 }
 
-/// A mistake that Cedar has found; where it does not say where, at this byte.
+/// Converts an error reported by Cedar, placed at the byte `otherwise` if it has no place.
 fn located(file: &str, text: &str, error: &(impl Diagnostic + ?Sized), otherwise: usize) -> Fault {
     let label = error.labels().and_then(|mut labels| labels.next());
     let at = label.map_or(otherwise, |label| label.offset());

@@ -1,9 +1,9 @@
-//! What `@redact` takes out: parts of a request and of its answer, by their names.
+//! Redactions: the parts of a request or response that `@redact` removes, by name.
 
 use std::fmt;
 
-/// Headers that say how a message is carried or what its bytes mean: without them it would be
-/// another one, so nobody takes them out.
+/// Headers that frame a message or define the meaning of its bytes. They cannot be redacted, since
+/// without them it would be another message.
 const CARRYING: [&str; 23] = [
     "connection",
     "content-encoding",
@@ -30,18 +30,18 @@ const CARRYING: [&str; 23] = [
     "upgrade",
 ];
 
-/// A part that is taken out.
+/// A part to remove.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Redaction {
-    /// A header of the request, by its name in lower case.
+    /// A request header, its name in lower case.
     Header(String),
-    /// A header of the answer, by its name in lower case.
+    /// A response header, its name in lower case.
     ResponseHeader(String),
 }
 
 impl Redaction {
-    /// Reads `header:NAME` or `response-header:NAME`. None for what nobody here knows how to take
-    /// out.
+    /// Parses `header:NAME` or `response-header:NAME`. Returns `None` for anything that cannot be
+    /// redacted.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (part, name) = text.split_once(':')?;

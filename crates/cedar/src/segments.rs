@@ -1,12 +1,12 @@
-//! Paths of requests as policies see them: whole, and by segments.
+//! Request paths as policies see them: whole, and by segments.
 
 use atoll_model::network::liberal;
 use cedar_policy::RestrictedExpression;
 
-/// How many segments from the beginning, and from the end, have a name: as in the schema.
+/// The number of segments from the start, and from the end, that have a name in the schema.
 pub(crate) const NAMED_MAX: usize = 12;
 
-/// The segments of a path: what stands between its `/`.
+/// Returns the segments of a path, which `/` separates.
 pub(crate) fn of(path: &str) -> Vec<&str> {
     match path.strip_prefix('/') {
         Some(rest) => rest.split('/').collect(),
@@ -14,7 +14,7 @@ pub(crate) fn of(path: &str) -> Vec<&str> {
     }
 }
 
-/// As a record of the schema's type `Segments`.
+/// Returns a path as a record of the schema's type `Segments`.
 pub(crate) fn record(path: &str) -> Option<RestrictedExpression> {
     let all = of(path);
     let text = |one: &str| RestrictedExpression::new_string(one.to_owned());
@@ -25,13 +25,13 @@ pub(crate) fn record(path: &str) -> Option<RestrictedExpression> {
     RestrictedExpression::new_record(first.chain(last)).ok()
 }
 
-/// How many there are.
+/// Returns the number of segments.
 pub(crate) fn depth(path: &str) -> i64 {
     i64::try_from(of(path).len()).unwrap_or(i64::MAX)
 }
 
-/// A path as the most liberal of servers may read it: without escapes, without a difference
-/// between upper and lower case, and without a `/` at its end.
+/// Returns a path as the most liberal of servers may read it: unescaped, in lower case, and without
+/// a trailing `/`.
 pub(crate) fn loose(path: &str) -> String {
     let read = liberal(path);
     match read.strip_suffix('/') {

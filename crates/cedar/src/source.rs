@@ -1,4 +1,4 @@
-//! A file of policies before Cedar reads it: bounds, and what can stand in it.
+//! Checks of a policy file before Cedar reads it: bounds, and the characters allowed in it.
 
 use crate::depth::{self, Depth, INSTEAD};
 use crate::fault::Fault;
@@ -12,11 +12,11 @@ pub const POLICIES_MAX: usize = 4_000;
 pub(crate) const POLICY_BYTES_MAX: usize = 8 << 10;
 /// The most brackets that can be open at once.
 const OPEN_MAX: usize = 32;
-/// The most entries of one set, and members of one record.
+/// The most entries in one set, and members in one record.
 pub(crate) const ENTRIES_MAX: usize = 256;
 
-/// What a file may hold is told from its bytes alone: what looks alike is not there, and what
-/// would take the reader's stack is not begun.
+/// Checks a file by its bytes alone: look-alike characters are refused, and so is anything that
+/// would overflow the parser's stack.
 pub(crate) fn read<'a>(file: &str, content: &'a [u8]) -> Result<&'a str, Fault> {
     if content.len() > SOURCE_BYTES_MAX {
         let what = format!("it is longer than {SOURCE_BYTES_MAX} bytes");
@@ -42,8 +42,8 @@ pub(crate) fn read<'a>(file: &str, content: &'a [u8]) -> Result<&'a str, Fault> 
     Ok(text)
 }
 
-/// A policy is refused by its name before anything calls itself for each of its operators: one
-/// that ends where the text does.
+/// Refuses a policy that is too deep, by its name, before anything recurses into its operators. The
+/// policy ends where `text` does.
 fn not_too_deep(file: &str, text: &str, ended: &Ended) -> Result<(), Fault> {
     if ended.depth <= depth::DEPTH_MAX {
         return Ok(());
@@ -64,10 +64,10 @@ fn not_too_deep(file: &str, text: &str, ended: &Ended) -> Result<(), Fault> {
     Err(Fault::at(file, text, ended.begin, what).hint(INSTEAD))
 }
 
-/// A policy whose end was seen.
+/// A policy whose end has been seen.
 #[derive(Debug)]
 struct Ended {
-    /// Where it begins, bytes.
+    /// The byte offset at which it begins.
     begin: usize,
     depth: usize,
 }
@@ -84,15 +84,15 @@ enum Within {
     Escape,
 }
 
-/// Where in a file one is.
+/// The state of scanning a file.
 #[derive(Debug, Default)]
 struct Scan {
     within: Within,
-    /// For each bracket that is open, how many commas were in it.
+    /// The number of commas seen in each open bracket.
     open: Vec<usize>,
     /// The bytes since the last policy ended.
     policy_bytes: usize,
-    /// Where the policy begins, bytes, once anything of it was seen.
+    /// The byte offset at which the policy begins, once anything of it has been seen.
     begin: Option<usize>,
     depth: Depth,
     ended: Option<Ended>,
@@ -101,7 +101,7 @@ struct Scan {
 type Wrong = (String, &'static str);
 
 impl Scan {
-    /// Takes one character, that at this byte.
+    /// Takes one character, at this byte offset.
     fn take(&mut self, one: char, at: usize) -> Result<(), Wrong> {
         if self.within == Within::Comment {
             if one == '\n' {
@@ -172,7 +172,7 @@ impl Scan {
         Ok(())
     }
 
-    /// What of a policy is here ends here.
+    /// Ends the current policy.
     fn end(&mut self) -> Ended {
         Ended {
             begin: self.begin.take().unwrap_or(0),
@@ -181,8 +181,8 @@ impl Scan {
     }
 }
 
-/// Cedar ends a line, and so a comment, at a carriage return alone as well, where hardly anything
-/// that shows a file does: what follows would count and look like a comment.
+/// Refuses a carriage return without a line feed. Cedar ends a line there, and so a comment, while
+/// hardly any viewer does: what follows would count as code and look like a comment.
 fn line_end(one: char, next: Option<char>) -> Result<(), Wrong> {
     match (one, next) {
         ('\r', Some('\n')) => Ok(()),
@@ -194,7 +194,7 @@ fn line_end(one: char, next: Option<char>) -> Result<(), Wrong> {
     }
 }
 
-/// A comment is in any language, but shows what is there, in the order in which it is there.
+/// Refuses characters in a comment that hide text or change its order. Any language is allowed.
 fn may_be_read(one: char) -> Result<(), Wrong> {
     let is_hidden = one.is_control() && !matches!(one, '\n' | '\t' | '\r')
         || matches!(

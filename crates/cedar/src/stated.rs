@@ -1,17 +1,17 @@
-//! Policies that would open something to who says of itself that it is sure.
+//! Policies that would grant something because the agent states that it is sure.
 //!
-//! Whoever asks holds that such a word opens nothing, whatever is written: the person is told
-//! here that the policy is no use. It is looked for in the text, in one pass: policies are as deep
-//! as they like.
+//! Such a statement never grants anything, whatever a policy says; here the person learns that the
+//! policy is useless. It is looked for in the text, in one pass, since policies may be deeply
+//! nested.
 
-/// What an agent states.
+/// The context member that the agent states.
 const STATED: &str = "confidence";
 
-/// What is wrong with it.
+/// The error message.
 pub(crate) const OPENS: &str = "confidence can only tighten, since the agent states it: write it into a policy that \
      forbids, into `unless`, or beside @approve";
 
-/// Whether a `when` of a policy's text names what the agent states.
+/// Returns whether a `when` clause of a policy's text names the member that the agent states.
 pub(crate) fn is_named(policy: &str) -> bool {
     let mut rest = policy;
     let (mut depth, mut is_within, mut before) = (0_usize, false, "");
@@ -50,7 +50,7 @@ pub(crate) fn is_named(policy: &str) -> bool {
     false
 }
 
-/// How long the first token is, bytes.
+/// Returns the length of the first token, bytes.
 fn token(text: &str, first: char) -> usize {
     let is_word = |one: char| one.is_ascii_alphanumeric() || one == '_';
     if text.starts_with("//") {

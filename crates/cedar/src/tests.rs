@@ -29,7 +29,7 @@ pub(crate) fn compiled(text: &str) -> Policies {
     }
 }
 
-/// The mistakes of a file, as they are told.
+/// Returns the errors in a file, as they are printed.
 pub(crate) fn faults(text: &str) -> Vec<String> {
     let faults = Policies::compile(&[file(text)], Known::default()).err();
     let faults = faults.unwrap_or_default();

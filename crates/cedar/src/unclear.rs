@@ -1,5 +1,5 @@
-//! Paths that programs read in different ways, where policies are about paths: what a policy
-//! compares is one reading, and a server may have another one.
+//! Request paths that programs read in different ways, where policies are about paths: a policy
+//! compares one reading, and a server may use another one.
 
 use cedar_policy::{Policy, PrincipalConstraint};
 
@@ -7,8 +7,8 @@ use crate::policies::{Policies, order};
 use crate::question::Put;
 
 impl Policies {
-    /// Why nobody can tell what is asked: its path is read in different ways, and a policy that
-    /// can be about it counts by paths and does not say itself what of such ones.
+    /// Explains why a question cannot be decided: programs read its path in different ways, and a
+    /// policy that can be about it depends on paths without handling such ambiguous ones.
     pub(crate) fn misread(&self, put: &Put) -> Option<String> {
         let why = put.unclear?;
         let policies = self.index.buckets(put).flat_map(|all| all.policies());
@@ -23,7 +23,7 @@ impl Policies {
     }
 }
 
-/// Whether it can be about who asks.
+/// Returns whether a policy can be about the principal.
 fn is_for(policy: &Policy, put: &Put) -> bool {
     let Some(asks) = put.request.principal() else {
         return true;
@@ -38,14 +38,15 @@ fn is_for(policy: &Policy, put: &Put) -> bool {
     }
 }
 
-/// Whether it counts by paths and does not say what of those that are read in different ways.
+/// Returns whether a policy depends on paths without handling ambiguous ones.
 pub(crate) fn is_misled(policy: &Policy) -> bool {
     let text = policy.as_ref().loc().and_then(|loc| loc.snippet());
     text.is_none_or(|text| names_path(text) && !code(text).contains("context.unclear"))
 }
 
-/// A part of a path is looked at by its name alone, which is a text too; behind an escape any name
-/// can stand. Of the liberal reading the method is no part of a path.
+/// Returns whether a policy's text reads a path. A part of a path is read by its name alone, which
+/// can be in a string too, and an escape can hide any name. The method of the liberal reading is no
+/// part of a path.
 fn names_path(text: &str) -> bool {
     let is_method = |rest: &str| rest.trim_start().starts_with(".method");
     let mut loose = text.split("loose").skip(1);
@@ -53,7 +54,7 @@ fn names_path(text: &str) -> bool {
     parts.iter().any(|part| text.contains(part)) || loose.any(|rest| !is_method(rest))
 }
 
-/// What of a policy is neither comment nor text.
+/// Returns a policy's text without comments and strings.
 fn code(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -72,7 +73,7 @@ fn code(text: &str) -> String {
     code + rest
 }
 
-/// What follows a text, of which the quote that begins it is taken.
+/// Returns the rest of the text after a string whose opening quote has been taken.
 fn after(text: &str) -> &str {
     let mut is_escaped = false;
     let end = text.find(|one| {

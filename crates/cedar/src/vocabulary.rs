@@ -1,4 +1,4 @@
-//! The words of the schema, read once.
+//! The names of the schema, read once.
 
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,7 @@ use cedar_policy::{EntityId, EntityTypeName, EntityUid, Schema};
 
 use crate::{Action, SCHEMA};
 
-/// What an id stands for.
+/// An entity type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Person,
@@ -29,8 +29,8 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Port, "Port"),
 ];
 
-/// The schema and its names in the form in which they are compared: reading them is what a
-/// question would otherwise take longest for.
+/// The schema and its names, in the form in which they are compared; parsing them would otherwise
+/// dominate the time of a question.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     pub(crate) schema: Schema,
@@ -40,7 +40,7 @@ pub(crate) struct Vocabulary {
 
 impl Vocabulary {
     /// # Errors
-    /// When the schema that ships is none; a test sees that it is one.
+    /// When the schema that ships is invalid; a test ensures that it is not.
     pub(crate) fn read() -> Result<Arc<Self>, String> {
         static READ: OnceLock<Result<Arc<Vocabulary>, String>> = OnceLock::new();
         READ.get_or_init(|| Self::new().map(Arc::new)).clone()

@@ -1,4 +1,4 @@
-//! What a profile grants, as policies that a person can go on editing.
+//! The rights of a profile, written as policies that a person can edit.
 
 mod network;
 mod paths;
@@ -10,32 +10,32 @@ use std::path::{Path, PathBuf};
 use atoll_model::WorkspaceMode;
 use atoll_model::network::{CredentialName, Network};
 
-/// What is written: the rights of one profile.
+/// The rights of one profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Granted<'a> {
-    /// Its name.
+    /// The profile's name.
     pub profile: &'a str,
-    /// What may be reached and visited.
+    /// The network rules and published ports.
     pub network: &'a Network,
-    /// Credentials that are put in.
+    /// The credentials that are injected.
     pub credentials: &'a [CredentialName],
-    /// Places that are shown, and whether they can be changed in a layer.
+    /// The paths that are shown, each with whether it can be changed in a layer.
     pub places: &'a [(PathBuf, bool)],
-    /// How the workspace is given, and where it is if that is known.
+    /// The workspace mode, and the workspace's path if it is known.
     pub workspace: (WorkspaceMode, Option<&'a Path>),
-    /// Whether programs can be root inside.
+    /// True if programs may be root in the sandbox.
     pub root: bool,
-    /// Whether they can make namespaces of their own.
+    /// True if programs may create namespaces of their own.
     pub nesting: bool,
-    /// Which programs are started, by their last name; any without one.
+    /// The base names of the programs that may be started; empty for any.
     pub started: &'a [String],
 }
 
-/// All of it as text, which [`Policies::compile`](crate::Policies::compile) reads.
+/// Returns these rights as Cedar text, for [`Policies::compile`](crate::Policies::compile) to read.
 ///
-/// As policies of a layer it allows exactly what the profile allows. What is not about whether
-/// something may happen, as limits, is not in it, and nothing of what nobody asks policies about:
-/// whoever edits it could take that for a rule.
+/// As policies of a layer they allow exactly what the profile allows. Settings that decide nothing,
+/// as limits, are left out, and so is anything that no question is asked about: whoever edits the
+/// text could take it for a rule.
 #[must_use]
 pub fn written(granted: &Granted<'_>) -> String {
     let mut out = Text::default();
@@ -147,11 +147,11 @@ fn places(granted: &Granted<'_>, out: &mut Text) {
     }
 }
 
-/// Policies on their way to a text.
+/// A text of policies, as it is written.
 #[derive(Debug, Default)]
 pub(crate) struct Text {
     whole: String,
-    /// How many policies of the present section permit something.
+    /// The number of permits in the current section.
     permits: usize,
 }
 
@@ -162,7 +162,7 @@ impl Text {
         self.permits = 0;
     }
 
-    /// What a file says may stand in a comment: it stays one line of it.
+    /// Writes a comment. Text from a file may be in it: it stays on one line.
     pub(crate) fn comment(&mut self, text: &str) {
         let shown: String = text
             .chars()
@@ -171,8 +171,8 @@ impl Text {
         let _ = writeln!(self.whole, "// {shown}");
     }
 
-    /// Closes what nothing of a section permits: as a layer without an opinion it would be left as
-    /// it is.
+    /// Writes a forbid for a section without permits: a layer without an opinion on the action
+    /// would not restrict it.
     fn none_if_empty(&mut self, action: &str, text: &str) {
         if self.permits == 0 {
             self.comment(&format!(
@@ -189,8 +189,8 @@ impl Text {
             .push_str(&rows::policy(effect, head, when, unless));
     }
 
-    /// The same where one of many holds besides: as many policies as that takes, each about some
-    /// of them.
+    /// Writes policies that hold if one of many conditions holds too: as many policies as needed,
+    /// each about some of them.
     fn policies(
         &mut self,
         effect: &str,
@@ -222,7 +222,7 @@ impl Text {
     }
 }
 
-/// As a text of Cedar, in ASCII alone.
+/// Returns a text as a Cedar string literal, in ASCII alone.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     escape(text, &mut out);

@@ -1,4 +1,4 @@
-//! What a person agrees to before a run is started, where policies say so.
+//! Approvals of runs: a person's answer before a run is started, where policies require one.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -8,20 +8,21 @@ use atoll_model::{Call, Reason};
 use crate::digest::PolicyDigest;
 use crate::rules::Rules;
 
-/// What has come of asking a person.
+/// The outcome of asking a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Answered {
     /// Nobody was asked.
     #[default]
     Nobody,
-    /// They have agreed to this.
+    /// The person approved this [`agreement`].
     Agreed(String),
-    /// They have not: why.
+    /// The person did not approve, for this reason.
     Denied(&'static str),
 }
 
-/// That of what is asked about: the version of all that decides, options included, the command
-/// and where it starts, and what policies ask about. `sha256:` and 64 hexadecimal digits.
+/// Returns the identity of what a person approves: a digest of the policy version, options
+/// included, the command, its directories, and the policies' reasons to ask. `sha256:` and 64
+/// hexadecimal digits.
 #[must_use]
 pub fn agreement(rules: &Rules, call: &Call, asked: &[Reason]) -> String {
     let mut digest = PolicyDigest::new();
@@ -41,25 +42,25 @@ pub fn agreement(rules: &Rules, call: &Call, asked: &[Reason]) -> String {
 }
 
 impl Rules {
-    /// Whether some policy has a person asked before a run is started: about it, or about the
-    /// ports that it publishes.
+    /// Returns whether some policy requires an approval before a run is started: of the run, or of
+    /// the ports that it publishes.
     #[must_use]
     pub fn ask_about_runs(&self) -> bool {
         let asks = |layers: &Layers| layers.ask_about(&[Action::Run, Action::Publish]);
         self.policies().is_some_and(asks)
     }
 
-    /// A person has agreed to what [`agreement`] says, and to nothing else.
+    /// Records that a person has approved this [`agreement`], and nothing else.
     pub fn agree(&mut self, agreement: String) {
         self.answered = Answered::Agreed(agreement);
     }
 
-    /// A person has not agreed: why.
+    /// Records that a person has not approved, with the reason.
     pub fn disagree(&mut self, why: &'static str) {
         self.answered = Answered::Denied(why);
     }
 
-    /// What a person has agreed to, where one was asked.
+    /// Returns the agreement that a person has approved, if there is one.
     #[must_use]
     pub fn agreed(&self) -> Option<&str> {
         match &self.answered {
@@ -68,7 +69,7 @@ impl Rules {
         }
     }
 
-    /// What a person would have to agree to first, of what policies ask about.
+    /// Returns the reasons to ask that still need a person's approval.
     pub(crate) fn unanswered(&self, call: &Call, asked: Vec<Reason>) -> Vec<Reason> {
         let why = match &self.answered {
             Answered::Agreed(agreement) if *agreement == self::agreement(self, call, &asked) => {

@@ -1,4 +1,4 @@
-//! What tightens: the organisation's bounds, denials, narrower workspaces.
+//! Everything that tightens rules: the organisation's bounds, denials, narrower workspaces.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::rules::{Rules, Tightened};
 use crate::settings::workspace_name;
 use crate::source::Requested;
 
-/// From the widest way to give the workspace to the narrowest.
+/// Returns the rank of a workspace mode, narrowest first.
 fn width(mode: WorkspaceMode) -> u8 {
     match mode {
         WorkspaceMode::ReadOnly => 0,
@@ -39,7 +39,8 @@ pub(crate) fn narrow_workspace(rules: &mut Rules, mode: Sourced<WorkspaceMode>) 
     }
 }
 
-/// A profile that is never live is not made so by one that extends it.
+/// Replaces a live workspace by a copy-on-write one if a profile forbids it, also if an extending
+/// profile asked for it.
 pub(crate) fn settle_workspace(rules: &mut Rules) {
     if rules.forbid_live.value && rules.workspace.value == WorkspaceMode::Live {
         let forbidden = rules.forbid_live.origin.clone();
@@ -49,7 +50,7 @@ pub(crate) fn settle_workspace(rules: &mut Rules) {
     }
 }
 
-/// The organisation's bounds, after all else has spoken.
+/// Applies the organisation's bounds, after all other layers.
 pub(crate) fn bound_by_organisation(
     rules: &mut Rules,
     organisation: Organisation,
@@ -116,7 +117,8 @@ pub(crate) fn bound_by_organisation(
     Ok(())
 }
 
-/// Somebody says the most; what is less already needs no word.
+/// Bounds the trust settings, with a notice for each that is lowered. One that is below the bound
+/// already needs none.
 pub(crate) fn bound_trust(rules: &mut Rules, mut most: TrustSettings, whose: &str) {
     let endpoints = most.endpoints.take();
     let before = (rules.trust.level.clone(), rules.trust.mode.clone());
@@ -189,8 +191,8 @@ fn bound_workspace(rules: &mut Rules, widest: Sourced<WorkspaceMode>, live_reque
     rules.workspace = widest;
 }
 
-/// Takes denied variables out of what files set, and remembers what to deny
-/// before the command line is read.
+/// Removes denied variables from those that files set, and keeps the denials for the variables of
+/// the command line.
 pub(crate) fn deny_variables(rules: &mut Rules, denials: &mut Denials) {
     rules.environment.denied = std::mem::take(&mut denials.environment);
     for denied in rules.environment.denied.clone() {
@@ -209,7 +211,7 @@ pub(crate) fn deny_variables(rules: &mut Rules, denials: &mut Denials) {
     }
 }
 
-/// What is optional and denied is left out; what is needed and denied is a refusal.
+/// Applies denials of places: optional places are left out, required ones are refusals.
 pub(crate) fn deny_places(rules: &mut Rules, denials: Denials) {
     rules.network.deny.extend(denials.network);
     let home = rules.host.home.clone();

@@ -9,7 +9,7 @@ use crate::project::Project;
 use crate::shipped::{self, Shipped};
 use crate::source::{ProfileSource, SourceFile};
 
-/// What kind of policy file it is; each has its own keys.
+/// The kind of a policy file; each has its own keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A profile, of any name.
@@ -23,7 +23,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The kind that a file's name stands for.
+    /// Returns the kind of a file by its name.
     #[must_use]
     pub fn of(file_name: &str) -> Self {
         let base = Path::new(file_name).file_name();
@@ -36,10 +36,9 @@ impl FileKind {
     }
 }
 
-/// All that is wrong in a policy file, in the order of lines; empty when nothing
-/// is. Its name says which kind it is ([`FileKind::of`]). What depends on the host
-/// or on other files (that an extended profile exists) is found by
-/// [`compile`](crate::compile).
+/// Returns all problems in a policy file, sorted by line; empty if there are none. The file's name
+/// determines its kind ([`FileKind::of`]). Problems that depend on the host or on other files (as
+/// an extended profile that does not exist) are found by [`compile`](crate::compile).
 #[must_use]
 pub fn check(content: &[u8], file_name: &str) -> Vec<Problem> {
     let file = SourceFile::new(file_name, content);
@@ -52,7 +51,7 @@ pub fn check(content: &[u8], file_name: &str) -> Vec<Problem> {
     result.err().unwrap_or_default()
 }
 
-/// What a person should know of a policy file without mistakes, besides: each with its line.
+/// Returns remarks on a policy file without problems, each with its line.
 #[must_use]
 pub fn remarks(content: &[u8], file_name: &str) -> Vec<(u32, String)> {
     let file = SourceFile::new(file_name, content);
@@ -74,23 +73,23 @@ pub fn remarks(content: &[u8], file_name: &str) -> Vec<(u32, String)> {
     told
 }
 
-/// One profile in a list.
+/// An entry in the list of profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileSummary {
-    /// Its name, as for `--profile`.
+    /// The profile's name, as for `--profile`.
     pub name: String,
-    /// Its `description`; empty when it has none.
+    /// The `description`; empty without one.
     pub description: String,
-    /// The commands that choose it.
+    /// The commands that choose the profile.
     pub commands: Vec<String>,
-    /// The file that it comes from; `shipped/NAME.toml` for those of Atoll.
+    /// The file; `shipped/NAME.toml` for Atoll's own profiles.
     pub file: String,
-    /// What is wrong with it.
+    /// The problems in the file.
     pub problems: Vec<Problem>,
 }
 
-/// All profiles: the shipped ones in their order, then the user's by name. A
-/// user's profile stands in place of a shipped one of the same name.
+/// Returns all profiles: the shipped ones in their order, then the user's by name. A user's profile
+/// replaces a shipped one of the same name.
 ///
 /// # Errors
 /// [`ProfileError::Unreadable`] when the user's profiles cannot be read.
@@ -120,7 +119,8 @@ pub fn list(users: &dyn ProfileSource) -> Result<Vec<ProfileSummary>, ProfileErr
     Ok(summaries)
 }
 
-/// A profile whose file cannot be read is listed with the reason, beside the others.
+/// Returns the entry of a profile whose file cannot be read, with the reason, so that the others
+/// can still be listed.
 fn unreadable(name: String, why: String) -> ProfileSummary {
     let file = format!("{name}.toml");
     ProfileSummary {

@@ -22,20 +22,19 @@ use crate::shipped::Shipped;
 use crate::source::{HostFacts, ProfileSource, Requested, RequestedProfile, SourceFile, Sources};
 use crate::{Notice, digest};
 
-/// Who bounds how far a run is trusted that a project has chosen the profile of.
+/// The author named in notices about the bound on a profile that a project has chosen.
 const WITHOUT_PROJECT: &str = "the profile that counts without the project";
 
-/// Merges all layers into the rules that decide: the chosen profile with what it
-/// extends, the project's file if it is trusted, the command line, and what the
-/// organisation forbids above them all.
+/// Merges all layers into the rules that decide: the chosen profile with those that it extends, the
+/// project's file if it is trusted, the command line, and the organisation's denials above them
+/// all.
 ///
-/// `program` is the program to be run; its base name chooses a profile when
-/// nothing else does.
+/// `program` is the program to be run; its base name chooses a profile if nothing else does.
 ///
 /// # Errors
-/// [`ProfileError`] when a file that counts has mistakes, a profile is not known
-/// or an option has an unusable value. What is well-formed but not allowed is no
-/// error: [`decide`](crate::decide) denies it with reasons.
+/// [`ProfileError`] when a file in use has problems, a profile is unknown or an option has an
+/// unusable value. Anything well-formed but not allowed is no error: [`decide`](crate::decide)
+/// denies it with reasons.
 pub fn compile(
     sources: &Sources<'_>,
     requested: &Requested,
@@ -108,7 +107,7 @@ pub fn compile(
     Ok(rules)
 }
 
-/// The files above and around profiles: the organisation's and the user's.
+/// Reads the files around profiles: the organisation's and the user's.
 fn read_around(
     sources: &Sources<'_>,
     version: &mut PolicyDigest,
@@ -131,8 +130,8 @@ fn read_around(
     Ok((organisation, config))
 }
 
-/// How far a run would be trusted, and what it would call private, if the project named no profile: its file cannot choose one that
-/// is trusted further.
+/// Returns the trust and label settings that would be in force if the project named no profile: its
+/// file cannot choose a profile that is trusted further.
 fn without_project(
     requested: &Requested,
     program: &OsStr,
@@ -153,7 +152,7 @@ fn without_project(
     Ok((trust.into_most(&origin), labels))
 }
 
-/// What is known only once all layers have spoken.
+/// Completes the rules once all layers are merged.
 fn finish(
     rules: &mut Rules,
     mut version: PolicyDigest,
@@ -165,8 +164,7 @@ fn finish(
     policies::take(rules, read)
 }
 
-/// Takes up the preset that `--profile` means besides: that of a language, where the profile
-/// is the one that comes with Atoll.
+/// Adds the preset implied by `--profile`: that of a language, if the profile is Atoll's own.
 fn imply_registry(
     rules: &mut Rules,
     requested: &Requested,
@@ -183,7 +181,7 @@ fn imply_registry(
     }
 }
 
-/// The project's file as far as it counts, or why it does not.
+/// The project's file if it is trusted, or the notice that it is not.
 #[derive(Default)]
 struct ProjectLayer {
     file: Option<Project>,
@@ -197,7 +195,7 @@ impl ProjectLayer {
     }
 }
 
-/// An untrusted file is not even parsed, so that it has no say at all.
+/// Reads the project's file. An untrusted file is not even parsed.
 fn read_project(
     sources: &Sources<'_>,
     version: &mut PolicyDigest,
@@ -219,7 +217,7 @@ fn read_project(
     })
 }
 
-/// That a project's file does not count, and how it would.
+/// Returns the notice that a project's file is not trusted, and how to trust it.
 pub(crate) fn untrusted(sources: &Sources<'_>, file: &SourceFile<'_>, name: &str) -> Notice {
     let changed = if sources.trust.knows(&file.name) {
         "its content has changed since it was trusted"

@@ -1,4 +1,4 @@
-//! `[credential.NAME]`: what a sandbox never holds, and where it is put in outside.
+//! `[credential.NAME]`: credentials that never enter a sandbox, and their injection outside it.
 
 mod app;
 mod command;
@@ -45,7 +45,7 @@ const KEYS: [&str; 10] = [
     "optional",
 ];
 
-/// Headers that are not a program's to choose, or that say where a request ends.
+/// Headers that a program does not choose, or that frame a request.
 const FRAMING: [&str; 9] = [
     "connection",
     "content-length",
@@ -58,27 +58,27 @@ const FRAMING: [&str; 9] = [
     "upgrade",
 ];
 
-/// Where a credential's value comes from.
+/// The source of a credential's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialSource {
-    /// A variable of the environment that Atoll is started in.
+    /// A variable of Atoll's own environment.
     Variable(String),
-    /// A file of the host's, absolute: its content without the end of its last line.
+    /// A file of the host, absolute: its content without the final line ending.
     File(PathBuf),
     /// A secret of the vault.
     Vault(SecretName),
-    /// The values of a key that signs.
+    /// The values of a signing key.
     Key(KeySource),
-    /// What a command prints when a request needs it.
+    /// The output of a command, run when a request needs it.
     Command(CommandSource),
-    /// A token that Atoll itself asks for when a request needs it.
+    /// A token that Atoll requests itself when a request needs it.
     Token(Box<TokenSource>),
     /// A field of a login file.
     Login(LoginSource),
 }
 
 impl CredentialSource {
-    /// The variables outside that it is read from.
+    /// Returns the host's variables that it is read from.
     pub(crate) fn variables(&self) -> Vec<&str> {
         match self {
             Self::Variable(name) => vec![name],
@@ -88,7 +88,7 @@ impl CredentialSource {
         }
     }
 
-    /// The files that it is read from.
+    /// Returns the files that it is read from.
     pub(crate) fn files(&self) -> Vec<&Path> {
         match self {
             Self::File(file) | Self::Key(KeySource::Profile { file, .. }) => vec![file],
@@ -101,7 +101,7 @@ impl CredentialSource {
         }
     }
 
-    /// Whether its value is not there when a run starts.
+    /// Returns whether the value is fetched later than at the start of a run.
     #[must_use]
     pub fn is_fetched(&self) -> bool {
         match self {
@@ -116,20 +116,20 @@ impl CredentialSource {
 /// A credential of these rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// What it is put into.
+    /// The binding: the requests that the credential is injected into.
     pub binding: Binding,
-    /// Where its value comes from.
+    /// The source of its value.
     pub source: CredentialSource,
-    /// The variables inside that hold its placeholders, with what each is for.
+    /// The variables in the sandbox that hold its placeholders, each with its part.
     pub variables: Vec<(Part, String)>,
-    /// What stands inside, where one value is fetched; [`Shape::opaque`] by default.
+    /// The shape of the placeholder of a single fetched value; [`Shape::opaque`] by default.
     pub shape: Option<Shape>,
-    /// Whether a run goes without it where its source is not there.
+    /// True if a run goes on without it when its source is missing.
     pub optional: bool,
 }
 
 impl Credential {
-    /// Why it is not there, where it is not.
+    /// Describes why its value is missing.
     #[must_use]
     pub fn absence(&self) -> String {
         let names = self.source.variables();
@@ -141,7 +141,7 @@ impl Credential {
     }
 }
 
-/// The same as written: a file's place may be in the home directory.
+/// A credential as written: a file's path may be relative to the home directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     binding: Binding,
@@ -163,7 +163,7 @@ enum WrittenSource {
 }
 
 impl WrittenSource {
-    /// The variables inside, where none are named.
+    /// Returns the default variables in the sandbox.
     fn variables(&self) -> Option<Vec<(Part, String)>> {
         match self {
             Self::Variable(name) => Some(vec![(Part::Whole, name.clone())]),
@@ -174,7 +174,7 @@ impl WrittenSource {
         }
     }
 
-    /// Whether its value is not there when a run starts.
+    /// Returns whether the value is fetched later than at the start of a run.
     fn is_fetched(&self) -> bool {
         match self {
             Self::Variable(_) | Self::File(_) | Self::Vault(_) | Self::Key(_) | Self::Login(_) => {
@@ -209,7 +209,7 @@ impl Written {
     }
 }
 
-/// Reads all of them.
+/// Reads all `[credential.NAME]` tables.
 pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Written>> {
     TABLES.read(document, top, read_one)
 }
@@ -281,7 +281,7 @@ fn read_one(
     Some(Sourced::new(written, document.origin(at)))
 }
 
-/// The hosts, each at its ports.
+/// Returns the destinations, each with its ports.
 fn settle_places(
     document: &mut Document,
     at: &Range<usize>,
@@ -299,7 +299,7 @@ fn settle_places(
     }
 }
 
-/// The variables inside, named or not, where the source has what the place takes.
+/// Returns the variables in the sandbox, named or default, if source and place fit together.
 fn settle_variables(
     document: &mut Document,
     at: &Range<usize>,
@@ -333,7 +333,7 @@ fn settle_variables(
     Some(variables)
 }
 
-/// The variables inside, where they are named.
+/// Reads the variables in the sandbox, if they are named.
 fn read_variables(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -346,7 +346,7 @@ fn read_variables(
     Some(vec![(Part::Whole, name.value)])
 }
 
-/// What no credential is without, where it goes together.
+/// Returns the required parts, if they are all there and fit together.
 fn complete(
     document: &mut Document,
     at: &Range<usize>,
@@ -415,8 +415,8 @@ fn complete(
     Some((source, to, place))
 }
 
-/// Whether a run may go without it. A secret of the vault was put there by name, and a command
-/// is run when it is needed: where one is missing it is a mistake.
+/// Reads `optional`. A secret of the vault was put there by name, and a command is run when needed:
+/// if one is missing, it is an error, so neither is optional.
 fn read_optional(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -439,7 +439,7 @@ fn read_optional(
     flag.value
 }
 
-/// A credential is for hosts that somebody has named, at the usual ports where none is.
+/// Checks that a destination names its hosts, and fills in the usual ports if it names none.
 fn bound(mut to: Destination, usual: &Ports) -> Result<Destination, Complaint> {
     let is_named = match &to.host {
         HostPattern::Exact(_) | HostPattern::Beneath(_) => true,
@@ -475,8 +475,7 @@ fn to_one(bits: u8, is_6: bool) -> bool {
     bits == if is_6 { 128 } else { 32 }
 }
 
-/// The name of a variable that a placeholder can stand in: programs take others for
-/// something else.
+/// Parses the name of a variable that can hold a placeholder; programs give other meanings to some.
 fn parse_variable(text: &str) -> Result<String, Complaint> {
     check_variable(text, "")?;
     if is_for_something_else(text) {
@@ -542,8 +541,8 @@ fn parse_secret(text: &str) -> Result<SecretName, Complaint> {
     secret.map_err(|error| Complaint::from(format!("{text:?}: {error}")))
 }
 
-/// What stands inside for a value that is not known yet: of one that is, its own shape is
-/// taken.
+/// Reads `shape`: the form of the placeholder of a value that is not known yet. A known value
+/// determines its own.
 fn read_shape(
     document: &mut Document,
     within: &mut Section<'_>,
@@ -661,20 +660,20 @@ fn parse_parameter(text: &str) -> Result<String, Complaint> {
 }
 
 impl Rules {
-    /// The credentials that are put in outside, in the order of their names.
+    /// Returns the credentials that are injected, sorted by name.
     pub fn credentials(&self) -> impl Iterator<Item = &Credential> {
         self.credentials.values().map(|one| &one.value)
     }
 
-    /// Whether a file lies where programs inside can read it.
+    /// Returns whether programs in the sandbox can read a file.
     #[must_use]
     pub fn shows(&self, file: &Path, workspace: &Path) -> bool {
         let mut shown = self.views.values().map(|view| view.value.host.as_path());
         file.starts_with(workspace) || shown.any(|place| file.starts_with(place))
     }
 
-    /// The secrets of the vault without which no run by these rules starts, each with the line that
-    /// names it.
+    /// Returns the secrets of the vault that every run by these rules needs, each with the line
+    /// that names it.
     #[must_use]
     pub fn secrets_wanted(&self) -> Vec<(SecretName, Origin)> {
         let mut wanted = Vec::new();
@@ -700,7 +699,8 @@ impl Rules {
         wanted
     }
 
-    /// What `[files] read` names and this host does not have: no run by these rules starts.
+    /// Returns a notice for each file of `[files] read` that this host does not have: no run by
+    /// these rules starts without it.
     #[must_use]
     pub fn absent_files(&self) -> Vec<Notice> {
         let views = self.views.values();
@@ -716,8 +716,8 @@ impl Rules {
         told.collect()
     }
 
-    /// Takes up a file's credentials: one of the same name stands in the place of an
-    /// extended profile's, and so does one of the same variable where that was optional.
+    /// Adds a file's credentials: each replaces an extended profile's of the same name, and an
+    /// optional one with the same variable.
     pub(crate) fn add_credentials(&mut self, written: Vec<Sourced<Written>>) {
         let home = self.host.home.clone();
         let shares = |one: &Written, other: &Credential| {
@@ -737,21 +737,23 @@ impl Rules {
         }
     }
 
-    /// Tells of credentials that are never put in, though somebody wants them to be. One that
-    /// need not be there is told of when it is ([`Self::unused_optional`]).
+    /// Adds notices of required credentials that are never injected. Optional ones get theirs once
+    /// their values are read ([`Self::unused_optional`]).
     pub(crate) fn tell_credentials(&mut self) {
         let wanted = self.credentials.values().filter(|one| !one.value.optional);
         let notices = self.unused(wanted);
         self.notices.extend(notices);
     }
 
-    /// The same for the optional ones whose values were there to be read.
+    /// Returns notices of optional credentials that are never injected although their values were
+    /// read.
     pub(crate) fn unused_optional(&self, placeholders: &[Placeholder]) -> Vec<Notice> {
         let read = self.credentials_of(placeholders);
         self.unused(read.filter(|one| one.value.optional))
     }
 
-    /// The credentials that a run goes without, since they were not there to be read.
+    /// Returns the optional credentials whose values are missing, so that a run goes on without
+    /// them.
     #[must_use]
     pub fn absent(&self, placeholders: &[Placeholder]) -> Vec<&Credential> {
         let is_read = |one: &&Credential| {
@@ -762,8 +764,8 @@ impl Rules {
         optional.filter(|one| !is_read(one)).collect()
     }
 
-    /// Tells of optional credentials that are not there, where the person has written them:
-    /// of those of Atoll's own profiles one is enough.
+    /// Returns notices of missing optional credentials in a person's own profiles; of those in
+    /// Atoll's profiles one is enough.
     pub(crate) fn tell_absent(&self, placeholders: &[Placeholder]) -> Vec<Notice> {
         let absent = self.absent(placeholders);
         let is_absent = |one: &&Sourced<Credential>| absent.contains(&&one.value);
@@ -780,7 +782,8 @@ impl Rules {
         .collect()
     }
 
-    /// The same for all of them: for whoever checks a profile, where nothing is read.
+    /// Returns notices of all optional credentials that are never injected, for a check of a
+    /// profile, where no values are read.
     #[must_use]
     pub fn unusable_optional(&self) -> Vec<Notice> {
         let all = self.credentials.values();
@@ -818,7 +821,7 @@ impl Rules {
         notices
     }
 
-    /// Why these cannot be used, if they cannot.
+    /// Returns the credentials that cannot be used, with the reasons.
     pub(crate) fn credential_refusals(
         &self,
         placeholders: &[Placeholder],
@@ -839,7 +842,8 @@ impl Rules {
     }
 }
 
-/// What cannot be held at the target itself, of a file's credentials: for whoever checks it.
+/// Returns remarks on restrictions of a file's credentials that the target itself does not enforce,
+/// for a check of the file.
 pub(crate) fn remarks(written: &[Sourced<Written>]) -> Vec<(u32, String)> {
     let remark = |one: &Sourced<Written>| {
         if let WrittenSource::Token(token) = &one.value.source {

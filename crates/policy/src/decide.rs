@@ -18,11 +18,11 @@ use crate::source::Facts;
 
 const BUILT_IN: &str = "built in";
 
-/// Answers one call: a grant of exactly these rights, or a denial with every
-/// reason at once. It is pure: the same arguments give the same answer.
+/// Decides on one call: a grant of exact rights, or a denial with every reason at once. This
+/// function is pure: the same arguments give the same verdict.
 ///
-/// `Verdict::Ask` is given where policies ask a person about the run, and they have not agreed to
-/// exactly this ([`agreement`](crate::agreement)); callers must handle it as a denial.
+/// `Verdict::Ask` is returned if policies require a person's approval of the run and exactly this
+/// run has not been approved ([`agreement`](crate::agreement)); callers must handle it as a denial.
 #[must_use]
 pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut reasons = rules.refusals.clone();
@@ -96,7 +96,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     ))
 }
 
-/// What policies say of this boundary; where they refuse it, of the one without the workspace's
+/// Asks the policies about this boundary; if they refuse it, about the one without the workspace's
 /// repository, which nobody has named.
 fn of_policies(
     (rules, call, facts): (&Rules, &Call, &Facts<'_>),
@@ -120,7 +120,7 @@ fn of_policies(
     second
 }
 
-/// Login files and keys of SSH that cannot be what they are written as.
+/// Returns refusals of login files and SSH keys that cannot be used as written.
 fn of_keys(rules: &Rules, call: &Call) -> Vec<Reason> {
     let logins = rules.login_refusals().into_iter();
     let logins = logins.map(|(what, why, origin)| {
@@ -135,8 +135,8 @@ fn of_keys(rules: &Rules, call: &Call) -> Vec<Reason> {
     logins.chain(keys).collect()
 }
 
-/// Without namespaces there are no layers: the workspace is written directly, or
-/// only read, and so is everything else.
+/// Adapts the boundary to a fence. Without namespaces there are no layers: the workspace is written
+/// directly, or is read-only, and so is everything else.
 fn fence_in(rules: &Rules, boundary: &mut Boundary, workspace: &Path) -> Vec<Reason> {
     let as_it_is = |view: &View| view.host == view.inside;
     boundary.views.retain(as_it_is);
@@ -170,8 +170,8 @@ fn fence_in(rules: &Rules, boundary: &mut Boundary, workspace: &Path) -> Vec<Rea
     reasons
 }
 
-/// A credential whose value nobody has read has no placeholder: its program would go
-/// without it, or find something else under its name.
+/// Returns refusals of credentials, also of one whose value was not read: without a placeholder its
+/// program would go without it, or find something else under its name.
 fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
     let instead = "leave one of them out";
     let refused = rules.credential_refusals(facts.placeholders).into_iter();
@@ -211,8 +211,8 @@ fn of_credentials(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> 
     reasons
 }
 
-/// What a program may miss in a fence, of what its profile has for it; the workspace's repository is
-/// taken out.
+/// Returns notices of what a program may miss in a fence, of its profile's rights; removes the
+/// workspace's repository from the boundary.
 fn weaker(rules: &Rules, boundary: &mut Boundary) -> Vec<Notice> {
     let is_layer = |view: &View| {
         let in_layer = matches!(view.access, Access::Layer(_));
@@ -241,7 +241,8 @@ fn weaker(rules: &Rules, boundary: &mut Boundary) -> Vec<Notice> {
     all.chain(aborts).collect()
 }
 
-/// Root inside needs ids and layers of its own, and must give nothing of the host's away.
+/// Returns a refusal of root. It needs ids and layers of its own, and must not give the host's
+/// files away.
 fn of_root(rules: &Rules, mode: Mode) -> Option<Reason> {
     let (why, instead) = match (mode, rules.workspace.value) {
         _ if !rules.root.value => return None,
@@ -259,8 +260,8 @@ fn of_root(rules: &Rules, mode: Mode) -> Option<Reason> {
     Some(reason("root inside", why, &rules.root.origin, instead))
 }
 
-/// Whoever may mount is under no Landlock rules about files, so nesting goes with nothing
-/// that these alone hold.
+/// Returns refusals of nested sandboxes. A program that may mount escapes Landlock's rules on
+/// files, so nesting excludes everything that these rules alone enforce.
 fn of_nesting(rules: &Rules, mode: Mode) -> Vec<Reason> {
     if !rules.nesting.value {
         return Vec::new();
@@ -300,7 +301,7 @@ fn of_nesting(rules: &Rules, mode: Mode) -> Vec<Reason> {
     reasons
 }
 
-/// The rules, the caller and the host must belong together.
+/// Checks that the rules, the caller and the host belong together.
 fn of_host(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let host = facts.host;
@@ -371,8 +372,8 @@ fn of_directory(call: &Call) -> Option<Reason> {
     })
 }
 
-/// Looks once more at what would be granted, so that a mistake in merging
-/// layers ends in a denial rather than in a wider boundary.
+/// Checks the resulting boundary once more, so that a mistake in merging layers ends in a denial
+/// instead of a wider boundary.
 fn of_result(rules: &Rules, boundary: &Boundary) -> Vec<Reason> {
     let forbidden = boundary.views.iter().filter_map(|view| {
         let why = forbidden_here(&view.host, &rules.host).or_else(|| {

@@ -1,7 +1,7 @@
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of a file's content, 64 lower-case hexadecimal digits: what a
-/// [`TrustList`](crate::TrustList) remembers.
+/// Returns the SHA-256 of a file's content, 64 lower-case hexadecimal digits, as kept in a
+/// [`TrustList`](crate::TrustList).
 #[must_use]
 pub fn digest(content: &[u8]) -> String {
     hexadecimal(&Sha256::digest(content))
@@ -15,8 +15,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Collects all that decides into one digest, the policy's version. Each part is
-/// preceded by its length, so that no two lists of parts look the same.
+/// The digest of everything that decides, the policy's version. Each part is preceded by its
+/// length, so that no two lists of parts collide.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyDigest(Sha256);
 

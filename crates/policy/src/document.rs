@@ -1,6 +1,6 @@
-//! Reading TOML so that every mistake has a place and every value an origin.
-//! Each value is taken out of its table when it is read; what is left over is
-//! unknown and reported. Reading goes on after a mistake, so that all show at once.
+//! Reading of TOML with a place for every problem and an origin for every value. Each value is
+//! removed from its table when it is read; anything left over is unknown and reported. Reading goes
+//! on after a problem, so that all are reported at once.
 
 mod numbered;
 
@@ -14,13 +14,13 @@ use crate::origin::{Origin, Sourced};
 use crate::suggest::nearest;
 use crate::{Problem, SourceFile};
 
-/// A policy file longer than this is refused.
+/// The largest policy file, bytes.
 pub(crate) const FILE_BYTES_MAX: usize = 256 << 10;
 
-/// A list with more entries than this is refused.
+/// The longest list, entries.
 pub(crate) const LIST_ENTRIES_MAX: usize = 1_000;
 
-/// What is wrong with one value, and what would be right.
+/// The description of a problem with one value, and a hint.
 #[derive(Debug)]
 pub(crate) struct Complaint {
     pub(crate) what: String,
@@ -45,13 +45,13 @@ impl From<String> for Complaint {
 /// A file while it is read.
 pub(crate) struct Document {
     file: Arc<str>,
-    /// Where each line starts, bytes.
+    /// The offset of each line, bytes.
     line_starts: Vec<usize>,
     text: String,
     problems: Vec<Problem>,
 }
 
-/// A table of the file, with what has not been read yet.
+/// A table of the file, with the values that have not been read yet.
 pub(crate) struct Section<'a> {
     name: &'static str,
     table: Table<'a>,
@@ -65,7 +65,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Document {
-    /// Opens a file and hands out its top level.
+    /// Opens a file and returns its top-level table.
     pub(crate) fn open<'a>(file: &'a SourceFile<'_>) -> Result<(Self, Section<'a>), Vec<Problem>> {
         let mut document = Self {
             file: Arc::from(file.name.as_ref()),
@@ -120,7 +120,7 @@ impl Document {
         self.text = text.to_owned();
     }
 
-    /// Ends the reading: the value, or all that was wrong, in the order of lines.
+    /// Ends the reading. Returns the value, or all problems, sorted by line.
     pub(crate) fn close<T>(mut self, value: T) -> Result<T, Vec<Problem>> {
         if self.problems.is_empty() {
             return Ok(value);
@@ -130,7 +130,7 @@ impl Document {
         Err(self.problems)
     }
 
-    /// How many mistakes were found so far.
+    /// Returns the number of problems so far.
     pub(crate) fn problem_count(&self) -> usize {
         self.problems.len()
     }
@@ -164,7 +164,7 @@ impl Document {
         });
     }
 
-    /// As [`Document::report`], for a value of which only the line is left.
+    /// Reports a problem of a value of which only the line is known.
     pub(crate) fn report_line(&mut self, origin: &Origin, what: String) {
         self.problems.push(Problem {
             file: self.file.to_string(),
@@ -179,7 +179,7 @@ impl Document {
         self.report(at, format!("{subject}: {}", complaint.what), complaint.hint);
     }
 
-    /// Reports what nobody has read as unknown.
+    /// Reports the keys that have not been read as unknown.
     pub(crate) fn end(&mut self, section: Section<'_>, known: &[&str]) {
         for (key, _) in section.table {
             let at = key.span();
@@ -196,7 +196,7 @@ impl Document {
         }
     }
 
-    /// Refuses a key that has a meaning elsewhere, and says why.
+    /// Refuses a key that has a meaning elsewhere, with the reason.
     pub(crate) fn refuse(&mut self, section: &mut Section<'_>, key: &'static str, why: &str) {
         if let Some(entry) = section.take(key) {
             let subject = section.subject(key);
@@ -204,7 +204,7 @@ impl Document {
         }
     }
 
-    /// A table within a table.
+    /// Reads a table within a table.
     pub(crate) fn section<'a>(
         &mut self,
         within: &mut Section<'a>,
@@ -222,7 +222,7 @@ impl Document {
         }
     }
 
-    /// The same, with its place.
+    /// Reads a table within a table, with its place.
     pub(crate) fn placed<'a>(
         &mut self,
         within: &mut Section<'a>,
@@ -233,7 +233,7 @@ impl Document {
         self.section(within, key, name).map(|section| (at, section))
     }
 
-    /// The tables within a table whose keys are not fixed, each under this name.
+    /// Reads the tables within a table whose keys are not fixed; `name` is their name in messages.
     pub(crate) fn tables<'a>(
         &mut self,
         section: Section<'a>,
@@ -252,7 +252,7 @@ impl Document {
         found
     }
 
-    /// The tables of an array of tables.
+    /// Reads the tables of an array of tables.
     pub(crate) fn sections<'a>(
         &mut self,
         within: &mut Section<'a>,
@@ -276,7 +276,7 @@ impl Document {
         found
     }
 
-    /// A text, understood by `parse`.
+    /// Reads a string, parsed by `parse`.
     pub(crate) fn text<T>(
         &mut self,
         section: &mut Section<'_>,
@@ -288,7 +288,7 @@ impl Document {
         self.understand(&subject, entry.value, parse)
     }
 
-    /// A text, or a number written without quotes, understood by `parse`.
+    /// Reads a string, or a number without quotes, parsed by `parse`.
     pub(crate) fn measure<T>(
         &mut self,
         section: &mut Section<'_>,
@@ -307,7 +307,7 @@ impl Document {
         }
     }
 
-    /// A list of texts, each understood by `parse`.
+    /// Reads a list of strings, each parsed by `parse`.
     pub(crate) fn list<T>(
         &mut self,
         section: &mut Section<'_>,
@@ -317,8 +317,8 @@ impl Document {
         self.list_as(section, key, |item| item, parse)
     }
 
-    /// A list of texts, each understood by `parse`, and of tables, each read by `read` as
-    /// the values that it stands for.
+    /// Reads a list of strings, each parsed by `parse`, and of tables, each read by `read` into
+    /// several values.
     pub(crate) fn list_with_tables<T>(
         &mut self,
         section: &mut Section<'_>,
@@ -345,7 +345,7 @@ impl Document {
         values
     }
 
-    /// The entries of a list, and where it stands.
+    /// Reads the entries of a list, with the list's origin.
     fn items<'a>(
         &mut self,
         section: &mut Section<'a>,
@@ -393,7 +393,7 @@ impl Document {
         }
     }
 
-    /// `true` or `false`.
+    /// Reads a boolean, with its place.
     pub(crate) fn flag(
         &mut self,
         section: &mut Section<'_>,
@@ -411,7 +411,7 @@ impl Document {
         }
     }
 
-    /// A text, or a number written without quotes, as its text.
+    /// Returns a string, or a number without quotes, as text.
     pub(crate) fn quantity(&mut self, entry: &Entry<'_>, subject: &str) -> Option<String> {
         match entry.value.get_ref() {
             Value::String(text) => Some(text.to_string()),
@@ -427,7 +427,7 @@ impl Document {
 }
 
 impl<'a> Section<'a> {
-    /// How messages name a key of this table.
+    /// Returns the name of a key of this table in messages.
     pub(crate) fn subject(&self, key: &str) -> String {
         match self.name {
             "" => format!("`{key}`"),
@@ -435,18 +435,18 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Whether there is such a key.
+    /// Returns whether the key is present.
     pub(crate) fn holds(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Whether a key's value is a text.
+    /// Returns whether the key's value is a string.
     pub(crate) fn holds_text(&self, key: &str) -> bool {
         let value = self.table.get(key);
         value.is_some_and(|value| matches!(value.get_ref(), Value::String(_)))
     }
 
-    /// Whether a key's value is a list.
+    /// Returns whether the key's value is a list.
     pub(crate) fn holds_list(&self, key: &str) -> bool {
         let value = self.table.get(key);
         value.is_some_and(|value| matches!(value.get_ref(), Value::Array(_)))
@@ -461,7 +461,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// All keys with their values, for tables whose keys are not fixed.
+    /// Returns all keys with their values, for tables whose keys are not fixed.
     pub(crate) fn entries(self) -> impl Iterator<Item = Entry<'a>> {
         self.table.into_iter().map(|(name, value)| Entry {
             at: name.span(),
@@ -471,7 +471,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// What kind of value it is, with an article.
+/// Returns the kind of a value, with an article.
 fn kind(value: &Value<'_>) -> &'static str {
     match value {
         Value::String(_) => "a text",

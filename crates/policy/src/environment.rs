@@ -1,4 +1,4 @@
-//! The program's environment: picked from the caller's by name, never whole.
+//! The program's environment: picked from the caller's by name, never taken as a whole.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -19,24 +19,24 @@ use crate::source::Facts;
 use crate::ssh;
 use crate::variables::{RUN, needs_its_name};
 
-/// What the program gets, and what the person should know about it.
+/// The program's variables, and notices about them.
 pub(crate) struct Environment {
-    /// Sorted by name, each name once.
+    /// The variables, sorted by name, each name once.
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) notices: Vec<Notice>,
 }
 
 impl Rules {
-    /// Whether it is set to a value of its own, in place of the caller's.
+    /// Returns whether the rules set the variable, in place of the caller's value.
     #[must_use]
     pub fn sets_variable(&self, name: &str) -> bool {
         self.environment.set.contains_key(name)
     }
 }
 
-/// Picks what the rules pass, then sets what they set, then Atoll's own. What names Atoll's
-/// authority, where requests are looked into, and how old releases of packages have to be
-/// stands wherever nothing else does.
+/// Builds the environment: variables that the rules pass, then those that they set, then Atoll's
+/// own. The variables that name Atoll's certificate authority, if requests are inspected, and those
+/// on the least age of package releases are set if nothing else sets them.
 pub(crate) fn build(
     rules: &Rules,
     call: &Call,
@@ -108,7 +108,7 @@ pub(crate) fn build(
     }
 }
 
-/// By what ssh and git find keys that are granted.
+/// Returns the variables by which ssh and git find granted keys.
 fn logins(network: &Network) -> impl Iterator<Item = (&'static str, String)> {
     // Where no host of theirs is reached, git finds its own way to others.
     let is_reached = |grant: &SshGrant| {
@@ -123,7 +123,7 @@ fn logins(network: &Network) -> impl Iterator<Item = (&'static str, String)> {
         .flatten()
 }
 
-/// What names Atoll's authority, where something is looked into.
+/// Returns the variables that name Atoll's certificate authority, if anything is inspected.
 fn trusting(network: &Network) -> impl Iterator<Item = (&'static str, String)> {
     let inspected = network.is_inspected();
     let usual = inspected.then(|| trust_variables(TRUST_DIRECTORY));
@@ -134,7 +134,7 @@ fn trusting(network: &Network) -> impl Iterator<Item = (&'static str, String)> {
     usual.into_iter().flatten().chain(of_database)
 }
 
-/// What the rules pass of the caller's environment.
+/// Returns the caller's variables that the rules pass.
 fn passed(
     rules: &Rules,
     facts: &Facts<'_>,
@@ -167,14 +167,15 @@ fn passed(
     variables
 }
 
-/// What stands inside for a credential.
+/// Returns the placeholder of a part of a credential.
 fn placeholder(credential: &Credential, part: Part, facts: &Facts<'_>) -> Option<OsString> {
     let mut all = facts.placeholders.iter();
     let found = all.find(|one| one.name == credential.binding.name && one.part == part)?;
     Some(OsString::from(&found.text))
 }
 
-/// Credentials whose variable inside somebody denies: their program goes without them.
+/// Returns notices of credentials whose variable in the sandbox is denied, so that their program
+/// goes without them.
 fn denied_placeholders(rules: &Rules, facts: &Facts<'_>) -> impl Iterator<Item = Notice> {
     let all = rules.credentials_of(facts.placeholders).flat_map(|one| {
         let credential = &one.value;
@@ -195,14 +196,15 @@ fn denied_placeholders(rules: &Rules, facts: &Facts<'_>) -> impl Iterator<Item =
     })
 }
 
-/// Whether a variable outside is where a credential comes from: it never goes inside.
+/// Returns whether a variable of the host is the source of a credential; such a variable never
+/// enters the sandbox.
 fn is_source(credential: &Credential, name: &OsStr) -> bool {
     let mut all = credential.source.variables().into_iter();
     all.any(|variable| name == OsStr::new(variable))
 }
 
-/// Adds to a user's `PATH` what only root's has on some systems: useradd, ldconfig and
-/// such are there. An empty one stays empty: somebody wants it so.
+/// Adds to a user's `PATH` the directories that some systems have in root's alone, with useradd,
+/// ldconfig and the like. An empty one stays empty, since that is intended.
 fn add_programs_of_root(path: &mut OsString) {
     if path.is_empty() {
         return;
@@ -216,8 +218,8 @@ fn add_programs_of_root(path: &mut OsString) {
     }
 }
 
-/// What was named on the command line and is not set: a program without it may do
-/// something else than the person expects.
+/// Returns notices of variables named on the command line that are not set: without them the
+/// program may not do what the person expects.
 fn asked_for_in_vain(rules: &Rules, variables: &BTreeMap<OsString, OsString>) -> Vec<Notice> {
     let in_vain = rules.environment.pass.iter().filter_map(|pattern| {
         let name = pattern.value.exact()?;
@@ -230,8 +232,8 @@ fn asked_for_in_vain(rules: &Rules, variables: &BTreeMap<OsString, OsString>) ->
     in_vain.collect()
 }
 
-/// What was named on the command line and holds a credential's placeholder: a program that
-/// was to have the value does not.
+/// Returns notices of variables named on the command line that hold a credential's placeholder
+/// instead of the expected value.
 fn asked_for_and_stood_for(rules: &Rules, facts: &Facts<'_>) -> Vec<Notice> {
     let environment = &rules.environment;
     let is_asked_for = |origin: &Origin| matches!(origin, Origin::CommandLine(_));
@@ -266,8 +268,8 @@ fn asked_for_and_stood_for(rules: &Rules, facts: &Facts<'_>) -> Vec<Notice> {
     notices
 }
 
-/// Who passes this variable on, if anybody does and nobody denies it. An exact
-/// name says more than a wildcard.
+/// Returns the origin that passes this variable, unless it is denied. The last pattern that passes
+/// it counts; some variables need their exact name.
 fn passed_by(rules: &Rules, name: &OsStr) -> Option<Origin> {
     let environment = &rules.environment;
     if environment

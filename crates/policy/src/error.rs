@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// One thing wrong in a file, for the person who wrote it.
+/// One problem in a file, for the person who wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file's name.
@@ -9,9 +9,9 @@ pub struct Problem {
     pub line: u32,
     /// The column in characters, counted from 1.
     pub column: u32,
-    /// What is wrong.
+    /// The message.
     pub what: String,
-    /// What was probably meant, or what would be right.
+    /// A suggestion of what was meant, or a correction.
     pub hint: Option<String>,
 }
 
@@ -32,10 +32,10 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why no rules could be made. Nothing may run then.
+/// The error of compiling rules. Nothing may run then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// A file has mistakes; never empty.
+    /// A file has problems; never empty.
     #[error("{}", lines(.0))]
     Invalid(Vec<Problem>),
     /// There is no profile of this name.
@@ -43,9 +43,9 @@ pub enum ProfileError {
     Unknown {
         /// The name asked for.
         name: String,
-        /// Who asked: a file and line, or an option.
+        /// The origin that asks for it: a file and line, or an option.
         asked_by: String,
-        /// `; did you mean …?` or nothing.
+        /// `; did you mean …?`, or empty.
         suggestion: String,
         /// All names, separated by commas.
         known: String,
@@ -58,20 +58,20 @@ pub enum ProfileError {
         /// The line that closes the circle.
         asked_by: String,
     },
-    /// More profiles extend each other than anyone can oversee.
+    /// A profile extends too many others.
     #[error("profile {name:?} extends more than {most} others")]
     TooMany {
         /// The profile asked for.
         name: String,
-        /// How many are allowed.
+        /// The limit.
         most: usize,
     },
     /// A file that exists could not be read.
     #[error("profile {name:?} cannot be read: {why}")]
     Unreadable {
-        /// The profile, or where profiles are.
+        /// The profile, or the directory of profiles.
         name: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// An option of the command line has an unusable value.
@@ -79,7 +79,7 @@ pub enum ProfileError {
     Request {
         /// The option, as `--limit`.
         option: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }

@@ -1,6 +1,6 @@
-//! What git is told of a boundary, in its environment (git-config(1), `GIT_CONFIG_COUNT`):
-//! where it finds the password of a host, and which remotes are asked by HTTPS instead of SSH.
-//! Convenience for programs, never what holds one.
+//! Settings passed to git in its environment (git-config(1), `GIT_CONFIG_COUNT`): the passwords of
+//! hosts, and the remotes reached by HTTPS instead of SSH. They are a convenience for programs and
+//! enforce nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,11 +17,11 @@ use crate::rules::Rules;
 
 const COUNT: &str = "GIT_CONFIG_COUNT";
 
-/// The user that git names to a host which takes any (GitHub, GitLab and others go by the
+/// The user name that git sends to a host that takes any (GitHub, GitLab and others check the
 /// password alone).
 const ANY_USER: &str = "git";
 
-/// Reads `[git]`: the hosts whose remotes over SSH are asked by HTTPS.
+/// Reads `[git]`: the hosts whose SSH remotes are reached by HTTPS.
 pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<HostName>> {
     let Some(mut section) = document.section(top, "git", "git") else {
         return Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Source
     hosts.map(|list| list.value).unwrap_or_default()
 }
 
-/// Adds to a program's variables what git is to know, behind what is there already.
+/// Adds git's settings to a program's variables, after those already there.
 pub(crate) fn tell(
     rules: &Rules,
     variables: &mut BTreeMap<OsString, OsString>,
@@ -79,8 +79,8 @@ pub(crate) fn tell(
     variables.insert(COUNT.into(), count.to_string().into());
 }
 
-/// How git finds what stands for a password: no other helper is asked for that host, and
-/// this one reads the variable.
+/// Returns the settings by which git finds a password's placeholder: no other helper is asked for
+/// that host, and this one reads the variable.
 fn passwords(credential: &Credential) -> Vec<(String, String)> {
     let (Place::Basic(user), [(_, variable)]) =
         (&credential.binding.place, &credential.variables[..])
@@ -107,7 +107,7 @@ fn passwords(credential: &Credential) -> Vec<(String, String)> {
     entries
 }
 
-/// The URLs that a destination is, as git compares them.
+/// Returns the URLs of a destination, as git compares them.
 fn urls(scheme: Scheme, to: &Destination) -> Vec<String> {
     let host = match &to.host {
         HostPattern::Exact(_) | HostPattern::Beneath(_) | HostPattern::Block(_) => &to.host,
@@ -131,7 +131,7 @@ fn urls(scheme: Scheme, to: &Destination) -> Vec<String> {
         .collect()
 }
 
-/// A destination without its port.
+/// Returns a destination without its port.
 fn bare(to: &Destination) -> String {
     let text = to.to_string();
     let host = text
@@ -140,7 +140,7 @@ fn bare(to: &Destination) -> String {
     host.to_owned()
 }
 
-/// With which key commits are signed, when they are: the first that may.
+/// Returns the settings of the key that signs commits: the first one allowed to.
 fn signing(rules: &Rules) -> Vec<(String, String)> {
     let may = |one: &&crate::SshRule| one.grant.signs_commits;
     let entries = rules.ssh().find(may).map(|one| {
@@ -153,7 +153,7 @@ fn signing(rules: &Rules) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The remotes over SSH of a host, by HTTPS.
+/// Returns the settings that replace a host's SSH remotes by HTTPS.
 fn by_https(host: &HostName) -> Vec<(String, String)> {
     let key = format!("url.https://{host}/.insteadOf");
     let forms = [
@@ -164,7 +164,7 @@ fn by_https(host: &HostName) -> Vec<(String, String)> {
     forms.into_iter().map(|form| (key.clone(), form)).collect()
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word of a shell.
 fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -5,8 +5,8 @@ use atoll_model::Boundary;
 
 use crate::Origin;
 
-/// The exact rights of one execution. Only [`decide`](crate::decide) makes one,
-/// so whoever holds it knows that policy has allowed what it says.
+/// The exact rights of one exec. Only [`decide`](crate::decide) creates one, so a holder knows that
+/// policy has allowed what it grants.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grant {
     boundary: Boundary,
@@ -36,47 +36,48 @@ impl Grant {
         }
     }
 
-    /// Which data the run has touched as soon as it begins: what is shown counts as read.
+    /// Returns the labels of the data that the run has touched when it begins: anything shown
+    /// counts as read.
     #[must_use]
     pub fn labels(&self) -> &BTreeSet<String> {
         &self.labels
     }
 
-    /// What is asked of each connection besides the boundary's rules, for who carries them;
-    /// nothing where no policy is about connections.
+    /// Returns the serialised policies on connections, for the egress process to ask besides the
+    /// boundary's rules; `None` if no policy is about connections.
     #[must_use]
     pub fn policies(&self) -> Option<&[u8]> {
         self.policies.as_deref()
     }
 
-    /// Which policies have set how long the run may take, where some did.
+    /// Returns the policies that set the run's time limit, if some did.
     #[must_use]
     pub fn wall_clock_by(&self) -> Option<&str> {
         self.wall_clock_by.as_deref()
     }
 
-    /// What may be seen, changed and used.
+    /// Returns the boundary: what may be seen, changed and used.
     #[must_use]
     pub fn boundary(&self) -> &Boundary {
         &self.boundary
     }
 
-    /// The version of the policy that decided: `sha256:` and the digest of every
-    /// file and option that it was made from.
+    /// Returns the version of the policy that decided: `sha256:` and the digest of every file and
+    /// option that it was compiled from.
     #[must_use]
     pub fn policy_digest(&self) -> &str {
         &self.policy_digest
     }
 
-    /// What the person should know: files that were ignored, rights that a higher
-    /// layer took away, secrets that are passed.
+    /// Returns the notices for the person: ignored files, rights that a higher layer took away,
+    /// secrets that are passed.
     #[must_use]
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 }
 
-/// Something that the person should know about how the rules came to be.
+/// A notice to the person about how the rules were compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notice {
     /// The sentence.

@@ -1,4 +1,4 @@
-//! `[home]`: what of the home directory is shown, and how.
+//! `[home]`: the places of the home directory that are shown, and their access.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,27 @@ use crate::origin::Sourced;
 use crate::places::parse_in_home;
 use crate::settings::Author;
 
-/// What is done with a place in the home directory.
+/// The access to a place in the home directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HomeUse {
-    /// It can be read.
+    /// Readable.
     Read,
-    /// It is changed in a layer that belongs to the run.
+    /// Changed in a layer of the run.
     Layer,
-    /// It is changed in a layer that the next run of the profile goes on with.
+    /// Changed in a layer that the profile's next run goes on with.
     Keep,
-    /// It is changed in a layer; only saves time.
+    /// Changed in a layer that only saves time.
     Cache,
 }
 
-/// One place in the home directory.
+/// A place in the home directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HomePlace {
     pub(crate) path: PathBuf,
     pub(crate) usage: HomeUse,
 }
 
-/// What a file says in `[home]`.
+/// `[home]` of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HomeSettings {
     pub(crate) places: Vec<Sourced<HomePlace>>,
@@ -72,7 +72,7 @@ impl HomeSettings {
     }
 }
 
-/// A path in two lists of one file has no one meaning.
+/// Reports a path in two lists of one file, whose use would be ambiguous.
 fn report_twice(document: &mut Document, places: &[Sourced<HomePlace>]) {
     for (index, place) in places.iter().enumerate() {
         let other = places.iter().take(index).find(|other| {

@@ -1,8 +1,8 @@
-//! Labels: what a session has touched, and what that keeps it from.
+//! Labels: the kinds of data that a session has touched, and the restrictions that follow.
 //!
-//! A session that has read private data and untrusted content is asked about before it sends: the
-//! rule is a layer of policies in Cedar beside those of people, and what they say of `labels` is
-//! asked with the same set.
+//! A session that has read private data and untrusted content needs an approval before it sends
+//! anything: this rule is a layer of Cedar policies beside those of people, and policies that read
+//! `labels` see the same set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,9 +18,9 @@ use crate::places::{Place, overlap, parse_denied};
 use crate::rules::Rules;
 use crate::settings::Author;
 
-/// What holds private data has been shown.
+/// The label for private data that has been shown.
 const PRIVATE: &str = "private";
-/// Something that nobody vouches for has been read.
+/// The label for content that nobody vouches for.
 const UNTRUSTED: &str = "untrusted";
 
 /// `[labels]` of one file.
@@ -51,38 +51,38 @@ impl LabelSettings {
     }
 }
 
-/// What labels a session gains, and which it has.
+/// The rules by which a session gets labels, and the labels that it has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LabelRules {
     private: Vec<Sourced<Place>>,
     trusted: Vec<Sourced<String>>,
-    /// Whether other runs gain and have the same.
+    /// True if the run shares its labels with other runs of a session.
     in_session: bool,
-    /// What runs before this one have gained.
+    /// The labels that earlier runs of the session got.
     gained: BTreeSet<String>,
-    /// Where places are once links are followed, for those of which somebody has looked.
+    /// Paths with symbolic links resolved, by the path as written, for those that were looked up.
     real: BTreeMap<PathBuf, PathBuf>,
-    /// The hosts of models that count without the project, where that has named the profile.
+    /// The hosts of models that count without the project, if the project has named the profile.
     models_most: Option<Vec<Sourced<String>>>,
-    /// Whether they are noted: nobody is told of what nothing asks about.
+    /// True if labels are recorded, which they are only where something asks about them.
     are_noted: bool,
 }
 
 impl LabelRules {
-    /// A file over others: all of what they name counts.
+    /// Adds a file's settings; lists add up.
     pub(crate) fn merge(&mut self, settings: LabelSettings) {
         self.private.extend(settings.private);
         self.trusted.extend(settings.trusted);
     }
 
-    /// What counts without the project, with the hosts of models there.
+    /// Returns the rules that count without the project, with the hosts of models there.
     pub(crate) fn with_models(mut self, models: Vec<Sourced<String>>) -> Self {
         self.models_most = Some(models);
         self
     }
 
-    /// A project that names a profile takes no private place away, and vouches for no host, as
-    /// one of a model neither.
+    /// Applies the bound on a project that names a profile: it removes no private place and vouches
+    /// for no host, not even as one of a model.
     pub(crate) fn bound(&mut self, without: Self) {
         self.models_most = without.models_most;
         let vouched = without.trusted;
@@ -91,7 +91,7 @@ impl LabelRules {
         self.private.extend(without.private);
     }
 
-    /// The labels with which a run of these views begins, as far as files give them.
+    /// Returns the labels of a run with these views when it begins, as far as files determine them.
     fn at_start(&self, home: &Path, call: &Call, boundary: &Boundary) -> BTreeSet<String> {
         let mut labels = self.gained.clone();
         let views = boundary.views.iter().map(|view| view.host.as_path());
@@ -116,9 +116,8 @@ impl LabelRules {
 }
 
 impl Rules {
-    /// Takes up where private places, all that is shown and the workspace are once links are
-    /// followed, as `real` says: deciding itself looks at no file. Without it a place counts by
-    /// the name that is written alone.
+    /// Resolves symbolic links of private places, shown paths and the workspace, by `real`, since
+    /// deciding itself reads no file. Without this call a place counts only by the path as written.
     pub fn take_real_paths(&mut self, workspace: &Path, real: impl Fn(&Path) -> PathBuf) {
         let private: Vec<PathBuf> = self.labels.private_places(&self.host.home).collect();
         if private.is_empty() {
@@ -130,7 +129,7 @@ impl Rules {
         self.labels.real = all.map(|one| (one.clone(), real(&one))).collect();
     }
 
-    /// Takes up what earlier runs of the session have gained, as the ledger says. Labels are never
+    /// Adds the labels that earlier runs of the session got, from the ledger. Labels are never
     /// lost.
     pub fn take_labels(&mut self, gained: BTreeSet<String>) {
         self.labels.gained.extend(gained);
@@ -140,13 +139,13 @@ impl Rules {
         self.labels.in_session = in_session;
     }
 
-    /// Whether labels are noted.
+    /// Returns whether labels are recorded.
     #[must_use]
     pub fn notes_labels(&self) -> bool {
         self.labels.are_noted
     }
 
-    /// The labels with which a run begins; none where nobody notes them.
+    /// Returns the labels of a run when it begins; `None` if labels are not recorded.
     pub(crate) fn labels_at_start(
         &self,
         call: &Call,
@@ -157,14 +156,14 @@ impl Rules {
         labels.are_noted.then(at_start)
     }
 
-    /// Hosts whose answers are vouched for, with those of the models.
+    /// Returns the hosts whose answers are vouched for, those of models included.
     pub(crate) fn vouched(&self) -> Vec<String> {
         let trusted = self.labels.trusted.iter();
         let trusted = trusted.map(|one| one.value.clone());
         trusted.chain(self.label_models()).collect()
     }
 
-    /// The hosts of models to which labels let everything pass.
+    /// Returns the hosts of models, to which labels restrict nothing.
     pub(crate) fn label_models(&self) -> Vec<String> {
         let counts = |one: &&Sourced<String>| {
             let most = self.labels.models_most.as_ref();
@@ -174,8 +173,8 @@ impl Rules {
         all.map(|one| one.value.clone()).collect()
     }
 
-    /// Adds what counts besides for a connection that nobody looks into: it goes on while the program
-    /// reads what anybody has said, there or elsewhere. Only to a model it does not.
+    /// Adds the label of untrusted content for a tunnel, through which the program may read
+    /// anything while it is open. A tunnel to a model adds none.
     pub fn label_unseen(&self, host: &HostPart, labels: &mut BTreeSet<String>) {
         let is_of = |name: &HostName| {
             let models = self.label_models();
@@ -190,8 +189,8 @@ impl Rules {
         }
     }
 
-    /// The policies of labels with the name of their file, where labels are noted: some file names
-    /// private places, the run is of a session, or policies are about labels.
+    /// Returns the policies on labels with the name of their file, if labels are recorded: some
+    /// file names private places, the run is of a session, or policies are about labels.
     pub(crate) fn label_cedar(&mut self, policies_are: bool) -> Option<(String, String)> {
         let labels = &mut self.labels;
         labels.are_noted = policies_are || labels.in_session || !labels.private.is_empty();

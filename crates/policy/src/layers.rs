@@ -1,4 +1,4 @@
-//! The files around a profile: the organisation's above it, the user's choice.
+//! The files around a profile: the organisation's above it, the user's choice of profile.
 
 use std::path::PathBuf;
 
@@ -24,28 +24,28 @@ use crate::settings::{
 };
 use crate::variables::Pattern;
 
-/// What the organisation forbids. Nothing below it allows it again.
+/// The organisation's file. Nothing below it allows again what it forbids.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Organisation {
-    /// The most that anyone may use.
+    /// The highest limits that anyone may use.
     pub(crate) limits: Vec<(LimitKey, Sourced<String>)>,
     pub(crate) denials: Denials,
-    /// The widest way to give the workspace.
+    /// The widest workspace mode.
     pub(crate) workspace: Option<Sourced<WorkspaceMode>>,
     pub(crate) syscalls: SyscallSettings,
     pub(crate) terminal: TerminalSettings,
     pub(crate) deny_root: Option<Sourced<bool>>,
     pub(crate) deny_publishing: Option<Sourced<bool>>,
     pub(crate) forbid_dangerous: Option<Sourced<bool>>,
-    /// How connections go on from the host.
+    /// The upstream of connections from the host.
     pub(crate) upstream: UpstreamSettings,
-    /// What a person is asked about, of what is allowed below.
+    /// The network rules that require an approval for something allowed below.
     pub(crate) ask: AskSettings,
-    /// How far anyone may trust a program.
+    /// The highest trust settings that anyone may use.
     pub(crate) trust: TrustSettings,
     /// Places with private data, whoever shows them.
     pub(crate) labels: LabelSettings,
-    /// How many persons widen what a run may.
+    /// The number of persons needed to widen a run's rights.
     pub(crate) persons: PersonSettings,
 }
 
@@ -116,8 +116,7 @@ fn read_network(document: &mut Document, top: &mut Section<'_>) -> (UpstreamSett
     (settings, ask)
 }
 
-/// `[deny]`: places and variables that are not shown, hosts that are not reached, whoever
-/// asks.
+/// `[deny]`: places and variables that are not shown, hosts that are not reached, for every run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Denials {
     pub(crate) places: Vec<Sourced<Place>>,
@@ -126,7 +125,7 @@ pub(crate) struct Denials {
 }
 
 impl Denials {
-    /// What a person should know of its rules, each with its line.
+    /// Returns remarks on its rules, each with its line.
     pub(crate) fn remarks(&self) -> Vec<(u32, String)> {
         remarks(self.network.iter())
     }
@@ -170,9 +169,9 @@ impl Denials {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UserConfig {
     pub(crate) default_profile: Option<Sourced<String>>,
-    /// Where the organisation's layer lies, where it is not the machine's.
+    /// The directory of the organisation's layer, if it is not the machine's.
     pub(crate) organisation: Option<PathBuf>,
-    /// How many persons widen what a run may.
+    /// The number of persons needed to widen a run's rights.
     pub(crate) persons: PersonSettings,
 }
 
@@ -205,10 +204,10 @@ fn parse_directory(text: &str) -> Result<PathBuf, Complaint> {
     }
 }
 
-/// The directory of the organisation's signed layer that a user's `config.toml` names.
+/// Returns the directory of the organisation's signed layer that a user's `config.toml` names.
 ///
 /// # Errors
-/// [`ProfileError::Invalid`]: the file has mistakes, so it is not known whether it names one.
+/// [`ProfileError::Invalid`]: the file has problems, so it is unknown whether it names one.
 pub fn organisation_directory(config: &SourceFile<'_>) -> Result<Option<PathBuf>, ProfileError> {
     let config = UserConfig::parse(config).map_err(ProfileError::Invalid)?;
     Ok(config.organisation)

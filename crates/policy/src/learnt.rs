@@ -1,4 +1,4 @@
-//! The least that runs need, as policies in Cedar.
+//! The least rights that runs need, as Cedar policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use atoll_model::{Access, WorkspaceMode};
 
 use crate::rules::Rules;
 
-/// What policies permit that let these runs go through again and nothing else: the programs that
-/// were started, in the workspaces that they were started in, what of the network was used, and
-/// what a run by these rules is asked about before it starts: its places, credentials and ports.
+/// Returns policies that permit the same runs again and nothing else: the programs that were
+/// started, in their workspaces, the network that was used, and everything that a run by these
+/// rules is asked about before it starts: its places, credentials and ports.
 #[must_use]
 pub fn learnt_cedar(
     all: &[(&Rules, &Path)],

@@ -1,8 +1,8 @@
-//! How far a program is trusted: a level, and a mode that says what becomes of questions.
+//! Trust in a program: a level, and a mode that decides on approvals.
 //!
-//! The table of what they mean is in docs/levels.md, and a test reads it there. Both only take
-//! away: a level is policies in Cedar beside those of people, and what of a profile is left out
-//! so that a run can start at all.
+//! The table of levels and modes is in docs/levels.md, from which a test reads it. Both only take
+//! away. A level acts through a layer of Cedar policies beside those of people, and by leaving out
+//! a part of the profile, so that a run can start at all.
 
 pub(crate) mod cedar;
 pub(crate) mod preset;
@@ -25,13 +25,13 @@ use crate::source::{EarlierPurposes, Requested};
 const TRUST: Origin = Origin::CommandLine("--trust");
 const MODE: Origin = Origin::CommandLine("--mode");
 const PRESET: Origin = Origin::CommandLine("--preset");
-/// Where a person has typed what a run is for.
+/// The origin of a purpose that a person has typed.
 pub(crate) const PURPOSE: Origin = Origin::CommandLine("--purpose");
 const EARLIER: Origin = Origin::CommandLine("--session, --resume");
 /// The longest task or purpose, bytes.
 const STATED_BYTES_MAX: usize = 256;
 
-/// How far a program is trusted, from the least.
+/// The level of trust, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     None,
@@ -41,7 +41,7 @@ pub(crate) enum Level {
     Full,
 }
 
-/// What becomes of what a person would be asked about, from the strictest.
+/// The mode, which decides on anything that would need a person's approval, strictest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TrustMode {
     Strict,
@@ -102,10 +102,10 @@ impl fmt::Display for TrustMode {
 pub(crate) struct TrustSettings {
     pub(crate) level: Option<Sourced<Level>>,
     pub(crate) mode: Option<Sourced<TrustMode>>,
-    /// Hosts of the model that an agent works with: names, or `*.` and a name. Of a layer that
-    /// bounds others the most that count; nothing is bounded where it names none.
+    /// Hosts of the model that an agent works with: names, or `*.` and a name. In a layer that
+    /// bounds others, the most that count; `None` there bounds nothing.
     pub(crate) endpoints: Option<Vec<Sourced<String>>>,
-    /// What a session is for.
+    /// The session's purpose.
     pub(crate) purpose: Option<Sourced<String>>,
 }
 
@@ -137,13 +137,13 @@ impl TrustSettings {
     }
 }
 
-/// Whether one lies in the other: it is the same, or beneath a `*.`.
+/// Returns whether one host pattern lies in the other: it is the same, or beneath a `*.`.
 pub(crate) fn covers(most: &str, one: &str) -> bool {
     let beneath = most.strip_prefix('*').is_some_and(|end| one.ends_with(end));
     most == one || beneath
 }
 
-/// Reads the name of a host, or `*.` and a name.
+/// Parses the name of a host, or `*.` and a name.
 pub(crate) fn parse_host(text: &str) -> Result<String, Complaint> {
     let name = text.strip_prefix("*.").unwrap_or(text);
     if text.parse::<std::net::IpAddr>().is_ok() {
@@ -162,51 +162,52 @@ pub(crate) fn parse_host(text: &str) -> Result<String, Complaint> {
     }
 }
 
-/// How far a run is trusted. What nobody has stated leaves everything to the profile, as `high`
-/// and `layered` do.
+/// The trust settings of a run. The defaults leave everything to the profile, as `high` and
+/// `layered` do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrustRules {
     pub(crate) level: Option<Sourced<Level>>,
     pub(crate) mode: Option<Sourced<TrustMode>>,
     pub(crate) endpoints: Vec<Sourced<String>>,
-    /// What is to be done: stated by the person, never from inside.
+    /// The task: stated by the person, never from the sandbox.
     pub(crate) task: Option<String>,
-    /// What it is for, as a person has stated it: the fact that policies see.
+    /// The purpose that a person has stated: the fact that policies see.
     pub(crate) purpose: Option<Sourced<String>>,
-    /// A profile's, which the command line's stands above: it narrows where that has no policies.
+    /// The profile's purpose that the command line's replaces: it still narrows if that one has no
+    /// policies.
     pub(crate) displaced: Option<Sourced<String>>,
-    /// What projects, the organisation and earlier runs add: these narrow and are no fact, as a
-    /// person's policy may permit by what is one.
+    /// Purposes added by projects, the organisation and earlier runs: they narrow and are no fact,
+    /// since a person's policy may permit something by such a fact.
     pub(crate) added: Vec<Sourced<String>>,
-    /// Those that narrowed the runs that it goes on with.
+    /// The purposes that narrowed the runs that this one continues.
     pub(crate) held: BTreeSet<String>,
-    /// The names of those of them that have policies, with the files of these.
+    /// The purposes among all these that have policies, with the files of each.
     pub(crate) narrowed: Vec<(String, Vec<String>)>,
-    /// What the agent has earned, points, as the ledger says.
+    /// The agent's reputation in the ledger, points.
     pub(crate) reputation: u8,
 }
 
 impl TrustRules {
-    /// The level in force.
+    /// Returns the level in force.
     pub(crate) fn level(&self) -> Level {
         self.level.as_ref().map_or(Level::High, |one| one.value)
     }
 
-    /// The mode in force.
+    /// Returns the mode in force.
     pub(crate) fn mode(&self) -> TrustMode {
         self.mode
             .as_ref()
             .map_or(TrustMode::Layered, |one| one.value)
     }
 
-    /// Who has stated the level, or else the mode.
+    /// Returns the origin of the level, or else of the mode.
     pub(crate) fn origin(&self) -> Origin {
         let level = self.level.as_ref().map(|one| &one.origin);
         let mode = self.mode.as_ref().map(|one| &one.origin);
         level.or(mode).cloned().unwrap_or(Origin::BuiltIn)
     }
 
-    /// Who has stated the level and the mode, each once.
+    /// Returns the origins of level and mode, each once.
     fn stated_by(&self) -> String {
         let level = self.level.as_ref().map(|one| one.origin.to_string());
         let mode = self.mode.as_ref().map(|one| one.origin.to_string());
@@ -215,7 +216,7 @@ impl TrustRules {
         all.join(", ")
     }
 
-    /// A profile over what it extends.
+    /// Merges a profile over those that it extends.
     pub(crate) fn merge(&mut self, settings: TrustSettings) {
         self.level = settings.level.or(self.level.take());
         self.mode = settings.mode.or(self.mode.take());
@@ -224,12 +225,12 @@ impl TrustRules {
         self.purpose = settings.purpose.or(self.purpose.take());
     }
 
-    /// What it is for, as policies see it.
+    /// Returns the purpose that policies see.
     pub(crate) fn purpose(&self) -> Option<String> {
         self.purpose.as_ref().map(|one| one.value.clone())
     }
 
-    /// Adds what further narrows: every purpose takes away, so one more is always less.
+    /// Adds a purpose that narrows further; each one only takes away.
     fn add(&mut self, further: Option<Sourced<String>>) {
         let stated = self.purpose.iter().chain(&self.added);
         let is_known = |one: &Sourced<String>| stated.clone().any(|own| own.value == one.value);
@@ -237,20 +238,20 @@ impl TrustRules {
         self.added.extend(further);
     }
 
-    /// Takes what another profile states in place of its own, which a project has chosen: that one
-    /// narrows all the same.
+    /// Replaces the purpose of a profile that a project has chosen by that of the profile in force
+    /// without it; the former still narrows.
     pub(crate) fn only_narrow(&mut self, stated: Option<Sourced<String>>) {
         let own = std::mem::replace(&mut self.purpose, stated);
         self.add(own);
     }
 
-    /// Takes the command line's word in place of the profile's, which stays at hand.
+    /// Replaces the profile's purpose by the command line's, and keeps the former.
     fn displace(&mut self, typed: Sourced<String>) {
         self.displaced = self.purpose.replace(typed);
     }
 
-    /// Takes up what earlier runs were for: what they stated is what this run states, and what
-    /// its profile says and what narrowed them narrows it.
+    /// Continues earlier runs: the purpose that they stated becomes this run's, while its profile's
+    /// purpose and those that narrowed them narrow it too.
     fn go_on(&mut self, earlier: &EarlierPurposes) {
         if let Some(stated) = &earlier.stated
             && self.purpose().as_ref() != Some(stated)
@@ -263,8 +264,8 @@ impl TrustRules {
         self.held.clone_from(&earlier.narrowed);
     }
 
-    /// The same as the most that another profile has. Where nothing says how far it is trusted,
-    /// hosts of models mean nothing in it, and those of the other one count.
+    /// Returns these settings as the bound on another profile. If they state no trust, their hosts
+    /// of models have no meaning, and those of the other profile count.
     pub(crate) fn into_most(self, origin: &Origin) -> TrustSettings {
         let is_stated = self.level.is_some() || self.mode.is_some();
         let (level, mode) = (self.level(), self.mode());
@@ -276,7 +277,7 @@ impl TrustRules {
         }
     }
 
-    /// Leaves the hosts of models that lie in one of these, and hands back the others.
+    /// Removes the hosts of models outside these, and returns those removed.
     pub(crate) fn bound_endpoints(
         &mut self,
         most: Option<Vec<Sourced<String>>>,
@@ -292,8 +293,8 @@ impl TrustRules {
         beyond
     }
 
-    /// What may only lower: a project's file, and the organisation's over all. What it would
-    /// raise, in words.
+    /// Applies settings that may only lower trust, those of a project's file or the organisation.
+    /// Returns a notice for each that would raise it.
     pub(crate) fn lower(&mut self, settings: TrustSettings) -> Vec<(String, Origin)> {
         let mut ignored = Vec::new();
         let mut tell = |what: &str, wider: &str, present: &str, origin: Origin| {
@@ -325,8 +326,8 @@ impl TrustRules {
 }
 
 impl Rules {
-    /// How far the program is trusted, who says so, and what it is to do, by the names that the
-    /// ledger has for them: only what somebody has stated.
+    /// Returns the stated trust, its origin, the task and the purpose, under their names in the
+    /// ledger.
     #[must_use]
     pub fn stated_trust(&self) -> Vec<(&'static str, String)> {
         let trust = &self.trust;
@@ -347,7 +348,7 @@ impl Rules {
     }
 }
 
-/// What the command line says: the person's own word.
+/// Applies the command line's settings, the person's own.
 pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
     let wrong = |option: &'static str, complaint: Complaint| ProfileError::Request {
         option,

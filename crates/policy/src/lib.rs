@@ -1,13 +1,13 @@
 //! Profiles compiled to rules, and the one pure decision.
 //!
-//! A profile is a short TOML file that says what a program may see, use and
-//! change. [`compile`] merges the profile asked for with the layers above and
-//! below it (organisation, user, project, command line) into [`Rules`], which
-//! know of every value where it comes from. [`decide`] answers one call by them.
+//! A profile is a short TOML file that says what a program may see, use and change. [`compile`]
+//! merges the requested profile with the layers above and below it (organisation, user, project,
+//! command line) into [`Rules`], which keep the origin of every value. [`decide`] answers one call
+//! by them.
 //!
-//! This crate never does I/O and never reads a clock or the environment: the
-//! contents of files, what the host is like and who calls are arguments. Only
-//! [`decide`] can make a [`Grant`]. Any doubt on the way to one is a denial.
+//! This crate never does I/O and never reads a clock or the environment: the contents of files, the
+//! facts about the host and the caller are arguments. Only [`decide`] can make a [`Grant`]. Any
+//! doubt on the way to one is a denial.
 //!
 //! Start reading at [`decide`], then [`compile`].
 

@@ -1,4 +1,4 @@
-//! Choosing the profile and reading it with all that it extends.
+//! The choice of a profile, and loading it with those that it extends.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,19 +12,19 @@ use crate::shipped::{self, Shipped};
 use crate::source::{ProfileSource, Requested, RequestedProfile, SourceFile};
 use crate::suggest::nearest;
 
-/// The most profiles that one profile is made of.
+/// The most profiles merged into one.
 pub(crate) const PROFILES_MAX: usize = 32;
 
-/// Where the profile's name comes from, with the file when one was named.
+/// The chosen profile's name with its origin, and its file if one was named.
 pub(crate) struct Choice<'a> {
     pub(crate) name: Sourced<String>,
     pub(crate) file: Option<&'a SourceFile<'static>>,
-    /// What was passed over on the way.
+    /// Notices about profiles that were skipped on the way.
     pub(crate) notices: Vec<Notice>,
 }
 
-/// The first to name a profile: the command line, the trusted project, the
-/// command that is run, the user's configuration, else `default`.
+/// Chooses the profile: the first named by the command line, the trusted project, the command that
+/// is run, or the user's configuration, else `default`.
 pub(crate) fn choose<'a>(
     requested: &'a Requested,
     by_project: Option<Sourced<String>>,
@@ -66,9 +66,8 @@ pub(crate) fn choose<'a>(
     })
 }
 
-/// The profile that names this program among its `commands`, a user's first. A
-/// profile with mistakes stands in the way of those commands that it may name, and
-/// of no others.
+/// Returns the profile that lists this program among its `commands`, a user's first. A profile with
+/// problems is an error for those commands that it may name, and is skipped for all others.
 fn by_command(
     program: &OsStr,
     users: &dyn ProfileSource,
@@ -108,8 +107,8 @@ fn by_command(
     }))
 }
 
-/// Whether a file that cannot be understood may name this command: it stands there
-/// as a word, or an escape sequence may spell it.
+/// Returns whether a file that cannot be parsed may name this command: it contains it as a word, or
+/// an escape sequence may spell it.
 fn may_name(content: &[u8], command: &str) -> bool {
     let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     let stands_alone = |at: usize| {
@@ -144,7 +143,7 @@ fn line_of_commands(content: &str) -> u32 {
     u32::try_from(before.count() + 1).unwrap_or(u32::MAX)
 }
 
-/// The names of the user's profiles, sorted; what cannot be a name is passed over.
+/// Returns the names of the user's profiles, sorted, without those that are no valid names.
 pub(crate) fn user_names(users: &dyn ProfileSource) -> Result<Vec<String>, ProfileError> {
     let mut names = users.names().map_err(|why| ProfileError::Unreadable {
         name: "the profiles' directory".to_owned(),
@@ -166,14 +165,14 @@ fn lookup<'a>(
     })
 }
 
-/// The chosen profile and all that it extends, what is extended first.
+/// The chosen profile and those that it extends, extended ones first.
 pub(crate) struct Chain {
     pub(crate) profiles: Vec<Profile>,
-    /// Names in the same order.
+    /// The names, in the same order.
     pub(crate) names: Vec<String>,
 }
 
-/// Reads the chosen profile and, first, each that it extends, each once.
+/// Loads the chosen profile and before it each that it extends, each once.
 pub(crate) fn load(
     choice: &Choice<'_>,
     users: &dyn ProfileSource,
@@ -200,7 +199,7 @@ pub(crate) fn load(
 struct Loader<'a> {
     users: &'a dyn ProfileSource,
     digest: &'a mut PolicyDigest,
-    /// The files on the way from the first profile to the present one, with their names.
+    /// The files on the way from the first profile to the current one, with their names.
     open: Vec<(String, String)>,
     /// The files already merged.
     done: Vec<String>,

@@ -1,5 +1,5 @@
-//! `[login.NAME]`: a login file of an agent, or one of its settings with keys among them, inside
-//! whose place something else stands.
+//! `[login.NAME]`: an agent's login file, or a settings file with keys in it, replaced in the
+//! sandbox by a placeholder file.
 
 mod issue;
 mod narrow;
@@ -22,7 +22,7 @@ use crate::show::quoted;
 pub use issue::{IssuedTo, LoginIssue};
 pub(crate) use narrow::narrow;
 
-/// The table of one.
+/// The table's names in messages.
 const TABLES: Tables = Tables {
     key: "login",
     table: "login.NAME",
@@ -38,34 +38,34 @@ const CLAIM_BYTES_MAX: usize = 64;
 /// A login file of these rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// What credentials call it.
+    /// The name that credentials refer to.
     pub name: CredentialName,
-    /// Where it is, absolute.
+    /// The file's path, absolute.
     pub file: PathBuf,
-    /// Values in it that go in as they are.
+    /// Fields that are kept as they are in the placeholder file.
     pub keep: Vec<FieldPath>,
-    /// Claims of web tokens in it that go in as they are.
+    /// Claims of web tokens that are kept as they are in the placeholder file.
     pub claims: Vec<String>,
-    /// What it holds, and so what goes in of it.
+    /// The kind of content, which determines the placeholder file.
     pub holds: Holds,
-    /// Whether a run goes without it where it is not there.
+    /// True if a run goes on without it when the file is missing.
     pub optional: bool,
-    /// How one logs in from inside.
+    /// The way to log in from the sandbox.
     pub issue: Option<LoginIssue>,
 }
 
-/// What a login file holds.
+/// The kind of content of a login file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// A login: nothing goes in but what is named.
+    /// A login: only named fields are kept.
     Login,
-    /// Settings: all goes in but these values, and what looks like a secret.
+    /// Settings: everything is kept except these values, and any that look like a secret.
     Settings(Vec<FieldPath>),
-    /// A copy of either: nothing stands in its place.
+    /// A copy of either: hidden, without a placeholder file.
     Copies,
 }
 
-/// The same as written: its place may be in the home directory.
+/// A login file as written: its path may be relative to the home directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     name: CredentialName,
@@ -77,7 +77,7 @@ pub(crate) struct Written {
     issue: Option<LoginIssue>,
 }
 
-/// Reads all of them.
+/// Reads all `[login.NAME]` tables.
 pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Written>> {
     TABLES.read(document, top, read_one)
 }
@@ -116,7 +116,7 @@ fn read_one(
     Some(Sourced::new(written, document.origin(at)))
 }
 
-/// What the file holds, and that nothing else is said of it than what that takes.
+/// Reads the kind of content, and refuses keys that do not go with it.
 fn read_holds(document: &mut Document, section: &mut Section<'_>) -> Holds {
     let (has_secrets, is_hidden) = (section.holds("secrets"), section.holds("hidden"));
     let secrets = document.list(section, "secrets", parse_field);
@@ -142,7 +142,7 @@ fn values<T>(list: Vec<Sourced<T>>) -> Vec<T> {
     list.into_iter().map(|one| one.value).collect()
 }
 
-/// A field of a login file.
+/// Parses the path of a field in a login file.
 pub(crate) fn parse_field(text: &str) -> Result<FieldPath, Complaint> {
     text.parse::<FieldPath>()
         .map_err(|error| said(text, &error))
@@ -158,7 +158,7 @@ fn parse_claim(text: &str) -> Result<String, Complaint> {
 }
 
 impl Login {
-    /// A copy of it in another file: nothing stands in its place.
+    /// Returns the entry for a copy of the login in another file, which is hidden.
     #[must_use]
     pub fn copy(&self, file: PathBuf) -> Self {
         Self {
@@ -172,7 +172,7 @@ impl Login {
         }
     }
 
-    /// Its lines in a profile, without its header.
+    /// Returns its lines in a profile, without the header.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Self {
             name: _,
@@ -214,12 +214,12 @@ impl Login {
 }
 
 impl Rules {
-    /// The login files in whose places something else stands, in the order of their names.
+    /// Returns the login files, sorted by name.
     pub fn logins(&self) -> impl Iterator<Item = &Login> {
         self.logins.values().map(|one| &one.value)
     }
 
-    /// The credential that a login's access token is renewed by.
+    /// Returns the credential by which a login's access token is renewed.
     #[must_use]
     pub fn renewed_by(&self, source: &LoginSource) -> Option<&CredentialName> {
         let refresh = &source.renew.as_ref()?.refresh;
@@ -232,8 +232,8 @@ impl Rules {
         all.next().map(|one| &one.binding.name)
     }
 
-    /// Whether a file lies where programs inside read it, and nothing else can stand in its
-    /// place: in the workspace, in the system, or in what somebody has named as an input.
+    /// Returns whether programs in the sandbox read a file where no placeholder file can replace
+    /// it: in the workspace, the system, or a named input.
     #[must_use]
     pub fn shows_as_it_is(&self, file: &Path, workspace: &Path) -> bool {
         let views = self.views.values().map(|view| &view.value);
@@ -244,8 +244,7 @@ impl Rules {
         file.starts_with(workspace) || as_it_is.any(|view| file.starts_with(&view.host))
     }
 
-    /// Takes up a file's logins: one of the same name stands in the place of an extended
-    /// profile's.
+    /// Adds a file's logins: each replaces an extended profile's of the same name.
     pub(crate) fn add_logins(&mut self, written: Vec<Sourced<Written>>) {
         let home = self.host.home.clone();
         for one in written {
@@ -262,13 +261,13 @@ impl Rules {
         }
     }
 
-    /// Whether a file holds a login, and nothing else.
+    /// Returns whether a file holds a login and nothing else.
     fn is_login(&self, name: &CredentialName) -> bool {
         let login = self.logins.get(name);
         login.is_some_and(|login| login.value.holds == Holds::Login)
     }
 
-    /// Why they cannot be used as they are written, if they cannot.
+    /// Returns the logins and their credentials that cannot be used as written, with the reasons.
     pub(crate) fn login_refusals(&self) -> Vec<(String, String, Origin)> {
         let mut refused = Vec::new();
         let mut files = BTreeSet::new();

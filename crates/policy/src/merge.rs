@@ -1,4 +1,4 @@
-//! Laying profiles and a project's file over each other.
+//! Merging of profiles and a project's file.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub(crate) struct Draft {
     execute: Option<Vec<Sourced<Place>>>,
 }
 
-/// A profile over what it extends: lists add up, all else is replaced.
+/// Merges a profile over those that it extends: lists add up, all else is replaced.
 pub(crate) fn merge_profile(
     rules: &mut Rules,
     draft: &mut Draft,
@@ -91,8 +91,8 @@ fn replace<T>(present: &mut Sourced<T>, new: Option<Sourced<T>>) {
     }
 }
 
-/// A project's file over the profile: places and plain variables add up, since a
-/// person has trusted them; all else only tightens.
+/// Merges a project's file over the profile: places and plain variables add up, since a person has
+/// trusted them; all else only tightens.
 pub(crate) fn merge_project(
     rules: &mut Rules,
     draft: &mut Draft,
@@ -125,8 +125,8 @@ pub(crate) fn merge_project(
     merge_profile(rules, draft, settings)
 }
 
-/// What a project's file says of the network only takes away: of what it would allow only
-/// a notice is left.
+/// Returns a project's network settings without anything that would allow, for which a notice is
+/// added instead.
 fn narrow_network(rules: &mut Rules, settings: NetworkSettings) -> NetworkSettings {
     let (narrowed, ignored) = settings.narrowed();
     for one in ignored {
@@ -155,8 +155,8 @@ fn narrow_network(rules: &mut Rules, settings: NetworkSettings) -> NetworkSettin
     narrowed
 }
 
-/// The option that allows the same. The file may be somebody else's: what a shell would
-/// take for more than a text is not written for people to paste.
+/// Returns the option that allows the same. The file may be somebody else's: text that a shell
+/// would interpret is not offered for pasting.
 fn option_for(rule: &Meant) -> String {
     let is_plain = |one: char| one.is_ascii_alphanumeric() || "-._:,/[]".contains(one);
     match rule.as_text() {
@@ -202,8 +202,8 @@ fn narrow_programs(rules: &mut Rules, draft: &mut Draft, narrower: Sourced<Vec<S
     draft.execute = Some(both);
 }
 
-/// Turns places into views of this host. A place that is never shown is a mistake
-/// of the file that names it; of Atoll's own list it is left out.
+/// Turns places into views of this host. A place that is never shown is an error in the file that
+/// names it; one of Atoll's own list is left out.
 pub(crate) fn settle_places(rules: &mut Rules, draft: Draft) -> Result<(), ProfileError> {
     let built_in = || {
         SYSTEM

@@ -1,4 +1,4 @@
-//! Tables of a profile that have names of their own: `[credential.NAME]`, `[ssh.NAME]`.
+//! Tables of a profile with names of their own: `[credential.NAME]`, `[ssh.NAME]`.
 
 use std::ops::Range;
 
@@ -6,16 +6,16 @@ use atoll_model::network::CredentialName;
 
 use crate::document::{Document, Section};
 
-/// Where each is named in messages, as `credential.NAME`.
+/// The names of such tables, in files and messages.
 pub(crate) struct Tables {
-    /// The key that all are beneath.
+    /// The key above all of them.
     pub(crate) key: &'static str,
-    /// One of them, for those who read of it.
+    /// The name of one in messages, as `credential.NAME`.
     pub(crate) table: &'static str,
 }
 
 impl Tables {
-    /// Reads each by its name; what has a name that is none is reported.
+    /// Reads each table, and reports invalid names.
     pub(crate) fn read<T>(
         &self,
         document: &mut Document,

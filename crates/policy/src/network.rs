@@ -1,4 +1,4 @@
-//! What a program may reach: `network` in files, `--allow`, `--deny` and the like.
+//! The network that a program may reach: `network` in files, `--allow`, `--deny` and the like.
 
 pub(crate) mod ask;
 pub(crate) mod likely;
@@ -36,15 +36,15 @@ const DENY: Origin = Origin::CommandLine("--deny");
 const PRESET: Origin = Origin::CommandLine("--preset");
 const LEARN: Origin = Origin::CommandLine("--learn");
 
-/// The most rules of a boundary: what is described to who carries has an end.
+/// The most rules of a boundary, which are sent to the egress process.
 const RULES_MAX: usize = 256;
-/// The longest description of them, bytes; the rest is for what else is described.
+/// The longest serialised network of a boundary, bytes; the rest of the message is for other parts.
 const RULES_BYTES_MAX: usize = FLOW_MESSAGE_BYTES_MAX - (4 << 10);
 
-/// `network`, as a text or a table.
+/// `network`, as a string or a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NetworkSettings {
-    /// `"none"`: what was allowed before is not.
+    /// Set by `"none"`: everything allowed so far is not.
     none: bool,
     presets: Vec<Sourced<&'static Preset>>,
     allow: Vec<Sourced<Meant>>,
@@ -54,23 +54,23 @@ pub(crate) struct NetworkSettings {
     upstream: UpstreamSettings,
 }
 
-/// The rules of a boundary, with where each is written.
+/// The network rules of a boundary, with the origin of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NetworkRules {
     /// The presets whose rules are among these.
     presets: Vec<&'static Preset>,
-    /// The one of these that nobody has named.
+    /// The preset among these that nobody has named.
     implied: Option<&'static Preset>,
     pub(crate) allow: Vec<Sourced<Meant>>,
     pub(crate) deny: Vec<Sourced<Meant>>,
     pub(crate) ask: AskSettings,
     pub(crate) publish: Vec<Sourced<PublishedPort>>,
-    /// Who says that nothing is, if somebody does.
+    /// The origin that forbids publishing, if there is one.
     pub(crate) deny_publishing: Option<Origin>,
     pub(crate) upstream: UpstreamSettings,
-    /// Whether what no rule speaks of passes, to learn of it.
+    /// True if destinations that no rule mentions are reachable, for `--learn`.
     pub(crate) learn: bool,
-    /// What becomes of questions.
+    /// The handling of rules that require an approval.
     pub(crate) answering: Answering,
 }
 
@@ -106,13 +106,13 @@ impl NetworkSettings {
         }
     }
 
-    /// What a person should know of its rules, each with its line.
+    /// Returns remarks on its rules, each with its line.
     pub(crate) fn remarks(&self) -> Vec<(u32, String)> {
         let asked = self.ask.iter();
         remarks(self.allow.iter().chain(&self.deny).chain(asked))
     }
 
-    /// Without what it would allow, which is returned beside.
+    /// Returns the settings without anything that would allow, and separately what was removed.
     pub(crate) fn narrowed(mut self) -> (Self, Vec<Sourced<Ignored>>) {
         self.ask = self.ask.narrowed();
         let presets = std::mem::take(&mut self.presets).into_iter();
@@ -129,7 +129,7 @@ impl NetworkSettings {
     }
 }
 
-/// What would allow, and does not.
+/// A setting that would allow something and is ignored.
 #[derive(Clone, Debug)]
 pub(crate) enum Ignored {
     Preset(&'static Preset),
@@ -168,7 +168,7 @@ fn parse_none(text: &str) -> Result<(), Complaint> {
 }
 
 impl NetworkRules {
-    /// A profile over what it extends: lists add up, and `"none"` empties them.
+    /// Merges a profile over those that it extends: lists add up, and `"none"` empties them.
     pub(crate) fn merge(&mut self, settings: NetworkSettings) -> Result<(), ProfileError> {
         if settings.none {
             self.close();
@@ -187,7 +187,7 @@ impl NetworkRules {
         Ok(())
     }
 
-    /// Opens nothing. Whether something was open.
+    /// Removes everything that allows. Returns whether there was something.
     pub(crate) fn close(&mut self) -> bool {
         let was_open = self.first().is_some_and(|_| !self.learn) || !self.allow.is_empty();
         self.allow.clear();
@@ -198,7 +198,7 @@ impl NetworkRules {
         was_open
     }
 
-    /// Adds a port, once.
+    /// Adds a port, unless it is there already.
     fn publish(&mut self, port: Sourced<PublishedPort>) {
         if self.publish.iter().all(|one| one.value != port.value) {
             self.publish.push(port);
@@ -218,7 +218,7 @@ impl NetworkRules {
         Ok(())
     }
 
-    /// Takes up a preset that a profile's name means.
+    /// Adds the preset that a profile's name implies.
     pub(crate) fn imply(&mut self, name: &str) -> Result<(), ProfileError> {
         let found = Preset::parse(name).ok();
         let is_new = |preset: &&Preset| self.presets.iter().all(|one| one.name != preset.name);
@@ -230,7 +230,7 @@ impl NetworkRules {
         Ok(())
     }
 
-    /// Does without it: where nothing can be allowed that is no reason to refuse.
+    /// Removes the implied preset, so that a run that can allow nothing is not refused for it.
     pub(crate) fn forget_implied(&mut self) {
         let Some(preset) = self.implied.take() else {
             return;
@@ -250,7 +250,7 @@ impl NetworkRules {
         }
     }
 
-    /// What a boundary holds of them.
+    /// Returns the network of a boundary.
     pub(crate) fn boundary(&self) -> Network {
         let list = |list: &[Sourced<Meant>]| {
             let rule = |one: &Sourced<Meant>| NetworkRule {
@@ -289,7 +289,7 @@ impl NetworkRules {
         }
     }
 
-    /// What would be reached first, and who says so.
+    /// Returns the first right that is granted, with its origin.
     fn first(&self) -> Option<(String, &Origin)> {
         let first = self.allow.first();
         let first = first.map(|one| (format!("reaching {}", one.value), &one.origin));
@@ -302,7 +302,7 @@ impl NetworkRules {
     }
 }
 
-/// What the command line adds.
+/// Applies the command line's settings.
 pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
     let of_network = |name: &&String| levels::preset::named(name).is_none();
     for name in requested.presets.iter().filter(of_network) {
@@ -369,7 +369,7 @@ fn wrong(origin: &Origin, complaint: Complaint) -> ProfileError {
     }
 }
 
-/// Why there is no such network.
+/// Returns the reasons to refuse this network.
 pub(crate) fn refusals(rules: &Rules, whole: &Network, mode: Mode) -> Vec<Reason> {
     let network = &rules.network;
     let Some((what, origin)) = network.first() else {

@@ -1,14 +1,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a value was set.
+/// The place where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// Nothing set it: Atoll's own default or its fixed rules.
+    /// Nowhere: Atoll's own default, or one of its fixed rules.
     BuiltIn,
     /// An option of the command line, as `--limit`.
     CommandLine(&'static str),
-    /// A line of a file; `shipped/NAME.toml` for the profiles that come with Atoll.
+    /// A line of a file; `shipped/NAME.toml` for the profiles that ship with Atoll.
     File {
         /// The file's name as given in its [`SourceFile`](crate::SourceFile).
         name: Arc<str>,
@@ -18,7 +18,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Whether it is a file that comes with Atoll.
+    /// Returns whether it is built in or in a file that ships with Atoll.
     pub(crate) fn is_shipped(&self) -> bool {
         match self {
             Self::File { name, .. } => name.starts_with("shipped/"),
@@ -27,7 +27,7 @@ impl Origin {
         }
     }
 
-    /// The line in a file; 1 for what has no lines.
+    /// Returns the line in a file; 1 for other origins.
     pub(crate) fn line(&self) -> u32 {
         match self {
             Self::File { line, .. } => *line,
@@ -46,7 +46,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value together with where it was set.
+/// A value with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sourced<T> {
     pub(crate) value: T,

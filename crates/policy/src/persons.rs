@@ -1,14 +1,14 @@
-//! `[approvals]`: how many persons it takes to widen what a run may while it goes on.
+//! `[approvals]`: the number of persons needed to widen a run's rights while it is going on.
 
 use crate::document::{Complaint, Document, Section};
 use crate::origin::{Origin, Sourced};
 
-/// How many names there can be.
+/// The most approvers.
 const APPROVERS_MAX: usize = 64;
-/// The longest name, bytes: what useradd(8) takes, and some more.
+/// The longest name, bytes: more than useradd(8) takes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// How many persons have to say yes to what lasts.
+/// The number of persons who have to approve a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Persons {
     One,
@@ -66,21 +66,21 @@ fn parse_approver(text: &str) -> Result<String, Complaint> {
     }
 }
 
-/// Who has to say yes before a run may do more, for longer than once, than its rules say.
+/// The approvals needed before a run gets more rights than its rules grant, for longer than once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Widened {
-    /// Where it says that it takes two persons with different user numbers, if it does.
+    /// The place where two persons with different user numbers are required, if they are.
     pub by_two: Option<Origin>,
-    /// The persons who count beside the run's own. Root is one where it is among them.
+    /// The approvers besides the run's own user. Root is one only if it is listed.
     pub approvers: Vec<Approver>,
 }
 
-/// Somebody who can say the second of two yeses.
+/// A person who can give the second of two approvals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approver {
-    /// The name of a user, or their number.
+    /// The user's name or number.
     pub name: String,
-    /// Where that is written.
+    /// The place where the approver is named.
     pub origin: Origin,
 }
 
@@ -92,7 +92,8 @@ fn approver(one: Sourced<String>) -> Approver {
 }
 
 impl Widened {
-    /// The stricter number of both files; where the organisation names who counts, those do.
+    /// Merges both files: the stricter number counts, and the organisation's approvers if it names
+    /// any.
     pub(crate) fn of(organisation: PersonSettings, user: PersonSettings) -> Self {
         let said = [organisation.widen, user.widen].into_iter().flatten();
         let mut by_two = said.filter(|one| one.value == Persons::Two);

@@ -5,14 +5,14 @@ use std::path::{Component, Path, PathBuf};
 use crate::HostFacts;
 use crate::document::Complaint;
 
-/// The directories of the operating system that are shown by default. Those that
-/// a host does not have are left out by the sandbox.
+/// The directories of the operating system that are shown by default. The sandbox leaves out those
+/// that a host does not have.
 pub(crate) const SYSTEM: [&str; 11] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",
 ];
 
-/// What root inside has of /var, which is its own and empty but for this: what package
-/// managers and the scripts of packages keep there.
+/// The host's directories that root in a sandbox sees in its own, otherwise empty /var: those of
+/// package managers and of packages' scripts.
 pub(crate) const CHANGED_BY_PACKAGES: [&str; 13] = [
     "/var/cache/apt",
     "/var/cache/debconf",
@@ -29,7 +29,7 @@ pub(crate) const CHANGED_BY_PACKAGES: [&str; 13] = [
     "/var/lib/xml-core",
 ];
 
-/// Directories of the system whose files a daemon of the host's keeps: root inside can
+/// Directories of the system whose files a daemon of the host manages: root in a sandbox can only
 /// read them, as everybody can.
 pub(crate) const LEFT_AS_IT_IS: [&str; 2] = ["/nix", "/gnu"];
 
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// Reads an absolute path without `.` and `..`.
+/// Parses an absolute path without `.` and `..`.
 pub(crate) fn parse_absolute(text: &str) -> Result<PathBuf, Complaint> {
     let path = Path::new(text);
     if text.starts_with('~') {
@@ -77,7 +77,7 @@ pub(crate) fn parse_absolute(text: &str) -> Result<PathBuf, Complaint> {
     }
 }
 
-/// Reads a path relative to the home directory, without `.` and `..`.
+/// Parses a path relative to the home directory, without `.` and `..`.
 pub(crate) fn parse_in_home(text: &str) -> Result<PathBuf, Complaint> {
     let wrong = |hint: &str| {
         Complaint::new(
@@ -101,7 +101,7 @@ pub(crate) fn parse_in_home(text: &str) -> Result<PathBuf, Complaint> {
     }
 }
 
-/// Reads an absolute path or one that starts with `~/`.
+/// Parses an absolute path or one that starts with `~/`.
 pub(crate) fn parse_place(text: &str) -> Result<Place, Complaint> {
     match text.strip_prefix("~/") {
         Some(rest) => parse_in_home(rest).map(Place::Home),
@@ -110,7 +110,7 @@ pub(crate) fn parse_place(text: &str) -> Result<Place, Complaint> {
     }
 }
 
-/// Reads a place that is to be denied: it may also be one that is never shown.
+/// Parses a place to be denied, which may also be one that is never shown.
 pub(crate) fn parse_denied(text: &str) -> Result<Place, Complaint> {
     let path = Path::new(text);
     match text.strip_prefix("~/") {
@@ -120,7 +120,7 @@ pub(crate) fn parse_denied(text: &str) -> Result<Place, Complaint> {
     }
 }
 
-/// Whether the path starts at the root and has no `.`, `..` or NUL.
+/// Returns whether the path starts at the root and has no `.`, `..` or NUL.
 pub(crate) fn is_plain_absolute(path: &Path) -> bool {
     path.is_absolute() && path.components().skip(1).all(is_normal) && is_literal(path)
 }
@@ -133,7 +133,8 @@ fn is_normal(component: Component<'_>) -> bool {
     matches!(component, Component::Normal(_))
 }
 
-/// `components` passes over a `.` in the middle, the text does not.
+/// Returns whether the text has no `.` component, which `components` skips in the middle, and no
+/// NUL.
 fn is_literal(path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
     !bytes.contains(&0) && bytes.split(|byte| *byte == b'/').all(|part| part != b".")
@@ -146,8 +147,8 @@ fn refusal(path: &Path, why: &str) -> Complaint {
     )
 }
 
-/// What to do instead of showing a place that is never shown: of what holds
-/// such a place a part may be shown, of what lies in one nothing.
+/// Returns the alternative to showing a place that is never shown: a part of it if it only contains
+/// such a place, nothing if it lies in one.
 pub(crate) fn instead_of(path: &Path, host: Option<&HostFacts>) -> &'static str {
     let own = host.map(|host| [host.state_dir.as_path(), host.config_dir.as_path()]);
     let mut trees = NEVER
@@ -161,7 +162,7 @@ pub(crate) fn instead_of(path: &Path, host: Option<&HostFacts>) -> &'static str 
     }
 }
 
-/// Why a path is never shown on any host.
+/// Returns why a path is never shown on any host.
 pub(crate) fn forbidden(path: &Path) -> Option<&'static str> {
     if path == Path::new("/") {
         return Some("it is the whole system");
@@ -175,8 +176,8 @@ pub(crate) fn forbidden(path: &Path) -> Option<&'static str> {
         .map(|(_, why)| *why)
 }
 
-/// Why a path is never shown on this host: also the home directory and Atoll's
-/// own directories, and what holds them.
+/// Returns why a path is never shown on this host; also for the home directory, Atoll's own
+/// directories, and any that contain them.
 pub(crate) fn forbidden_here(path: &Path, host: &HostFacts) -> Option<&'static str> {
     if let Some(why) = forbidden(path) {
         return Some(why);
@@ -197,8 +198,8 @@ pub(crate) fn forbidden_here(path: &Path, host: &HostFacts) -> Option<&'static s
     None
 }
 
-/// Whether one path is the other or lies beneath it. This is asked some hundred
-/// times at each start, so it walks the bytes once; an empty path overlaps all.
+/// Returns whether one path is the other or lies beneath it. This is called some hundred times at
+/// each start, so it walks the bytes once; an empty path overlaps all.
 pub(crate) fn overlap(left: &Path, right: &Path) -> bool {
     let (mut left, mut right) = (parts(left), parts(right));
     loop {
@@ -210,7 +211,7 @@ pub(crate) fn overlap(left: &Path, right: &Path) -> bool {
     }
 }
 
-/// The components of a path without `..`.
+/// Returns the components of a path without `..`.
 fn parts(path: &Path) -> impl Iterator<Item = &[u8]> {
     let parts = path
         .as_os_str()

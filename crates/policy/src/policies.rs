@@ -1,4 +1,4 @@
-//! Policies in Cedar: read with the other files, and asked after all rules have allowed.
+//! Cedar policies: read with the other files, and asked after all rules have allowed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -32,19 +32,19 @@ pub(crate) struct Policies {
     pub(crate) files: Vec<(Layer, Vec<PolicyFile>)>,
 }
 
-/// What was read, and what is to be told of it.
+/// The policies as read, with notices about them.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) policies: Option<Policies>,
-    /// The files of purposes, each with the name that it is of.
+    /// The files of purposes.
     pub(crate) purposes: Purposes,
     pub(crate) notices: Vec<Notice>,
-    /// Of every file, also of one without a policy.
+    /// The version of every file, also of one without a policy.
     pub(crate) version: PolicyDigest,
 }
 
-/// Reads the files of each layer that count. Where there is none, nothing of Cedar is touched: most
-/// runs have none, and start as fast as before.
+/// Reads the files of each layer that count. Cedar is not touched if there are none: most runs have
+/// none, and start without its cost.
 pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
     let mut version = PolicyDigest::new();
     let given = sources.policies;
@@ -95,7 +95,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> Result<Read, ProfileError> {
     })
 }
 
-/// The trusted files of the project's policies that are not there any more.
+/// Returns notices about trusted policy files of the project that are missing.
 fn gone(sources: &Sources<'_>) -> Vec<Notice> {
     let given = sources.policies;
     let is_there = |path: &str| given.project.iter().any(|file| file.name == path);
@@ -119,8 +119,8 @@ fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Takes what was read into the rules, with what Atoll itself says beside it, and tells of policies
-/// that change nothing. The version of all that decides is known then.
+/// Takes the policies into the rules, with Atoll's own beside them, and adds notices about those
+/// that change nothing. Completes the version.
 pub(crate) fn take(rules: &mut Rules, read: Read) -> Result<(), ProfileError> {
     let read = with_level(read, rules)?;
     let read = with_purposes(read, rules)?;
@@ -132,7 +132,7 @@ pub(crate) fn take(rules: &mut Rules, read: Read) -> Result<(), ProfileError> {
     Ok(())
 }
 
-/// Adds those of the level of trust to what people have written.
+/// Adds the policies of the level of trust.
 fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
     let Some((name, text)) = rules.trust.cedar() else {
         return Ok(read);
@@ -141,7 +141,7 @@ fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
     Ok(read)
 }
 
-/// Adds those of what it is for.
+/// Adds the policies of the purposes.
 fn with_purposes(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
     let (files, narrowed) = read.purposes.settle(rules)?;
     rules.trust.narrowed = narrowed;
@@ -151,7 +151,7 @@ fn with_purposes(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError
     Ok(read)
 }
 
-/// Adds what becomes of labels, where they are noted.
+/// Adds the policies on labels, if labels are recorded.
 fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
     let policies = read.policies.as_ref();
     let are_about = policies.is_some_and(|policies| policies.layers.are_about_labels());
@@ -162,7 +162,7 @@ fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> 
 }
 
 impl Read {
-    /// Adds a layer that nobody has written beside `config.toml`.
+    /// Adds a generated layer, or that of the purposes.
     pub(crate) fn add(&mut self, layer: Layer, files: Vec<PolicyFile>) -> Result<(), ProfileError> {
         for file in &files {
             let name = format!("policies {}", file.name);
@@ -176,7 +176,7 @@ impl Read {
     }
 }
 
-/// A file of Atoll's own.
+/// Creates a file of Atoll's own.
 fn own_file((name, text): (String, String)) -> PolicyFile {
     PolicyFile {
         name,
@@ -202,7 +202,7 @@ pub(crate) fn problems(faults: Vec<Fault>) -> Vec<Problem> {
     faults.into_iter().map(problem).collect()
 }
 
-/// All that is wrong in a file of policies.
+/// Returns all problems in a policy file.
 #[must_use]
 pub fn check_policies(file: &SourceFile<'_>) -> Vec<Problem> {
     let file = policy_file(file);
@@ -212,7 +212,7 @@ pub fn check_policies(file: &SourceFile<'_>) -> Vec<Problem> {
     problems(faults)
 }
 
-/// Keeps what was read, and tells of policies that change nothing.
+/// Keeps the policies, and adds notices about those that change nothing.
 fn tell(rules: &mut Rules, read: Read) {
     rules.notices.extend(read.notices);
     let Some(policies) = read.policies else {
@@ -235,7 +235,7 @@ fn tell(rules: &mut Rules, read: Read) {
     rules.policies = Some(Arc::new(policies));
 }
 
-/// What is to forbid something and never does is told in one line.
+/// Adds one notice about all policies that are meant to forbid something and never do.
 fn tell_idle(rules: &mut Rules, compiled: &atoll_cedar::Policies) {
     let idle = atoll_cedar::forbid_nothing(compiled);
     let Some(first) = idle.first() else {
@@ -257,7 +257,7 @@ fn tell_idle(rules: &mut Rules, compiled: &atoll_cedar::Policies) {
     rules.notice(text, origin);
 }
 
-/// What a project's policies permit and no rule allows stays denied, and is told.
+/// Adds notices about what a project's policies permit and no rule allows, which stays denied.
 fn tell_wider(rules: &mut Rules, compiled: &atoll_cedar::Policies) {
     let network = rules.network();
     for named in compiled.named() {
@@ -297,25 +297,25 @@ fn tell_wider(rules: &mut Rules, compiled: &atoll_cedar::Policies) {
     }
 }
 
-/// What policies say of a run.
+/// The answer of policies about a run.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) reasons: Vec<Reason>,
     pub(crate) notices: Vec<Notice>,
-    /// For who carries its connections.
+    /// The serialised policies for the egress process.
     pub(crate) for_flows: Option<Vec<u8>>,
-    /// Which policies have set how long it may take.
+    /// The policies that set the run's time limit.
     pub(crate) wall_clock_by: Option<String>,
-    /// With which labels it begins.
+    /// The labels of the run when it begins.
     pub(crate) labels: BTreeSet<String>,
-    /// Whether some policy asks for a state to return to.
+    /// Set when some policy requires a state to roll back to.
     pub(crate) has_checkpoint: bool,
-    /// What may happen once a person says yes.
+    /// The rights that need a person's approval.
     pub(crate) asked: Vec<Reason>,
 }
 
 impl Policies {
-    /// Why one more port of a run that goes on is not published.
+    /// Returns the reasons not to publish another port of a running sandbox.
     pub(crate) fn publishing(
         &self,
         rules: &Rules,
@@ -344,7 +344,8 @@ impl Policies {
         reasons
     }
 
-    /// Adds the labels that policies give to what is shown: with all of them everything is asked.
+    /// Adds the labels that policies give to shown places, so that all questions are asked with
+    /// them.
     fn label_places(
         &self,
         session: &Principal,
@@ -369,7 +370,7 @@ impl Policies {
         }
     }
 
-    /// Asks for all that a boundary would allow from its beginning. A timeout tightens it.
+    /// Asks about all that a boundary grants from the beginning. A timeout tightens the boundary.
     pub(crate) fn ask(
         &self,
         rules: &Rules,
@@ -435,7 +436,7 @@ impl Policies {
     }
 }
 
-/// Who has called, and the session that is of the call.
+/// Returns the caller, and the session of the call.
 pub(crate) fn principals(call: &Call) -> (Principal, Principal) {
     let person = Principal {
         person: call.principal.uid,
@@ -465,24 +466,24 @@ pub(crate) fn said(rules: &Rules, facts: &Facts<'_>) -> CedarFacts {
 }
 
 impl Rules {
-    /// Whether some policy asks what the agent has earned.
+    /// Returns whether some policy reads the agent's reputation.
     #[must_use]
     pub fn ask_for_reputation(&self) -> bool {
         self.policies().is_some_and(Layers::are_about_reputation)
     }
 
-    /// Takes up what the agent has earned, points: who is unknown has 0.
+    /// Sets the agent's reputation, points; 0 for an unknown agent.
     pub fn take_reputation(&mut self, points: u8) {
         self.trust.reputation = points;
     }
 
-    /// What the agent has earned, points, where some policy asks for it.
+    /// Returns the agent's reputation, points, if some policy reads it.
     #[must_use]
     pub fn reputation(&self) -> Option<u8> {
         self.ask_for_reputation().then_some(self.trust.reputation)
     }
 
-    /// Whether a question is about a host of the agent's models.
+    /// Returns whether a question is about a host of the agent's models.
     fn is_model_of(&self, case: &Case) -> bool {
         let is_flow =
             Action::named(&case.action).is_some_and(|one| Action::OF_FLOWS.contains(&one));
@@ -494,8 +495,8 @@ impl Rules {
         is_flow && (case.model || name.is_ok_and(is_model))
     }
 
-    /// Puts into a question what a run by these rules would be asked about with: its profile, and
-    /// what is stated of it.
+    /// Fills in the facts of a run by these rules into a question: its profile, and what is stated
+    /// of it.
     pub fn state(&self, case: &mut Case) {
         let trust = &self.trust;
         case.profile = Some(self.profile.value.clone());
@@ -507,13 +508,13 @@ impl Rules {
     }
 }
 
-/// Questions on their way.
+/// A series of questions, with the answer so far.
 pub(crate) struct Asking<'a> {
     pub(crate) layers: &'a Layers,
     pub(crate) facts: &'a CedarFacts,
-    /// Of a run: how far it is trusted, and what holds it.
+    /// For a run: its trust and mode.
     pub(crate) trust: Option<(&'a TrustRules, Mode)>,
-    /// Of a run: what is hidden in it cannot be cut out.
+    /// For a run: its workspace, out of which nothing can be hidden.
     pub(crate) workspace: Option<&'a Path>,
     pub(crate) answer: Answer,
 }
@@ -542,8 +543,8 @@ impl Asking<'_> {
         Some(self.ask(person, asked, format!("running {program}")))
     }
 
-    /// Each place that is shown or changed, and each beneath one that a policy names: what is
-    /// denied there cannot be cut out of it.
+    /// Asks about each place that is shown or changed, and about each beneath one that a policy
+    /// names, since a denial there cannot be cut out of it.
     fn places(&mut self, session: &Principal, call: &Call, boundary: &Boundary) {
         let shown = boundary.views.iter().map(|view| view.host.as_path());
         let shown: Vec<&Path> = shown.chain([call.workspace.as_path()]).collect();
@@ -630,7 +631,7 @@ impl Asking<'_> {
         decision
     }
 
-    /// What to do about a refusal.
+    /// Returns the alternative to a denied right.
     fn instead(&self, decision: &Decision, asked: Asked<'_>) -> String {
         let place = match asked {
             Asked::Read(place) | Asked::Write(place) => Some(place),
@@ -663,13 +664,13 @@ impl Asking<'_> {
     }
 }
 
-/// When a person is asked about something, where policies ask for one.
+/// The time at which a person is asked for an approval that policies require.
 enum Put {
-    /// Now: who waits for the answer is there to give it.
+    /// Now, since the caller can wait for the answer.
     Now,
-    /// Each time that it is used: what waits then is there to be shown.
+    /// At each use, when there is a request to show.
     Later,
-    /// Not at all, which denies.
+    /// Never, which denies.
     Never,
 }
 
@@ -685,7 +686,7 @@ fn put(asked: Asked<'_>) -> Put {
     }
 }
 
-/// Who says no, and why.
+/// Returns the reason for a denial.
 fn refused(decision: &Decision, what: String, instead: String) -> Reason {
     let rule = decision
         .deciding
@@ -703,7 +704,7 @@ fn refused(decision: &Decision, what: String, instead: String) -> Reason {
     reason(what, why, &rule, instead)
 }
 
-/// What `@log` says, and what shadows would have decided.
+/// Returns notices of the sentences of `@log`, and of shadows that would have decided.
 fn told(decision: &Decision, what: &str) -> Vec<Notice> {
     let origin = |one: &atoll_cedar::Deciding| Origin::File {
         name: Arc::clone(&one.file),
@@ -726,20 +727,20 @@ fn told(decision: &Decision, what: &str) -> Vec<Notice> {
 }
 
 impl Rules {
-    /// The policies of all layers; none where nobody has written any.
+    /// Returns the policies of all layers; `None` if nobody has written any.
     #[must_use]
     pub fn policies(&self) -> Option<&Layers> {
         self.policies.as_ref().map(|policies| &policies.layers)
     }
 
-    /// The files of all layers as they count, with what a level of trust says.
+    /// Returns the policy files in force of all layers, those of a level of trust included.
     #[must_use]
     pub fn policy_files(&self) -> &[(Layer, Vec<PolicyFile>)] {
         let policies = self.policies.as_ref();
         policies.map_or(&[], |policies| &policies.files)
     }
 
-    /// Whether a person can be asked about something that goes out.
+    /// Returns whether a person can be asked about outgoing connections, requests or credentials.
     #[must_use]
     pub fn may_ask(&self) -> bool {
         let all = [Action::Connect, Action::Request, Action::UseCredential];

@@ -1,4 +1,4 @@
-//! A profile's file.
+//! Profile files.
 
 use crate::SourceFile;
 use crate::document::{Complaint, Document};
@@ -6,7 +6,7 @@ use crate::error::Problem;
 use crate::origin::Sourced;
 use crate::settings::{Author, Settings};
 
-/// The keys at the top of a profile.
+/// The keys at the top level of a profile.
 const KEYS: [&str; 21] = [
     "description",
     "extends",
@@ -31,7 +31,7 @@ const KEYS: [&str; 21] = [
     "dangerous",
 ];
 
-/// A profile as written, before what it extends is merged in.
+/// A profile as written, before those that it extends are merged in.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
     pub(crate) description: String,
@@ -57,7 +57,7 @@ impl Profile {
     }
 }
 
-/// Reads a profile's name: safe to join to a directory.
+/// Parses a profile's name, which is safe to join to a directory.
 pub(crate) fn parse_profile_name(text: &str) -> Result<String, Complaint> {
     if is_profile_name(text) {
         Ok(text.to_owned())
@@ -69,7 +69,7 @@ pub(crate) fn parse_profile_name(text: &str) -> Result<String, Complaint> {
     }
 }
 
-/// Whether the text can be a profile's name.
+/// Returns whether the text can be a profile's name.
 pub(crate) fn is_profile_name(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text

@@ -1,4 +1,4 @@
-//! Policies about changes that are to be written to the person's own files.
+//! Policies on applying changes to the person's own files.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
@@ -14,67 +14,69 @@ use crate::policies::{Answer, Asking, read};
 use crate::refusal::reason;
 use crate::source::Sources;
 
-/// One change that is to be written to the person's files.
+/// A change to be applied to the person's files.
 #[derive(Clone, Copy, Debug)]
 pub struct Promoted<'a> {
-    /// Where to, absolute.
+    /// The path to write to, absolute.
     pub path: &'a Path,
-    /// Whether other programs run it.
+    /// True if other programs run the file.
     pub control: bool,
-    /// Whether it is a directory that was moved with all that is in it.
+    /// True for a directory that was moved with all its content.
     pub is_moved: bool,
-    /// Whether it is a directory that is made, of which what comes to lie in it is told apart.
+    /// True for a directory that is created; its entries are changes of their own.
     pub is_directory: bool,
-    /// Whether it is a symbolic link, which may stand for a directory.
+    /// True for a symbolic link, which may stand for a directory.
     pub is_link: bool,
 }
 
-/// What is known of a run that has made changes.
+/// The facts about a run that has made changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maker {
     /// Its profile.
     pub profile: String,
-    /// What held it.
+    /// The run's sandbox mode.
     pub mode: Mode,
-    /// How far it was trusted.
+    /// The run's level of trust.
     pub trust: Option<String>,
-    /// Whether what somebody would have to agree to is denied while it goes on, and where an option
-    /// of its own takes its changes over.
+    /// True if anything that needs an approval is denied while the run is going on, and when an
+    /// option of the run itself applies its changes.
     pub is_strict: bool,
-    /// What was to be done.
+    /// The run's task.
     pub task: Option<String>,
-    /// What it was for.
+    /// The run's purpose.
     pub purpose: Option<String>,
-    /// How sure its agent has said last that it is, percent.
+    /// The confidence that the agent stated last, percent.
     pub confidence: Option<u8>,
-    /// Which data its session has touched; none where nobody noted that.
+    /// The labels of the data that the session has touched; `None` if they were not recorded.
     pub labels: Option<BTreeSet<String>>,
-    /// What its agent has earned, points.
+    /// The agent's reputation, points.
     pub reputation: u8,
 }
 
-/// Who takes changes over.
+/// The person who applies changes.
 #[derive(Clone, Copy)]
 pub struct Promoter<'a> {
     /// The user's number.
     pub user: u32,
     /// The time, seconds since 1970.
     pub time: u64,
-    /// Whether nobody has seen the changes: an option of the run said so before there were any.
+    /// True if nobody has seen the changes: an option of the run asked to apply them before there
+    /// were any.
     pub is_unseen: bool,
-    /// The workspace of the run that made them; none where they were made elsewhere.
+    /// The workspace of the run that made the changes; `None` if they were made elsewhere.
     pub workspace: Option<&'a Path>,
-    /// The purposes that have narrowed what made them, by their names.
+    /// The names of the purposes that narrowed the runs that made them.
     pub purposes: &'a [String],
-    /// Every run that may have made one of them, as far as they differ, or why nobody can tell. It
-    /// is asked only where policies are about changes, and told whether some policy asks what
-    /// agents have earned.
+    /// Returns every run that may have made one of the changes, as far as they differ, or why that
+    /// is unknown. It is called only if policies are about changes, with whether some policy reads
+    /// reputations.
     pub makers: &'a dyn Fn(bool) -> Result<Vec<Maker>, String>,
 }
 
 impl Promoter<'_> {
-    /// Where in the workspace a change lies; what is no text is refused for its whole path. A link
-    /// has to be allowed as what lies there and as a directory of that name: it can be either.
+    /// Returns the paths in the workspace under which a change is asked about; a path that is not
+    /// UTF-8 is refused as a whole. A link has to be allowed both as a file and as a directory of
+    /// that name, since it can be either.
     fn within(&self, change: &Promoted<'_>) -> Vec<Option<String>> {
         let within = self.workspace.map(|place| change.path.strip_prefix(place));
         let text = within.and_then(|within| within.ok()?.to_str());
@@ -99,48 +101,47 @@ impl std::fmt::Debug for Promoter<'_> {
     }
 }
 
-/// A change that may be taken over once a person says yes.
+/// A change that may be applied once a person approves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AskedChange {
-    /// Where to, absolute.
+    /// The path to write to, absolute.
     pub path: PathBuf,
-    /// Which policies ask, and why.
+    /// The policies that require the approval, and why.
     pub why: String,
-    /// Where the first of them is written.
+    /// The place of the first of them.
     pub rule: String,
 }
 
-/// That changes may be taken over.
+/// The permission to apply changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promotion {
-    /// What the person should know.
+    /// Notices for the person.
     pub notices: Vec<Notice>,
-    /// The version of the policies that decided: none where there are none.
+    /// The version of the policies that decided; `None` if there are none.
     pub policy_digest: Option<String>,
-    /// Whether they ask for a state to return to.
+    /// Set when policies require a state to roll back to.
     pub has_checkpoint: bool,
-    /// What they let through only once a person says yes: without that nothing of it all is
-    /// written.
+    /// The changes that need a person's approval; without it none of all the changes is written.
     pub asked: Vec<AskedChange>,
 }
 
-/// Why changes are not taken over.
+/// The reason why changes are not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromotionError {
-    /// A file of policies has mistakes.
+    /// A policy file has problems.
     #[error(transparent)]
     Broken(#[from] ProfileError),
     /// Policies refuse it; never empty.
     #[error("policies refuse it")]
     Refused(Vec<Reason>),
-    /// What policies ask about cannot be told.
+    /// A fact that policies read is unknown.
     #[error("{0}")]
     Untold(String),
 }
 
-/// Whether policies let these changes be written to the person's files. Where nobody has written
-/// any, nothing is refused. Where several runs may have made them, each question is put for each of
-/// these.
+/// Decides whether policies allow these changes to be applied to the person's files. Without
+/// policies nothing is refused. If several runs may have made them, each question is asked for each
+/// run.
 ///
 /// # Errors
 /// [`PromotionError`].
@@ -192,7 +193,8 @@ pub fn promote(
     })
 }
 
-/// Who may have made the changes. What policies ask about and nobody has noted denies.
+/// Returns the runs that may have made the changes. A fact that policies read and that was not
+/// recorded denies.
 fn makers(layers: &Layers, promoter: &Promoter<'_>) -> Result<Vec<Maker>, PromotionError> {
     let makers = (promoter.makers)(layers.are_about_reputation());
     let makers = makers.map_err(PromotionError::Untold)?;
@@ -209,7 +211,7 @@ fn makers(layers: &Layers, promoter: &Promoter<'_>) -> Result<Vec<Maker>, Promot
     Ok(makers)
 }
 
-/// Puts the question about each change; what is refused is given back.
+/// Asks about each change, and returns the reasons for denials.
 fn put(
     layers: &Layers,
     promoter: &Promoter<'_>,
@@ -275,7 +277,7 @@ impl Maker {
     }
 }
 
-/// What several runs come to alike is told once.
+/// Removes duplicates, as from several runs with the same result.
 fn each_once<Told: Clone + Eq + Hash>(mut all: Vec<Told>) -> Vec<Told> {
     let mut seen = HashSet::new();
     all.retain(|one| seen.insert(one.clone()));

@@ -1,8 +1,8 @@
-//! What a session is for: policies that only forbid, by the name of a purpose (docs/purposes.md).
+//! Purposes of sessions: named sets of policies that only forbid (docs/purposes.md).
 //!
-//! A purpose is all files of its name together: the one that comes with Atoll, and those that the
-//! organisation and the person have written beside their policies. None of them can permit, so a
-//! further one only takes away.
+//! A purpose consists of all files of its name: the one that ships with Atoll, and those of the
+//! organisation and the person beside their policies. None of them can permit, so a further one
+//! only takes away.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::rules::Rules;
 use crate::source::SourceFile;
 use crate::suggest::{misspelt, nearest};
 
-/// In how many characters a text of several words differs from a purpose that it means.
+/// The most characters in which a text of several words may differ from the purpose that it means.
 const PURPOSE_SLIPS_MAX: usize = 2;
 
-/// A purpose that comes with Atoll.
+/// A purpose that ships with Atoll.
 struct Shipped {
     name: &'static str,
-    /// As in messages.
+    /// The file's name in messages.
     file: &'static str,
     content: &'static str,
 }
@@ -53,16 +53,16 @@ const ALL: &[Shipped] = shipped! {
     "data-analysis",
 };
 
-/// A purpose in a list.
+/// An entry in the list of purposes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurposeSummary {
-    /// Its name, as for `--purpose`.
+    /// The purpose's name, as for `--purpose`.
     pub name: String,
-    /// What it is for, as the first line of its file says.
+    /// The description, from the first line of the file.
     pub description: String,
-    /// The name of its file.
+    /// The file's name.
     pub file: String,
-    /// The file, whole.
+    /// The whole file.
     pub content: String,
 }
 
@@ -80,8 +80,8 @@ impl PurposeSummary {
     }
 }
 
-/// The purposes that there are: those that come with Atoll, then those of people's own files, in
-/// the order in which they are given.
+/// Returns all purposes: those that ship with Atoll, then those of people's own files, in the order
+/// given.
 #[must_use]
 pub fn purposes<'a>(own: impl Iterator<Item = &'a SourceFile<'static>>) -> Vec<PurposeSummary> {
     let shipped = ALL.iter().map(|one| (one.name.to_owned(), one.file()));
@@ -103,7 +103,7 @@ impl Shipped {
     }
 }
 
-/// Reads the name of a purpose in a file.
+/// Parses a purpose's name in a file.
 pub(crate) fn parse(name: &str) -> Result<String, Complaint> {
     match is_profile_name(name) {
         true => Ok(name.to_owned()),
@@ -114,7 +114,7 @@ pub(crate) fn parse(name: &str) -> Result<String, Complaint> {
     }
 }
 
-/// What is wrong with a file besides its mistakes, where it is one of a purpose.
+/// Returns the further faults of a file that defines a purpose.
 pub(crate) fn faults(file: &PolicyFile) -> Vec<Fault> {
     match purpose_of(&file.name) {
         Some(_) => forbids_alone(file),
@@ -122,7 +122,7 @@ pub(crate) fn faults(file: &PolicyFile) -> Vec<Fault> {
     }
 }
 
-/// A layer's files that count whatever a run is for, and those of purposes.
+/// Splits a layer's files into those that always count, and those of purposes.
 pub(crate) fn apart(files: &[SourceFile<'static>]) -> (Vec<PolicyFile>, Vec<PolicyFile>) {
     let of_purpose = |file: &PolicyFile| purpose_of(&file.name).is_some();
     let (purposes, others) = files.iter().map(policy_file).partition(of_purpose);
@@ -135,7 +135,7 @@ pub(crate) struct Purposes {
     files: Vec<PolicyFile>,
 }
 
-/// What narrows a run: the files, and which of them are of which purpose.
+/// The policies that narrow a run: the files, and the files of each purpose.
 type Narrowing = (Vec<PolicyFile>, Vec<(String, Vec<String>)>);
 
 impl Purposes {
@@ -143,7 +143,7 @@ impl Purposes {
         Self { files }
     }
 
-    /// All files of one purpose; none where nobody has written any.
+    /// Returns all files of one purpose; empty if there are none.
     fn named(&self, name: &str) -> Vec<PolicyFile> {
         let shipped = ALL.iter().filter(|one| one.name == name);
         let own = self.files.iter();
@@ -151,12 +151,13 @@ impl Purposes {
         shipped.map(Shipped::file).chain(own.cloned()).collect()
     }
 
-    /// The policies of what a run is for. What has none narrows nothing: that is told where a
-    /// person has typed it, and a mistake in a file, which means one that is there.
+    /// Returns the policies of a run's purposes. A purpose without policies narrows nothing: that
+    /// is a notice if a person has typed it, and a problem in a file, which has to name an existing
+    /// one.
     ///
     /// # Errors
-    /// Besides, where what a person has typed is nearly a purpose, where what narrowed the runs that it goes on with has none any more, and where one
-    /// has mistakes.
+    /// When a file names an unknown purpose, a person has typed what is nearly one, a purpose that
+    /// narrowed the continued runs has no policies any more, or one has problems.
     pub(crate) fn settle(&self, rules: &mut Rules) -> Result<Narrowing, ProfileError> {
         self.refuse_gone(&rules.trust.held)?;
         let (mut all, mut narrowed) = Narrowing::default();
@@ -189,8 +190,8 @@ impl Purposes {
         Ok((all, narrowed))
     }
 
-    /// What is asked for policies: what is stated, what is added, and a profile's where the command
-    /// line states what has none in its place.
+    /// Returns the purposes whose policies count: the stated one, the added ones, and the profile's
+    /// if the command line replaces it by one without policies.
     fn counting(&self, trust: &TrustRules) -> Vec<Sourced<String>> {
         let is_idle = |one: &Sourced<String>| self.named(&one.value).is_empty();
         let mut all: Vec<_> = trust.purpose.iter().cloned().collect();
@@ -205,7 +206,7 @@ impl Purposes {
         all
     }
 
-    /// Refuses to go on with what was narrowed by something that nobody has policies of any more.
+    /// Refuses to continue runs that were narrowed by a purpose which has no policies any more.
     fn refuse_gone(&self, held: &BTreeSet<String>) -> Result<(), ProfileError> {
         match held.iter().find(|name| self.named(name).is_empty()) {
             None => Ok(()),
@@ -219,10 +220,10 @@ impl Purposes {
         }
     }
 
-    /// The policies of what has narrowed a run that is over.
+    /// Returns the policies of the purposes that narrowed a finished run.
     ///
     /// # Errors
-    /// Where one has none any more, or has mistakes.
+    /// If one has no policies any more, or has problems.
     pub(crate) fn still(&self, names: &[String]) -> Result<Vec<PolicyFile>, PromotionError> {
         let mut all = Vec::new();
         for name in names {
@@ -251,8 +252,8 @@ impl Purposes {
         names
     }
 
-    /// Refuses a slip of the pen, by which a run would start without what was to narrow it: a text
-    /// that differs little from a purpose, or is one word that begins like one.
+    /// Refuses a misspelt purpose, with which a run would start without being narrowed: a text that
+    /// differs little from a purpose, or is one word that begins like one.
     fn refuse_misspelt(&self, text: &str) -> Result<(), ProfileError> {
         let names = self.names();
         let meant = match is_profile_name(text) {
@@ -272,7 +273,7 @@ impl Purposes {
         }
     }
 
-    /// That a text is a fact and nothing else.
+    /// Returns the notice that a purpose is a fact and nothing else.
     fn idle(&self, text: &str) -> String {
         let meant = nearest(text, self.names());
         let meant = meant.map(|name| format!("; did you mean {name:?}?"));
@@ -298,7 +299,7 @@ impl Purposes {
     }
 }
 
-/// No purpose can permit: what it would allow, it would close for everything else.
+/// Refuses a purpose that permits: a permit would deny everything else of its action.
 fn refuse_permits(files: &[PolicyFile]) -> Result<(), ProfileError> {
     let faults: Vec<Fault> = files.iter().flat_map(forbids_alone).collect();
     match faults.is_empty() {

@@ -1,4 +1,4 @@
-//! Reasons for a denial, and the places that no workspace may be.
+//! Reasons for denials, and the places that cannot be workspaces.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::origin::{Origin, Sourced};
 use crate::places::{self, overlap};
 use crate::rules::Rules;
 
-/// A reason for a person or an agent to act on.
+/// Creates a reason that a person or an agent can act on.
 pub(crate) fn reason(
     what: impl Into<String>,
     why: impl Into<String>,
@@ -27,7 +27,7 @@ pub(crate) fn reason(
 const BUILT_IN: &str = "built in";
 const CHOOSE_ANOTHER: &str = "start it in a project's own directory, or name one with --workspace";
 
-/// Why this directory cannot be a workspace.
+/// Returns the reasons why a directory cannot be a workspace.
 pub(crate) fn of_workspace(rules: &Rules, workspace: &Path) -> Vec<Reason> {
     let what = format!("the workspace {}", workspace.display());
     let mut reasons = Vec::new();
@@ -61,8 +61,8 @@ pub(crate) fn of_workspace(rules: &Rules, workspace: &Path) -> Vec<Reason> {
     reasons
 }
 
-/// What root starts sees the system's directories as parts of one read-only overlay,
-/// in which no workspace can be mounted.
+/// Returns the refusal of a workspace in a system directory for a run by root, which sees these
+/// directories as parts of one read-only overlay, in which no workspace can be mounted.
 fn in_the_system(rules: &Rules, workspace: &Path) -> Option<Reason> {
     let is_above = |view: &&Sourced<View>| {
         let above = &view.value.inside;
@@ -100,7 +100,7 @@ fn fixed(rules: &Rules, workspace: &Path) -> Option<&'static str> {
     places::forbidden_here(workspace, &rules.host)
 }
 
-/// Why a denied place stands against showing this path.
+/// Returns why a denied place prevents this path from being shown.
 pub(crate) fn denial(denied: &Sourced<std::path::PathBuf>, path: &Path) -> Option<String> {
     if !overlap(&denied.value, path) {
         return None;

@@ -1,5 +1,5 @@
-//! Policies that are read anew for a run that goes on. What it began with stays as it is: its
-//! profile, options, places and labels; policies alone are others.
+//! Reloading of policies for a running sandbox. Its profile, options, places and labels stay as
+//! they were when it began; only policies change.
 
 use atoll_cedar::{Case, Layer, Subject, hand};
 use atoll_model::{Boundary, Call, Reason};
@@ -9,13 +9,14 @@ use crate::policies::{self, principals, said};
 use crate::rules::Rules;
 use crate::source::{Facts, Sources};
 
-/// Why the policies of a run stay as they are.
+/// The reason why a run keeps its policies.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// A file has mistakes.
+    /// A file has problems.
     #[error(transparent)]
     Files(#[from] ProfileError),
-    /// Programs inside may be able to change it, and would take away what holds them.
+    /// A project's policy file is gone or changed. Programs in the sandbox may be able to change
+    /// it, and would remove their own restrictions.
     #[error(
         "{name} has counted so far, and does not any more: it is gone, or its content is not what \
          was trusted"
@@ -24,36 +25,36 @@ pub enum ReloadError {
         /// The project's file.
         name: String,
     },
-    /// What narrowed the run would be left out.
+    /// A purpose that narrowed the run has no policies any more.
     #[error("purpose {name} narrows this run, and there is no file of it any more")]
     Purpose {
         /// The purpose's name.
         name: String,
     },
-    /// What the run has touched so far is not known.
+    /// The labels of the data touched so far are unknown.
     #[error("policies are about labels now, and this run has noted none since it began")]
     Labels,
 }
 
-/// What other policies mean for a run that goes on.
+/// The effect of reloaded policies on a running sandbox.
 #[derive(Debug)]
 pub struct Reconsidered {
-    /// For who carries its connections; none where nobody has written any.
+    /// The serialised policies for the egress process; `None` if nobody has written any.
     pub handed: Option<Vec<u8>>,
-    /// What the run began with, and they deny: none of it is taken back.
+    /// Rights that the run began with and that the policies deny; none of them is revoked.
     pub denied: Vec<Reason>,
-    /// Which policies would end the run earlier, had it begun with them.
+    /// The policies that would have set a shorter time limit.
     pub timed_by: Option<String>,
 }
 
 /// Two versions of the policies of a run, for a proof.
 pub type Compared = (Subject, Subject, Case);
 
-/// The policies of rules and those of others, as a prover is told them, with what is stated of the
+/// Returns both versions of the policies as the input of a prover, with the facts stated of the
 /// run: JSON of [`Compared`].
 ///
 /// # Errors
-/// When a file is no text.
+/// When a file is not UTF-8.
 pub fn compared(before: &Rules, after: &Rules) -> Result<String, String> {
     let mut usual = Case {
         person: Some(after.host.uid),
@@ -71,10 +72,10 @@ pub fn compared(before: &Rules, after: &Rules) -> Result<String, String> {
 }
 
 impl Rules {
-    /// The same rules with the policies that there are now. Its notices are about these alone.
+    /// Returns these rules with the policies read anew. The notices are about the policies alone.
     ///
     /// # Errors
-    /// [`ReloadError`]: then those that there were still count.
+    /// [`ReloadError`]; the previous policies then stay in force.
     pub fn reloaded(&self, sources: &Sources<'_>) -> Result<Self, ReloadError> {
         let read = policies::read(sources)?;
         let mut rules = self.clone();
@@ -97,7 +98,7 @@ impl Rules {
         }
     }
 
-    /// The project's files of policies that count.
+    /// Returns the project's policy files that count.
     fn project_policies(&self) -> impl Iterator<Item = &str> {
         let layers = self.policy_files().iter();
         let of_project = layers.filter(|(layer, _)| *layer == Layer::Project);
@@ -105,11 +106,11 @@ impl Rules {
     }
 }
 
-/// Asks the policies of these rules about what a run began with, and has them ready for who carries
-/// its connections.
+/// Asks the policies of these rules about the rights that a run began with, and serialises them for
+/// the egress process.
 ///
 /// # Errors
-/// Why they cannot be handed on.
+/// Describes why they cannot be serialised.
 pub fn reconsider(
     rules: &Rules,
     call: &Call,

@@ -10,23 +10,23 @@ use crate::origin::{Origin, Sourced};
 use crate::refusal::of_workspace;
 use crate::rules::Rules;
 
-/// The directory that all worktrees of the workspace's repository share, outside the workspace.
-/// Whoever says so has made sure that it names the workspace back.
+/// The directory outside the workspace that all worktrees of its repository share. The caller has
+/// checked that it names the workspace back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedRepository {
-    /// Where it is, free of symbolic links.
+    /// The directory's path, free of symbolic links.
     pub common: PathBuf,
-    /// The name of the workspace's own directory in `worktrees` there; none where the workspace
-    /// is the only checkout.
+    /// The name of the workspace's own directory in `worktrees` there; `None` if the workspace is
+    /// the only checkout.
     pub worktree: Option<OsString>,
-    /// Its device and inode, when that was made sure.
+    /// The directory's device and inode at the time of that check.
     pub identity: (u64, u64),
 }
 
 impl Rules {
-    /// Shows the repository of the workspace: changed in a layer where the workspace is, otherwise
-    /// for reading. It is a part of the workspace: where that could not be, it is not shown either,
-    /// which is told; what is shown there already stays as it is.
+    /// Shows the repository of the workspace: in a layer if the workspace is, else read-only. It is
+    /// treated as part of the workspace: if it could not be a workspace, it is not shown, with a
+    /// notice. A view that is there already stays.
     pub fn show_repository(&mut self, workspace: &Path, shared: SharedRepository) {
         if self.views.contains_key(&shared.common) {
             return;
@@ -56,7 +56,7 @@ impl Rules {
         self.repository = Some(shared);
     }
 
-    /// Says why git does not work inside, where the workspace's repository is not shown.
+    /// Adds a notice on why git does not work in the sandbox, if the repository is not shown.
     pub fn tell_no_repository(&mut self, workspace: &Path, why: &str) {
         let text = format!(
             "git does not work in {}, whose repository lies outside and is not shown: {why}",
@@ -65,7 +65,7 @@ impl Rules {
         self.notice(text, Origin::BuiltIn);
     }
 
-    /// The workspace's repository, where that is shown besides.
+    /// Returns the workspace's repository, if it is shown separately.
     #[must_use]
     pub fn repository(&self) -> Option<&SharedRepository> {
         self.repository.as_ref()
@@ -76,8 +76,8 @@ fn is_repository(view: &View) -> bool {
     view.kind == ViewKind::Repository
 }
 
-/// Leaves the repository out for a program without namespaces, and says so: there what was looked
-/// at is found again only by its path, where something else may be.
+/// Removes the repository from a fence's boundary, and returns a notice of that: without namespaces
+/// the checked directory is found again only by its path, where something else may be by then.
 pub(crate) fn in_a_fence(boundary: &mut Boundary) -> Option<Notice> {
     let common = boundary.views.iter().find(|view| is_repository(view))?;
     let text = format!(
@@ -100,8 +100,8 @@ fn unchanged(common: &Path, place: &str) -> Notice {
     }
 }
 
-/// The same boundary without the repository, where it has one, and what is told of that where
-/// policies do not let it be shown.
+/// Returns the boundary without the repository if it has one, with the notice for policies that
+/// refuse it.
 pub(crate) fn without(boundary: &Boundary) -> Option<(Boundary, Notice)> {
     let mut without = boundary.clone();
     let common = boundary.views.iter().find(|view| is_repository(view))?;

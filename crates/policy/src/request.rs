@@ -1,5 +1,4 @@
-//! What the command line changes: the person decides, within what the
-//! organisation allows.
+//! The command line's changes: the person decides, within the organisation's bounds.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -28,7 +27,7 @@ const LIMIT: Origin = Origin::CommandLine("--limit");
 const TIMEOUT: Origin = Origin::CommandLine("--timeout");
 const ENV: Origin = Origin::CommandLine("--env");
 
-/// The most `--ro` and `--env` options each.
+/// The most options of a kind, as `--ro` and `--env`.
 const OPTIONS_MAX: usize = 1_000;
 
 pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
@@ -122,8 +121,8 @@ fn apply_read_only(rules: &mut Rules, requested: &Requested) {
     }
 }
 
-/// Root inside changes the system, each directory in a layer of the run's own; of /var it
-/// sees what package managers keep there, and nothing else of the host's.
+/// Sets up the views for root: each directory of the system is changed in a layer of the run, and
+/// of the host's /var only the directories of package managers are there.
 pub(crate) fn become_root(rules: &mut Rules) {
     if !rules.root.value {
         return;
@@ -157,7 +156,8 @@ pub(crate) fn become_root(rules: &mut Rules) {
     );
 }
 
-/// That the program may make sandboxes of its own is told: one wall less holds it.
+/// Adds a notice that the program may create sandboxes of its own, which removes one layer of
+/// defence.
 pub(crate) fn tell_nesting(rules: &mut Rules) {
     if rules.nesting.value {
         let origin = rules.nesting.origin.clone();
@@ -171,9 +171,9 @@ pub(crate) fn tell_nesting(rules: &mut Rules) {
     }
 }
 
-/// What root starts sees the system's directories as read-only wholes, in which
-/// nothing more can be mounted: what was named within one is there already, with the
-/// rights that it has for everybody.
+/// Leaves out named inputs within system directories for a run by root: it sees these directories
+/// as read-only wholes, in which nothing more can be mounted. The inputs are there already, with
+/// everybody's rights.
 pub(crate) fn leave_to_the_system(rules: &mut Rules) {
     if rules.host.uid != 0 {
         return;
@@ -274,8 +274,7 @@ fn apply_variable(rules: &mut Rules, option: &OsStr) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds the options to the policy's version; the profile's own file is added when
-/// it is loaded.
+/// Adds the options to the policy's version; the profile's own file is added when it is loaded.
 pub(crate) fn record(requested: &Requested, digest: &mut PolicyDigest) {
     if let Some(login) = &requested.login {
         digest.add("login", login.as_str().as_bytes());

@@ -26,14 +26,13 @@ use crate::ssh::SshRule;
 use crate::variables::{PASSED, Pattern};
 use crate::{Notice, Problem};
 
-/// Everything that decides about calls of one profile on one host, with where
-/// each value comes from. Made by [`compile`](crate::compile); shown by
-/// [`Rules::show`] and [`Rules::show_json`].
+/// Everything that decides on calls of one profile on one host, with the origin of each value.
+/// Created by [`compile`](crate::compile); shown by [`Rules::show`] and [`Rules::show_json`].
 #[derive(Clone, Debug)]
 pub struct Rules {
     pub(crate) host: HostFacts,
     pub(crate) profile: Sourced<String>,
-    /// What a person has said before a run.
+    /// The answer of a person before a run.
     pub(crate) answered: Answered,
     pub(crate) description: String,
     /// The profiles that it extends, in the order of merging.
@@ -43,13 +42,13 @@ pub struct Rules {
     pub(crate) workspace: Sourced<WorkspaceMode>,
     pub(crate) forbid_live: Sourced<bool>,
     pub(crate) keep_caches: Sourced<bool>,
-    /// Root inside, over a system that can be changed in layers.
+    /// True if programs are root in the sandbox, over a system changed in layers.
     pub(crate) root: Sourced<bool>,
-    /// Namespaces of the program's own.
+    /// True if programs may create namespaces of their own.
     pub(crate) nesting: Sourced<bool>,
-    /// By path inside, parents first.
+    /// The views by path in the sandbox, parents first.
     pub(crate) views: BTreeMap<PathBuf, Sourced<View>>,
-    /// The git repository of the workspace, where it lies outside and is shown.
+    /// The git repository of the workspace, if it lies outside and is shown.
     pub(crate) repository: Option<SharedRepository>,
     pub(crate) denied_places: Vec<Sourced<PathBuf>>,
     pub(crate) environment: EnvironmentRules,
@@ -60,63 +59,64 @@ pub struct Rules {
     pub(crate) network: NetworkRules,
     pub(crate) trust: TrustRules,
     pub(crate) labels: LabelRules,
-    /// How many persons widen it while a run goes on.
+    /// The approvals needed to widen the rules while a run is going on.
     pub(crate) widened: Widened,
     pub(crate) credentials: BTreeMap<CredentialName, Sourced<Credential>>,
     pub(crate) logins: BTreeMap<CredentialName, Sourced<Login>>,
-    /// Hosts whose remotes over SSH git asks by HTTPS.
+    /// Hosts whose SSH remotes git reaches by HTTPS.
     pub(crate) git: Vec<Sourced<HostName>>,
     pub(crate) ssh: BTreeMap<CredentialName, Sourced<SshRule>>,
-    /// Why every call is denied; empty when it is not.
+    /// The reasons to deny every call; empty if there are none.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) digest: String,
-    /// The same of all but policies.
+    /// The version of everything other than policies.
     pub(crate) rest: PolicyDigest,
-    /// What people have written in Cedar; none where nobody has.
+    /// The Cedar policies; `None` if there are none.
     pub(crate) policies: Option<Arc<Policies>>,
-    /// Who has signed the organisation's layer; none where nobody is asked for a signature.
+    /// The signer of the organisation's layer; `None` if no signature is required.
     pub(crate) signed: Option<SignedBy>,
 }
 
 impl Rules {
-    /// The variables that these rules set, whatever the caller's environment has, by name.
+    /// Returns the variables that these rules set regardless of the caller's environment, by name.
     pub fn variables_set(&self) -> impl Iterator<Item = (&str, &OsStr)> {
         let all = self.environment.set.iter();
         all.map(|(name, value)| (name.as_str(), value.value.as_os_str()))
     }
 
-    /// The name of the profile that these rules come from.
+    /// Returns the name of the profile that these rules come from.
     #[must_use]
     pub fn profile(&self) -> &str {
         &self.profile.value
     }
 
-    /// Whether programs may make namespaces of their own.
+    /// Returns whether programs may create namespaces of their own.
     #[must_use]
     pub fn nesting(&self) -> bool {
         self.nesting.value
     }
 
-    /// Who has to say yes before a run may do more, for longer than once, than these rules say.
+    /// Returns the approvals needed before a run gets more rights than these rules grant, for
+    /// longer than once.
     #[must_use]
     pub fn widened(&self) -> &Widened {
         &self.widened
     }
 
-    /// Whether anything outside can be reached.
+    /// Returns whether anything outside can be reached.
     #[must_use]
     pub fn reaches_outside(&self) -> bool {
         !self.network.boundary().is_empty()
     }
 
-    /// What may be reached and visited.
+    /// Returns the network: the reachable destinations, and the published ports.
     #[must_use]
     pub fn network(&self) -> Network {
         self.network.boundary()
     }
 
-    /// The same, with what the credentials that these stand for are put into.
+    /// Returns the network with the bindings of the credentials that have these placeholders.
     pub(crate) fn boundary_network(&self, placeholders: &[Placeholder]) -> Network {
         let all = self.credentials_of(placeholders);
         let bindings = all.map(|one| one.value.binding.clone());
@@ -127,8 +127,8 @@ impl Rules {
         }
     }
 
-    /// Those that a run with these placeholders has or has to have: an optional one that
-    /// nobody found is none.
+    /// Returns the credentials that a run with these placeholders has or needs; an optional one
+    /// that was not found is left out.
     pub(crate) fn credentials_of(
         &self,
         placeholders: &[Placeholder],
@@ -139,25 +139,25 @@ impl Rules {
         })
     }
 
-    /// Whether programs are root inside.
+    /// Returns whether programs are root in the sandbox.
     #[must_use]
     pub fn root(&self) -> bool {
         self.root.value
     }
 
-    /// Who chose the profile: an option, a line of a file, or `built in`.
+    /// Returns the origin that chose the profile: an option, a line of a file, or `built in`.
     #[must_use]
     pub fn chosen_by(&self) -> &Origin {
         &self.profile.origin
     }
 
-    /// The profiles that the chosen one extends, in the order of merging.
+    /// Returns the profiles that the chosen one extends, in the order of merging.
     #[must_use]
     pub fn extends(&self) -> &[String] {
         &self.extended
     }
 
-    /// The limits that a file or an option has set, rather than Atoll's defaults.
+    /// Returns the limits that a file or an option has set, in place of Atoll's defaults.
     #[must_use]
     pub fn limits_asked_for(&self) -> Vec<LimitKey> {
         let of_someone = |(key, origin): (&LimitKey, &Origin)| match origin {
@@ -167,7 +167,7 @@ impl Rules {
         self.limits.origins.iter().filter_map(of_someone).collect()
     }
 
-    /// Those of them that an option has set.
+    /// Returns the limits that an option has set.
     #[must_use]
     pub fn limits_of_options(&self) -> Vec<LimitKey> {
         let mut keys = self.limits_asked_for();
@@ -175,20 +175,20 @@ impl Rules {
         keys
     }
 
-    /// The version of the policy: `sha256:` and the digest of every file and
-    /// option that these rules were made from.
+    /// Returns the version of the policy: `sha256:` and the digest of every file and option that
+    /// these rules were compiled from.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// What the person should know, as in [`Grant::notices`](crate::Grant::notices).
+    /// Returns the notices for the person, as in [`Grant::notices`](crate::Grant::notices).
     #[must_use]
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// What holds where nothing else is said.
+    /// Creates the default rules.
     pub(crate) fn built_in(host: &HostFacts, profile: Sourced<String>) -> Self {
         let no = || Sourced::built_in(false);
         Self {
@@ -252,7 +252,7 @@ impl Rules {
     }
 }
 
-/// Which variables the program gets.
+/// The variables that the program gets.
 #[derive(Clone, Debug)]
 pub(crate) struct EnvironmentRules {
     pub(crate) pass: Vec<Sourced<Pattern>>,
@@ -260,23 +260,23 @@ pub(crate) struct EnvironmentRules {
     pub(crate) denied: Vec<Sourced<Pattern>>,
 }
 
-/// How much may be used, and who said so.
+/// The limits, with the origin of each.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitRules {
     pub(crate) limits: Limits,
-    /// Without an entry, the default holds.
+    /// The origins; a limit without one has its default.
     pub(crate) origins: BTreeMap<LimitKey, Origin>,
     pub(crate) unenforced: Origin,
 }
 
-/// What a lower or higher layer's limit did.
+/// The result of tightening a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tightened {
-    /// It is the one that counts now.
+    /// The new limit is in force.
     Counts,
-    /// It is as it was already.
+    /// The new limit is the same as the old one.
     Same,
-    /// It is looser than what was there, which still counts.
+    /// The new limit is looser; the old one stays in force.
     Looser,
 }
 
@@ -298,7 +298,7 @@ impl LimitRules {
         Ok(())
     }
 
-    /// Sets a limit only where that is tighter.
+    /// Sets a limit only if it is tighter.
     pub(crate) fn tighten(
         &mut self,
         key: LimitKey,
@@ -355,7 +355,7 @@ impl SyscallRules {
     }
 }
 
-/// The problem of a value that only this host makes impossible.
+/// Creates the problem of a value that is wrong only on this host.
 pub(crate) fn problem_at(origin: &Origin, what: String) -> Problem {
     let file = match origin {
         Origin::File { name, .. } => name.to_string(),

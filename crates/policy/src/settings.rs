@@ -20,19 +20,19 @@ use crate::ssh;
 use crate::suggest::nearest;
 use crate::variables::{self, Pattern};
 
-/// For checking limits in a file before the host is known, bytes.
+/// A typical memory size, bytes, to check limits in a file before the host is known.
 const TYPICAL_MEMORY_BYTES: u64 = 16 << 30;
 
-/// Which kind of file is read: a project's may say less than a profile.
+/// The author of a file: a project's may set less than a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
-    /// A person, the organisation or Atoll wrote it as a profile.
+    /// A file written as a profile, by a person, the organisation or Atoll.
     Profile,
-    /// It came with a project.
+    /// A file that comes with a project.
     Project,
 }
 
-/// What one file sets; nothing where it is silent.
+/// The settings of one file; empty where it is silent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) network: NetworkSettings,
@@ -137,7 +137,7 @@ impl Settings {
     }
 }
 
-/// Reads the name of a way to give the workspace.
+/// Parses a workspace mode.
 pub(crate) fn parse_workspace(text: &str) -> Result<WorkspaceMode, Complaint> {
     match text {
         "copy-on-write" => Ok(WorkspaceMode::CopyOnWrite),
@@ -147,7 +147,7 @@ pub(crate) fn parse_workspace(text: &str) -> Result<WorkspaceMode, Complaint> {
     }
 }
 
-/// The name of a way to give the workspace, as written in files.
+/// Returns the name of a workspace mode, as written in files.
 pub(crate) fn workspace_name(mode: WorkspaceMode) -> &'static str {
     match mode {
         WorkspaceMode::CopyOnWrite => "copy-on-write",
@@ -156,7 +156,7 @@ pub(crate) fn workspace_name(mode: WorkspaceMode) -> &'static str {
     }
 }
 
-/// The complaint about a word that is none of a few.
+/// Creates the complaint about a word that is none of the known ones.
 pub(crate) fn among(written: &str, known: &[&str]) -> Complaint {
     let known_ones = known.join(", ");
     let advice = match nearest(written, known.iter().copied()) {
@@ -166,7 +166,7 @@ pub(crate) fn among(written: &str, known: &[&str]) -> Complaint {
     Complaint::new(format!("{written:?} is not known here"), advice)
 }
 
-/// A flag that a project's file may only set to the value that takes rights away.
+/// Reads a flag that a project's file may only set to the value that takes rights away.
 pub(crate) fn only_tightened(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -253,7 +253,7 @@ fn read_variable(
     Some(Sourced::new((entry.key.clone(), value), origin))
 }
 
-/// Whether a variable of this name can be set to this value by anyone but Atoll.
+/// Checks that anyone other than Atoll may set a variable of this name to this value.
 pub(crate) fn check_variable(name: &str, value: &str) -> Result<(), String> {
     if !variables::is_name(name) {
         return Err(format!("{name:?} is not a variable's name"));
@@ -267,7 +267,7 @@ pub(crate) fn check_variable(name: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads `[limits]`; each value is one that its limit can take.
+/// Reads `[limits]`, checking each value.
 pub(crate) fn read_limits(
     document: &mut Document,
     top: &mut Section<'_>,
@@ -343,8 +343,8 @@ fn read_syscalls(
     settings
 }
 
-/// An empty list would mean that nothing may be executed, which no run survives,
-/// so it is a mistake rather than a rule.
+/// Reads `[programs]`. An empty list is a problem and no rule: it would mean that nothing may be
+/// executed, so that no run could start.
 fn read_programs(
     document: &mut Document,
     top: &mut Section<'_>,

@@ -1,16 +1,15 @@
-//! The profiles that come with Atoll. Only those asked for are parsed; which
-//! commands choose them is repeated here so that choosing parses nothing, and a
-//! test holds both in step.
+//! The profiles that ship with Atoll. Only requested ones are parsed; the commands that choose them
+//! are repeated here, so that choosing parses nothing, and a test keeps both in step.
 
 use crate::SourceFile;
 
-/// A profile that comes with Atoll.
+/// A profile that ships with Atoll.
 pub(crate) struct Shipped {
     pub(crate) name: &'static str,
-    /// As in messages and origins.
+    /// The file's name in messages and origins.
     pub(crate) file: &'static str,
     pub(crate) content: &'static str,
-    /// What its `commands` says.
+    /// The entries of its `commands`.
     pub(crate) commands: &'static [&'static str],
 }
 
@@ -25,7 +24,7 @@ macro_rules! shipped {
     };
 }
 
-/// All of them, in the order in which they are listed.
+/// All profiles, in the order in which they are listed.
 pub(crate) const ALL: &[Shipped] = shipped! {
     "default": [],
     "strict": [],
@@ -47,11 +46,11 @@ pub(crate) const ALL: &[Shipped] = shipped! {
     "browser": [],
 };
 
-/// Agents that have a profile of their own, by the command that each is started by: without a
-/// key or a login none of them does anything.
+/// The agents that have a profile of their own, by their commands: without a key or a login none of
+/// them does anything.
 const AGENTS: [&str; 5] = ["codex", "claude", "opencode", "gemini", "openclaw"];
 
-/// The agent that a command starts, if it is one that has a profile of its own.
+/// Returns the agent that a command starts, if it has a profile of its own.
 #[must_use]
 pub fn agent_of(command: &str) -> Option<&'static str> {
     AGENTS.into_iter().find(|agent| *agent == command)
@@ -67,8 +66,8 @@ impl Shipped {
             .find(|profile| profile.commands.contains(&command))
     }
 
-    /// The preset for reading a language's packages, which whoever names its profile on the
-    /// command line means too. A command that chooses the profile does not.
+    /// Returns the preset of a language's package registry, which naming its profile on the command
+    /// line implies. A command that chooses the profile does not.
     pub(crate) fn registry(&self) -> Option<&'static str> {
         match self.name {
             "rust" => Some("cargo"),
@@ -79,7 +78,7 @@ impl Shipped {
         }
     }
 
-    /// Why the program that a profile is for does not work in a fence, where that is known.
+    /// Returns why the profile's program does not work in a fence, if that is known.
     pub(crate) fn unfenced(&self) -> Option<&'static str> {
         match self.name {
             "opencode" => Some(

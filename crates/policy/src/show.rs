@@ -1,5 +1,4 @@
-//! Rules as text for people and as JSON for programs: every value that is in
-//! force, with where it comes from.
+//! Rules as text for people and as JSON for programs: every value in force, with its origin.
 
 mod text;
 
@@ -26,8 +25,8 @@ struct Row {
 }
 
 impl Rules {
-    /// Every value in force as one JSON object: per section a list of `key`, `value`, `from`.
-    /// Sizes are in bytes, times in milliseconds, `cpu` in processors.
+    /// Returns every value in force as one JSON object: for each section a list of `key`, `value`,
+    /// `from`. Sizes are in bytes, times in milliseconds, `cpu` in processors.
     #[must_use]
     pub fn show_json(&self) -> Value {
         let mut sections = Map::new();
@@ -57,8 +56,8 @@ impl Rules {
         shown
     }
 
-    /// What the profile allows as policies in Cedar, which a person can go on editing, for runs
-    /// in this workspace; what is shown besides is said in comments.
+    /// Returns the rights of the profile as Cedar policies that a person can edit, for runs in this
+    /// workspace; anything else shown is in comments.
     #[must_use]
     pub fn show_cedar(&self, workspace: Option<&Path>) -> String {
         let network = self.network();
@@ -284,7 +283,7 @@ impl Rows {
     }
 }
 
-/// A limit as a number, `null` for none.
+/// Returns a limit as a number, `null` for none.
 fn limit(limits: &Limits, key: LimitKey) -> Value {
     let time = |time: Option<std::time::Duration>| {
         time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))

@@ -1,18 +1,18 @@
-//! Who has signed the organisation's layer, for those who tell of the rules. Whether it is signed
-//! is checked where files are read, and nothing is compiled where it should be and is not.
+//! The signer of the organisation's layer, for reports on the rules. The signature is checked where
+//! files are read, and nothing is compiled if a required one is missing.
 
 use std::fmt;
 
 use crate::rules::Rules;
 
-/// A signature that was checked.
+/// A checked signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedBy {
     /// The organisation's name.
     pub name: String,
-    /// The number of the list of its files, which only grows.
+    /// The serial number of the signed list of files, which only grows.
     pub serial: u64,
-    /// The key, in short.
+    /// The key, abbreviated.
     pub key: String,
 }
 
@@ -24,12 +24,12 @@ impl fmt::Display for SignedBy {
 }
 
 impl Rules {
-    /// Notes who has signed the organisation's layer that these rules come from.
+    /// Records the signer of the organisation's layer that these rules come from.
     pub fn take_signed(&mut self, signed: Option<SignedBy>) {
         self.signed = signed;
     }
 
-    /// Who has signed the organisation's layer; none where no key for it is pinned.
+    /// Returns the signer of the organisation's layer; `None` if no key for it is pinned.
     #[must_use]
     pub fn signed(&self) -> Option<&SignedBy> {
         self.signed.as_ref()

@@ -9,18 +9,18 @@ use atoll_model::{LimitKey, Mode};
 
 use crate::TrustList;
 
-/// One file that was read for policy: what to call it in messages, and its bytes.
+/// A file that was read for policy: its name in messages, and its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile<'a> {
-    /// The file's absolute path, for messages and, for a project's file, the path
-    /// that is looked up in the [`TrustList`].
+    /// The file's absolute path, for messages and, for a project's file, for looking it up in the
+    /// [`TrustList`].
     pub name: Cow<'a, str>,
-    /// Its content as read.
+    /// The content as read.
     pub content: Cow<'a, [u8]>,
 }
 
 impl<'a> SourceFile<'a> {
-    /// A file from its path and content, borrowed or owned.
+    /// Creates a file from its path and content, borrowed or owned.
     pub fn new(name: impl Into<Cow<'a, str>>, content: impl Into<Cow<'a, [u8]>>) -> Self {
         Self {
             name: name.into(),
@@ -29,21 +29,22 @@ impl<'a> SourceFile<'a> {
     }
 }
 
-/// Where the user's own profiles are looked up by name (without `.toml`). A
-/// user's profile stands in place of a shipped one of the same name.
+/// A source of the user's own profiles by name (without `.toml`). A user's profile replaces a
+/// shipped one of the same name.
 pub trait ProfileSource {
-    /// The names of all profiles. Asked only when nothing else chooses a profile,
-    /// to find one by command, and for suggestions.
+    /// Returns the names of all profiles. Called only when nothing else chooses a profile, to find
+    /// one by command, and for suggestions.
     ///
     /// # Errors
-    /// Why the names could not be had; ends in a [`ProfileError::Unreadable`](crate::ProfileError::Unreadable).
+    /// Describes why the names are not available; becomes a
+    /// [`ProfileError::Unreadable`](crate::ProfileError::Unreadable).
     fn names(&self) -> Result<Vec<String>, String>;
 
-    /// The profile of that name, or `None` when there is none. The name is made of
-    /// ASCII letters, digits, `-` and `_`, so it can be joined to a directory.
+    /// Returns the profile of this name, or `None` if there is none. The name consists of ASCII
+    /// letters, digits, `-` and `_`, so it can be joined to a directory.
     ///
     /// # Errors
-    /// Why a profile that exists could not be read.
+    /// Describes why an existing profile could not be read.
     fn lookup(&self, name: &str) -> Result<Option<SourceFile<'_>>, String>;
 }
 
@@ -64,55 +65,55 @@ impl ProfileSource for NoProfiles {
 /// The files that decide, from the highest layer to the lowest.
 #[derive(Clone, Copy)]
 pub struct Sources<'a> {
-    /// The organisation's file; what it forbids, nothing below it allows.
+    /// The organisation's file; nothing below it allows what it forbids.
     pub organisation: Option<&'a SourceFile<'a>>,
     /// The user's `config.toml`.
     pub user_config: Option<&'a SourceFile<'a>>,
     /// The user's profiles.
     pub user_profiles: &'a dyn ProfileSource,
-    /// The project's `atoll.toml`; counts only when `trust` knows its content.
+    /// The project's `atoll.toml`; counts only if `trust` has its content.
     pub project: Option<&'a SourceFile<'a>>,
-    /// Which project files the person has trusted, by content.
+    /// The project files that the person has trusted, by content.
     pub trust: &'a TrustList,
-    /// Policies in Cedar, which only take away.
+    /// Cedar policies, which only take away.
     pub policies: PolicySources<'a>,
 }
 
-/// The files of policies of each layer. One that is called `NAME.purpose.cedar` counts only where
-/// that is what a run is for, and only forbids.
+/// The policy files of each layer. A file named `NAME.purpose.cedar` counts only for runs of that
+/// purpose, and only forbids.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PolicySources<'a> {
-    /// The organisation's.
+    /// The organisation's files.
     pub organisation: &'a [SourceFile<'static>],
-    /// The user's own.
+    /// The user's own files.
     pub user: &'a [SourceFile<'static>],
-    /// The project's; each counts only when the list of trusted files knows its content.
+    /// The project's files; each counts only if the list of trusted files has its content.
     pub project: &'a [SourceFile<'static>],
-    /// Where those lie: what is trusted there and gone is told.
+    /// The directory of the project's files; trusted files that are missing there are reported.
     pub directory: Option<&'a Path>,
 }
 
-/// What the runs before one were for, where it goes on in their session or their layers.
+/// The purposes of earlier runs that a run continues, in their session or their layers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlierPurposes {
-    /// What a person has stated: the fact that policies see.
+    /// The purpose that a person has stated: the fact that policies see.
     pub stated: Option<String>,
-    /// Whose policies narrowed one of them, by their names, whoever has said so. They narrow this
-    /// one too; where one of them has no policies any more, it does not begin.
+    /// The names of the purposes whose policies narrowed one of them, whoever stated them. They
+    /// narrow this run too, which does not start if one of them has no policies any more.
     pub narrowed: BTreeSet<String>,
 }
 
-/// What the person asked for on the command line.
+/// The settings requested on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requested {
-    /// `--profile`; without it the project, the command or the user's
-    /// configuration chooses, in this order, and finally `default`.
+    /// `--profile`; without it the project, the command or the user's configuration chooses, in
+    /// this order, and finally `default`.
     pub profile: Option<RequestedProfile>,
-    /// The login that somebody logs in by, who then reaches nothing but what issues it.
+    /// The login for which the run is started; it then reaches only the hosts of its issuer.
     pub login: Option<CredentialName>,
-    /// `--live`: write straight to the workspace.
+    /// `--live`: the workspace is written directly.
     pub live: bool,
-    /// `--root`: root inside, over a system that can be changed in layers.
+    /// `--root`: root in the sandbox, over a system changed in layers.
     pub root: bool,
     /// `--nesting`: namespaces of the program's own.
     pub nesting: bool,
@@ -120,32 +121,32 @@ pub struct Requested {
     pub read_only_dirs: Vec<PathBuf>,
     /// `--allow`: further destinations to reach.
     pub allow: Vec<String>,
-    /// `--tunnel`: further destinations, where what is sent is not looked into.
+    /// `--tunnel`: further destinations, without inspection.
     pub tunnel: Vec<String>,
-    /// `--preset`: rules for the network, or a level of trust, that come with Atoll, by name.
+    /// `--preset`: shipped network or trust presets, by name.
     pub presets: Vec<String>,
-    /// `--trust`: how far the program is trusted.
+    /// `--trust`: the level of trust.
     pub trust: Option<String>,
-    /// `--mode`: what becomes of questions.
+    /// `--mode`: the handling of approvals.
     pub mode: Option<String>,
-    /// `--task`: what is to be done, for policies.
+    /// `--task`: the task, for policies.
     pub task: Option<String>,
-    /// `--purpose`: what for.
+    /// `--purpose`: the purpose.
     pub purpose: Option<String>,
-    /// What the runs that it goes on with were for.
+    /// The purposes of the runs that it continues.
     pub earlier: EarlierPurposes,
-    /// `--session`: the run goes on with what earlier ones have touched.
+    /// `--session`: the run shares the labels of earlier runs of a session.
     pub in_session: bool,
     /// `--deny`: destinations not to reach.
     pub deny: Vec<String>,
-    /// `--ask`: further destinations, each time with a person's yes.
+    /// `--ask`: further destinations, each with a person's approval.
     pub ask: Vec<String>,
-    /// `--publish`: ports inside that programs of the host can visit.
+    /// `--publish`: ports in the sandbox that programs of the host can connect to.
     pub publish: Vec<String>,
-    /// `--learn`: what no rule speaks of can be reached, to learn of it.
+    /// `--learn`: destinations that no rule mentions are reachable, to learn which are needed.
     pub learn: bool,
-    /// `--limit KEY=VALUE`; may raise what a profile says, never what the
-    /// organisation says. Of several for one key the last counts.
+    /// `--limit KEY=VALUE`; may raise a profile's limit, never the organisation's. The last of
+    /// several for one key counts.
     pub limits: Vec<(LimitKey, String)>,
     /// `--timeout`: the tighter of this and a requested `wall-clock` counts.
     pub timeout: Option<Duration>,
@@ -156,13 +157,13 @@ pub struct Requested {
 /// The profile that `--profile` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedProfile {
-    /// A user's or shipped profile by its name.
+    /// A user's or shipped profile, by name.
     Named(String),
     /// A file that the person named. It counts as the user's own.
     File(SourceFile<'static>),
 }
 
-/// What the host is like, as far as policy must know.
+/// The facts about the host that policy needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostFacts {
     /// The host's memory, or the cgroup's if that is less, bytes.
@@ -173,23 +174,23 @@ pub struct HostFacts {
     pub gid: u32,
     /// The user's home directory, absolute, free of symbolic links.
     pub home: PathBuf,
-    /// Where Atoll keeps runs, layers and the ledger; absolute, free of symbolic links.
+    /// The directory of runs, layers and the ledger; absolute, free of symbolic links.
     pub state_dir: PathBuf,
-    /// Where the user's profiles and configuration are; absolute, free of symbolic links.
+    /// The directory of the user's profiles and configuration; absolute, free of symbolic links.
     pub config_dir: PathBuf,
 }
 
-/// What is true at the time of one call.
+/// The facts at the time of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The host; must be the one that the rules were compiled for.
     pub host: &'a HostFacts,
-    /// What this host can hold a program with.
+    /// The sandbox mode that this host supports.
     pub mode: Mode,
     /// The caller's environment, complete; policy picks from it.
     pub environment: &'a [(OsString, OsString)],
     /// The time of the call.
     pub now: SystemTime,
-    /// What stands inside for each credential, once that was read.
+    /// The placeholder of each credential that was read.
     pub placeholders: &'a [Placeholder],
 }

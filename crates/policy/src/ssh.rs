@@ -1,4 +1,4 @@
-//! `[ssh.NAME]`: a key of SSH that no sandbox holds, and where it logs in.
+//! `[ssh.NAME]`: SSH keys that never enter a sandbox, and the hosts that they log in to.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,42 +24,42 @@ const TABLES: Tables = Tables {
 const KEYS: [&str; 5] = ["to", "user", "key", "host-keys", "sign-commits"];
 /// The port of SSH (RFC 4253, section 4.1).
 const PORT: u16 = 22;
-/// The user that services for git have everybody log in as.
+/// The default user: git services have everybody log in as this one.
 const USER: &str = "git";
-/// The longest user's name, bytes.
+/// The longest user name, bytes.
 const USER_BYTES_MAX: usize = 64;
 
-/// Where a key is.
+/// The source of an SSH key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SshKeySource {
-    /// In the person's agent: that of this fingerprint (`SHA256:…`), or whichever it has.
+    /// The person's agent: its key with this fingerprint (`SHA256:…`), or any that it has.
     Agent(Option<String>),
-    /// In a file of the host's, absolute.
+    /// A file of the host, absolute.
     File(PathBuf),
-    /// In a secret of the vault.
+    /// A secret of the vault.
     Vault(SecretName),
 }
 
-/// A grant of these rules.
+/// An SSH grant of these rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SshRule {
-    /// Where it logs in.
+    /// The grant: the host, port and user that the key logs in to.
     pub grant: SshGrant,
-    /// Where its key is.
+    /// The source of the key.
     pub source: SshKeySource,
-    /// The host's keys as they are written, `KIND BASE64`; none for those that the person has
-    /// accepted already.
+    /// The host keys as written, `KIND BASE64`; empty for those that the person has already
+    /// accepted.
     pub host_keys: Vec<String>,
 }
 
-/// The same as written: a file's place may be in the home directory.
+/// A grant as written: a file's path may be relative to the home directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     rule: SshRule,
     file: Option<Place>,
 }
 
-/// Reads all of them.
+/// Reads all `[ssh.NAME]` tables.
 pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<Written>> {
     TABLES.read(document, top, read_one)
 }
@@ -110,7 +110,7 @@ fn read_one(
     Some(Sourced::new(Written { rule, file }, origin))
 }
 
-/// A host and perhaps its port.
+/// Parses a host with an optional port.
 fn parse_to(text: &str) -> Result<(HostPart, u16), Complaint> {
     let wrong = || {
         Complaint::new(
@@ -210,8 +210,8 @@ fn read_key(
     }
 }
 
-/// Variables by which ssh and git find what is in this directory; that of git's connections
-/// only where one can be made.
+/// Returns the variables by which ssh and git find this directory's files; the one for git's
+/// connections only if a key can log in.
 pub(crate) fn variables(logs_in: bool) -> impl Iterator<Item = (&'static str, String)> {
     let agent = ("SSH_AUTH_SOCK", format!("{SSH_DIRECTORY}/{SSH_AGENT}"));
     let connections = logs_in.then(|| {
@@ -222,13 +222,12 @@ pub(crate) fn variables(logs_in: bool) -> impl Iterator<Item = (&'static str, St
 }
 
 impl Rules {
-    /// Where keys of SSH log in, in the order of their names.
+    /// Returns the SSH grants, sorted by name.
     pub fn ssh(&self) -> impl Iterator<Item = &SshRule> {
         self.ssh.values().map(|one| &one.value)
     }
 
-    /// Takes up a file's grants: one of the same name stands in the place of an extended
-    /// profile's.
+    /// Adds a file's grants: each replaces an extended profile's of the same name.
     pub(crate) fn add_ssh(&mut self, written: Vec<Sourced<Written>>) {
         let home = self.host.home.clone();
         for one in written {
@@ -242,7 +241,7 @@ impl Rules {
         }
     }
 
-    /// Tells of credentials and keys that are never used, though somebody wants them to be.
+    /// Adds notices of credentials and keys that are never used.
     pub(crate) fn tell_unused(&mut self) {
         self.tell_credentials();
         self.tell_ssh();
@@ -273,7 +272,7 @@ impl Rules {
         }
     }
 
-    /// Why these cannot be used, if they cannot.
+    /// Returns the keys that cannot be used, with the reasons.
     pub(crate) fn ssh_refusals(&self, workspace: &Path) -> Vec<(String, String, Origin)> {
         let mut refused = Vec::new();
         for (index, one) in self.ssh.values().enumerate() {
@@ -303,7 +302,7 @@ impl SshRule {
         }
     }
 
-    /// Its lines in a profile, without its header.
+    /// Returns its lines in a profile, without the header.
     pub(crate) fn lines(&self) -> Vec<String> {
         let key = match &self.source {
             SshKeySource::Agent(None) => quoted("agent"),

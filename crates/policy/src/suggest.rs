@@ -1,8 +1,8 @@
-/// A key longer than this is not compared: no name that we know is.
+/// The longest key to compare, characters; no known name is longer.
 const WORD_CHARS_MAX: usize = 64;
 
-/// The known word that was probably meant: one that differs in few characters, or
-/// one that starts as the written word does.
+/// Returns the known word that was probably meant: one that differs in few characters, or one that
+/// starts as the written word does.
 #[must_use]
 pub fn nearest<'a>(
     written: &str,
@@ -24,7 +24,7 @@ pub fn nearest<'a>(
     by_distance.or_else(|| by_start().map(|(_, word)| word))
 }
 
-/// The known word that differs from the written one in so many characters at `most`.
+/// Returns the known word that differs from the written one in `most` characters at most.
 #[must_use]
 pub fn misspelt<'a>(
     written: &str,
@@ -46,7 +46,7 @@ pub fn misspelt<'a>(
     nearest.map(|(_, word)| word)
 }
 
-/// Whether one word has the letters of the other in another order (`rsut`).
+/// Returns whether one word has the letters of the other in another order (`rsut`).
 fn is_mixed_up(left: &str, right: &str) -> bool {
     let letters = |text: &str| {
         let mut letters: Vec<char> = text.chars().collect();
@@ -61,7 +61,7 @@ fn common_start(left: &str, right: &str) -> usize {
     pairs.take_while(|(left, right)| left == right).count()
 }
 
-/// How many characters must be added, removed or replaced (Levenshtein).
+/// Returns the number of characters to add, remove or replace (Levenshtein).
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

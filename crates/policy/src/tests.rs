@@ -44,11 +44,11 @@ struct World {
     host: HostFacts,
     call: Call,
     environment: Vec<(OsString, OsString)>,
-    /// Files of policies: the organisation's, the user's, the project's.
+    /// Policy files: the organisation's, the user's, the project's.
     policies: [Vec<SourceFile<'static>>; 3],
 }
 
-/// A run of which nothing is stated.
+/// Returns a run without stated facts.
 fn maker() -> Maker {
     Maker {
         profile: "default".to_owned(),
@@ -75,7 +75,7 @@ impl ProfileSource for BTreeMap<String, String> {
     }
 }
 
-/// 2026-11-21T09:30:12Z.
+/// Returns 2026-11-21T09:30:12Z.
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_253_412)
 }
@@ -137,32 +137,32 @@ impl World {
         self
     }
 
-    /// A user's profile.
+    /// Adds a user's profile.
     fn profile(mut self, name: &str, text: &str) -> Self {
         self.profiles.insert(name.to_owned(), text.to_owned());
         self
     }
 
-    /// A project's file, trusted as it is.
+    /// Sets a project's file, trusted as it is.
     fn project(mut self, text: &str) -> Self {
         self.trust.trust(PROJECT, text.as_bytes());
         self.project = Some(text.to_owned());
         self
     }
 
-    /// The organisation's policies.
+    /// Adds policies of the organisation.
     fn organisation_policies(mut self, text: &str) -> Self {
         self.policies[0].push(policies("/etc/atoll/org.cedar", text));
         self
     }
 
-    /// The user's policies.
+    /// Adds policies of the user.
     fn user_policies(mut self, text: &str) -> Self {
         self.policies[1].push(policies("user/own.cedar", text));
         self
     }
 
-    /// A project's policies, trusted as they are.
+    /// Adds policies of a project, trusted as they are.
     fn project_policies(mut self, text: &str) -> Self {
         let file = policies("/home/ann/src/app/atoll.cedar", text);
         self.trust.trust(&file.name, &file.content);
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// The paths of all views, in order.
+    /// Returns the paths of all views, in order.
     fn views(&self) -> Vec<String> {
         self.boundary()
             .views
@@ -277,7 +277,7 @@ impl World {
         texts.join("\n")
     }
 
-    /// The value of a variable inside.
+    /// Returns the value of a variable in the sandbox.
     fn value(&self, name: &str) -> Option<String> {
         self.boundary()
             .environment

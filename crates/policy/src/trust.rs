@@ -4,8 +4,8 @@ use crate::document::{Complaint, Document};
 use crate::error::ProfileError;
 use crate::{SourceFile, digest};
 
-/// Which projects' files a person has trusted: a file counts only while its
-/// content is exactly the one that was looked at.
+/// The project files that a person has trusted: a file counts only while its content is exactly the
+/// one that was looked at.
 ///
 /// As text it is TOML, one `[[trusted]]` table per file with `path` and `sha256`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,17 +13,17 @@ pub struct TrustList {
     entries: Vec<Trusted>,
 }
 
-/// One trusted file.
+/// A trusted file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trusted {
-    /// Its absolute path.
+    /// The file's absolute path.
     pub path: String,
     /// The SHA-256 of its content, 64 lower-case hexadecimal digits.
     pub sha256: String,
 }
 
 impl TrustList {
-    /// Reads what [`TrustList::to_text`] wrote.
+    /// Parses the output of [`TrustList::to_text`].
     ///
     /// # Errors
     /// [`ProfileError::Invalid`] for anything else; then nothing is trusted.
@@ -51,7 +51,7 @@ impl TrustList {
             .map_err(ProfileError::Invalid)
     }
 
-    /// The list as text, sorted by path.
+    /// Returns the list as text, sorted by path.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text =
@@ -68,7 +68,7 @@ impl TrustList {
         text
     }
 
-    /// Trusts this content of this file, in place of any earlier content.
+    /// Trusts this content of a file, in place of any earlier content.
     pub fn trust(&mut self, path: &str, content: &[u8]) {
         self.revoke(path);
         self.entries.push(Trusted {
@@ -77,14 +77,14 @@ impl TrustList {
         });
     }
 
-    /// Trusts the file no longer. Returns whether it was trusted before.
+    /// Removes a file. Returns whether it was trusted before.
     pub fn revoke(&mut self, path: &str) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.path != path);
         self.entries.len() != before
     }
 
-    /// Whether this content of this file is trusted.
+    /// Returns whether this content of the file is trusted.
     #[must_use]
     pub fn trusts(&self, path: &str, content: &[u8]) -> bool {
         self.knows(path) && {
@@ -95,13 +95,13 @@ impl TrustList {
         }
     }
 
-    /// Whether some content of this file is trusted.
+    /// Returns whether some content of the file is trusted.
     #[must_use]
     pub fn knows(&self, path: &str) -> bool {
         self.entries.iter().any(|entry| entry.path == path)
     }
 
-    /// The files of policies that are trusted in this directory.
+    /// Returns the trusted policy files in this directory.
     pub fn policies_in<'a>(&'a self, directory: Option<&'a Path>) -> impl Iterator<Item = &'a str> {
         let paths = self.entries.iter().map(|entry| entry.path.as_str());
         paths.filter(move |path| {
@@ -111,7 +111,7 @@ impl TrustList {
         })
     }
 
-    /// All entries.
+    /// Returns all entries.
     #[must_use]
     pub fn entries(&self) -> &[Trusted] {
         &self.entries

@@ -1,4 +1,4 @@
-//! What policies that judge requests do not see: connections whose bytes nobody looks into.
+//! Tunnels, whose bytes are not inspected, past policies that judge requests.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use atoll_model::network::{HostPart, HostPattern, Look, Network, NetworkRule, Po
 use crate::origin::Origin;
 use crate::rules::Rules;
 
-/// Tells of each rule of people's, by which something is carried past what they have written on
-/// requests. A policy holds no request that nobody reads.
+/// Adds a notice for each rule that allows a tunnel past people's policies on requests. A policy
+/// cannot judge a request that nobody reads.
 pub(crate) fn tell(rules: &mut Rules, layers: &Layers) {
     let network = rules.network();
     let is_written =
@@ -44,7 +44,7 @@ pub(crate) fn tell(rules: &mut Rules, layers: &Layers) {
     }
 }
 
-/// Whether a policy's host is one that a rule opens.
+/// Returns whether a rule allows a policy's host.
 fn holds(host: &str, rule: &NetworkRule) -> bool {
     match (&rule.to.host, host.strip_prefix('*')) {
         (HostPattern::Exact(name), Some(beneath)) => name.as_str().ends_with(beneath),
@@ -57,7 +57,7 @@ fn holds(host: &str, rule: &NetworkRule) -> bool {
     }
 }
 
-/// Whether nobody looks into what is carried: other rules can have it looked into.
+/// Returns whether the rule's destination is tunnelled; other rules can have it inspected.
 fn is_carried_unseen(network: &Network, rule: &NetworkRule) -> bool {
     let Some(port) = rule.unseen_port() else {
         return false;

@@ -1,4 +1,5 @@
-//! Names of environment variables: which are passed, which need to be named.
+//! Names of environment variables: those passed by default, and those passed only by their exact
+//! name.
 
 use std::ffi::OsStr;
 
@@ -6,7 +7,7 @@ use atoll_model::network::trust_variables;
 
 use crate::document::Complaint;
 
-/// What is passed without being named.
+/// The variables that are passed by default.
 pub(crate) const PASSED: [&str; 10] = [
     "PATH",
     "HOME",
@@ -20,13 +21,13 @@ pub(crate) const PASSED: [&str; 10] = [
     "TZ",
 ];
 
-/// Atoll's own variables start with this; nobody else sets or passes them.
+/// The prefix of Atoll's own variables; nobody else sets or passes them.
 const OWN_PREFIX: &str = "ATOLL_";
 
 /// The name of the variable that holds the run's id.
 pub(crate) const RUN: &str = "ATOLL_RUN";
 
-/// Words of a name that say that its value is a secret.
+/// Words in a name that mark the value as a secret.
 const SECRET_WORDS: [&str; 19] = [
     "TOKEN",
     "TOKENS",
@@ -49,11 +50,11 @@ const SECRET_WORDS: [&str; 19] = [
     "NETRC",
 ];
 
-/// Endings of words that say the same (`GITHUBTOKEN`, `apikey`).
+/// Endings of words that mark it too (`GITHUBTOKEN`, `apikey`).
 const SECRET_ENDINGS: [&str; 4] = ["TOKEN", "SECRET", "PASSWORD", "KEY"];
 
-/// Names, or beginnings with `*`, that lead to a service of the host or hold a
-/// secret without saying so.
+/// Names, or prefixes with `*`, of variables that lead to a service of the host or hold a secret
+/// without saying so.
 const HOST_SERVICES: [&str; 27] = [
     "AWS_*",
     "SSH_*",
@@ -84,7 +85,7 @@ const HOST_SERVICES: [&str; 27] = [
     "AT_SPI_*",
 ];
 
-/// Names that make programs load or run something else.
+/// Names of variables that make programs load or run something else.
 const STEERING: [&str; 16] = [
     "LD_*",
     "DYLD_*",
@@ -104,12 +105,12 @@ const STEERING: [&str; 16] = [
     "IFS",
 ];
 
-/// A variable's name, or names with one `*` in the place of any text.
+/// A variable's name, or names with one `*` in place of any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern(String);
 
 impl Pattern {
-    /// Reads a name or pattern of those that are passed on.
+    /// Parses a name or pattern of variables to pass.
     pub(crate) fn parse_passed(text: &str) -> Result<Self, Complaint> {
         let pattern = Self::parse(text)?;
         if is_own(text) {
@@ -118,7 +119,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Reads a name or pattern.
+    /// Parses a name or pattern.
     pub(crate) fn parse(text: &str) -> Result<Self, Complaint> {
         let rest = text.replacen('*', "", 1);
         if rest.is_empty() && !text.is_empty() {
@@ -144,18 +145,18 @@ impl Pattern {
         &self.0
     }
 
-    /// The name, when it is one name.
+    /// Returns the name, if it is a single one.
     pub(crate) fn exact(&self) -> Option<&str> {
         (!self.0.contains('*')).then_some(self.0.as_str())
     }
 
-    /// Whether it names this variable, wildcards included.
+    /// Returns whether it matches this variable, wildcards included.
     pub(crate) fn matches(&self, name: &OsStr) -> bool {
         matches(&self.0, name)
     }
 
-    /// Whether it passes this variable on: a wildcard passes nothing that looks
-    /// like a secret, leads to the host, steers programs, or is Atoll's own.
+    /// Returns whether it passes this variable: a wildcard passes nothing that looks like a secret,
+    /// leads to the host, steers programs, or is Atoll's own.
     pub(crate) fn passes(&self, name: &OsStr) -> bool {
         let Some(text) = name.to_str() else {
             return false;
@@ -177,7 +178,7 @@ fn matches(pattern: &str, name: &OsStr) -> bool {
     }
 }
 
-/// Whether the text can be the name of a variable.
+/// Returns whether the text can be a variable's name.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -185,13 +186,13 @@ pub(crate) fn is_name(text: &str) -> bool {
             .all(|byte| byte.is_ascii_graphic() && byte != b'=' && byte != b'*')
 }
 
-/// Whether the name is one of Atoll's own.
+/// Returns whether the name is one of Atoll's own.
 pub(crate) fn is_own(name: &str) -> bool {
     name.starts_with(OWN_PREFIX)
 }
 
-/// Whether programs take the value of such a variable for something else than a secret:
-/// what is passed without being named, what steers programs, and what Atoll sets itself.
+/// Returns whether such a variable has a meaning to programs other than a secret: those passed by
+/// default, those that steer programs, and those that Atoll sets itself.
 pub(crate) fn is_for_something_else(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let listed = |list: &[&str]| list.iter().any(|one| matches(one, OsStr::new(&upper)));
@@ -202,7 +203,7 @@ pub(crate) fn is_for_something_else(name: &str) -> bool {
         || trusted.any(|(one, _)| one == name)
 }
 
-/// Why a variable is passed only when it is named exactly.
+/// Returns why a variable is passed only by its exact name.
 pub(crate) fn needs_its_name(name: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
     let is_secret_word = |word: &str| {

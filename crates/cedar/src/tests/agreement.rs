@@ -1,4 +1,4 @@
-//! What a profile's rules decide, its text in Cedar decides too.
+//! The Cedar text of a profile decides as the profile's rules do.
 
 use atoll_model::WorkspaceMode;
 use atoll_model::network::{
@@ -177,7 +177,7 @@ pub(super) fn allows(policies: &Policies, asked: Asked<'_>) -> bool {
     decision.effect == Effect::Allow
 }
 
-/// How often each answer was compared: one that never comes proves nothing.
+/// The number of comparisons by answer: an answer that never comes up proves nothing.
 #[derive(Debug, Default)]
 struct Seen {
     allowed: usize,
@@ -294,7 +294,7 @@ fn requests_are_decided_by_the_text_as_by_the_rules() {
     assert!(seen.allowed > 200 && seen.denied > 200, "{seen:?}");
 }
 
-/// Every pattern against every target, allowed and denied.
+/// Compares every pattern with every target, allowed and denied.
 #[test]
 fn every_pattern_of_paths_means_the_same() {
     let mut seen = Seen::default();
@@ -328,7 +328,7 @@ fn every_pattern_of_paths_means_the_same() {
     assert!(seen.allowed > 100 && seen.denied > 100, "{seen:?}");
 }
 
-/// What a text cannot say is never wider in it than in the rules.
+/// Anything that the text cannot express is no wider in it than in the rules.
 #[test]
 fn what_has_no_policy_is_denied() {
     let deep = format!("/{}**", "a/".repeat(20));

@@ -1,4 +1,4 @@
-//! Tests of policies: what a file of them says, and what it comes to.
+//! Tests of policies: reading a file of cases, and running them.
 
 use super::compiled;
 use crate::{Decision, Effect, cases};
@@ -136,8 +136,8 @@ fn a_difference_is_told_with_the_policy_that_decided() {
     );
 }
 
-/// As a run decides, which carries out no such thing: what cannot be done where it permits denies,
-/// and nobody but a person is there to be asked.
+/// A run does not carry these obligations out: a permit with one denies, and only a person can be
+/// asked for an approval.
 #[test]
 fn case_with_an_undone_obligation_is_denied() {
     for (annotation, action, resource, effect) in [

@@ -1,4 +1,4 @@
-//! How deep a policy may be, and that nothing comes to the end of a stack.
+//! Limits on the depth of a policy, so that no stack overflows.
 
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ fn when(condition: &str) -> String {
     format!("@id(\"row\") {HEAD} when {{ {condition} }};")
 }
 
-/// What Cedar makes deep without a bracket around it: what it begins with, a part that is written
-/// again and again, and its end.
+/// Texts that Cedar nests without a bracket around them: the start, a part to be repeated, and the
+/// end.
 const ROWS: [(&str, &str, &str); 23] = [
     ("", "true && ", "true"),
     ("", "true || ", "true"),
@@ -44,8 +44,8 @@ const ROWS: [(&str, &str, &str); 23] = [
     ),
 ];
 
-/// What Cedar refuses when it makes a tree of what it has read, and must come to the end of no
-/// stack before that.
+/// Texts that Cedar refuses while it builds its tree, and that must not overflow a stack before
+/// that.
 const REFUSED: [(&str, &str, &str); 11] = [
     ("ip", "(\"127.0.0.1\")", ""),
     ("context.a", "(1)", ""),
@@ -60,7 +60,8 @@ const REFUSED: [(&str, &str, &str); 11] = [
     ("principal", " is Agent", ""),
 ];
 
-/// As deep as Cedar's own tree of it, of whose operators each is an object in one of its kind.
+/// Returns the depth of Cedar's own tree, in whose JSON each operator is an object with its name as
+/// the only key.
 fn of_tree(text: &str) -> usize {
     let set: cedar_policy::PolicySet = text.parse().unwrap();
     let policy = set.policies().next().unwrap().to_json().unwrap();
@@ -101,7 +102,7 @@ fn no_policy_is_deeper_than_its_text_tells() {
     }
 }
 
-/// Each `||` is one more in the other: of 900 the program came to the end of its stack.
+/// Each `||` nests one level deeper: 900 of them overflowed the stack.
 #[test]
 fn a_condition_that_is_too_deep_is_told_with_its_id_and_what_to_write() {
     for by in [" || ", " && "] {
@@ -133,7 +134,7 @@ fn a_condition_that_is_too_deep_is_told_with_its_id_and_what_to_write() {
     );
 }
 
-/// All clauses are one row, and each policy is told where it begins.
+/// All clauses form one chain, and each policy is reported where it begins.
 #[test]
 fn what_is_too_deep_is_counted_over_all_clauses_of_one_policy() {
     let clauses = |many: usize| format!("{HEAD} {};", "when { true }\n".repeat(many));
@@ -151,7 +152,7 @@ fn what_is_too_deep_is_counted_over_all_clauses_of_one_policy() {
     assert!(found[0].contains("operators deep"), "{found:?}");
 }
 
-/// Cedar makes two of each, so that thirty within each other are a thousand million.
+/// Cedar doubles each, so thirty nested ones become a thousand million.
 #[test]
 fn what_doubles_all_before_it_stands_in_itself_a_few_times_alone() {
     let nested = |many: usize| {
@@ -179,8 +180,8 @@ fn what_doubles_all_before_it_stands_in_itself_a_few_times_alone() {
     assert!(!faults(&when(member))[0].contains("deep"));
 }
 
-/// What is as deep as a policy can be is read, remarked upon, printed and decided on where a
-/// thread has little, and what is deeper is refused there.
+/// A policy at the depth limit is read, linted, printed and decided on by a thread with a small
+/// stack, and a deeper one is refused there.
 #[test]
 fn the_deepest_policy_takes_no_more_than_a_thread_has() {
     let all = ROWS.iter().chain(&REFUSED).flat_map(|(first, part, last)| {

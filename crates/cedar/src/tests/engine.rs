@@ -57,7 +57,7 @@ fn forbid_beats_permit_and_nothing_is_denied() {
     );
 }
 
-/// Cedar passes over a policy that fails, a forbid too: here both deny.
+/// Cedar skips a policy that fails, a forbid too; here both deny.
 #[test]
 fn a_policy_that_fails_denies() {
     let fails = "(principal, action, resource) when { context.time * 9223372036854775807 > 1 };";
@@ -105,7 +105,7 @@ fn request(text: &str, path: &str) -> Decision {
 
 const REQUESTS: &str = "@id(\"open\") permit(principal, action == Action::\"request\", resource);";
 
-/// What a policy compares is one reading of a path, and a server may have another one.
+/// A policy compares one reading of a path, and a server may use another one.
 #[test]
 fn a_path_of_several_readings_is_denied_where_policies_are_about_paths() {
     let when = |text: &str| {
@@ -146,7 +146,7 @@ fn a_path_of_several_readings_is_denied_where_policies_are_about_paths() {
     assert_eq!(request(permit, "/v1/../x").effect, Effect::Deny);
 }
 
-/// One about something else, or about somebody else, and one that says what of such paths.
+/// A policy about something else or somebody else, and one that handles such paths.
 #[test]
 fn a_path_of_several_readings_is_left_to_policies_that_are_not_misled() {
     let forbid =
@@ -233,7 +233,8 @@ fn a_place_that_cannot_be_told_is_denied() {
     );
 }
 
-/// A name beneath another is in it, one that only ends alike is not, and none is in itself.
+/// A name beneath another is in it, one with merely the same ending is not, and no name is in
+/// itself.
 #[test]
 fn hosts_are_in_the_names_above_them() {
     let text =
@@ -274,8 +275,8 @@ fn programs_are_in_their_base_names() {
     check("gitx", Effect::Deny);
 }
 
-/// Whatever is put to Cedar has the form that policies are held to: then one that is well typed
-/// cannot fail because a member is missing or of another type.
+/// Every request built for Cedar conforms to the schema that policies are validated against, so a
+/// well-typed policy cannot fail on a missing member or one of another type.
 #[test]
 fn every_question_is_one_of_the_schema() {
     let words = Vocabulary::read().unwrap();
@@ -393,8 +394,8 @@ fn who_acts_is_in_who_started_it() {
     check("principal == Person::\"1000\"", Effect::Deny);
 }
 
-/// What stands above a thing is as long as its name has it, and nobody names it otherwise: the
-/// longest there can be is decided on, also by policies about each of what stands above it.
+/// The number of ancestors is given by the length of the name, and a program can choose that: the
+/// longest possible names are decided on, also with policies about each ancestor.
 #[test]
 fn the_deepest_things_are_decided_on_in_bounded_time() {
     use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What a file may hold, and how its mistakes are told.
+//! Contents of policy files, and the reporting of their errors.
 
 use super::{faults, file};
 use crate::{Known, POLICIES_MAX, Policies, SOURCE_BYTES_MAX};
@@ -55,7 +55,7 @@ fn mistakes_are_told_by_line_and_column() {
     );
 }
 
-/// Latin "a" and Cyrillic "а" are two texts that look like one.
+/// Latin "a" and Cyrillic "а" are two texts that look alike.
 #[test]
 fn what_looks_alike_stands_in_comments_alone() {
     let id = |id: &str| format!("@id(\"{id}\") {OPEN}");
@@ -74,7 +74,7 @@ fn what_looks_alike_stands_in_comments_alone() {
     assert_eq!(faults(escaped).len(), 0);
 }
 
-/// Cedar ends a comment at a carriage return alone: what follows one is no comment to it.
+/// Cedar ends a comment at a lone carriage return: anything after it is code.
 #[test]
 fn a_line_ends_for_whoever_reads_it() {
     let check = |text: &str, expected: &str| {
@@ -102,7 +102,7 @@ fn a_line_ends_for_whoever_reads_it() {
     assert_eq!(count(&format!("// {OPEN}\r\n{OPEN} // {OPEN}\r\n")), 1);
 }
 
-/// A name in another form than it is asked for by would forbid nothing.
+/// An id in another form than questions use would forbid nothing.
 #[test]
 fn names_stand_in_the_form_in_which_they_are_asked_for() {
     let check = |kind: &str, id: &str, is_good: bool| {
@@ -198,7 +198,7 @@ fn a_file_has_an_end() {
 }
 
 proptest::proptest! {
-    /// Whatever stands in a file, reading it comes back.
+    /// Reading a file returns, whatever is in it.
     #[test]
     fn any_text_is_read_or_refused(text in "[ -~\n]{0,300}", bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
         let _ = faults(&text);
@@ -207,7 +207,7 @@ proptest::proptest! {
     }
 }
 
-/// Cedar tells of it once for each action and each who can act.
+/// Cedar reports it once for each action and each type of principal.
 #[test]
 fn one_mistake_about_every_action_is_told_once() {
     let check = |condition: &str, expected: &[&str]| {

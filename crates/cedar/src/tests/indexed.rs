@@ -1,4 +1,4 @@
-//! The index leaves nothing out that could decide.
+//! The index leaves out no policy that could decide.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use super::{facts, file, principal};
 use crate::{Asked, Follows, Known, Look, Policies, Principal, Question};
 
-/// Scopes and conditions of which some are wrong for some questions, and some fail.
+/// Returns policies with scopes and conditions of which some are ill-typed for some questions, and
+/// some fail.
 fn policy() -> impl Strategy<Value = String> {
     let effect = prop::sample::select(vec!["permit", "forbid"]);
     let shadow = prop::sample::select(vec!["", "", "", "@shadow "]);

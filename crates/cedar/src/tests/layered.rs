@@ -156,7 +156,7 @@ fn rank(effect: Effect) -> u8 {
     }
 }
 
-/// Whether Cedar alone allows it, of what the layers mean in one set.
+/// Returns whether Cedar alone allows it, by the set that expresses the meaning of the layers.
 fn is_allowed_in_one_set(layers: &Layers, path: &str) -> bool {
     let (principal, facts) = (principal(), facts());
     let asked = Asked::Read(Path::new(path));
@@ -176,7 +176,7 @@ fn is_allowed_in_one_set(layers: &Layers, path: &str) -> bool {
     answer.decision() == cedar_policy::Decision::Allow
 }
 
-/// So many of these differ that a set that means something else is seen.
+/// Enough of them differ for a wrong set to be noticed.
 #[test]
 fn one_set_means_what_all_layers_do() {
     use Layer::{Organisation, Project, User};
@@ -232,7 +232,7 @@ fn one_set_denies_a_path_that_is_read_in_different_ways() {
     }
 }
 
-/// What is asked about is possible, and does not happen unasked.
+/// An action that needs an approval is possible, and does not happen unasked.
 #[test]
 fn one_set_tells_what_is_asked_about_apart() {
     use crate::{Action, Reach};
@@ -249,7 +249,7 @@ fn one_set_tells_what_is_asked_about_apart() {
 }
 
 proptest! {
-    /// With one layer more nothing is allowed that was not.
+    /// A further layer allows nothing that was not allowed before.
     #[test]
     fn a_further_layer_never_widens(first in text(), second in text(), third in text()) {
         use Layer::{Organisation, Project, User};

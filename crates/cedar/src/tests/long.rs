@@ -1,4 +1,4 @@
-//! What is much in a profile is written in policies that are read back, and means the same.
+//! Large profiles are written as policies that can be read back, with the same meaning.
 
 use atoll_model::network::{
     Conditions, HostPart, Look as Carried, Meant, Network, NetworkRule, Request, RuleLimits,
@@ -30,7 +30,7 @@ fn with_paths(host: &str, paths: impl Iterator<Item = String>) -> NetworkRule {
     whole
 }
 
-/// How many requests of these are allowed; each by the text as by the rules.
+/// Counts the allowed requests among these; text and rules have to agree on each.
 fn requests(network: &Network, policies: &Policies, host: &str, targets: &[String]) -> usize {
     let host: HostPart = host.parse().unwrap();
     let all = targets.iter().filter(|target| {
@@ -50,7 +50,7 @@ fn requests(network: &Network, policies: &Policies, host: &str, targets: &[Strin
     all.count()
 }
 
-/// How many ways to connect are allowed; each by the text as by the rules.
+/// Counts the allowed ways to connect; text and rules have to agree on each.
 fn connections(network: &Network, policies: &Policies, host: &str) -> usize {
     let host: &HostPart = &host.parse().unwrap();
     let all = [22, 80, 443, 8000].into_iter().flat_map(|port| {
@@ -122,7 +122,8 @@ fn four_hundred_hosts_and_two_hundred_paths_are_read_back_and_mean_the_same() {
     }
 }
 
-/// What one policy cannot say is not permitted by it: here what is not limited before.
+/// Anything that one policy cannot express is not permitted by it: here, connections that no
+/// earlier rule limits.
 #[test]
 fn what_is_limited_for_very_many_hosts_is_never_wider_in_the_text() {
     let limited = |many: usize| {

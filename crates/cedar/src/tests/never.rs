@@ -1,4 +1,5 @@
-//! What waits for something that no question ever has is told, and refused where it is relied on.
+//! Scopes and conditions that match no question are reported, and refused where they would be
+//! relied on.
 
 use super::compiled;
 use crate::{Known, Policies, Standing, forbid_nothing, refused, remarks};
@@ -15,7 +16,7 @@ const ASKED: [&str; 9] = [
     "publish",
 ];
 
-/// What there is to know of one policy.
+/// Returns the remarks on one policy.
 fn told(text: &str) -> Vec<(Standing, String)> {
     let all = remarks(&compiled(text)).into_iter();
     all.map(|one| (one.standing, one.what)).collect()
@@ -75,7 +76,7 @@ fn who_never_asks_is_no_principal_to_rely_on() {
     assert!(agent[0].1.contains("context.profile"), "{agent:?}");
 }
 
-/// A run asks of some things as the person, of others as a session.
+/// A run asks some questions as the person, others as a session.
 #[test]
 fn who_asks_otherwise_is_no_principal_to_rely_on() {
     for action in ASKED {
@@ -148,7 +149,7 @@ fn an_action_that_nothing_asks_for_is_told_beside_others_too() {
     assert_eq!(refused(&compiled(asked)), []);
 }
 
-/// A group that somebody is in is one to rely on.
+/// A group that has a member can match.
 #[test]
 fn a_group_that_is_known_is_not_told() {
     let mut known = Known::default();
@@ -164,7 +165,7 @@ forbid(principal in Group::\"other\", action, resource);",
     assert_eq!(found[0].line, 3);
 }
 
-/// What types alone tell is told at a start too, where it is to forbid.
+/// A forbid that never holds, as types alone show, is reported at a start too.
 #[test]
 fn a_forbid_that_never_holds_is_found_without_the_check() {
     let idle = |text: &str| {

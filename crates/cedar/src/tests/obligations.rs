@@ -137,7 +137,7 @@ fn a_check_refuses_what_is_not_carried_out() {
     );
 }
 
-/// A forbid that nothing asks for would be relied on; a permit is only idle.
+/// A forbid that no question matches would be relied on; a permit is only idle.
 #[test]
 fn what_nothing_asks_for_is_told() {
     let text = "forbid(principal, action in [Action::\"exec\", Action::\"call\"], resource);
@@ -199,7 +199,7 @@ fn any_bool() -> impl Strategy<Value = bool> {
 }
 
 proptest! {
-    /// Together they bind at least as much as each alone, in whichever order.
+    /// Obligations together bind at least as much as each alone, in any order.
     #[test]
     fn of_two_the_stricter_counts(one in any(), two in any(), three in any()) {
         let sum = |all: &[&Obligations]| all.iter().fold(Obligations::default(), |mut sum, next| { sum.add(next); sum });
@@ -216,7 +216,7 @@ proptest! {
     }
 }
 
-/// A name with `*.` is what others are in: compared with one it would never match.
+/// A name with `*.` is an ancestor of others: compared for equality it would never match.
 #[test]
 fn a_wildcard_that_is_compared_is_refused() {
     let check = |text: &str, is_told: bool| {
@@ -257,7 +257,7 @@ fn a_wildcard_that_is_compared_is_refused() {
     check(&condition("resource == Host::\"example.com\""), false);
 }
 
-/// The same program is called by many paths.
+/// A program can be called by many paths.
 #[test]
 fn a_program_that_is_meant_as_it_is_typed_is_told() {
     let check = |action: &str, by: &str, is_told: bool| {
@@ -276,7 +276,7 @@ fn a_program_that_is_meant_as_it_is_typed_is_told() {
     check("exec", "== Program::\"git\"", false);
 }
 
-/// Only headers that do not say how a message is carried are taken out, and by their whole names.
+/// Only headers that do not frame a message are redacted, and by their whole names.
 #[test]
 fn what_is_taken_out_is_named() {
     use crate::Redaction;
@@ -312,7 +312,7 @@ fn what_is_taken_out_is_named() {
     );
 }
 
-/// Nobody has another name than `person`, where it is asked at all.
+/// No approver has a name other than `person`, for actions that can be approved at all.
 #[test]
 fn who_cannot_be_asked_is_told() {
     for action in ["run", "connect", "request", "promote"] {

@@ -1,4 +1,4 @@
-//! What an older version has done where it allows, and what a newer one may not have done.
+//! Obligations of an older version, and those that a newer one may not impose.
 
 use super::file;
 use crate::{Action, Known, Layer, Layers, Owed, Reach};
@@ -7,7 +7,7 @@ fn layers(text: &str) -> Layers {
     Layers::compile(&[(Layer::User, vec![file(text)])], &Known::default()).unwrap()
 }
 
-/// What of the old text's is not plainly kept by the new one, in words.
+/// Returns the obligations of the old text that the new one does not plainly keep, as printed.
 fn unkept(old: &str, new: &str, action: Action) -> Vec<String> {
     let unkept = layers(new).unkept(&layers(old), action, Reach::Possible);
     let unkept = unkept.unwrap();
@@ -19,7 +19,8 @@ fn permit(annotations: &str, action: Action, when: &str) -> String {
     format!("{annotations} permit(principal, action == Action::\"{action}\", resource) {when};\n")
 }
 
-/// What nobody does or can agree to is forbidden, as it is denied.
+/// An obligation that nobody carries out, or an approval that nobody can give, forbids, as it
+/// denies.
 #[test]
 fn what_is_denied_for_its_value_is_forbidden() {
     let is_forbidden = |annotation: &str, action: Action, reach: Reach| {
@@ -120,7 +121,7 @@ fn what_is_done_besides_is_kept_or_told() {
     }
 }
 
-/// A counter that begins anew allows as much again, and so do two where there was one.
+/// A counter that starts anew allows as much again, and so do two counters in place of one.
 #[test]
 fn what_is_counted_together_stays_so() {
     let rated = |id: &str| permit(&format!("{id} @rate(\"10/m\")"), Action::Request, "");

@@ -1,4 +1,4 @@
-//! What an agent states of itself, and what comes together of several policies.
+//! Facts that an agent states of itself, and obligations of several policies combined.
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ fn rank(effect: Effect) -> u8 {
     }
 }
 
-/// Policies about confidence of every shape that is let in, also such as would open by it.
+/// Returns policies on confidence of every shape that is accepted, also such as would grant
+/// something because of it.
 fn policy() -> impl Strategy<Value = String> {
     let condition = ("has|hasnot", 0_u8..=100, prop::bool::ANY).prop_map(|(has, at, over)| {
         let compared = if over { ">" } else { "<" };
@@ -102,7 +103,7 @@ fn what_opens_by_confidence_is_a_mistake() {
     }
 }
 
-/// Of policies that hold together, in one layer or in several, the stricter counts.
+/// Of policies that hold together, in one layer or in several, the stricter obligation counts.
 #[test]
 fn obligations_of_several_policies_are_all_kept_to() {
     let one = "@id(\"one\") @timeout(\"2h\") @rate(\"10/m\") @label(\"a\") permit(principal, action, resource);";

@@ -1,4 +1,4 @@
-//! Rules of the network as policies.
+//! Network rules as policies.
 
 use atoll_model::network::{
     Conditions, HostPattern, Network, NetworkRule, Ports, Reading, Scheme, THIS_HOST, Way,
@@ -6,9 +6,9 @@ use atoll_model::network::{
 
 use super::{Text, paths, quoted, rows};
 
-/// What every host is.
+/// The scope of any host.
 const HOSTS: &str = "resource is Host";
-/// What is said of a rule that asks: no policy here permits what waits for a person.
+/// The comment on a rule that asks: no policy here permits anything that needs an approval.
 const ASKED: &str = "a person is asked about that; here it is forbidden";
 
 pub(crate) fn write(network: &Network, out: &mut Text) {
@@ -65,11 +65,11 @@ pub(crate) fn write(network: &Network, out: &mut Text) {
     out.none_if_empty("request", "nothing can be asked for");
 }
 
-/// Which hosts, in a policy's head and in its conditions.
+/// The hosts of a rule, in the scope of a policy and in its conditions.
 struct Scope {
     head: String,
     condition: Option<String>,
-    /// That it is not the host's own loopback, which no wildcard opens.
+    /// The exclusion of the host's own loopback, which no wildcard allows.
     unless: Vec<String>,
 }
 
@@ -105,13 +105,14 @@ impl Scope {
         format!("action == Action::\"{action}\", {}", self.head)
     }
 
-    /// The head by which names are asked for; not by addresses, nor what is opened by nothing.
+    /// Returns the scope for resolving names; `None` for addresses, and for rules that can allow
+    /// nothing.
     fn resolves(&self, rule: &NetworkRule) -> Option<(String, Vec<String>)> {
         let opens = self.condition.is_none() && rule.to.is_allowable();
         opens.then(|| (self.head_of("resolve"), self.unless.clone()))
     }
 
-    /// The host and port.
+    /// Returns the conditions on host and port.
     fn when(&self, rule: &NetworkRule) -> Vec<String> {
         self.condition
             .iter()
@@ -120,7 +121,7 @@ impl Scope {
             .collect()
     }
 
-    /// The same as one condition that stands anywhere.
+    /// Returns host and port as one condition that can stand anywhere.
     fn anywhere(&self, rule: &NetworkRule) -> String {
         let head = (self.head != HOSTS).then(|| self.head.clone());
         let unless = self.unless.iter().map(|one| format!("!({one})"));
@@ -166,8 +167,8 @@ fn is_whole(rule: &NetworkRule) -> bool {
     rule.requests.is_empty()
 }
 
-/// The connections that a rule allows: any that is looked into, and unseen ones where it says so
-/// or where there is nothing to look at.
+/// Writes the connections that a rule allows: any inspected one, and tunnels if the rule says so or
+/// there is nothing to inspect.
 fn connect(rule: &NetworkRule, before: &[NetworkRule], out: &mut Text) {
     let scope = Scope::of(rule);
     out.comment(&told(rule));
@@ -209,7 +210,7 @@ fn connect(rule: &NetworkRule, before: &[NetworkRule], out: &mut Text) {
     out.policy("permit", &head, &when, &unless);
 }
 
-/// Whether some host may be both.
+/// Returns whether some host can match both patterns.
 fn can_meet(one: &HostPattern, other: &HostPattern) -> bool {
     match (one, other) {
         (HostPattern::Exact(one), HostPattern::Exact(other)) => one == other,
@@ -259,8 +260,8 @@ fn request(rule: &NetworkRule, effect: &str, reading: Reading, out: &mut Text) {
     }
 }
 
-/// What holds of each request, and of what one has to hold, if of anything; `None` where a path
-/// has no condition.
+/// Returns the conditions that every request has to meet, and those of which it has to meet one if
+/// there are any; `None` if a path cannot be expressed.
 fn conditions(requests: &Conditions, reading: Reading) -> Option<(Vec<String>, Vec<String>)> {
     let mut all = Vec::new();
     all.extend(requests.scheme.map(|scheme| {
@@ -286,7 +287,7 @@ fn conditions(requests: &Conditions, reading: Reading) -> Option<(Vec<String>, V
     Some((all, paths?))
 }
 
-/// A rule as it is written, and where.
+/// Describes a rule as written, with its place.
 fn told(rule: &NetworkRule) -> String {
     rule.told()
 }

@@ -1,12 +1,12 @@
-//! Patterns of paths as conditions.
+//! Path patterns as conditions.
 
 use atoll_model::network::{PathPattern, Reading, Segment};
 
 use super::{escape, quoted, rows};
 use crate::segments::NAMED_MAX;
 
-/// The condition under which a path is meant, in a record of this name; `None` where the
-/// pattern has more segments than have names.
+/// Returns the condition under which a path matches a pattern; `None` if the pattern has more
+/// segments than have names.
 pub(crate) fn condition(pattern: &PathPattern, reading: Reading) -> Option<String> {
     let record = match reading {
         Reading::Letter => "context",
@@ -64,7 +64,7 @@ fn joined(segments: &[Segment]) -> String {
     texts.collect()
 }
 
-/// Each segment that is not free, by its name from one end.
+/// Returns a condition for each segment, by its name counted from one end.
 fn named(segments: &[Segment], record: &str, end: char) -> Option<Vec<String>> {
     if segments.len() > NAMED_MAX {
         return None;

@@ -1,17 +1,18 @@
-//! Rows of conditions, none of which is deeper or longer than a policy can be.
+//! Rows of conditions, kept within the depth and length limits of a policy.
 
 use std::fmt::Write as _;
 
 use crate::source::{ENTRIES_MAX, POLICY_BYTES_MAX};
 
-/// How many stand side by side.
+/// The most conditions side by side.
 const ROW_MAX: usize = 8;
-/// How long a policy is written where it can be shorter, bytes.
+/// The target length of a policy that could be split, bytes.
 const BYTES_MAX: usize = POLICY_BYTES_MAX / 2;
-/// What stands around one of many, bytes: its brackets, those that it shares, and what joins it.
+/// The overhead of one condition among many, bytes: its brackets, its share of the outer ones, and
+/// the operator that joins it.
 const AROUND_BYTES: usize = 16;
 
-/// All of these, each group of eight in brackets, and each eight of those.
+/// Joins conditions, each group of eight in brackets, and each eight of these groups again.
 pub(super) fn joined(glue: &str, all: &[String]) -> String {
     let mut row = all.to_vec();
     while row.len() > ROW_MAX {
@@ -23,7 +24,7 @@ pub(super) fn joined(glue: &str, all: &[String]) -> String {
     row.join(glue)
 }
 
-/// That one of these holds, as one condition that stands anywhere.
+/// Returns the disjunction of conditions, as one condition that can stand anywhere.
 pub(super) fn any(all: &[String]) -> String {
     match all {
         [one] => one.clone(),
@@ -34,7 +35,8 @@ pub(super) fn any(all: &[String]) -> String {
     }
 }
 
-/// That a member is one of these, of which there is one at least: in as many lists as that takes.
+/// Returns the condition that a member is one of these, of which there is at least one, in as many
+/// lists as needed.
 pub(super) fn listed(member: &str, all: &[String]) -> String {
     if let [one] = all {
         return format!("{member} == {one}");
@@ -44,7 +46,7 @@ pub(super) fn listed(member: &str, all: &[String]) -> String {
     any(&lists.collect::<Vec<_>>())
 }
 
-/// Parts of these, each for a policy that has so many bytes without it.
+/// Splits conditions into parts, one for each policy, which is `around` bytes long without them.
 pub(super) fn parts(all: &[String], around: usize) -> Vec<&[String]> {
     let mut parts = Vec::new();
     let (mut begin, mut bytes) = (0, around);
@@ -60,12 +62,12 @@ pub(super) fn parts(all: &[String], around: usize) -> Vec<&[String]> {
     parts
 }
 
-/// Whether one policy can say this.
+/// Returns whether the policy fits the target length.
 pub(super) fn is_short(head: &str, when: &[String], unless: &[String]) -> bool {
     policy("permit", head, when, unless).len() <= BYTES_MAX
 }
 
-/// One policy.
+/// Formats one policy.
 pub(super) fn policy(effect: &str, head: &str, when: &[String], unless: &[String]) -> String {
     let mut out = format!("{effect}(principal, {head})");
     for (word, conditions) in [("when", when), ("unless", unless)] {

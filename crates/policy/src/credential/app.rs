@@ -1,4 +1,4 @@
-//! A token of an installation of a GitHub App, that Atoll itself asks for.
+//! Tokens of an installation of a GitHub App, which Atoll requests itself.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::document::{Complaint, Document, Section};
 use crate::network::rule::texts;
 use crate::show::quoted;
 
-/// The table of one.
+/// The table's name in messages.
 const TABLE: &str = "credential.NAME.source.github-app";
 const KEYS: [&str; 7] = [
     "app",
@@ -21,12 +21,12 @@ const KEYS: [&str; 7] = [
     "api",
     "timeout",
 ];
-/// Whom to ask without `api`.
+/// The default of `api`.
 const API: &str = "https://api.github.com/";
-/// As many repositories as GitHub takes for one token.
+/// The most repositories that GitHub takes for one token.
 const REPOSITORIES_MAX: usize = 500;
 const PERMISSIONS_MAX: usize = 64;
-/// The longest name of either, bytes.
+/// The longest name of a repository or permission, bytes.
 const NAME_BYTES_MAX: usize = 100;
 
 pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<WrittenToken> {
@@ -142,7 +142,7 @@ fn parse_repository(text: &str) -> Result<String, Complaint> {
     }
 }
 
-/// What could be narrower, for whoever checks it.
+/// Returns a remark on rights that could be narrower, for a check of a profile.
 pub(super) fn remark(request: &AppRequest) -> Option<String> {
     let repositories = "it is for all repositories of the installation: `repositories` names some";
     let permissions = "it may do all that the app may: `permissions` names less";
@@ -157,7 +157,7 @@ pub(super) fn remark(request: &AppRequest) -> Option<String> {
     }
 }
 
-/// As it is written in a profile.
+/// Formats the source as written in a profile.
 pub(super) fn text(request: &AppRequest, secrets: &[SecretSource]) -> String {
     let AppRequest {
         api,

@@ -1,4 +1,4 @@
-//! A command that prints a credential when a request needs it.
+//! Commands that print a credential when a request needs it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,32 +10,32 @@ use crate::document::{Complaint, Document, Section};
 use crate::places::{Place, parse_place};
 use crate::show::quoted;
 
-/// The most words of one.
+/// The most words of a command.
 const WORDS_MAX: usize = 64;
-/// The longest of them, bytes.
+/// The longest word, bytes.
 const WORD_BYTES_MAX: usize = 4096;
 
 /// A command that prints a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSource {
-    /// What is run.
+    /// The program.
     pub program: CommandProgram,
-    /// What it is given.
+    /// The arguments.
     pub arguments: Vec<String>,
-    /// How long it may take.
+    /// The time limit.
     pub patience: Duration,
 }
 
-/// A program of the host's.
+/// A program on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandProgram {
-    /// Looked for in the `PATH` that Atoll is started with.
+    /// Looked up in the `PATH` of Atoll's own environment.
     Named(String),
     /// This file.
     At(PathBuf),
 }
 
-/// The same as written.
+/// A command as written.
 #[derive(Clone, Debug)]
 pub(super) struct WrittenCommand {
     program: WrittenProgram,
@@ -63,7 +63,7 @@ impl WrittenCommand {
 }
 
 impl CommandSource {
-    /// As it is written in a profile.
+    /// Formats the source as written in a profile.
     pub(super) fn text(&self) -> String {
         let program = match &self.program {
             CommandProgram::Named(name) => quoted(name),
@@ -127,7 +127,8 @@ fn parse_word(text: &str) -> Result<String, Complaint> {
     Ok(text.to_owned())
 }
 
-/// A program by its name alone, or by a path that leads to the same file from everywhere.
+/// Parses a program given by its name alone, or by a path that is independent of the current
+/// directory.
 fn parse_program(text: &str) -> Result<WrittenProgram, Complaint> {
     let is_name = !text.is_empty() && !text.contains('/') && text != "." && text != "..";
     match is_name && !text.starts_with('~') {

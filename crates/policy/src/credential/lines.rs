@@ -1,4 +1,4 @@
-//! A credential as it is written in a profile.
+//! Formatting of credentials as written in a profile.
 
 use atoll_model::network::{Binding, Place as Spot};
 
@@ -6,7 +6,7 @@ use super::{Credential, CredentialSource, others, postgres, signing};
 use crate::show::quoted;
 
 impl Credential {
-    /// Its lines in a profile, without its header.
+    /// Returns the credential's lines in a profile, without the header.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Binding {
             name: _,

@@ -1,4 +1,4 @@
-//! A credential that is a field of an agent's login file.
+//! Credentials that are fields of an agent's login file.
 
 use atoll_model::network::{CredentialName, FieldPath, Renewal};
 
@@ -10,16 +10,16 @@ use crate::show::quoted;
 /// A field of a login file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginSource {
-    /// Which login file.
+    /// The login file.
     pub login: CredentialName,
-    /// Which value of it; of one member.
+    /// The field, a single one.
     pub field: FieldPath,
-    /// How it is renewed, where Atoll does that.
+    /// The renewal, if Atoll does it.
     pub renew: Option<Box<Renewal>>,
 }
 
 impl LoginSource {
-    /// As it is written in a profile.
+    /// Formats the source as written in a profile.
     pub(super) fn text(&self) -> String {
         let (login, field) = (self.login.as_str(), self.field.to_string());
         let renew = self.renew.as_ref();

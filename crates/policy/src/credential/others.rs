@@ -1,10 +1,10 @@
-//! What becomes of other credentials' placeholders in bodies: `others`.
+//! `others`: the handling of other credentials' placeholders in bodies.
 
 use atoll_model::network::{Others, Place as Spot};
 
 use crate::document::{Complaint, Document, Section};
 
-/// Reads it: they stop a request where nothing is said.
+/// Reads `others`; by default a placeholder of another credential stops a request.
 pub(super) fn read(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -31,7 +31,7 @@ pub(super) fn read(
     read.map_or_else(Others::default, |read| read.value)
 }
 
-/// Its line in a profile, where it says something.
+/// Returns its line in a profile, unless it is the default.
 pub(super) fn line(others: Others) -> Option<String> {
     match others {
         Others::Refused => None,

@@ -1,4 +1,4 @@
-//! Passwords of PostgreSQL: as whom it is signed in to, and to what of it.
+//! PostgreSQL passwords, each for one user and some databases.
 
 use atoll_model::network::{
     Destination, HostPattern, Network, PostgresAccess, Reach, ServerTls, is_private,
@@ -10,10 +10,10 @@ use crate::show::quoted;
 /// The port of PostgreSQL (registered with IANA).
 pub(super) const PORT: u16 = 5432;
 
-/// How it is written.
+/// An example for messages.
 pub(super) const EXAMPLE: &str = "{ postgres = { user = \"app\", database = \"shop\" } }";
 
-/// Reads as whom and to what.
+/// Reads the user, the databases and the use of TLS.
 pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<PostgresAccess> {
     let (at, mut section) =
         document.placed(within, "postgres", "credential.NAME.place.postgres")?;
@@ -64,7 +64,7 @@ fn parse_tls(text: &str) -> Result<ServerTls, Complaint> {
     }
 }
 
-/// As it is written in a profile.
+/// Formats the place as written in a profile.
 pub(super) fn line(access: &PostgresAccess) -> String {
     let databases: Vec<_> = access.databases.iter().map(|one| quoted(one)).collect();
     let tls = match access.tls {
@@ -78,7 +78,7 @@ pub(super) fn line(access: &PostgresAccess) -> String {
     )
 }
 
-/// What is told of it to whoever checks a profile.
+/// Returns a remark for a check of a profile.
 pub(super) fn remark(access: &PostgresAccess) -> &'static str {
     match access.tls {
         ServerTls::Required => "; what its user may there the program may",
@@ -89,7 +89,7 @@ pub(super) fn remark(access: &PostgresAccess) -> &'static str {
     }
 }
 
-/// Why a password is never used at a place, if it is not.
+/// Returns why a password is never used at a destination, if it is not.
 pub(super) fn unused(
     network: &Network,
     access: &PostgresAccess,

@@ -1,5 +1,5 @@
-//! `renew` of a login's access token: of whom Atoll asks for another one, and where in the
-//! login's file what is given is written.
+//! `renew` of a login's access token: the issuer that Atoll asks for another one, and the fields of
+//! the login file that the answer is written to.
 
 use atoll_model::network::{FieldPath, PublishedSecret, Renewal, RenewalForm, RenewalRequest};
 
@@ -9,7 +9,7 @@ use crate::login::parse_field;
 use crate::network::rule::texts;
 use crate::show::quoted;
 
-/// The table of one.
+/// The table's name in messages.
 const TABLE: &str = "credential.NAME.source.renew";
 const KEYS: [&str; 11] = [
     "token",
@@ -83,7 +83,7 @@ fn read_published(document: &mut Document, section: &mut Section<'_>) -> Publish
     }
 }
 
-/// A field of one member.
+/// Parses the path of a single field.
 pub(super) fn parse_one(text: &str) -> Result<FieldPath, Complaint> {
     let field = parse_field(text)?;
     match field.is_of_one() {
@@ -103,7 +103,7 @@ fn parse_form(text: &str) -> Result<RenewalForm, Complaint> {
     }
 }
 
-/// As it is written in a profile.
+/// Formats the table as written in a profile.
 pub(super) fn text(renewal: &Renewal) -> String {
     let Renewal {
         request:

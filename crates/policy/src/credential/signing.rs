@@ -1,4 +1,4 @@
-//! Keys that sign: of several values, for AWS signatures of some regions and services.
+//! Signing keys: of several values, for AWS signatures of some regions and services.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,7 @@ use crate::document::{Complaint, Document, Section};
 use crate::places::{Place, parse_place};
 use crate::show::quoted;
 
-/// The values of a key, in the order in which they are written: the last one is for keys that
-/// are valid for a time.
+/// The values of a key, in the order in which they are written; the last one is for temporary keys.
 pub const KEY_PARTS: [Part; 3] = [Part::KeyId, Part::Secret, Part::Token];
 
 /// The variables in which programs look for such a key.
@@ -22,7 +21,7 @@ const VARIABLES: [&str; 3] = [
     "AWS_SESSION_TOKEN",
 ];
 
-/// Where the command line of AWS keeps keys, and where all else of its profiles.
+/// The file of AWS's command line with keys, and the one with all other settings of its profiles.
 const PROFILES: &str = "~/.aws/credentials";
 const SETTINGS: &str = "~/.aws/config";
 
@@ -30,26 +29,26 @@ pub(super) const SOURCES: &str = "{ environment = [\"AWS_ACCESS_KEY_ID\", \"AWS_
      { aws-profile = \"default\" }, { vault = [\"aws-id\", \"aws-secret\"] }, { command = [\"aws\", \
      \"configure\", \"export-credentials\", \"--format\", \"process\"] }";
 
-/// Where the values of a key come from.
+/// The source of a key's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// Variables of the environment that Atoll is started in, in the order of [`KEY_PARTS`].
-    /// The last of three may be unset.
+    /// Variables of Atoll's own environment, in the order of [`KEY_PARTS`]. The last of three may
+    /// be unset.
     Variables(Vec<String>),
     /// Secrets of the vault, in that order.
     Vault(Vec<SecretName>),
-    /// A profile of files as the command line of AWS writes them.
+    /// A profile in the files of AWS's command line.
     Profile {
-        /// Its name.
+        /// The profile's name.
         name: String,
         /// The file with its values, absolute.
         file: PathBuf,
-        /// The file with its settings, which can name a command that prints them, absolute.
+        /// The file with its settings, which can name a command that prints the values, absolute.
         settings: PathBuf,
     },
 }
 
-/// The same as written.
+/// The source of a key's values, as written.
 #[derive(Clone, Debug)]
 pub(super) enum Written {
     Variables(Vec<String>),
@@ -85,7 +84,7 @@ impl Written {
         }
     }
 
-    /// The variables inside, where none are named.
+    /// Returns the default variables in the sandbox.
     pub(super) fn variables(&self) -> Vec<(Part, String)> {
         match self {
             Self::Variables(names) => KEY_PARTS.into_iter().zip(names.clone()).collect(),
@@ -94,7 +93,7 @@ impl Written {
     }
 }
 
-/// The variables in which programs look for a key.
+/// Returns the variables in which programs look for a key.
 pub(super) fn usual_variables() -> Vec<(Part, String)> {
     KEY_PARTS
         .into_iter()
@@ -103,7 +102,7 @@ pub(super) fn usual_variables() -> Vec<(Part, String)> {
 }
 
 impl KeySource {
-    /// The variables outside.
+    /// Returns the host's variables.
     pub(crate) fn variables(&self) -> &[String] {
         match self {
             Self::Variables(names) => names,
@@ -111,7 +110,7 @@ impl KeySource {
         }
     }
 
-    /// As it is written in a profile.
+    /// Formats the source as written in a profile.
     pub(super) fn line(&self) -> String {
         let list = |names: Vec<String>| names.join(", ");
         match self {
@@ -128,7 +127,7 @@ impl KeySource {
     }
 }
 
-/// Reads a source of several values, where one is written.
+/// Reads a source of several values, if one is written.
 pub(super) fn read_source(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -152,7 +151,7 @@ pub(super) fn read_source(
     })
 }
 
-/// Reads the variables inside.
+/// Reads the variables in the sandbox.
 pub(super) fn read_variables(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -175,7 +174,7 @@ fn listed<T>(
     (document.problem_count() == before).then_some(values)
 }
 
-/// A key has two or three values, each of its own.
+/// Checks that a key has two or three values, all different.
 fn of_key<T: PartialEq>(
     document: &mut Document,
     values: Vec<T>,
@@ -195,7 +194,7 @@ fn of_key<T: PartialEq>(
     None
 }
 
-/// Reads what signatures are for.
+/// Reads the regions and services of signatures.
 pub(super) fn read_scope(
     document: &mut Document,
     within: &mut Section<'_>,
@@ -245,18 +244,18 @@ fn parse_profile(text: &str) -> Result<String, Complaint> {
     Err(format!("{text:?} is no name of a profile in {PROFILES}").into())
 }
 
-/// What a source gives.
+/// The kind of value that a source gives.
 #[derive(Clone, Copy)]
 pub(super) enum Gives {
     /// The values of a key.
     Key,
-    /// What a command prints: a value, or a key where that is wanted.
+    /// The output of a command: a single value, or a key if one is needed.
     Command,
-    /// One value.
+    /// A single value.
     Value,
 }
 
-/// Why such a source and such a place are not for one another.
+/// Returns why a source and a place do not fit together, with a hint.
 pub(super) fn mismatch(
     gives: Gives,
     place_signs: bool,
@@ -291,8 +290,8 @@ pub(super) fn mismatch(
     }
 }
 
-/// What a profile that has it may do better, for whoever checks it: behind what nobody can ask
-/// AWS for.
+/// Returns a remark on narrower alternatives, for a check of a profile; it follows the one on
+/// restrictions that AWS cannot be asked for.
 pub(super) fn remark(source: &WrittenSource) -> &'static str {
     match matches!(source, WrittenSource::Command(_)) {
         true => {
@@ -307,7 +306,7 @@ pub(super) fn remark(source: &WrittenSource) -> &'static str {
     }
 }
 
-/// As it is written in a profile.
+/// Formats the place as written in a profile.
 pub(super) fn scope_line(scope: &SignatureScope) -> String {
     let list = |names: &[String]| {
         let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();

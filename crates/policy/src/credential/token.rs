@@ -1,5 +1,5 @@
-//! Tokens that Atoll itself asks for when a request needs one, and the secrets by which it does;
-//! those of OAuth 2.0.
+//! OAuth 2.0 tokens that Atoll requests itself when a request needs one, and the secrets that this
+//! takes.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::network::rule::{said, texts};
 use crate::places::{Place, parse_place};
 use crate::show::quoted;
 
-/// The table of one.
+/// The table's name in messages.
 const TABLE: &str = "credential.NAME.source.oauth";
 const KEYS: [&str; 13] = [
     "token",
@@ -36,7 +36,7 @@ const KEYS: [&str; 13] = [
     "timeout",
 ];
 
-/// What the kinds of tokens are called in full (RFC 8693, 3).
+/// The prefix of full names of token types (RFC 8693, 3).
 const KINDS: &str = "urn:ietf:params:oauth:token-type:";
 const KIND: &str = "access_token";
 /// The longest name of a client, an audience and the like, bytes.
@@ -44,27 +44,27 @@ const NAME_BYTES_MAX: usize = 512;
 /// The most names of one kind.
 pub(super) const NAMES_MAX: usize = 32;
 
-/// A token that is asked for, and where the secrets are by which it is.
+/// A token to be requested, and the sources of the secrets that this takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSource {
-    /// What is asked.
+    /// The request.
     pub request: TokenRequest,
-    /// In the order of [`TokenRequest::ingredients`].
+    /// The secrets, in the order of [`TokenRequest::ingredients`].
     pub secrets: Vec<SecretSource>,
 }
 
-/// Where a secret is by which a credential is asked for.
+/// The source of a secret that a token request takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// A variable of the environment that Atoll is started in.
+    /// A variable of Atoll's own environment.
     Variable(String),
-    /// A file of the host's, absolute: its content without the end of its last line.
+    /// A file of the host, absolute: its content without the final line ending.
     File(PathBuf),
     /// A secret of the vault.
     Vault(SecretName),
 }
 
-/// The same as written.
+/// A token source as written.
 #[derive(Clone, Debug)]
 pub(super) struct WrittenToken {
     pub(super) request: TokenRequest,
@@ -91,7 +91,7 @@ impl WrittenToken {
         }
     }
 
-    /// What could be narrower, for whoever checks it.
+    /// Returns a remark on rights that could be narrower, for a check of a profile.
     pub(super) fn remark(&self) -> Option<String> {
         match &self.request {
             TokenRequest::OAuth(request) => remark(request),
@@ -117,13 +117,13 @@ fn remark(request: &OAuthRequest) -> Option<String> {
 }
 
 impl TokenSource {
-    /// The variables outside.
+    /// Returns the host's variables.
     pub(super) fn variables(&self) -> Vec<&str> {
         let all = self.secrets.iter();
         all.filter_map(SecretSource::variable).collect()
     }
 
-    /// The files outside.
+    /// Returns the host's files.
     pub(super) fn files(&self) -> Vec<&Path> {
         let all = self.secrets.iter();
         all.filter_map(|secret| match secret {
@@ -133,7 +133,7 @@ impl TokenSource {
         .collect()
     }
 
-    /// What stands inside for it where nothing else is said.
+    /// Returns the default shape of its placeholder.
     #[must_use]
     pub fn shape(&self) -> Shape {
         match self.request {
@@ -142,7 +142,7 @@ impl TokenSource {
         }
     }
 
-    /// As it is written in a profile.
+    /// Formats the source as written in a profile.
     pub(super) fn text(&self) -> String {
         match &self.request {
             TokenRequest::OAuth(request) => oauth_text(request, &self.secrets),
@@ -201,7 +201,7 @@ fn oauth_text(request: &OAuthRequest, secrets: &[SecretSource]) -> String {
 }
 
 impl SecretSource {
-    /// The variable outside, where it is in one.
+    /// Returns the host's variable, if the secret is in one.
     #[must_use]
     pub fn variable(&self) -> Option<&str> {
         match self {
@@ -219,7 +219,7 @@ impl SecretSource {
     }
 }
 
-/// What a secret is called in a profile.
+/// Returns the key of a secret in a profile.
 fn key_of(which: Ingredient) -> &'static str {
     match which {
         Ingredient::ClientSecret => "secret",
@@ -229,7 +229,7 @@ fn key_of(which: Ingredient) -> &'static str {
     }
 }
 
-/// What of a table says by what right a token is asked for.
+/// The grant of a token request, with the authentication and the secrets that it takes.
 struct Right {
     grant: TokenGrant,
     authentication: ClientAuthentication,
@@ -285,7 +285,7 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
     })
 }
 
-/// Reads by what right a token is asked for, and the secrets that this takes.
+/// Reads the grant of a token request, and the secrets that it takes.
 fn read_right(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -382,7 +382,7 @@ pub(super) fn read_secret(
     }
 }
 
-/// One name, or a list of them.
+/// Reads one name, or a list of them.
 fn names(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -411,7 +411,7 @@ pub(super) fn parse_name(text: &str) -> Result<String, Complaint> {
     }
 }
 
-/// A scope has no space and no quotes (RFC 6749, 3.3).
+/// Parses a scope, which has no space and no quotes (RFC 6749, 3.3).
 pub(super) fn parse_scope(text: &str) -> Result<String, Complaint> {
     let is_of_scope = |byte: u8| byte == b'!' || (b'#'..=b'~').contains(&byte) && byte != b'\\';
     match (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_of_scope) {
@@ -423,7 +423,7 @@ pub(super) fn parse_scope(text: &str) -> Result<String, Complaint> {
     }
 }
 
-/// An absolute URI without a fragment (RFC 8707, 2).
+/// Parses an absolute URI without a fragment (RFC 8707, 2).
 fn parse_resource(text: &str) -> Result<String, Complaint> {
     let text = parse_name(text)?;
     let (scheme, _) = text.split_once(':').unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Lists of what has a name or a number.
+//! Lists whose items are names or numbers.
 
 use toml::Spanned;
 
@@ -6,7 +6,7 @@ use super::{Complaint, Document, Section, Value};
 use crate::origin::Sourced;
 
 impl Document {
-    /// A list of texts and whole numbers, each understood by `parse` as it is written.
+    /// Reads a list of strings and whole numbers, each parsed by `parse` as written.
     pub(crate) fn list_with_numbers<T>(
         &mut self,
         section: &mut Section<'_>,
@@ -16,7 +16,7 @@ impl Document {
         self.list_as(section, key, worded, parse)
     }
 
-    /// A list of what each item is first made, understood by `parse`.
+    /// Reads a list whose items are converted by `made` and then parsed by `parse`.
     pub(super) fn list_as<T>(
         &mut self,
         section: &mut Section<'_>,
@@ -33,7 +33,7 @@ impl Document {
         Some(Sourced::new(values, origin))
     }
 
-    /// A text, or a number written without quotes, understood by `parse`, with its place.
+    /// Reads a string, or a number without quotes, parsed by `parse`, with its place.
     pub(crate) fn measure_with_place<T>(
         &mut self,
         section: &mut Section<'_>,
@@ -53,7 +53,7 @@ impl Document {
     }
 }
 
-/// A whole number as its text; all else as it is.
+/// Converts a whole number to a string; leaves any other item as it is.
 fn worded(item: Spanned<Value<'_>>) -> Spanned<Value<'_>> {
     let text = match item.get_ref() {
         Value::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),

@@ -1,15 +1,15 @@
-//! A level as policies in Cedar, beside those that people have written.
+//! The policies of a level of trust, beside those that people have written.
 
 use std::fmt::Write;
 
 use crate::levels::{Level, TrustMode, TrustRules};
 
-/// What a level says of each request and connection.
+/// The effect of a level on requests and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
-    /// As the profile says.
+    /// As in the profile.
     Open,
-    /// A person is asked.
+    /// Allowed once a person approves.
     Asked,
     Denied,
 }
@@ -23,16 +23,16 @@ fn sending(level: Level, mode: TrustMode) -> Sending {
 }
 
 impl TrustRules {
-    /// The policies of the level, with the name of their file; none where it leaves all to the
-    /// profile.
+    /// Returns the policies of the level with the name of their file; `None` if it leaves
+    /// everything to the profile.
     pub(crate) fn cedar(&self) -> Option<(String, String)> {
         let (level, mode) = (self.level(), self.mode());
         let text = self.written(sending(level, mode))?;
         Some((format!("level/{level}-{mode}.cedar"), text))
     }
 
-    /// The same as what is forbidden alone, which can stand in one file with what a profile
-    /// permits: what a person would be asked about is forbidden too.
+    /// Returns the forbids of the level alone, which can stand in one file with a profile's
+    /// permits: anything that would need an approval is forbidden too.
     pub(crate) fn forbids(&self) -> Option<String> {
         let sending = match sending(self.level(), self.mode()) {
             Sending::Asked => Sending::Denied,
@@ -56,7 +56,7 @@ impl TrustRules {
         (text.len() > before).then_some(text)
     }
 
-    /// About what leaves: requests that send something, and bytes that nobody looks into.
+    /// Returns policies on outgoing data: requests that send something, and tunnels.
     fn leaving(&self, level: Level, sending: Sending) -> String {
         let mut hosts = String::new();
         for (at, one) in self.endpoints.iter().enumerate() {
@@ -89,7 +89,7 @@ impl TrustRules {
     }
 }
 
-/// No connection, no credential, no visitors.
+/// Returns policies of level none: no connection, no credential, no published port.
 fn nothing() -> String {
     let actions = ["resolve", "connect", "request", "use_credential", "publish"];
     let actions = actions.map(|one| format!("Action::\"{one}\"")).join(", ");
@@ -100,7 +100,7 @@ fn nothing() -> String {
     )
 }
 
-/// Changes wait in a layer, and nothing more of the kernel is opened.
+/// Returns policies by which changes wait in a layer and no further kernel interface is opened.
 fn boundary(level: Level) -> String {
     format!(
         "@id(\"level-{level}-live\") @reason(\"changes wait for a person at trust level {level}\")\n\

@@ -1,4 +1,4 @@
-//! Presets of trust that come with Atoll: a level and a mode by the name of what they are for.
+//! Trust presets that ship with Atoll: a level and a mode, named by use.
 
 use crate::SourceFile;
 use crate::document::{Complaint, Document};
@@ -7,7 +7,7 @@ use crate::levels::{Level, TrustMode};
 use crate::network::preset::PresetSummary;
 use crate::settings::among;
 
-/// A file of one.
+/// The file of a preset.
 struct Shipped {
     name: &'static str,
     file: &'static str,
@@ -31,26 +31,26 @@ const ALL: &[Shipped] = presets! {
     "public-chat",
 };
 
-/// What a preset says.
+/// The settings of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TrustPreset {
     pub(crate) level: Level,
     pub(crate) mode: TrustMode,
 }
 
-/// The one of this name.
+/// Returns the preset of this name.
 pub(crate) fn named(name: &str) -> Option<TrustPreset> {
     let shipped = ALL.iter().find(|one| one.name == name)?;
     shipped.read().ok().flatten()
 }
 
-/// Reads a preset's name.
+/// Parses a preset's name.
 pub(crate) fn parse(name: &str) -> Result<TrustPreset, Complaint> {
     let names: Vec<&str> = ALL.iter().map(|one| one.name).collect();
     named(name).ok_or_else(|| among(name, &names))
 }
 
-/// All of them, in the order in which they are listed.
+/// Returns all presets, in the order in which they are listed.
 pub(crate) fn summaries() -> impl Iterator<Item = PresetSummary> {
     ALL.iter().map(|one| PresetSummary {
         name: one.name,

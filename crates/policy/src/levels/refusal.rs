@@ -1,4 +1,4 @@
-//! What a person is told where a level of trust refuses something.
+//! Reasons for denials by a level of trust.
 
 use atoll_cedar::{Deciding, Decision};
 use atoll_model::{Mode, Reason};
@@ -8,7 +8,7 @@ use crate::origin::Origin;
 use crate::refusal::reason;
 
 impl TrustRules {
-    /// The reason where the level alone refuses: who has stated it is the rule.
+    /// Returns the reason for a denial by the level alone; its rule is the origin of the level.
     pub(crate) fn refusal(&self, decision: &Decision, what: &str, mode: Mode) -> Option<Reason> {
         if !decision.is_of_level() {
             return None;
@@ -28,7 +28,7 @@ impl TrustRules {
     }
 }
 
-/// What a level does not do, and how to go on without that.
+/// Returns the restriction of the level, and how to go on without the denied right.
 fn told(one: &Deciding, mode: Mode) -> (String, Option<&'static str>) {
     match (one.id.rsplit('-').next(), mode) {
         (Some("live"), Mode::Full) => (
@@ -47,7 +47,7 @@ fn told(one: &Deciding, mode: Mode) -> (String, Option<&'static str>) {
     }
 }
 
-/// Who can trust the program further: the organisation's word is the most.
+/// Returns how to trust the program further, unless the organisation sets the bound.
 fn further(origin: &Origin) -> String {
     match origin {
         Origin::File { name, .. } if name.ends_with("/organisation.toml") => {

@@ -1,4 +1,5 @@
-//! What of a profile a level leaves out, so that a run starts without it rather than not at all.
+//! The parts of a profile that a level leaves out, so that a run starts without them instead of not
+//! at all.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use crate::origin::Origin;
 use crate::refusal::reason;
 use crate::rules::{Rules, Tightened};
 
-/// The most that is used at level none. None of them is one that some hosts cannot hold.
+/// The highest limits at level none, all of a kind that every host can enforce.
 const TIGHT: [(LimitKey, &str); 9] = [
     (LimitKey::Memory, "25%"),
     (LimitKey::Processes, "256"),
@@ -25,7 +26,7 @@ const TIGHT: [(LimitKey, &str); 9] = [
     (LimitKey::Output, "16MiB"),
 ];
 
-/// Once all layers have said how far a program is trusted.
+/// Applies level and mode, once all layers are merged.
 pub(crate) fn settle(rules: &mut Rules) -> Result<(), ProfileError> {
     let (level, mode) = (rules.trust.level(), rules.trust.mode());
     let origin = rules.trust.origin();
@@ -57,7 +58,8 @@ pub(crate) fn settle(rules: &mut Rules) -> Result<(), ProfileError> {
     Ok(())
 }
 
-/// Whether the profile or the level would ask a person where the mode did not answer instead.
+/// Returns whether the profile or the level would require an approval if the mode did not decide
+/// instead.
 fn would_ask(rules: &Rules) -> bool {
     let asks = &rules.network.ask;
     let of_own = asks.asks().len() > asks.asks_of_others().len();
@@ -65,17 +67,17 @@ fn would_ask(rules: &Rules) -> bool {
 }
 
 impl Rules {
-    /// Whether the level of trust is the one that leaves out the network and all of the home.
+    /// Returns whether the level of trust leaves out the network and all of the home directory.
     #[must_use]
     pub fn leaves_all_out(&self) -> bool {
         self.trust.level() == Level::None
     }
 
-    /// Whether changes are applied at a run's end without a person who has looked at them.
-    /// Where they are not, why.
+    /// Checks that changes may be applied at the end of a run without a person who has looked at
+    /// them.
     ///
     /// # Errors
-    /// The level of trust that does not let them.
+    /// Describes the level of trust that does not let them.
     pub fn applies_unseen(&self) -> Result<(), String> {
         let level = self.trust.level();
         match level {
@@ -87,28 +89,28 @@ impl Rules {
         }
     }
 
-    /// The policies in Cedar that the level of trust in force stands for; none where it leaves
-    /// all to the profile.
+    /// Returns the Cedar policies of the level of trust in force; `None` if it leaves everything to
+    /// the profile.
     #[must_use]
     pub fn level_cedar(&self) -> Option<String> {
         self.trust.cedar().map(|(_, text)| text)
     }
 
-    /// The purposes whose policies narrow the run, by their names.
+    /// Returns the names of the purposes whose policies narrow the run.
     #[must_use]
     pub fn narrowed(&self) -> Vec<String> {
         let all = self.trust.narrowed.iter();
         all.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Those of them that narrowed the runs that this one goes on with.
+    /// Returns the names of the purposes that narrowed the runs that this one continues.
     #[must_use]
     pub fn held(&self) -> &BTreeSet<String> {
         &self.trust.held
     }
 }
 
-/// What opens all of the internet is allowed by no profile.
+/// Refuses `--learn` at low levels and in strict mode, since it opens the whole internet.
 fn refuse_learning(rules: &mut Rules, origin: &Origin) {
     let (level, mode) = (rules.trust.level(), rules.trust.mode());
     if rules.network.learn && (level <= Level::Low || mode == TrustMode::Strict) {

@@ -1,4 +1,4 @@
-//! How an agent's login is issued, so that it can log in from inside.
+//! Logging in to an agent's account from the sandbox.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,52 +11,52 @@ use crate::document::{Complaint, Document, Section};
 use crate::network::rule::said;
 use crate::show::quoted;
 
-/// The table of it.
+/// The table's name in messages.
 const TABLE: &str = "login.NAME.issue";
 const KEYS: [&str; 10] = [
     "token", "hosts", "command", "callback", "scopes", "without", "vault", "access", "refresh",
     "id",
 ];
-/// The table of those that the vault keeps.
+/// The name in messages of the table of tokens kept in the vault.
 const VAULT: &str = "login.NAME.issue.vault";
 const VAULT_KEYS: [&str; 3] = ["access", "refresh", "id"];
-/// The most hosts that a login asks beside.
+/// The most further hosts of a login.
 const HOSTS_MAX: usize = 8;
-/// The most that its tokens may be said to be good for.
+/// The most entries of `scopes`.
 const SCOPES_MAX: usize = 16;
-/// The most fields of its file that are left out.
+/// The most fields of the login file to leave out.
 const WITHOUT_MAX: usize = 16;
-/// The most words of a command.
+/// The most words of the command.
 const WORDS_MAX: usize = 16;
-/// The longest of them, bytes.
+/// The longest word, bytes.
 const WORD_BYTES_MAX: usize = 256;
 
-/// How an agent logs in, and where in its file it keeps what it is given.
+/// The way an agent logs in, and the place of its tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginIssue {
-    /// Who issues the tokens.
+    /// The token endpoint of the issuer.
     pub token: Endpoint,
-    /// Whom else the agent asks when it logs in.
+    /// Further hosts that the agent connects to when it logs in.
     pub hosts: Vec<HostName>,
-    /// The agent's own command for it.
+    /// The agent's own login command.
     pub command: Vec<String>,
-    /// The port inside at which it waits for the browser to come back.
+    /// The port in the sandbox at which the agent waits for the browser's redirect.
     pub callback: Option<u16>,
-    /// What its tokens may be said to be good for in its file, where that reads like an address.
+    /// Scopes that the login file may name although they look like addresses.
     pub scopes: Vec<String>,
-    /// What of the file that it has written inside is left out of the one outside: what only
-    /// stands for something, and what the agent looks up anew where it is missing.
+    /// Fields of the file written in the sandbox that are not copied to the one outside:
+    /// placeholders, and anything that the agent looks up again if it is missing.
     pub without: Vec<FieldPath>,
-    /// What becomes of its tokens.
+    /// The place of the tokens.
     pub keeps: IssuedTo,
 }
 
-/// Where the tokens of a login are kept.
+/// The place where the tokens of a login are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IssuedTo {
-    /// In the agent's own file outside: where each of them is in it.
+    /// The agent's own file outside the sandbox, with the field of each token.
     File(BTreeMap<IssuedToken, FieldPath>),
-    /// In the vault: the name of each as a secret.
+    /// The vault, with the name of each token's secret.
     Vault(BTreeMap<IssuedToken, SecretName>),
 }
 
@@ -162,7 +162,7 @@ fn parse_one(text: &str) -> Result<FieldPath, Complaint> {
     }
 }
 
-/// Where each token is kept, as it is written.
+/// Formats the place of each token.
 fn pairs<T: Display>(kept: &BTreeMap<IssuedToken, T>) -> impl Iterator<Item = String> {
     let pairs = kept.iter();
     pairs.map(|(token, at)| format!("{} = {}", key(*token), quoted(&at.to_string())))
@@ -186,7 +186,7 @@ fn read_vault(
 }
 
 impl LoginIssue {
-    /// As it is written in a profile.
+    /// Formats the table as written in a profile.
     pub(super) fn text(&self) -> String {
         let Self {
             token,

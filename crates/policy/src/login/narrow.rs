@@ -1,4 +1,4 @@
-//! A run by which somebody logs in reaches those whom that takes, and nobody else.
+//! Narrowing of a run for logging in: it reaches the hosts that this takes, and nothing else.
 
 use atoll_model::network::{CredentialName, HostPart, PublishedPort, RuleLimits, Way};
 
@@ -7,12 +7,12 @@ use crate::origin::{Origin, Sourced};
 use crate::refusal::reason;
 use crate::rules::Rules;
 
-/// The port of all that a login asks beside who issues its tokens.
+/// The port of the further hosts of a login.
 const HTTPS: u16 = 443;
 
-/// Leaves open what issues this login, where somebody logs in by the run, as far as the profile lets it be reached: each request is
-/// looked into there. No credential is put in, no key signs, and no port but the one for the browser
-/// can be visited. What is denied stays so.
+/// Restricts a run for logging in to the hosts of this login, as far as the profile allows them,
+/// with every request inspected. No credential is injected, no key signs, and no port is published
+/// other than the browser's. Denials stay in force.
 pub(crate) fn narrow(rules: &mut Rules, name: Option<&CredentialName>) {
     let Some(name) = name else {
         return;
@@ -62,7 +62,7 @@ pub(crate) fn narrow(rules: &mut Rules, name: Option<&CredentialName>) {
     rules.ssh.clear();
 }
 
-/// Who is asked when somebody logs in, and at which port.
+/// Returns the hosts and ports that logging in takes.
 fn asked(issue: &LoginIssue) -> Vec<(HostPart, u16)> {
     let also = issue.hosts.iter().cloned().map(HostPart::Name);
     let mut asked = vec![(issue.token.host.clone(), issue.token.port)];

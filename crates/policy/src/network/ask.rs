@@ -1,4 +1,4 @@
-//! What a person is asked about: `network.ask` in files, `--ask`.
+//! Rules that require an approval: `network.ask` in files, `--ask`.
 
 use atoll_model::network::{Conditions, Meant, Ports, RuleLimits, Way};
 
@@ -7,34 +7,35 @@ use crate::network::read_rules;
 use crate::network::rule::Effect;
 use crate::origin::{Origin, Sourced};
 
-/// What becomes of what a person would be asked about.
+/// The handling of rules that require an approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Answering {
     /// A person is asked.
     #[default]
     Person,
-    /// It goes out where whoever may allow asks about it; what others ask about is still asked.
+    /// Rules of a person's own profile or options allow without asking; those of others still ask.
     Allow,
-    /// It does not go out.
+    /// They deny.
     Deny,
 }
 
-/// Lists of what is asked about, in order.
+/// The rules that require an approval, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AskSettings {
     rules: Vec<Asking>,
 }
 
-/// One of them.
+/// One such rule.
 #[derive(Clone, Debug)]
 struct Asking {
     rule: Sourced<Meant>,
-    /// Whether it opens what it asks about, or only asks about what others open.
+    /// Set when the rule also allows its destinations, instead of restricting those that other
+    /// rules allow.
     opens: bool,
 }
 
 impl AskSettings {
-    /// Of who may allow: what is asked about can be reached so.
+    /// Creates rules of an author who may allow: their destinations are reachable with an approval.
     pub(crate) fn opening(rules: Vec<Sourced<Meant>>) -> Self {
         let opening = |rule| Asking { rule, opens: true };
         Self {
@@ -42,13 +43,13 @@ impl AskSettings {
         }
     }
 
-    /// `ask` in the `[network]` of the organisation, which opens nothing.
+    /// Reads `ask` in the organisation's `[network]`, which allows nothing.
     pub(crate) fn read_narrowing(document: &mut Document, section: &mut Section<'_>) -> Self {
         let rules = read_rules(document, section, "ask", "network.ask", Effect::Ask);
         Self::opening(rules).narrowed()
     }
 
-    /// The same of who may only tighten: it opens nothing.
+    /// Returns the rules as of an author who may only tighten: they allow nothing.
     pub(crate) fn narrowed(mut self) -> Self {
         for one in &mut self.rules {
             one.opens = false;
@@ -64,30 +65,31 @@ impl AskSettings {
         self.rules.is_empty()
     }
 
-    /// As they are written.
+    /// Returns the rules as written.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Sourced<Meant>> {
         self.rules.iter().map(|one| &one.rule)
     }
 
-    /// What is opened first.
+    /// Returns the first destination that is allowed, with its origin.
     pub(crate) fn first(&self) -> Option<(String, &Origin)> {
         let first = self.rules.iter().find(|one| one.opens)?;
         let what = format!("reaching {} with a person's yes", first.rule.value);
         Some((what, &first.rule.origin))
     }
 
-    /// What is opened.
+    /// Returns the rules that allow.
     pub(crate) fn opens(&self) -> Vec<Sourced<Meant>> {
         let opening = self.rules.iter().filter(|one| one.opens);
         opening.map(|one| one.rule.clone()).collect()
     }
 
-    /// What is asked about: where no port is named at each of them, as what is denied.
+    /// Returns the rules in the form in which they require an approval: without a port they hold at
+    /// every port, as denials do.
     pub(crate) fn asks(&self) -> Vec<Sourced<Meant>> {
         Self::asking(self.rules.iter())
     }
 
-    /// The same of those that open nothing: of the organisation and of projects.
+    /// Returns those of the rules that allow nothing, the organisation's and projects'.
     pub(crate) fn asks_of_others(&self) -> Vec<Sourced<Meant>> {
         Self::asking(self.rules.iter().filter(|one| !one.opens))
     }

@@ -1,4 +1,4 @@
-//! What people are likely to mean by a text that is no rule, or not the one they mean.
+//! Suggestions for texts that are no valid rule, or not the intended one.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use crate::document::Complaint;
 use crate::network::preset;
 use crate::origin::Sourced;
 
-/// Other names by which registries and hosts of code are known.
+/// Other names of registries and code hosts, with their presets.
 const OTHER_NAMES: [(&str, &str); 10] = [
     ("pypi", "pip"),
     ("python", "pip"),
@@ -25,13 +25,13 @@ const OTHER_NAMES: [(&str, &str); 10] = [
     ("github", "github-read"),
 ];
 
-/// The preset by whose other name something is meant.
+/// Returns the preset that this is another name of.
 pub(crate) fn preset_of(text: &str) -> Option<&'static str> {
     let other = OTHER_NAMES.iter().find(|(name, _)| *name == text);
     other.map(|(_, preset)| *preset)
 }
 
-/// The part of a text that names a host and ports.
+/// Returns the part of a text that names a host and ports.
 fn destination(text: &str) -> &str {
     let text = text.rsplit_once(' ').map_or(text, |(_, rest)| rest);
     match text.split_once("://") {
@@ -40,7 +40,7 @@ fn destination(text: &str) -> &str {
     }
 }
 
-/// What is meant by a text that names a host which nobody has.
+/// Returns the complaint about a text that names a preset or method instead of a host.
 pub(crate) fn instead(text: &str) -> Option<Complaint> {
     let is_method = |one: &&str| one.eq_ignore_ascii_case(text);
     if let Some(method) = METHODS.into_iter().find(is_method) {
@@ -61,7 +61,8 @@ pub(crate) fn instead(text: &str) -> Option<Complaint> {
     ))
 }
 
-/// A text that is no rule, as it is told: what stands before an `@` may be a password.
+/// Returns an invalid rule's text for messages: anything before an `@` may be a password and is
+/// left out.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     match text.rsplit_once('@') {
         Some((_, rest)) => format!("…@{rest}").into(),
@@ -69,7 +70,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What is said of a user or a password in a rule: nothing of either is repeated.
+/// Returns the complaint about a user or password in a rule; it repeats nothing of either.
 fn user(text: &str, host: &str) -> Option<Complaint> {
     // A password with a '/' in it looks like a path, and its beginning like ports.
     let is_ports = |text: &str| {
@@ -91,7 +92,7 @@ fn user(text: &str, host: &str) -> Option<Complaint> {
     ))
 }
 
-/// What is wrong with a text that is no rule, where that is known better, and what is meant.
+/// Returns a more specific complaint about a text that is no valid rule, with a suggestion.
 pub(crate) fn mistake(text: &str) -> Option<Complaint> {
     let host = destination(text);
     let of = |what: String, hint: String| Some(Complaint::new(what, hint));
@@ -157,7 +158,7 @@ fn is_host(text: &str) -> bool {
     text.parse::<Destination>().is_ok()
 }
 
-/// An address of IPv6, or a block, that stands without its brackets.
+/// Recognises an IPv6 address, or a block, without its brackets.
 fn bare_6(text: &str) -> Option<&str> {
     let address = text.split('/').next().unwrap_or_default();
     address.parse::<Ipv6Addr>().ok().map(|_| text)
@@ -177,7 +178,7 @@ fn block(first: IpAddr, bits: u32) -> String {
     }
 }
 
-/// The first address of the block with so many shared bits, where this is another one.
+/// Returns the first address of the block with so many shared bits, if this is another one.
 fn first(address: IpAddr, bits: u32) -> Option<IpAddr> {
     let first: IpAddr = match address {
         IpAddr::V4(address) => {
@@ -192,7 +193,7 @@ fn first(address: IpAddr, bits: u32) -> Option<IpAddr> {
     (first != address).then_some(first)
 }
 
-/// What whoever allows something may not know of it, in one line.
+/// Returns a one-line notice on the consequences of a rule that allows something.
 pub(crate) fn notice(rule: &Sourced<Meant>) -> Option<String> {
     let meant = &rule.value;
     match &meant.to.host {

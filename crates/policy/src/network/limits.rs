@@ -1,4 +1,4 @@
-//! What a rule's table says of how much it allows.
+//! Limits in the table of a rule.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub(crate) const KEYS: [&str; 7] = [
     "duration",
 ];
 
-/// Reads all of them.
+/// Reads all limits.
 pub(crate) fn read(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -85,7 +85,7 @@ fn said(text: &str, error: &dyn std::error::Error) -> Complaint {
     }
 }
 
-/// What does not fit to the rule that they are of: what is wrong, and what may be meant.
+/// Returns a complaint about limits that do not go with their rule, with a suggestion.
 pub(crate) fn mistake(
     limits: &RuleLimits,
     to: &[Destination],
@@ -122,7 +122,7 @@ pub(crate) fn mistake(
     }
 }
 
-/// Whether every one of some ports is looked into without a word.
+/// Returns whether all of these ports are inspected by default.
 fn are_of_the_web(ports: &Ports) -> bool {
     match ports {
         Ports::Web => true,

@@ -1,5 +1,4 @@
-//! Rules for packages of a public registry, by their names, the age of their releases, and
-//! lock files.
+//! Rules on packages of public registries, by name, age of release, and lock file.
 
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -17,7 +16,7 @@ use crate::origin::Sourced;
 use crate::settings::among;
 use crate::show::quoted;
 
-/// Reads a table that names a registry, as the rules for each of its hosts.
+/// Reads a table that names a registry, as one rule for each of its hosts.
 pub(crate) fn read(
     document: &mut Document,
     mut section: Section<'_>,
@@ -90,7 +89,7 @@ pub(crate) fn read(
         .collect()
 }
 
-/// The lock files of a table: one as a text, or a list of them.
+/// Reads the lock files of a table: one as a string, or a list of them.
 fn read_locks(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -117,7 +116,7 @@ fn parse_lock(text: &str) -> Result<LockFile, Complaint> {
         .map_err(|error| Complaint::from(format!("{text:?} is no lock file: {error}")))
 }
 
-/// Each of them is one of its registry's by its name.
+/// Reports a lock file whose name is not one of the registry's.
 fn check_locks(document: &mut Document, at: &Range<usize>, registry: Registry, locks: &[LockFile]) {
     let is_other = |one: &&LockFile| one.kind(registry).is_none();
     if let Some(other) = locks.iter().find(is_other) {
@@ -130,7 +129,7 @@ fn check_locks(document: &mut Document, at: &Range<usize>, registry: Registry, l
     }
 }
 
-/// What a person should know of rules with lock files: each with the line of its file.
+/// Returns remarks on rules with lock files, each with its line.
 pub(crate) fn remarks<'a>(rules: impl Iterator<Item = &'a Sourced<Meant>>) -> Vec<(u32, String)> {
     let mut told: Vec<(u32, String)> = Vec::new();
     for rule in rules {
@@ -150,8 +149,8 @@ pub(crate) fn remarks<'a>(rules: impl Iterator<Item = &'a Sourced<Meant>>) -> Ve
     told
 }
 
-/// The rule for one host: what is allowed is read alone, what is denied is denied however it
-/// is asked for.
+/// Returns the rule for one host: packages are allowed for reading alone, and denied for every
+/// request.
 fn meant(packages: &Packages, host: &str, effect: Effect) -> Option<Meant> {
     let host = HostPattern::Exact(HostName::parse(host).ok()?);
     let (ports, scheme, methods) = match effect {
@@ -175,7 +174,7 @@ fn meant(packages: &Packages, host: &str, effect: Effect) -> Option<Meant> {
     })
 }
 
-/// An age that is some time.
+/// Parses an age longer than zero.
 fn parse_age(text: &str) -> Result<NonZeroU64, Complaint> {
     const FORMS: &str = "write a number with its unit, d, h, m or s: \"7d\" or \"36h\"";
     let wrong = || Complaint::new(format!("{text:?} is no minimum-age"), FORMS);
@@ -200,7 +199,7 @@ fn parse_registry(text: &str) -> Result<Registry, Complaint> {
     })
 }
 
-/// Such a rule as an entry of a list: for all hosts of its registry.
+/// Formats such a rule as an entry of a list, for all hosts of its registry.
 pub(crate) fn entry(packages: &Packages, further: Vec<String>) -> String {
     let names = packages.names.iter().map(|name| quoted(name.as_str()));
     let names: Vec<String> = names.collect();

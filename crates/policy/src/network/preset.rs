@@ -1,4 +1,4 @@
-//! Rules for the network that come with Atoll, by name.
+//! Network presets that ship with Atoll.
 
 use crate::SourceFile;
 use crate::document::{Complaint, Document};
@@ -10,11 +10,11 @@ use crate::origin::{Origin, Sourced};
 use crate::suggest::nearest;
 use atoll_model::network::{HostPart, Meant, Network, NetworkRule, Request};
 
-/// Rules by a name.
+/// A network preset.
 #[derive(Debug)]
 pub(crate) struct Preset {
     pub(crate) name: &'static str,
-    /// As in messages and origins.
+    /// The file's name in messages and origins.
     file: &'static str,
     pub(crate) content: &'static str,
 }
@@ -29,7 +29,7 @@ macro_rules! presets {
     };
 }
 
-/// All of them, in the order in which they are listed.
+/// All presets, in the order in which they are listed.
 pub(crate) const ALL: &[Preset] = presets! {
     "apt",
     "cargo",
@@ -44,18 +44,18 @@ pub(crate) const ALL: &[Preset] = presets! {
     "opencode",
 };
 
-/// A preset in a list.
+/// An entry in the list of presets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PresetSummary {
-    /// Its name, as for `--preset`.
+    /// The preset's name, as for `--preset`.
     pub name: &'static str,
-    /// What it is for.
+    /// The preset's description.
     pub description: &'static str,
-    /// The file, whole.
+    /// The whole file.
     pub content: &'static str,
 }
 
-/// Those that are for what is named beside them, and for nothing without it.
+/// The presets that need parameters beside them.
 const WITH_PARAMETERS: [PresetSummary; 1] = [PresetSummary {
     name: "git-push",
     description: "Clone, fetch and push repositories that are named; in a list `allow` alone",
@@ -65,7 +65,7 @@ const WITH_PARAMETERS: [PresetSummary; 1] = [PresetSummary {
               allow = [{ preset = \"git-push\", repositories = [\"github.com/owner/name\"] }]\n",
 }];
 
-/// The presets, in the order in which they are listed.
+/// Returns all presets, in the order in which they are listed.
 #[must_use]
 pub fn presets() -> Vec<PresetSummary> {
     let all = ALL.iter().map(Preset::summary);
@@ -73,7 +73,7 @@ pub fn presets() -> Vec<PresetSummary> {
     of_network.chain(levels::preset::summaries()).collect()
 }
 
-/// The preset that allows a request, if one does.
+/// Returns the preset that allows a request, if there is one.
 #[must_use]
 pub fn preset_for(request: &Request<'_>) -> Option<&'static str> {
     let allows = |preset: &&Preset| {
@@ -84,7 +84,7 @@ pub fn preset_for(request: &Request<'_>) -> Option<&'static str> {
     ALL.iter().find(allows).map(|preset| preset.name)
 }
 
-/// The preset that is about a host, if one alone is.
+/// Returns the preset that allows a host, if exactly one does.
 #[must_use]
 pub fn preset_for_host(host: &HostPart, port: u16) -> Option<&'static str> {
     let leads = |preset: &&Preset| {
@@ -97,7 +97,7 @@ pub fn preset_for_host(host: &HostPart, port: u16) -> Option<&'static str> {
     leading.next().is_none().then_some(first.name)
 }
 
-/// Whether a preset leads to a host.
+/// Returns whether a preset allows a host.
 #[must_use]
 pub fn preset_leads_to(preset: &str, host: &HostPart, port: u16) -> bool {
     let named = ALL.iter().find(|one| one.name == preset);
@@ -108,7 +108,7 @@ pub fn preset_leads_to(preset: &str, host: &HostPart, port: u16) -> bool {
 type Lists = (Vec<Sourced<Meant>>, Vec<Sourced<Meant>>);
 
 impl Preset {
-    /// The one of this name.
+    /// Returns the preset of this name.
     pub(crate) fn parse(name: &str) -> Result<&'static Self, Complaint> {
         let named = ALL.iter().find(|preset| preset.name == name);
         named.ok_or_else(|| {
@@ -140,7 +140,7 @@ impl Preset {
         })
     }
 
-    /// What it allows, and what it denies.
+    /// Returns the rules that allow, and those that deny.
     pub(crate) fn rules(&self) -> Result<Lists, Vec<Problem>> {
         let file = SourceFile::new(self.file, self.content.as_bytes());
         let (mut document, mut top) = Document::open(&file)?;
@@ -151,7 +151,7 @@ impl Preset {
         document.close((allow, deny))
     }
 
-    /// Whether a rule is one of these.
+    /// Returns whether a rule is one of this preset's.
     pub(crate) fn holds(&self, origin: &Origin) -> bool {
         matches!(origin, Origin::File { name, .. } if **name == *self.file)
     }

@@ -1,4 +1,5 @@
-//! Ports inside that programs of the host can visit: before a run, and while it goes on.
+//! Published ports, which programs of the host can connect to: before a run, and while it is going
+//! on.
 
 use atoll_model::network::{PUBLISHED_MAX, Published, PublishedPort};
 use atoll_model::{Call, Mode, Reason};
@@ -34,11 +35,10 @@ pub(crate) fn publishing(port: PublishedPort) -> String {
     format!("publishing port {port}")
 }
 
-/// Decides whether one more port of a run that goes on is published, with these published
-/// already.
+/// Decides whether another port of a running sandbox is published beside these.
 ///
 /// # Errors
-/// By which rules it is not.
+/// The reasons against it, each with its rule.
 pub fn decide_publishing(
     rules: &Rules,
     call: &Call,
@@ -69,7 +69,7 @@ pub fn decide_publishing(
     }
 }
 
-/// Why the ports that a run begins with are not published.
+/// Returns the reasons not to publish the ports that a run begins with.
 pub(super) fn refusals(network: &NetworkRules, mode: Mode) -> Vec<Reason> {
     let ports = &network.publish;
     let is_twice = |(index, port): &(usize, &Sourced<PublishedPort>)| {
@@ -88,7 +88,7 @@ pub(super) fn refusals(network: &NetworkRules, mode: Mode) -> Vec<Reason> {
     reasons
 }
 
-/// Why nothing is published at all.
+/// Returns the reasons not to publish anything.
 fn forbidden(
     network: &NetworkRules,
     port: &Sourced<PublishedPort>,

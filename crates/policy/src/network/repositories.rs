@@ -1,4 +1,4 @@
-//! Rules for repositories of git by name: `{ preset = "git-push", repositories = [...] }`.
+//! Rules on git repositories by name: `{ preset = "git-push", repositories = [...] }`.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::network::rule::{Effect, parse_destination, texts};
 use crate::settings::among;
 use crate::show::quoted;
 
-/// How a repository is written, for those who wrote it otherwise.
+/// The hint on how to write a repository.
 const FORM: &str = "as a host and a path, as in its URL: \"github.com/owner/name\"";
 
-/// What may be done with the repositories.
+/// The allowed use of repositories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Read,
@@ -23,7 +23,7 @@ enum Use {
 }
 
 impl Use {
-    /// The services that git asks for then (gitprotocol-http(5)).
+    /// Returns the services that git then requests (gitprotocol-http(5)).
     fn services(self) -> &'static [&'static str] {
         match self {
             Self::Read => &["git-upload-pack"],
@@ -32,7 +32,7 @@ impl Use {
     }
 }
 
-/// One repository: where it is, and its path there without `.git`.
+/// A repository: its host, and its path there without `.git`.
 #[derive(Clone, Debug)]
 struct Repository {
     to: Destination,
@@ -103,14 +103,14 @@ fn parse_repository(text: &str) -> Result<Repository, Complaint> {
     })
 }
 
-/// Whether something is written as git writes remotes.
+/// Returns whether a text has the form of a git remote.
 fn is_remote(text: &str) -> bool {
     let first = text.split('/').next().unwrap_or_default();
     text.contains("://") || first.contains('@')
 }
 
 impl Repository {
-    /// As a rule names it: neither all repositories of somebody nor a query.
+    /// Parses the name of a repository in a rule: neither all repositories of an owner nor a query.
     fn read(text: &str) -> Option<Self> {
         let (host, path) = text.split_once('/')?;
         let path = path.strip_suffix(".git").unwrap_or(path);
@@ -129,8 +129,7 @@ impl Repository {
     }
 }
 
-/// The repository that a remote is for, as git writes remotes: a URL of HTTPS or SSH, or
-/// `git@github.com:owner/name`.
+/// Returns the repository of a git remote: an HTTPS or SSH URL, or `git@github.com:owner/name`.
 fn meant(text: &str) -> Option<String> {
     let (rest, is_url) = match text.split_once("://") {
         Some((_, rest)) => (rest, true),
@@ -151,20 +150,20 @@ fn meant(text: &str) -> Option<String> {
     Some(name)
 }
 
-/// What git was to do with a repository, of one of its requests (gitprotocol-http(5)).
+/// A repository and the use that git made of it, from one of its requests (gitprotocol-http(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
     usage: Use,
-    /// The host, with its port where that is not 443.
+    /// The host, with its port if that is not 443.
     host: String,
-    /// The path on it, as git asked for it, without a `/` before it.
+    /// The path on the host, as git requested it, without a leading `/`.
     path: String,
 }
 
 impl Remote {
-    /// What a request is for, where it is one of git's; `is_push` says what it began with
-    /// where its path does not, since queries are not recorded. A path that could be read in
-    /// several ways names no repository.
+    /// Returns the repository and use of a request, if it is git's; `is_push` gives the use where
+    /// the path does not, since queries are not recorded. A path that could be read in several ways
+    /// names no repository.
     #[must_use]
     pub fn of(request: &Request<'_>, is_push: bool) -> Option<Self> {
         let target = request.target;
@@ -198,13 +197,13 @@ impl Remote {
         Some(remote)
     }
 
-    /// `github.com/owner/name`, as a rule names it.
+    /// Returns the name in a rule, as `github.com/owner/name`.
     fn name(&self) -> String {
         let path = self.path.strip_suffix(".git").unwrap_or(&self.path);
         format!("{}/{path}", self.host)
     }
 
-    /// As an entry of a profile's list.
+    /// Formats it as an entry of a profile's list.
     #[must_use]
     pub fn entry(&self) -> String {
         let preset = match self.usage {
@@ -215,8 +214,8 @@ impl Remote {
         format!("{{ preset = \"{preset}\", repositories = [{name}] }}")
     }
 
-    /// The same as rules of the command line, which has no such entry: what git asks for
-    /// first, and what it sends then.
+    /// Formats it as rules of the command line, which has no such entry: git's first request, and
+    /// the one with the data.
     #[must_use]
     pub fn options(&self) -> [String; 2] {
         let service = match self.usage {
@@ -232,8 +231,8 @@ impl Remote {
 }
 
 impl Repository {
-    /// What git asks for: which references there are, then what it fetches or pushes. With
-    /// `.git` at the end of its name or without.
+    /// Returns the rules on git's requests: the listing of references, then the fetch or push, with
+    /// and without `.git` at the end of the name.
     fn rules(&self, usage: Use) -> Option<[Meant; 2]> {
         let (mut asked, mut sent) = (Vec::new(), Vec::new());
         for name in [format!("/{}", self.path), format!("/{}.git", self.path)] {

@@ -1,4 +1,4 @@
-//! One rule of `[network]`: a text, or a table.
+//! One rule of `[network]`: a string, or a table.
 
 use std::ops::Range;
 
@@ -13,21 +13,21 @@ use crate::settings::among;
 use crate::show::quoted;
 use crate::suggest::nearest;
 
-/// What a list does with what it names.
+/// The effect of a list of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Allow,
     Deny,
-    /// It allows what a person says yes to each time.
+    /// Allows with a person's approval each time.
     Ask,
 }
 
-/// How texts are written, for those who wrote another.
+/// The hint on the forms of a rule.
 const FORMS: &str = "as \"example.com\" (ports 80 and 443), \"example.com:22\", \
      \"*.example.com\", \"192.0.2.0/24:5432\", \"[2001:db8::1]:443\", or with methods and a path as \
      \"GET https://example.com/v1/**\"";
 
-/// Reads a rule that is one text.
+/// Parses a rule that is one string.
 pub(crate) fn parse(text: &str, effect: Effect) -> Result<Meant, Complaint> {
     if let Some(complaint) = likely::instead(text) {
         return Err(complaint);
@@ -59,7 +59,7 @@ pub(crate) fn parse(text: &str, effect: Effect) -> Result<Meant, Complaint> {
     settled(meant, effect)
 }
 
-/// Reads what is carried as it is.
+/// Parses the destination of a tunnel.
 pub(crate) fn parse_tunnel(text: &str) -> Result<Meant, Complaint> {
     let to = allowable(parse_destination(text)?)?;
     Ok(Meant {
@@ -83,7 +83,7 @@ pub(crate) fn parse_destination(text: &str) -> Result<Destination, Complaint> {
     })
 }
 
-/// Where a rule may lead: to the host's own loopback at ports that it names.
+/// Checks that a rule may allow a destination: the host's own loopback only at named ports.
 fn allowable(to: Destination) -> Result<Destination, Complaint> {
     if to.is_allowable() {
         return Ok(to);
@@ -96,7 +96,8 @@ fn allowable(to: Destination) -> Result<Destination, Complaint> {
     ))
 }
 
-/// A denial is one at all ports where it names none, and whatever the query.
+/// Completes a rule: a denial without a port holds at every port, and one of a path whatever the
+/// query.
 fn settled(mut meant: Meant, effect: Effect) -> Result<Meant, Complaint> {
     // A denial of what nobody sends would deny nothing.
     let mut methods = meant.requests.methods.iter();
@@ -126,7 +127,7 @@ fn settled(mut meant: Meant, effect: Effect) -> Result<Meant, Complaint> {
     Ok(meant)
 }
 
-/// The method that is known where one that is not is nearly it.
+/// Returns the known method that an unknown one nearly is.
 #[must_use]
 pub fn mistyped_method(method: &str) -> Option<String> {
     let known = METHODS.map(str::to_ascii_lowercase);
@@ -135,7 +136,7 @@ pub fn mistyped_method(method: &str) -> Option<String> {
     Some(near.to_ascii_uppercase())
 }
 
-/// Reads a rule that is a table, as the rules for each of its destinations.
+/// Reads a rule that is a table, as one rule for each of its destinations.
 pub(crate) fn read(
     document: &mut Document,
     mut section: Section<'_>,
@@ -206,7 +207,7 @@ pub(crate) fn read(
     rules
 }
 
-/// What does not fit together.
+/// Returns a complaint about parts of a rule that do not go together.
 fn mistake(has_to: bool, way: Way, requests: &Conditions, effect: Effect) -> Option<&'static str> {
     match (way, effect) {
         _ if !has_to => Some("a rule needs `to`: the host that it is about"),
@@ -221,7 +222,7 @@ fn mistake(has_to: bool, way: Way, requests: &Conditions, effect: Effect) -> Opt
     }
 }
 
-/// A list of texts that is not empty: nobody who writes an empty one means all.
+/// Reads a list of strings, and reports an empty one: nobody who writes it means all.
 pub(crate) fn texts<T>(
     document: &mut Document,
     section: &mut Section<'_>,
@@ -262,7 +263,7 @@ fn parse_way(text: &str) -> Result<Way, Complaint> {
     }
 }
 
-/// A rule as an entry of a profile's list `allow` or `deny`.
+/// Formats a rule as an entry of a profile's list `allow` or `deny`.
 #[must_use]
 pub fn network_entry(rule: &Meant) -> String {
     match rule.as_text() {
@@ -271,7 +272,7 @@ pub fn network_entry(rule: &Meant) -> String {
     }
 }
 
-/// The same, for further destinations too.
+/// Formats a rule with further destinations as such an entry.
 pub(crate) fn network_entry_of<'a>(
     rule: &'a Meant,
     further: impl Iterator<Item = &'a Destination>,

@@ -1,4 +1,4 @@
-//! How connections go on from the host, as a person or an organisation says.
+//! The upstream of connections from the host, set by a person or an organisation.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use crate::document::{Complaint, Document, Section};
 use crate::network::rule::parse_destination;
 use crate::origin::Sourced;
 
-/// The keys of it.
+/// The keys of these settings.
 pub(crate) const KEYS: [&str; 3] = ["upstream-proxy", "no-proxy", "upstream-roots"];
 
-/// What is said of it.
+/// The upstream settings of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UpstreamSettings {
     pub(crate) proxy: Option<Sourced<UpstreamProxy>>,
@@ -20,12 +20,12 @@ pub(crate) struct UpstreamSettings {
 }
 
 impl UpstreamSettings {
-    /// As a file says that only whoever wrote it reads.
+    /// Reads the settings of a file that only its author can read.
     pub(crate) fn read(document: &mut Document, section: &mut Section<'_>) -> Self {
         Self::read_with(document, section, parse_proxy)
     }
 
-    /// As a file says that everybody reads, also the programs that are held.
+    /// Reads the settings of a file that everybody can read, also programs in sandboxes.
     pub(crate) fn read_public(document: &mut Document, section: &mut Section<'_>) -> Self {
         Self::read_with(document, section, parse_public_proxy)
     }
@@ -44,8 +44,7 @@ impl UpstreamSettings {
         }
     }
 
-    /// With what somebody says who counts more: another proxy takes the place of this one,
-    /// the lists add up.
+    /// Merges settings of higher precedence: their proxy replaces this one, and the lists add up.
     pub(crate) fn extend(&mut self, mut more: Self) {
         // Whoever is known to that very proxy stays so.
         if let (Some(new), Some(own)) = (&mut more.proxy, &mut self.proxy)
@@ -59,8 +58,8 @@ impl UpstreamSettings {
         self.roots.extend(more.roots);
     }
 
-    /// With what the organisation says. Past a proxy that it names goes only what it lets past;
-    /// what somebody below it would let past besides is given back.
+    /// Merges the organisation's settings. If it names a proxy, only its own exceptions bypass
+    /// that; those of lower layers are removed and returned.
     pub(crate) fn bound(&mut self, organisation: Self) -> Vec<Sourced<Destination>> {
         let past = match organisation.proxy {
             Some(_) => std::mem::take(&mut self.direct),
@@ -70,7 +69,7 @@ impl UpstreamSettings {
         past
     }
 
-    /// The keys that are said.
+    /// Returns the keys that are set.
     pub(crate) fn said(&self) -> Vec<Sourced<&'static str>> {
         let proxy = self.proxy.iter().map(|one| (&one.origin, "upstream-proxy"));
         let direct = self.direct.iter().map(|one| (&one.origin, "no-proxy"));
@@ -110,7 +109,7 @@ fn parse_public_proxy(text: &str) -> Result<UpstreamProxy, Complaint> {
     }
 }
 
-/// Without ports all are meant.
+/// Parses a destination that bypasses the proxy; without ports, at every port.
 fn parse_direct(text: &str) -> Result<Destination, Complaint> {
     let mut direct = parse_destination(text)?;
     if direct.ports == Ports::Web {

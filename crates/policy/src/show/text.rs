@@ -1,5 +1,5 @@
-//! Rules as a profile: what is in force, written as TOML that can be pasted into a
-//! file, with where each value comes from as a comment.
+//! Rules as a profile: the values in force as TOML that can be pasted into a file, with the origin
+//! of each as a comment.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,11 +12,10 @@ use crate::origin::{Origin, Sourced};
 use crate::rules::Rules;
 use crate::settings::workspace_name;
 
-/// Comments begin in this column, where what stands before is shorter.
+/// The column in which comments begin, if the text before is shorter.
 const COMMENT_COLUMN: usize = 30;
 
-/// Rules as entries of a list. What one table says together stays one
-/// table.
+/// Formats rules as entries of a list. Those of one table stay one table.
 fn entries(rules: &[Sourced<Meant>]) -> Vec<(String, Origin)> {
     let is_one = |one: &Sourced<Meant>, other: &Sourced<Meant>| {
         let limits = &one.value.limits;
@@ -41,8 +40,8 @@ fn entries(rules: &[Sourced<Meant>]) -> Vec<(String, Origin)> {
 }
 
 impl Rules {
-    /// Every value in force as a profile that grants the same, with where each comes
-    /// from. What no profile can say (denials, variables of Atoll's own, notices) is in
+    /// Returns every value in force as a profile that grants the same, with the origin of each.
+    /// Everything that no profile can set (denials, variables of Atoll's own, notices) is in
     /// comments.
     #[must_use]
     pub fn show(&self) -> String {
@@ -297,7 +296,7 @@ impl Rules {
     }
 }
 
-/// The text of a profile as far as it is written.
+/// The text of a profile, as far as it is written.
 struct Profile(String);
 
 impl Profile {
@@ -306,7 +305,7 @@ impl Profile {
         self.0.push_str(&format!("\n[{name}]\n"));
     }
 
-    /// Takes the head of a section away that nothing came after.
+    /// Removes the header of an empty section.
     fn end_section(&mut self) {
         let begin = self.0.rfind("\n[").map_or(0, |at| at + 1);
         let is_empty = self
@@ -326,7 +325,7 @@ impl Profile {
         self.line(&format!("{key} = {text}"), &from.to_string());
     }
 
-    /// A list, or nothing where it has no entries.
+    /// Writes a list, unless it is empty.
     fn list(&mut self, key: &str, entries: impl Iterator<Item = (String, Origin)>) {
         let mut entries = entries.peekable();
         if entries.peek().is_some() {
@@ -338,7 +337,7 @@ impl Profile {
         self.entries(key, entries.map(|(text, from)| (quoted(&text), from)));
     }
 
-    /// The same for entries that are written as they stand in a file.
+    /// Writes a list of entries that are formatted already, unless it is empty.
     fn list_of(&mut self, key: &str, entries: impl Iterator<Item = (String, Origin)>) {
         let mut entries = entries.peekable();
         if entries.peek().is_some() {
@@ -369,8 +368,8 @@ impl Profile {
     }
 }
 
-/// A comment ends with its line and holds no control characters: what comes from
-/// outside cannot go on as a key.
+/// Escapes control characters, so that a comment stays on its line: text from outside cannot
+/// continue as a key.
 fn on_one_line(text: &str) -> String {
     let shown = text.chars().map(|one| match one.is_control() {
         true => one.escape_unicode().to_string(),
@@ -407,7 +406,7 @@ fn quoted_key(name: &str) -> String {
     }
 }
 
-/// A limit as a file says it, exactly, and in round figures where that helps.
+/// Returns a limit as written in a file, exactly, and rounded in a remark where that helps.
 fn written(limits: &Limits, key: LimitKey) -> (String, Option<String>) {
     let none = || (quoted("none"), None);
     let count = |number: u64| (number.to_string(), None);
@@ -429,7 +428,8 @@ fn written(limits: &Limits, key: LimitKey) -> (String, Option<String>) {
     }
 }
 
-/// The largest unit that gives a whole number; else bytes, with round figures.
+/// Formats a size in the largest unit that gives a whole number; else in bytes, with a rounded
+/// remark.
 fn size(bytes: u64) -> (String, Option<String>) {
     if bytes < 1 << 10 {
         return (bytes.to_string(), None);

@@ -1,10 +1,10 @@
-//! What a person is asked about: who may say so, and what it opens.
+//! Approvals of network destinations: who may require them, and what they allow.
 
 use atoll_model::network::{HostPart, Network, Request, Scheme, Target};
 
 use super::*;
 
-/// Whether a request may be sent, and whether a person is asked first.
+/// Returns whether a request may be sent, and whether a person is asked first.
 fn judged(network: &Network, method: &str, host: &str) -> (bool, bool) {
     let (host, target) = (
         host.parse::<HostPart>().unwrap(),

@@ -1,5 +1,5 @@
-//! Credentials: read from profiles alone, shown as they are written, given inside as what
-//! stands for them.
+//! Credentials: read from profiles alone, shown as written, and replaced by placeholders in the
+//! sandbox.
 
 use atoll_model::network::{
     ClientAuthentication, Ingredient, Part, Placeholder, Request, Scheme, Target, TokenGrant,

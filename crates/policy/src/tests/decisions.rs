@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 
-/// A directory, and what the denial says; nothing where it may be a workspace.
+/// A directory, and the text of the denial; empty if it may be a workspace.
 #[test]
 fn some_directories_cannot_be_workspaces() {
     for (workspace, why) in [
@@ -380,7 +380,7 @@ fn the_digest_names_everything_that_decided() {
     assert_eq!(digests.len(), all.len());
 }
 
-/// A path, another, and whether one is the other or lies beneath it.
+/// A path, another one, and whether one is the other or lies beneath it.
 #[test]
 fn paths_overlap_by_whole_components() {
     for (left, right, expected) in [

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A variable, what the profile passes, and whether it arrives.
+/// A variable, the profile's `pass`, and whether the variable arrives.
 #[test]
 fn variables_are_passed_by_name() {
     for (name, pass, arrives) in [
@@ -232,7 +232,8 @@ fn wildcards_on_the_command_line_lead_to_profiles() {
     assert!(error.contains("[environment] pass = [\"CI_*\"]"), "{error}");
 }
 
-/// What is allowed, what is set, and what the program is told to trust.
+/// The network rules of a profile, the variables that it sets, and those that name the certificate
+/// authority to trust.
 #[test]
 fn programs_are_told_whom_to_trust_where_their_network_is_looked_into() {
     const BUNDLE: &str = "/run/atoll/trust/ca-certificates.crt";

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Each file has one mistake: where it is found, and what the text must hold.
+/// Each file has one problem: its place, and a text that the message contains.
 #[test]
 fn mistakes_have_a_place_and_a_hint() {
     let long = format!("commands = [{}]", "\"a\",".repeat(1_001));

@@ -1,5 +1,4 @@
-//! What git and ssh are given: repositories by name, passwords that git finds, keys that sign
-//! outside.
+//! Git and SSH: repositories by name, passwords that git finds, keys that sign outside the sandbox.
 
 use atoll_model::network::{Network, Placeholder, Request, Scheme, Target};
 
@@ -24,7 +23,7 @@ fn granted(world: &World, mode: atoll_model::Mode) -> Boundary {
     }
 }
 
-/// What git is told, as it reads it.
+/// Returns git's settings, as it reads them.
 fn told(boundary: &Boundary) -> Vec<(String, String)> {
     let variable = |name: &str| {
         let mut all = boundary.environment.iter();

@@ -1,4 +1,4 @@
-//! Keys that sign: read, shown as they are written, given inside as what stands for them.
+//! Signing keys: read, shown as written, and replaced by placeholders in the sandbox.
 
 use atoll_model::network::{Part, Place, Placeholder};
 

@@ -1,4 +1,5 @@
-//! Labels: which a run begins with, who names them, and what Atoll's own rule asks about.
+//! Labels: those of a run when it begins, the files that name them, and the approvals that Atoll's
+//! own rule requires.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -92,7 +93,7 @@ fn a_project_and_the_organisation_only_add_private_places() {
     assert_eq!(own.rules().vouched(), ["api.example.com", "evil.example"]);
 }
 
-/// What the rule says of one request and of one connection with these labels.
+/// Returns the effect of the rule on one request and one connection with these labels.
 fn said(rules: &Rules, host: &str, method: &str, labels: &[&str]) -> [Effect; 2] {
     let principal = Principal {
         person: 1000,

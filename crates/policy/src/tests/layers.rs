@@ -419,7 +419,7 @@ fn a_home_in_a_system_directory_is_not_shown_with_it() {
     assert!(world.notices().contains("/opt is not shown"));
 }
 
-/// What somebody below the organisation wants, and whether he gets it.
+/// A right that a layer below the organisation requests, and whether it is granted.
 struct Wish {
     what: &'static str,
     forbidden_by: &'static str,
@@ -449,8 +449,8 @@ fn asking(change: fn(&mut Requested)) -> World {
     world
 }
 
-/// All that a profile or an option can say to widen, against an organisation that forbids it.
-/// Without the organisation each is granted.
+/// Everything that a profile or an option can set to widen, against an organisation that forbids
+/// it. Without the organisation each is granted.
 #[test]
 fn nothing_below_the_organisation_widens_what_it_says() {
     const EVIL: &str = "deny.network = ['*.evil.example:*']";
@@ -629,7 +629,7 @@ fn nothing_below_the_organisation_widens_what_it_says() {
     }
 }
 
-/// What the organisation asks a person about, and calls private, is so whatever is said below.
+/// The organisation's approvals and private places stay, whatever lower layers set.
 #[test]
 fn nothing_below_the_organisation_takes_its_word_away() {
     let lines = "trust.level = 'full'\ntrust.mode = 'permissive'\nnetwork.allow = ['a.example']\n\

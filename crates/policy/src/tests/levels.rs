@@ -1,4 +1,4 @@
-//! How far a program is trusted: every cell of the table in docs/levels.md, and who may say so.
+//! Levels of trust: every cell of the table in docs/levels.md, and the files that may set one.
 
 use atoll_cedar::{
     Asked, Effect, Facts as CedarFacts, Follows, Look as Carried, Principal, Question,
@@ -27,7 +27,7 @@ to = "github.com"
 key = "agent"
 "#;
 
-/// The rows of the table that begins with this heading, each a list of cells.
+/// Returns the rows of the table that begins with this heading, each a list of cells.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {
     let (_, section) = PAGE.split_once(heading).unwrap();
     let rows = section.lines().skip_while(|line| !line.starts_with('|'));
@@ -54,7 +54,7 @@ fn word(effect: Effect) -> &'static str {
     }
 }
 
-/// What policies say of each of these, the strictest first.
+/// Returns the strictest effect of the policies on these.
 fn policed(rules: &Rules, asked: &[Asked<'_>]) -> Effect {
     let Some(layers) = rules.policies() else {
         return Effect::Allow;
@@ -85,7 +85,7 @@ fn host(name: &str) -> HostPart {
     name.parse().unwrap()
 }
 
-/// What becomes of a request, by rules and policies.
+/// Returns the outcome of a request, by rules and policies.
 fn request(rules: &Rules, name: &str, method: &str, follows: Follows) -> &'static str {
     let (host, target) = (host(name), Target::parse("/v1").unwrap());
     let request = Request {
@@ -298,7 +298,7 @@ fn nobody_below_a_layer_trusts_further_than_it_says() {
     );
 }
 
-/// No option and no level answers what the organisation asks about.
+/// No option and no level replaces an approval that the organisation requires.
 #[test]
 fn what_others_ask_about_is_asked_at_full_trust_too() {
     let asked = |level: &str, mode: &str| {
@@ -318,7 +318,7 @@ fn what_others_ask_about_is_asked_at_full_trust_too() {
     assert_eq!(asked("full", "strict"), ["deny", "deny", "deny"]);
 }
 
-/// A level never widens: what no profile opens stays closed at each of them.
+/// A level never widens: anything that no profile allows stays denied at each of them.
 #[test]
 fn no_level_opens_anything() {
     for level in ["none", "low", "medium", "high", "full"] {
@@ -368,7 +368,7 @@ fn learning_and_nonsense_are_refused() {
     assert!(world.error().contains("under [trust]"));
 }
 
-/// What a person states is a fact for policies, of a run and of its connections.
+/// Stated facts are visible to policies, of a run and of its connections.
 #[test]
 fn task_and_purpose_are_facts_that_policies_see() {
     let forbid = "@id(\"support\") forbid(principal, action == Action::\"run\", resource) when { context has purpose && context.purpose == \"support\" && context has task && context.task == \"t\" && context has trust && context.trust == \"medium\" };";
@@ -390,7 +390,7 @@ fn task_and_purpose_are_facts_that_policies_see() {
     assert!(world.rules().may_ask());
 }
 
-/// What is stated is for the record, with who has stated it; what nobody has, is not.
+/// Stated facts are recorded with their origin; others are not.
 #[test]
 fn what_is_stated_is_told_with_who_has_stated_it() {
     let mut world = super::world()
@@ -418,7 +418,7 @@ fn what_is_stated_is_told_with_who_has_stated_it() {
     assert_eq!(told(&super::world()), "");
 }
 
-/// A refusal by the level alone names who has stated it, and what lets it.
+/// A denial by the level alone names the origin of the level, and the way to get the right.
 #[test]
 fn a_level_that_refuses_says_so_itself() {
     let refused = |change: fn(&mut Requested)| {
@@ -461,7 +461,8 @@ fn a_level_that_refuses_says_so_itself() {
     );
 }
 
-/// What is cut, left out or answered is told by its own name, and only where there is any.
+/// Rights that are cut, left out or decided on are reported by their own names, and only if there
+/// are any.
 #[test]
 fn what_a_level_takes_away_is_told_by_its_name() {
     let told = |change: fn(&mut Requested)| {
@@ -508,7 +509,7 @@ fn what_a_level_takes_away_is_told_by_its_name() {
     assert!(sends.contains("goes out without a question"), "{sends}");
 }
 
-/// An address is told to be none, in words that fit it.
+/// An address is reported as invalid, in words that fit it.
 #[test]
 fn an_address_is_no_endpoint() {
     let error = super::world()
@@ -524,7 +525,7 @@ fn an_address_is_no_endpoint() {
 
 const PROFILE_OPEN: &str = "[network]\nallow = [\"api.example.com\"]\n";
 
-/// A profile as it is shown grants the same, its trust too; agents name their models.
+/// A profile as shown grants the same, its trust too; agents name their models.
 #[test]
 fn what_is_shown_of_trust_can_be_pasted() {
     let mut one = trusted("medium", "strict");
@@ -608,7 +609,7 @@ fn an_organisation_bounds_the_hosts_of_models() {
     assert_eq!(endpoints(&silent).len(), 3);
 }
 
-/// What is shown of a profile in Cedar permits nothing that a run would be denied, or asked.
+/// A profile shown in Cedar permits nothing that a run is denied, or needs an approval for.
 #[test]
 fn a_profile_in_cedar_is_no_wider_than_its_level() {
     let sent = |level: &str, mode: &str, name: &str, method: &str| {

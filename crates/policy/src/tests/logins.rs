@@ -1,5 +1,5 @@
-//! Login files: read from profiles alone, shown as they are written, and refused where they
-//! contradict each other.
+//! Login files: read from profiles alone, shown as written, and refused if they contradict each
+//! other.
 
 use std::path::Path;
 
@@ -104,7 +104,7 @@ fn a_file_of_settings_says_what_of_it_is_secret_and_a_copy_says_nothing() {
     }
 }
 
-/// The files of the agents that ship in which people keep keys.
+/// The files in which people keep keys, of the agents with a shipped profile.
 #[test]
 fn the_profiles_of_agents_name_their_files_of_settings() {
     for (profile, files) in [
@@ -304,7 +304,7 @@ fn logins_that_contradict_each_other_let_nothing_start() {
     );
 }
 
-/// A profile that says this lets nothing start, for that reason.
+/// Checks that no run starts with this profile, for this reason.
 fn nothing_starts(profile: &str, said: &str) {
     let world = world().profile("p", profile).with("p");
     let facts = Facts {

@@ -1,5 +1,5 @@
-//! Random files of every layer: a lower layer never widens, and nothing goes
-//! beyond the organisation.
+//! Random files of every layer: a lower layer never widens, and nothing exceeds the organisation's
+//! bounds.
 
 use atoll_model::{Access, WorkspaceMode};
 use proptest::collection::vec;
@@ -18,7 +18,7 @@ fn places() -> impl Strategy<Value = Vec<&'static str>> {
     vec(proptest::sample::select(PLACES.as_slice()), 0..4)
 }
 
-/// Few, so that most files leave something to grant.
+/// Returns few places, so that most files leave something to grant.
 fn few_places() -> impl Strategy<Value = Vec<&'static str>> {
     vec(proptest::sample::select(PLACES.as_slice()), 0..2)
 }
@@ -31,7 +31,7 @@ fn quoted(list: &[&str], prefix: &str) -> String {
     format!("[{}]", texts.join(", "))
 }
 
-/// What profiles and projects share: only one list of `[home]` each, so that no
+/// Returns settings that profiles and projects share: only one list of `[home]` each, so that no
 /// place is named twice.
 fn settings() -> impl Strategy<Value = String> {
     let one = proptest::sample::select(["read", "layer", "cache"].as_slice());
@@ -195,7 +195,7 @@ fn granted(world: &World) -> Option<Boundary> {
     }
 }
 
-/// Limits, the workspace, terminal and system calls: at most as wide.
+/// Checks that limits, the workspace, terminal and system calls are at most as wide.
 fn assert_rights_at_most(narrow: &Boundary, wide: &Boundary) {
     let mut tightened = narrow.limits.clone();
     tightened.tighten(&wide.limits);
@@ -213,8 +213,8 @@ fn assert_rights_at_most(narrow: &Boundary, wide: &Boundary) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// An organisation's file only takes away: what is granted with it was granted
-    /// without it, and each part of the boundary is at most what it was.
+    /// An organisation's file only takes away: everything granted with it was granted without it,
+    /// and each part of the boundary is at most as wide as before.
     #[test]
     fn an_organisation_only_tightens(
         profile in profile(),
@@ -241,8 +241,8 @@ proptest! {
         }
     }
 
-    /// A trusted project may name places; everything else it can only tighten.
-    /// An untrusted one changes nothing at all.
+    /// A trusted project may name places; everything else it can only tighten. An untrusted one
+    /// changes nothing at all.
     #[test]
     fn a_project_only_tightens_but_for_the_places_it_names(
         profile in profile(),
@@ -266,8 +266,8 @@ proptest! {
         }
     }
 
-    /// Whatever the layers say: nothing denied or forbidden is in view, secrets
-    /// pass only by name, and parents come first.
+    /// Whatever the layers set: nothing denied or forbidden is in view, secrets pass only by name,
+    /// and parents come first.
     #[test]
     fn no_grant_goes_beyond_the_fixed_rules(
         profile in profile(),
@@ -303,7 +303,7 @@ proptest! {
         }
     }
 
-    /// No input ends in a panic, and what `check` accepts a second look accepts too.
+    /// No input ends in a panic, and a file that `check` accepts is accepted again.
     #[test]
     fn any_text_is_read_without_panic(text in "[a-z\\[\\]={}'\".,#\n\\\\é-]{0,80}", bytes in vec(any::<u8>(), 0..40)) {
         for name in ["p.toml", "atoll.toml", "organisation.toml", "config.toml"] {

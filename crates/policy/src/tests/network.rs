@@ -1,4 +1,4 @@
-//! What may be reached: read from every file and option, laid over each other, denied.
+//! Network rules: read from every file and option, merged, and denied.
 
 use atoll_model::Mode;
 use atoll_model::network::{
@@ -9,7 +9,7 @@ use super::*;
 
 const ORGANISATION: &str = "/etc/atoll/organisation.toml";
 
-/// Each rule with where it is written, those that deny with a `!`.
+/// Returns each rule with its origin, denials with a `!`.
 fn listed(network: &Network) -> Vec<String> {
     let allow = network.allow.iter().map(|rule| ("", rule));
     let deny = network.deny.iter().map(|rule| ("!", rule));
@@ -644,7 +644,7 @@ fn every_word_about_the_network_is_in_the_digest() {
     add(p("network.deny = ['b.example']"));
 }
 
-/// What becomes of a request, as `METHOD URL`.
+/// Returns the decision on a request, given as `METHOD URL`.
 fn judged<'a>(network: &'a Network, text: &str) -> Result<&'a NetworkRule, Unreachable<'a>> {
     let (method, url) = text.split_once(' ').unwrap();
     let (scheme, rest) = url.split_once("://").unwrap();

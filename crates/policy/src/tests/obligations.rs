@@ -1,4 +1,4 @@
-//! Each annotation on each action, as the table of `docs/policy.md` says.
+//! Each annotation on each action, against the table of `docs/policy.md`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::*;
 
 const DOCUMENT: &str = include_str!("../../../../docs/policy.md");
 const HEAD: &str = "| on |";
-/// What a credential and a port need to be asked about.
+/// A profile with a credential and a network, so that questions on credentials and ports are asked.
 const PROFILE: &str = r#"
 [network]
 allow = ["api.example.com"]
@@ -22,7 +22,7 @@ to = "api.example.com"
 place = { header = "authorization", form = "Bearer {}" }
 "#;
 
-/// What comes of an annotation, as the table names it.
+/// The outcome of an annotation, as the table names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cell {
     Asked,
@@ -45,7 +45,7 @@ impl Cell {
     }
 }
 
-/// The rows of the table: an annotation, and for each action what comes of it.
+/// Returns the rows of the table: an annotation, and its outcome for each action.
 fn rows() -> Vec<(String, Vec<(Action, Cell)>)> {
     let cells = |line: &str| -> Vec<String> {
         let cells = line.trim_matches('|').split('|');
@@ -76,7 +76,7 @@ fn rows() -> Vec<(String, Vec<(Action, Cell)>)> {
     .collect()
 }
 
-/// A policy that would deny: one that does not count is one of these.
+/// Returns a policy that would deny: a shadow is such a one.
 fn policy(annotation: &str, action: Action) -> String {
     let effect = match annotation {
         "@shadow" => "forbid",
@@ -86,7 +86,7 @@ fn policy(annotation: &str, action: Action) -> String {
     format!("@id(\"p\") {annotation} {effect}(principal, action == Action::\"{name}\", resource);")
 }
 
-/// What comes of what a run begins with.
+/// Returns the outcome for an action at the start of a run.
 fn at_start(text: &str, annotation: &str) -> Cell {
     let mut world = world()
         .profile("p", PROFILE)
@@ -147,7 +147,7 @@ fn at_start(text: &str, annotation: &str) -> Cell {
     Cell::Told
 }
 
-/// What comes of taking a change over.
+/// Returns the outcome of applying a change.
 fn promoted(text: &str) -> Cell {
     let user = [policies("user/own.cedar", text)];
     let trust = TrustList::default();
@@ -193,7 +193,8 @@ fn promoted(text: &str) -> Cell {
     }
 }
 
-/// What comes of what a program sends, by the policies as they are handed to who carries it.
+/// Returns the outcome for a program's network flow, by the policies as the egress process gets
+/// them.
 fn flow(text: &str, action: Action) -> Cell {
     let world = world().profile("p", PROFILE).with("p").user_policies(text);
     let rules = world.variable("ONE", "real").rules();
@@ -279,7 +280,7 @@ fn every_annotation_on_every_action_is_as_the_table_says() {
     assert_eq!(named, all, "each annotation has a row");
 }
 
-/// What denies is told by a check, and nothing else of the table is.
+/// A check reports every cell that denies, and no other cell of the table.
 #[test]
 fn a_check_tells_every_cell_that_is_denied() {
     for (annotation, cells) in rows() {
@@ -296,7 +297,7 @@ fn a_check_tells_every_cell_that_is_denied() {
     }
 }
 
-/// The cells of what a run begins with are about a question that is put: each by its resource.
+/// The cells on the start of a run belong to questions that are asked: each by its resource.
 #[test]
 fn the_tables_questions_are_put() {
     for (action, resource) in [

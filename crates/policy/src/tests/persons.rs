@@ -14,7 +14,7 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-/// The stricter number counts, and the organisation says who does.
+/// The stricter number counts, and the organisation names the approvers.
 #[test]
 fn what_widens_takes_as_many_as_the_stricter_file_says() {
     let two = "[approvals]\nwiden = 2\napprovers = ['ada', '1001']\n";

@@ -1,4 +1,4 @@
-//! Policies in Cedar beside the rules: asked after them, only taking away.
+//! Cedar policies beside the rules: asked after them, only taking away.
 
 use atoll_cedar::{Known, PolicyFile};
 
@@ -273,7 +273,7 @@ fn obligations_are_carried_out_or_deny() {
     check("@quarantine", "run", "@quarantine, which nobody here knows");
 }
 
-/// A run that policies ask about is granted to who has agreed to exactly it.
+/// A run that needs an approval is granted to a person who has approved exactly it.
 #[test]
 fn a_run_is_granted_to_what_a_person_has_agreed_to() {
     let asks =
@@ -449,13 +449,13 @@ fn promotion_is_asked_for_change_by_change() {
     ));
 }
 
-/// Whether a change by one of these runs is taken over, by a policy that forbids it when this
-/// holds.
+/// Applies a change by one of these runs, under a policy that forbids it when this holds.
 fn taken_over(when: &str, makers: &Result<Vec<Maker>, String>) -> Result<(), PromotionError> {
     taken_over_by(when, makers, false).map(drop)
 }
 
-/// The same, perhaps by an option of the run itself. How much a person is asked about.
+/// Applies the change, perhaps by an option of the run itself. Returns the number of approvals
+/// required.
 fn taken_over_by(
     when: &str,
     makers: &Result<Vec<Maker>, String>,
@@ -569,7 +569,7 @@ fn what_cannot_be_told_of_the_run_denies() {
     assert!(untold("context.control", Ok(Vec::new())).is_some());
 }
 
-/// A mode is of the run: once it is over, who takes its changes over is there to be asked.
+/// A mode belongs to the run: once it is over, the person who applies its changes can be asked.
 #[test]
 fn what_a_strict_run_has_changed_is_asked_about_where_a_person_takes_it_over() {
     let run = Maker {
@@ -596,7 +596,7 @@ fn what_a_strict_run_has_changed_is_asked_about_where_a_person_takes_it_over() {
     }
 }
 
-/// What a profile is shown as compiles, and as a layer of its own changes nothing.
+/// A profile shown in Cedar compiles, and as a layer of its own changes nothing.
 #[test]
 fn every_shipped_profile_is_a_text_that_compiles() {
     for profile in crate::list(&NoProfiles).unwrap() {
@@ -613,8 +613,8 @@ fn every_shipped_profile_is_a_text_that_compiles() {
     }
 }
 
-/// Whoever edits a policy that nobody asks about would take it for a rule: of what is executed
-/// inside there were some.
+/// Whoever edits a policy that no question is asked about would take it for a rule, as there once
+/// were some on execution in the sandbox.
 #[test]
 fn a_shown_profile_has_no_policy_that_nobody_asks_about() {
     let profiles = crate::list(&NoProfiles).unwrap();

@@ -1,4 +1,4 @@
-//! Passwords of PostgreSQL in profiles: read, shown as they are written, and refused.
+//! PostgreSQL passwords in profiles: read, shown as written, and refused.
 
 use atoll_model::network::{HostPart, Part, Placeholder};
 

@@ -1,4 +1,4 @@
-//! What is published, by whom, and where not.
+//! Published ports: their authors, and the modes without them.
 
 use atoll_model::Mode;
 use atoll_model::network::{Published, PublishedPort};

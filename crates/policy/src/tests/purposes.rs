@@ -1,4 +1,4 @@
-//! What a session is for: policies that only forbid, by a purpose's name.
+//! Purposes of sessions: named sets of policies that only forbid.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn decide(rules: &Rules, case: &Case) -> Decision {
     case.ask(|question| layers.authorize(question)).unwrap()
 }
 
-/// A change of a file in the workspace.
+/// Returns the case of a changed file in the workspace.
 fn change(within: &str) -> Case {
     Case {
         action: "promote".to_owned(),
@@ -55,7 +55,7 @@ fn request(method: &str, host: &str, path: &str) -> Case {
     }
 }
 
-/// What each purpose takes over, and what of the network it sends and reads.
+/// The changes that each purpose allows, and the network that it sends to and reads from.
 #[test]
 fn each_purpose_allows_its_own_and_refuses_the_rest() {
     let code = change("src/main.rs");
@@ -107,7 +107,7 @@ fn each_purpose_allows_its_own_and_refuses_the_rest() {
     }
 }
 
-/// The model goes on working whatever a run is for, and a live workspace is for no purpose.
+/// Models stay reachable for every purpose, and no purpose allows a live workspace.
 #[test]
 fn a_model_goes_on_working_for_every_purpose_and_nothing_unseen_does() {
     for name in ALL {
@@ -160,7 +160,8 @@ fn a_model_goes_on_working_for_every_purpose_and_nothing_unseen_does() {
     }
 }
 
-/// As `cargo xtask bench purpose` decides them: a request with its connection and its name.
+/// They are decided on as `cargo xtask bench purpose` does: a request with its connection and its
+/// name.
 #[test]
 fn the_labelled_actions_of_the_first_part_are_decided_as_they_are_labelled() {
     let text = include_str!("../../purposes/corpus/development.toml");
@@ -200,8 +201,8 @@ fn the_labelled_actions_of_the_first_part_are_decided_as_they_are_labelled() {
     }
 }
 
-/// A condition that is as deep as its list is long would be an error where the stack is small, as
-/// that of a thread which carries connections is: every error denies.
+/// A condition as deep as its list is long would fail where the stack is small, as in a thread of
+/// the egress process: every error denies.
 #[test]
 fn the_longest_list_of_a_purpose_is_decided_on_in_a_small_thread() {
     const STACK_BYTES: usize = 3 << 19;
@@ -313,7 +314,7 @@ fn a_purpose_of_people_only_forbids_and_adds_to_the_one_that_ships() {
     assert_eq!(other.rules().narrowed(), ["fix"]);
 }
 
-/// Whoever stands below only adds to what a run is for.
+/// Lower layers only add to a run's purposes.
 #[test]
 fn no_project_takes_a_purpose_away() {
     let review = format!("{AGENT}purpose = \"review\"\n");
@@ -356,7 +357,7 @@ fn no_project_takes_a_purpose_away() {
     );
 }
 
-/// Changes are asked about by what the run was for that made them.
+/// Changes are asked about with the purpose of the run that made them.
 #[test]
 fn changes_are_taken_over_for_what_they_were_made_for() {
     let trust = TrustList::default();
@@ -445,7 +446,7 @@ fn changes_are_taken_over_for_what_they_were_made_for() {
     assert!(gone.contains("no file of it any more"), "{gone}");
 }
 
-/// A reload reads a purpose's files anew, and does not go on without them.
+/// A reload reads a purpose's files anew, and fails without them.
 #[test]
 fn a_reload_does_not_go_on_without_what_narrowed_the_run() {
     let own = "forbid(principal, action == Action::\"publish\", resource);";
@@ -476,7 +477,7 @@ fn a_reload_does_not_go_on_without_what_narrowed_the_run() {
     assert_ne!(again.digest(), rules.digest());
 }
 
-/// Beside their own policies, people test what a purpose says with the same words.
+/// Cases of a person's own can test a purpose in the same terms.
 #[test]
 fn a_case_says_where_in_the_workspace_a_change_lies_and_who_is_a_model() {
     let text = "[[case]]\naction = \"promote\"\nresource = \"/w/docs/a.md\"\nwithin = \"docs/a.md\"\nexpect = \"allow\"\n\
@@ -516,7 +517,7 @@ fn a_case_says_where_in_the_workspace_a_change_lies_and_who_is_a_model() {
     assert!(wrong(of_other).contains("model says nothing of promote"));
 }
 
-/// A policy may permit by what a run is for: that is what a person says, and nobody else.
+/// A policy may permit by the stated purpose, which only a person sets.
 #[test]
 fn what_projects_and_organisations_add_is_no_fact() {
     let releaser = "[trust]\npurpose = \"release\"\n";
@@ -546,7 +547,7 @@ fn what_projects_and_organisations_add_is_no_fact() {
     assert_eq!(started(plain().with("releaser")), Effect::Allow);
 }
 
-/// What narrowed the runs that one goes on with narrows it too, whoever has said so.
+/// Purposes that narrowed continued runs narrow this one too, whoever stated them.
 #[test]
 fn what_narrowed_earlier_runs_narrows_those_that_go_on() {
     let earlier = |stated: Option<&str>, narrowed: &[&str]| {
@@ -584,8 +585,8 @@ fn what_narrowed_earlier_runs_narrows_those_that_go_on() {
     assert!(earlier(Some("text"), &[]).rules().narrowed().is_empty());
 }
 
-/// A slip of the pen opens nothing: neither what the purpose would have closed, nor what the
-/// profile's own closes.
+/// A misspelling allows nothing: neither rights that the purpose would have taken away, nor those
+/// that the profile's own does.
 #[test]
 fn a_text_that_is_nearly_a_purpose_starts_nothing() {
     let slips = [

@@ -27,7 +27,7 @@ fn decided(world: &World, rules: &Rules, mode: Mode) -> (Boundary, String) {
     (grant.boundary().clone(), told.join("\n"))
 }
 
-/// How the repository is shown, and what is told.
+/// Returns the repository's access, and the notices.
 fn shown(world: &World, common: &str, mode: Mode) -> (Option<Access>, String) {
     let mut rules = world.rules();
     rules.show_repository(Path::new("/home/ann/src/app"), shared(common));
@@ -89,7 +89,7 @@ fn a_repository_where_no_workspace_may_be_is_not_shown() {
     }
 }
 
-/// What a person has named is shown as that says.
+/// A repository that a person has named is shown as named.
 #[test]
 fn a_repository_that_is_shown_already_stays_as_it_is() {
     let mut world = world();
@@ -105,7 +105,7 @@ fn a_repository_that_is_shown_already_stays_as_it_is() {
     assert_eq!(rules.repository(), None);
 }
 
-/// Nobody has named it, so a run is not denied for it.
+/// Nobody has named it, so a run is not denied because of it.
 #[test]
 fn policies_that_refuse_it_leave_it_out() {
     let permit = "permit (principal, action, resource);\n";

@@ -1,6 +1,7 @@
 use super::*;
 
-/// Run with `ATOLL_UPDATE_GOLDEN=1` to write the files anew, then read the diff.
+/// Compares with a golden file. Run with `ATOLL_UPDATE_GOLDEN=1` to write the files anew, then read
+/// the diff.
 fn golden(name: &str, text: &str) {
     let path = format!(
         "{}/tests/golden/{name}",
@@ -13,7 +14,7 @@ fn golden(name: &str, text: &str) {
     assert_eq!(text, expected, "{path}");
 }
 
-/// The digest changes with every byte of every profile, comments too.
+/// Replaces the digest, which changes with every byte of every profile, comments too.
 fn without_digest(text: &str, rules: &Rules) -> String {
     text.replace(rules.digest(), "sha256:…")
 }
