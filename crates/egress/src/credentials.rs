@@ -1,4 +1,5 @@
-//! What no sandbox holds: values of credentials, what stands for them inside, where they are put in.
+//! Credentials, none of which a sandbox holds: their values, their placeholders, and their
+//! injection.
 
 mod answer;
 mod app;
@@ -40,7 +41,7 @@ pub(crate) use self::issued::why_not_issued;
 pub(crate) use self::values::Values;
 use crate::secret::{self, Masks, Placeholders, Secret};
 
-/// How many values of one credential are masked, those before the one in use too: no more are fetched.
+/// The most values of one credential that are masked, earlier ones included: no more are fetched.
 const MASKED_MAX: usize = 256;
 
 /// The credentials of one sandbox.
@@ -48,55 +49,56 @@ const MASKED_MAX: usize = 256;
 pub(crate) struct Credentials {
     held: Vec<Held>,
     masked: RwLock<Masked>,
-    /// What stands for them, to be found in what leaves; numbered as they are held.
+    /// The search for their placeholders in what leaves, numbered as they are held.
     placeholders: Option<Placeholders>,
     issues: Issues,
-    /// What makes other texts of them, where a credential has that in the bodies it is sent with.
+    /// The masks that replace placeholders by other texts, where a credential requires that in the
+    /// bodies that it is sent with.
     others: Option<Masks>,
 }
 
-/// What is masked.
+/// The masked values.
 #[derive(Default)]
 struct Masked {
     values: Vec<MaskedValue>,
-    /// What makes of these in answers what stands for each.
+    /// The masks that replace these values in responses.
     masks: Option<Masks>,
 }
 
-/// A real value: whose, and what is shown in its place.
+/// A real value, with its credential and its replacement.
 struct MaskedValue {
     index: usize,
     secret: Arc<Secret>,
     role: Role,
     standing: Vec<u8>,
-    /// From when on it opens nothing, where that is known.
+    /// The time from which it opens nothing, if known.
     ends: Option<SystemTime>,
 }
 
-/// What a real value is for.
+/// The use of a real value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// To be put into requests.
+    /// Injection into requests.
     Value,
-    /// To ask for one.
+    /// A secret for obtaining such a value.
     Ingredient,
 }
 
-/// One of them.
+/// A credential's value, or a part of it.
 pub(crate) struct Held {
     pub(crate) binding: Binding,
-    /// Which of its credential's values it is.
+    /// The part of its credential's value.
     pub(crate) part: Part,
-    /// What stands for it inside: printable ASCII.
+    /// Its placeholder: printable ASCII.
     pub(crate) placeholder: String,
     value: Value,
 }
 
-/// What it is: printable ASCII.
+/// The source of a value: printable ASCII.
 enum Value {
     /// Known from the beginning.
     Given(Arc<Secret>),
-    /// Fetched when it is needed: all values of a key at once.
+    /// Fetched on use: all values of a key at once.
     Fetched(Arc<Source>),
 }
 
@@ -117,12 +119,12 @@ impl Held {
         &self.binding.name
     }
 
-    /// Whether it is put into the body of this request.
+    /// Returns whether it is injected into the body of this request.
     pub(crate) fn is_for_body(&self, judged: &Judged<'_>) -> bool {
         matches!(self.binding.place, Place::Body(_)) && self.binding.holds(judged)
     }
 
-    /// What it is at the beginning, where that is known then.
+    /// Returns its value at the beginning, if known then.
     fn known(&self) -> Option<&Arc<Secret>> {
         match &self.value {
             Value::Given(secret) => Some(secret),
@@ -137,7 +139,7 @@ impl Held {
         }
     }
 
-    /// What it is, where that is known from the beginning and stays so.
+    /// Returns its value, if that is known from the beginning and never changes.
     pub(crate) fn given(&self) -> Option<&Arc<Secret>> {
         match &self.value {
             Value::Given(secret) => Some(secret),
@@ -147,7 +149,7 @@ impl Held {
 }
 
 impl MaskedValue {
-    /// What nobody but who is asked by it is to see.
+    /// Builds the entry of a secret for obtaining values, which only its issuer may see.
     fn ingredient(index: usize, secret: Arc<Secret>) -> Result<Self, String> {
         Ok(Self {
             index,
@@ -160,8 +162,8 @@ impl MaskedValue {
 }
 
 impl Credentials {
-    /// Takes the values that wait on a socket, a message for each of these that is there
-    /// already, in their order.
+    /// Receives the credentials' values from a socket: a message for each value that is known
+    /// already, in this order.
     pub(crate) fn receive(
         network: &Network,
         placeholders: Vec<Placeholder>,
@@ -248,35 +250,35 @@ impl Credentials {
         })
     }
 
-    /// What makes other texts of their placeholders, numbered as they are held.
+    /// Returns the masks that replace their placeholders by other texts, numbered as they are held.
     pub(crate) fn others(&self) -> Option<&Masks> {
         self.others.as_ref()
     }
 
-    /// Whether there are none, and none come.
+    /// Returns whether there are no credentials, and none will be issued.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty() && !self.issues.is_catching()
     }
 
-    /// What finds their placeholders, where there are any.
+    /// Returns the search for their placeholders, if there are any.
     pub(crate) fn placeholders(&self) -> Option<&Placeholders> {
         self.placeholders.as_ref()
     }
 
-    /// Makes of every real value in headers or trailers the placeholder again.
+    /// Replaces every real value in headers or trailers by its placeholder.
     pub(crate) fn mask(&self, headers: &mut HeaderMap) {
         if let Some(masks) = self.masks() {
             masks.headers(headers);
         }
     }
 
-    /// What makes of the real values that there are by now the placeholders again.
+    /// Returns the masks for the real values that there are by now.
     pub(crate) fn masks(&self) -> Option<Masks> {
         let masked = self.masked.read().unwrap_or_else(PoisonError::into_inner);
         masked.masks.clone()
     }
 
-    /// A text without real values, as long as it was.
+    /// Masks real values in a text, keeping its length.
     pub(crate) fn masked_text(&self, text: Vec<u8>) -> Vec<u8> {
         let masked = self.masks().and_then(|all| all.whole(&text));
         masked.unwrap_or(text)
@@ -287,23 +289,23 @@ impl Credentials {
         self.masked.read().unwrap().values.len()
     }
 
-    /// The name and source of one that is fetched.
+    /// Returns the name and source of a credential that is fetched.
     pub(crate) fn source(&self, index: usize) -> Option<(&CredentialName, &Source)> {
         let held = self.held.get(index)?;
         Some((held.name(), held.source()?))
     }
 
-    /// Hears that a host has refused a value that was put in.
+    /// Notes that a host has rejected an injected value.
     pub(crate) fn doubt(&self, index: usize, secret: &Arc<Secret>) {
         if let Some((_, source)) = self.source(index) {
             source.doubt(secret, SystemTime::now());
         }
     }
 
-    /// Takes up a value that was fetched, where it can be one: from here on it is masked.
+    /// Accepts a fetched value, if it is fit: from here on it is masked.
     ///
     /// # Errors
-    /// Why it cannot; nothing of it is in the words.
+    /// The reason why it is not, without any of its text.
     pub(crate) fn accept(
         &self,
         index: usize,
@@ -349,10 +351,10 @@ impl Credentials {
         Ok(secret)
     }
 
-    /// Takes up a refresh token in the place of the one before it.
+    /// Accepts a refresh token in place of the one before it.
     ///
     /// # Errors
-    /// Why it cannot be one; nothing of it is in the words.
+    /// The reason why it is not one, without any of its text.
     pub(crate) fn renew(
         &self,
         index: usize,
@@ -412,8 +414,8 @@ impl Credentials {
         self.held.get(index)
     }
 
-    /// The one whose placeholder is part of a host's name, which servers of names would be
-    /// asked for. Names have no case.
+    /// Returns the credential whose placeholder is part of a host's name, which would be sent to
+    /// name servers. Names have no case.
     pub(crate) fn within_host(&self, host: &str) -> Option<&Held> {
         let plain = self
             .iter()
@@ -429,7 +431,7 @@ impl Credentials {
         plain.or_else(found)
     }
 
-    /// The same for a connection: which, and why it is not made.
+    /// Returns the credential whose placeholder is in this host, and why no connection is made.
     pub(crate) fn misused_by(&self, host: &HostPart) -> Option<(CredentialName, String)> {
         match self.held.is_empty() {
             true => None,
@@ -437,7 +439,8 @@ impl Credentials {
         }
     }
 
-    /// The same for a name that is asked for.
+    /// Returns the credential whose placeholder is in a name to resolve, and why it is not
+    /// resolved.
     pub(crate) fn misused_in(&self, host: &str) -> Option<(CredentialName, String)> {
         let held = self.within_host(host)?;
         let name = held.name();
@@ -461,8 +464,8 @@ impl Masked {
         Ok(())
     }
 
-    /// Has one masked too. Where those of its credential are many, the ones that have ended
-    /// give way; none that may open something does.
+    /// Adds a value to be masked. Where a credential has too many, those that have expired are
+    /// dropped; none that may open something is.
     fn add(&mut self, value: MaskedValue, now: SystemTime) -> Result<(), String> {
         let index = value.index;
         let its = |all: &[MaskedValue]| all.iter().filter(|one| one.index == index).count();
@@ -485,7 +488,7 @@ impl Masked {
     }
 }
 
-/// The next value that waits on a socket.
+/// Receives the next value from a socket.
 fn taken(values: &OwnedFd) -> io::Result<Secret> {
     let mut real = vec![0_u8; CREDENTIAL_BYTES_MAX];
     let (got, _) = socket::receive(values.as_fd(), &mut real)?;

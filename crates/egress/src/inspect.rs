@@ -1,7 +1,7 @@
-//! Connections that are looked into: each of their requests is judged.
+//! Inspected connections: each request on one is judged.
 //!
-//! Where they begin with TLS it ends here, with a certificate that the sandbox trusts,
-//! and begins anew towards the server, whose certificate is checked.
+//! TLS from the sandbox ends here, with a certificate that the sandbox trusts, and is opened anew
+//! to the upstream, whose certificate is verified.
 
 mod answers;
 pub(crate) mod asking;
@@ -61,37 +61,37 @@ pub(crate) use upstream::{
     Upstream, client_configs, is_of_tls, server_name, system_roots, why_not, why_unanswered,
 };
 
-/// Why a host that no request can name is not reached.
+/// The reason for refusing a host that cannot be written in a request.
 const UNWRITABLE: &str = "its host cannot be written";
 
-/// How HTTP/2 begins (RFC 9113, 3.4).
+/// The HTTP/2 connection preface (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The longest beginning of TLS that is read, bytes.
+/// The most bytes read while waiting for a complete ClientHello.
 const HELLO_BYTES_MAX: usize = 64 * 1024;
 
 /// Alerts that end TLS (RFC 8446, 6.2).
 const ACCESS_DENIED: u8 = 49;
 const UNRECOGNIZED_NAME: u8 = 112;
 
-/// Whom a connection was made to, in the forms that requests are compared with.
+/// The destination of a connection, in the forms that requests are compared with.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) host: HostPart,
     pub(crate) port: u16,
     pub(crate) scheme: Scheme,
-    /// The host, with its port where that is not the usual one.
+    /// The host, with its port unless that is the scheme's default.
     authority: Written,
     host_header: HeaderValue,
     keys: [Key; 2],
 }
 
 impl Asked {
-    /// None for a host that cannot be written.
+    /// Returns `None` for a host that cannot be written as an authority.
     pub(crate) fn new(wanted: &Wanted, scheme: Scheme) -> Option<Self> {
         Self::by(wanted, scheme, false)
     }
 
-    /// The same for a request of Atoll's own.
+    /// Builds the destination of a request that Atoll itself makes.
     fn own(wanted: &Wanted, scheme: Scheme) -> Option<Self> {
         Self::by(wanted, scheme, true)
     }
@@ -129,16 +129,18 @@ impl Asked {
     }
 }
 
-/// What is needed to look into TLS, made before there are no files any more.
+/// The certificates and trust roots for inspecting TLS, read before the process gives up file
+/// access.
 pub(crate) struct Trust {
-    /// What stands for servers.
+    /// The certificates presented to programs in place of the origins' own.
     pub(crate) certificates: Option<Certificates>,
-    /// What speaks to servers.
+    /// The client side: connections to upstreams.
     pub(crate) upstream: Upstream,
 }
 
 impl Trust {
-    /// Reads what this host trusts, and these further authorities (PEM), where the sandbox trusts an authority.
+    /// Reads this host's trust roots and the given further authorities (PEM), where the sandbox
+    /// trusts an authority.
     pub(crate) fn read(
         authority: Option<&Authority>,
         further: &[u8],
@@ -154,7 +156,7 @@ impl Trust {
         Self::with(authority, roots)
     }
 
-    /// With these roots.
+    /// Builds it with these roots.
     pub(crate) fn with(
         authority: &Authority,
         roots: Vec<rustls::pki_types::CertificateDer<'static>>,
@@ -169,21 +171,21 @@ impl Trust {
     }
 }
 
-/// What a connection begins with.
+/// The protocol that a connection opens with, as recognized from its first bytes.
 enum Beginning {
-    /// TLS for the host that was asked for.
+    /// TLS for the requested host.
     Tls,
-    /// HTTP/1.1, or nothing that is known.
+    /// HTTP/1.1, or no known protocol.
     Plain,
-    /// HTTP/2 as it is.
+    /// HTTP/2 without TLS.
     Plain2,
-    /// Nothing at all.
+    /// Closed without a byte.
     Over,
-    /// Not for that host, or not to be read.
+    /// Meant for another host, or unreadable.
     Refused(String),
 }
 
-/// Carries the requests of a connection that may be made, each as it is judged.
+/// Serves an inspected connection: forwards each of its requests as it is judged.
 pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &Wanted) {
     let over = egress.is_over();
     let policies = egress.policies.now().version();
@@ -210,7 +212,7 @@ pub(crate) async fn serve(egress: &Arc<Egress>, mut program: Arrival, wanted: &W
     }
 }
 
-/// Reads first bytes until they tell what they are.
+/// Reads first bytes until the protocol is recognized.
 async fn begin(program: &mut Arrival, wanted: &Wanted) -> Beginning {
     let mut patience = FIRST_BYTES_PATIENCE;
     loop {
@@ -235,7 +237,7 @@ async fn begin(program: &mut Arrival, wanted: &Wanted) -> Beginning {
     }
 }
 
-/// None where it takes more bytes to know.
+/// Recognizes a protocol by its first bytes; `None` when more bytes are needed.
 fn what_is(bytes: &[u8], wanted: &Wanted) -> Option<Beginning> {
     if PREFACE.starts_with(bytes) {
         return (bytes.len() == PREFACE.len()).then_some(Beginning::Plain2);
@@ -308,7 +310,7 @@ async fn serve_plain(egress: &Arc<Egress>, program: Arrival, wanted: &Wanted, is
     requests(egress, program, asked, is_2).await;
 }
 
-/// Answers the requests of one connection.
+/// Serves the requests of one connection.
 async fn requests<T>(egress: &Arc<Egress>, stream: T, asked: Asked, is_2: bool)
 where
     T: ending::Side,
@@ -346,7 +348,7 @@ where
 }
 
 impl Asked {
-    /// A connection of which nothing is known but whom it is to.
+    /// Returns a flow of which only the destination is known.
     fn flow(&self) -> Flow {
         let wanted = Wanted {
             host: self.host.clone(),
@@ -356,7 +358,7 @@ impl Asked {
     }
 }
 
-/// Ends a connection by an alert of TLS.
+/// Ends a connection with a TLS alert.
 async fn end_tls(program: Arrival, alert: u8) {
     const FATAL: u8 = 2;
     let (mut stream, first) = program.into_parts();

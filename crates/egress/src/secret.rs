@@ -1,15 +1,14 @@
-//! Secrets, what stands for them inside, and where either is written in what passes.
+//! Secrets, their placeholders, and the search for either in the data that passes.
 //!
-//! A program gets a placeholder of the secret's own shape ([`placeholder()`]). What leaves
-//! is searched for placeholders ([`Finder`]); in what comes back secrets are replaced by
-//! their placeholders ([`Mask`]). Both find a value
+//! A program gets a placeholder of the secret's own shape ([`placeholder()`]). Outgoing data is
+//! searched for placeholders ([`Finder`]); in incoming data secrets are replaced by their
+//! placeholders ([`Mask`]). Both find a value
 //!
 //! - as it is, in any case of its letters;
-//! - within base64, at each of the three alignments, in the usual alphabet and in that
-//!   for addresses, with and without padding, whatever stands before and after it, wrapped at
-//!   any width;
-//! - as hexadecimal digits of either, in either case or both, with spaces, `:`, `-`, `,`, `0x`
-//!   and line breaks between those of each byte or without;
+//! - within base64, at each of the three alignments, in the usual alphabet and in the URL-safe
+//!   one, with and without padding, whatever precedes and follows it, wrapped at any width;
+//! - as hexadecimal digits of either, in either case or both, with or without spaces, `:`, `-`,
+//!   `,`, `0x` and line breaks between those of each byte;
 //! - each of these as UTF-16 or UTF-32 of either byte order;
 //! - each of these also with any of its bytes escaped, one by one, as `%41`, `\u0041`,
 //!   `\u{41}`, `\U00000041`, `\x41`, `\101`, `&#65;`, `&#x41;`, `=41`, by the names of HTML or
@@ -17,23 +16,22 @@
 //! - across the borders of chunks, in heads, trailers, and within what is compressed by
 //!   gzip, deflate, br or zstd as its `Content-Encoding` says.
 //!
-//! Not found is what somebody hides on purpose or passes through two of these in turn:
-//! reversed, cut into parts, compressed within an archive, encrypted, base64 of base64, escaped
-//! twice, with more than eight digits in a number. A line break within a
-//! value is one in what is searched as well: each line of a value of several lines is
-//! looked for by itself if it has [`BYTES_MIN`] bytes.
+//! A value is not found if somebody hides it on purpose, or passes it through two of these in
+//! turn: reversed, cut into parts, compressed within an archive, encrypted, base64 of base64,
+//! escaped twice, with more than eight digits in a number. A line break within a value matches
+//! only a line break: each line of a value of several lines is searched for by itself if it has
+//! [`BYTES_MIN`] bytes.
 //!
-//! What a mask does can be seen by whoever has something sent through it. So it must tell
-//! nothing of the secret that its placeholder does not: a replacement has the length of
-//! what it replaces, and what is held back until more has come depends on nothing but
-//! which bytes could be part of any value at all, never on whether they are. That only a
-//! whole value is replaced can be used to try a guess; with at least 64 bits to guess
-//! ([`Unfit`]) that leads nowhere.
+//! The effects of a mask are visible to whoever sends something through it. So they must reveal
+//! nothing of the secret that its placeholder does not: a replacement has the length of what it
+//! replaces, and the bytes held back until more has come depend only on which bytes could be part
+//! of any value at all, never on whether they are. A guess can be checked, since only a whole
+//! value is replaced; with at least 64 bits to guess ([`Unfit`]) that leads nowhere.
 //!
-//! Who pauses within a value must not have its beginning handed on. So the end of what has come
-//! waits for the next byte: for a moment where only a few bytes in a row could be a part of a
-//! value, or a line of no base64 ends ([`Mask::is_short`]); else until what follows, or
-//! [`Stalled`].
+//! A pause within a value must not have its beginning handed on. So the end of what has come
+//! waits for the next byte: for a moment if only a few bytes in a row could be a part of a value,
+//! or a line that is too short for base64 ends ([`Mask::is_short`]); otherwise until the next
+//! byte, or [`Stalled`].
 
 mod bodies;
 mod checksum;
@@ -71,7 +69,7 @@ pub use settings::{
 pub use shape::{key as key_placeholders, text_of};
 pub use symbols::Form;
 
-/// The shortest secret, and the shortest line of one that is looked for by itself, bytes.
+/// The shortest secret, and the shortest line of one that is searched for by itself, bytes.
 pub const BYTES_MIN: usize = 16;
 /// The longest secret, bytes.
 pub const BYTES_MAX: usize = 16 * 1024;

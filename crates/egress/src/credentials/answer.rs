@@ -1,7 +1,7 @@
-//! What a command prints of a credential: a plain value, Git's form, or Kubernetes'.
+//! Reads a credential from a command's output: a plain value, Git's format, or Kubernetes'.
 //!
-//! Each is told by its beginning, and what is none of them is refused: to take a text for
-//! a value that it is not would send it to somebody. A key that signs has a form of its own.
+//! Each is recognized by its beginning, and everything else is refused: mistaking some text for a
+//! value would send it to a host. A signing key has a format of its own.
 
 pub(super) mod key;
 
@@ -14,16 +14,16 @@ use zeroize::Zeroizing;
 
 use super::values::Fresh;
 
-/// What Git's helpers print (git-credential(1)).
+/// The lines that Git's helpers print (git-credential(1)).
 const PASSWORD: &[u8] = b"password=";
 const EXPIRY: &[u8] = b"password_expiry_utc=";
-/// Whose versions of `ExecCredential` are read.
+/// The API group of `ExecCredential`, in any version.
 const KUBERNETES: &str = "client.authentication.k8s.io/";
 
-/// Reads it.
+/// Reads a command's output.
 ///
 /// # Errors
-/// Why there is no value in it; nothing of it is in the words.
+/// The reason why there is no value in it, without any of its text.
 pub(super) fn read(output: &[u8]) -> Result<Fresh, String> {
     let text = output.trim_ascii();
     if text.is_empty() {
@@ -63,7 +63,7 @@ fn of_git<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Fresh, String> {
     Ok(Fresh::new(password, ends))
 }
 
-/// Of JSON the kind, whatever else is in it.
+/// The kind of a JSON object, whatever else is in it.
 #[derive(Deserialize)]
 struct Kind {
     kind: Option<String>,
@@ -116,7 +116,7 @@ fn of_kubernetes(status: Option<ExecStatus>) -> Result<Fresh, String> {
     Ok(Fresh::new(token.as_bytes(), ends))
 }
 
-/// A time as RFC 3339 writes it.
+/// Parses an RFC 3339 time.
 pub(super) fn time_of(text: &str) -> Option<SystemTime> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     let seconds = u64::try_from(time.unix_timestamp()).ok()?;

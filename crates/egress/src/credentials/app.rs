@@ -1,5 +1,5 @@
-//! Tokens of an installation of a GitHub App: asked for by a statement that the app's key has
-//! signed, for what is named alone, and taken back at the end.
+//! Installation tokens of a GitHub App: requested by an assertion signed with the app's key, for
+//! the named rights alone, and revoked at the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use super::values::Fresh;
 use crate::Egress;
 use crate::secret::Secret;
 
-/// How far this host's clock may be before the issuer's, and how long a statement is good.
+/// The tolerance for this host's clock being ahead, and the validity of an assertion.
 const BEFORE: Duration = Duration::from_secs(60);
 const GOOD: Duration = Duration::from_secs(300);
-/// What GitHub's documentation has every request say.
+/// Headers that GitHub's documentation requires of every request.
 const KIND: &str = "application/vnd.github+json";
 const VERSION: (&str, &str) = ("x-github-api-version", "2022-11-28");
-/// What every token may do, whether it is asked for or not.
+/// The permission that every token has, requested or not.
 const ALWAYS: &str = "metadata";
 
-/// Whether a text can be the key of an app: RSA, in PEM.
+/// Checks that a text can be the key of an app: RSA, in PEM.
 ///
 /// # Errors
-/// Why it is none, in words.
+/// The reason why it is not, in words.
 pub fn check_app_key(text: &[u8]) -> Result<(), String> {
     key(text).map(drop)
 }
@@ -54,7 +54,7 @@ fn key(text: &[u8]) -> Result<RsaKeyPair, String> {
     key
 }
 
-/// What the app says of itself (RFC 7519), signed.
+/// Builds and signs the app's assertion (RFC 7519).
 fn statement(app: u64, key: &RsaKeyPair, now: SystemTime) -> Result<Zeroizing<String>, String> {
     let since = |time: SystemTime| {
         time.duration_since(UNIX_EPOCH)
@@ -81,7 +81,7 @@ fn statement(app: u64, key: &RsaKeyPair, now: SystemTime) -> Result<Zeroizing<St
     Ok(Zeroizing::new(format!("{signed}.{signature}")))
 }
 
-/// What is asked for.
+/// The body of a token request.
 #[derive(Serialize)]
 struct Wanted<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -90,10 +90,10 @@ struct Wanted<'a> {
     permissions: &'a BTreeMap<String, Permission>,
 }
 
-/// Asks for a token.
+/// Requests a token.
 ///
 /// # Errors
-/// Why there is none; nothing of a secret is in the words.
+/// The reason why there is none, without any secret.
 pub(super) async fn fetch(
     egress: &Arc<Egress>,
     name: &CredentialName,
@@ -125,10 +125,10 @@ pub(super) async fn fetch(
     read(&answer, request).map_err(|why| format!("{host}: {why}"))
 }
 
-/// Has a token taken back.
+/// Revokes a token.
 ///
 /// # Errors
-/// Why it may still be good.
+/// The reason why it may still be valid.
 pub(super) async fn take_back(
     egress: &Arc<Egress>,
     name: &CredentialName,
@@ -163,7 +163,7 @@ fn headers(bearer: &[u8]) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// An answer, as far as it is of consequence.
+/// A token response, as far as it is used.
 #[derive(Deserialize)]
 struct Granted {
     token: String,
@@ -186,7 +186,7 @@ struct Repository {
     name: String,
 }
 
-/// Reads an answer, which is to be for what was asked for and no more.
+/// Reads a token response, which must grant what was requested and no more.
 fn read(answer: &Answer, request: &AppRequest) -> Result<Fresh, String> {
     match answer.status {
         StatusCode::CREATED => {}

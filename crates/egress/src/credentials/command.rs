@@ -1,5 +1,5 @@
-//! A credential that a command of the person's prints: the recording side runs it, and what
-//! it prints comes here by a pipe.
+//! Credentials printed by a command of the person's: the recording side runs it, and its output
+//! comes here by a pipe.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,29 +18,30 @@ use super::values::Got;
 use crate::Egress;
 use crate::line::Heard;
 
-/// What the recording side may take besides, which ends a command itself.
+/// The additional time for the recording side, which enforces the command's time limit itself.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long what a command has started may hold its output open once it has ended itself.
+/// The longest time for which processes that a command has started may hold its output open after
+/// its end.
 const DRAINED: Duration = Duration::from_millis(500);
-/// How much is read at once, bytes.
+/// The most bytes read at once.
 const BLOCK_BYTES: usize = 4 * 1024;
-/// The longest line of its error output that is told, letters.
+/// The longest line of its error output that is reported, letters.
 const LINE_LETTERS_MAX: usize = 200;
-/// So many letters of words on end could be a key, bytes.
+/// The shortest run of word letters that could be a key, bytes.
 const SECRET_BYTES_MIN: usize = 16;
-/// A part of its output from this length on is not told either, bytes.
+/// The shortest part of its output that is redacted from the report, bytes.
 const PRINTED_BYTES_MIN: usize = 4;
 
-/// What it has written.
+/// The output of a command.
 struct Written {
     output: Zeroizing<Vec<u8>>,
     errors: Zeroizing<Vec<u8>>,
 }
 
-/// Has the command of a credential run, and reads what it prints.
+/// Has the command of a credential run, and reads its output.
 ///
 /// # Errors
-/// [`Unfetched`]: why there is no value. What the command prints is not in the words.
+/// [`Unfetched`]: the reason why there is no value, without the command's output.
 pub(super) async fn fetch(
     egress: &Egress,
     (index, name): (usize, &CredentialName),
@@ -131,16 +132,16 @@ async fn follow(
     Ok((written, end))
 }
 
-/// What becomes of an output that is too long.
+/// The handling of an output that is too long.
 #[derive(Clone, Copy)]
 enum Excess {
-    /// All of it is needed: it is an error.
+    /// An error: all of it is needed.
     Refused,
-    /// The last is: the beginning is let go.
+    /// The beginning is dropped: the end is needed.
     LetGo,
 }
 
-/// Reads an output, of which so much is kept.
+/// Reads an output, up to the limit.
 async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: Excess) -> io::Result<()> {
     // What it is could not be asked here.
     let mut from = pipe::Receiver::from_owned_fd_unchecked(from)?;
@@ -163,7 +164,7 @@ async fn read(from: OwnedFd, to: &mut Vec<u8>, excess: Excess) -> io::Result<()>
     }
 }
 
-/// Why there is nothing, in words.
+/// Returns why there is no value, in words.
 fn failed(end: CommandEnd, patience: Duration) -> String {
     match end {
         CommandEnd::Exited(status) => format!("its command ended with status {status}"),
@@ -177,7 +178,7 @@ fn failed(end: CommandEnd, patience: Duration) -> String {
     }
 }
 
-/// The last line of its error output, without what could be a secret.
+/// Returns the last line of its error output, without what could be a secret.
 fn last_line(written: &Written) -> String {
     let lines = written.errors.split(|byte| *byte == b'\n');
     let mut lines = lines.map(<[u8]>::trim_ascii);
@@ -202,13 +203,13 @@ fn last_line(written: &Written) -> String {
     told.chars().take(LINE_LETTERS_MAX).collect()
 }
 
-/// Whether a letter is of those of which keys are made, in any usual way of writing them.
+/// Returns whether a letter is one of those that keys consist of, in any usual encoding.
 fn is_of_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "+/._~=-:".contains(letter)
 }
 
-/// Whether a letter is not seen and changes how others are (Unicode 16, category Cf, and
-/// those that separate lines and paragraphs).
+/// Returns whether a letter is invisible and changes how others are shown (Unicode 16, category Cf,
+/// and the line and paragraph separators).
 fn is_format(letter: char) -> bool {
     matches!(
         letter,
@@ -235,7 +236,7 @@ fn is_format(letter: char) -> bool {
     )
 }
 
-/// A text without what could be a key: many letters of words on end.
+/// Returns a text without what could be a key: long runs of word letters.
 fn without_secrets(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,14 +1,14 @@
-//! What stands inside for a value that is known.
+//! Placeholders of known values.
 
 use atoll_model::network::Others;
 
 use super::{Held, login};
 use crate::secret::{self, Masks, Secret};
 
-/// What stands inside for a value, by random numbers that nobody can guess.
+/// Makes the placeholder of a value, with unguessable random numbers.
 ///
 /// # Errors
-/// Why nothing can, in words.
+/// The reason why it cannot have one, in words.
 pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
     let mut random = [0; 32];
     aws_lc_rs::rand::fill(&mut random)
@@ -16,11 +16,11 @@ pub fn disguise(real: &[u8]) -> Result<Vec<u8>, String> {
     secret::placeholder(real, &random).map_err(|unfit| unfit.to_string())
 }
 
-/// The same for a token that is renewed where it ends: inside, a web token says that it is valid
-/// for long. One that an agent takes for ended it would not use.
+/// Makes the placeholder of a token that is refreshed when it expires: in the sandbox, a web token
+/// claims a long validity, since an agent would not use one that looks expired.
 ///
 /// # Errors
-/// Why nothing can, in words.
+/// The reason why it cannot have one, in words.
 pub fn disguise_renewed(real: &[u8]) -> Result<Vec<u8>, String> {
     match login::lasting(real) {
         Some(lasting) => disguise(&lasting),
@@ -28,8 +28,8 @@ pub fn disguise_renewed(real: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What is shown in the place of a value: its placeholder where that is alike, or else
-/// another text, as long as the value.
+/// Returns the replacement of a value in responses: its placeholder if that is alike, or else
+/// another text of the value's length.
 pub(super) fn standing_for(value: &[u8], placeholder: &[u8]) -> Result<Vec<u8>, String> {
     let other = disguise(value)?;
     let secret = Secret::new(value.to_vec()).map_err(|error| error.to_string())?;
@@ -39,8 +39,8 @@ pub(super) fn standing_for(value: &[u8], placeholder: &[u8]) -> Result<Vec<u8>, 
     }
 }
 
-/// What makes other texts of all placeholders, where one of the credentials has that. Where it
-/// cannot be made they stop their requests, as elsewhere.
+/// Builds the masks that replace all placeholders by other texts, if one of the credentials
+/// requires that. If they cannot be built, placeholders stop their requests as elsewhere.
 pub(super) fn others(held: &[Held]) -> Option<Masks> {
     let is_masked = |one: &Held| one.binding.others == Others::Masked;
     if !held.iter().any(is_masked) {

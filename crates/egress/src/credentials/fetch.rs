@@ -1,5 +1,5 @@
-//! Values that are fetched when a request needs them: once for all that wait, kept until
-//! shortly before they end, and not asked for again at once where that failed.
+//! Values fetched when a request needs them: once for all that wait, kept until shortly before they
+//! expire, and not requested again at once after a failure.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -20,37 +20,35 @@ use super::{app, command, login, oauth};
 use crate::Egress;
 use crate::secret::Secret;
 
-/// How long before its end a value is fetched anew: a request takes some time. Of a value
-/// that lives shortly it is a tenth of its life.
+/// The longest time before its expiry at which a value is fetched anew: a request takes some time.
+/// For a short-lived value it is a tenth of its lifetime.
 const MARGIN_MAX: Duration = Duration::from_secs(60);
-/// How long nothing is asked after the first failure; each further one doubles it.
+/// The pause after the first failure; each further one doubles it.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How old a value is at least that is fetched anew since its host refuses it: a program can
-/// have a host refuse it as often as it likes.
+/// The age from which a value is fetched anew when its host rejects it: a program can make a host
+/// reject it as often as it likes.
 const DOUBTED_AFTER: Duration = Duration::from_secs(30);
-/// The same of a login, whose issuer gives another refresh token each time: so long the first
-/// time, and twice as long each further one.
+/// The first such age of a login, whose issuer gives another refresh token each time; it doubles
+/// with each further rejection.
 const LOGIN_DOUBTED_AFTER: Duration = Duration::from_secs(600);
 const LOGIN_DOUBTED_AFTER_MAX: Duration = Duration::from_secs(4 * 3600);
-/// How many values before the last one are kept until the end; older ones are taken back when
-/// there is a further one.
+/// The most earlier values kept until the end; older ones are revoked when there is a further one.
 const EARLIER_MAX: usize = 16;
-/// How long taking all back may take at the end of a run. Who records waits longer.
+/// The longest time for revoking everything at the end of a run. The recording side waits longer.
 pub(crate) const TAKING_BACK: Duration = Duration::from_secs(5);
 
-/// Why there is no value.
+/// The reason why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unfetched {
-    /// As the program is told it.
+    /// The reason for the program.
     pub(crate) why: String,
-    /// What its command has said at last, which is for outside alone; empty where it is
-    /// nothing.
+    /// The last line of its command's error output, for the record alone; empty if there is none.
     pub(super) said: String,
 }
 
 impl Unfetched {
-    /// As it is recorded, outside.
+    /// Returns the reason for the record, outside the sandbox.
     pub(crate) fn recorded(&self) -> String {
         let Self { why, said } = self;
         match said.is_empty() {
@@ -69,33 +67,33 @@ impl From<String> for Unfetched {
     }
 }
 
-/// Where a value comes from, and what of it is known.
+/// The source of a value, with its state.
 pub(crate) struct Source {
     by: Fetch,
-    /// By what requests of Atoll's own for it are judged.
+    /// The network rules by which Atoll's own requests for it are judged.
     pub(super) network: Network,
     ingredients: std::sync::Mutex<Ingredients>,
-    /// What a login was from the beginning.
+    /// A login's value at the beginning.
     first: Option<Arc<Secret>>,
     pub(super) unwritten: std::sync::Mutex<Option<login::Unwritten>>,
     pub(super) heard: Heard,
-    /// Held from before a login's issuer is asked until what it gives is written.
+    /// Held from before a login's issuer is asked until its response is written.
     open: Mutex<()>,
     state: Arc<Mutex<State>>,
 }
 
-/// The secrets by which a value is asked for.
+/// The secrets for obtaining a value.
 pub(super) type Ingredients = BTreeMap<Ingredient, Arc<Secret>>;
 
 #[derive(Default)]
 struct State {
     token: Option<Token>,
     failed: Option<Failed>,
-    /// How old its values are at least now that are fetched anew since their host refuses them.
+    /// The age from which its values are now fetched anew when their host rejects them.
     doubted_after: Option<Duration>,
-    /// Those before it that may still be good, where they are taken back.
+    /// The earlier values that may still be valid, where they are revoked.
     earlier: Vec<Token>,
-    /// Those before these, which are to be taken back now.
+    /// The values before these, which are to be revoked now.
     oldest: Vec<Token>,
 }
 
@@ -103,7 +101,7 @@ struct Token {
     values: Values,
     since: SystemTime,
     ends: Option<SystemTime>,
-    /// Its host has refused it.
+    /// Set once its host has rejected it.
     is_doubted: bool,
 }
 
@@ -114,12 +112,12 @@ struct Failed {
 }
 
 impl Token {
-    /// Whether it can be used though it is to be fetched anew.
+    /// Returns whether it can be used although it should be fetched anew.
     fn holds(&self, now: SystemTime) -> bool {
         self.ends.is_none_or(|ends| now < ends)
     }
 
-    /// Whether it is used without a question.
+    /// Returns whether it is used without asking its source.
     fn is_fresh(&self, now: SystemTime) -> bool {
         let is_before = self.ends.is_none_or(|ends| {
             let life = ends.duration_since(self.since).unwrap_or_default();
@@ -132,7 +130,7 @@ impl Token {
 }
 
 impl State {
-    /// What is known without a question.
+    /// Returns the result that is known without asking the source.
     fn known(&self, now: SystemTime) -> Option<Result<Values, Unfetched>> {
         if let Some(token) = self.token.as_ref().filter(|token| token.is_fresh(now)) {
             return Some(Ok(token.values.clone()));
@@ -141,7 +139,8 @@ impl State {
         (Instant::now() < failed.until).then(|| self.otherwise(now, &failed.why))
     }
 
-    /// What there is where a new one could not be had: the one before, as long as it holds.
+    /// Returns the value to use when no new one could be obtained: the last one, as long as it is
+    /// valid.
     fn otherwise(&self, now: SystemTime, why: &Unfetched) -> Result<Values, Unfetched> {
         match self.token.as_ref().filter(|token| token.holds(now)) {
             Some(token) => Ok(token.values.clone()),
@@ -149,7 +148,7 @@ impl State {
         }
     }
 
-    /// Keeps what came of a question, and what there was before where that is taken back.
+    /// Keeps the result of asking the source, and the earlier value where that is revoked later.
     fn keep(
         &mut self,
         got: Result<Token, Unfetched>,
@@ -182,7 +181,7 @@ impl State {
 }
 
 impl Source {
-    /// In this network, by these secrets.
+    /// Builds a source in this network, with these secrets.
     pub(super) fn new(by: Fetch, network: &Network, ingredients: Ingredients) -> Self {
         Self {
             network: match by.endpoints()[..] {
@@ -199,7 +198,7 @@ impl Source {
         }
     }
 
-    /// The same with a token that is there from the beginning, nobody knows how old.
+    /// Sets a token that is there from the beginning, of unknown age.
     pub(super) fn with(self, secret: Arc<Secret>, ends_s: Option<u64>) -> Self {
         let text = std::str::from_utf8(secret.expose()).unwrap_or_default();
         let token = Token {
@@ -219,12 +218,12 @@ impl Source {
         }
     }
 
-    /// What it was from the beginning.
+    /// Returns the value at the beginning.
     pub(super) fn first(&self) -> Option<&Arc<Secret>> {
         self.first.as_ref()
     }
 
-    /// The credential by which a login is renewed.
+    /// Returns the credential by which a login is refreshed.
     pub(super) fn renewed_by(&self) -> Option<&CredentialName> {
         match &self.by {
             Fetch::Login { by, .. } => Some(by),
@@ -232,7 +231,7 @@ impl Source {
         }
     }
 
-    /// What a login is good for, where its file says that.
+    /// Returns the scope of a login, if its file states it.
     pub(crate) fn scope(&self) -> Option<&str> {
         match &self.by {
             Fetch::Login { scope, .. } => scope.as_deref(),
@@ -240,8 +239,8 @@ impl Source {
         }
     }
 
-    /// Begins what may not be broken off: an issuer that has given another token may not know
-    /// the one before it any more. None is begun when the run ends.
+    /// Begins a refresh that must not be broken off: an issuer that has given another token may no
+    /// longer accept the one before it. None is begun when the run ends.
     pub(super) async fn begin(&self, egress: &Egress) -> Result<MutexGuard<'_, ()>, String> {
         let open = self.open.lock().await;
         match *egress.over.borrow() {
@@ -250,7 +249,7 @@ impl Source {
         }
     }
 
-    /// What its issuer is asked for a login.
+    /// Returns the refresh request to a login's issuer.
     pub(super) fn renewal(&self) -> Option<&RenewalRequest> {
         match &self.by {
             Fetch::Login { request, .. } => Some(request),
@@ -258,7 +257,7 @@ impl Source {
         }
     }
 
-    /// Has it asked for at once, though that has just failed.
+    /// Ends the pause after a failure.
     pub(super) async fn forget_failure(&self) {
         self.state.lock().await.failed = None;
     }
@@ -269,14 +268,15 @@ impl Source {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A secret by which it is asked for, as it is by now.
+    /// Returns a secret for obtaining the value, as it is by now.
     pub(super) fn ingredient(&self, which: Ingredient) -> Result<Arc<Secret>, String> {
         let ingredients = self.ingredients();
         let found = ingredients.get(&which).map(Arc::clone);
         found.ok_or_else(|| "what it is asked for by was not handed over".to_owned())
     }
 
-    /// Those of them that go to somebody: no answer can have another one in it.
+    /// Returns those of the secrets that are sent to an issuer: its response can contain no other
+    /// one.
     pub(super) fn sent_ingredients(&self) -> Vec<Arc<Secret>> {
         let ingredients = self.ingredients();
         let is_sent = |which: &Ingredient| *which != Ingredient::PrivateKey;
@@ -284,13 +284,12 @@ impl Source {
         sent.map(|(_, secret)| Arc::clone(secret)).collect()
     }
 
-    /// Takes up another refresh token. The one before it.
+    /// Replaces the refresh token, and returns the one before it.
     pub(super) fn renew(&self, token: Arc<Secret>) -> Option<Arc<Secret>> {
         self.ingredients().insert(Ingredient::RefreshToken, token)
     }
 
-    /// Tells its issuer that a value is not needed any more. Why that cannot be is told with
-    /// its flow.
+    /// Revokes a value at its issuer. A failure is recorded with its flow.
     async fn take_back(&self, egress: &Arc<Egress>, name: &CredentialName, one: &Token) {
         let (Fetch::Token(request), Some(token)) = (&self.by, one.values.whole()) else {
             return;
@@ -307,7 +306,7 @@ impl Source {
         };
     }
 
-    /// Hears that a host has refused a value that was put in.
+    /// Notes that a host has rejected an injected value.
     pub(super) fn doubt(&self, secret: &Arc<Secret>, now: SystemTime) {
         // Where it is taken, a new one is being fetched.
         let Ok(mut state) = self.state.try_lock() else {
@@ -330,8 +329,8 @@ impl Source {
     }
 }
 
-/// The value of a credential that is fetched: the one that is there, or a new one. Who wants
-/// it at the same time waits for the one question.
+/// Returns the value of a credential that is fetched: the one that is there, or a new one.
+/// Concurrent callers wait for one fetch.
 pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Values, Unfetched> {
     let Some((name, source)) = egress.credentials.source(index) else {
         return Err("there is no such credential".to_owned().into());
@@ -367,7 +366,8 @@ pub(crate) async fn value(egress: &Arc<Egress>, index: usize) -> Result<Values, 
     waits.await.map_err(|_| over())?
 }
 
-/// How long the value still holds that is there, or a new one; nothing where nobody knows.
+/// Returns the remaining validity of the value that is there, or of a new one; `None` if it is
+/// unknown.
 pub(crate) async fn life(
     egress: &Arc<Egress>,
     index: usize,
@@ -381,7 +381,7 @@ pub(crate) async fn life(
     Ok(ends.map(|ends| ends.duration_since(SystemTime::now()).unwrap_or_default()))
 }
 
-/// Gets a new one. Boxed, since it can be a request like the one that waits for it.
+/// Fetches a new value. Boxed, since the fetch can be a request like the one that waits for it.
 fn fetch(
     egress: &Arc<Egress>,
     index: usize,
@@ -440,8 +440,8 @@ async fn ask(
     }
 }
 
-/// Has everything taken back that was fetched and can be, in a short while. What it came to
-/// is told flow by flow.
+/// Revokes everything that was fetched and can be revoked, in a short while. The outcome is
+/// recorded flow by flow.
 pub(crate) async fn take_back(egress: &Arc<Egress>) {
     let mut taking = JoinSet::new();
     for index in 0..egress.credentials.iter().len() {
@@ -459,8 +459,8 @@ pub(crate) async fn take_back(egress: &Arc<Egress>) {
     taking.shutdown().await;
 }
 
-/// Waits for logins whose issuer has been asked until what it gave is written. None is begun
-/// any more.
+/// Waits for logins whose issuer has been asked until the response is written. None is begun any
+/// more.
 pub(crate) async fn settle(egress: &Arc<Egress>) {
     let all = async {
         for index in 0..egress.credentials.iter().len() {

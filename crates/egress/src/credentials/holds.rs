@@ -1,6 +1,6 @@
-//! Whether one text is in another.
+//! Substring search in bytes.
 
-/// Whether one text is in another, whatever the case of letters.
+/// Returns whether a text contains another one, in any case of letters.
 pub(crate) fn holds_in_any_case(text: &[u8], part: &[u8]) -> bool {
     !part.is_empty()
         && text
@@ -8,7 +8,7 @@ pub(crate) fn holds_in_any_case(text: &[u8], part: &[u8]) -> bool {
             .any(|window| window.eq_ignore_ascii_case(part))
 }
 
-/// Whether one text is in another.
+/// Returns whether a text contains another one.
 pub(crate) fn holds(text: &[u8], part: &[u8]) -> bool {
     let Some((first, rest)) = part.split_first() else {
         return false;

@@ -1,5 +1,5 @@
-//! Tokens that an issuer gives an agent that logs in: they go out of the sandbox, and what stands
-//! for them goes in.
+//! Tokens issued to an agent that logs in: they are handed to the person's side, and placeholders
+//! enter the sandbox in their place.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
@@ -15,9 +15,9 @@ use zeroize::Zeroizing;
 use super::{Credentials, MaskedValue, Role, standing_for};
 use crate::secret::{Secret, stand_for_token, stand_in};
 
-/// Whose values they are: of none of the credentials that are held.
+/// The index of values that belong to none of the credentials.
 const OF_NONE: usize = usize::MAX;
-/// What of an answer goes in as it is (RFC 6749, 5.1).
+/// The members of a response that enter as they are (RFC 6749, 5.1).
 const KEPT: [&str; 5] = [
     "token_type",
     "scope",
@@ -25,7 +25,7 @@ const KEPT: [&str; 5] = [
     "expires_at",
     "refresh_token_expires_in",
 ];
-/// What an issuer may say of why not (RFC 6749, 5.2; RFC 8628, 3.5).
+/// The standard error codes of an issuer (RFC 6749, 5.2; RFC 8628, 3.5).
 const REASONS: [&str; 10] = [
     "invalid_request",
     "invalid_client",
@@ -39,14 +39,14 @@ const REASONS: [&str; 10] = [
     "expired_token",
 ];
 
-/// Where logins are issued, and to whom goes what is caught.
+/// The issuers of logins, and the recipient of intercepted tokens.
 #[derive(Default)]
 pub(super) struct Issues {
     all: Vec<Arc<Issue>>,
     line: Option<OwnedFd>,
 }
 
-/// A token of an answer.
+/// A token in a response.
 struct Caught {
     token: IssuedToken,
     real: Zeroizing<String>,
@@ -54,14 +54,14 @@ struct Caught {
 }
 
 impl Issues {
-    /// Whether somebody logs in.
+    /// Returns whether somebody logs in.
     pub(super) fn is_catching(&self) -> bool {
         self.line.is_some()
     }
 }
 
 impl Credentials {
-    /// The same where logins are issued; what is caught goes back by this socket.
+    /// Sets the issuers of logins; intercepted tokens are sent by this socket.
     pub(crate) fn issuing(self, all: Vec<Issue>, line: Option<OwnedFd>) -> Self {
         let catches = all.iter().any(|one| one.is_caught);
         let issues = Issues {
@@ -71,14 +71,15 @@ impl Credentials {
         Self { issues, ..self }
     }
 
-    /// The login whose issuer a request is for; one that is caught before others.
+    /// Returns the login whose issuer a request is for, preferring one whose tokens are
+    /// intercepted.
     pub(crate) fn issue(&self, judged: &Judged<'_>) -> Option<Arc<Issue>> {
         let asked = |issue: &&Arc<Issue>| issue.is_asked_by(judged);
         let found = self.issues.all.iter().filter(asked);
         found.max_by_key(|issue| issue.is_caught).map(Arc::clone)
     }
 
-    /// The login for whose tokens a request could be, and why that cannot be told.
+    /// Returns the login whose tokens a request may ask for, and why that is unclear.
     pub(crate) fn doubted_issue(
         &self,
         judged: &Judged<'_>,
@@ -87,17 +88,17 @@ impl Credentials {
         all.find_map(|issue| Some((&issue.login, issue.is_in_doubt(judged)?)))
     }
 
-    /// Whether a login's tokens are issued there: nothing is carried unseen to such a host.
+    /// Returns whether a login's tokens are issued there: nothing goes uninspected to such a host.
     pub(crate) fn are_issued_at(&self, host: &HostPart, port: u16) -> bool {
         self.issues.all.iter().any(|issue| issue.is_at(host, port))
     }
 
-    /// Whether tokens of a login are issued anywhere.
+    /// Returns whether tokens of a login are issued anywhere.
     pub(crate) fn are_issued(&self) -> bool {
         !self.issues.all.is_empty()
     }
 
-    /// The login whose tokens are issued by the host of this name.
+    /// Returns the login whose tokens are issued by the host of this name.
     pub(crate) fn issued_by(&self, name: &str) -> Option<&CredentialName> {
         let host = HostPart::Name(HostName::parse(name).ok()?);
         let mut all = self.issues.all.iter();
@@ -105,11 +106,11 @@ impl Credentials {
         Some(&found.login)
     }
 
-    /// What goes in of what an issuer has answered with success. Its tokens have gone out by
-    /// then, and are masked from here on.
+    /// Returns what enters the sandbox of an issuer's successful response. Its tokens have been
+    /// handed to the person's side by then, and are masked from here on.
     ///
     /// # Errors
-    /// Why nothing goes in; nothing of it is in the words.
+    /// The reason why nothing enters, without any of its text.
     pub(crate) fn catch(&self, issue: &Issue, answer: &[u8]) -> Result<Vec<u8>, String> {
         let mut caught: Vec<Caught> = Vec::new();
         let known = &mut |names: &[String], value: &[u8]| match names {
@@ -151,7 +152,7 @@ impl Credentials {
         masked.add(value, SystemTime::now())
     }
 
-    /// Sends one out.
+    /// Hands a token to the person's side.
     fn send(&self, one: &Caught) -> Result<(), String> {
         let nobody = "nobody outside takes its tokens";
         let line = self.issues.line.as_ref().ok_or(nobody)?;
@@ -162,7 +163,7 @@ impl Credentials {
     }
 }
 
-/// A token of an answer, if a member of it is one.
+/// Reads a token of a response, if a member of it is one.
 fn taken(issue: &Issue, name: &str, value: &[u8]) -> Result<Option<Caught>, String> {
     let Some(token) = IssuedToken::of_member(name) else {
         return Ok(None);
@@ -182,7 +183,7 @@ fn taken(issue: &Issue, name: &str, value: &[u8]) -> Result<Option<Caught>, Stri
     }))
 }
 
-/// What goes in of an answer that gives nothing: one of the standard's words for why.
+/// Returns what enters the sandbox of a response without tokens: one of the standard error codes.
 pub(crate) fn why_not_issued(answer: &[u8]) -> Vec<u8> {
     let read: serde_json::Value = serde_json::from_slice(answer).unwrap_or_default();
     let said = read.get("error").and_then(serde_json::Value::as_str);

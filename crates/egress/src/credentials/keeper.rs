@@ -1,4 +1,4 @@
-//! Who keeps what Atoll asks by, outside: what is said to it and what it says.
+//! Client of the credential store outside the sandbox: what is sent to it, and what it sends.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use zeroize::Zeroizing;
 use crate::Egress;
 use crate::line::Heard;
 
-/// How long who keeps it may take until it is there, and until it is written. It waits less
-/// than the first for another run.
+/// The longest time for the store to have a value ready, and for it to be written. The store waits
+/// less than the first for another run.
 pub(super) const READING: Duration = Duration::from_secs(50);
 pub(super) const WRITING: Duration = Duration::from_secs(20);
 /// The longest message, bytes: a file's tokens with each letter escaped.
 const MESSAGE_BYTES_MAX: usize = 2 * LOGIN_FILE_BYTES_MAX;
 
-/// Who keeps it.
+/// A connection to the store.
 pub(super) struct Keeper {
     line: UnixDatagram,
-    /// What it keeps, as a person is told that.
+    /// The stored value, as it is called in messages.
     what: &'static str,
 }
 
 impl Keeper {
-    /// Who keeps this of a credential.
+    /// Connects to the store of this value of a credential.
     ///
     /// # Errors
-    /// That nobody does.
+    /// The reason why there is none.
     pub(super) async fn of(
         egress: &Egress,
         name: &CredentialName,
@@ -50,10 +50,10 @@ impl Keeper {
         }
     }
 
-    /// Hears what it says, in that time.
+    /// Receives a message from the store, in this time.
     ///
     /// # Errors
-    /// Why nothing was heard.
+    /// The reason why nothing was received.
     pub(super) async fn hear<T: DeserializeOwned>(&self, patience: Duration) -> Result<T, String> {
         let mut message = Zeroizing::new(vec![0; MESSAGE_BYTES_MAX]);
         let receive = || socket::receive(self.line.as_fd(), &mut message);
@@ -67,10 +67,10 @@ impl Keeper {
         serde_json::from_slice(said).map_err(|_| self.unclear())
     }
 
-    /// Has it keep what was given.
+    /// Sends a value to the store.
     ///
     /// # Errors
-    /// That it does not hear that.
+    /// The reason why it was not sent.
     pub(super) async fn say(&self, given: &impl Serialize) -> Result<(), String> {
         let mut message = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES_MAX));
         let written = serde_json::to_writer(&mut *message, given);
@@ -80,7 +80,7 @@ impl Keeper {
         sent.map_err(|_| self.gone())
     }
 
-    /// That it has said what nobody says then.
+    /// Returns the reason for a message that is out of place.
     pub(super) fn unclear(&self) -> String {
         format!("who keeps {} says something unknown", self.what)
     }

@@ -1,10 +1,9 @@
-//! Logins of agents that are renewed here: asked for when their token does not hold any more,
-//! and written back to the host's file before the new one is used.
+//! Agents' logins that Atoll refreshes: when their token is no longer valid, and with the new one
+//! written to this host's file before it is used.
 //!
-//! The file is read anew each time, under its lock: another run, or the agent outside, may
-//! have renewed it meanwhile. Then nobody is asked. Where it cannot be written what an issuer
-//! gave is kept, and written the next time: the token that it was asked by may be worth
-//! nothing any more.
+//! The file is read anew each time, under its lock: another run, or the agent outside, may have
+//! refreshed it meanwhile. Then the issuer is not asked. If the issuer's response cannot be written
+//! it is kept, and written the next time: the refresh token used for it may be worthless by then.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,24 +27,23 @@ use super::values::Fresh;
 use crate::Egress;
 use crate::secret::Secret;
 
-/// How long asking may take.
+/// The longest time for asking an issuer.
 const ASKING: Duration = Duration::from_secs(TOKEN_PATIENCE_S);
-/// How long one that has begun is waited for when the run ends. Who keeps the file waits
-/// longer.
+/// The longest wait for a refresh in progress when the run ends. The store waits longer.
 pub(super) const SETTLING: Duration = ASKING.saturating_add(WRITING);
-/// A token of the file that ends sooner is not taken.
+/// The remaining validity below which a token of the file is not used.
 const MARGIN: Duration = Duration::from_secs(60);
-/// When a token ends, as it stands inside: in the year 2126, seconds since 1970.
+/// The expiry of a token as the sandbox sees it: in the year 2126, seconds since 1970.
 const ENDS_S: u64 = 4_940_000_000;
 
-/// What an issuer gave that is not written yet, and by what it was asked.
+/// An issuer's response that is not written yet, with the refresh token used for it.
 pub(super) struct Unwritten {
     pub(super) by: Zeroizing<String>,
     pub(super) renewed: Renewed,
 }
 
 impl Source {
-    /// What was given for a login and could not be written, once.
+    /// Takes the response that could not be written, once.
     pub(super) fn unwritten(&self) -> Option<Unwritten> {
         let mut unwritten = self
             .unwritten
@@ -63,21 +61,21 @@ impl Source {
     }
 }
 
-/// Which login it is.
+/// A login to be refreshed.
 #[derive(Clone, Copy)]
 pub(super) struct Login<'a> {
-    /// Its access token's place among all credentials, and name.
+    /// The index of its access token among all credentials, and its name.
     pub(super) index: usize,
     pub(super) name: &'a CredentialName,
-    /// What is asked, and the credential that it is asked by.
+    /// The refresh request, and the credential with the refresh token.
     pub(super) request: &'a RenewalRequest,
     pub(super) by: &'a CredentialName,
 }
 
-/// Renews it.
+/// Refreshes a login.
 ///
 /// # Errors
-/// Why there is no token; nothing of one is in the words.
+/// The reason why there is no token, without any of its text.
 pub(super) async fn fetch(
     egress: &Arc<Egress>,
     login: Login<'_>,
@@ -124,7 +122,7 @@ pub(super) async fn fetch(
     ))
 }
 
-/// Uses what is in the file.
+/// Uses the token that is in the file.
 fn taken(egress: &Egress, login: Login<'_>, there: &LoginTokens) -> Result<Fresh, String> {
     let refresh = Zeroizing::new(there.refresh.as_bytes().to_vec());
     let checked = egress.credentials.keep_refresh(login, refresh);
@@ -139,7 +137,7 @@ fn is_fresh(there: &LoginTokens) -> bool {
     ends.is_none_or(|ends| SystemTime::now() + MARGIN < ends)
 }
 
-/// Asks for another token, of which all can be one.
+/// Requests another token, and checks that all of the response is fit.
 async fn asked(
     egress: &Arc<Egress>,
     login: Login<'_>,
@@ -209,7 +207,7 @@ async fn asked(
     })
 }
 
-/// What is sent (RFC 6749, 6), and of which kind it is.
+/// Returns the refresh request's body (RFC 6749, 6) and media type.
 fn body(
     request: &RenewalRequest,
     refresh: &str,
@@ -259,7 +257,7 @@ struct Fields<'a> {
     scope: Option<&'a str>,
 }
 
-/// When a token ends: as is said beside it, or as it says itself (RFC 7519, 4.1.4).
+/// Returns a token's expiry: as stated beside it, or in it (RFC 7519, 4.1.4).
 pub(super) fn end_of(access: &str, ends_s: Option<u64>) -> Option<SystemTime> {
     #[derive(Deserialize)]
     struct Claims {
@@ -276,7 +274,7 @@ pub(super) fn end_of(access: &str, ends_s: Option<u64>) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(ends))
 }
 
-/// The same web token with another end, in so many digits; none where it has no end.
+/// Returns the same web token with the late expiry, in as many digits; `None` if it has no expiry.
 pub(super) fn lasting(real: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let text = std::str::from_utf8(real).ok()?;
     let ends = end_of(text, None)?.duration_since(UNIX_EPOCH).ok()?;

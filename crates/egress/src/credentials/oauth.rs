@@ -1,4 +1,4 @@
-//! Tokens of OAuth 2.0: asked for when a request needs one, and taken back at the end.
+//! OAuth 2.0 tokens: requested when a request needs one, and revoked at the end.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,14 +20,14 @@ use super::values::Fresh;
 use crate::Egress;
 use crate::secret::Secret;
 
-/// What forms are.
+/// The media type of forms.
 pub(super) const FORM: &str = "application/x-www-form-urlencoded";
-/// The name of token exchange (RFC 8693, 2.1).
+/// The grant type of token exchange (RFC 8693, 2.1).
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
-/// The longest life of a token that is taken at its word, seconds.
+/// The longest lifetime that an issuer is believed, seconds.
 const LIFE_S_MAX: u64 = 10 * 365 * 24 * 60 * 60;
-/// What an issuer can say of a mistake (RFC 6749, 5.2 and 4.1.2.1; RFC 8693, 2.2.2; RFC 8628,
-/// 3.5; RFC 7009, 2.2.1). Other words are not repeated: anything could be in them.
+/// The standard error codes of an issuer (RFC 6749, 5.2 and 4.1.2.1; RFC 8693, 2.2.2; RFC 8628,
+/// 3.5; RFC 7009, 2.2.1). Other texts are not repeated: anything could be in them.
 const ERRORS: &[&str] = &[
     "access_denied",
     "invalid_client",
@@ -43,10 +43,10 @@ const ERRORS: &[&str] = &[
     "unsupported_token_type",
 ];
 
-/// Asks for a token.
+/// Obtains a token.
 ///
 /// # Errors
-/// Why there is none; nothing of a secret is in the words.
+/// The reason why there is none, without any secret.
 pub(super) async fn fetch(
     egress: &Arc<Egress>,
     which: (usize, &CredentialName),
@@ -61,7 +61,7 @@ pub(super) async fn fetch(
     }
 }
 
-/// Asks once, whatever comes of it.
+/// Requests a token once.
 ///
 /// # Errors
 /// As [`fetch`].
@@ -112,10 +112,10 @@ pub(super) async fn asked(
     read(&answer, asked_at, Unsaid::IsRefused).map_err(|why| format!("{host}: {why}"))
 }
 
-/// Has a token taken back (RFC 7009).
+/// Revokes a token (RFC 7009).
 ///
 /// # Errors
-/// Why it may still be good.
+/// The reason why it may still be valid.
 pub(super) async fn take_back(
     egress: &Arc<Egress>,
     name: &CredentialName,
@@ -142,7 +142,7 @@ pub(super) async fn take_back(
         .map(drop)
 }
 
-/// Says who asks, in the form or in a header.
+/// Authenticates the client, in the form or in a header.
 fn authenticated(
     form: &mut Form,
     source: &Source,
@@ -177,8 +177,8 @@ fn authenticated(
 /// A form as it is sent.
 pub(super) struct Form(Zeroizing<Vec<u8>>);
 
-/// The longest form, bytes: two secrets and three lists of names with every byte escaped. So
-/// that it never grows, and leaves no copy behind.
+/// The capacity of a form, bytes: two secrets and three lists of names with every byte escaped. So
+/// it never grows, and leaves no copy behind.
 const FORM_BYTES: usize = 256 * 1024;
 
 impl Default for Form {
@@ -201,7 +201,7 @@ impl Form {
         self.escape(value);
     }
 
-    /// As forms are written (RFC 6749, appendix B).
+    /// Appends a text with form encoding (RFC 6749, appendix B).
     fn escape(&mut self, text: &[u8]) {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
         let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or(b'0');
@@ -220,25 +220,25 @@ impl Form {
     }
 }
 
-/// What an answer gives.
+/// The contents of a token response.
 pub(super) struct Read {
     pub(super) fresh: Fresh,
-    /// What is asked by the next time.
+    /// The refresh token for the next time.
     pub(super) refresh: Option<Zeroizing<Vec<u8>>>,
-    /// Who has logged in (OpenID Connect).
+    /// The ID token (OpenID Connect).
     pub(super) id: Option<Zeroizing<Vec<u8>>>,
 }
 
-/// What a token is whose type its issuer does not say, as it has to.
+/// The handling of a token whose issuer does not state the type, as it must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unsaid {
-    /// Nobody knows.
+    /// Refused: the type is unknown.
     IsRefused,
-    /// What the one before it was: issuers of agents' logins leave it out.
+    /// Taken for a bearer token, as the one before it was: issuers of agents' logins omit the type.
     IsBearer,
 }
 
-/// An answer (RFC 6749, 5.1). A member that is there twice is refused.
+/// A token response (RFC 6749, 5.1). A repeated member is refused.
 #[derive(Deserialize)]
 struct Granted {
     #[serde(default)]
@@ -259,7 +259,7 @@ impl Drop for Granted {
     }
 }
 
-/// How long a token holds, seconds; some write it as a text.
+/// A token's lifetime, seconds; some issuers write it as a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Life {
@@ -272,7 +272,7 @@ struct Refusal {
     error: Option<String>,
 }
 
-/// Reads an answer.
+/// Reads a token response.
 pub(super) fn read(answer: &Answer, asked_at: SystemTime, unsaid: Unsaid) -> Result<Read, String> {
     if answer.status != StatusCode::OK {
         return Err(refused(answer));
@@ -315,7 +315,7 @@ pub(super) fn read(answer: &Answer, asked_at: SystemTime, unsaid: Unsaid) -> Res
     })
 }
 
-/// Why there is none, where its answer is another one.
+/// Returns why a response of another status has no token.
 fn refused(answer: &Answer) -> String {
     let status = answer.status.as_u16();
     match said(answer) {

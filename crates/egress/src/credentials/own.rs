@@ -1,5 +1,5 @@
-//! Requests of Atoll's own for credentials: short, by TLS, each recorded before it is sent,
-//! on a connection that carries nothing else.
+//! Atoll's own requests for credentials: short, by TLS, each recorded before it is sent, on a
+//! connection that carries nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,15 +28,15 @@ use crate::line::{Carried, Opened};
 use crate::policies::{Forbids, Now};
 use crate::resolve::{Nowhere, addresses_by, given_up};
 
-/// The longest answer, bytes.
+/// The longest response, bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Who asks.
+/// The user agent.
 const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
-/// What is read of answers.
+/// The only media type that is read of responses.
 pub(super) const JSON: &str = "application/json";
 
-/// Why one does not go out about which a person would be asked: it has secrets in it, which
-/// nobody is shown. What takes a token back needs no yes: none was needed to have it.
+/// The reason for not sending a request that needs approval: it contains secrets, which nobody is
+/// shown. Revoking a token needs no approval: none was needed to obtain it.
 const ASKED: &str = "a person is to be asked about it, which is not done for requests of \
                      Atoll's own; `ask` has to leave this address out";
 
@@ -45,20 +45,20 @@ pub(super) struct Asking<'a> {
     pub(super) kind: FlowKind,
     pub(super) method: Method,
     pub(super) endpoint: &'a Endpoint,
-    /// Besides those that every such request has.
+    /// Headers besides those of every such request.
     pub(super) headers: HeaderMap,
     pub(super) body: Zeroizing<Vec<u8>>,
 }
 
-/// What came back.
+/// A response.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// Whether it says that it is JSON.
+    /// Set if its type is JSON.
     pub(super) is_json: bool,
     pub(super) body: Zeroizing<Vec<u8>>,
 }
 
-/// A flow that is told of, and whose end is, whatever becomes of it.
+/// A recorded flow, whose end is recorded on drop in any case.
 struct Told<'a> {
     egress: &'a Egress,
     opened: Opened,
@@ -72,10 +72,10 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Sends a request for a credential, and reads the answer, in that time.
+/// Sends a request for a credential, and reads the response, within this time.
 ///
 /// # Errors
-/// Why there is none; nothing of what was sent or came is in the words.
+/// The reason why there is none, without anything that was sent or received.
 pub(super) async fn ask(
     egress: &Arc<Egress>,
     network: &Network,
@@ -90,8 +90,8 @@ pub(super) async fn ask(
     asked.map_err(late).and_then(|asked| asked).map_err(at)
 }
 
-/// Whether policies let Atoll ask. There is nothing of the program's in it, which is what a level
-/// of trust asks a person about.
+/// Checks that policies let Atoll ask. A level of trust requires approval for what comes from the
+/// program, and the request contains nothing of that.
 fn policed(now: &Now<'_>, kind: FlowKind, judged: &Judged<'_>) -> Result<(), String> {
     let granted = match kind == FlowKind::Revocation {
         true => now.own_request(judged, Follows::Body),
@@ -173,7 +173,7 @@ async fn sent(
     Err(failure)
 }
 
-/// Where it is asked: nowhere that the run has given up, but for what leaves it with less.
+/// Returns the addresses to ask: none that the run has dropped, except for a revocation.
 async fn places(
     egress: &Egress,
     network: &Network,
@@ -192,7 +192,7 @@ async fn places(
     }
 }
 
-/// Has it recorded. What is broken off from here on is told of as that.
+/// Records the flow. Unless its end is set later, it is recorded as broken off.
 async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Place) -> Result<Told<'a>, String> {
     let mut flow = flow.clone();
     (flow.address, flow.via) = (place.address(), place.via(egress));
@@ -210,8 +210,10 @@ async fn told<'a>(egress: &'a Egress, flow: &Flow, place: Place) -> Result<Told<
     })
 }
 
-/// A connection that is good for one request. Why there is none, and whether another address
-/// would be no better.
+/// Opens a connection for one request.
+///
+/// # Errors
+/// The reason, and whether another address would be no better.
 async fn connected(
     egress: &Arc<Egress>,
     endpoint: &Endpoint,

@@ -1,8 +1,8 @@
-//! What an agent's makers have published as the secret of its client, where its profile does not
-//! name it: heard from the agent itself, when it would renew its login.
+//! A client secret that an agent's makers have published, where its profile does not name it:
+//! learned from the agent itself, when it refreshes its login.
 //!
-//! It is none: whoever has the agent has it. It goes to the login's issuer alone, so that a program
-//! that says another one gets a refusal; once one has worked, no other is heard.
+//! It is no real secret: everyone with the agent has it. It is sent to the login's issuer alone, so
+//! that a program that sends another one is refused; once one has worked, no other is learned.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,25 +11,25 @@ use atoll_model::network::{Place, PublishedSecret, RenewalRequest, Request as Ju
 use super::fetch::Source;
 use super::{Credentials, Held};
 
-/// The longest that is heard, bytes.
+/// The longest text that is learned, bytes.
 const HEARD_BYTES_MAX: usize = 128;
 
-/// What was heard.
+/// The text that was learned.
 #[derive(Default)]
 pub(super) struct Heard(Mutex<Said>);
 
 #[derive(Default)]
 struct Said {
     text: Option<String>,
-    /// Its issuer has given a token for it.
+    /// Set once the issuer has given a token for it.
     has_worked: bool,
 }
 
 impl Source {
-    /// What is sent as the secret of the login's client.
+    /// Returns the text that is sent as the secret of the login's client.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// The reason why it is unknown.
     pub(super) fn published(&self, request: &RenewalRequest) -> Result<Option<String>, String> {
         match &request.published {
             PublishedSecret::None => Ok(None),
@@ -49,8 +49,8 @@ impl Source {
 }
 
 impl Heard {
-    /// An issuer has given a token for this text: it is right, whatever else has been heard
-    /// while it was asked.
+    /// Notes that the issuer has given a token for this text: it is right, whatever else was
+    /// learned meanwhile.
     pub(super) fn has_worked(&self, sent: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *said = Said {
@@ -59,8 +59,8 @@ impl Heard {
         };
     }
 
-    /// Takes up what a program says. Whether it is the first: the issuer has not been asked for
-    /// want of it. Any other one waits as long as after each failure, since a program could say
+    /// Learns a text from a program, and returns whether it is the first: the issuer was not asked
+    /// for lack of it. Any other one waits as long as after each failure, since a program could try
     /// one after the other.
     fn hear(&self, text: &str) -> bool {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,8 +73,8 @@ impl Heard {
 }
 
 impl Credentials {
-    /// Whether a request is one by which an agent renews its login, and says by what secret its
-    /// client is known.
+    /// Returns whether a request refreshes an agent's login, so that its client secret is learned
+    /// from it.
     pub(crate) fn hear_published(&self, judged: &Judged<'_>) -> bool {
         let hears = |held: &Held| {
             let index = self.renewed_by(held.name())?;
@@ -89,10 +89,10 @@ impl Credentials {
             .any(|held| hears(held) == Some(true))
     }
 
-    /// Hears what a program has sent as the secret of its client.
+    /// Learns the client secret that a program has sent.
     ///
     /// # Errors
-    /// Why it can be none; nothing of it is in the words.
+    /// The reason why it cannot be one, without any of its text.
     pub(crate) async fn hear(&self, index: usize, published: &[u8]) -> Result<(), String> {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
         let text = std::str::from_utf8(published).ok();

@@ -1,5 +1,5 @@
-//! What logins are renewed by: masked as long as it may open something, and an issuer is asked
-//! only where what it gives can be.
+//! Refresh tokens of logins: masked as long as they may open something; an issuer is asked only if
+//! its response can be masked.
 
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
@@ -11,11 +11,11 @@ use super::login::Login;
 use super::{Credentials, Held, MASKED_MAX, MaskedValue, Role, holds};
 use crate::secret::{self, Secret};
 
-/// How many secrets an issuer gives at once: a token, and what the next one is asked by.
+/// The number of secrets that an issuer gives at once: an access token and a refresh token.
 const GIVEN_MAX: usize = 2;
 
 impl Credentials {
-    /// The credential whose login is renewed by this one.
+    /// Returns the credential whose login is refreshed by this one.
     pub(crate) fn renewed_by(&self, by: &CredentialName) -> Option<usize> {
         let renews = |index: &usize| {
             let source = self.source(*index);
@@ -24,7 +24,7 @@ impl Credentials {
         (0..self.held.len()).find(renews)
     }
 
-    /// Has what a login is renewed by masked from here on.
+    /// Masks a login's refresh token from here on.
     pub(super) fn keep_refresh(
         &self,
         login: Login<'_>,
@@ -48,7 +48,7 @@ impl Credentials {
         masked.add(value, SystemTime::now())
     }
 
-    /// Whether it is one word, without a placeholder in it.
+    /// Checks that it is one word, without a placeholder in it.
     fn is_word(&self, value: &[u8]) -> Result<(), String> {
         let is_plain = value.iter().all(|byte| (b'!'..=b'~').contains(byte));
         if value.len() > CREDENTIAL_BYTES_MAX || !is_plain {
@@ -63,8 +63,8 @@ impl Credentials {
         }
     }
 
-    /// Has an issuer's new refresh token masked before it is written back: it is one word, no
-    /// other credential's value, and has no placeholder in it.
+    /// Masks an issuer's new refresh token before it is written back. It must be one word, no other
+    /// credential's value, and without a placeholder.
     pub(super) fn keep_given(&self, index: usize, value: &[u8]) -> Result<(), String> {
         self.is_word(value)?;
         let is_its = |one: &MaskedValue| one.index == index && one.role == Role::Ingredient;
@@ -80,8 +80,8 @@ impl Credentials {
         masked.add(value, SystemTime::now())
     }
 
-    /// Whether what an issuer gives for a login can be masked: it is not asked otherwise, since
-    /// what it gives would be lost, and what it was asked by worth nothing.
+    /// Checks that an issuer's response for a login can be masked: otherwise the issuer is not
+    /// asked, since its response would be lost, and the refresh token worthless.
     pub(super) fn has_room(&self, index: usize) -> Result<(), String> {
         let masked = self.masked.read().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now();
@@ -97,7 +97,7 @@ impl Credentials {
         }
     }
 
-    /// Has the refresh tokens of a login that came before this one open nothing any more.
+    /// Marks a login's refresh tokens other than this one as expired.
     pub(super) fn supersede(&self, login: Login<'_>, refresh: &str) {
         let mut masked = self.masked.write().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now();
@@ -110,7 +110,7 @@ impl Credentials {
         }
     }
 
-    /// Whether a text that is written back is no credential's, and none's placeholder.
+    /// Checks that a text to be written back contains no credential and no placeholder.
     pub(super) fn is_nobodys(&self, value: &[u8]) -> Result<(), String> {
         let masked = self.masked.read().unwrap_or_else(PoisonError::into_inner);
         let mut all = masked.values.iter();

@@ -1,9 +1,9 @@
-//! Refresh tokens of `oauth`: what an issuer gives in the place of one is written back to where
-//! that came from before anything of its answer is used.
+//! Rotation of `oauth` refresh tokens: an issuer's new one is written back to where the old one
+//! came from, before anything of the response is used.
 //!
-//! What is there is read anew each time, under its lock: another run may have been given one
-//! meanwhile. Where one cannot be written it is kept, and written the next time: the token that
-//! it was asked by may be worth nothing any more.
+//! The stored token is read anew each time, under its lock: another run may have obtained one
+//! meanwhile. If one cannot be written it is kept, and written the next time: the token used for it
+//! may be worthless by then.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,10 +20,10 @@ use super::oauth::{self, Read};
 use super::values::Fresh;
 use crate::Egress;
 
-/// Asks for a token by a refresh token.
+/// Requests a token by a refresh token.
 ///
 /// # Errors
-/// Why there is none; nothing of a secret is in the words.
+/// The reason why there is none, without any secret.
 pub(super) async fn fetch(
     egress: &Arc<Egress>,
     (index, name): (usize, &CredentialName),
@@ -84,7 +84,7 @@ pub(super) async fn fetch(
     ))
 }
 
-/// Asks by this one from here on, where it is another one.
+/// Uses this refresh token from here on, if it is another one.
 fn take_up(
     egress: &Egress,
     index: usize,
@@ -99,7 +99,7 @@ fn take_up(
     egress.credentials.renew(index, source, value)
 }
 
-/// What an issuer has given that is to be written. Nothing of it is that could not be used.
+/// Returns the part of an issuer's response that is to be written. All of it must be fit for use.
 fn given(egress: &Egress, index: usize, by: &[u8], read: &Read) -> Result<Unwritten, String> {
     let text = |value: &[u8]| {
         let text = std::str::from_utf8(value).map(str::to_owned);

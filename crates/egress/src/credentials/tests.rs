@@ -1,4 +1,4 @@
-//! What is masked, and which values are taken up.
+//! Tests of masking, and of the values that are accepted.
 
 use atoll_model::network::Ingredient;
 
@@ -17,12 +17,12 @@ fn a_placeholder_has_the_shape_of_what_it_stands_for_and_nothing_else_of_it() {
     assert!(disguise(b"password").unwrap_err().contains("shorter"));
 }
 
-/// One that is given, and one that is fetched.
+/// Returns a given credential and a fetched one.
 fn two() -> Credentials {
     with(Ingredients::new())
 }
 
-/// The same, the latter asked for by these.
+/// Returns a given credential and one that is fetched with these secrets.
 fn with(ingredients: Ingredients) -> Credentials {
     let binding = |name: &str| Binding {
         name: name.parse().unwrap(),

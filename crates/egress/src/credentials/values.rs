@@ -1,4 +1,4 @@
-//! What is fetched at once: a value, or all values of a key that signs.
+//! Values fetched at once: a single one, or all of a signing key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use zeroize::Zeroizing;
 use super::Credentials;
 use crate::secret::Secret;
 
-/// A value that has just been got.
+/// A value just fetched.
 pub(super) struct Fresh {
     pub(super) value: Zeroizing<Vec<u8>>,
-    /// When it ends, where that is known.
+    /// Its expiry, if known.
     pub(super) ends: Option<SystemTime>,
 }
 
@@ -28,7 +28,7 @@ impl Fresh {
     }
 }
 
-/// The same of as many as come together.
+/// The values just fetched together.
 pub(super) struct Got {
     pub(super) values: Vec<(Part, Zeroizing<Vec<u8>>)>,
     pub(super) ends: Option<SystemTime>,
@@ -43,7 +43,7 @@ impl From<Fresh> for Got {
     }
 }
 
-/// Values that were got together, and are used together alone: the id of one key and the secret
+/// Values that were fetched together, and are used only together: the id of one key and the secret
 /// of another sign nothing.
 #[derive(Clone)]
 pub(crate) struct Values(Arc<[(Part, Arc<Secret>)]>);
@@ -55,23 +55,23 @@ impl fmt::Debug for Values {
 }
 
 impl Values {
-    /// The value of a part, where it has that: not every key has a session token.
+    /// Returns the value of a part, if there is one: not every key has a session token.
     pub(crate) fn part(&self, part: Part) -> Option<&Arc<Secret>> {
         let mut all = self.0.iter();
         all.find(|(one, _)| *one == part).map(|(_, secret)| secret)
     }
 
-    /// The value, where it is one.
+    /// Returns the value, if it is a single one.
     pub(crate) fn whole(&self) -> Option<&Arc<Secret>> {
         self.part(Part::Whole)
     }
 
-    /// Whether this is one of them.
+    /// Returns whether this is one of them.
     pub(super) fn has(&self, secret: &Arc<Secret>) -> bool {
         self.0.iter().any(|(_, own)| Arc::ptr_eq(own, secret))
     }
 
-    /// Whether they are the same as these: what is known keeps its place in memory.
+    /// Returns whether they are the same as these: a known value keeps its place in memory.
     pub(super) fn are(&self, other: &Self) -> bool {
         self.0.len() == other.0.len() && other.0.iter().all(|(_, secret)| self.has(secret))
     }
@@ -84,10 +84,10 @@ impl From<Arc<Secret>> for Values {
 }
 
 impl Credentials {
-    /// Takes up what was fetched, where all of it can be: from here on it is masked.
+    /// Accepts what was fetched, if all of it is fit: from here on it is masked.
     ///
     /// # Errors
-    /// Why it cannot; nothing of it is in the words.
+    /// The reason why it is not, without any of its text.
     pub(super) fn accept_all(&self, index: usize, got: Got) -> Result<Values, String> {
         let name = self.get(index).ok_or("there is none")?.name();
         let mut values = Vec::with_capacity(got.values.len());
@@ -116,7 +116,8 @@ impl Values {
 
 #[cfg(test)]
 impl Credentials {
-    /// A key that a command prints, with what stands for each of its values.
+    /// Builds the credentials for a key that a command prints, with a placeholder for each of its
+    /// values.
     pub(crate) fn of_printed(binding: &Binding, all: &[(Part, &str)]) -> Self {
         let network = Network {
             credentials: vec![binding.clone()],

@@ -1,5 +1,5 @@
-//! What a program is told where no server answers: what it wanted, why not, and how to
-//! ask for it.
+//! Responses that Atoll gives in place of a server: what the program requested, why it was refused,
+//! and how to ask for it.
 
 use std::time::Duration;
 
@@ -22,42 +22,44 @@ use crate::Egress;
 use crate::limits::Excess;
 use crate::policies::{Forbidden, Forbids, Now, Sent};
 
-/// Who decides, and where that is shown.
+/// Advice to the program when an option of the run decides: who decides, and where the decision is
+/// shown.
 const HOW_TO_ASK: &str = "Whoever started this run decides: there, `atoll why last` shows which option allows it. Trying again changes nothing.";
-/// The same of what no option allows.
+/// The advice for a refusal that no option can lift.
 const HOW_TO_ASK_POLICY: &str = "Ask the person who started this: a policy decides, and `atoll why last` shows where it is written. Trying again changes nothing.";
-/// The same of what happens too often.
+/// The advice for a refusal by a rate limit.
 const HOW_TO_ASK_RATE: &str = "A policy says how often: wait as long as it says, and try again. No option of the run allows it sooner.";
-/// The same of what the level of trust does not let pass.
+/// The advice for a refusal by the run's level of trust.
 const HOW_TO_ASK_LEVEL: &str = "Ask the person who started this: how far this run is trusted decides, and `atoll why last` shows who said so. Trying again changes nothing.";
-/// The same of what does not belong to what the run is for.
+/// The advice for a refusal by the run's purpose.
 const HOW_TO_ASK_PURPOSE: &str = "Ask the person who started this: it does not belong to what this run is for, and only a person starts one for another purpose. Trying again changes nothing.";
-/// The same of what was given up.
+/// The advice for a refusal by a right that the run's token does not carry.
 const HOW_TO_ASK_TOKEN: &str = "Whoever has issued the token can issue one that carries it, for another run. Trying again changes nothing.";
+/// The advice for a refusal by a right that was dropped.
 const HOW_TO_ASK_GIVEN_UP: &str = "Nobody gives it back while this run, or its session, goes on: a person can start another one. Trying again changes nothing.";
-/// How much of a body is read that is sent to nobody, bytes.
+/// The most bytes read and discarded of a request body that is not forwarded.
 const UNREAD_BYTES: usize = 1024 * 1024;
-/// How long it may take.
+/// The longest time for reading and discarding it.
 const UNREAD_PATIENCE: Duration = Duration::from_secs(2);
-/// The longest target that is repeated, characters.
+/// The longest target that is repeated to the program, characters.
 const TARGET_MAX: usize = 512;
 
-/// Why a program has no answer by a server.
+/// The reason why Atoll, not a server, answers a request.
 #[derive(Debug)]
 pub(crate) struct Denial {
-    /// What it wanted.
+    /// The request: method, scheme, authority and path.
     what: String,
     why: String,
-    /// The rule that decided, where there is one.
+    /// The rule that decided, if any.
     rule: Option<String>,
-    /// What would have to be asked for, where it is known.
+    /// The advice on how to ask for it, if known.
     how_to_ask: Option<String>,
-    /// Whether it wanted a head alone, to which no body is an answer (RFC 9110, 9.3.2).
+    /// Set for a HEAD request, whose response has no body (RFC 9110, 9.3.2).
     is_head: bool,
 }
 
 impl Denial {
-    /// For this reason.
+    /// Builds a denial for this reason.
     pub(crate) fn of(asked: &Asked, parts: &Parts, why: String) -> Self {
         let target = parts.uri.path().chars().take(TARGET_MAX);
         let target: String = target.collect();
@@ -76,7 +78,7 @@ impl Denial {
         }
     }
 
-    /// By the rules.
+    /// Builds a denial by the network rules.
     pub(crate) fn by(
         asked: &Asked,
         parts: &Parts,
@@ -99,7 +101,7 @@ impl Denial {
         }
     }
 
-    /// The same, because of a policy that somebody has written.
+    /// Returns this denial with the reason and the advice of a policy that forbids the request.
     pub(crate) fn forbidden(self, forbidden: &Forbidden) -> Self {
         let how_to_ask = match forbidden.by {
             Forbids::Level => HOW_TO_ASK_LEVEL,
@@ -117,7 +119,7 @@ impl Denial {
         }
     }
 
-    /// The same, refused for this reason, and what can be asked for.
+    /// Returns this denial with this reason and advice.
     pub(crate) fn refused(self, why: String, how_to_ask: Option<String>) -> Self {
         Self {
             why,
@@ -126,12 +128,12 @@ impl Denial {
         }
     }
 
-    /// Because of a credential's placeholder that is elsewhere.
+    /// Builds a denial for a credential's placeholder outside the place that it is bound to.
     pub(crate) fn misused(asked: &Asked, parts: &Parts, misuse: Misuse) -> Self {
         Self::of(asked, parts, String::new()).because_of(misuse)
     }
 
-    /// The same, because of such a placeholder.
+    /// Returns this denial with such a placeholder as its reason.
     pub(crate) fn because_of(self, misuse: Misuse) -> Self {
         Self {
             why: misuse.why,
@@ -140,14 +142,16 @@ impl Denial {
         }
     }
 
-    /// The same, for this reason.
+    /// Returns this denial with this reason.
     pub(crate) fn because(self, why: String) -> Self {
         Self { why, ..self }
     }
 }
 
-/// The rule that allows a request which policies do not forbid; else why not, for the record, and
-/// what the program is told.
+/// Returns the rule that allows a request, if no policy forbids it.
+///
+/// # Errors
+/// The reason for the record, and the denial for the program.
 pub(crate) fn allowing<'a>(
     egress: &'a Egress,
     asked: &Asked,
@@ -169,7 +173,7 @@ pub(crate) fn allowing<'a>(
     Ok(rule)
 }
 
-/// The text for a program that was refused what it asked for in words.
+/// Renders the text for a program whose connection by the proxy is refused.
 pub(crate) fn refusal(what: &str, why: &str) -> Vec<u8> {
     text(&Told {
         what,
@@ -179,7 +183,7 @@ pub(crate) fn refusal(what: &str, why: &str) -> Vec<u8> {
     })
 }
 
-/// The text for a program whose host is not there.
+/// Renders the text for a program whose host the proxy cannot reach.
 pub(crate) fn failure(what: &str, why: &str) -> Vec<u8> {
     text(&Told {
         what,
@@ -189,7 +193,7 @@ pub(crate) fn failure(what: &str, why: &str) -> Vec<u8> {
     })
 }
 
-/// The answer to what no proxy can do.
+/// Returns the response to a request that no proxy can fulfil.
 pub(crate) fn unclear(what: &str, why: &str) -> Response<Received> {
     let denial = Denial {
         what: what.to_owned(),
@@ -201,7 +205,8 @@ pub(crate) fn unclear(what: &str, why: &str) -> Response<Received> {
     tell(StatusCode::BAD_REQUEST, &denial, None, None)
 }
 
-/// The answer to a request that is not sent on. What cannot be read nobody can allow.
+/// Returns the response to a request that is not forwarded. An unreadable request gets no advice:
+/// nobody can allow it.
 pub(crate) fn denied(
     status: StatusCode,
     denial: &Denial,
@@ -212,7 +217,8 @@ pub(crate) fn denied(
     tell(status, denial, how_to_ask, unread)
 }
 
-/// The answer to a request of which nothing is sent.
+/// Returns the response to a request that is refused before anything of it is sent, after reading a
+/// small body.
 pub(crate) async fn refused(
     status: StatusCode,
     denial: Denial,
@@ -223,12 +229,12 @@ pub(crate) async fn refused(
     denied(status, &denial, unread)
 }
 
-/// The answer to a request that no server has answered.
+/// Returns the response to a forwarded request that no server answered.
 pub(crate) fn failed(denial: &Denial, unread: Option<Incoming>) -> Response<Received> {
     tell(StatusCode::BAD_GATEWAY, denial, None, unread)
 }
 
-/// The answer to a request that has no place.
+/// Returns the response to a request for which there is no permit.
 pub(crate) async fn full(
     full: &Full,
     what: Denial,
@@ -244,7 +250,7 @@ pub(crate) async fn full(
     }
 }
 
-/// The answer to a request that is beyond what its rule allows.
+/// Returns the response to a request beyond its rule's limits.
 pub(crate) fn beyond(
     excess: &Excess,
     what: Denial,
@@ -286,8 +292,8 @@ pub(crate) fn beyond(
     response
 }
 
-/// What is left of a body that is sent to nobody, once a small one has been read: many
-/// programs send theirs whole before they look at the answer.
+/// Reads a body that is not forwarded, up to [`UNREAD_BYTES`], and returns what is left unread:
+/// many programs send all of a body before they look at the response.
 pub(super) async fn unread_of(parts: &Parts, body: Option<Incoming>) -> Option<Incoming> {
     let mut body = body.filter(|_| !expectation::is_asked(&parts.headers))?;
     let mut left = UNREAD_BYTES;
@@ -302,7 +308,7 @@ pub(super) async fn unread_of(parts: &Parts, body: Option<Incoming>) -> Option<I
     Some(body)
 }
 
-/// What a program reads.
+/// The JSON body of a response by Atoll.
 #[derive(Serialize)]
 struct Told<'a> {
     what: &'a str,

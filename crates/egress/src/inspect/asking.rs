@@ -1,7 +1,7 @@
-//! Questions to a person, before something goes out.
+//! Approval requests: questions to a person before something is sent.
 //!
-//! What is asked about waits here, so that what they say yes to is what goes out: nothing of
-//! it can change meanwhile. Who asks and does not wait takes the question back.
+//! The call waits here, so that exactly what the person approves is sent and none of it can change
+//! meanwhile. A question whose caller stops waiting is withdrawn.
 
 use std::time::Duration;
 
@@ -21,10 +21,11 @@ use crate::limits::Way;
 use crate::line::Line;
 use crate::refusals::shown;
 
-/// How much longer is waited here than where the question is shown, which tells of its end.
+/// The time waited here beyond the patience of the side that shows the question, which reports its
+/// end.
 const MORE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A question that is open. Dropped, it is taken back.
+/// An open question; withdrawn when dropped.
 struct Open<'a> {
     line: &'a Line,
     id: u64,
@@ -36,10 +37,10 @@ impl Drop for Open<'_> {
     }
 }
 
-/// Waits for a person's word about a call. The number of the approval.
+/// Waits for a person's decision about a call, and returns the approval's number.
 ///
 /// # Errors
-/// [`NoConsent`]: it does not go out. Nobody to ask is the same.
+/// [`NoConsent`]: the call is not sent. Having no approver to ask is the same.
 pub(crate) async fn consent(egress: &Egress, call: AskedCall) -> Result<u32, NoConsent> {
     let digest = digest_of(&call).ok_or(NoConsent::Mismatch)?;
     let (id, said) = egress.line.ask(call)?;
@@ -64,7 +65,7 @@ pub(crate) async fn consent(egress: &Egress, call: AskedCall) -> Result<u32, NoC
     }
 }
 
-/// That of a call, as the side that shows it makes it too.
+/// Returns the digest of a call, computed just as the side that shows it does.
 fn digest_of(call: &AskedCall) -> Option<CallDigest> {
     serde_json::to_vec(call).ok().map(|text| hash(&text))
 }
@@ -73,8 +74,8 @@ fn hash(bytes: &[u8]) -> CallDigest {
     CallDigest::new(Sha256::digest(bytes).into())
 }
 
-/// A connection whose bytes are carried as they are, once a database is signed in to where
-/// its flow says so.
+/// Describes an uninspected connection, or a database session after its login where the flow says
+/// so.
 pub(crate) fn connection(flow: &Flow, rule: String) -> AskedCall {
     AskedCall {
         kind: flow.kind,
@@ -89,7 +90,7 @@ pub(crate) fn connection(flow: &Flow, rule: String) -> AskedCall {
     }
 }
 
-/// A signature by a key of SSH: this one, and no other that is asked for meanwhile.
+/// Describes one signature by an SSH key, bound to exactly what is signed.
 pub(crate) fn signature(flow: &Flow, rule: String, signing: &Signing) -> AskedCall {
     let whole = serde_json::to_vec(signing);
     AskedCall {
@@ -98,7 +99,7 @@ pub(crate) fn signature(flow: &Flow, rule: String, signing: &Signing) -> AskedCa
     }
 }
 
-/// A request, with its whole body as the program has written it.
+/// Describes a request with its whole body, as the program wrote it.
 pub(super) fn request(outgoing: &Outgoing, rule: String, body: Option<&Bytes>) -> AskedCall {
     let Outgoing {
         parts, head, flow, ..
@@ -133,9 +134,9 @@ pub(super) fn request(outgoing: &Outgoing, rule: String, body: Option<&Bytes>) -
     }
 }
 
-/// Headers that can mean nothing that a person is asked about: what a client says of itself and
-/// of what it can read, how a message is carried, digests of a body that has its own, and marks
-/// that are other ones each time.
+/// Headers that mean nothing to an approver: a client's identification and what it can read,
+/// message framing, digests of a body that has its own digest, and values that differ for each
+/// request.
 const HARMLESS: [&str; 33] = [
     "accept",
     "accept-charset",
@@ -171,10 +172,10 @@ const HARMLESS: [&str; 33] = [
     "upgrade-insecure-requests",
     "user-agent",
 ];
-/// Those of a signature that is checked, and made anew: the key's name is shown.
+/// Headers of a signature that is verified and made anew: the key's name is shown instead.
 const OF_SIGNATURES: [&str; 3] = ["authorization", "x-amz-content-sha256", "x-amz-date"];
 
-/// The headers of a request.
+/// The headers of a request, as an approver is shown them.
 struct Headers {
     digest: CallDigest,
     telling_digest: CallDigest,
@@ -183,7 +184,7 @@ struct Headers {
 }
 
 impl Headers {
-    /// Those that are sent on, as the program has written them.
+    /// Takes the headers that are forwarded, as the program wrote them.
     fn of(mut written: HeaderMap, is_signed: bool) -> Self {
         head::strip(&mut written);
         let mut all: Vec<(&str, &[u8])> = written
@@ -213,7 +214,7 @@ impl Headers {
     }
 }
 
-/// No header's end can be taken for another one's beginning.
+/// Hashes headers with a length prefix for each part, so that no two lists collide.
 fn digest_of_headers(all: &[(&str, &[u8])]) -> CallDigest {
     let mut hasher = Sha256::new();
     for part in all
@@ -226,7 +227,7 @@ fn digest_of_headers(all: &[(&str, &[u8])]) -> CallDigest {
     CallDigest::new(hasher.finalize().into())
 }
 
-/// How a body begins, as text.
+/// Returns the first bytes of a body as text.
 fn beginning(body: &[u8]) -> String {
     let first = body.get(..ASKED_TEXT_BYTES_MAX).unwrap_or(body);
     String::from_utf8_lossy(first).into_owned()

@@ -1,9 +1,9 @@
-//! Bodies of requests in a run with credentials: searched for placeholders before they
-//! leave, and, where a credential is bound to a field of the body, rewritten.
+//! Bodies of requests in a run with credentials: searched for placeholders before they are
+//! forwarded, and rewritten where a credential is bound to a field of the body.
 //!
-//! A small body is read as a whole first, so that of a request with a placeholder in it
-//! nothing is sent at all. A longer one, and one whose length nobody knows, is searched as
-//! it passes: it breaks off before the placeholder is whole outside.
+//! A small body is read whole first, so that nothing is sent of a request with a misplaced
+//! placeholder. A longer body, or one of unknown length, is searched while it streams: it breaks
+//! off before the whole placeholder has left.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,34 +34,33 @@ use passing::{Passing, Stopped};
 pub(super) use untaken::Renewing;
 pub(crate) use untaken::Untaken;
 
-/// Up to here a body is read as a whole before anything of its request is sent, bytes.
+/// The longest body that is read whole before anything of its request is sent, bytes.
 const WHOLE_BYTES_MAX: u64 = 64 << 10;
-/// Up to here one is that a credential may be put into, bytes.
+/// The longest body that a credential may be put into, bytes.
 const PLACED_BYTES_MAX: u64 = 1 << 20;
-/// What all that are read so may take at once, KiB.
+/// The most memory for all bodies that are read whole, KiB.
 const HELD_KIB_MAX: usize = 64 << 10;
-/// How many bodies can be decompressed at once whose way of it takes much memory: up to
-/// 16 MiB each.
+/// The most bodies decompressed at once with a coding that takes much memory, up to 16 MiB each.
 const DECODED_MAX: usize = 24;
-/// How many bodies can be on their way whose pieces are signed: up to 1 MiB of each is held, in a
-/// buffer of up to twice that.
+/// The most bodies in flight with signed pieces: up to 1 MiB of each is held, in a buffer of up to
+/// twice that.
 const PIECED_MAX: usize = 64;
-/// How long one waits for its place among them, and a whole one for its last byte.
+/// The longest wait for a permit, and for the last byte of a body that is read whole.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a client's secret is called where a token is asked for (RFC 6749, 2.3.1).
+/// The field name of a client's secret in a token request (RFC 6749, 2.3.1).
 const CLIENT_SECRET: &str = "client_secret";
-/// Why a body is not waited for.
+/// The reason for giving up on a slow body.
 const TOO_SLOW: &str = "its body took too long";
 
-/// What bodies that are searched or masked take together.
+/// The memory limits shared by all bodies that are searched or masked.
 #[derive(Debug)]
 pub(crate) struct Memory {
     held: Arc<Semaphore>,
     decoded: Arc<Semaphore>,
-    /// For those that are read before they are sent, since their digest is signed.
+    /// Permits for bodies that are read before they are sent, since their digest is signed.
     ahead: Arc<Semaphore>,
-    /// For those of which one piece at a time is held, since its signature is made anew.
+    /// Permits for bodies of which one piece at a time is held, since its signature is made anew.
     pieces: Arc<Semaphore>,
 }
 
@@ -76,14 +75,14 @@ impl Default for Memory {
     }
 }
 
-/// A place among those that take much memory, for as long as it is held.
+/// A memory permit, held for as long as the body is; `None` where none is needed.
 pub(crate) type Held = Option<OwnedSemaphorePermit>;
 
 impl Memory {
-    /// A place for a body that is compressed so.
+    /// Acquires a permit for decompressing a body with this coding.
     ///
     /// # Errors
-    /// Why there is none, in words.
+    /// The reason why there is none, in words.
     pub(crate) async fn decoding(&self, coding: Option<Coding>) -> Result<Held, &'static str> {
         match coding {
             None | Some(Coding::Gzip | Coding::Deflate) => Ok(None),
@@ -98,12 +97,12 @@ impl Memory {
         }
     }
 
-    /// For bodies that are read before they are sent.
+    /// Returns the permits for bodies that are read before they are sent.
     pub(crate) fn ahead(&self) -> &Arc<Semaphore> {
         &self.ahead
     }
 
-    /// A place for a body whose pieces are signed.
+    /// Acquires a permit for a body with signed pieces.
     pub(crate) async fn piece(&self) -> Result<OwnedSemaphorePermit, &'static str> {
         let place = Arc::clone(&self.pieces).acquire_owned();
         let place = timeout(PATIENCE, place).await.ok().and_then(Result::ok);
@@ -120,22 +119,22 @@ impl Memory {
     }
 }
 
-/// The body of a request on its way out.
+/// The body of a request on its way to the upstream.
 pub(crate) enum Source {
-    /// As it comes, where there is nothing to look for.
+    /// Forwarded as it comes, with nothing to search for.
     Plain(Incoming),
-    /// Looked through as it passes.
+    /// Searched while it streams.
     Searched {
-        /// It.
+        /// The body.
         body: Box<SearchedBody<Passing>>,
-        /// What that takes.
+        /// The permit for the memory that this takes.
         _held: Held,
     },
-    /// Looked through.
+    /// Read whole and searched.
     Whole {
-        /// It.
+        /// The body.
         body: Again,
-        /// What it takes.
+        /// The permit for holding it.
         _held: Held,
     },
 }
@@ -146,20 +145,20 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// What was read of a body, and then the rest of it. Its pieces are put together: each one
-/// kept would take much more than its bytes where they are small.
+/// The part of a body that was read, followed by the rest. The frames read are joined: many small
+/// ones, each kept, would take far more memory than their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Again {
     first: Bytes,
-    /// Those of a body that was read to its end.
+    /// The trailers of a body that was read to its end.
     trailers: Option<HeaderMap>,
     rest: Option<Incoming>,
-    /// What it was before something was put in, for who is asked about it.
+    /// The original body before injection, for the approver.
     rewritten: Option<fields::Rewritten>,
 }
 
-/// Takes a body: what leaves of it. A credential that is put into it is added to those of
-/// its request, whose headers are to tell the new length ([`Source::tell`]).
+/// Takes a request's body, and returns what is forwarded of it. A credential put into it is added
+/// to those of its request, whose headers must then be updated ([`Source::tell`]).
 pub(crate) async fn take(
     egress: &Egress,
     judged: &Judged<'_>,
@@ -241,7 +240,7 @@ async fn looked_through(
     }
 }
 
-/// Reads all of a body and looks through it.
+/// Reads a whole body and searches it.
 async fn searched_whole(body: &mut SearchedBody<Passing>) -> Result<Again, Failed<Stopped>> {
     let mut read = Read::default();
     while let Some(frame) = body.frame().await {
@@ -250,7 +249,7 @@ async fn searched_whole(body: &mut SearchedBody<Passing>) -> Result<Again, Faile
     Ok(read.followed_by(None))
 }
 
-/// What is read of a body.
+/// The part of a body that was read so far.
 #[derive(Default)]
 struct Read {
     bytes: BytesMut,
@@ -280,7 +279,7 @@ impl Read {
 }
 
 impl Again {
-    /// Reads on until its end, or until it is too long to be rewritten.
+    /// Reads on until the end, or until the body is too long to be rewritten.
     async fn gathered(self) -> Result<Self, Untaken> {
         let mut rest = self.rest;
         let mut read = Read::default();
@@ -301,7 +300,7 @@ impl Again {
         Ok(read.followed_by(rest))
     }
 
-    /// What the program sends and nobody has read.
+    /// Returns the part of the program's body that was not read.
     fn into_rest(self) -> Option<Incoming> {
         self.rest
     }
@@ -338,7 +337,7 @@ impl Body for Again {
     }
 }
 
-/// Digests of what a body was before something was put in (RFC 9530, and older ones).
+/// Headers with a digest of the body, which injection makes stale (RFC 9530, and older ones).
 const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
@@ -358,7 +357,7 @@ impl Source {
         Self::Whole { body, _held: held }
     }
 
-    /// Has the headers of its request tell what it has become.
+    /// Updates the request's headers to match the rewritten body.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
         if let Self::Whole { body, .. } = self
             && let Some(rewritten) = &body.rewritten
@@ -370,7 +369,7 @@ impl Source {
         }
     }
 
-    /// As the program has written it, where something was put in.
+    /// Returns the body as the program wrote it, if a credential was put in.
     pub(crate) fn before(&self) -> Option<&Bytes> {
         match self {
             Self::Whole { body, .. } => body.rewritten.as_ref().map(|one| &one.before),
@@ -378,7 +377,7 @@ impl Source {
         }
     }
 
-    /// All of it, where that is there.
+    /// Returns the whole body, if it has been read to its end.
     pub(crate) fn all(&self) -> Option<&Bytes> {
         match self {
             Self::Whole { body, .. } if body.rest.is_none() => Some(&body.first),
@@ -386,7 +385,7 @@ impl Source {
         }
     }
 
-    /// What the program sends and nobody has read.
+    /// Returns the part of the program's body that was not read.
     pub(crate) fn into_rest(self) -> Option<Incoming> {
         match self {
             Self::Plain(incoming) => Some(incoming),

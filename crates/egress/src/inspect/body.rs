@@ -1,4 +1,4 @@
-//! Bodies on their way: counted as they pass, never held.
+//! Bodies in flight: counted as they stream, never held.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,40 +18,40 @@ use super::upload::Upload;
 use crate::limits::{Excess, Way};
 use crate::secret::{Coding, Failed, Found, MaskedBody, Masks, Stalled, Undecodable};
 
-/// Why a body comes to no end.
+/// The reason why a body broke off.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Broken {
-    /// Whoever sends it has broken off.
+    /// The sender broke off.
     #[error(transparent)]
     Off(#[from] hyper::Error),
-    /// Nobody waits for it.
+    /// The receiver does not want it.
     #[error(transparent)]
     Unwanted(#[from] Unwanted),
-    /// It carries a placeholder of a credential.
+    /// A credential's placeholder was found in it.
     #[error(transparent)]
     Found(#[from] Found),
-    /// Its digest is signed, and it is another one.
+    /// The body does not match its signed digest.
     #[error("{}", .0.why)]
     AnotherBody(Box<Misuse>),
-    /// Its pieces are signed, and one is too long to be held until it is known to be right.
+    /// One of its signed pieces is too long to be held until it is verified.
     #[error("a piece of its body that is signed has more than 1 MiB")]
     LongPiece,
-    /// It cannot be looked through.
+    /// The body cannot be decoded for searching.
     #[error(transparent)]
     Undecodable(#[from] Undecodable),
-    /// It stops where it could be within a credential's value.
+    /// The body stalled where a credential's value could be cut in two.
     #[error(transparent)]
     Stalled(#[from] Stalled),
-    /// Its rule allows no more.
+    /// Its rule's limit is used up.
     #[error(transparent)]
     Beyond(#[from] Excess),
-    /// Where it leads was given up.
+    /// The right to reach its destination was dropped.
     #[error("{0}")]
     GivenUp(String),
     /// Its trailers can be read in more than one way.
     #[error("of its trailers: {0}")]
     Trailers(String),
-    /// It ended before it was whole.
+    /// The body ended early.
     #[error("it broke off")]
     Short,
 }
@@ -61,16 +61,17 @@ pub(crate) enum Broken {
 pub(crate) struct Sent {
     incoming: Option<Upload>,
     exchange: Arc<Exchange>,
-    /// As long as it may go there.
+    /// The rights that it needs for as long as it is forwarded.
     rights: Rights,
-    /// Until the server wants it.
+    /// The wait until the server wants it, where the program asked for that.
     waiting: Option<Waiting>,
-    /// Until its rule allows it.
+    /// The throttle of its rule's limits.
     brake: Brake,
 }
 
 impl Sent {
-    /// None is an empty one. It waits until it is wanted, where that was asked.
+    /// Wraps a body (`None` is an empty one), which waits until the server wants it where the
+    /// program asked for that.
     pub(crate) fn new(incoming: Option<Upload>, exchange: Arc<Exchange>) -> Self {
         if incoming.as_ref().is_none_or(Body::is_end_stream) {
             exchange.is_over(Way::Up);
@@ -85,7 +86,7 @@ impl Sent {
         }
     }
 
-    /// What was not sent, to be sent otherwise.
+    /// Takes back a body that was not sent, to be sent another way.
     pub(crate) fn into_upload(mut self) -> Option<Upload> {
         self.incoming.take()
     }
@@ -138,42 +139,42 @@ impl Body for Sent {
     }
 }
 
-/// An answer's body on its way to the program.
+/// A response's body on its way to the program.
 pub(crate) enum Received {
-    /// That of the server.
+    /// The upstream's body as it comes.
     Through {
-        /// What comes.
+        /// The upstream's body.
         incoming: Incoming,
-        /// Of this exchange.
+        /// Its exchange.
         exchange: Arc<Exchange>,
-        /// As long as it may come from there.
+        /// The rights that it needs for as long as it is forwarded.
         rights: Rights,
     },
-    /// The same, as its rule allows it.
+    /// The upstream's body, within its rule's limits.
     Limited {
-        /// What comes.
+        /// The frames that may pass.
         pieces: Pieces,
-        /// How much that is.
+        /// The remaining length.
         hint: SizeHint,
-        /// Whether its end has come.
+        /// Set once its end has come.
         is_over: bool,
     },
-    /// One of those, without real values.
+    /// One of those, with real values masked.
     Masked {
-        /// It.
+        /// The body.
         body: Box<MaskedBody<Received>>,
-        /// Of this exchange.
+        /// Its exchange.
         exchange: Arc<Exchange>,
-        /// What it takes to decompress it.
+        /// The permit for decompressing it.
         _held: Held,
     },
-    /// One without real values, and without what is around the part that was asked for.
+    /// A masked body, cut down to the range that was requested.
     Part(Box<Window<Received>>),
-    /// One of Atoll's own.
+    /// Atoll's own response.
     Told {
-        /// It.
+        /// The text.
         text: Option<Bytes>,
-        /// What nobody reads of the request, until the answer is on its way.
+        /// The unread rest of the request's body, held until the response is sent.
         _unread: Option<Incoming>,
     },
 }
@@ -206,7 +207,7 @@ impl Received {
         }
     }
 
-    /// The same without real values, where it is compressed so.
+    /// Masks real values in this body, decompressing it first.
     pub(crate) fn masked(
         self,
         masks: &Masks,
@@ -221,7 +222,7 @@ impl Received {
         }
     }
 
-    /// One of Atoll's own, to a request with this body.
+    /// Builds Atoll's own response to a request with this unread body.
     pub(crate) fn told(text: Bytes, unread: Option<Incoming>) -> Self {
         let text = Some(text);
         Self::Told {
@@ -230,7 +231,7 @@ impl Received {
         }
     }
 
-    /// None at all.
+    /// Builds an empty body.
     pub(crate) fn empty() -> Self {
         Self::Told {
             text: None,
@@ -349,7 +350,7 @@ impl From<Failed<Broken>> for Broken {
     }
 }
 
-/// The next piece of a body, which is counted.
+/// Polls the next frame of a body, and counts it.
 fn poll<B>(
     incoming: &mut B,
     exchange: &Exchange,

@@ -1,5 +1,5 @@
-//! Bodies of requests and answers whose rule limits something: each piece passes once it
-//! may, and where it may not the body breaks off, so that nobody takes it for a whole one.
+//! Throttled bodies, whose rule has limits: each frame passes once the limits allow, and where they
+//! do not the body breaks off, so that nobody takes it for a whole one.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -21,19 +21,19 @@ use crate::limits::{Excess, Part, Way};
 
 type Piece = Frame<Bytes>;
 
-/// Holds pieces of a request's body back.
+/// The throttle of a request's body: holds back its next frame.
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
     held: Option<(Piece, Pin<Box<Sleep>>)>,
 }
 
 impl Brake {
-    /// Whether a piece is still to pass.
+    /// Returns whether a frame is held back.
     pub(crate) fn holds(&self) -> bool {
         self.held.is_some()
     }
 
-    /// The next piece that may pass.
+    /// Polls the next frame that may pass.
     pub(crate) fn poll(
         &mut self,
         incoming: &mut Upload,
@@ -74,7 +74,7 @@ impl Brake {
     }
 }
 
-/// A piece that passes.
+/// Counts a frame that passes.
 fn passed(mut piece: Piece, incoming: &Upload, exchange: &Exchange) -> Result<Piece, Broken> {
     if let Some(trailers) = piece.trailers_mut()
         && let Err(broken) = exchange.trail(Way::Up, trailers)
@@ -94,12 +94,12 @@ fn weight(piece: &Piece) -> u64 {
     data + piece.trailers_ref().map_or(0, header_bytes)
 }
 
-/// The pieces of an answer's body on their way to the program. None is its end: where the
-/// line ends without one the body has broken off.
+/// The frames of a response's body on their way to the program. `None` is the end; a channel that
+/// closes without it means that the body broke off.
 pub(crate) type Pieces = mpsc::Receiver<Option<Piece>>;
 
-/// Carries the body of an answer beside, so that it ends in time also where the program
-/// does not read it.
+/// Forwards a response's body in its own task, so that it ends in time even when the program does
+/// not read it.
 pub(crate) fn carry(incoming: Incoming, exchange: Arc<Exchange>) -> Pieces {
     let (to, pieces) = mpsc::channel(1);
     let tasks = exchange.egress().upstream.tasks.clone();

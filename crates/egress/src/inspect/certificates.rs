@@ -1,4 +1,4 @@
-//! What stands for the servers that are looked into: a certificate for each, signed by
+//! Certificates presented in place of the origins of inspected connections: one for each, signed by
 //! the authority that the sandbox trusts.
 
 use std::collections::HashMap;
@@ -17,30 +17,31 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, StoresServerSessions};
 
-/// The protocols that are offered to programs, best first.
+/// The ALPN protocols offered to programs, best first.
 pub(crate) const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// The protocol of PostgreSQL within TLS (registered with IANA for RFC 7301).
+/// The ALPN protocol of PostgreSQL (registered with IANA for RFC 7301).
 pub(crate) const DATABASE: &[u8] = b"postgresql";
 
-/// How long before its making a certificate begins to hold: clocks differ.
+/// The time by which a certificate's validity begins before its making: clocks differ.
 const BEFORE: Duration = Duration::from_secs(24 * 3600);
-/// How long it holds.
+/// A certificate's validity from its making.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// After this time a new one is made.
+/// The age at which a certificate is replaced.
 const RENEWAL: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How many hosts are kept; then it begins anew.
+/// The most hosts whose certificates are kept; beyond it the cache is cleared.
 const HOSTS_MAX: usize = 4096;
-/// How many sessions can be taken up again.
+/// The most TLS sessions kept for resumption.
 const SESSIONS_MAX: usize = 1024;
-/// Longer names do not fit where people read them (RFC 5280, appendix A.1).
+/// The longest common name, bytes (RFC 5280, appendix A.1); a longer host is in the alternative
+/// name alone.
 const COMMON_NAME_BYTES_MAX: usize = 64;
 
-/// Makes and keeps certificates.
+/// Issues and caches certificates.
 pub(crate) struct Certificates {
     issuer: Issuer<'static, KeyPair>,
     authority: CertificateDer<'static>,
-    /// That of every certificate: nobody but this process ever has it.
+    /// The key of every certificate; it never leaves this process.
     key: KeyPair,
     provider: Arc<CryptoProvider>,
     sessions: Arc<dyn StoresServerSessions>,
@@ -52,13 +53,13 @@ struct Known {
     made: SystemTime,
 }
 
-/// Why there is none.
+/// The reason why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
-    /// The authority is none.
+    /// The authority cannot be read.
     #[error("what the sandbox trusts cannot be read: {0}")]
     Authority(String),
-    /// One could not be made.
+    /// A certificate could not be made.
     #[error("no certificate could be made: {0}")]
     Making(String),
 }
@@ -74,7 +75,7 @@ impl fmt::Debug for Certificates {
 }
 
 impl Certificates {
-    /// Those that an authority signs.
+    /// Builds an empty cache of certificates by this authority.
     pub(crate) fn new(
         authority: &Authority,
         provider: &Arc<CryptoProvider>,
@@ -94,7 +95,7 @@ impl Certificates {
         })
     }
 
-    /// What speaks TLS for a host.
+    /// Returns the TLS configuration for a host.
     pub(crate) fn of(&self, host: &HostPart) -> Result<Arc<ServerConfig>, CertificateError> {
         let now = SystemTime::now();
         let is_fresh = |known: &&Known| {
@@ -118,7 +119,7 @@ impl Certificates {
         Ok(config)
     }
 
-    /// The same for a database.
+    /// Returns the TLS configuration for a database on a host.
     pub(crate) fn of_database(
         &self,
         host: &HostPart,
@@ -166,7 +167,8 @@ impl Certificates {
         Ok(config)
     }
 
-    /// A number that no other certificate of the authority has: some programs refuse two.
+    /// Returns a serial number that no other certificate of the authority has: some programs refuse
+    /// a repeated one.
     fn serial_number(&self) -> Result<SerialNumber, CertificateError> {
         let mut bytes = [0; 16];
         let filled = self.provider.secure_random.fill(&mut bytes);

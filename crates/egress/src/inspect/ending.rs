@@ -1,8 +1,8 @@
-//! How connections by HTTP/1 are served, and how they end.
+//! HTTP/1 connections: how requests are served, and how a connection closes.
 //!
-//! To a program that speaks HTTP/1.0 an answer without a length ends with its connection
-//! (RFC 9112, 6.3). Where one breaks off, the connection is reset: its usual end would make
-//! a part of an answer look whole.
+//! For a program that speaks HTTP/1.0, a response without a length ends with its connection (RFC
+//! 9112, 6.3). Where such a response breaks off the connection is reset: a normal close would make
+//! a truncated response look whole.
 
 use std::future::Future;
 use std::io;
@@ -26,9 +26,9 @@ use super::exchange::Unrecorded;
 use super::limits::{HEAD_BYTES_MAX, SILENCE_MAX};
 use crate::arrival::Arrival;
 
-/// A program's side of a connection.
+/// The program's side of a connection.
 pub(crate) trait Side: AsyncRead + AsyncWrite + Send + Unpin + 'static {
-    /// The connection, whatever is spoken on it.
+    /// Returns the underlying connection, inside TLS or not.
     fn arrival(&self) -> &Arrival;
 }
 
@@ -44,7 +44,7 @@ impl Side for TlsStream<Arrival> {
     }
 }
 
-/// Answers the requests of one connection by HTTP/1.
+/// Serves the requests of one HTTP/1 connection.
 pub(crate) async fn serve<T, A, F>(stream: T, answer: A) -> Result<(), hyper::Error>
 where
     T: Side,
@@ -78,10 +78,10 @@ where
         .await
 }
 
-/// The body of an answer.
+/// The body of a response.
 struct Watched {
     body: Received,
-    /// Where that it broke off would not be noticed.
+    /// The flag to set when it breaks off, where the program would not notice otherwise.
     told: Option<Arc<AtomicBool>>,
 }
 
@@ -110,7 +110,7 @@ impl Body for Watched {
     }
 }
 
-/// A connection that is reset at its end where an answer broke off.
+/// A connection that is reset when it closes, if a response broke off.
 struct Ending<T: Side> {
     stream: T,
     broke: Arc<AtomicBool>,

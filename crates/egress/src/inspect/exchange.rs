@@ -1,4 +1,4 @@
-//! One request and its answer: judged, recorded, sent on, carried back.
+//! One request and its response: judged, recorded, forwarded, returned.
 
 mod beginning;
 mod consent;
@@ -47,23 +47,23 @@ use sending::carry;
 pub(crate) use unanswered::Unrecorded;
 use unanswered::{Unanswered, unclear};
 
-/// What goes on between a program and a server. When it is dropped both bodies are over.
+/// An exchange between a program and a server. When it is dropped both bodies have ended.
 pub(crate) struct Exchange {
     egress: Arc<Egress>,
     asked: Arc<Asked>,
-    /// By what it is asked about again once there are other policies.
+    /// The facts by which it is judged again when the policies change.
     judged: Arc<Again>,
     opened: Opened,
-    /// Where it leads.
+    /// The address that it goes to, and the route there.
     place: Place,
-    /// Whether the program speaks HTTP/2.
+    /// Set if the program speaks HTTP/2.
     is_2: bool,
-    /// What holds the request's body back, where the program has asked for that.
+    /// The gate that holds the request's body back, where the program has asked for that.
     gate: Option<Arc<Gate>>,
-    /// What is told where its body is looked through and carries a placeholder, and which may
-    /// not be in it.
+    /// The flow to report for a misplaced placeholder, and the placeholders that the body must not
+    /// carry; `None` where the body is not searched.
     searched: Option<(Flow, Placeholders)>,
-    /// Which of them its body goes without.
+    /// The record of placeholders that were masked in its body.
     masked: Option<Arc<Noted>>,
     up: AtomicU64,
     down: AtomicU64,
@@ -72,18 +72,18 @@ pub(crate) struct Exchange {
     status: AtomicU16,
     state: Mutex<State>,
     room: Arc<Room>,
-    /// Which part of the answer was asked for.
+    /// The range that was requested of the answer.
     ranged: Option<Ranged>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     failure: Option<String>,
-    /// It was the program that broke off.
+    /// Set if the program broke off.
     is_left: bool,
-    /// Kept for the next request.
+    /// The connection, kept for the next request.
     server: Option<Server>,
-    /// What nobody reads of the request any more.
+    /// The unread rest of the request's body.
     unread: Option<Incoming>,
     /// The placeholder that its body carries.
     misuse: Option<Misuse>,
@@ -127,7 +127,7 @@ impl Exchange {
         })
     }
 
-    /// Counts bytes on their way.
+    /// Counts bytes in flight.
     pub(crate) fn count(&self, way: Way, bytes: usize) {
         let counter = match way {
             Way::Up => &self.up,
@@ -136,7 +136,7 @@ impl Exchange {
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Everything of one way has come.
+    /// Notes that all of one direction has passed.
     pub(crate) fn is_over(&self, way: Way) {
         let flag = match way {
             Way::Up => &self.is_sent,
@@ -145,7 +145,7 @@ impl Exchange {
         flag.store(true, Ordering::Relaxed);
     }
 
-    /// Nothing more comes.
+    /// Notes that one side broke off.
     pub(crate) fn fail(&self, way: Way, error: &dyn std::fmt::Display) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.failure.is_none() {
@@ -160,7 +160,7 @@ impl Exchange {
         state.failure.get_or_insert(why);
     }
 
-    /// What holds the request's body back.
+    /// Returns the gate that holds the request's body back.
     pub(crate) fn gate(&self) -> Option<&Arc<Gate>> {
         self.gate.as_ref()
     }
@@ -275,7 +275,7 @@ pub(crate) async fn answer(
     unanswered::told(&egress, unanswered, outgoing, (flow, what)).await
 }
 
-/// A request as rules see it.
+/// Returns a request as rules see it.
 fn judged<'a>(asked: &'a Asked, parts: &'a Parts, head: &'a Head) -> Judged<'a> {
     Judged {
         host: &asked.host,
@@ -297,7 +297,7 @@ fn flow(asked: &Asked, parts: &Parts, head: Option<&Head>) -> Flow {
     }
 }
 
-/// Sends a request on once it may be sent.
+/// Forwards a request once all checks allow it.
 async fn send_on(
     egress: &Arc<Egress>,
     asked: &Arc<Asked>,
@@ -316,7 +316,7 @@ async fn send_on(
     }
 }
 
-/// Makes a server's answer the program's.
+/// Turns a server's response into the program's.
 async fn answered(
     exchange: Arc<Exchange>,
     server: Server,

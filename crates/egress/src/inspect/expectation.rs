@@ -1,5 +1,5 @@
-//! Bodies that a server is asked for first (RFC 9110, 10.1.1): nothing of one is taken
-//! from the program before the server wants it.
+//! `Expect: 100-continue` (RFC 9110, 10.1.1): nothing of such a body is taken from the program
+//! before the server wants it.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,16 +13,16 @@ use hyper::{Request, StatusCode};
 use tokio::sync::Notify;
 use tokio::time::{Sleep, sleep};
 
-/// How long a server may take to say whether it wants a body; one that knows nothing of
-/// the question waits for it.
+/// The longest wait for a server to say whether it wants a body; a server that does not know the
+/// expectation waits for the body.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many answers a server may give before its answer (RFC 9110, 15.2).
+/// The most interim responses of a server (RFC 9110, 15.2).
 const EARLY_MAX: u32 = 64;
-/// Why a server's answer is not waited for that gives more of them.
+/// The reason for giving up on a server that sends more of them.
 pub(crate) const ENDLESS: &str = "the host goes on giving answers that are none yet";
 
-/// What a server says before its answer.
+/// The interim responses of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     count: AtomicU32,
@@ -30,7 +30,8 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// Heard of from here on, also by what holds the request's body back.
+    /// Counts the interim responses to a request from here on, and passes them to the gate of its
+    /// body.
     pub(crate) fn heard<B>(request: &mut Request<B>, gate: Option<Arc<Gate>>) -> Arc<Self> {
         let early = Arc::new(Self::default());
         let count = Arc::clone(&early);
@@ -45,7 +46,7 @@ impl Early {
         early
     }
 
-    /// What comes of waiting for the answer; None where there are too many before it.
+    /// Waits for the response; `None` when there are too many interim ones.
     pub(crate) async fn unless_endless<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             answer = answer => Some(answer),
@@ -54,7 +55,7 @@ impl Early {
     }
 }
 
-/// What holds a body back.
+/// A gate that holds a body back.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     state: Mutex<State>,
@@ -68,18 +69,18 @@ struct State {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// The server has said nothing yet.
+    /// The server has sent nothing yet.
     #[default]
     Shut,
     /// The body is wanted.
     Open,
-    /// The answer came instead.
+    /// The response has begun instead.
     Answered,
-    /// It has come as a whole: nobody wants the body any more.
+    /// The response has ended: the body is no longer wanted.
     Over,
 }
 
-/// Whether a request asks before it sends its body.
+/// Returns whether a request asks before it sends its body.
 pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers
         .get(EXPECT)
@@ -98,7 +99,7 @@ impl Gate {
         }
     }
 
-    /// The server said something before its answer.
+    /// Notes an interim response.
     pub(crate) fn informed(&self, status: StatusCode) {
         if status == StatusCode::CONTINUE {
             self.open();
@@ -112,7 +113,7 @@ impl Gate {
         });
     }
 
-    /// The answer has come, though not its body.
+    /// Notes that the response has begun.
     pub(crate) fn answered(&self) {
         self.go(|stage| match stage {
             Stage::Shut => Stage::Answered,
@@ -120,7 +121,7 @@ impl Gate {
         });
     }
 
-    /// All of the answer has come.
+    /// Notes that the whole response has come.
     pub(crate) fn over(&self) {
         self.go(|stage| match stage {
             Stage::Shut | Stage::Answered => Stage::Over,
@@ -128,13 +129,13 @@ impl Gate {
         });
     }
 
-    /// Whether the body was wanted, and so the program has begun to send it.
+    /// Returns whether the body was wanted, so that the program has begun to send it.
     pub(crate) fn is_open(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.stage == Stage::Open
     }
 
-    /// Whether the body may go; an error where nobody wants it any more.
+    /// Ready once the body may be sent; an error if it is no longer wanted.
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), Unwanted>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.stage {
@@ -148,7 +149,7 @@ impl Gate {
     }
 }
 
-/// The server answered without the body.
+/// The server has answered without the body.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the host did not want the body")]
 pub(crate) struct Unwanted;
@@ -166,7 +167,7 @@ impl Waiting {
         Self { gate, patience }
     }
 
-    /// Whether the body may go.
+    /// Ready once the body may be sent; an error if it is no longer wanted.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Unwanted>> {
         if self.patience.as_mut().poll(context).is_ready() {
             self.gate.open();

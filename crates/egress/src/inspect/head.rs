@@ -1,4 +1,4 @@
-//! The head of a request: what it is for, and whether it can be read in one way only.
+//! Request heads: the target, and the check that they can be read in one way only.
 
 use atoll_cedar::Follows;
 use atoll_model::network::{HostPart, Scheme, Target};
@@ -19,24 +19,24 @@ use crate::refusals::shown;
 
 /// The longest method, bytes: it is recorded whole.
 const METHOD_BYTES_MAX: usize = 64;
-/// Why a request is refused that names another method, or path, besides its own.
+/// The reason for refusing a request with a header that names another method or path.
 const TWO_METHODS: &str = "rules are about its method, and a header of it names another one";
 const TWO_PATHS: &str = "rules are about its path, and a header of it names another one";
-/// How much is repeated of what a program has written, bytes.
+/// The most bytes repeated of text that a program wrote.
 const SHOWN_BYTES_MAX: usize = 256;
 
-/// What a request is, besides its parts.
+/// The facts of a request's head, besides its parts.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) target: Target,
-    /// Whether it asks to go on as a WebSocket.
+    /// Set if it asks to upgrade to WebSocket.
     pub(crate) is_web_socket: bool,
-    /// How sure the agent says it is, percent.
+    /// The confidence that the agent states, percent.
     pub(crate) confidence: Option<u8>,
 }
 
 impl Head {
-    /// What it says besides, and what follows it.
+    /// Returns the facts that policies see: the confidence, and whether anything follows the head.
     pub(crate) fn sent(&self, has_body: bool) -> Sent {
         let follows = match (self.is_web_socket, has_body) {
             (true, _) => Follows::Messages,
@@ -50,7 +50,7 @@ impl Head {
     }
 }
 
-/// Why a request is not even judged.
+/// The reason why a request is refused before it is judged.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) status: StatusCode,
@@ -62,11 +62,11 @@ fn fault(status: StatusCode, why: impl Into<String>) -> Fault {
     Fault { status, why }
 }
 
-/// What an agent states of how sure it is: for policies here, and for nobody beyond.
+/// The header with the agent's confidence: for the policies here, and not forwarded.
 const CONFIDENCE: HeaderName = HeaderName::from_static("atoll-confidence");
 
-/// Headers that are for one connection only, besides those that `Connection` names
-/// (RFC 9110, 7.6.1), or that lead to another protocol.
+/// Hop-by-hop headers, besides those that `Connection` names (RFC 9110, 7.6.1), and headers that
+/// upgrade the protocol.
 const OF_ONE_CONNECTION: [HeaderName; 10] = [
     CONFIDENCE,
     CONNECTION,
@@ -80,12 +80,12 @@ const OF_ONE_CONNECTION: [HeaderName; 10] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Whether a header of this name is for one connection only.
+/// Returns whether a header of this name is hop-by-hop.
 pub(crate) fn is_hop(name: &str) -> bool {
     OF_ONE_CONNECTION.iter().any(|one| one == name)
 }
 
-/// Reads the head of a request that came to a host, and that these policies decide on.
+/// Reads the head of a request to a host, on which these policies decide.
 pub(crate) fn read(
     egress: &Egress,
     now: &Now<'_>,
@@ -127,7 +127,7 @@ pub(crate) fn read(
     })
 }
 
-/// What an agent states of how sure it is: one whole number, percent.
+/// Reads the agent's confidence: one whole number, percent.
 fn confidence(headers: &HeaderMap) -> Result<Option<u8>, Fault> {
     let mut stated = headers.get_all(&CONFIDENCE).iter();
     let read = match (stated.next(), stated.next()) {
@@ -173,7 +173,7 @@ pub(crate) fn overridden(
     }
 }
 
-/// Returns the number that a body's length is, where it is said once.
+/// Returns the body's length, if it is given once and as a number.
 fn length(headers: &HeaderMap) -> Option<u64> {
     let mut all = headers.get_all(CONTENT_LENGTH).iter();
     let (one, None) = (all.next()?, all.next()) else {
@@ -193,7 +193,7 @@ pub(crate) fn write_length(headers: &mut HeaderMap) {
     }
 }
 
-/// The length of a body is said once, or by chunks.
+/// Checks that the body is framed once, by a length or by chunks.
 fn check_framing(parts: &Parts) -> Result<(), Fault> {
     let headers = &parts.headers;
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
@@ -219,7 +219,7 @@ fn check_framing(parts: &Parts) -> Result<(), Fault> {
     Err(fault(StatusCode::BAD_REQUEST, why))
 }
 
-/// Whoever is named is who was asked for.
+/// Checks that the request names the host that was connected to.
 fn check_host(asked: &Asked, parts: &Parts) -> Result<(), Fault> {
     let another = |named: &str| {
         let why = format!(
@@ -261,8 +261,8 @@ fn check_host(asked: &Asked, parts: &Parts) -> Result<(), Fault> {
     }
 }
 
-/// Whether a request asks for a WebSocket. One for HTTP/2 is answered by HTTP/1.1, which
-/// RFC 9110 (7.8) allows; nothing else is carried.
+/// Returns whether a request upgrades to WebSocket. An upgrade to HTTP/2 is ignored and answered by
+/// HTTP/1.1, as RFC 9110 (7.8) allows; no other one is forwarded.
 fn is_web_socket(parts: &Parts) -> Result<bool, Fault> {
     let headers = &parts.headers;
     if !headers.contains_key(UPGRADE) {
@@ -285,7 +285,7 @@ fn is_web_socket(parts: &Parts) -> Result<bool, Fault> {
     Ok(is_web_socket && is_asked && is_possible)
 }
 
-/// The parts of a list in headers of one name.
+/// Splits the headers of one name into list members.
 pub(super) fn tokens<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -297,7 +297,7 @@ pub(super) fn tokens<'a>(
         .filter(|part| !part.is_empty())
 }
 
-/// Removes what is for one connection only. Whether trailers are welcome.
+/// Removes hop-by-hop headers, and returns whether trailers are accepted.
 pub(crate) fn strip(headers: &mut HeaderMap) -> bool {
     let takes_trailers = tokens(headers, &TE).any(|one| one.eq_ignore_ascii_case(b"trailers"));
     if headers.contains_key(CONNECTION) {
@@ -314,7 +314,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> bool {
     takes_trailers
 }
 
-/// Makes the headers of a request those that are sent on.
+/// Turns the headers of a request into those that are forwarded.
 pub(crate) fn prepare(asked: &Asked, head: &Head, headers: &mut HeaderMap, is_2: bool) {
     let takes_trailers = strip(headers);
     if is_2 {
@@ -335,7 +335,7 @@ pub(crate) fn prepare(asked: &Asked, head: &Head, headers: &mut HeaderMap, is_2:
     }
 }
 
-/// By HTTP/2 they may come apart, by HTTP/1.1 not (RFC 9113, 8.2.3).
+/// Joins the cookie headers: they may be split in HTTP/2, and not in HTTP/1.1 (RFC 9113, 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;
@@ -351,8 +351,8 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 impl Asked {
-    /// Whether a host, with its port where that is not the usual one, is the one that was
-    /// asked for.
+    /// Returns whether a host, with its port unless that is the default, is the one that was
+    /// connected to.
     fn is(&self, written: &str) -> bool {
         if written == self.authority.as_str() {
             return true;
@@ -384,7 +384,7 @@ impl Asked {
     }
 }
 
-/// Where a request goes to, as it is written from what was judged.
+/// Builds the URI to request from the target that was judged.
 pub(super) fn uri(asked: &Asked, written: &str, is_2: bool) -> Option<Uri> {
     let written = Bytes::copy_from_slice(written.as_bytes());
     let path = PathAndQuery::from_maybe_shared(written).ok()?;

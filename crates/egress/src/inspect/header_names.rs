@@ -1,7 +1,7 @@
-//! Headers that servers may read in another way than they are written.
+//! Headers that servers may read as other ones.
 //!
-//! Many servers hand headers on by names in which `-` and `_` are alike (CGI, RFC 3875, 4.1.18), and
-//! some make `_` of whatever is no letter or digit; frameworks behind them look for `HTTP_…`.
+//! Many servers hand headers on by names in which `-` and `_` are alike (CGI, RFC 3875, 4.1.18),
+//! and some turn every other character into `_` too; frameworks behind them look for `HTTP_…`.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use super::head::{is_hop, tokens};
 use crate::redaction::folded;
 use crate::refusals::shown;
 
-/// How much is repeated of what a program has written, bytes.
+/// The most bytes repeated of text that a program wrote.
 const SHOWN_BYTES_MAX: usize = 256;
 
-/// Headers that frame a request or name whom it is for, besides those of one connection.
+/// Headers that frame a request or name its host, besides the hop-by-hop ones.
 const FRAMING: [HeaderName; 4] = [
     hyper::header::CONTENT_LENGTH,
     hyper::header::EXPECT,
@@ -22,7 +22,7 @@ const FRAMING: [HeaderName; 4] = [
     TRAILER,
 ];
 
-/// Headers by which some servers take a request for one of another method, as [`folded`].
+/// Headers that make some servers see another method, as [`folded`].
 const OTHER_METHOD: [&str; 8] = [
     "method",
     "method-override",
@@ -34,7 +34,7 @@ const OTHER_METHOD: [&str; 8] = [
     "x-original-method",
 ];
 
-/// Headers by which some servers take a request for one for another path, as [`folded`].
+/// Headers that make some servers see another path, as [`folded`].
 const OTHER_PATH: [&str; 10] = [
     "x-forwarded-path",
     "x-forwarded-prefix",
@@ -63,7 +63,7 @@ fn is_among(name: &str, all: &[&str]) -> bool {
     all.contains(&read.strip_prefix("http-").unwrap_or(&read))
 }
 
-/// The names of headers, and of the trailers that they announce, in lower case.
+/// Returns the names of headers, and of the trailers that they announce, in lower case.
 fn names(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
     let announced = tokens(headers, &TRAILER)
         .map(|name| Cow::Owned(String::from_utf8_lossy(name).to_ascii_lowercase()));
@@ -90,7 +90,7 @@ fn other_name(name: &str) -> Option<String> {
     })
 }
 
-/// Of HTTP/2 alone: by HTTP/1.1 neither can come.
+/// Returns why a header is malformed, which HTTP/2 alone lets pass.
 fn no_field(name: &HeaderName, value: &HeaderValue) -> Option<String> {
     let shown = shown(name.as_str(), SHOWN_BYTES_MAX);
     if name.as_str().contains('"') {
@@ -106,7 +106,7 @@ fn is_framing(name: &str) -> bool {
     is_hop(name) || FRAMING.iter().any(|one| one == name)
 }
 
-/// Removes what frames a request, and no trailer can be (RFC 9110, 6.5.1).
+/// Removes framing fields, which no trailer can be (RFC 9110, 6.5.1).
 pub(crate) fn unframe(trailers: &mut HeaderMap) {
     let framing: Vec<HeaderName> = trailers
         .keys()

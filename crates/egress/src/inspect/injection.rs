@@ -1,9 +1,8 @@
-//! Credentials in requests: put in where they are bound to, and nowhere else.
+//! Credential injection into request heads: where a credential is bound to, and nowhere else.
 //!
-//! A program holds placeholders. One that stands where its credential is bound to becomes
-//! the real value on the way out, after the request was judged and recorded; a request that
-//! has one anywhere else is not sent. What comes back of a real value in an answer's head
-//! becomes the placeholder again.
+//! A program holds placeholders. One where its credential is bound to becomes the real value on the
+//! way out, after the request was judged and recorded; a request with a placeholder anywhere else
+//! is not sent. A real value in a response's head becomes the placeholder again.
 
 mod claim;
 mod others;
@@ -46,25 +45,25 @@ pub(crate) use sigv4::{Chain, Link};
 pub(super) use spots::unescaped;
 use spots::{Spot, basic, in_header, spots};
 
-/// Which credentials are put into a request.
+/// The credentials that are injected into a request.
 #[derive(Debug, Default)]
 pub(crate) struct Injection {
     found: Vec<Put>,
     /// The signature that is made anew.
     signing: Option<Signing>,
-    /// Which placeholders of others its body goes without, where it does.
+    /// The record of other credentials' placeholders that are masked in the body, if they are.
     masked: Option<Arc<Noted>>,
-    /// Which part of the answer is asked for.
+    /// The range that is requested of the answer.
     pub(super) ranged: Option<Ranged>,
-    /// Whether all is asked for where the program has asked for a part: what came when that was
-    /// asked for could not be handed on.
+    /// Set to request the whole where the program has requested a range: the response to that range
+    /// could not be handed on.
     pub(super) asks_all: bool,
 }
 
-/// One of them, by its place among all.
+/// An injected credential, by its index among all.
 struct Put {
     index: usize,
-    /// What is put in; none where it is still to be fetched.
+    /// The value to inject; `None` until it is fetched.
     real: Option<Arc<Secret>>,
 }
 
@@ -74,25 +73,26 @@ impl fmt::Debug for Put {
     }
 }
 
-/// A placeholder that is elsewhere.
+/// A placeholder outside the place that its credential is bound to.
 #[derive(Clone, Debug)]
 pub(crate) struct Misuse {
     pub(crate) name: CredentialName,
     pub(crate) why: String,
-    /// Where it may stand.
+    /// The advice: the place where it may be.
     pub(crate) instead: String,
-    /// Whether somebody has to be told at once: what an agent does of itself is none.
+    /// Set if it raises an alert, which names the credential; what an agent does by itself does
+    /// not.
     pub(crate) is_alert: bool,
 }
 
 impl Misuse {
-    /// Tells of it. What the program is told.
+    /// Reports the misuse, and returns the denial for the program.
     pub(crate) fn told(self, egress: &Egress, asked: &Asked, parts: &Parts, flow: Flow) -> Denial {
         self.tell(egress, flow);
         Denial::misused(asked, parts, self)
     }
 
-    /// Tells of it.
+    /// Reports the misuse.
     pub(crate) fn tell(&self, egress: &Egress, flow: Flow) {
         let named = self.is_alert.then(|| self.name.clone());
         let flow = Flow {
@@ -103,7 +103,7 @@ impl Misuse {
     }
 }
 
-/// A placeholder where its credential is not for.
+/// Builds a misuse of this credential's placeholder.
 fn misuse(held: &Held, why: &str) -> Misuse {
     let name = held.name();
     Misuse {
@@ -114,13 +114,13 @@ fn misuse(held: &Held, why: &str) -> Misuse {
     }
 }
 
-/// One in a request that its credential is not for.
+/// Builds the misuse of a placeholder in a request that its credential is not bound to.
 pub(super) fn misuse_of_request(held: &Held, judged: &Judged<'_>) -> Misuse {
     let differs = held.binding.differs(judged);
     misuse(held, &format!("is in a request {differs}"))
 }
 
-/// One in a body, where it may not stand so.
+/// Builds the misuse of a placeholder in a body, where it may not be in this form.
 pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<Misuse> {
     let held = credentials.get(found.number)?;
     let Place::Body(field) = &held.binding.place else {
@@ -133,7 +133,7 @@ pub(super) fn misuse_in_body(credentials: &Credentials, found: Found) -> Option<
     Some(misuse(held, &why))
 }
 
-/// One in what nobody reads, where none may stand.
+/// Builds the misuse of a placeholder in a part of a request into which nothing is injected.
 pub(crate) fn misuse_in(credentials: &Credentials, found: Found, place: &str) -> Option<Misuse> {
     let form = written_as(found.form);
     let held = credentials.get(found.number)?;
@@ -141,8 +141,8 @@ pub(crate) fn misuse_in(credentials: &Credentials, found: Found, place: &str) ->
     Some(misuse(held, &why))
 }
 
-/// Placeholders in a head that are written in none of the ways in which one is put in:
-/// as digits, within base64, as UTF-16.
+/// Checks that no placeholder in a head is encoded in a way that is never injected: as hexadecimal
+/// digits, within base64, as UTF-16.
 fn check_forms(
     credentials: &Credentials,
     bound: &[Put],
@@ -193,7 +193,7 @@ fn check_forms(
     Ok(())
 }
 
-/// The signature in which a key's id is.
+/// Reads the signature that contains a key's id.
 fn signing_of(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Result<Signing, Misuse> {
     let written = judged.target.as_written().split_once('?');
     let query = written.map_or("", |(_, query)| query);
@@ -201,7 +201,7 @@ fn signing_of(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Result<Signing
     read.map_err(|why| misuse(held, &format!("is in a signature that {why}")))
 }
 
-/// How a placeholder is written, in words.
+/// Describes how a placeholder is encoded.
 fn written_as(form: Form) -> &'static str {
     match form {
         Form::Plain => "",
@@ -213,7 +213,7 @@ fn written_as(form: Form) -> &'static str {
 }
 
 impl Injection {
-    /// What is put into a request that may be sent.
+    /// Finds the credentials to inject into a request.
     pub(crate) fn of(
         credentials: &Credentials,
         judged: &Judged<'_>,
@@ -247,7 +247,7 @@ impl Injection {
         Ok(made)
     }
 
-    /// A session token is sent with its key's signature alone.
+    /// Checks that a session token is sent only with its key's signature.
     fn check_token(&self, credentials: &Credentials) -> Result<(), Misuse> {
         let signs = |held: &Held| {
             let signing = self.signing.as_ref();
@@ -263,23 +263,23 @@ impl Injection {
         }
     }
 
-    /// Whether a program's signature is checked and made anew.
+    /// Returns whether the program's signature is verified and made anew.
     pub(crate) fn is_signed(&self) -> bool {
         self.signing.is_some()
     }
 
-    /// A header that is taken out, and that a signature of it is of.
+    /// Returns a redacted header that the signature covers, if any.
     pub(crate) fn is_of_redacted(&self, redactions: &Redactions) -> Option<&str> {
         self.signing.as_ref()?.is_of_redacted(redactions)
     }
 
-    /// The signature that is made anew.
+    /// Returns the signature that is made anew.
     pub(crate) fn signing(&mut self) -> Option<&mut Signing> {
         self.signing.as_mut()
     }
 
-    /// One more, by its place among all, whose value is put into the body. What a program has
-    /// signed is not changed so.
+    /// Adds a credential, by its index among all, that is injected into the body. A body covered by
+    /// the program's signature is not changed.
     pub(super) fn add(
         &mut self,
         index: usize,
@@ -307,13 +307,14 @@ impl Injection {
         })
     }
 
-    /// Whether one of them is fetched when it is needed: then the request is recorded first.
+    /// Returns whether any of the credentials is fetched on use: then the request is recorded
+    /// first.
     pub(crate) fn is_fetched(&self, credentials: &Credentials) -> bool {
         let mut all = self.found.iter();
         all.any(|put| credentials.source(put.index).is_some())
     }
 
-    /// Fetches what is fetched when it is needed, for a request that is allowed and recorded.
+    /// Fetches the credentials that are fetched on use, for a request that is allowed and recorded.
     pub(crate) async fn fetch(&mut self, egress: &Arc<Egress>) -> Result<(), fetch::Unfetched> {
         for put in &mut self.found {
             if egress.credentials.source(put.index).is_some() {
@@ -323,7 +324,7 @@ impl Injection {
         Ok(())
     }
 
-    /// Hears that the host says that it does not know them.
+    /// Notes that the host rejected the credentials.
     pub(crate) fn doubt(&self, credentials: &Credentials) {
         for put in &self.found {
             if let Some(real) = &put.real {
@@ -332,8 +333,8 @@ impl Injection {
         }
     }
 
-    /// What is told of a request that they are put into. One that is refused tells of
-    /// none: it would be an alert.
+    /// Returns the flow with the names of the injected credentials. The flow of a refused request
+    /// names none: that would be an alert.
     pub(crate) fn flow(&self, credentials: &Credentials, flow: &Flow) -> Flow {
         let mut names: Vec<CredentialName> = Vec::new();
         for (held, _) in self.held(credentials) {
@@ -348,7 +349,7 @@ impl Injection {
         }
     }
 
-    /// The target that is sent.
+    /// Returns the target that is sent.
     pub(crate) fn target<'a>(&self, credentials: &Credentials, written: &'a str) -> Cow<'a, str> {
         let mut target = Cow::Borrowed(written);
         for (held, real) in self.held(credentials) {
@@ -359,14 +360,14 @@ impl Injection {
         target
     }
 
-    /// Puts them into headers that are sent. Whether they all could be.
+    /// Injects the credentials into headers, and returns whether all could be.
     pub(crate) fn put(&self, credentials: &Credentials, headers: &mut HeaderMap) -> bool {
         let mut all = self.held(credentials);
         all.all(|(held, real)| put(held, real, headers).is_some())
     }
 }
 
-/// A request that is on its way.
+/// A request on its way to the upstream.
 pub(crate) struct Outgoing {
     pub(crate) parts: Parts,
     pub(super) body: Option<Upload>,
@@ -374,18 +375,17 @@ pub(crate) struct Outgoing {
     pub(crate) injection: Injection,
     pub(super) flow: Flow,
     pub(super) room: Arc<Room>,
-    /// Whether it can be sent again if nothing came back: it changes nothing there.
+    /// Set if it can be sent again when no response came: it changes nothing on the server.
     pub(super) is_safe: bool,
     pub(super) is_2: bool,
-    /// By what it is sent.
+    /// The approval and redactions under which it is sent.
     pub(super) leave: Leave,
     /// The login whose tokens it asks for.
     pub(super) issue: Option<Arc<Issue>>,
 }
 
 impl Outgoing {
-    /// Where it goes and with which headers, credentials put in; none where that cannot be
-    /// written.
+    /// Returns the target and headers with credentials injected; `None` if they cannot be written.
     pub(super) fn written(
         &mut self,
         egress: &Egress,
@@ -419,7 +419,7 @@ impl Outgoing {
     }
 }
 
-/// Puts one in, in the one value that has its placeholder.
+/// Injects one credential into the one header value that has its placeholder.
 fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
     let Some(bound) = redacted::header(held) else {
         return Some(());
@@ -449,7 +449,7 @@ fn put(held: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> 
     Some(())
 }
 
-/// A value as it is written in a query: only what never means anything there stays.
+/// Percent-encodes a value for a query: only the characters that never have a meaning there stay.
 pub(super) fn escaped(real: &[u8]) -> String {
     let mut text = String::with_capacity(real.len() * 3);
     for byte in real {
@@ -463,7 +463,7 @@ pub(super) fn escaped(real: &[u8]) -> String {
     text
 }
 
-/// Every place of one part in a text, by another.
+/// Replaces every occurrence of a part in a text.
 fn replaced(text: &[u8], part: &[u8], by: &[u8]) -> Vec<u8> {
     let mut made = Vec::with_capacity(text.len() + by.len());
     let mut rest = text;
@@ -479,8 +479,8 @@ fn replaced(text: &[u8], part: &[u8], by: &[u8]) -> Vec<u8> {
     made
 }
 
-/// Makes of every real value in an answer's head the placeholder again, in all forms that are
-/// known; what says how the answer is framed is the server's and Atoll's own.
+/// Replaces every real value in a response's head, in all known encodings, by its placeholder; the
+/// headers that frame the response stay.
 pub(crate) fn mask(credentials: &Credentials, headers: &mut HeaderMap) {
     credentials.mask(headers);
 }

@@ -1,6 +1,6 @@
-//! Parts of answers (RFC 9110, 14), in a run with credentials: one is asked for with what is
-//! around it, looked through with that, and handed on without. So a real value that is partly in
-//! it is masked as it is where all comes.
+//! Range requests (RFC 9110, 14) in a run with credentials: a range is requested with a margin on
+//! both sides, searched with it, and handed on without it. So a real value that the range cuts is
+//! masked just as it is in the whole.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -20,43 +20,42 @@ const DIGESTS: [HeaderName; 3] = [
     HeaderName::from_static("content-md5"),
     HeaderName::from_static("digest"),
 ];
-/// What names a digest of S3's begin with.
+/// The prefix of S3's digest headers.
 const S3_DIGEST: &str = "x-amz-checksum-";
 
-/// The one part that a program asks for.
+/// The range that a program requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// From this byte on, to that one where it says so.
+    /// From this byte on, up to that one if given.
     From(u64, Option<u64>),
-    /// So many at the end.
+    /// The last bytes, this many.
     Last(u64),
 }
 
-/// The part that is asked for.
+/// A requested range with its margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranged {
     wanted: Wanted,
-    /// How much more is asked for on each side, bytes.
+    /// The margin on each side, bytes.
     margin: u64,
 }
 
-/// What is handed on of an answer.
+/// The part of a response that is handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// How many bytes are before it.
+    /// The number of bytes before it.
     skip: u64,
-    /// How many bytes it has; none where the program has asked for what is after the end.
+    /// Its length, bytes; 0 if the program has requested a range after the end.
     pub(crate) take: u64,
-    /// How many came.
+    /// The number of bytes received.
     came: u64,
     first: u64,
-    /// How long all of it is, where that is known.
+    /// The length of the whole, if known.
     all: Option<u64>,
 }
 
 impl Ranged {
-    /// What a request asks for, with so much around it; none where that is not one range of
-    /// bytes.
+    /// Reads the range of a request, with this margin; `None` unless it is a single range of bytes.
     pub(crate) fn read(method: &Method, headers: &HeaderMap, margin: u64) -> Option<Self> {
         let mut all = headers.get_all(RANGE).iter();
         let (Some(one), None) = (all.next(), all.next()) else {
@@ -78,12 +77,12 @@ impl Ranged {
         Some(Self { wanted, margin })
     }
 
-    /// How much is asked for on each side, bytes.
+    /// Returns the margin on each side, bytes.
     pub(crate) fn margin(&self) -> u64 {
         self.margin
     }
 
-    /// What the server is asked for.
+    /// Returns the `Range` header that is sent to the server.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let margin = self.margin;
         let text = match self.wanted {
@@ -97,11 +96,11 @@ impl Ranged {
         HeaderValue::try_from(text).ok()
     }
 
-    /// Looks whether an answer that does not say that it is a part is none: of one that begins
-    /// or ends within a real value, the rest of that could not be told.
+    /// Checks that a response without partial status is the whole: if a range began or ended within
+    /// a real value, the rest of that could not be recognized.
     ///
     /// # Errors
-    /// Why it is not taken for all, in words.
+    /// The reason why it is not taken for the whole, in words.
     pub(crate) fn is_all(&self, is_success: bool, headers: &HeaderMap) -> Result<(), String> {
         let mut ranges = headers.get_all(CONTENT_RANGE).iter();
         let is_unsatisfied = |range: &HeaderValue| range.as_bytes().starts_with(b"bytes */");
@@ -128,10 +127,10 @@ impl Ranged {
         }
     }
 
-    /// What is handed on of an answer with these headers (RFC 9110, 14.4).
+    /// Returns the part of a response with these headers that is handed on (RFC 9110, 14.4).
     ///
     /// # Errors
-    /// Why nothing is, in words.
+    /// The reason why nothing is, in words.
     pub(crate) fn cut(&self, headers: &HeaderMap) -> Result<Cut, String> {
         let another = || "it is another part than was asked for".to_owned();
         let is_of_several = |kind: &HeaderValue| {
@@ -186,13 +185,13 @@ impl Ranged {
     }
 }
 
-/// A number as ranges have it.
+/// Parses a number of a range.
 fn number(text: &str) -> Option<u64> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_number)
 }
 
-/// The part that an answer says it is: its first and last byte, and the length of all.
+/// Parses a response's range: its first and last byte, and the length of the whole.
 fn part(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (unit, rest) = text.split_once(' ')?;
     let (range, all) = rest.split_once('/')?;
@@ -208,7 +207,7 @@ fn part(text: &str) -> Option<(u64, u64, Option<u64>)> {
 }
 
 impl Cut {
-    /// Makes the head of an answer that of what is handed on.
+    /// Updates a response's head to match the part that is handed on.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
         let all = self
             .all
@@ -236,12 +235,12 @@ impl Cut {
     }
 }
 
-/// What is handed on of a body. Its end waits for the end of all that came, which has to be as
-/// long as it was said to be.
+/// A body cut down to the part that is handed on. It ends once all that was announced has come,
+/// which must have the announced length.
 #[derive(Debug)]
 pub(crate) struct Window<Inner> {
     inner: Inner,
-    /// How much is still to come.
+    /// The number of bytes still to come.
     left: u64,
     skip: u64,
     take: u64,
@@ -261,7 +260,7 @@ impl<Inner> Window<Inner> {
         }
     }
 
-    /// What is handed on of some bytes that have come.
+    /// Returns the part of a chunk that is handed on.
     fn cut(&mut self, mut data: Bytes) -> Bytes {
         let length = |data: &Bytes| data.len() as u64;
         let at = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);

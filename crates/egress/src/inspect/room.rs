@@ -1,5 +1,4 @@
-//! What a request takes while it is on its way: a place among all of them, and its part of
-//! what its rule allows.
+//! Resources of a request in progress: a permit, and its share of its rule's limits.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::Egress;
 use crate::limits::{Asked, Excess, Part, late};
 
-/// The place of one request.
+/// The permit of one request.
 #[derive(Debug)]
 pub(crate) struct Room {
     egress: Arc<Egress>,
@@ -21,17 +20,17 @@ pub(crate) struct Room {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Why there is none.
+/// The reason why there is none.
 #[derive(Debug)]
 pub(crate) enum Full {
-    /// Too many are on their way.
+    /// Too many requests are in progress.
     All(&'static str),
-    /// Its rule allows no more.
+    /// Its rule's limits are used up.
     Rule(Excess),
 }
 
 impl Room {
-    /// Takes a place for a request that a rule has allowed. That there is none is recorded.
+    /// Acquires a permit for a request that a rule has allowed. A failure is recorded.
     pub(crate) fn take(
         egress: &Arc<Egress>,
         rule: &NetworkRule,
@@ -61,7 +60,7 @@ impl Room {
         }
     }
 
-    /// Takes a place for a request of Atoll's own, which no rule limits.
+    /// Acquires a permit for a request of Atoll's own, which no rule limits.
     pub(crate) fn own(egress: &Arc<Egress>) -> Option<Self> {
         let permit = Arc::clone(&egress.room).try_acquire_owned().ok()?;
         Some(Self {
@@ -71,20 +70,20 @@ impl Room {
         })
     }
 
-    /// Its part of what its rule allows, where that limits something.
+    /// Returns its share of its rule's limits, if the rule has any.
     pub(crate) fn part(&self) -> Option<&Part> {
         self.part.as_ref().map(|(part, _)| part)
     }
 
-    /// The limit that has ended it, if one has.
+    /// Returns the limit that has ended it, if one has.
     pub(crate) fn excess(&self) -> Option<&Excess> {
         self.part().and_then(Part::excess)
     }
 
-    /// Does something for the request, as long as it may last.
+    /// Runs this work for the request, for as long as the limits allow.
     ///
     /// # Errors
-    /// [`Excess`]: longer it may not.
+    /// [`Excess`]: the limit that ended it.
     pub(crate) async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, Excess> {
         tokio::select! {
             done = work => Ok(done),
@@ -104,7 +103,8 @@ impl Drop for Room {
     }
 }
 
-/// The bytes of a head, about: what a program can write into one counts as sent.
+/// Returns the approximate length of a head, bytes: text that a program can put into one counts as
+/// sent.
 fn head_bytes(parts: &Parts) -> u64 {
     let target = parts
         .uri
@@ -113,7 +113,7 @@ fn head_bytes(parts: &Parts) -> u64 {
     (parts.method.as_str().len() + target) as u64 + header_bytes(&parts.headers)
 }
 
-/// The bytes of headers or trailers.
+/// Returns the length of headers or trailers, bytes.
 pub(super) fn header_bytes(headers: &HeaderMap) -> u64 {
     let bytes = headers
         .iter()

@@ -1,10 +1,10 @@
-//! What goes on beside a request: each is ended with all others.
+//! Background tasks of requests, ended all at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinSet;
 
-/// Tasks that somebody ends.
+/// A set of tasks that can be ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tasks(Arc<Mutex<JoinSet<()>>>);
 
@@ -13,14 +13,14 @@ impl Tasks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs something until it ends, or all does.
+    /// Runs a task until it ends, or all are ended.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(work);
     }
 
-    /// Ends all, and waits until they have.
+    /// Ends all tasks, and waits until they have ended.
     pub(crate) async fn end(&self) {
         let mut tasks = std::mem::take(&mut *self.lock());
         tasks.shutdown().await;

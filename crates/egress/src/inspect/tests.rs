@@ -1,5 +1,5 @@
-//! Requests through the boundary in one process: a program's raw bytes on one side, a
-//! server that writes down what reaches it on the other.
+//! Requests through the boundary in one process: a program's raw bytes on one side, a server that
+//! records what reaches it on the other.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ mod limited;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An authority of a test's own.
+/// A certificate authority of a test's own.
 struct Signer {
     certificate: String,
     key: String,
@@ -76,7 +76,8 @@ impl Signer {
         CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap()
     }
 
-    /// What speaks TLS for a name by these protocols, until then.
+    /// Returns the TLS configuration of a server with this name and these protocols, valid until
+    /// this year.
     fn server(&self, name: &str, protocols: &[&str], until: i32) -> Arc<ServerConfig> {
         let signer = KeyPair::from_pem(&self.key).unwrap();
         let issuer = Issuer::from_ca_cert_der(&self.root(), signer).unwrap();
@@ -100,7 +101,7 @@ impl Signer {
         Arc::new(config)
     }
 
-    /// A program that trusts this.
+    /// Returns a client that trusts this authority.
     fn client(&self, protocols: &[&str]) -> TlsConnector {
         let mut roots = RootCertStore::empty();
         roots.add(self.root()).unwrap();
@@ -117,14 +118,14 @@ impl Signer {
     }
 }
 
-/// A server that writes down what reaches it, and answers each connection's bytes so.
+/// A server that records what reaches it, and answers each connection's bytes.
 struct Origin {
     port: u16,
     seen: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Origin {
-    /// One that answers the end of each head.
+    /// Starts a server that answers at the end of each head.
     async fn start(tls: Option<Arc<ServerConfig>>, answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -179,14 +180,14 @@ async fn record(
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// The way out of a sandbox, with what it has told.
+/// The egress side of a sandbox, with what it has reported.
 pub(crate) struct Outside {
     pub(crate) egress: Arc<Egress>,
     told: Arc<Mutex<Vec<FlowReport>>>,
     _end: watch::Sender<bool>,
 }
 
-/// Answers the line as who records does.
+/// Answers reports as the recording side does.
 fn recorder(line: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
     let mut message = vec![0; FLOW_MESSAGE_BYTES_MAX];
     while let Ok((got, _)) = socket::receive(line.as_fd(), &mut message) {
@@ -216,7 +217,7 @@ fn recorder(line: OwnedFd, told: Arc<Mutex<Vec<FlowReport>>>) {
 }
 
 impl Outside {
-    /// To one port, with this profile's rules besides (as `POST` and the like).
+    /// Allows one port, with these hosts and methods besides.
     fn new(rules: &[(&str, &[&str])], port: u16, trust: Trust) -> Self {
         let rule = |to: String, methods: &[&str]| NetworkRule {
             to: to.parse().unwrap(),
@@ -236,7 +237,7 @@ impl Outside {
         Self::with(allow, trust)
     }
 
-    /// By these rules.
+    /// Allows what these rules do.
     pub(crate) fn with(allow: Vec<NetworkRule>, trust: Trust) -> Self {
         let (line, far) = socket::pair().unwrap();
         descriptor::never_block(line.as_fd()).unwrap();
@@ -290,7 +291,7 @@ impl Outside {
         }
     }
 
-    /// A program's connection to a host.
+    /// Connects a program to a host.
     async fn connect(&self, host: &str, port: u16) -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let program = TcpStream::connect(listener.local_addr().unwrap());
@@ -303,7 +304,7 @@ impl Outside {
         program.unwrap()
     }
 
-    /// What was refused, once that is told.
+    /// Returns the reasons of the refusals reported so far.
     fn refused(&self) -> Vec<String> {
         let told = self.told.lock().unwrap();
         let of = |report: &FlowReport| match report {
@@ -322,7 +323,7 @@ impl Outside {
         told.iter().filter_map(of).collect()
     }
 
-    /// The same, waiting for one if there is to be one.
+    /// Returns the reasons of the refusals, waiting for one if one is expected.
     async fn refused_soon(&self, is_some: bool) -> Vec<String> {
         let some = async {
             while is_some && self.refused().is_empty() {
@@ -333,7 +334,7 @@ impl Outside {
         self.refused()
     }
 
-    /// How flows have ended, once so many have.
+    /// Returns the ends of this many flows, once they have ended.
     async fn ends(&self, count: usize) -> Vec<FlowEnd> {
         let all = async {
             loop {
@@ -365,7 +366,7 @@ pub(crate) fn no_trust() -> Trust {
     Trust::read(None, &[]).unwrap()
 }
 
-/// Says these bytes, and hears until the end, or until nothing more comes.
+/// Sends these bytes, and reads until the end, or until nothing more comes.
 async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u8]) -> String {
     let _ = stream.write_all(bytes).await;
     let mut heard = Vec::new();
@@ -423,10 +424,9 @@ async fn tls_ends_at_the_boundary_and_begins_anew() {
     }
 }
 
-/// How programs say where a body ends, and a request (`HOST` is the header that is
-/// right): what they are answered, and what reaches the server, which is written anew
-/// from what was read. Where one reading is the only safe one that is it; else nothing is
-/// sent on.
+/// Framings of a body that programs send (`HOST` is the right header): the status of the response,
+/// and what reaches the server, which is written anew from what was read. An ambiguous request is
+/// forwarded only if one reading is the only safe one.
 const FRAMINGS: &[(&str, &str, u16, &str)] = &[
     (
         "both, length first",
@@ -723,7 +723,8 @@ async fn a_request_whose_end_is_not_clear_reaches_nobody() {
     }
 }
 
-/// Whom requests name where `host.atoll.internal` at the port `PORT` was asked for.
+/// Heads that name a host, sent where `host.atoll.internal` at the port `PORT` was connected to,
+/// with the status of the response.
 const NAMES: &[(&str, u16)] = &[
     ("GET / HTTP/1.1\r\nHost: host.atoll.internal:PORT\r\n", 200),
     ("GET / HTTP/1.1\r\nHost: HOST.atoll.internal.:PORT\r\n", 200),

@@ -1,4 +1,4 @@
-//! The body of a request that is to be sent, of which a part may have been read already.
+//! The body of a request to be sent, part of which may have been read ahead.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -24,16 +24,16 @@ pub(crate) use told::{Digest, digest};
 
 /// The longest body that is read before it is sent, bytes.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
-/// How much of all such bodies can be held at once, bytes.
+/// The most memory for all such bodies, bytes.
 const AHEAD_ALL_BYTES_MAX: usize = 128 << 20;
-/// What is counted of it at once, bytes.
+/// The unit in which that memory is counted, bytes.
 const AHEAD_UNIT_BYTES: usize = 4 << 10;
-/// How much of one is sent at once, bytes.
+/// The longest frame in which such a body is sent, bytes.
 const AHEAD_FRAME_BYTES: usize = 64 << 10;
-/// How long reading one may take, with waiting for room.
+/// The longest time for reading one, including the wait for memory.
 const AHEAD_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Room for bodies that are read before they are sent.
+/// Returns the memory permits for bodies that are read before they are sent.
 pub(crate) fn room() -> Semaphore {
     Semaphore::new(AHEAD_ALL_BYTES_MAX / AHEAD_UNIT_BYTES)
 }
@@ -41,31 +41,31 @@ pub(crate) fn room() -> Semaphore {
 /// A request's body.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// What has been read, with the room that it takes.
+    /// The bytes read ahead, with their memory permit.
     ahead: Option<(Bytes, OwnedSemaphorePermit)>,
     rest: Source,
-    /// Whether nothing is left in the rest.
+    /// Set once the rest has been read to its end.
     is_read: bool,
-    /// What the rest has to be, where its request tells that.
+    /// The digest that the rest must match, if its request states one.
     told: Option<Box<Told>>,
-    /// The pieces that it has to be of, where those are signed.
+    /// The signed chunks that it must consist of, if they are signed.
     pieces: Option<Box<Pieces>>,
 }
 
-/// What a body has to be.
+/// The body that a request's signature covers.
 #[derive(Debug)]
 pub(crate) enum Expected {
-    /// Of this digest: another one is not sent to its end, for this reason.
+    /// A body with this digest: another one is not sent to its end, with this misuse as the reason.
     Digest(Digest, Misuse),
-    /// Of pieces that are signed.
+    /// A body of signed chunks.
     Pieces(Box<Pieces>),
 }
 
 impl Expected {
-    /// Why an empty one is another one, if it is.
+    /// Checks an empty body.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason why it is not the expected one.
     pub(crate) fn of_nothing(self) -> Result<(), Broken> {
         match self {
             Self::Digest(told, _) if told == digest(&[]) => Ok(()),
@@ -75,19 +75,19 @@ impl Expected {
     }
 }
 
-/// Why a body could not be read before it is sent.
+/// The reason why a body could not be read before it is sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unheld {
-    /// It is too long.
+    /// The body is too long.
     #[error("its body has more than 16 MiB, and its digest is not told (X-Amz-Content-Sha256)")]
     Long,
-    /// It has something after its end.
+    /// The body has trailers.
     #[error("its body has trailers, which are not signed")]
     Trailers,
-    /// It broke off.
+    /// The body broke off.
     #[error("its body broke off: {0}")]
     Broken(#[from] Broken),
-    /// There was no room or time.
+    /// There was no memory, or no time.
     #[error("its body was not read in time")]
     Late,
 }
@@ -111,20 +111,20 @@ impl From<Incoming> for Upload {
 }
 
 impl Upload {
-    /// What has not been read.
+    /// Returns the part that was not read.
     pub(crate) fn into_rest(self) -> Option<Incoming> {
         self.rest.into_rest()
     }
 
-    /// As the program has written it, where a credential was put in.
+    /// Returns the body as the program wrote it, if a credential was put in.
     pub(crate) fn before(&self) -> Option<&Bytes> {
         self.rest.before()
     }
 
-    /// Has it be that.
+    /// Requires the body to be the expected one.
     ///
     /// # Errors
-    /// The reason, where all of it is there and is another one.
+    /// The reason, if all of it was read and it is another one.
     pub(crate) fn expect(&mut self, expected: Expected) -> Result<(), Broken> {
         match (expected, self.rest.all()) {
             (Expected::Digest(told, _), Some(whole)) if digest(whole) == told => Ok(()),
@@ -142,14 +142,14 @@ impl Upload {
         }
     }
 
-    /// Has its pieces signed so, where they are signed.
+    /// Sets the signer for its chunks, if they are signed.
     pub(crate) fn sign(&mut self, pieces: Chain) {
         if let Some(own) = &mut self.pieces {
             own.sign(pieces);
         }
     }
 
-    /// The next of what was not read ahead.
+    /// Polls the next frame that was not read ahead.
     fn poll_rest(
         &mut self,
         context: &mut Context<'_>,
@@ -160,7 +160,7 @@ impl Upload {
         }
     }
 
-    /// Reads all of it, before anything is sent.
+    /// Reads the whole body before anything is sent.
     pub(crate) async fn read(&mut self, room: &std::sync::Arc<Semaphore>) -> Result<Bytes, Unheld> {
         if let Some((bytes, _)) = &self.ahead {
             return Ok(bytes.clone());
@@ -226,8 +226,8 @@ impl Body for Unsigned<'_> {
 }
 
 impl Upload {
-    /// The next of what was read ahead, as a copy: the room is given back with the last of it, and
-    /// with that all that it takes.
+    /// Returns the next frame of what was read ahead, as a copy: the memory permit is released with
+    /// the last one, and with it the memory itself.
     fn next_ahead(&mut self) -> Option<Bytes> {
         let (bytes, _) = self.ahead.as_mut()?;
         let next = bytes.split_to(bytes.len().min(AHEAD_FRAME_BYTES));
@@ -238,7 +238,7 @@ impl Upload {
         Some(next).filter(|next| !next.is_empty())
     }
 
-    /// Whether nothing of it is left that the program has sent.
+    /// Returns whether everything that the program has sent was taken.
     fn is_all_taken(&self) -> bool {
         let is_ahead = self
             .ahead
@@ -300,8 +300,8 @@ mod tests {
     use super::*;
     use crate::inspect::bodies::Again;
 
-    /// What was read ahead keeps its room until the last of it goes: else as many as one likes
-    /// could wait for a slow server.
+    /// Bytes read ahead keep their permit until the last of them is sent: otherwise any number of
+    /// bodies could wait for a slow server.
     #[tokio::test]
     async fn what_was_read_ahead_goes_in_small_frames_and_keeps_its_room_until_then() {
         let whole: Vec<u8> = (0..3 * AHEAD_FRAME_BYTES + 7)

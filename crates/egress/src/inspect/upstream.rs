@@ -1,4 +1,4 @@
-//! Connections to servers, kept for further requests to the same host, port and way.
+//! Connections to upstreams, kept for further requests with the same key.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,24 +30,24 @@ use super::tasks::Tasks;
 use crate::Egress;
 use crate::dial::{Dialled, Place, dial};
 
-/// How long a server may take to answer the first packet, and then over TLS.
+/// The longest wait for a server's first packet, and again for its TLS handshake.
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection is kept that nobody uses: shorter than most servers keep theirs.
+/// The longest time that an idle connection is kept: shorter than on most servers.
 const KEPT: Duration = Duration::from_secs(30);
-/// How many such connections are kept to one host.
+/// The most idle connections kept to one host.
 const KEPT_MAX: usize = 128;
-/// How many different ones are known at once.
+/// The most keys with kept connections.
 const HOSTS_MAX: usize = 512;
 
-/// What a connection is good for.
+/// The key of a connection: the requests that it can be reused for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) host: HostPart,
     pub(crate) port: u16,
     pub(crate) scheme: Scheme,
-    /// Whether the program speaks HTTP/2: then a server that does too is spoken to so.
+    /// Set if the program speaks HTTP/2: then so does Atoll to a server that offers it.
     pub(crate) is_2: bool,
-    /// Whether Atoll itself asks: never by a connection that carried a program's requests.
+    /// Set for Atoll's own requests, which never use a connection that carried a program's.
     pub(crate) is_own: bool,
 }
 
@@ -55,25 +55,25 @@ pub(crate) struct Key {
 #[derive(Debug)]
 pub(crate) struct Server {
     sender: Sender,
-    /// Where it was checked to lead.
+    /// The checked address and route.
     pub(crate) place: Place,
 }
 
 #[derive(Debug)]
 enum Sender {
-    /// One request at a time.
+    /// HTTP/1.1: one request at a time.
     One(http1::SendRequest<Sent>),
-    /// Many at once.
+    /// HTTP/2: many at once.
     Many(http2::SendRequest<Sent>),
 }
 
 impl Server {
-    /// Whether requests are sent by HTTP/2.
+    /// Returns whether requests are sent by HTTP/2.
     pub(crate) fn is_2(&self) -> bool {
         matches!(self.sender, Sender::Many(_))
     }
 
-    /// Sends a request. What was not sent at all comes back with the error.
+    /// Sends a request. A request that was not sent at all comes back with the error.
     pub(crate) async fn send(
         &mut self,
         request: Request<Sent>,
@@ -84,7 +84,7 @@ impl Server {
         }
     }
 
-    /// Whether it can be sent on, once the exchange before is all over.
+    /// Returns whether it can be reused, once the exchange before has ended.
     async fn is_ready(&mut self) -> bool {
         let ready = match &mut self.sender {
             Sender::One(sender) => poll_fn(|context| sender.poll_ready(context)).await,
@@ -101,9 +101,10 @@ impl Server {
     }
 }
 
-/// All connections to servers.
+/// The pool of connections to upstreams.
 pub(crate) struct Upstream {
-    /// Offering HTTP/1.1 alone, and HTTP/2 first; none where TLS is not looked into.
+    /// The configurations that offer HTTP/1.1 alone, and HTTP/2 first; `None` if TLS is not
+    /// inspected.
     tls: Option<[Arc<ClientConfig>; 2]>,
     kept: Mutex<HashMap<Key, Vec<(Server, Instant)>>>,
     pub(crate) tasks: Tasks,
@@ -115,12 +116,12 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// The certificates that this host trusts: what of them can be read.
+/// Returns the readable trust roots of this host.
 pub(crate) fn system_roots() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
 }
 
-/// The certificates in a text (PEM).
+/// Parses certificates (PEM).
 pub(crate) fn roots_of(
     text: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, super::CertificateError> {
@@ -132,7 +133,8 @@ pub(crate) fn roots_of(
         .map_err(unread)
 }
 
-/// What speaks TLS with servers whose certificates these roots hold.
+/// Builds the client configurations that verify servers against these roots: one that offers
+/// HTTP/1.1 alone, and one that offers HTTP/2 first.
 pub(crate) fn client_configs(
     roots: Vec<CertificateDer<'static>>,
     provider: &Arc<CryptoProvider>,
@@ -162,13 +164,13 @@ impl Upstream {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub(crate) async fn end(&self) {
         self.kept_now().clear();
         self.tasks.end().await;
     }
 
-    /// A connection that is there already.
+    /// Takes a kept connection.
     pub(crate) async fn kept(&self, key: &Key) -> Option<Server> {
         loop {
             let mut server = self.take(key)?;
@@ -196,7 +198,7 @@ impl Upstream {
         None
     }
 
-    /// Keeps a connection that others can use at the same time, if it is one.
+    /// Keeps a connection that can carry other requests at the same time, if it is one.
     pub(crate) fn share(&self, key: &Key, server: &Server) {
         if let Sender::Many(sender) = &server.sender {
             let sender = Sender::Many(sender.clone());
@@ -212,7 +214,7 @@ impl Upstream {
         }
     }
 
-    /// Keeps a connection for whoever comes next.
+    /// Keeps a connection for the next request.
     pub(crate) fn keep(&self, key: &Key, server: Server) {
         if server.is_closed() {
             return;
@@ -231,7 +233,7 @@ impl Upstream {
         }
     }
 
-    /// Forgets connections that nobody has used for long, again and again.
+    /// Forgets connections that have been idle for long, periodically.
     pub(crate) async fn forget(&self) {
         loop {
             tokio::time::sleep(KEPT / 4).await;
@@ -242,7 +244,7 @@ impl Upstream {
         }
     }
 
-    /// Dials a place that was checked.
+    /// Dials a checked address.
     pub(crate) async fn dial(
         &self,
         egress: &Egress,
@@ -262,8 +264,8 @@ impl Upstream {
         Ok(Server { sender, place })
     }
 
-    /// Dials a place that was checked, for a request of Atoll's own that nothing is shared
-    /// with, by HTTP/1.1.
+    /// Dials a checked address, for a request of Atoll's own on an unshared connection, by
+    /// HTTP/1.1.
     pub(crate) async fn secure(
         &self,
         egress: &Egress,
@@ -274,7 +276,7 @@ impl Upstream {
         self.within_tls(stream, &endpoint.host, false).await
     }
 
-    /// Begins TLS with a host, whose certificate is checked.
+    /// Starts TLS with a host, whose certificate is verified.
     async fn within_tls(
         &self,
         stream: Dialled,
@@ -291,8 +293,8 @@ impl Upstream {
         timeout(DIAL_PATIENCE, connected).await.map_err(late)?
     }
 
-    /// Begins TLS with a database server, whose certificate has to be for this host. Nothing of
-    /// another connection is taken up again.
+    /// Starts TLS with a database server, whose certificate must be for this host. No session is
+    /// resumed.
     pub(crate) async fn connect_database(
         &self,
         host: &HostPart,
@@ -306,7 +308,7 @@ impl Upstream {
         connector.connect(server_name(host)?, stream).await
     }
 
-    /// Begins to speak HTTP.
+    /// Starts HTTP on a connection.
     async fn speak<T>(&self, stream: T, is_2: bool) -> io::Result<Sender>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -333,7 +335,7 @@ impl Upstream {
     }
 }
 
-/// Dials a place that was checked.
+/// Dials a checked address.
 async fn reached(egress: &Egress, host: &HostPart, port: u16, place: Place) -> io::Result<Dialled> {
     let dialled = timeout(DIAL_PATIENCE, dial(egress, host, port, place)).await;
     dialled.map_err(late)?
@@ -352,7 +354,7 @@ pub(crate) fn server_name(host: &HostPart) -> io::Result<ServerName<'static>> {
     }
 }
 
-/// Why a request has no answer, in words.
+/// Returns why a request has no response, in words.
 pub(crate) fn why_unanswered(error: &hyper::Error) -> String {
     let what = match error.is_parse() {
         true => "the host's answer cannot be read",
@@ -365,13 +367,13 @@ pub(crate) fn why_unanswered(error: &hyper::Error) -> String {
     }
 }
 
-/// Whether a server was there, and TLS with it was not.
+/// Returns whether the server was reached, and TLS with it failed.
 pub(crate) fn is_of_tls(error: &io::Error) -> bool {
     let inner = error.get_ref();
     inner.is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
-/// Why a server could not be reached, in words.
+/// Returns why a server could not be reached, in words.
 pub(crate) fn why_not(error: &io::Error) -> String {
     let of_tls = error
         .get_ref()

@@ -1,5 +1,5 @@
-//! Connections that go on as WebSockets (RFC 6455): their bytes are carried as they are, or
-//! looked through frame by frame in a run that has credentials.
+//! WebSocket connections (RFC 6455): their bytes are forwarded as they are, or searched frame by
+//! frame in a run that has credentials.
 
 mod frames;
 
@@ -24,10 +24,10 @@ use crate::limits::{Way, late, passed};
 use crate::secret::{HOLD, STALL_MAX, Stalled};
 use frames::{Fault, Masked, Searched};
 
-/// How much is carried at once, bytes.
+/// The most bytes forwarded at once.
 const BLOCK_BYTES: usize = 16 * 1024;
 
-/// Goes on as a server has agreed to.
+/// Starts the WebSocket that a server has agreed to.
 pub(crate) fn begin(
     exchange: Arc<Exchange>,
     mut response: Response<Incoming>,
@@ -66,7 +66,7 @@ pub(crate) fn begin(
     answer
 }
 
-/// Carries both ways until both are over.
+/// Forwards both ways until both have ended.
 async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
     let (program, server) = match tokio::try_join!(program, server) {
         Ok(both) => both,
@@ -91,13 +91,13 @@ async fn carry(exchange: Arc<Exchange>, program: OnUpgrade, server: OnUpgrade) {
     }
 }
 
-/// How what passes is looked at.
+/// The inspection of one direction.
 enum Look {
-    /// As it is, this way.
+    /// None, in this direction.
     Not(Way),
-    /// For placeholders, on its way out.
+    /// A search for placeholders, on the way out.
     Out(Box<Searched>),
-    /// For real values, on its way back.
+    /// Masking of real values, on the way back.
     Back(Box<Masked>),
 }
 
@@ -123,7 +123,7 @@ impl Look {
         }
     }
 
-    /// Adds to `out` what goes on of what came.
+    /// Appends the part of a chunk that goes on to `out`.
     fn at(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         match self {
             Self::Not(_) => out.extend_from_slice(chunk),
@@ -136,10 +136,10 @@ impl Look {
         Ok(())
     }
 
-    /// Adds to `out` what was held back, once nothing more has come for a while.
+    /// Appends what was held back to `out`, once nothing more has come for a while.
     ///
     /// # Errors
-    /// [`Stalled`]: it may not go on, and was waited for long enough.
+    /// [`Stalled`]: it may not go on, and the longest wait is over.
     async fn rest(&mut self, out: &mut Vec<u8>) -> Result<(), Stalled> {
         match self {
             Self::Back(masked) if masked.holds() && masked.is_short() => {
@@ -156,7 +156,7 @@ impl Look {
     }
 }
 
-/// Carries one way until it is over.
+/// Forwards one direction until its end.
 async fn pump(
     exchange: &Exchange,
     mut look: Look,

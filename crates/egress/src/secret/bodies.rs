@@ -1,4 +1,4 @@
-//! Bodies that are searched or masked as they pass.
+//! Bodies that are searched or masked while they stream.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,33 +13,33 @@ use super::coding::{Coding, Decoder, Undecodable};
 use super::finder::{Finder, Found, Placeholders};
 use super::mask::{Mask, Masks};
 
-/// How long what could be the beginning of a secret is held back when nothing more comes, and
-/// it is short: a server may wait for an answer to it. It depends on no secret.
+/// The time for which a short possible beginning of a secret is held back when nothing more comes:
+/// a server may wait for an answer to it. It depends on no secret.
 pub(crate) const HOLD: Duration = Duration::from_millis(50);
-/// How long more may be waited for where that is not so: what is held back then could be nearly
-/// all of a secret, and goes on with what it belongs to or not at all.
+/// The longest wait for more after a long one: what is held back then could be nearly all of a
+/// secret, and goes on with its continuation or not at all.
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(30);
-/// How much is decompressed before others have their turn, bytes.
+/// The most bytes decompressed before other tasks have their turn.
 const TURN_BYTES: usize = 1 << 20;
 
-/// Why a body comes to no end.
+/// The reason why a body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed<Inner: std::error::Error + 'static> {
-    /// What it is made of comes to none.
+    /// The inner body broke off.
     #[error(transparent)]
     Inner(Inner),
-    /// It cannot be decompressed.
+    /// The body cannot be decompressed.
     #[error(transparent)]
     Undecodable(#[from] Undecodable),
-    /// It carries a placeholder.
+    /// A placeholder was found in the body.
     #[error(transparent)]
     Found(#[from] Found),
-    /// It stops where it could be within a secret.
+    /// The body stalled within a possible secret.
     #[error(transparent)]
     Stalled(#[from] Stalled),
 }
 
-/// It stops where it could be within a secret: nothing came for [`STALL_MAX`].
+/// The body stalled within a possible secret: nothing came for [`STALL_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "nothing came for {} s within a row of characters that could be the beginning of a credential's value",
@@ -49,20 +49,20 @@ pub struct Stalled;
 
 type Polled<Error> = Poll<Option<Result<Frame<Bytes>, Failed<Error>>>>;
 
-/// A body on its way out, as it is; it ends with an error before a placeholder in it is
-/// whole. What is compressed is searched before and after it was decompressed.
+/// A body on its way out, unchanged; it ends with an error before the whole of a placeholder has
+/// passed. A compressed body is searched both as it is and decompressed.
 pub struct SearchedBody<Inner> {
     inner: Inner,
     placeholders: Placeholders,
     finder: Finder,
     decoded: Option<(Decoder, Finder)>,
-    /// What is not searched to its end yet.
+    /// The piece that is not searched to its end yet.
     piece: Option<Bytes>,
     is_over: bool,
 }
 
 impl<Inner> SearchedBody<Inner> {
-    /// For a body that is compressed so, or not at all.
+    /// Wraps a body with this content coding, if any.
     pub fn new(inner: Inner, placeholders: &Placeholders, coding: Option<Coding>) -> Self {
         let decoded = coding.map(|coding| (Decoder::new(coding), placeholders.stream()));
         Self {
@@ -75,12 +75,12 @@ impl<Inner> SearchedBody<Inner> {
         }
     }
 
-    /// What it is made of.
+    /// Returns the inner body.
     pub fn into_inner(self) -> Inner {
         self.inner
     }
 
-    /// Searches on in what is compressed. Whether that is done.
+    /// Searches the decompressed bytes further, and returns whether all are searched.
     fn search_decoded(&mut self) -> Result<bool, SearchFailed> {
         let Some((decoder, finder)) = &mut self.decoded else {
             return Ok(true);
@@ -104,7 +104,7 @@ impl<Inner> SearchedBody<Inner> {
     }
 }
 
-/// Why a search comes to no end.
+/// The reason why a search ended the body.
 enum SearchFailed {
     Undecodable(Undecodable),
     Found(Found),
@@ -197,28 +197,28 @@ where
     }
 }
 
-/// A body from outside without secrets. What was compressed is no longer: whoever hands it
-/// on removes `Content-Encoding` and `Content-Length` then ([`Self::is_decoded`]).
-/// Otherwise it is as long as it was.
+/// A body from outside, with secrets masked. A compressed one comes decompressed: then the caller
+/// removes `Content-Encoding` and `Content-Length` ([`Self::is_decoded`]). Otherwise its length
+/// stays.
 pub struct MaskedBody<Inner> {
     inner: Inner,
-    /// For its trailers, where they are masked.
+    /// The masks for its trailers, where those are masked.
     masks: Option<Masks>,
     mask: Mask,
     decoder: Option<Decoder>,
     trailers: Option<HeaderMap>,
-    /// How long more is waited for where what is held back may not go on without it. None
-    /// where it always may.
+    /// The longest wait for more where the bytes held back may not go on without it; `None` where
+    /// they always may.
     pub(super) stall_max: Option<Duration>,
-    /// Until when what is held back is, and whether it goes on then.
+    /// The timer for the bytes held back, and whether they go on when it ends.
     hold: Option<(Pin<Box<Sleep>>, bool)>,
-    /// Whether the inner one is at its end.
+    /// Set once the inner body is at its end.
     is_over: bool,
     is_failed: bool,
 }
 
 impl<Inner> MaskedBody<Inner> {
-    /// For a body that is compressed so, or not at all.
+    /// Wraps a body with this content coding, if any.
     pub fn new(inner: Inner, masks: &Masks, coding: Option<Coding>) -> Self {
         Self {
             masks: Some(masks.clone()),
@@ -228,8 +228,8 @@ impl<Inner> MaskedBody<Inner> {
         }
     }
 
-    /// For a body on its way out that is not compressed, and whose trailers stay as they are.
-    /// What is masked in it is no secret: none of it is held back for long.
+    /// Wraps an uncompressed body on its way out, whose trailers stay as they are. The values
+    /// masked in it are not secret: none is held back for long.
     pub fn outgoing(inner: Inner, mask: Mask) -> Self {
         Self {
             inner,
@@ -244,12 +244,12 @@ impl<Inner> MaskedBody<Inner> {
         }
     }
 
-    /// What it is made of.
+    /// Returns the inner body.
     pub fn into_inner(self) -> Inner {
         self.inner
     }
 
-    /// Whether it comes decompressed.
+    /// Returns whether it comes decompressed.
     pub fn is_decoded(&self) -> bool {
         self.decoder.is_some()
     }
@@ -354,9 +354,9 @@ where
         }
     }
 
-    /// Nothing more has come for now. What is held back goes on after a while if it is short;
-    /// otherwise it waits, and not for ever. That a message would end there is no reason: who
-    /// chooses the type of an answer chooses where its messages end.
+    /// Waits while nothing more comes. The bytes held back go on after a while if they are few;
+    /// otherwise they wait, with a limit. The end of a message within the body changes nothing:
+    /// whoever chooses the type of a response chooses where its messages end.
     fn waited(&mut self, context: &mut Context<'_>) -> Polled<Inner::Error> {
         if self.mask.held() == 0 {
             return Poll::Pending;
@@ -378,7 +378,7 @@ where
         Poll::Ready(Some(Ok(Frame::data(out.into()))))
     }
 
-    /// What is left when all has come.
+    /// Returns the rest once all has come.
     fn end(&mut self) -> Polled<Inner::Error> {
         let mut out = Vec::new();
         self.mask.release(&mut out);
@@ -396,7 +396,7 @@ where
     }
 }
 
-/// A hint of so many bytes more.
+/// Returns a size hint that includes this many more bytes.
 pub(crate) fn longer(hint: SizeHint, bytes: u64) -> SizeHint {
     let mut longer = SizeHint::new();
     longer.set_lower(hint.lower().saturating_add(bytes));

@@ -1,12 +1,12 @@
-//! Checksums within tokens, which some programs check before they send one.
+//! Checksums in tokens, which some programs verify before they send one.
 
-/// The digits in which they are written, in order.
+/// The base 62 digits, in order.
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// How many digits there are.
+/// The number of digits.
 pub(super) const BYTES: usize = 6;
 
-/// The CRC-32 of these bytes by six digits to the base 62, as at the end of tokens of
-/// GitHub and npm.
+/// Returns the CRC-32 of these bytes as six base 62 digits, as at the end of GitHub's and npm's
+/// tokens.
 pub(super) fn of(bytes: &[u8]) -> [u8; BYTES] {
     let mut rest = crc32fast::hash(bytes) as usize;
     let mut digits = [b'0'; BYTES];

@@ -1,11 +1,10 @@
-//! Compressed bodies, decompressed in bounded memory.
+//! Decompression of bodies in bounded memory.
 //!
-//! What is compressed cannot be searched as it stands. A request's body is decompressed
-//! beside, and leaves as it came. An answer's is decompressed, masked and handed on so:
-//! to compress it again would cost the most of all that is done here, for a way that leads
-//! from one process to another on the same machine. So a request asks a server for no
-//! coding but those that are read here ([`narrow`]), and what comes in another one all the
-//! same is refused.
+//! A compressed body cannot be searched as it is. A request's body is decompressed on the side, and
+//! forwarded as it came. A response's is decompressed, masked and handed on so: compressing it
+//! again would be the most expensive step of all, for a path between two processes on one machine.
+//! So a request accepts no coding but those known here ([`narrow`]), and a response in another one
+//! is refused.
 
 mod gzip;
 mod zstd;
@@ -17,14 +16,14 @@ use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, He
 use gzip::Gzip;
 use zstd::Zstd;
 
-/// How much is decompressed at once, bytes.
+/// The most bytes decompressed in one step.
 const BUFFER_BYTES: usize = 32 * 1024;
-/// What may be made of any body, bytes.
+/// The decompressed length that any body may have, bytes.
 const MADE_BYTES_FREE: u64 = 64 << 20;
-/// Beyond that, how many bytes may be made of one: deflate cannot make more than 1032.
+/// The most decompressed bytes per compressed one beyond that: deflate cannot exceed 1032.
 const RATIO_MAX: u64 = 1100;
 
-/// A way to compress a body.
+/// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// RFC 1952.
@@ -37,27 +36,27 @@ pub enum Coding {
     Zstd,
 }
 
-/// Why what is compressed cannot be read.
+/// The reason why a compressed body cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecodable {
-    /// It is compressed in a way that is not known here, or in more than one.
+    /// An unknown coding, or more than one.
     #[error(
         "it is compressed in a way that cannot be searched for secrets; of gzip, deflate, br and zstd one at a time can"
     )]
     Unknown,
-    /// It is not what it says.
+    /// The compressed data is damaged.
     #[error("what it is compressed by is damaged, and cannot be searched for secrets")]
     Damaged,
-    /// It ended too early.
+    /// The compressed data ended early.
     #[error("what is compressed breaks off")]
     Short,
-    /// It is far longer than what is sent.
+    /// A decompression bomb.
     #[error("what is compressed is more than {RATIO_MAX} times as long as it was sent")]
     Bomb,
 }
 
 impl Coding {
-    /// How the body with these headers is compressed, if it is.
+    /// Reads the content coding of a body with these headers, if any.
     ///
     /// # Errors
     /// [`Undecodable::Unknown`].
@@ -88,7 +87,7 @@ impl Coding {
     }
 }
 
-/// The items of a list in headers of one name.
+/// Splits the headers of one name into list items.
 fn items<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
     let values = headers.get_all(name).iter();
     let items = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -97,8 +96,8 @@ fn items<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = 
         .filter(|item| !item.is_empty())
 }
 
-/// Has a request ask for no coding but those that can be masked. For a part of something
-/// it asks for none: a part of what is compressed cannot be read alone.
+/// Makes a request accept only codings that can be masked. A range request accepts none: a part of
+/// a compressed body cannot be read alone.
 pub fn narrow(headers: &mut HeaderMap) {
     let is_known = |item: &&[u8]| {
         let name = item.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -112,7 +111,7 @@ pub fn narrow(headers: &mut HeaderMap) {
     headers.insert(ACCEPT_ENCODING, asked);
 }
 
-/// One step of a coding: how much was read, and how much was made.
+/// The result of a decoding step: the number of bytes read, and of bytes produced.
 type Step = Result<(usize, usize), Undecodable>;
 
 enum Kind {
@@ -124,10 +123,10 @@ enum Kind {
 
 type Brotli = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
 
-/// Decompresses a body that comes piece by piece.
+/// A streaming decoder of a body.
 pub struct Decoder {
     kind: Kind,
-    /// What has come and is not read yet.
+    /// The bytes that have come and are unread.
     input: Vec<u8>,
     buffer: Box<[u8]>,
     read: u64,
@@ -135,7 +134,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For a body that is compressed so.
+    /// Builds the decoder of a coding.
     #[must_use]
     pub fn new(coding: Coding) -> Self {
         let memory = StandardAlloc::default;
@@ -157,14 +156,15 @@ impl Decoder {
         }
     }
 
-    /// Takes what has come. It is decompressed by [`Self::pull`], which has to be asked until
-    /// it makes nothing more before the next is given.
+    /// Takes a chunk. It is decompressed by [`Self::pull`], which must be called until it produces
+    /// nothing more before the next chunk is given.
     pub fn push(&mut self, chunk: &[u8]) {
         self.read += chunk.len() as u64;
         self.input.extend_from_slice(chunk);
     }
 
-    /// Adds some of what is decompressed to `out`, at most 32 KiB. Whether there was any.
+    /// Appends some decompressed bytes to `out`, at most 32 KiB, and returns whether there were
+    /// any.
     ///
     /// # Errors
     /// [`Undecodable`].
@@ -186,10 +186,10 @@ impl Decoder {
         }
     }
 
-    /// Nothing more comes.
+    /// Ends the body.
     ///
     /// # Errors
-    /// [`Undecodable::Short`]: something would have had to.
+    /// [`Undecodable::Short`]: the body is incomplete.
     pub fn finish(&self) -> Result<(), Undecodable> {
         // Some answers have no body, and say how it would have been compressed.
         let is_over = self.read == 0 || self.input.is_empty() && self.kind.is_over();
@@ -246,7 +246,7 @@ impl Kind {
     }
 }
 
-/// What follows the end is nothing that a program would read, and could be anything.
+/// Refuses bytes after the end: no program would read them, and they could be anything.
 fn over(input: &[u8]) -> Step {
     if input.is_empty() {
         Ok((0, 0))
@@ -255,7 +255,7 @@ fn over(input: &[u8]) -> Step {
     }
 }
 
-/// One step of deflate: how much was read and made, and whether it is over.
+/// Runs one step of deflate: the number of bytes read and produced, and whether it has ended.
 fn inflated(
     inflate: &mut Decompress,
     input: &[u8],

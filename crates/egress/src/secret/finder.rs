@@ -1,4 +1,4 @@
-//! Placeholders in what leaves.
+//! The search for placeholders in what leaves the sandbox.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,45 +11,45 @@ use super::placeholder::Unfit;
 use super::symbols::Form;
 use super::view::View;
 
-/// How much is gone through at once, bytes.
+/// The most bytes searched at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How much room is kept while nothing comes, bytes.
+/// The buffer capacity kept while nothing comes, bytes.
 const KEPT_BYTES: usize = 4 * 1024;
-/// How many of one placeholder in one form are located in a text.
+/// The most occurrences of one placeholder in one form that are located in a text.
 const LOCATED_MAX: usize = 2;
 
-/// Placeholders that may not leave as they are.
+/// A set of placeholders that may not leave as they are.
 #[derive(Clone)]
 pub struct Placeholders {
     patterns: Arc<Patterns>,
-    /// Those that may: a bit for each, by its number.
+    /// The placeholders that may leave: a bit for each, by its number.
     passing: u64,
 }
 
-/// One that was found.
+/// A placeholder that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it carries what stands for a secret")]
 pub struct Found {
-    /// Which one, by its place among those looked for.
+    /// Its number, the index among those searched for.
     pub number: usize,
-    /// As what it was written.
+    /// The encoding in which it is written.
     pub form: Form,
 }
 
-/// One that was found, and where it stands.
+/// A placeholder that was found, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// What was found.
+    /// The placeholder.
     pub found: Found,
-    /// From its first byte on until after its last one, however each is written.
+    /// The bytes from its first to its last, however each is written.
     pub range: Range<usize>,
 }
 
 impl Placeholders {
-    /// For these. They are numbered as they come.
+    /// Builds a set of these placeholders, numbered in this order.
     ///
     /// # Errors
-    /// [`Unfit`]: one is none.
+    /// [`Unfit`]: one of them is no placeholder.
     pub fn new(placeholders: Vec<Vec<u8>>) -> Result<Self, Unfit> {
         let held = placeholders.into_iter().map(Secret::new);
         let held = held.collect::<Result<_, _>>()?;
@@ -59,7 +59,7 @@ impl Placeholders {
         })
     }
 
-    /// The same, but for these, which pass. One whose number is 64 or more never does.
+    /// Returns the set without these, which may leave. One whose number is 64 or more never does.
     #[must_use]
     pub fn but(&self, numbers: impl Iterator<Item = usize>) -> Self {
         let bits = numbers.filter_map(|number| 1_u64.checked_shl(u32::try_from(number).ok()?));
@@ -76,20 +76,20 @@ impl Placeholders {
         bit.is_some_and(|bit| self.passing & bit != 0)
     }
 
-    /// Which one a value that was found is, where it may not leave.
+    /// Returns the number of the placeholder that a value belongs to, if it may not leave.
     fn number(&self, value: usize) -> Option<usize> {
         let number = self.patterns.origin(value).map(|(number, _)| number);
         number.filter(|number| !self.passes(*number))
     }
 
-    /// Looks for them in a text: the name of a host, a target, a header's value. A name is
-    /// found whatever the case of its letters has become.
+    /// Searches a text: the name of a host, a target, a header's value. A name is found whatever
+    /// the case of its letters has become.
     #[must_use]
     pub fn find(&self, text: &[u8]) -> Option<Found> {
         self.search(text, &mut View::default()).err()
     }
 
-    /// Looks for them in names and values of headers or trailers.
+    /// Searches names and values of headers or trailers.
     #[must_use]
     pub fn find_in_headers(&self, headers: &HeaderMap) -> Option<Found> {
         let mut both = headers.iter();
@@ -99,8 +99,8 @@ impl Placeholders {
         })
     }
 
-    /// Those in a text that is whole: of each in each form two at most, since who asks has to
-    /// know only whether it is once.
+    /// Locates the placeholders in a whole text: at most two of each in each form, enough to know
+    /// whether one occurs once.
     #[must_use]
     pub fn locate(&self, text: &[u8]) -> Vec<Located> {
         let mut all: Vec<Vec<Located>> = vec![Vec::new(); self.patterns.sources()];
@@ -128,7 +128,7 @@ impl Placeholders {
         all.into_iter().flatten().collect()
     }
 
-    /// For something that leaves piece by piece.
+    /// Returns a streaming search.
     #[must_use]
     pub fn stream(&self) -> Finder {
         Finder {
@@ -138,7 +138,8 @@ impl Placeholders {
         }
     }
 
-    /// Returns from where on there may be one.
+    /// Searches these bytes, and returns the index from which a placeholder may begin that is not
+    /// whole.
     fn search(&self, bytes: &[u8], view: &mut View) -> Result<usize, Found> {
         let mut found = None;
         let resume = self.patterns.search(bytes, view, |one| {
@@ -150,7 +151,7 @@ impl Placeholders {
     }
 }
 
-/// As what a value is written that was found in these bytes.
+/// Returns the encoding in which a value is written that was found in these bytes.
 fn form(bytes: &[u8], one: &Match) -> Form {
     let written = bytes.get(one.start..one.end).unwrap_or_default();
     match one.form {
@@ -159,20 +160,20 @@ fn form(bytes: &[u8], one: &Match) -> Form {
     }
 }
 
-/// Looks through what leaves piece by piece, and holds nothing back: what is found is not
-/// complete outside yet if the piece that ends it does not leave.
+/// A streaming search that holds nothing back: a placeholder is not complete outside as long as the
+/// piece that ends it does not leave.
 pub struct Finder {
     placeholders: Placeholders,
-    /// What may be the beginning of one.
+    /// The bytes that may be the beginning of a placeholder.
     bytes: Vec<u8>,
     view: View,
 }
 
 impl Finder {
-    /// Looks through the next piece.
+    /// Searches the next piece.
     ///
     /// # Errors
-    /// [`Found`]: one is whole with this piece, which may not leave.
+    /// [`Found`]: a placeholder is whole with this piece, which may not leave.
     pub fn feed(&mut self, chunk: &[u8]) -> Result<(), Found> {
         for piece in chunk.chunks(PIECE_BYTES) {
             self.bytes.extend_from_slice(piece);
@@ -182,15 +183,15 @@ impl Finder {
         Ok(())
     }
 
-    /// Looks through a text that is no part of the stream.
+    /// Searches a text outside the stream.
     ///
     /// # Errors
-    /// [`Found`]: one is in it.
+    /// [`Found`]: it has a placeholder.
     pub fn apart(&self, text: &[u8]) -> Result<(), Found> {
         self.placeholders.find(text).map_or(Ok(()), Err)
     }
 
-    /// Gives room back that is not needed until more comes.
+    /// Releases buffer memory that is not needed until more comes.
     pub fn give_back(&mut self) {
         self.bytes.shrink_to(KEPT_BYTES);
         self.view.give_back(KEPT_BYTES);

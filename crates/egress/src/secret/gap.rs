@@ -1,35 +1,35 @@
-//! What may stand between two symbols of a value, and is none of it: zero bytes of UTF-16 and
-//! UTF-32, line breaks, and what is put between bytes that are written as digits.
+//! Bytes between two symbols of a value that are no part of it: zero bytes of UTF-16 and UTF-32,
+//! line breaks, and separators between bytes written as digits.
 
 use super::symbols::Form;
 use super::units::{self, Unit};
 
-/// How many there may be in a row.
+/// The most units of a gap.
 pub(super) const UNITS_MAX: usize = 12;
-/// How many bytes they may have.
+/// The longest gap, bytes.
 pub(super) const BYTES_MAX: usize = 24;
 
-/// A gap from some place on.
+/// The gap at some index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gap {
-    /// So many bytes; there may be none.
+    /// A gap of this many bytes, which may be 0.
     Bytes(usize),
-    /// It reaches to the end of what there is.
+    /// A gap that reaches the end of the available bytes.
     Open,
 }
 
-/// Returns whether a byte stands between two that are written as digits.
+/// Returns whether a byte separates bytes that are written as digits.
 #[inline]
 pub(super) fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b':' | b'-' | b',')
 }
 
-/// Returns whether this stands before the digits of one byte.
+/// Returns whether the prefix of a byte's digits begins here.
 pub(super) fn is_prefix(bytes: &[u8]) -> bool {
     matches!(bytes, [b'0', b'x' | b'X', ..])
 }
 
-/// Returns whether a byte may be of a gap before the symbol at this place.
+/// Returns whether a byte may be in a gap before the symbol at this place.
 pub(super) fn is_of(form: Form, place: usize, byte: u8) -> bool {
     match form {
         Form::Plain | Form::Wide => byte == 0,
@@ -45,7 +45,7 @@ pub(super) fn is_prefixed(form: Form, place: usize) -> bool {
     matches!(form, Form::Hexadecimal | Form::HexadecimalBase64(_)) && place.is_multiple_of(2)
 }
 
-/// The gap at the beginning of these bytes, before the symbol at this place.
+/// Reads the gap at the beginning of these bytes, before the symbol at this place.
 pub(super) fn read(form: Form, place: usize, bytes: &[u8]) -> Gap {
     let (mut length, mut lines, mut returns) = (0, 0, 0);
     for _ in 0..UNITS_MAX {

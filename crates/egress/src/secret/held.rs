@@ -1,4 +1,4 @@
-//! A secret in memory.
+//! Secrets in memory.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,34 +6,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use atoll_sys::memory;
 use zeroize::Zeroizing;
 
-/// Whether a secret was not taken, since its memory could not be locked.
+/// Set once a secret was not taken, since its memory could not be locked.
 static IS_UNLOCKED: AtomicBool = AtomicBool::new(false);
 
-/// What carries and what signs overwrites what it held, requests and answers too, as soon as
-/// it is given back, and so does the command that reads secrets first.
+/// The process's allocator. Forwarding and signing processes overwrite all memory that they free,
+/// requests and responses too, and so does the command that first reads secrets.
 #[global_allocator]
 static ALLOCATOR: memory::Erasing = memory::Erasing;
 
-/// From now on this process overwrites all memory that it gives back, so that nothing stays
-/// of a secret whose bytes were moved, put together or taken apart on their way.
+/// Makes this process overwrite all memory that it frees, so that nothing stays of a secret whose
+/// bytes were moved, joined or split.
 pub fn erase_what_is_given_back() {
     memory::set_erasing(true);
 }
 
-/// Whether this process has not taken a secret, since no more memory could be locked.
+/// Returns whether this process has not taken a secret, since no more memory could be locked.
 pub(crate) fn is_unlocked() -> bool {
     IS_UNLOCKED.load(Ordering::Relaxed)
 }
 
-/// The bytes of a secret: never swapped out, in no core dump, overwritten when dropped.
-/// It cannot be copied, compared, shown or written anywhere but by [`Self::expose`].
+/// The bytes of a secret: never swapped out, in no core dump, overwritten when dropped. It cannot
+/// be copied, compared, shown or written anywhere but by [`Self::expose`].
 pub struct Secret(Zeroizing<Box<[u8]>>);
 
 impl Secret {
-    /// Takes the bytes over; where they were is overwritten.
+    /// Takes the bytes, and overwrites where they were.
     ///
     /// # Errors
-    /// The kernel's, where no more memory may be kept from being swapped out.
+    /// The kernel's, where no more memory may be locked.
     pub fn new(bytes: Vec<u8>) -> io::Result<Self> {
         let given = Zeroizing::new(bytes);
         let mut held = Zeroizing::new(vec![0_u8; given.len()].into_boxed_slice());
@@ -43,7 +43,7 @@ impl Secret {
         Ok(Self(held))
     }
 
-    /// The bytes, for whoever puts them where they belong.
+    /// Returns the bytes, for injection.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0

@@ -1,10 +1,9 @@
-//! What stands inside for an agent's login file.
+//! The stand-in for an agent's login file in the sandbox.
 //!
-//! It has the members of the file and none of its texts: each is something else of the same
-//! shape, but for those that somebody has named as harmless. So a member that nobody knows
-//! of yet gives nothing away. Numbers are 0 unless they are named; `true`, `false` and `null`
-//! stay. Of a JSON Web Token the kind stays, the times of its validity and the claims that
-//! are named.
+//! It has the file's members and none of its texts: each is replaced by another one of the same
+//! shape, except those named as harmless. So an unknown member reveals nothing. Numbers are 0
+//! unless they are named; `true`, `false` and `null` stay. A JSON Web Token keeps its kind, the
+//! times of its validity and the claims that are named.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,52 +19,52 @@ use crate::credentials::disguise;
 
 /// The longest login file, bytes.
 pub const LOGIN_BYTES_MAX: usize = LOGIN_FILE_BYTES_MAX;
-/// Objects and lists within each other.
+/// The deepest nesting of objects and lists.
 const DEPTH_MAX: usize = 8;
-/// Values of one file.
+/// The most values of a file.
 const VALUES_MAX: usize = 4096;
 /// The longest name of a member, bytes.
 const NAME_BYTES_MAX: usize = 256;
-/// Claims of a token that say from when until when it is valid.
+/// The claims with a token's times of validity.
 const TIMES: [&str; 3] = ["exp", "iat", "nbf"];
 
-/// What stands for a text of a login file that somebody knows, by the names that lead to it.
+/// A lookup of the stand-in for a known text, by the names that lead to it.
 pub type Known<'a> = &'a mut dyn FnMut(&[String], &[u8]) -> Result<Option<String>, String>;
 
-/// Why nothing can stand for a login file. Nothing of it is in the words.
+/// The reason why a login file cannot have a stand-in. Its text contains nothing of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginUnfit {
-    /// It is not JSON.
+    /// The file is not JSON.
     #[error("it is no JSON, from byte {0} on")]
     Syntax(usize),
-    /// It is something else, or a value alone.
+    /// The file is neither an object nor a list.
     #[error("it is no JSON object and no list")]
     NoObject,
-    /// It is nested too deeply.
+    /// The file is nested too deeply.
     #[error("its objects and lists are more than {DEPTH_MAX} within each other")]
     Deep,
-    /// There is too much in it.
+    /// The file has too many values.
     #[error("it has more than {VALUES_MAX} values")]
     Many,
     /// A name is too long.
     #[error("the name of a member is longer than {NAME_BYTES_MAX} bytes")]
     Name,
-    /// Readers would differ about it.
+    /// An object has two members of one name, which readers would interpret differently.
     #[error("an object of it has two members of one name")]
     Twice,
-    /// It would go in all the same.
+    /// A credential's value would enter the sandbox through a field that is kept.
     #[error("the value of a credential stands in a second field of it, which is kept")]
     Kept,
-    /// There is no text to put in a value's place.
+    /// A value cannot have a placeholder.
     #[error("{0}")]
     Unfit(String),
 }
 
-/// What stands inside for a login file. `known` says what stands for a field that is the
-/// source of a credential; `keep` and `claims` are what is harmless.
+/// Makes the stand-in for a login file. `known` returns the stand-in for a field that is the source
+/// of a credential; `keep` and `claims` name what is harmless.
 ///
 /// # Errors
-/// [`LoginUnfit`]: then nothing may be shown of it.
+/// [`LoginUnfit`]: then nothing of the file may be shown.
 pub fn stand_in(
     file: &[u8],
     keep: &[FieldPath],
@@ -102,12 +101,12 @@ pub fn stand_in(
     }
 }
 
-/// The file as it is read, and what comes of it.
+/// A pass over the file, with its output.
 struct Walk<'a> {
     file: &'a [u8],
     at: usize,
     values: usize,
-    /// The names that lead to where it is.
+    /// The names that lead to the current value.
     names: Vec<String>,
     made: Vec<u8>,
     /// The values of credentials.
@@ -199,7 +198,7 @@ impl Walk<'_> {
         self.take(b']')
     }
 
-    /// A number, `true`, `false` or `null`.
+    /// Reads a number, `true`, `false` or `null`.
     fn plain(&mut self) -> Result<(), LoginUnfit> {
         let rest = self.file.get(self.at..).unwrap_or_default();
         let is_of_it = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
@@ -233,7 +232,7 @@ impl Walk<'_> {
         self.keep.iter().any(|path| path.leads_along(&self.names))
     }
 
-    /// A text in quotes.
+    /// Reads a quoted text.
     fn read_text(&mut self) -> Result<Zeroizing<String>, LoginUnfit> {
         let range = self.quoted()?;
         let text = self.file.get(range.clone()).unwrap_or_default();
@@ -265,11 +264,11 @@ impl Walk<'_> {
     }
 }
 
-/// What stands for a token that somebody was given: of a web token its kind, its times and these
-/// claims stay.
+/// Makes the placeholder of an issued token: a web token keeps its kind, its times and these
+/// claims.
 ///
 /// # Errors
-/// [`LoginUnfit`]: nothing can stand for it.
+/// [`LoginUnfit`]: it cannot have one.
 pub fn stand_for_token(value: &str, claims: &[String]) -> Result<String, LoginUnfit> {
     // What cannot be masked is no token either.
     let made = disguise(value.as_bytes()).map_err(LoginUnfit::Unfit)?;
@@ -279,14 +278,14 @@ pub fn stand_for_token(value: &str, claims: &[String]) -> Result<String, LoginUn
     }
 }
 
-/// Something else of a text's shape; where that cannot be had, of its length.
+/// Returns another text of the same shape, or else of the same length.
 pub(super) fn other(value: &str) -> String {
     let made = disguise(value.as_bytes()).ok();
     let made = made.and_then(|made| String::from_utf8(made).ok());
     made.unwrap_or_else(|| "x".repeat(value.chars().count()))
 }
 
-/// What stands for a JSON Web Token (RFC 7519) that programs read and nobody checks.
+/// Makes the placeholder of a JSON Web Token (RFC 7519), which programs read and do not verify.
 fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfit> {
     let object = |part: &str| -> Option<Map<String, Value>> {
         let decoded = Zeroizing::new(URL_SAFE_NO_PAD.decode(part).ok()?);
@@ -322,7 +321,7 @@ fn web_token(value: &str, claims: &[String]) -> Result<Option<String>, LoginUnfi
     )))
 }
 
-/// The members of these names, wherever they are, that are no objects themselves.
+/// Keeps the members of these names at any depth, unless they are objects themselves.
 fn told(
     map: &Map<String, Value>,
     is_named: &dyn Fn(&str) -> bool,

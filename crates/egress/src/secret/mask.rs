@@ -1,4 +1,4 @@
-//! Secrets in what comes from outside, replaced by their placeholders.
+//! Masking of secrets in what comes from outside, by their placeholders.
 
 use std::cmp::Reverse;
 use std::io;
@@ -13,23 +13,23 @@ use super::placeholder::Unfit;
 use super::row::Until;
 use super::view::View;
 
-/// How much is gone through at once, bytes.
+/// The most bytes searched at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How much room is kept while nothing comes, bytes.
+/// The buffer capacity kept while nothing comes, bytes.
 const KEPT_BYTES: usize = 4 * 1024;
-/// How many bytes in a row that could be a part of a value go on when nothing more comes, before
-/// the row's end is there: of any value they are too few to be of use.
+/// The longest unfinished row of possible value bytes that goes on when nothing more comes: too
+/// short to reveal anything useful of a value.
 const SHORT_BYTES_MAX: usize = 7;
-/// The same for letters and digits in a row with separators between them, such as of a time.
+/// The longest such row of letters and digits with separators between them, such as in a time.
 const SHORT_LETTERS_MAX: usize = 20;
 
-/// Secrets, and what stands for each. What was made of them masks those too by which they
-/// are replaced later on.
+/// A set of secrets with their placeholders. Streams made from it follow each later renewal of the
+/// set.
 #[derive(Clone)]
 pub struct Masks(Arc<Newest>);
 
 struct Newest {
-    /// How often they were replaced.
+    /// The number of renewals.
     count: AtomicU64,
     inner: RwLock<Arc<Inner>>,
 }
@@ -40,7 +40,7 @@ struct Inner {
 }
 
 impl Masks {
-    /// For secrets with their placeholders, which have to be alike: see
+    /// Builds a set of secrets with their placeholders, which must be alike: see
     /// [`placeholder()`](super::placeholder()).
     ///
     /// # Errors
@@ -53,11 +53,11 @@ impl Masks {
         })))
     }
 
-    /// Replaces them, also in what comes already: what is handed on from here on is without
-    /// these.
+    /// Replaces the set, also in streams in progress: what is handed on from here on is without
+    /// these secrets.
     ///
     /// # Errors
-    /// [`Unfit`]: nothing is replaced then.
+    /// [`Unfit`]: then nothing is replaced.
     pub fn renew(&self, secrets: Vec<(Secret, Vec<u8>)>) -> Result<(), Unfit> {
         let inner = Arc::new(Inner::new(secrets)?);
         let mut newest = self.0.inner.write().unwrap_or_else(PoisonError::into_inner);
@@ -71,25 +71,25 @@ impl Masks {
         Arc::clone(&newest)
     }
 
-    /// Whether there is nothing to be masked.
+    /// Returns whether there is nothing to mask.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner().placeholders.is_empty()
     }
 
-    /// The longest that a secret can be in any form, bytes.
+    /// Returns the longest form of a secret, bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.inner().patterns.form_bytes_max()
     }
 
-    /// A text without secrets, as long as it was. None if there is none in it.
+    /// Masks a text, keeping its length. `None` if it has no secret.
     #[must_use]
     pub fn whole(&self, text: &[u8]) -> Option<Vec<u8>> {
         self.inner().whole(text)
     }
 
-    /// Headers or trailers without secrets in their values, nor any whose name has one.
+    /// Masks the values of headers or trailers, and removes those whose name has a secret.
     pub fn headers(&self, headers: &mut HeaderMap) {
         let tells = |name: &&HeaderName| self.whole(name.as_str().as_bytes()).is_some();
         let named: Vec<HeaderName> = headers.keys().filter(tells).cloned().collect();
@@ -105,7 +105,7 @@ impl Masks {
         }
     }
 
-    /// For something that comes piece by piece.
+    /// Returns a streaming mask.
     #[must_use]
     pub fn stream(&self) -> Mask {
         let seen = self.0.count.load(Ordering::Acquire);
@@ -121,8 +121,8 @@ impl Masks {
         }
     }
 
-    /// The same, but for these, which stay as they are; which of the others were in it is noted.
-    /// One whose number is 64 or more stays.
+    /// Returns a streaming mask that leaves these secrets as they are, and records which of the
+    /// others it has masked. One whose number is 64 or more stays.
     #[must_use]
     pub fn stream_but(&self, numbers: impl Iterator<Item = usize>, noted: Arc<Noted>) -> Mask {
         Mask {
@@ -133,12 +133,12 @@ impl Masks {
     }
 }
 
-/// Which values were masked, by their places among all.
+/// The record of masked values, by their indices among all.
 #[derive(Debug, Default)]
 pub struct Noted(AtomicU64);
 
 impl Noted {
-    /// Whether this one was.
+    /// Returns whether this value was masked.
     #[must_use]
     pub fn holds(&self, number: usize) -> bool {
         bit(number).is_some_and(|bit| self.0.load(Ordering::Relaxed) & bit != 0)
@@ -189,8 +189,8 @@ impl Inner {
         Some(out)
     }
 
-    /// Replaces values found in these bytes in the copy of those from `from` on. Where two
-    /// share bytes, those are the first one's, or the longer one's if both begin there.
+    /// Replaces the values found in these bytes in the copy of those from `from` on. Of two that
+    /// overlap the first one takes the shared bytes, or the longer one if both begin there.
     fn overlay(&self, bytes: &[u8], mut found: Vec<Match>, from: usize, copy: &mut [u8]) {
         found.sort_by_key(|one| (one.start, Reverse(one.end)));
         let mut covered = from;
@@ -227,32 +227,32 @@ impl Inner {
     }
 }
 
-/// Whether a byte has another length where it is escaped, in text or in base64.
+/// Returns whether a byte's length changes when it is escaped, in text or in base64.
 pub(super) fn is_escaped(byte: u8) -> bool {
     matches!(byte, b'"' | b'\'' | b'\\' | b'/' | b'?') || byte.is_ascii_control()
 }
 
-/// What comes piece by piece, without secrets and as long as it was.
+/// A streaming mask that keeps the length.
 ///
-/// The end of what has come is held back as long as it could be a part of a value: up to
-/// the last byte that cannot, at most as many as the longest form has.
+/// The end of what has come is held back while it could be a part of a value: from the last byte
+/// that cannot, and at most as many bytes as the longest form has.
 pub struct Mask {
     masks: Masks,
-    /// How often these had been replaced when they were taken up.
+    /// The number of renewals when the masks were last taken up.
     seen: u64,
     inner: Arc<Inner>,
-    /// Those that stay as they are: a bit for each, by its number.
+    /// The secrets that stay as they are: a bit for each, by its number.
     but: u64,
     noted: Option<Arc<Noted>>,
-    /// What may be needed yet.
+    /// The bytes that may still be needed.
     bytes: Vec<u8>,
-    /// How much of it has been handed on.
+    /// The number of those that were handed on.
     sent: usize,
     view: View,
 }
 
 impl Mask {
-    /// Takes what has come, and adds to `out` what can be handed on.
+    /// Takes a chunk, and appends what can be handed on to `out`.
     pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
         self.take_up();
         for piece in chunk.chunks(PIECE_BYTES) {
@@ -262,10 +262,10 @@ impl Mask {
         }
     }
 
-    /// Whether what has come ends with few bytes in a row that could be a part of a value:
-    /// those that were handed on count too, so that a row comes by no more of them however
-    /// often it stops. A line's end ends a row, unless the line is as long as those of base64
-    /// are. It depends on no secret: whether they are a value's makes no difference.
+    /// Returns whether what has come ends with only a few bytes in a row that could be a part of a
+    /// value: those already handed on count too, so that pauses let no more of a row pass. A line's
+    /// end ends a row, unless the line is as long as those of base64 are. The result depends on no
+    /// secret: whether the bytes are a value's makes no difference.
     #[must_use]
     pub fn is_short(&self) -> bool {
         let patterns = &self.inner.patterns;
@@ -273,28 +273,28 @@ impl Mask {
         row.unbroken <= SHORT_BYTES_MAX && row.letters <= SHORT_LETTERS_MAX
     }
 
-    /// Adds all that has come to `out`, since nothing more comes, or no more is waited for: who
-    /// only pauses asks [`Self::is_short`] first. A secret of which a part is handed on so is
-    /// masked in its rest.
+    /// Appends all that has come to `out`, since nothing more comes, or no more is waited for: for
+    /// a mere pause the caller checks [`Self::is_short`] first. A secret of which a part is handed
+    /// on so is masked in its rest.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         self.take_up();
         self.hand_on(self.bytes.len(), out);
     }
 
-    /// How much is held back, bytes.
+    /// Returns the number of bytes held back.
     #[must_use]
     pub fn held(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// Gives room back that is not needed until more comes.
+    /// Releases buffer memory that is not needed until more comes.
     pub fn give_back(&mut self) {
         self.bytes.shrink_to(KEPT_BYTES);
         self.view.give_back(KEPT_BYTES);
     }
 
-    /// Goes on by what the masks are now: of a value that is new here no more than what was
-    /// handed on before it was known is told.
+    /// Switches to the newest masks: of a new value, no more passes than was handed on before it
+    /// was known.
     fn take_up(&mut self) {
         let count = self.masks.0.count.load(Ordering::Acquire);
         if count != self.seen {
@@ -344,7 +344,7 @@ impl Mask {
     }
 }
 
-/// Where memory cannot be kept from being swapped out.
+/// The error of memory that cannot be locked.
 impl From<io::Error> for Unfit {
     fn from(error: io::Error) -> Self {
         Self::Memory(error)

@@ -1,4 +1,4 @@
-//! All values that are looked for, and the search for them.
+//! The values that are searched for, and the search.
 
 use std::ops::Range;
 
@@ -11,24 +11,24 @@ use super::view::View;
 use super::walk::{Reach, Written};
 use super::{BYTES_MIN, Secret, gap, units};
 
-/// How many values there can be: lines count each.
+/// The most values: each line counts as one.
 pub(crate) const VALUES_MAX: usize = 4096;
-/// Before this symbol nothing is relied on: with what stands before the value it may be
-/// read as an escape.
+/// The first symbol that an anchor relies on: together with what precedes the value, the ones
+/// before it may be read as an escape.
 const DOUBTFUL: usize = 5;
-/// The symbol by which a value is to be found at the latest: what all values have in common
-/// is skipped until there.
+/// The last symbol at which an anchor may begin: a prefix that values have in common is skipped up
+/// to here.
 const PLACE_MAX: usize = 24;
 
-/// The most bytes of a symbol, with the gap before it.
+/// The longest symbol with the gap before it, bytes.
 const SYMBOL_BYTES_MAX: usize = units::BYTES_MAX + gap::BYTES_MAX;
 
-/// Values, and how to find them.
+/// A set of values with the index to find them.
 pub(super) struct Patterns {
     sources: Vec<Secret>,
     values: Vec<Value>,
     table: Table,
-    /// In so many symbols a value has been found that may become whole.
+    /// The most symbols after which the beginning of a value is found by its anchor.
     anchor_symbols_max: usize,
     /// The longest form of a value, symbols.
     form_symbols_max: usize,
@@ -41,7 +41,7 @@ struct Value {
     range: Range<usize>,
 }
 
-/// A value that stands somewhere.
+/// An occurrence of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Match {
     pub(super) start: usize,
@@ -121,12 +121,12 @@ impl Patterns {
         self.rows.add(value, symbols * SYMBOL_BYTES_MAX);
     }
 
-    /// How many there are of what they were made of.
+    /// Returns the number of sources.
     pub(super) fn sources(&self) -> usize {
         self.sources.len()
     }
 
-    /// What a value is a line of, and which part of that.
+    /// Returns the source of a value, and the range of it that the value is.
     pub(super) fn origin(&self, value: usize) -> Option<(usize, Range<usize>)> {
         let value = self.values.get(value)?;
         Some((value.source, value.range.clone()))
@@ -145,19 +145,19 @@ impl Patterns {
         Written { value, form }
     }
 
-    /// The longest form of a value, bytes.
+    /// Returns the longest form of a value, bytes.
     pub(super) fn form_bytes_max(&self) -> usize {
         self.form_symbols_max * SYMBOL_BYTES_MAX
     }
 
-    /// How much of the end of these bytes could become a value. Whether any begins there
-    /// makes no difference, as the module's beginning says.
+    /// Returns how much of the end of these bytes could become a value. Whether any begins there
+    /// makes no difference, for the reason given in the module [`super`].
     pub(super) fn open_end(&self, bytes: &[u8], until: Until) -> Row {
         self.rows.end(bytes, self.form_symbols_max, until)
     }
 
-    /// Tells of each value in these bytes. Returns from where on one may be that is not
-    /// whole yet.
+    /// Reports each value in these bytes, and returns the index from which one may begin that is
+    /// not whole.
     pub(super) fn search(
         &self,
         bytes: &[u8],
@@ -217,7 +217,7 @@ fn letter(symbol: Symbol, is_for_addresses: bool) -> u8 {
     }
 }
 
-/// The lines of a value that are looked for, all of it if it has but one.
+/// Returns the lines of a value that are searched for; the whole value if it has only one.
 pub(super) fn lines(value: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut from = 0;
     value
@@ -229,13 +229,13 @@ pub(super) fn lines(value: &[u8]) -> impl Iterator<Item = Range<usize>> {
         })
 }
 
-/// Whether a value has a part by which it can be found.
+/// Returns whether a value has an anchor by which it can be found.
 pub(super) fn can_be_found(value: &[u8]) -> bool {
     anchor(value).is_some()
 }
 
-/// By which of its bytes a value is found: not by what it has in common with others, and
-/// not by those that may be read as an escape, or are.
+/// Returns the index of a value's anchor, the bytes by which it is found: not a prefix that it has
+/// in common with others, nor bytes that are or may be read as an escape.
 fn anchor(value: &[u8]) -> Option<usize> {
     let last = value.len().checked_sub(ANCHOR)?;
     let preferred = placeholder::prefix_bytes(value).clamp(DOUBTFUL, PLACE_MAX);

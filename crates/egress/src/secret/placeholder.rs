@@ -1,16 +1,15 @@
-//! What stands for a secret inside: a value of the same shape that opens nothing.
+//! Placeholders: values of a secret's shape that open nothing.
 //!
-//! Programs look at their credentials before they use them, so a placeholder has the
-//! length of the real one, the prefix by which its kind is known, the same marks at the
-//! same places, letters and digits of the same kinds, and the checksum of tokens of GitHub
-//! and npm. Of a JSON Web Token the header is kept, and of its claims those that say from
-//! when until when it is valid; the others are left out. Keys in PEM keep their frame and
+//! Programs look at their credentials before they use them, so a placeholder has the secret's
+//! length, the prefix of its kind, the same marks at the same places, letters and digits of the
+//! same kinds, and the checksum of tokens of GitHub and npm. A JSON Web Token keeps its header, and
+//! of its claims the times of validity; the others are left out. Keys in PEM keep their frame and
 //! their lines: what is within is no key, and a program that reads it will say so.
 //!
-//! All else is random, at least [`ROOM_BITS_MIN`] bits of it. So the chance that any one
-//! of 200 placeholders stands by accident at any place, in any form, of 2^40 bytes (1 TiB)
-//! that nobody has written for that is below 2^-13, and for secrets of letters of both cases
-//! and digits, which have 95 bits at the least, below 2^-44.
+//! All else is random, at least [`ROOM_BITS_MIN`] bits of it. So the chance that any one of 200
+//! placeholders occurs by accident at any place, in any form, in 2^40 bytes (1 TiB) not written for
+//! that purpose is below 2^-13, and for secrets of letters of both cases and digits, which have at
+//! least 95 bits, below 2^-44.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,16 +20,16 @@ use zeroize::Zeroizing;
 use super::mask::is_escaped;
 use super::{BYTES_MAX, BYTES_MIN, checksum, patterns};
 
-/// How much of a placeholder has to be random, bits.
+/// The least randomness of a placeholder, bits.
 const ROOM_BITS_MIN: f64 = 64.0;
-/// So many bytes on end are of a secret in no placeholder.
+/// The shortest run of a secret's bytes that never occurs in its placeholder.
 const COMMON_BYTES: usize = 4;
-/// How often another letter is tried.
+/// The most draws of one letter.
 const TRIES_MAX: usize = 256;
-/// A number within a secret of other letters is one from this length on, bytes.
+/// The shortest number within a secret with other letters that is kept a number, bytes.
 const NUMBER_BYTES_MIN: usize = 6;
 
-/// Beginnings that tell the kind of a secret, and nothing else of it. Longer ones first.
+/// Prefixes that show the kind of a secret, and nothing else of it. Longer ones come first.
 const PREFIXES: &[&str] = &[
     "pypi-AgEIcHlwaS5vcmc",
     "sk-ant-api03-",
@@ -74,53 +73,53 @@ const PREFIXES: &[&str] = &[
     "SG.",
 ];
 
-/// Kinds whose last six digits are a checksum.
+/// The kinds whose last six digits are a checksum.
 const CHECKED: &[&str] = &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"];
 
-/// Why nothing can stand for a secret.
+/// The reason why a secret cannot have a placeholder.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// It is too short.
+    /// The secret is too short.
     #[error(
         "the secret is shorter than {BYTES_MIN} bytes, so it could be guessed and could stand anywhere by accident; make a longer one"
     )]
     Short,
-    /// It is too long.
+    /// The secret is too long.
     #[error("the secret is longer than {BYTES_MAX} bytes; nothing that long is searched for")]
     Long,
-    /// It is not text.
+    /// The secret is not text.
     #[error(
         "the secret has bytes other than printable ASCII and line breaks, which cannot be sent by HTTP; encode it, in base64 for example"
     )]
     Bytes,
-    /// Too little of it is secret.
+    /// Too little of the value is secret.
     #[error(
         "the secret has too few letters and digits besides the prefix of its kind: it takes at least 64 bits, such as 11 letters and digits or 16 hexadecimal digits, and 16 bytes in all; make a longer one"
     )]
     Guessable,
-    /// There are too few letters among marks.
+    /// The secret has too few letters among marks.
     #[error(
         "the secret has no part without percent signs, backslashes, spaces and rows of marks by which it could be found; make one of letters and digits"
     )]
     Marks,
-    /// There are too many.
+    /// Too many secrets.
     #[error("there are more secrets than can be searched for")]
     Many,
-    /// A placeholder is none for its secret.
+    /// A placeholder does not match its secret.
     #[error("what stands for a secret is not of its shape, or contains a secret; make another one")]
     Unlike,
-    /// It cannot be kept in memory.
+    /// The secret cannot be locked in memory.
     #[error(
         "the secret cannot be kept from being swapped out: {0}; raise the limit of locked memory (ulimit -l)"
     )]
     Memory(std::io::Error),
 }
 
-/// Makes what stands for a secret. It is the same for the same random bytes, which have to
-/// be other ones for each secret.
+/// Makes the placeholder of a secret. It depends on these random bytes alone, which must differ for
+/// each secret.
 ///
 /// # Errors
-/// [`Unfit`]: nothing can.
+/// [`Unfit`]: it cannot have one.
 pub fn placeholder(real: &[u8], random: &[u8; 32]) -> Result<Vec<u8>, Unfit> {
     if real.len() > BYTES_MAX {
         return Err(Unfit::Long);
@@ -149,7 +148,7 @@ pub fn placeholder(real: &[u8], random: &[u8; 32]) -> Result<Vec<u8>, Unfit> {
     Ok(made)
 }
 
-/// How many bytes at the beginning of a secret tell its kind only.
+/// Returns the length of the prefix that shows only a secret's kind, bytes.
 pub(super) fn prefix_bytes(value: &[u8]) -> usize {
     if let Some(token) = WebToken::read(value) {
         return token.header.len() + 1;
@@ -159,19 +158,19 @@ pub(super) fn prefix_bytes(value: &[u8]) -> usize {
     prefix.map_or(0, |prefix| prefix.len())
 }
 
-/// Whether a line is the frame of a key in PEM.
+/// Returns whether a line is the frame of a key in PEM.
 pub(super) fn is_frame(line: &[u8]) -> bool {
     line.starts_with(b"-----") && line.ends_with(b"-----")
 }
 
-/// What a checksum is of, where one is at the end.
+/// Returns the bytes covered by the checksum, if there is one at the end.
 fn checked_bytes<'a>(prefix: &[u8], rest: &'a [u8]) -> Option<&'a [u8]> {
     let is_kind = CHECKED.iter().any(|kind| kind.as_bytes() == prefix);
     let (checked, digits) = rest.split_at_checked(rest.len().checked_sub(checksum::BYTES)?)?;
     (is_kind && checksum::of(checked) == digits).then_some(checked)
 }
 
-/// Random bytes, as many as it takes.
+/// A source of random bytes.
 struct Draw {
     random: [u8; 32],
     block: u64,
@@ -201,7 +200,7 @@ impl Draw {
         }
     }
 
-    /// One of these, each as likely.
+    /// Draws one of these, each as likely.
     fn of(&mut self, letters: &[u8]) -> u8 {
         loop {
             // What is left of 256 would make some of them likelier.
@@ -216,7 +215,7 @@ impl Draw {
     }
 }
 
-/// The letters of which those of a secret are.
+/// Returns the alphabet of a secret.
 fn letters(secret: &[u8]) -> Vec<u8> {
     let any = |kind: fn(&u8) -> bool| secret.iter().any(kind);
     let (digits, lower) = (any(u8::is_ascii_digit), any(u8::is_ascii_lowercase));
@@ -237,7 +236,7 @@ fn letters(secret: &[u8]) -> Vec<u8> {
     letters
 }
 
-/// Other letters for those of a secret, at random.
+/// Replaces the letters of a secret by random ones.
 fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
     let all = letters(secret);
     let parts = secret.windows(COMMON_BYTES).filter_map(<[u8]>::first_chunk);
@@ -276,7 +275,7 @@ fn filled(secret: &[u8], draw: &mut Draw) -> Result<Vec<u8>, Unfit> {
     Ok(made)
 }
 
-/// A letter that, with those before it, is no part of the secret.
+/// Draws a letter that, with those before it, is no part of the secret.
 fn drawn(
     letters: &[u8],
     parts: &[[u8; COMMON_BYTES]],
@@ -303,7 +302,7 @@ fn drawn(
     Err(Unfit::Guessable)
 }
 
-/// Whether a digit is of a longer number, as in the tokens of Slack.
+/// Returns whether a digit is of a longer number, as in the tokens of Slack.
 fn is_of_number(line: &[u8], place: usize) -> bool {
     let is_digit = |byte: &&u8| byte.is_ascii_digit();
     let (before, after) = line.split_at(place.min(line.len()));
@@ -314,7 +313,7 @@ fn is_of_number(line: &[u8], place: usize) -> bool {
     on > 0 && back + on >= NUMBER_BYTES_MIN && is_number(ends) && is_number(after.get(on))
 }
 
-/// A JSON Web Token (RFC 7519) that is signed.
+/// A signed JSON Web Token (RFC 7519).
 struct WebToken<'a> {
     header: &'a [u8],
     claims: &'a [u8],
@@ -354,7 +353,7 @@ impl<'a> WebToken<'a> {
     }
 }
 
-/// Claims in so many bytes: those about times, and what fills the rest.
+/// Writes claims of this length: the times of validity, and a filler.
 fn told(known: &Map<String, Value>, bytes: usize, draw: &mut Draw) -> Vec<u8> {
     let mut text = "{".to_owned();
     let end = "\"jti\":\"\"}".len();

@@ -1,58 +1,58 @@
-//! How much of the end of what has come could be a part of a value that is not whole yet, in any
-//! form. It depends on which bytes could be, never on whether they are.
+//! The part of the end of a stream that could be an unfinished value in any form. It depends on
+//! which bytes could be, never on whether they are.
 
 use super::gap;
 use super::units::{self, Unit};
 
-/// From so many bytes on a line can be one of base64 that goes on in the next one: what is
-/// wrapped usually has lines of 60, 64 or 76, and words at the ends of lines are shorter.
+/// The shortest line that may be base64 continued on the next one, bytes: wrapped lines usually
+/// have 60, 64 or 76, and lines of text are shorter.
 const LINE_BYTES_MIN: usize = 60;
 
-/// Which bytes can be part of a value.
+/// The set of bytes that can be part of a value.
 pub(super) struct Rows {
     is_letter: [bool; 256],
-    /// No value is longer, bytes.
+    /// The longest form of a value, bytes.
     bytes_max: usize,
 }
 
-/// What ends a row besides what is no part of a value.
+/// The end of a row, besides a byte that is no part of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Nothing.
+    /// None.
     NoPart,
-    /// The end of a line that is no long one.
+    /// The end of a short line.
     ShortLine,
 }
 
-/// The end of what has come, as far back as it could be a part of a value.
+/// The end of a stream, as far back as it could be a part of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) bytes: usize,
-    /// Those after its last line break or separator.
+    /// The number of bytes after its last line break or separator.
     pub(super) unbroken: usize,
-    /// Those that are letters, digits and the like.
+    /// The number of bytes that are letters, digits and the like.
     pub(super) letters: usize,
 }
 
-/// What stands at the end of some bytes and could be of a value.
+/// A part at the end of some bytes that could be of a value.
 #[derive(Clone, Copy)]
 struct Part {
     bytes: usize,
-    /// For how many symbols it stands. The bytes of an escape stand for one each, which is taken
-    /// back where it begins.
+    /// The number of symbols that it stands for. Each byte of an escape stands for one, which is
+    /// subtracted where the escape begins.
     symbols: isize,
     kind: Kind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// As it is.
+    /// A letter as it is.
     Letter,
-    /// Of an escape, or zero bytes.
+    /// A byte of an escape, or zero bytes.
     Other,
     /// A line break between two symbols.
     Line,
-    /// What is put between digits.
+    /// A separator between digits.
     Separator,
 }
 
@@ -64,7 +64,7 @@ impl Rows {
         }
     }
 
-    /// Adds a value of which no form is longer than so many bytes.
+    /// Adds a value whose longest form has this many bytes.
     pub(super) fn add(&mut self, value: &[u8], bytes_max: usize) {
         self.bytes_max = self.bytes_max.max(bytes_max);
         for byte in value {
@@ -74,7 +74,8 @@ impl Rows {
         }
     }
 
-    /// How much of the end of these bytes could be of a value, so many symbols of it at most.
+    /// Returns how much of the end of these bytes could be of a value, at most this many symbols of
+    /// it.
     pub(super) fn end(&self, bytes: &[u8], symbols_max: usize, until: Until) -> Row {
         let floor = bytes.len().saturating_sub(self.bytes_max);
         let mut left = (symbols_max + units::BYTES_MAX) as isize;
@@ -147,7 +148,7 @@ fn is_usual(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-/// Returns whether what stands here may be between digits rather than a symbol.
+/// Returns whether the byte here may separate digits rather than be a symbol.
 fn is_between_digits(bytes: &[u8], at: usize) -> bool {
     let after = bytes.get(at + 1..).unwrap_or_default();
     is_pair(bytes.get(..at).unwrap_or_default().iter().rev()) && is_pair_begun(after)
@@ -157,7 +158,8 @@ fn is_after(bytes: &[u8], at: usize, before: &[u8]) -> bool {
     bytes.get(..at).is_some_and(|all| all.ends_with(before))
 }
 
-/// For how many symbols the beginning of an escape stands, its other bytes taken back.
+/// Returns the number of symbols that the beginning of an escape stands for, with its other bytes
+/// subtracted.
 fn escape(bytes: &[u8], left: usize) -> Option<isize> {
     match units::read(bytes)? {
         Unit::Escaped(0 | b'\n' | b'\r', length) => Some(1 - length as isize),
@@ -180,7 +182,7 @@ fn is_escape_end(bytes: &[u8], at: usize) -> bool {
     })
 }
 
-/// What could be between two symbols and ends here.
+/// Returns the part that may lie between two symbols and ends here.
 fn between(bytes: &[u8], at: usize) -> Option<Part> {
     // A dash can be a symbol as well.
     let is_of = |byte: &&u8| matches!(**byte, 0 | b'\n' | b'\r' | b' ' | b':' | b',');
@@ -226,7 +228,8 @@ fn is_pair<'a>(mut bytes: impl Iterator<Item = &'a u8>) -> bool {
     is_digit(bytes.next()) && is_digit(bytes.next())
 }
 
-/// The same where there may be less of it yet, and something before it.
+/// Returns whether two digits come first, or may come after what is there: an incomplete pair, or
+/// something before one.
 fn is_pair_begun(bytes: &[u8]) -> bool {
     let mut both = bytes.iter().take(2);
     gap::is_prefix(bytes)

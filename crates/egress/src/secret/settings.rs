@@ -1,10 +1,10 @@
-//! What stands inside for a file of an agent's settings that has keys among them.
+//! The stand-in for an agent's settings file with keys in it.
 //!
-//! It is the file with other texts in the places of its secrets. Those are what a profile names,
-//! what is beneath names such as `env` and `headers`, the values of names such as `apiKey`, and
-//! whatever in any text has the shape of a key ([`words`]); numbers in such places are 0. A secret
-//! that was found is replaced wherever else it stands. A text that names a variable or a file in
-//! place of a secret stays. Comments are left out: nothing says what in them is a secret.
+//! It is the file with its secrets replaced. Secrets are the values that a profile names, those
+//! beneath names such as `env` and `headers`, those of names such as `apiKey`, and whatever in any
+//! text has the shape of a key ([`words`]); numbers in such places become 0. A secret found once is
+//! replaced wherever else it occurs. A text that refers to a variable or a file in place of a
+//! secret stays. Comments are left out: nothing says what in them is a secret.
 
 mod tree;
 mod words;
@@ -21,24 +21,25 @@ use super::login::{Known, other};
 use tree::{Leaf, Spot, Tree};
 pub use tree::{SETTINGS_BYTES_MAX, SettingsForm};
 
-/// The most values that are replaced: each is looked for in all others.
+/// The most values that are replaced: each is searched for in all others.
 const REPLACED_MAX: usize = 4096;
-/// The longest text that stands for settings, bytes.
+/// The longest stand-in for settings, bytes.
 const TEXT_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Shorter secrets are not looked for in other texts: they could stand anywhere, bytes.
+/// The shortest secret that is searched for in other texts, bytes: a shorter one could occur
+/// anywhere.
 const SOUGHT_BYTES_MIN: usize = 8;
 
-/// What stands for a file.
+/// The stand-in for a settings file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Its text: without a secret the file as it is.
+    /// Its text; the file's own if that has no secret.
     pub text: Vec<u8>,
-    /// Whether it is another one than the file's.
+    /// Set if it differs from the file.
     pub has_secrets: bool,
 }
 
 impl Settings {
-    /// What a record of the run says of it.
+    /// Returns what a record of the run says of it.
     #[must_use]
     pub fn stood(&self) -> Stood {
         Stood {
@@ -48,51 +49,52 @@ impl Settings {
     }
 }
 
-/// What tells a text that stood for settings from any other: its SHA-256, in hexadecimal digits.
+/// Returns the SHA-256 of a stand-in's text, in hexadecimal digits.
 #[must_use]
 pub fn digest(text: &[u8]) -> String {
     let bytes = Sha256::digest(text);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Why nothing can stand for a file of settings. Nothing of it is in the words.
+/// The reason why a settings file cannot have a stand-in. Its text contains nothing of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsUnfit {
-    /// It cannot be read.
+    /// The file cannot be parsed.
     #[error("it is no {0}")]
     Syntax(&'static str),
-    /// It is nested too deeply.
+    /// The file is nested too deeply.
     #[error(
         "its objects and lists are more than {} within each other",
         tree::DEPTH_MAX
     )]
     Deep,
-    /// It is too much.
+    /// The file is too long.
     #[error("it is longer than {} KiB", SETTINGS_BYTES_MAX / 1024)]
     Long,
-    /// Readers would differ about it.
+    /// An object has two members of one name, which readers would interpret differently.
     #[error("an object of it has two members of one name")]
     Twice,
-    /// Too much in it is secret.
+    /// The file has too many secrets.
     #[error("it has more than {REPLACED_MAX} secrets")]
     Many,
-    /// It would be too much.
+    /// The stand-in would be too long.
     #[error("what would stand for it is longer than {} KiB", TEXT_BYTES_MAX / 1024)]
     Large,
-    /// It would go in all the same.
+    /// A secret would enter the sandbox in the name of a member.
     #[error("a secret of it stands in the name of a member")]
     Kept,
-    /// There is no text to put in a value's place.
+    /// A value cannot have a placeholder.
     #[error("{0}")]
     Unfit(String),
 }
 
-/// What stands inside for a file of settings. `known` says what stands for a field that is the
-/// source of a credential, `secrets` names further values that do not go in, and `keep` those that
-/// do, but for what has the shape of a key. What it left on the stack is overwritten.
+/// Makes the stand-in for a settings file. `known` returns the stand-in for a field that is the
+/// source of a credential, `secrets` names further values that do not enter the sandbox, and `keep`
+/// those that do, except for what has the shape of a key. What this leaves on the stack is
+/// overwritten.
 ///
 /// # Errors
-/// [`SettingsUnfit`]: then nothing may be shown of it.
+/// [`SettingsUnfit`]: then nothing of the file may be shown.
 pub fn mask(
     form: SettingsForm,
     file: &[u8],
@@ -151,23 +153,24 @@ fn masked(
     }
 }
 
-/// Whether a secret is looked for elsewhere, too: a word could stand there by itself.
+/// Returns whether a secret is searched for elsewhere, too: a mere word could occur there by
+/// itself.
 fn is_sought(text: &str) -> bool {
     let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
     text.len() >= BYTES_MIN || (text.len() >= SOUGHT_BYTES_MIN && has_digit)
 }
 
-/// Secrets that were found, and what stands for them.
+/// The secrets that were found, with their replacements.
 #[derive(Default)]
 struct Found {
-    /// Whether there is one.
+    /// Set if there is any.
     has_any: bool,
-    /// Each with what stands for it.
+    /// Each secret with its replacement.
     replaced: Vec<(Zeroizing<String>, String)>,
 }
 
 impl Found {
-    /// Puts something else in the place of a text that is a secret, or of those in it.
+    /// Replaces a text that is a secret, or the secrets in it.
     fn look(
         &mut self,
         spot: &Spot,
@@ -202,7 +205,7 @@ impl Found {
         Ok(())
     }
 
-    /// The same for what was found elsewhere.
+    /// Replaces the secrets that were found elsewhere.
     fn look_again(&self, text: &mut String) {
         for (real, stands) in &self.replaced {
             if is_sought(real) && text.contains(real.as_str()) {
@@ -211,7 +214,7 @@ impl Found {
         }
     }
 
-    /// A text with something else in the places of what has the shape of a key.
+    /// Returns a text with everything of the shape of a key replaced.
     fn without_keys(&mut self, text: &str) -> String {
         let mut made = String::with_capacity(text.len());
         let mut at = 0;
@@ -233,7 +236,7 @@ impl Found {
         self.replaced.push((real, stands.to_owned()));
     }
 
-    /// Whether a secret is still in a text.
+    /// Returns whether a secret is still in a text.
     fn is_in(&self, text: &str) -> bool {
         let mut sought = self.replaced.iter().filter(|(real, _)| is_sought(real));
         sought.any(|(real, _)| {
@@ -244,7 +247,7 @@ impl Found {
     }
 }
 
-/// Whether a text does not go in, by where it is.
+/// Returns whether a text is secret by where it is.
 fn is_secret(spot: &Spot, text: &str, rules: (&[FieldPath], &[FieldPath])) -> bool {
     if text.is_empty() {
         return false;
@@ -257,7 +260,7 @@ fn is_secret(spot: &Spot, text: &str, rules: (&[FieldPath], &[FieldPath])) -> bo
     })
 }
 
-/// The same of a number.
+/// Returns whether a number is secret by where it is.
 fn is_secret_number(spot: &Spot, number: &str, rules: (&[FieldPath], &[FieldPath])) -> bool {
     named(spot, rules).unwrap_or_else(|| {
         let before = spot.before.as_deref();
@@ -267,7 +270,7 @@ fn is_secret_number(spot: &Spot, number: &str, rules: (&[FieldPath], &[FieldPath
     })
 }
 
-/// What somebody has said of a value.
+/// Returns whether the profile names a value as secret; `None` if it names it neither way.
 fn named(spot: &Spot, (secrets, keep): (&[FieldPath], &[FieldPath])) -> Option<bool> {
     let is_of = |paths: &[FieldPath]| paths.iter().any(|path| path.leads_along(&spot.names));
     match (is_of(keep), is_of(secrets)) {
@@ -281,7 +284,8 @@ fn own_name(spot: &Spot) -> &str {
     spot.names.last().map_or("", String::as_str)
 }
 
-/// Whether it is handed to others, or is of an object that is called a secret.
+/// Returns whether a value is within something that is handed to others, or within an object named
+/// like a secret.
 fn is_beneath(spot: &Spot, text: &str) -> bool {
     let above = spot.names.split_last().map_or(&[][..], |(_, above)| above);
     let mut above = above.iter().skip(spot.referring);

@@ -1,4 +1,4 @@
-//! What stands inside for a value that nobody knows yet.
+//! Placeholders for values that are not known yet.
 
 use std::io;
 
@@ -9,33 +9,33 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::checksum;
 
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// Kinds whose last six digits are a checksum, where they have this length, bytes.
+/// The kinds whose last six digits are a checksum if they have this length, bytes.
 const CHECKED: &[&[u8]] = &[b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"npm_"];
 const CHECKED_BYTES: usize = 40;
-/// Random letters in the claims and in the signature of a token.
+/// The number of random letters in the claims and in the signature of a token.
 const CLAIMS_LETTERS: usize = 24;
 const SIGNATURE_LETTERS: usize = 44;
-/// From when until when such a token says that it holds (RFC 7519, 4.1), for programs that
-/// look before they send it: 2000 and 2100, in seconds since 1970.
+/// The times of validity that such a token states (RFC 7519, 4.1), for programs that look before
+/// they send it: 2000 and 2100, in seconds since 1970.
 const ISSUED_S: u64 = 946_684_800;
 const ENDS_S: u64 = 4_102_444_800;
 
-/// Of a key that AWS gives for a time: what its id begins with ("Unique identifiers" in the user
-/// guide of AWS's IAM) and what else is in it, 80 bits.
+/// The id of a temporary AWS key: its prefix ("Unique identifiers" in the user guide of AWS's IAM),
+/// and the alphabet and length of the rest, 80 bits.
 const ID_KIND: &str = "ASIA";
 const ID_LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const ID_RANDOM: usize = 16;
-/// How long its secret is, bytes.
+/// The length of its secret, bytes.
 const SECRET_BYTES: usize = 40;
-/// How its session token begins, and how many letters follow: programs take it as it is.
+/// The prefix of its session token, and the number of letters after it: programs do not parse it.
 const TOKEN_KIND: &str = "IQoJb3JpZ2luX2Vj";
 const TOKEN_LETTERS: usize = 240;
 
-/// What stands for a key that signs and is not known yet: for each of its values, as it may have
-/// a session token.
+/// Makes placeholders for a signing key that is not known yet: for each of its values, as it may
+/// have a session token.
 ///
 /// # Errors
-/// Where there are no random numbers.
+/// A failure of the random number generator.
 pub fn key() -> io::Result<[(Part, String); 3]> {
     let id = format!("{ID_KIND}{}", drawn(ID_LETTERS, ID_RANDOM)?);
     let token = format!("{TOKEN_KIND}{}", letters(TOKEN_LETTERS)?);
@@ -46,10 +46,10 @@ pub fn key() -> io::Result<[(Part, String); 3]> {
     ])
 }
 
-/// A text of a shape, with other letters each time.
+/// Makes a text of a shape, with other letters each time.
 ///
 /// # Errors
-/// Where there are no random numbers.
+/// A failure of the random number generator.
 pub fn text_of(shape: &Shape) -> io::Result<String> {
     let made = match shape {
         Shape::Text(text) => of_text(text)?,
@@ -88,12 +88,12 @@ fn of_text(text: &str) -> io::Result<String> {
     String::from_utf8(made).map_err(io::Error::other)
 }
 
-/// So many letters and digits.
+/// Returns this many random letters and digits.
 fn letters(count: usize) -> io::Result<String> {
     drawn(LETTERS, count)
 }
 
-/// So many of these, each as likely.
+/// Draws this many of these, each as likely.
 fn drawn(from: &[u8], count: usize) -> io::Result<String> {
     let mut made = String::with_capacity(count);
     let mut random = [0; 64];

@@ -1,23 +1,23 @@
-//! The forms in which a value can be written, symbol by symbol.
+//! The encoded forms of a value, symbol by symbol.
 
 use super::units;
 
-/// How a value is written.
+/// An encoding of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// As it is.
+    /// The value as it is.
     Plain,
-    /// As hexadecimal digits.
+    /// Hexadecimal digits.
     Hexadecimal,
-    /// Within base64.
+    /// Base64, together with the bytes around it.
     Base64(Alignment),
-    /// As hexadecimal digits of base64.
+    /// Hexadecimal digits of base64.
     HexadecimalBase64(Alignment),
-    /// As UTF-16 or UTF-32.
+    /// UTF-16 or UTF-32.
     Wide,
 }
 
-/// How many bytes of a group of three stand before a value in base64.
+/// The number of bytes that precede a value in its base64 group of three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Alignment {
     /// None.
@@ -29,7 +29,7 @@ pub enum Alignment {
 }
 
 impl Form {
-    /// Each that is searched for by itself: a wide one is any of them with zero bytes between.
+    /// All forms that are searched for: a wide one is any of them with zero bytes between.
     pub(super) const ALL: [Self; 8] = [
         Self::Plain,
         Self::Hexadecimal,
@@ -43,7 +43,7 @@ impl Form {
 }
 
 impl Alignment {
-    /// Bits of the first symbol with a part of the value that are of what is before it.
+    /// Returns how many bits of the first shared symbol belong to what precedes the value.
     fn bits_before(self) -> usize {
         match self {
             Self::None => 0,
@@ -52,7 +52,7 @@ impl Alignment {
         }
     }
 
-    /// Symbols at the beginning that are of the value in part.
+    /// Returns the number of symbols at the beginning that belong to the value in part.
     fn symbols_before(self) -> usize {
         usize::from(self.bits_before() > 0)
     }
@@ -61,17 +61,17 @@ impl Alignment {
 /// One symbol of a form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Symbol {
-    /// A byte; letters in either case.
+    /// A byte; a letter matches in either case.
     Byte(u8),
     /// A hexadecimal digit.
     Digit(u8),
-    /// A symbol of base64: its bits, and which of them are of the value.
+    /// A base64 symbol: its bits, and the mask of those that are of the value.
     Six(u8, u8),
-    /// A hexadecimal digit of a symbol of base64 with these bits: the first one or not.
+    /// A hexadecimal digit of a base64 symbol with these bits: the first one or not.
     Half(u8, bool),
 }
 
-/// How many symbols a form has of a value with so many bytes.
+/// Returns the number of symbols of a form for a value of this many bytes.
 pub(super) fn count(form: Form, bytes: usize) -> usize {
     match form {
         Form::Plain | Form::Wide => bytes,
@@ -84,7 +84,7 @@ pub(super) fn count(form: Form, bytes: usize) -> usize {
     }
 }
 
-/// The symbol at this place, if the form has so many.
+/// Returns the symbol at this place, if the form has one.
 #[inline]
 pub(super) fn at(form: Form, value: &[u8], place: usize) -> Option<Symbol> {
     Some(match form {
@@ -110,7 +110,8 @@ pub(super) fn at(form: Form, value: &[u8], place: usize) -> Option<Symbol> {
     })
 }
 
-/// The six bits from this one on, where so many bits stand before the value.
+/// Returns the base64 symbol of the six bits from this one on, where this many bits precede the
+/// value.
 #[inline]
 fn six(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
     let first = from
@@ -124,7 +125,7 @@ fn six(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
     six_in_part(value, from, before)
 }
 
-/// The same where some of its bits are of what is before or after the value.
+/// Returns such a symbol when some of its bits are of what is before or after the value.
 #[cold]
 fn six_in_part(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
     let (mut bits, mut of_value) = (0, 0);
@@ -139,7 +140,7 @@ fn six_in_part(value: &[u8], from: usize, before: usize) -> Option<Symbol> {
     (of_value != 0).then_some(Symbol::Six(bits, of_value))
 }
 
-/// The bits of a symbol of base64 in either alphabet.
+/// Returns the bits of a base64 symbol in either alphabet.
 #[inline]
 pub(super) fn bits(byte: u8) -> Option<u8> {
     let bits = BITS.get(usize::from(byte)).copied();
@@ -148,7 +149,7 @@ pub(super) fn bits(byte: u8) -> Option<u8> {
 
 const NO_BITS: u8 = 0xff;
 
-/// What each byte is as a symbol of base64.
+/// The bits of each byte as a base64 symbol.
 #[expect(
     clippy::indexing_slicing,
     reason = "the compiler evaluates it, and would say so"
@@ -164,7 +165,7 @@ static BITS: [u8; 256] = {
     bits
 };
 
-/// The symbol of base64 with these bits.
+/// Returns the base64 symbol with these bits.
 pub(super) const fn letter(bits: u8, is_for_addresses: bool) -> u8 {
     match bits & 0x3f {
         bits @ 0..=25 => b'A' + bits,
@@ -177,13 +178,13 @@ pub(super) const fn letter(bits: u8, is_for_addresses: bool) -> u8 {
     }
 }
 
-/// A digit of the symbol of base64 with these bits.
+/// Returns a digit of the base64 symbol with these bits.
 pub(super) const fn half(bits: u8, is_first: bool, is_for_addresses: bool) -> u8 {
     let letter = letter(bits, is_for_addresses);
     if is_first { letter >> 4 } else { letter & 0xf }
 }
 
-/// How the symbols are written of which there is more than one way.
+/// The variant in which ambiguous symbols are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     is_for_addresses: bool,
@@ -191,7 +192,7 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// That of what is written here.
+    /// Returns the variant of these bytes.
     pub(super) fn of(written: &[u8]) -> Self {
         let any = |kind: fn(&u8) -> bool| written.iter().any(kind);
         Self {
@@ -200,7 +201,7 @@ impl Style {
         }
     }
 
-    /// A digit in the place of one that is written so.
+    /// Returns a digit in the variant of the one that it replaces.
     fn digit(self, value: u8, written: u8) -> u8 {
         let is_like = written.is_ascii_alphabetic() || !self.is_in_capitals;
         units::digit_like(value, if is_like { written } else { b'A' })
@@ -208,7 +209,7 @@ impl Style {
 }
 
 impl Symbol {
-    /// Whether a byte is this symbol.
+    /// Returns whether a byte is this symbol.
     #[inline]
     pub(super) fn is(self, byte: u8) -> bool {
         match self {
@@ -221,7 +222,7 @@ impl Symbol {
         }
     }
 
-    /// Whether all of it is of the value.
+    /// Returns whether all of it is of the value.
     #[inline]
     pub(super) fn is_whole(self) -> bool {
         match self {
@@ -230,7 +231,7 @@ impl Symbol {
         }
     }
 
-    /// What a byte that is this symbol becomes where another one is to be.
+    /// Returns the byte that replaces this symbol's byte by another symbol.
     pub(super) fn replaced(self, byte: u8, other: Self, style: Style) -> u8 {
         match (self, other) {
             (Self::Byte(own), Self::Byte(other)) => {

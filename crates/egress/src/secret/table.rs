@@ -1,22 +1,23 @@
-//! Where a value may stand: a look at every fourth place, by a few bytes of each form.
+//! Candidate places of values: a window of bytes at every fourth place is looked up in a hash
+//! table.
 
 use super::symbols::Form;
 
-/// How many symbols are looked at, at once.
+/// The number of symbols looked at in one window.
 pub(super) const WINDOW: usize = 8;
-/// At how many places one of them is.
+/// The distance between two windows.
 pub(super) const STRIDE: usize = 4;
-/// So many symbols of each form are enough to find it.
+/// The number of symbols that suffice to find a form.
 pub(super) const ANCHOR: usize = WINDOW + STRIDE - 1;
 
 /// The bits of a hash that choose a bit of the sieve.
 const SIEVE_BITS: u32 = 18;
-/// The sieve's words.
+/// The length of the sieve, words.
 const SIEVE_WORDS: usize = 1 << (SIEVE_BITS - 6);
 /// The bits of a hash that choose a part of the entries.
 const PART_BITS: u32 = 12;
 
-/// Which value may stand here: by its number, and the symbol at which the window begins.
+/// A candidate: the number of a value, and the symbol at which the window begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) value: u16,
@@ -24,16 +25,16 @@ pub(super) struct Entry {
     pub(super) place: u16,
 }
 
-/// Windows by their hashes. Of the values there is nothing else in it.
+/// A table of windows by their hashes. It contains nothing else of the values.
 #[derive(Debug)]
 pub(super) struct Table {
     sieve: Box<[u64; SIEVE_WORDS]>,
-    /// Where entries of each part begin.
+    /// The index at which the entries of each part begin.
     parts: Vec<u32>,
     entries: Vec<(u32, Entry)>,
 }
 
-/// The hash of a window; letters in either case have one.
+/// Returns the hash of a window, the same for letters in either case.
 fn hash(window: [u8; WINDOW]) -> u64 {
     let folded = u64::from_le_bytes(window) | 0x2020_2020_2020_2020;
     folded.wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -68,7 +69,7 @@ impl Table {
         }
     }
 
-    /// Tells of each place where a value may stand.
+    /// Reports each candidate place of a value.
     #[inline]
     pub(super) fn sift(&self, bytes: &[u8], mut found: impl FnMut(usize, Entry)) {
         for (number, window) in bytes.windows(WINDOW).step_by(STRIDE).enumerate() {

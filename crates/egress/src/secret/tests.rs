@@ -1,4 +1,4 @@
-//! Secrets in all their forms, held against a search that is slow and plain.
+//! Secrets in all their forms, compared with a slow and plain search.
 
 mod bodies;
 mod coding;
@@ -40,7 +40,7 @@ fn json(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("\\u{byte:04x}")).collect()
 }
 
-/// Every second byte is escaped, by turns.
+/// Escapes every second byte, in each way by turns.
 fn mixed(bytes: &[u8]) -> Vec<u8> {
     let written = bytes.iter().enumerate().map(|(place, byte)| {
         let ways = ways(*byte);
@@ -56,7 +56,7 @@ fn wide(bytes: &[u8], is_big: bool) -> Vec<u8> {
     units.collect::<Vec<_>>().concat()
 }
 
-/// The same for a secret and what stands for it, in every form that is promised.
+/// Returns a value in every form that is promised, by name.
 fn written(value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let around = |before: &str| [before.as_bytes(), value, b"&tail"].concat();
     vec![
@@ -199,7 +199,7 @@ fn what_is_held_back_depends_on_no_secret() {
     );
 }
 
-/// What comes of a stream that pauses after each so many bytes, and then ends.
+/// Returns the output of a stream that pauses after every `step` bytes, and then ends.
 fn paused(masks: &Masks, stream: &[u8], step: usize) -> Vec<u8> {
     let (mut mask, mut out) = (masks.stream(), Vec::new());
     for piece in stream.chunks(step) {
@@ -348,7 +348,7 @@ fn a_placeholder_that_contains_a_secret_stands_for_none() {
     ));
 }
 
-/// Secrets, some of which begin or end like others.
+/// Secrets, some of which have beginnings or ends in common.
 fn secrets() -> impl Strategy<Value = Vec<String>> {
     let one = prop_oneof![
         "[A-Za-z0-9]{16,40}",
@@ -373,13 +373,13 @@ fn secrets() -> impl Strategy<Value = Vec<String>> {
         .prop_filter("one at least", |ones| !ones.is_empty())
 }
 
-/// A piece of a stream: something else, or a secret by number, as it is written, and how
-/// much of it.
+/// A piece of a stream: filler, or a secret by number, the form in which it is written, and the
+/// number of bytes missing at its end.
 #[derive(Clone, Debug)]
 enum Piece {
     Filler(Vec<u8>),
     Secret(usize, usize, usize),
-    /// Two that share bytes, if they do.
+    /// Two secrets that share bytes, if they can.
     Joined(usize, usize),
 }
 
@@ -418,7 +418,7 @@ fn stream(values: &[Vec<u8>], pieces: &[Piece]) -> Vec<u8> {
     written.collect::<Vec<_>>().concat()
 }
 
-/// Cuts a stream at places of its own.
+/// Splits a stream into pieces of these lengths, repeated.
 fn cut<'a>(stream: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = stream;
     let mut cut = Vec::new();

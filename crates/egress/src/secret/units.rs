@@ -1,22 +1,22 @@
-//! Bytes as they are written: as themselves, or escaped.
+//! Units of text: bytes as themselves, or escaped.
 
-/// The longest way to write a byte: `\u{00000041}`, `&#x00000041;`.
+/// The longest encoding of a byte: `\u{00000041}`, `&#x00000041;`.
 pub(super) const BYTES_MAX: usize = 12;
-/// How many digits a number has at most whose escape sets no number of them.
+/// The most digits read of an escape that fixes no number of digits.
 const DIGITS_MAX: usize = 8;
 
-/// What stands at a place.
+/// The unit at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// A byte as itself, of which none is an escape's beginning.
+    /// A byte as itself, not the beginning of an escape.
     Plain(u8),
-    /// An escaped one, and in how many bytes.
+    /// An escaped byte, and the length of the escape.
     Escaped(u8, usize),
-    /// The same where it may be another one, or a longer one, when more comes.
+    /// An escaped byte that may become another one, or a longer escape, when more comes.
     Growing(u8, usize),
-    /// A line break that is none of the text (RFC 2045, 6.7), and in how many bytes.
+    /// A soft line break, no part of the text (RFC 2045, 6.7), and its length.
     Soft(usize),
-    /// What may become an escape when more comes.
+    /// An incomplete escape, which may become one when more comes.
     Begun,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn is_mark(byte: u8) -> bool {
     matches!(byte, b'%' | b'\\' | b'&' | b'=')
 }
 
-/// What stands at the beginning of these bytes, if there is anything.
+/// Reads the unit at the beginning of these bytes, if there are any.
 #[inline]
 pub(super) fn read(bytes: &[u8]) -> Option<Unit> {
     let (first, rest) = bytes.split_first()?;
@@ -60,7 +60,7 @@ fn escaped(rest: &[u8]) -> Unit {
     Unit::Escaped(byte, 2)
 }
 
-/// A character by its number, of which so many digits are zeros.
+/// Reads a character by its number, of which this many digits are zeros.
 fn fixed(rest: &[u8], zeros: usize) -> Unit {
     let is_zero = |byte: &&u8| **byte == b'0';
     let found = rest.iter().take(zeros).take_while(is_zero).count();
@@ -75,7 +75,7 @@ fn fixed(rest: &[u8], zeros: usize) -> Unit {
     }
 }
 
-/// A character by its number in braces, from the first one on.
+/// Reads a character by its number in braces, from the first brace on.
 fn braced(rest: &[u8]) -> Unit {
     let number = Number::read(rest.get(1..).unwrap_or_default(), 16);
     match rest.get(1 + number.digits) {
@@ -85,7 +85,7 @@ fn braced(rest: &[u8]) -> Unit {
     }
 }
 
-/// A byte by one to three octal digits, as many as make a byte.
+/// Reads a byte of one to three octal digits, as many as make a byte.
 fn octal(first: u8, rest: &[u8]) -> Unit {
     let (mut value, mut length) = (u16::from(first - b'0'), 2);
     for byte in rest.iter().take(2) {
@@ -101,7 +101,7 @@ fn octal(first: u8, rest: &[u8]) -> Unit {
     }
 }
 
-/// Quoted-printable.
+/// Reads quoted-printable.
 fn quoted(rest: &[u8]) -> Unit {
     match rest {
         [b'\n', ..] => Unit::Soft(2),
@@ -114,11 +114,11 @@ fn quoted(rest: &[u8]) -> Unit {
     }
 }
 
-/// The most digits in a row that are the number of a character in ASCII.
+/// A number of an ASCII character: the most digits in a row that make one.
 struct Number {
     value: u8,
     digits: usize,
-    /// Whether more digits follow them.
+    /// Set if more digits follow.
     is_longer: bool,
 }
 
@@ -151,7 +151,7 @@ impl Number {
     }
 }
 
-/// A character reference of HTML, from its second byte on.
+/// Reads an HTML character reference, from its second byte on.
 fn reference(rest: &[u8]) -> Unit {
     let (value, length) = match rest {
         [] | [b'#'] | [b'#', b'x' | b'X'] => return Unit::Begun,
@@ -188,7 +188,7 @@ enum Named {
     Not,
 }
 
-/// Of two names the longer one.
+/// Reads a named reference: the longer one of two names.
 fn named(rest: &[u8]) -> Named {
     let alike = NAMES
         .iter()
@@ -208,7 +208,7 @@ fn named(rest: &[u8]) -> Named {
     }
 }
 
-/// The names that HTML has for characters in ASCII.
+/// The names that HTML has for ASCII characters.
 const NAMES: &[(&[u8], u8)] = &[
     (b"AMP", b'&'),
     (b"GT", b'>'),
@@ -262,7 +262,7 @@ enum Digits {
 }
 
 impl Digits {
-    /// As part of an escape that begins by this byte and has so many before the digits.
+    /// Completes an escape that begins by this byte and has this many before the digits.
     fn wrapped(self, first: u8, before: usize) -> Unit {
         match self {
             Self::Both(byte) => Unit::Escaped(byte, before + 2),
@@ -286,7 +286,7 @@ fn hexadecimal(bytes: &[u8]) -> Digits {
     }
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 #[inline]
 pub(super) fn digit(byte: u8) -> Option<u8> {
     let digit = DIGITS.get(usize::from(byte)).copied();
@@ -295,7 +295,7 @@ pub(super) fn digit(byte: u8) -> Option<u8> {
 
 const NO_DIGIT: u8 = 0xff;
 
-/// What each byte is as a digit: four times as fast as asking for ranges.
+/// The value of each byte as a digit: four times as fast as range checks.
 #[expect(
     clippy::indexing_slicing,
     reason = "the compiler evaluates it, and would say so"
@@ -311,7 +311,7 @@ static DIGITS: [u8; 256] = {
     digits
 };
 
-/// A hexadecimal digit in the case of another one.
+/// Returns a hexadecimal digit in the case of another one.
 pub(super) fn digit_like(value: u8, model: u8) -> u8 {
     match value & 0xf {
         value @ 0..=9 => b'0' + value,
@@ -320,8 +320,8 @@ pub(super) fn digit_like(value: u8, model: u8) -> u8 {
     }
 }
 
-/// Writes another byte in the way in which one is written, as long as it is. Where that has no
-/// room for its number, one with a smaller number is written.
+/// Writes another byte in the same notation and length. If that has no room for its number, a byte
+/// with a smaller number is written.
 pub(super) fn write_like(written: &[u8], byte: u8, out: &mut Vec<u8>) {
     let (before, digits, after, radix) = match written {
         [b'&', b'#', kind @ (b'x' | b'X'), digits @ .., b';'] => {

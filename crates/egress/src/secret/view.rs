@@ -1,33 +1,33 @@
-//! What is written otherwise than as it is, as it would be: with its escapes read, without the
-//! gaps between symbols. Only that, and the few bytes around it: the rest is searched as it stands.
+//! Encoded parts of some bytes, decoded: escapes read, gaps between symbols removed. Only these and
+//! the few bytes around them: the rest is searched as it is.
 
 use super::gap;
 use super::table::ANCHOR;
 use super::units::{self, Unit};
 
-/// How many bytes are looked at, at once.
+/// The number of bytes classified at once.
 const BLOCK: usize = 32;
-/// So many bytes before and after what is written otherwise are enough to find a value there.
+/// The number of bytes before and after an encoded part that suffice to find a value there.
 const AROUND: usize = ANCHOR - 1;
-/// So many bytes in a row that all could be of digits with something between them are looked
-/// through for those.
+/// The number of bytes in a row that could all be of separated digits, from which on these are
+/// looked for.
 const LANE: usize = 8;
 
 /// The lowest bit of each byte of a lane.
 const EACH: u64 = 0x0101_0101_0101_0101;
 
-/// Parts of what is written, as they are meant, and where each has been.
+/// The decoded parts of some bytes, and where each was.
 #[derive(Debug, Default)]
 pub(super) struct View {
     bytes: Vec<u8>,
-    /// From which place on here they are those from a place on there.
+    /// Pairs of a decoded and an original index, from each of which on both advance together.
     turns: Vec<(u32, u32)>,
-    /// Where digits stand with something between them.
+    /// The places of digits with separators.
     digits: Vec<(usize, usize)>,
 }
 
 impl View {
-    /// Reads these bytes.
+    /// Decodes these bytes.
     pub(super) fn read(&mut self, written: &[u8]) {
         self.bytes.clear();
         self.turns.clear();
@@ -70,14 +70,14 @@ impl View {
         &self.bytes
     }
 
-    /// Gives room beyond this back; what was read is read again.
+    /// Releases memory beyond this; what was read is read again.
     pub(super) fn give_back(&mut self, kept_bytes: usize) {
         if self.bytes.capacity() > kept_bytes {
             *self = Self::default();
         }
     }
 
-    /// Where a byte has been.
+    /// Returns the index that a decoded byte was at.
     pub(super) fn place(&self, here: usize) -> usize {
         let after = self
             .turns
@@ -107,7 +107,7 @@ impl View {
         self.bytes.extend_from_slice(part);
     }
 
-    /// What stands between two that are written otherwise: both ends of it if it is long.
+    /// Copies what is between two encoded parts: only both ends of it if it is long.
     fn around(&mut self, written: &[u8], from: usize, to: usize) {
         match written.get(from..to) {
             Some([]) => return,
@@ -124,7 +124,7 @@ impl View {
         self.copy(written, to - AROUND, to);
     }
 
-    /// The digits among these bytes, without what stands between them.
+    /// Copies the digits among these bytes, without their separators.
     fn joined(&mut self, written: &[u8], start: usize, end: usize) {
         self.turn(start);
         let (mut at, mut is_begin) = (start, true);
@@ -187,21 +187,21 @@ impl View {
     }
 }
 
-/// The bits of a block from this one on.
+/// Returns the mask of a block's bits from this one on.
 fn from_bit(place: usize) -> u32 {
     let bits = u32::try_from(place).ok();
     bits.and_then(|bits| u32::MAX.checked_shl(bits))
         .unwrap_or(0)
 }
 
-/// Something that is written otherwise.
+/// An encoded part.
 struct Turn {
-    /// What it is, if it is not between symbols only.
+    /// The byte that it stands for; `None` for a gap between symbols.
     byte: Option<u8>,
     after: usize,
 }
 
-/// What is written otherwise at this place, if anything is.
+/// Decodes the part at this index, if it is encoded.
 #[inline(always)]
 fn turn(written: &[u8], at: usize) -> Option<Turn> {
     let rest = written.get(at..)?;
@@ -258,13 +258,13 @@ fn is_dropped(byte: u8) -> bool {
     matches!(byte, 0 | b'\n' | b'\r')
 }
 
-/// Returns whether a byte may be one of digits with something between them.
+/// Returns whether a byte may be one of separated digits.
 #[inline]
 fn is_of_digits(byte: u8) -> bool {
     OF_DIGITS.get(usize::from(byte)) == Some(&true)
 }
 
-/// Which bytes may be.
+/// The bytes that may be one of separated digits.
 #[expect(
     clippy::indexing_slicing,
     reason = "the compiler evaluates it, and would say so"
@@ -279,7 +279,7 @@ static OF_DIGITS: [bool; 256] = {
     are
 };
 
-/// Returns whether a byte may stand beside a line break within base64 or digits.
+/// Returns whether a byte may be next to a line break within base64 or digits.
 #[inline]
 fn is_within(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
@@ -287,11 +287,11 @@ fn is_within(byte: u8) -> bool {
         || units::is_mark(byte)
 }
 
-/// What some bytes have among them.
+/// The classes of the bytes in a block.
 struct Block {
-    /// A bit for each by which something may begin that is written otherwise.
+    /// A bit for each byte by which an encoded part may begin.
     marks: u32,
-    /// Whether there are digits with something between them.
+    /// Set if there are digits with separators.
     has_digits: bool,
 }
 
@@ -307,7 +307,7 @@ impl Block {
         }
     }
 
-    /// Looks at all of them at once, without a branch.
+    /// Classifies all bytes at once, without a branch.
     #[inline]
     fn whole(bytes: &[u8; BLOCK]) -> Self {
         let (mut marks, mut digits) = ([0_u8; BLOCK], [0_u8; BLOCK]);
@@ -340,7 +340,7 @@ impl Block {
     }
 }
 
-/// A bit for each of these bytes, which are 0 or 1.
+/// Packs bytes that are 0 or 1 into bits.
 fn bits(bytes: &[u8; BLOCK]) -> u32 {
     let (lanes, _) = bytes.as_chunks::<LANE>();
     let lanes = lanes.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Whether a value stands at a place.
+//! The check of whether a value occurs at a place.
 
 use super::gap::{self, Gap};
 use super::symbols::{self, Form, Style, Symbol};
@@ -11,25 +11,26 @@ pub(super) struct Written<'a> {
     pub(super) form: Form,
 }
 
-/// One thing of what is written, in so many bytes.
+/// A unit of the text that a value occurs in, with its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A symbol.
     Symbol(u8),
-    /// What is between two.
+    /// A gap between two symbols.
     Gap(u8),
 }
 
-/// How far a value goes from a place.
+/// The extent of a value from a place on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// To here.
+    /// The whole value, up to this index.
     Whole(usize),
-    /// To here, the end of what there is. A symbol that follows may be of it in part.
+    /// The whole value, up to this index at the end of the available bytes. A partial symbol may
+    /// follow.
     Nearly(usize),
-    /// To the end of what there is.
+    /// A part of the value, up to the end of the available bytes.
     Partly,
-    /// It is another one.
+    /// Another value.
     Not,
 }
 
@@ -39,8 +40,8 @@ impl Written<'_> {
         symbols::at(self.form, self.value, place)
     }
 
-    /// How many symbols from this one on stand here as they are, one byte each: what can be
-    /// said without a look at each way to write them.
+    /// Returns the number of symbols from this one on that occur here unescaped, one byte each: a
+    /// fast path before every way to write them is tried.
     #[inline]
     fn run(self, place: usize, bytes: &[u8]) -> usize {
         match self.form {
@@ -67,8 +68,8 @@ impl Written<'_> {
         }
     }
 
-    /// The same for all symbols before one but the first `left` of them, where no escape can be
-    /// among them. Returns where they begin.
+    /// Returns the index at which all symbols before this one except the first `left` begin, if
+    /// they occur unescaped and no escape can be among them.
     fn run_before(self, left: usize, place: usize, bytes: &[u8], at: usize) -> Option<usize> {
         let start = at.checked_sub(place.checked_sub(left)?)?;
         let around = bytes.get(start.saturating_sub(units::BYTES_MAX)..at)?;
@@ -77,8 +78,8 @@ impl Written<'_> {
         is_it.then_some(start)
     }
 
-    /// Whether the value, from its symbol at `place` on, stands in these bytes from `at`
-    /// on. What each byte of it is of is added to `steps`.
+    /// Checks whether the value, from its symbol at `place` on, occurs in these bytes from `at` on.
+    /// Each unit of it is added to `steps`.
     ///
     /// Of the symbols of base64 those at the ends may be of the value in part; without them it
     /// stands there as well.
@@ -151,7 +152,7 @@ impl Written<'_> {
         }
     }
 
-    /// What stands before the symbol at `place`, where another one was there before.
+    /// Reads the gap before the symbol at `place`, if another symbol came before it.
     fn gap(self, place: usize, bytes: &[u8], steps: &mut Vec<Step>) -> Gap {
         if !matches!(steps.last(), Some(Step::Symbol(_))) {
             return Gap::Bytes(0);
@@ -163,8 +164,8 @@ impl Written<'_> {
         gap
     }
 
-    /// The same where the symbol at `place` takes so many bytes from `at` on. Nothing is added if
-    /// it does not stand there so.
+    /// Checks the rest of the value, with this length for the symbol at `place`. Nothing is added
+    /// to `steps` if it does not match.
     fn tried(
         self,
         place: usize,
@@ -182,8 +183,8 @@ impl Written<'_> {
         reach
     }
 
-    /// Where the value begins whose symbol at `place` stands at `at`, and by which of its
-    /// symbols, if those before it do. Of two places it is the earlier one.
+    /// Returns the index at which the value begins whose symbol at `place` is at `at`, and its
+    /// first symbol there, if those before it match. Of two indices it is the earlier one.
     pub(super) fn backward(self, place: usize, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
         let in_part = usize::from(!self.symbol(0)?.is_whole());
         // An escape that begins before the value reaches into it at most so far.
@@ -195,7 +196,8 @@ impl Written<'_> {
         self.backward_by_one(place, bytes, at, at)
     }
 
-    /// The same from behind a gap that ends at `end` and is looked at from `at` back.
+    /// Goes back by one symbol, from behind a gap that ends at `end` and is searched from `at`
+    /// back.
     fn backward_by_one(
         self,
         place: usize,
@@ -237,7 +239,7 @@ impl Written<'_> {
         found
     }
 
-    /// The same where none of them is escaped: each symbol is one byte.
+    /// Replaces symbols none of which is escaped: each is one byte.
     fn replaced_plainly(self, first: usize, bytes: &[u8], other: &[u8]) -> Option<Vec<u8>> {
         let style = Style::of(bytes);
         let mut out = Vec::with_capacity(bytes.len());
@@ -249,8 +251,8 @@ impl Written<'_> {
         Some(out)
     }
 
-    /// What stands in these bytes from this symbol on, as the other value in the same form;
-    /// as long as it is.
+    /// Replaces the symbols in these bytes, from this one on, by another value's in the same form
+    /// and length.
     pub(super) fn replaced(self, first: usize, bytes: &[u8], other: &[u8]) -> Vec<u8> {
         if !bytes.iter().any(|byte| units::is_mark(*byte))
             && let Some(made) = self.replaced_plainly(first, bytes, other)

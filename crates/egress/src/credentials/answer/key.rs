@@ -1,5 +1,5 @@
-//! What a command prints of a key that signs: the form of AWS's `credential_process`
-//! ("Process credential provider" of the reference guide of AWS's SDKs and tools).
+//! Reads a signing key from a command's output: the format of AWS's `credential_process` ("Process
+//! credential provider" of the reference guide of AWS's SDKs and tools).
 
 use std::time::SystemTime;
 
@@ -10,16 +10,16 @@ use zeroize::Zeroizing;
 use super::time_of;
 use crate::credentials::values::Got;
 
-/// What is to be done where a command gives no key, behind why it gives none.
+/// The advice after the reason why a command gives no key.
 pub(in crate::credentials) const LOG_IN: &str = ": run it outside, and log in where it takes its \
     keys from (as by aws sso login)";
-/// How another key is asked for.
+/// The advice on the expected format.
 const FORM: &str = "a key that signs comes as JSON with Version 1, AccessKeyId and \
     SecretAccessKey, as aws configure export-credentials --format process prints it";
 
-/// The version of the form that is read.
+/// The supported version of the format.
 const VERSION: u64 = 1;
-/// How long the id of a key is, bytes ("AccessKey" in the reference of AWS's IAM).
+/// The length of a key's id, bytes ("AccessKey" in the reference of AWS's IAM).
 const ID_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
 
 #[derive(Deserialize)]
@@ -32,10 +32,10 @@ struct Printed {
     expiration: Option<String>,
 }
 
-/// Reads it.
+/// Reads a command's output.
 ///
 /// # Errors
-/// Why there is no key in it that holds; nothing of it is in the words.
+/// The reason why there is no valid key in it, without any of its text.
 pub(in crate::credentials) fn read(output: &[u8], now: SystemTime) -> Result<Got, String> {
     let text = output.trim_ascii();
     if text.is_empty() {

@@ -1,7 +1,7 @@
-//! Credentials that are put into a field of a body: of a form, or of a JSON object.
+//! Credential injection into a field of a body: of a form, or of a JSON object.
 //!
-//! The placeholder has to be all of the field's value, and to stand in the body once. Then
-//! the bytes where it stands are replaced, and no other one is touched.
+//! The placeholder must be all of the field's value and occur in the body once. Only the bytes of
+//! that occurrence are replaced.
 
 use std::sync::Arc;
 
@@ -17,26 +17,26 @@ use super::{Again, Untaken};
 use crate::credentials::{Credentials, Held};
 use crate::secret::{Form, Located, Placeholders, Secret};
 
-/// A body into which something was put.
+/// A body into which a credential was put.
 #[derive(Debug)]
 pub(super) struct Rewritten {
-    /// As the program has written it.
+    /// The body as the program wrote it.
     pub(super) before: Bytes,
-    /// How long it is now.
+    /// The new length, bytes.
     pub(super) bytes: usize,
 }
 
-/// How fields are written in a body.
+/// The format of a body with fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// As `application/x-www-form-urlencoded`.
+    /// `application/x-www-form-urlencoded`.
     Form,
-    /// As JSON.
+    /// JSON.
     Json,
 }
 
 impl Kind {
-    /// That of the body with these headers, in UTF-8.
+    /// Returns the format of a body with these headers, if it is known and the text is UTF-8.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(CONTENT_TYPE).iter();
         let (value, None) = (values.next()?.to_str().ok()?, values.next()) else {
@@ -62,12 +62,12 @@ impl Kind {
         }
     }
 
-    /// Whether this field has this value, and no other one in the body has its name.
+    /// Returns whether this field has this value, and is the only one of its name in the body.
     fn holds(self, body: &[u8], field: &str, value: &[u8]) -> bool {
         self.text(body, field).is_some_and(|own| own == value)
     }
 
-    /// What this field has, where no other one in the body has its name.
+    /// Returns the value of this field, if it is the only one of its name in the body.
     pub(super) fn text(self, body: &[u8], field: &str) -> Option<Vec<u8>> {
         match self {
             Self::Form => {
@@ -88,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// A value as it is written here: printable ASCII.
+    /// Encodes a value of printable ASCII in this format.
     fn written(self, real: &[u8]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(match self {
             Self::Form => escaped(real).into_bytes(),
@@ -106,7 +106,7 @@ impl Kind {
     }
 }
 
-/// A whole body with what is to be put in.
+/// Puts the bound credentials into a whole body.
 pub(super) fn placed(
     (credentials, placeholders): (&Credentials, &Placeholders),
     judged: &Judged<'_>,
@@ -151,7 +151,7 @@ pub(super) fn placed(
     })
 }
 
-/// The value that is to be put in where a placeholder was found.
+/// Returns the value that replaces a placeholder found at this spot.
 fn bound<'a>(
     credentials: &'a Credentials,
     judged: &Judged<'_>,
@@ -174,7 +174,7 @@ fn bound<'a>(
     Ok((held, real))
 }
 
-/// Bytes that are overwritten at their end.
+/// Bytes that are zeroed when dropped.
 struct Owned(Zeroizing<Vec<u8>>);
 
 impl AsRef<[u8]> for Owned {

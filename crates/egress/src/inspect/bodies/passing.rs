@@ -1,11 +1,11 @@
-//! Bodies that other credentials' placeholders are taken out of as they pass.
+//! Masking of other credentials' placeholders in bodies as they stream.
 //!
-//! An agent that has printed its environment tells its model of it with everything that it
-//! says from then on. What it speaks to its model with may stand in that; the placeholder of
-//! another credential becomes a text of the same length that stands for nothing. That is done
-//! only where all of a body can be read and changed: one that is compressed or signed, or
-//! whose digest is told, stops at such a placeholder, as trailers do. All that leaves is
-//! searched afterwards, as every body is.
+//! An agent that has printed its environment repeats it to its model with everything it says from
+//! then on. The model's own credential may be in that request; the placeholder of another
+//! credential is replaced by a meaningless text of the same length. That is done only where the
+//! whole body can be read and changed: a body that is compressed or signed, or whose digest is in a
+//! header, stops at such a placeholder, as trailers do. Everything forwarded is searched
+//! afterwards, as every body is.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,18 +18,18 @@ use hyper::header::{CONTENT_ENCODING, HeaderMap};
 use super::{Again, DIGESTS};
 use crate::secret::{Failed, Mask, MaskedBody};
 
-/// Why one comes to no end.
+/// The reason why such a body broke off.
 pub(super) type Stopped = Failed<hyper::Error>;
 
-/// A body, with or without them.
+/// A body, with or without masking.
 pub(crate) enum Passing {
-    /// As it is.
+    /// Unchanged.
     Through(Again),
-    /// Without those of others.
+    /// With other credentials' placeholders masked.
     Masked(Box<MaskedBody<Again>>),
 }
 
-/// Whether a body with these headers may be changed.
+/// Returns whether a body with these headers may be changed.
 pub(super) fn may_be_changed(headers: &HeaderMap) -> bool {
     let tells = |name| headers.contains_key(name);
     !tells(&CONTENT_ENCODING) && !DIGESTS.iter().any(tells)
@@ -43,7 +43,7 @@ impl Passing {
         }
     }
 
-    /// What the program sends and nobody has read.
+    /// Returns the part of the program's body that was not read.
     pub(super) fn into_rest(self) -> Option<Incoming> {
         match self {
             Self::Through(body) => body.into_rest(),

@@ -1,4 +1,4 @@
-//! Why a body does not leave, and what its program is told.
+//! Reasons why a body is not forwarded, and the responses to its program.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use crate::Egress;
 use crate::credentials::Credentials;
 use crate::secret::Found;
 
-/// Why a body does not leave.
+/// The reason why a body is not forwarded.
 #[derive(Debug)]
 pub(crate) enum Untaken {
-    /// It carries a placeholder that is not for it. What is left of it.
+    /// A placeholder in it that does not belong there; with the unread rest of the body.
     Misused(Box<Misuse>, Option<Incoming>),
-    /// It would renew a login that is renewed here.
+    /// A refresh of a login that Atoll refreshes itself.
     Renewal(Renewing),
-    /// It cannot be read.
+    /// A read error.
     Broken(String),
 }
 
-/// A request that would renew a login.
+/// A request that would refresh a login.
 #[derive(Debug)]
 pub(in crate::inspect) struct Renewing {
-    /// By which of the credentials.
+    /// The index of the credential whose placeholder it carries.
     pub(in crate::inspect) by: usize,
-    /// What it has as its client's secret, where that is heard.
+    /// The client secret that it sends, where Atoll takes note of that.
     pub(in crate::inspect) published: Option<Vec<u8>>,
-    /// What is left of its body.
+    /// The unread rest of its body.
     pub(in crate::inspect) unread: Option<Incoming>,
 }
 
@@ -43,7 +43,7 @@ impl From<Misuse> for Untaken {
 }
 
 impl Untaken {
-    /// Because of a placeholder that was found.
+    /// Builds the reason from a placeholder that was found.
     pub(super) fn found(credentials: &Credentials, judged: &Judged<'_>, found: Found) -> Self {
         if let Some(held) = credentials.get(found.number) {
             match (&held.binding.place, held.binding.holds(judged)) {
@@ -75,7 +75,7 @@ impl Untaken {
         misuse.map_or_else(|| Self::Broken(found.to_string()), Self::from)
     }
 
-    /// With what is left of the body.
+    /// Returns it with the unread rest of the body.
     pub(super) fn with(self, unread: Option<Incoming>) -> Self {
         match self {
             Self::Misused(misuse, _) => Self::Misused(misuse, unread),
@@ -84,7 +84,7 @@ impl Untaken {
         }
     }
 
-    /// With what it has as its client's secret.
+    /// Returns it with the client secret that the request sends.
     pub(super) fn sending(self, published: Option<Vec<u8>>) -> Self {
         match self {
             Self::Renewal(renewing) => Self::Renewal(Renewing {
@@ -95,7 +95,7 @@ impl Untaken {
         }
     }
 
-    /// Tells of it. The answer to its request.
+    /// Records the refusal, and returns the response to the request.
     pub(in crate::inspect) async fn told(
         self,
         egress: &Arc<Egress>,

@@ -1,5 +1,5 @@
-//! The beginning of a request that is allowed: its record, then the credentials that are
-//! put into it. The same of its answer: what it is labelled with.
+//! Start of an allowed request: its record, then the credentials injected into it. Start of its
+//! response: the label that it gives the run.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::inspect::body::Received;
 use crate::limits::Way;
 use crate::line::{Carried, Opened};
 
-/// Has a request recorded: what changes something is on disk then.
+/// Records a request; one that can change something is on disk before this returns.
 async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<Opened> {
     let mut flow = outgoing.flow.clone();
     (flow.address, flow.via) = (place.address(), place.via(egress));
@@ -30,7 +30,7 @@ async fn open(egress: &Egress, outgoing: &Outgoing, place: Place) -> io::Result<
         .await
 }
 
-/// The same, and then has the credentials there that are put into it.
+/// Records a request, then fetches the credentials that are injected into it.
 pub(super) async fn begin(
     egress: &Arc<Egress>,
     outgoing: &mut Outgoing,
@@ -46,8 +46,8 @@ pub(super) async fn begin(
     Ok(opened)
 }
 
-/// Has the label recorded that a host's answer gives. What the program gets instead of the answer
-/// where that cannot be.
+/// Records the label that a host's response gives. Returns the response for the program in place of
+/// the server's, if that fails.
 pub(super) async fn unheard(
     exchange: &Exchange,
     outgoing: &Outgoing,

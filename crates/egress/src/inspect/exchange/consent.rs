@@ -1,4 +1,4 @@
-//! Requests that a person is asked about: all of one is there when they are.
+//! Requests that need approval: the whole request is read before a person is asked.
 
 use atoll_model::network::Flow;
 
@@ -10,16 +10,16 @@ use crate::inspect::{Asked, asking, head};
 use crate::policies::{Asks, Forbidden, Now, Passed, bounded};
 use crate::redaction::Redactions;
 
-/// By what a request is sent.
+/// The permission by which a request is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Leave {
-    /// The number of the approval, where a person was asked.
+    /// The approval's number, if a person was asked.
     pub(crate) approval: Option<u32>,
-    /// What policies have taken out of it and of its answer.
+    /// The redactions that policies apply to it and to its response.
     pub(crate) redactions: Redactions,
 }
 
-/// Waits for a person's word about a request, where rules or policies ask for that.
+/// Waits for a person's decision about a request, where rules or policies require it.
 pub(super) async fn wait(
     egress: &Egress,
     asked: &Asked,
@@ -67,8 +67,8 @@ pub(super) async fn wait(
     still.map_err(forbidden)
 }
 
-/// It goes without what policies say, which is told, and no credential is put in there. What was
-/// signed with it does not go at all.
+/// Redacts a request as policies say and records that; no credential is injected into a redacted
+/// header. A request whose signature covers a redacted header is refused.
 fn redact(
     egress: &Egress,
     outgoing: &mut Outgoing,
@@ -87,7 +87,8 @@ fn redact(
     Ok(())
 }
 
-/// What was taken out is all that is to be: who has agreed saw it without that alone.
+/// Checks that policies require no more redaction than was done: an approver saw the request with
+/// only that redacted.
 pub(super) fn still_redacted(done: &Redactions, passed: &Passed) -> Result<(), Forbidden> {
     match passed
         .redactions
@@ -99,7 +100,8 @@ pub(super) fn still_redacted(done: &Redactions, passed: &Passed) -> Result<(), F
     }
 }
 
-/// The policies that decide on it from here on, which let its credentials be used.
+/// Returns the policies that decide from here on, once they allow the use of the request's
+/// credentials.
 fn decided_by<'a>(
     egress: &'a Egress,
     asked: &Asked,
@@ -121,7 +123,8 @@ fn forbidden(forbidden: Forbidden) -> Unanswered {
     Unanswered::refused(forbidden.why, forbidden.inside)
 }
 
-/// A person sees all of what is sent, or nothing is.
+/// Refuses a request whose body cannot be read whole: the approver sees all of it, or nothing is
+/// sent.
 fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
     let why = match why {
         Unheld::Long => "a person is asked about it, and its body has more than 16 MiB".to_owned(),

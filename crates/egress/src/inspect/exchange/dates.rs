@@ -1,4 +1,4 @@
-//! What registries tell of when they released what.
+//! Reads release dates from the responses of package registries.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,28 +11,28 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What is asked for: PyPI has the same page as HTML (PEP 691).
+/// The media types that are accepted: PyPI has the same page as HTML (PEP 691).
 pub(super) const KINDS: &str =
     "application/vnd.pypi.simple.v1+json, application/json, text/plain;q=0.5";
-/// How many files one project may have released.
+/// The most files that one project may have released.
 const FILES_MAX: usize = 200_000;
-/// Where files of PyPI lie.
+/// The origin of PyPI's files.
 const FILES: &str = "https://files.pythonhosted.org";
 
-/// When each file of a project was released, by its key.
+/// The release date of each of a project's files, by its key.
 pub(super) type Dates = HashMap<String, Released>;
 
-/// When a file was released.
+/// A file's release date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Released {
-    /// Then.
+    /// The known time.
     At(SystemTime),
-    /// It is there, and its date is not, or cannot be read.
+    /// The file is listed, and its date is missing or cannot be read.
     Unread,
 }
 
 impl Released {
-    /// Reads a date (RFC 3339).
+    /// Parses a date (RFC 3339).
     fn read(text: &str) -> Self {
         let parsed = OffsetDateTime::parse(text, &Rfc3339).ok();
         let seconds = parsed.and_then(|time| u64::try_from(time.unix_timestamp()).ok());
@@ -44,10 +44,10 @@ impl Released {
     }
 }
 
-/// Reads what a registry answers of a project.
+/// Reads a registry's response about a project.
 ///
 /// # Errors
-/// Why it cannot be read, in words.
+/// The reason why it cannot be read, in words.
 pub(super) fn read(project: &Project, text: &[u8]) -> Result<Dates, String> {
     match project.registry {
         Registry::Npm => npm(project, text),
@@ -60,12 +60,12 @@ fn unread(error: serde_json::Error) -> String {
     format!("its answer cannot be read: {error}")
 }
 
-/// More was told of than can be held.
+/// The response lists more files than can be held.
 #[derive(Debug, thiserror::Error)]
 #[error("it tells of more than {FILES_MAX} files")]
 struct TooMany;
 
-/// Notes a date. What is told twice is told in no way.
+/// Adds a date. A file listed twice counts as having no readable date.
 fn note(dates: &mut Dates, key: String, released: Released) -> Result<(), TooMany> {
     let count = dates.len();
     match dates.entry(key) {
@@ -76,14 +76,14 @@ fn note(dates: &mut Dates, key: String, released: Released) -> Result<(), TooMan
     Ok(())
 }
 
-/// The document of a package.
+/// The npm document of a package.
 #[derive(Deserialize)]
 struct Packument {
     name: String,
     time: Times,
 }
 
-/// Its dates, by version.
+/// The dates in it, by version.
 struct Times(Dates);
 
 impl<'de> Deserialize<'de> for Times {
@@ -113,7 +113,7 @@ impl<'de> Visitor<'de> for TimesOf {
     }
 }
 
-/// A date, or whatever stands in its place.
+/// A date, or any other JSON value in its place.
 struct Date(Released);
 
 impl<'de> Deserialize<'de> for Date {
@@ -174,14 +174,14 @@ fn npm(project: &Project, text: &[u8]) -> Result<Dates, String> {
     }
 }
 
-/// The page of a project (PEP 691, PEP 700).
+/// The PyPI page of a project (PEP 691, PEP 700).
 #[derive(Deserialize)]
 struct Page {
     name: String,
     files: Files,
 }
 
-/// The dates of its files, by the place where each lies.
+/// The dates of the page's files, by URL.
 struct Files(Dates);
 
 #[derive(Deserialize)]
@@ -232,7 +232,7 @@ fn pip(project: &Project, text: &[u8]) -> Result<Dates, String> {
     }
 }
 
-/// A line of the index.
+/// A line of the crates.io index.
 #[derive(Deserialize)]
 struct Line {
     name: String,

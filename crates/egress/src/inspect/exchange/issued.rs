@@ -1,4 +1,4 @@
-//! Logins that are issued: what is answered then does not go in as it is.
+//! Logins issued through a request: the real tokens in the response do not enter the sandbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,20 +24,20 @@ use crate::inspect::bodies::Source;
 use crate::inspect::body::Received;
 use crate::inspect::head::Head;
 
-/// The longest answer, bytes.
+/// The longest response of an issuer, bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How long it may take to come.
+/// The longest wait for that response.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is read of it.
+/// The only media type that is read of it.
 const JSON: &str = "application/json";
-/// What whoever would log in has to do instead.
+/// The advice to a program that tries to log in.
 const INSTEAD: &str = "The person who started this logs in outside: by `atoll login`, or by the agent's own \
                        command there. Trying again changes nothing.";
 
-/// The login that a request asks for, where somebody logs in by it.
+/// Returns the login that a request would obtain, if any.
 ///
 /// # Errors
-/// Why it is not asked for, in words.
+/// The reason why the request is not sent, in words.
 pub(super) fn admitted(
     egress: &Egress,
     judged: &Judged<'_>,
@@ -67,7 +67,7 @@ pub(super) fn admitted(
     }
 }
 
-/// The answer to a request that is not sent to an issuer.
+/// Returns the response to a login request that is not sent to its issuer.
 pub(super) async fn refused(
     egress: &Egress,
     flow: Flow,
@@ -81,7 +81,7 @@ pub(super) async fn refused(
     answers::denied(StatusCode::FORBIDDEN, &denial, unread)
 }
 
-/// Makes the head that of what is sent, and has an issuer answer in what can be read.
+/// Updates the headers to match the body, and asks an issuer for an uncompressed response.
 pub(super) fn prepared(
     issue: Option<Arc<Issue>>,
     body: Option<&Source>,
@@ -96,10 +96,11 @@ pub(super) fn prepared(
     issue
 }
 
-/// What goes in of an answer: of an issuer's what stands for it, of others what is not secret.
+/// Returns the body that enters the sandbox: an issuer's with placeholders, any other with real
+/// values masked.
 ///
 /// # Errors
-/// Why nothing does, in words.
+/// The reason why nothing does, in words.
 pub(super) async fn passed(
     exchange: &Arc<Exchange>,
     issue: Option<&Issue>,
@@ -112,10 +113,10 @@ pub(super) async fn passed(
     }
 }
 
-/// What goes in of an issuer's answer; its head is made anew.
+/// Returns the body that enters the sandbox of an issuer's response; its head is made anew.
 ///
 /// # Errors
-/// Why nothing does, in words.
+/// The reason why nothing does, in words.
 async fn caught(
     exchange: &Arc<Exchange>,
     issue: &Issue,

@@ -1,5 +1,5 @@
-//! Answers without real values, in a run that has credentials: every one that is looked
-//! into, since a host can tell another one what it was told.
+//! Masking of real values in responses, in a run that has credentials: in every inspected response,
+//! since one host can pass on what another one sent it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::inspect::body::Received;
 use crate::inspect::ranges::{Cut, Ranged, Window};
 use crate::secret::{Coding, Masks, Undecodable};
 
-/// What holds for an answer as it was compressed, and no longer when it is not (RFC 9530).
+/// Headers that describe the compressed response, and are wrong once it is decompressed (RFC 9530).
 const OF_COMPRESSED: [HeaderName; 6] = [
     CONTENT_ENCODING,
     CONTENT_LENGTH,
@@ -25,13 +25,13 @@ const OF_COMPRESSED: [HeaderName; 6] = [
     HeaderName::from_static("digest"),
     HeaderName::from_static("content-md5"),
 ];
-/// How messages of gRPC are compressed, each for itself.
+/// The header with the compression of gRPC messages, each compressed by itself.
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
-/// The body of an answer as the program gets it; its head is made to fit.
+/// Returns the response's body as the program gets it, and updates its head to match.
 ///
 /// # Errors
-/// Why it cannot be looked through, in words.
+/// The reason why it cannot be searched, in words.
 pub(super) async fn masked(
     exchange: &Arc<Exchange>,
     parts: &mut Parts,
@@ -73,8 +73,8 @@ pub(super) async fn masked(
     Ok(Received::empty())
 }
 
-/// Whether a part was asked for, and an answer with this head can be handed on neither as that
-/// nor as all: all has to be asked for then.
+/// Returns whether a range was requested and a response with this head can be handed on neither as
+/// that range nor as the whole: the whole must be requested then.
 pub(super) fn is_unfit(exchange: &Exchange, status: StatusCode, headers: &HeaderMap) -> bool {
     let (ranged, masks) = (
         exchange.ranged.as_ref(),
@@ -83,7 +83,7 @@ pub(super) fn is_unfit(exchange: &Exchange, status: StatusCode, headers: &Header
     ranged.is_some() && masks.is_some_and(|masks| part(ranged, &masks, status, headers).is_err())
 }
 
-/// What is handed on of an answer; none where that is all of it.
+/// Returns the part of a response that is handed on; `None` for all of it.
 fn part(
     ranged: Option<&Ranged>,
     masks: &Masks,
@@ -100,7 +100,7 @@ fn part(
     }
 }
 
-/// What is handed on of an answer that is a part.
+/// Returns the part of a partial response that is handed on.
 fn cut(ranged: &Ranged, masks: &Masks, headers: &HeaderMap) -> Result<Cut, String> {
     let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     if !headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
@@ -114,7 +114,7 @@ fn cut(ranged: &Ranged, masks: &Masks, headers: &HeaderMap) -> Result<Cut, Strin
     ranged.cut(headers)
 }
 
-/// How an answer is compressed.
+/// Returns the response's content coding.
 fn coding_of(parts: &Parts) -> Result<Option<Coding>, Undecodable> {
     let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     let coding = Coding::of(&parts.headers)?;
@@ -124,8 +124,8 @@ fn coding_of(parts: &Parts) -> Result<Option<Coding>, Undecodable> {
     Ok(coding)
 }
 
-/// Makes the head of an answer that of what is not compressed: its tag is no longer that of
-/// these very bytes (RFC 9110, 8.8.1), nor can parts of them be asked for.
+/// Updates a response's head to describe a decompressed body: its entity tag becomes a weak one
+/// (RFC 9110, 8.8.1), and no ranges can be requested.
 fn unpack(headers: &mut HeaderMap) {
     for name in &OF_COMPRESSED {
         headers.remove(name);

@@ -1,4 +1,4 @@
-//! Bodies that come to no end, of which one kind carries a placeholder.
+//! Bodies that break off, among them those with a misplaced placeholder.
 
 use std::sync::PoisonError;
 
@@ -15,7 +15,7 @@ use crate::limits::Way;
 use crate::secret::{Found, Placeholders, Stalled};
 
 impl Exchange {
-    /// A body comes to no end.
+    /// Notes that a body broke off.
     pub(crate) fn broken(&self, way: Way, why: &Broken) {
         match why {
             Broken::Found(found) => self.misused(*found),
@@ -32,25 +32,25 @@ impl Exchange {
         }
     }
 
-    /// Notes that no more was waited for, and not the host broke off.
+    /// Notes that Atoll, not the host, broke off after a stalled wait.
     pub(crate) fn stalled(&self, stalled: Stalled) {
         self.failed(format!("Atoll broke off: {stalled}"));
     }
 
-    /// Holds what nobody reads of the request, until its answer is over.
+    /// Holds the unread rest of the request's body until the response has ended.
     pub(crate) fn hold(&self, unread: Incoming) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unread = Some(unread);
     }
 
-    /// Gives it back.
+    /// Takes back the unread rest.
     fn release(&self) -> Option<Incoming> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unread.take()
     }
 
-    /// What nobody reads of the request. Where its body was wanted, the rest of it is on its
-    /// way, whatever the program had asked first.
+    /// Takes the unread rest of the request's body. Once the body was wanted it is on its way, so
+    /// the request no longer asks first.
     pub(super) fn give_back(&self, parts: &mut Parts) -> Option<Upload> {
         if self.gate().is_some_and(|gate| gate.is_open()) {
             parts.headers.remove(EXPECT);
@@ -58,12 +58,12 @@ impl Exchange {
         self.release().map(Upload::from)
     }
 
-    /// Which placeholders may not be in what the program sends.
+    /// Returns the placeholders that the program's body must not carry.
     pub(crate) fn unfit(&self) -> Option<&Placeholders> {
         self.searched.as_ref().map(|(_, all)| all)
     }
 
-    /// The credentials whose placeholders its body went without.
+    /// Returns the credentials whose placeholders were masked in its body.
     pub(super) fn masked_names(&self) -> Vec<CredentialName> {
         let Some(noted) = &self.masked else {
             return Vec::new();
@@ -76,8 +76,7 @@ impl Exchange {
         names
     }
 
-    /// What the program sends carries a placeholder: that is told of at once, whatever
-    /// becomes of the rest.
+    /// Reports at once that the program's body carries a placeholder, whatever happens to the rest.
     pub(crate) fn misused(&self, found: Found) {
         match injection::misuse_in_body(&self.egress.credentials, found) {
             Some(misuse) => self.is_misuse(misuse),
@@ -96,13 +95,13 @@ impl Exchange {
         state.misuse.get_or_insert(misuse);
     }
 
-    /// The placeholder that its body carries, if one was found.
+    /// Takes the placeholder that was found in its body, if any.
     pub(super) fn misuse(&self) -> Option<Misuse> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.misuse.take()
     }
 
-    /// What has gone wrong so far.
+    /// Returns the reason why it failed, if it has.
     pub(super) fn failure(&self) -> Option<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failure.clone()

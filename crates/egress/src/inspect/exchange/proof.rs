@@ -1,5 +1,5 @@
-//! What is asked before anything is sent with a credential: whether policies let it be used now,
-//! and, where a signature is made anew, whether the program's own is one.
+//! Checks before anything is sent with a credential: policies allow its use now, and a signature
+//! that is made anew was the program's own.
 
 use atoll_model::network::Flow;
 
@@ -12,7 +12,7 @@ use crate::inspect::injection::{self, Misuse, Needed};
 use crate::inspect::upload::{Expected, Unheld};
 use crate::policies::{Asks, Now};
 
-/// Whether credentials may be put in, and a program has signed what it sends.
+/// Checks that credentials may be injected, and that the program signed what it sends.
 pub(super) async fn check(
     egress: &Egress,
     asked: &Asked,
@@ -46,14 +46,14 @@ pub(super) async fn check(
     right.map_err(|why| unread(egress, &outgoing.flow, &why.into()))
 }
 
-/// Whether policies let its credentials be used now, and by what a person is asked first: a run
-/// that may have one may not have it at every time.
+/// Checks that policies allow the use of a request's credentials now, and returns the approval that
+/// they require first: a run's right to a credential may not hold at all times.
 pub(super) fn may_use(now: &Now<'_>, flow: &Flow) -> Result<Option<Asks>, Unanswered> {
     let granted = now.credentials(&flow.credentials);
     granted.map_err(|forbidden| Unanswered::refused(forbidden.why, forbidden.inside))
 }
 
-/// Of a body that cannot be read: it may be for what was found in it.
+/// Returns the reason for refusing a body that could not be read, which may be a placeholder in it.
 pub(super) fn unread(egress: &Egress, flow: &Flow, why: &Unheld) -> Unanswered {
     let misuse = match why {
         Unheld::Broken(Broken::Found(found)) => {

@@ -1,6 +1,6 @@
-//! How old releases of packages are, where rules ask for an age: their registry is asked, by
-//! a request of Atoll's own that is judged and recorded as others are. Nothing of a program's
-//! is in it, nor is it sent on a connection that carried a program's requests.
+//! Release ages of packages, where rules require one: the registry is asked by a request of Atoll's
+//! own, which is judged and recorded as others are. It contains nothing of a program's, and no
+//! connection that carried a program's requests is reused for it.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -30,32 +30,33 @@ use crate::inspect::room::Room;
 use crate::policies::Passed;
 use crate::tunnel::Wanted;
 
-/// How long one answer may take, with the time that others need before it.
+/// The longest time for one response, including the wait for other requests.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest answer, bytes: whole documents of old packages of npm have tens of MiB.
+/// The longest response, bytes: the documents of old npm packages have tens of MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// How many answers are read at once: they are held whole.
+/// The most responses read at once: each is held whole.
 const ASKING_MAX: usize = 4;
-/// How many projects are asked for in a run.
+/// The most projects asked for in a run.
 const PROJECTS_MAX: usize = 16 * 1024;
-/// How many dates are held at once; beyond it they are asked for again.
+/// The most dates held at once; beyond it they are dropped and asked for again.
 const DATES_MAX: usize = 1 << 20;
-/// After that time a registry is asked again for what it did not know.
+/// The time after which a registry is asked again for a file that it did not know.
 const UNKNOWN_FOR: Duration = Duration::from_secs(60);
-/// After that time one is asked again that has not answered.
+/// The time after which a registry that has not answered is asked again.
 const FAILED_FOR: Duration = Duration::from_secs(5);
-/// Why one is not asked about which a person would be. By which policy is for outside alone.
+/// The reason for refusing a registry request that would need approval. It does not name the
+/// policy, which is shown outside the sandbox only.
 const ASKED: &str = "a person is to be asked about it, which is not done for requests of \
                      Atoll's own";
-/// Who asks.
+/// The user agent.
 const WHO: &str = concat!("atoll/", env!("CARGO_PKG_VERSION"));
 
-/// What registries have told in this run.
+/// The registries' responses in this run.
 #[derive(Debug)]
 pub(crate) struct Releases {
     known: Mutex<HashMap<Project, Arc<tokio::sync::Mutex<Option<Told>>>>>,
     asking: Semaphore,
-    /// How many dates there are in it, about.
+    /// The approximate number of dates held.
     dates: AtomicUsize,
 }
 
@@ -69,7 +70,7 @@ impl Default for Releases {
     }
 }
 
-/// What a registry has told of a project.
+/// A registry's response about a project.
 #[derive(Debug)]
 struct Told {
     dates: Result<Dates, String>,
@@ -77,7 +78,7 @@ struct Told {
 }
 
 impl Told {
-    /// What is known of a file, as long as that holds.
+    /// Returns the known date of a file; `None` when the registry must be asked again.
     fn of(&self, key: &str) -> Option<Result<Option<Released>, String>> {
         let elapsed = self.at.elapsed();
         match &self.dates {
@@ -90,8 +91,7 @@ impl Told {
     }
 }
 
-/// Whether a request may be sent as far as releases go: whether lock files name it, and then
-/// how old it is.
+/// Checks what rules require of releases: that lock files name the file, and that it is old enough.
 pub(super) async fn check(
     egress: &Arc<Egress>,
     asked: &Arc<Asked>,
@@ -124,7 +124,7 @@ pub(super) async fn check(
     })
 }
 
-/// When a file was released, by the word of its registry.
+/// Returns a file's release date, as its registry states it.
 async fn released(egress: &Arc<Egress>, file: &ReleaseFile) -> Result<SystemTime, String> {
     let key = file.key();
     let mut doubt = "its registry does not know it".to_owned();
@@ -183,7 +183,7 @@ impl Releases {
         Ok(Arc::clone(known.entry(project.clone()).or_default()))
     }
 
-    /// Forgets what is known where it is too much to hold.
+    /// Forgets all dates once they are too many to hold.
     fn counted(&self, dates: usize) {
         let before = self.dates.fetch_add(dates, Ordering::Relaxed);
         if before + dates > DATES_MAX {
@@ -195,8 +195,8 @@ impl Releases {
     }
 }
 
-/// Asks a registry for all dates of a project. Boxed, since this request could be one of
-/// which an age is asked as well; it never is.
+/// Asks a registry for all dates of a project. Boxed, because this request goes through the same
+/// check; it never recurses in fact.
 fn ask<'a>(
     egress: &'a Arc<Egress>,
     project: &'a Project,
@@ -212,7 +212,7 @@ fn ask<'a>(
     })
 }
 
-/// A request of Atoll's own, where rules allow it.
+/// Builds a request of Atoll's own, if rules allow it.
 fn prepared(
     egress: &Arc<Egress>,
     host: &str,
@@ -267,7 +267,7 @@ fn prepared(
     Ok((Arc::new(asked), outgoing))
 }
 
-/// The whole body of an answer that is one.
+/// Reads the whole body of a successful response.
 async fn received(response: Response<Received>) -> Result<Vec<u8>, String> {
     match response.status() {
         StatusCode::OK => {}

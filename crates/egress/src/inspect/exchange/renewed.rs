@@ -1,5 +1,5 @@
-//! A program that would renew its login: it is answered here, by what stands for the tokens
-//! inside, as its issuer would answer. What it has sent goes nowhere.
+//! Token refresh by a program, answered here with placeholders in the form of the issuer's
+//! response. Nothing that the program has sent goes anywhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::inspect::body::Received;
 use crate::line::Carried;
 use crate::policies::{Forbidden, Now};
 
-/// How long a program is told that its token holds where nobody knows. Whether it does is
-/// looked after here.
+/// The lifetime stated to a program for a token of unknown lifetime. Atoll itself refreshes the
+/// token when needed.
 const LIFE: Duration = Duration::from_secs(3600);
-/// The shortest that it is told, so that it does not ask again at once.
+/// The shortest lifetime stated to it, so that it does not ask again at once.
 const LIFE_MIN: Duration = Duration::from_secs(300);
 
-/// An issuer's answer (RFC 6749, 5.1).
+/// An issuer's response (RFC 6749, 5.1).
 #[derive(Serialize)]
 struct Granted<'a> {
     access_token: &'a str,
@@ -36,7 +36,8 @@ struct Granted<'a> {
     scope: Option<&'a str>,
 }
 
-/// Answers a request that carries what renews a login, by its place among all credentials.
+/// Answers a request that carries a refresh token's placeholder, given by its index among all
+/// credentials.
 pub(in crate::inspect) async fn answered(
     egress: &Arc<Egress>,
     renewing: Renewing,
@@ -76,8 +77,8 @@ pub(in crate::inspect) async fn answered(
     Ok(response)
 }
 
-/// Whether policies let a login be used now, and what renews it: neither goes anywhere from here,
-/// but a new token is asked for by them.
+/// Checks that policies allow the use of a login and of its refresh token now: neither is sent from
+/// here, but both serve to get a new token.
 fn may_renew(now: &Now<'_>, credentials: &Credentials, by: usize) -> Result<(), Forbidden> {
     let Some(by) = credentials.get(by) else {
         return Ok(());
@@ -90,7 +91,7 @@ fn may_renew(now: &Now<'_>, credentials: &Credentials, by: usize) -> Result<(), 
     }
 }
 
-/// What it is told, once its login holds.
+/// Returns the response's body, once the login is valid.
 async fn of(
     egress: &Arc<Egress>,
     by: usize,

@@ -1,5 +1,5 @@
-//! What ends an exchange that goes on: its host, or where it leads, is given up, or policies that
-//! came meanwhile deny it.
+//! Rights of an exchange in progress: it ends once its host or destination is dropped, or new
+//! policies deny it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::limits::{Part, Way};
 use crate::policies::{Forbidden, Now, Sent};
 use crate::redaction::Redactions;
 
-/// What is asked of a request again, once there are other policies.
+/// The facts by which a request is judged again when the policies change.
 #[derive(Debug)]
 pub(crate) struct Again {
     method: String,
     target: Target,
     sent: Sent,
     credentials: Vec<CredentialName>,
-    /// What goes neither out nor in with it.
+    /// The redactions of the request and of its response.
     redactions: Redactions,
-    /// By which it was decided on.
+    /// The version of the policies that decided last.
     policies: u32,
 }
 
 impl Again {
-    /// Of a request that is about to be sent.
+    /// Takes the facts of a request that is about to be sent.
     pub(super) fn of(outgoing: &Outgoing) -> Self {
         Self {
             method: outgoing.parts.method.as_str().to_owned(),
@@ -59,7 +59,7 @@ impl Again {
         now.credentials(&self.credentials).map(drop)
     }
 
-    /// Returns once it may go on no longer: why.
+    /// Resolves with the reason once it may go on no longer.
     async fn lost(&self, egress: &Egress, asked: &Asked, place: Place) -> String {
         let may = |now: &Now<'_>| self.may(now, asked);
         let lost = egress.lost(&asked.host, Some(place), self.policies, may);
@@ -68,17 +68,17 @@ impl Again {
 }
 
 impl Exchange {
-    /// What a program is told whose exchange is not carried on.
+    /// Returns the denial for a program whose exchange is not carried on.
     pub(crate) fn denial(&self, parts: &Parts, why: &str) -> Denial {
         Denial::of(&self.asked, parts, why.to_owned())
     }
 
-    /// Takes out of headers or trailers what policies say.
+    /// Redacts headers or trailers as policies say.
     pub(crate) fn redact(&self, way: Way, headers: &mut HeaderMap) {
         self.judged.redactions.take_out(way, headers);
     }
 
-    /// Makes trailers those that go on.
+    /// Prepares trailers for forwarding.
     ///
     /// # Errors
     /// [`Broken::Trailers`], where a server may read those of a request in another way.
@@ -98,10 +98,10 @@ impl Exchange {
     }
 }
 
-/// Waits beside a body until its exchange may go on no longer.
+/// Watches, beside a body, the rights of its exchange.
 pub(crate) struct Rights {
     lost: Pin<Box<dyn Future<Output = String> + Send>>,
-    /// Why, from then on.
+    /// The reason, once they are lost.
     why: Option<String>,
 }
 
@@ -112,7 +112,7 @@ impl std::fmt::Debug for Rights {
 }
 
 impl Rights {
-    /// Those of an exchange.
+    /// Watches the rights of this exchange.
     pub(crate) fn of(exchange: &Exchange) -> Self {
         let (egress, asked) = (Arc::clone(&exchange.egress), Arc::clone(&exchange.asked));
         let (judged, place) = (Arc::clone(&exchange.judged), exchange.place);
@@ -122,7 +122,7 @@ impl Rights {
         }
     }
 
-    /// Ready once they are lost, and ever after: with what its body ends by.
+    /// Ready once the rights are lost, and ever after, with the error that ends the body.
     pub(crate) fn poll(&mut self, exchange: &Exchange, context: &mut Context<'_>) -> Poll<Broken> {
         let why = match &self.why {
             Some(why) => why.clone(),
@@ -137,17 +137,18 @@ impl Rights {
 }
 
 impl Exchange {
-    /// Returns once its host, or where it leads, was given up, or other policies deny it: why.
+    /// Resolves with the reason once its host or destination was dropped, or other policies deny
+    /// it.
     async fn given_up(&self) -> String {
         self.judged
             .lost(&self.egress, &self.asked, self.place)
             .await
     }
 
-    /// Does something for it as long as that is so. Nothing is begun where it is so already.
+    /// Runs this work for as long as the rights hold. Nothing is begun if they are lost already.
     ///
     /// # Errors
-    /// Why it ends, which is noted.
+    /// The reason why it ended, which is noted.
     pub(crate) async fn unless_given_up<T>(
         &self,
         work: impl Future<Output = T>,
@@ -164,12 +165,12 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Its part of what its rule allows, where that limits something.
+    /// Returns its part of its rule's limits, if the rule has any.
     pub(crate) fn part(&self) -> Option<&Part> {
         self.room.part()
     }
 
-    /// Where what goes on beside is run.
+    /// Returns the egress process's state, for tasks that run beside it.
     pub(crate) fn egress(&self) -> &Arc<Egress> {
         &self.egress
     }

@@ -1,4 +1,4 @@
-//! A request that may be sent: by which connection it is, and what comes of it.
+//! Sending of an allowed request: the choice of a connection, and the outcome.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::inspect::upstream::{Server, is_of_tls, why_not, why_unanswered};
 use crate::line::{Carried, Opened};
 use crate::resolve::{Nowhere, addresses, given_up, may};
 
-/// Why all is asked for after a part was.
+/// The reason for requesting the whole after a range.
 const NOT_THAT_PART: &str = "what came is not the part that was asked for, so all is asked for";
 
-/// Why there is no answer by HTTP/2 within no TLS, which a server cannot refuse in words.
+/// The reason for no answer by HTTP/2 without TLS, which a server cannot refuse in words.
 const NOT_BY_2: &str = "the host gives no answer by HTTP/2 without TLS, by which the program asks: \
                         many servers speak HTTP/1.1 alone there. To reach it, have the program \
                         ask by HTTP/1.1, or by https";
 
-/// Sends a request that may be sent by a connection that is there, or by a new one.
+/// Sends an allowed request on a kept connection, or on a new one.
 pub(super) async fn carry(
     egress: &Arc<Egress>,
     asked: &Arc<Asked>,
@@ -92,10 +92,10 @@ pub(super) async fn carry(
     Err(Unanswered::Failed(failure))
 }
 
-/// What came of a request by one connection.
+/// The outcome of a request on one connection.
 enum Attempted {
     Answered(Response<Received>),
-    /// Nothing of it can have had an effect. Why there is no answer.
+    /// No response, and no effect, so the request may be sent again; with the reason.
     Unsent(String),
     Failed(Unanswered),
 }
@@ -110,7 +110,7 @@ async fn attempt(
     Ok(send(egress, asked, server, opened, outgoing).await)
 }
 
-/// Sends a request that is recorded.
+/// Sends a recorded request.
 async fn send(
     egress: &Arc<Egress>,
     asked: &Arc<Asked>,

@@ -1,4 +1,4 @@
-//! Why a request has no answer by the server.
+//! Reasons why a request gets no response from the server.
 
 use std::io;
 
@@ -17,12 +17,12 @@ use crate::inspect::injection::Misuse;
 use crate::inspect::upload::Upload;
 use crate::tunnel;
 
-/// Nobody records any more, so nothing is carried.
+/// Recording has failed, so nothing is forwarded.
 #[derive(Debug, thiserror::Error)]
 #[error("nobody records what is carried: {0}")]
 pub(crate) struct Unrecorded(#[from] io::Error);
 
-/// Refuses a request whose head cannot be read in one way alone.
+/// Refuses a request whose head can be read in more than one way.
 pub(super) async fn unclear(
     egress: &Egress,
     (asked, policies): (&Asked, u32),
@@ -39,32 +39,32 @@ pub(super) async fn unclear(
     answers::refused(fault.status, denial, parts, body).await
 }
 
-/// Why a request has no answer by the server.
+/// The reason why a request gets no response from the server.
 pub(super) enum Unanswered {
-    /// Not recorded.
+    /// Recording it failed.
     Unrecorded(Unrecorded),
-    /// It may not go where its name leads, or what it is for is not old enough.
+    /// A refusal: its name leads to a forbidden address, say, or the requested release is too new.
     Refused(Refusal),
-    /// It did not get there.
+    /// A failure on the way to the server.
     Failed(String),
     /// Its body cannot be read.
     Broken(String),
-    /// It carries a placeholder where that may not stand, of which was told.
+    /// A misplaced placeholder in it, which was reported.
     Misused(Box<Misuse>),
 }
 
-/// Why it may not.
+/// The reason for a refusal.
 pub(super) struct Refusal {
-    /// For the record.
+    /// The reason for the record.
     pub(super) why: String,
-    /// For the program.
+    /// The reason for the program.
     pub(super) inside: String,
-    /// What can be asked for, where that is known.
+    /// The advice on how to ask for it, if known.
     pub(super) how_to_ask: Option<String>,
 }
 
 impl Unanswered {
-    /// Refused, where no more can be said.
+    /// Builds a refusal without further advice.
     pub(super) fn refused(why: String, inside: String) -> Self {
         Self::Refused(Refusal {
             why,
@@ -73,7 +73,7 @@ impl Unanswered {
         })
     }
 
-    /// Tells of it where that is to be told. The answer to its request.
+    /// Reports the refusal where needed, and returns the response to the request.
     pub(super) fn told(
         self,
         egress: &Egress,
@@ -98,7 +98,7 @@ impl Unanswered {
         })
     }
 
-    /// Why, for a program.
+    /// Returns the reason for a program.
     pub(super) fn why(&self) -> String {
         match self {
             Self::Unrecorded(unrecorded) => unrecorded.to_string(),
@@ -109,7 +109,7 @@ impl Unanswered {
     }
 }
 
-/// Tells why there is no answer, by the policies that decided last.
+/// Reports why there is no response, with the policies that decided last.
 pub(super) async fn told(
     egress: &Egress,
     unanswered: Unanswered,

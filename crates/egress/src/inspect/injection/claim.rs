@@ -1,4 +1,4 @@
-//! What a request says of its AWS signature, read in one way or refused.
+//! A request's claim about its AWS signature, which reads in one way or is refused.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,23 +10,24 @@ use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 use super::sigv4::{self, ALGORITHM, PIECES, PIECES_AND_TRAILERS, SIGNATURE, Scope, Signature};
 use super::unescaped;
 
-/// How far a signature's time may be from this host's: servers allow no more.
+/// The largest difference between a signature's time and this host's clock, the most that servers
+/// allow.
 const SKEW_MAX: Duration = Duration::from_secs(15 * 60);
-/// How long a signature within a query may be good for: a week, as servers have it.
+/// The longest validity of a signature in a query, seconds: a week, as on servers.
 const EXPIRES_S_MAX: u64 = 7 * 24 * 60 * 60;
-/// How many headers can be signed: requests have no more.
+/// The most headers that can be signed: requests have no more.
 const SIGNED_MAX: usize = 100;
 
 pub(super) const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-amz-security-token");
 const DATE_HEADER: HeaderName = HeaderName::from_static("x-amz-date");
 const PAYLOAD_HEADER: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
-/// How long a body in pieces is without what frames them, bytes.
+/// The header with the length of a chunked body without its framing, bytes.
 const DECODED_HEADER: HeaderName = HeaderName::from_static("x-amz-decoded-content-length");
-/// Which headers come after such a body.
+/// The header that names the trailers of such a body.
 const TRAILER_HEADER: HeaderName = HeaderName::from_static("x-amz-trailer");
 
-/// Parameters of a query that say something of a signature.
+/// Query parameters of a signature.
 pub(super) const CREDENTIAL: &str = "X-Amz-Credential";
 pub(super) const SIGNED: &str = "X-Amz-SignedHeaders";
 pub(super) const TOKEN: &str = "X-Amz-Security-Token";
@@ -35,46 +36,46 @@ const DATE: &str = "X-Amz-Date";
 const EXPIRES: &str = "X-Amz-Expires";
 const PAYLOAD: &str = "X-Amz-Content-Sha256";
 
-/// Bodies that are not signed, in the words of S3.
+/// Payload values for bodies that are not signed, as S3 names them.
 const UNSIGNED: [&str; 2] = ["UNSIGNED-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"];
-/// What other bodies begin with that are signed as they are written.
+/// The prefix of the payload values for bodies signed in chunks.
 const STREAMING: &str = "STREAMING-";
 
-/// Where a signature stands.
+/// The place of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// In the header `Authorization`.
+    /// The header `Authorization`.
     Header,
-    /// In the query: signed beforehand.
+    /// The query, in a presigned URL.
     Query,
 }
 
-/// What stands for the body.
+/// The body's representation in what is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
-    /// What the request says.
+    /// The value that the request states.
     Told(String),
-    /// Its digest, which nobody has told.
+    /// The body's digest, which the request does not state.
     Digest,
-    /// A word for pieces, each with a signature of its own.
+    /// A payload value for chunks, each with a signature of its own.
     Pieces {
-        /// The word.
+        /// The payload value.
         told: String,
-        /// What they are of.
+        /// The facts about the chunks.
         body: Pieced,
     },
 }
 
-/// What a request says of a body in pieces.
+/// A request's claim about a body in signed chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pieced {
-    /// How long it is without what frames them, bytes.
+    /// The body's length without framing, bytes.
     pub(crate) bytes: u64,
-    /// The names of headers after its end, where such are signed too.
+    /// The names of the trailers, where those are signed too.
     pub(crate) trailers: Option<Vec<String>>,
 }
 
-/// What a request says of its signature.
+/// A request's claim about its signature.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) form: Form,
@@ -85,7 +86,7 @@ pub(super) struct Claim {
     pub(super) payload: Payload,
 }
 
-/// Its parts, before anything of them is understood.
+/// The parts of the claim, before any is parsed.
 struct Parts {
     form: Form,
     /// The key's id and the scope.
@@ -94,13 +95,15 @@ struct Parts {
     signature: String,
     time: String,
     payload: Option<String>,
-    /// For how many seconds it is good.
+    /// The validity, seconds.
     expires: Option<String>,
 }
 
 impl Claim {
-    /// Reads it, where it is of this key and may be made now. Else why not, as the end of
-    /// "a signature that …".
+    /// Reads the claim, if it is of this key and valid now.
+    ///
+    /// # Errors
+    /// The reason why it is not, as the end of "a signature that …".
     pub(super) fn read(
         headers: &HeaderMap,
         query: &str,
@@ -124,7 +127,7 @@ impl Claim {
         })
     }
 
-    /// Why it is not for what its credential is bound to, if it is not.
+    /// Returns why the scope is outside what the credential is bound to, if it is.
     pub(super) fn is_beyond(&self, bound: &SignatureScope) -> Option<String> {
         let Scope {
             region, service, ..
@@ -206,7 +209,7 @@ fn check_algorithm(algorithm: &str) -> Result<(), String> {
     }
 }
 
-/// The value of a header, where there is one of it at most.
+/// Returns the value of a header that occurs once at most.
 fn header(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, String> {
     let mut values = headers.get_all(name).iter();
     let (first, second) = (values.next(), values.next());
@@ -220,8 +223,7 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Stri
         .map_err(|_| UNREADABLE.to_owned())
 }
 
-/// The value of a parameter without its escapes, where there is one of it at most, whatever
-/// the case of its name.
+/// Returns the unescaped value of a parameter that occurs once at most, in any case of its name.
 fn parameter(query: &str, wanted: &str) -> Result<Option<String>, String> {
     let pairs = query
         .split('&')
@@ -245,7 +247,7 @@ fn parameter(query: &str, wanted: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// It is of its day, and of now.
+/// Checks that the time is of the scope's day, and that the signature is valid now.
 fn check_time(parts: &Parts, scope: &Scope, now: SystemTime) -> Result<(), String> {
     let made = instant(&parts.time).ok_or("has a date that cannot be read")?;
     if !parts.time.starts_with(&scope.day) || scope.day.len() != 8 {
@@ -277,7 +279,7 @@ fn check_time(parts: &Parts, scope: &Scope, now: SystemTime) -> Result<(), Strin
     Ok(())
 }
 
-/// A time as `20260102T030405Z`.
+/// Parses a time such as `20260102T030405Z`.
 fn instant(text: &str) -> Option<OffsetDateTime> {
     let (day, rest) = text.split_at_checked(8)?;
     let time = rest.strip_prefix('T')?.strip_suffix('Z')?;
@@ -293,7 +295,7 @@ fn instant(text: &str) -> Option<OffsetDateTime> {
     Some(PrimitiveDateTime::new(date, time).assume_utc())
 }
 
-/// The names of the headers that are signed: the host, and all that are for AWS.
+/// Reads the names of the signed headers, which must include the host and all AWS headers.
 fn signed(written: &str, headers: &HeaderMap) -> Result<Vec<String>, String> {
     let names: Vec<String> = written.split(';').map(str::to_owned).collect();
     let is_name = |name: &String| {
@@ -319,7 +321,7 @@ fn signed(written: &str, headers: &HeaderMap) -> Result<Vec<String>, String> {
     }
 }
 
-/// What stands for the body in what is signed.
+/// Returns the body's representation in what is signed.
 fn payload(
     form: Form,
     told: Option<String>,
@@ -349,7 +351,7 @@ fn payload(
     Err(UNREADABLE.to_owned())
 }
 
-/// What a request says of its body in pieces.
+/// Reads a request's claim about its body in signed chunks.
 fn pieced(has_trailers: bool, headers: &HeaderMap) -> Result<Pieced, String> {
     let bytes = header(headers, &DECODED_HEADER)?;
     let bytes = bytes.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));

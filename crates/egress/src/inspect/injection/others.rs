@@ -1,5 +1,5 @@
-//! What a body may tell of credentials: of those that are put into its request, and of others
-//! where they are taken out of it.
+//! Placeholders in a request's body: those that may be there, and those of other credentials where
+//! they are masked.
 
 use std::sync::Arc;
 
@@ -10,14 +10,15 @@ use crate::credentials::{Credentials, Held};
 use crate::secret::{Mask, Noted, Placeholders};
 
 impl Injection {
-    /// What may not be in the body of such a request: a program that has printed its
-    /// environment speaks of it to who has given it the credential, and to nobody else.
+    /// Returns the placeholders that must not be in the request's body: a program that has printed
+    /// its environment may repeat a placeholder to the one who issued its credential, and to nobody
+    /// else.
     pub(in crate::inspect) fn unfit(&self, credentials: &Credentials) -> Option<Placeholders> {
         let passing = self.passing(credentials);
         Some(credentials.placeholders()?.but(passing))
     }
 
-    /// What may be there: their places among all.
+    /// Returns the indices of the credentials whose placeholders may be there.
     fn passing<'a>(&'a self, credentials: &'a Credentials) -> impl Iterator<Item = usize> {
         let stands = move |other: &Held| {
             let is_its =
@@ -33,8 +34,8 @@ impl Injection {
             .map(|(index, _)| index)
     }
 
-    /// What takes the placeholders of other credentials out of the body, where one that is put
-    /// in has that. What a program has signed stays as it is.
+    /// Returns the mask that removes other credentials' placeholders from the body, where an
+    /// injected credential requires it. A body that the program has signed stays as it is.
     pub(in crate::inspect) fn without_others(&mut self, credentials: &Credentials) -> Option<Mask> {
         let masks = credentials.others().filter(|_| self.signing.is_none())?;
         let masks_others = |held: &Held| held.binding.others == Others::Masked;
@@ -47,7 +48,7 @@ impl Injection {
         Some(mask)
     }
 
-    /// The credentials whose placeholders were taken out of the body.
+    /// Returns the record of the credentials whose placeholders were masked in the body.
     pub(in crate::inspect) fn masked(&self) -> Option<&Arc<Noted>> {
         self.masked.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What a request asks for in a run with credentials: nothing that cannot be masked.
+//! Request headers in a run with credentials, changed so that the response can be masked.
 
 use hyper::header::{
     ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, SEC_WEBSOCKET_EXTENSIONS,
@@ -9,11 +9,12 @@ use crate::credentials::Credentials;
 use crate::inspect::ranges::Ranged;
 use crate::secret::narrow;
 
-/// In which ways a program reads compressed messages of gRPC.
+/// The header with the gRPC message compressions that a program reads.
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 impl Outgoing {
-    /// Finds which part of an answer it asks for, by the real values that there are by now.
+    /// Finds the range that the request asks for, with a margin for the longest real value that
+    /// there is by now.
     pub(crate) fn find_range(&mut self, credentials: &Credentials) {
         if self.injection.asks_all {
             self.injection.ranged = None;
@@ -25,9 +26,9 @@ impl Outgoing {
     }
 }
 
-/// Has a request ask for nothing that cannot be masked: no other coding, and no parts
-/// (RFC 9110, 14) but one with what is around it, since a real value could come in two of them
-/// and be in neither.
+/// Changes a request so that the response can be masked: no unknown coding, and no range (RFC 9110,
+/// 14) except one with its margin, since a real value could be cut by two ranges and be whole in
+/// neither.
 pub(super) fn ask_for_readable(headers: &mut HeaderMap, ranged: Option<Ranged>) {
     narrow(headers);
     if let Some(range) = ranged.and_then(|ranged| ranged.header()) {

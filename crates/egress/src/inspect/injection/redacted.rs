@@ -1,5 +1,5 @@
-//! What would be put into headers that policies take out: it is not put in, nor fetched, nor told
-//! of as if it were.
+//! Injection into headers that policies redact: the credential is neither injected nor fetched, nor
+//! named in the record.
 
 use atoll_model::network::Place;
 use hyper::header::AUTHORIZATION;
@@ -9,7 +9,7 @@ use crate::credentials::Credentials;
 use crate::redaction::Redactions;
 
 impl Injection {
-    /// Leaves out what would be put into a header that does not leave.
+    /// Drops the credentials that would be injected into a redacted header.
     pub(crate) fn leave_out(&mut self, credentials: &Credentials, redactions: &Redactions) {
         let leaves = |held: &Held| header(held).is_none_or(|name| !redactions.takes(name));
         self.found
@@ -17,7 +17,7 @@ impl Injection {
     }
 }
 
-/// The header that one is put into, in lower case.
+/// Returns the header that a credential is injected into, in lower case.
 pub(super) fn header(held: &Held) -> Option<&str> {
     match &held.binding.place {
         Place::Header { name, .. } => Some(name),

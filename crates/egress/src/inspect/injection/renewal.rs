@@ -1,18 +1,18 @@
-//! Logins that programs would renew.
+//! Token refresh by programs, where Atoll does not refresh the login itself.
 //!
-//! It is not done from inside: what is answered would be the real tokens, and those that the
-//! person's own programs have would not be valid any more.
+//! Such a refresh is refused: its response would contain the real tokens, and would invalidate
+//! those of the person's own programs.
 
 use atoll_model::network::Place;
 
 use super::{Misuse, misuse};
 use crate::credentials::Held;
 
-/// What to do where a login is not valid any more.
+/// The advice for a login that is no longer valid.
 const OUTSIDE: &str = "log in again outside with the agent's own command, or let it renew its login there, \
                        and start a new run";
 
-/// A login that its program wants to renew, where that is done.
+/// Builds the misuse of a refresh token's placeholder in a request that would refresh its login.
 pub(in crate::inspect) fn renewal(held: &Held) -> Misuse {
     let why = "is in a request that would renew its login, which is not done from inside: log in again outside";
     Misuse {
@@ -21,7 +21,7 @@ pub(in crate::inspect) fn renewal(held: &Held) -> Misuse {
     }
 }
 
-/// Where a placeholder may stand, for who has written it elsewhere.
+/// Returns the advice on where a placeholder belongs.
 pub(super) fn instead(held: &Held) -> String {
     let name = held.name();
     match &held.binding.place {

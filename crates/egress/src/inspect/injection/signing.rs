@@ -1,7 +1,7 @@
-//! Requests that a program has signed with placeholders, signed anew as they are sent.
+//! Requests that a program has signed with placeholders, signed anew on the way out.
 //!
-//! What is signed anew is what the program has signed: its own signature is checked first,
-//! with the placeholder's secret, so that nothing it has not signed gets a real one.
+//! Exactly what the program has signed is signed anew: its own signature is verified first, with
+//! the placeholder's secret, so that nothing it has not signed gets a real signature.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -28,45 +28,45 @@ pub(crate) struct Signing {
     credential: CredentialName,
     claim: Claim,
     proven: Option<Proven>,
-    /// The real key, where that is fetched.
+    /// The real key, if it is fetched on use.
     key: Option<Values>,
 }
 
-/// What is known once the program's own signature has been found right.
+/// The result of verifying the program's own signature.
 #[derive(Debug)]
 struct Proven {
     reading: Reading,
     payload: String,
-    /// The program's own signatures of its body's pieces, where it signs those.
+    /// The program's own signatures of its body's chunks, if it signs those.
     pieces: Option<Chain>,
 }
 
-/// What is sent of a request that is signed anew.
+/// The changes to a request that is signed anew.
 pub(super) struct Signed {
     pub(super) target: String,
-    /// What signs its body's pieces anew, where they are signed.
+    /// The signer of the body's chunks, if they are signed.
     pub(super) pieces: Option<Chain>,
 }
 
-/// What takes it to know that.
+/// The input needed to verify the program's signature.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Needed {
-    /// Nothing more than the head.
+    /// The head alone.
     Nothing,
     /// The whole body.
     Body,
 }
 
-/// A signature that is not made anew, and what to do.
+/// A kind of signature that is not made anew, and the advice.
 pub(super) const VERSION_2: &str =
     "a signature of version 2 (boto3 makes one of version 4 with signature_version = \"s3v4\")";
 
-/// Whether a key's id is in a query as signatures of version 2 have it there.
+/// Returns whether a key's id is in a query in the way of version 2 signatures.
 pub(super) fn is_of_version_2(held: &Held, pair: &str) -> bool {
     held.part == Part::KeyId && pair.starts_with("AWSAccessKeyId=")
 }
 
-/// Whether a part of a key stands in a header where it may.
+/// Returns whether a part of a key is in a header where it may be.
 pub(super) fn is_bound_header(held: &Held, name: &HeaderName, value: &[u8]) -> bool {
     let placeholder = held.placeholder.as_bytes();
     match held.part {
@@ -95,7 +95,7 @@ fn once(value: &[u8], placeholder: &[u8]) -> bool {
     windows.filter(|window| *window == placeholder).count() == 1
 }
 
-/// The same for a parameter of a query.
+/// Returns whether a part of a key is in a query parameter where it may be.
 pub(super) fn is_bound_parameter(held: &Held, name: &str, value: &str) -> bool {
     let value = unescaped(value);
     let placeholder = held.placeholder.as_bytes();
@@ -110,8 +110,10 @@ pub(super) fn is_bound_parameter(held: &Held, name: &str, value: &str) -> bool {
 }
 
 impl Signing {
-    /// The signature of a request that names a key's placeholder, or why there is none, as the
-    /// end of "a signature that …".
+    /// Reads the signature of a request that names a key's placeholder.
+    ///
+    /// # Errors
+    /// The reason why it is unusable, as the end of "a signature that …".
     pub(super) fn read(held: &Held, parts: &Parts, query: &str) -> Result<Self, String> {
         let Place::SigV4(bound) = &held.binding.place else {
             return Err("is of no key".to_owned());
@@ -133,7 +135,7 @@ impl Signing {
         self.credential == *name
     }
 
-    /// What it takes to see whether the program's own signature is right.
+    /// Returns the input needed to verify the program's own signature.
     pub(crate) fn needs(&self) -> Needed {
         match (&self.proven, &self.claim.payload) {
             (None, Payload::Digest) => Needed::Body,
@@ -141,8 +143,7 @@ impl Signing {
         }
     }
 
-    /// Sees whether the program's own signature is right, of a request with this body where
-    /// that is needed.
+    /// Verifies the program's own signature of a request, with this body where it is needed.
     pub(crate) fn prove(
         &mut self,
         credentials: &Credentials,
@@ -190,7 +191,7 @@ impl Signing {
         Ok(())
     }
 
-    /// What is said of a request that is not what was signed.
+    /// Builds the misuse of a request that is not what was signed.
     pub(crate) fn misuse(&self, credentials: &Credentials) -> Misuse {
         let name = &self.credential;
         let bound = self.part(credentials, Part::KeyId);
@@ -212,7 +213,7 @@ impl Signing {
         matches!(self.claim.payload, Payload::Pieces { .. })
     }
 
-    /// What its body has to be, where the request tells that and has signed it.
+    /// Returns what the body must match, if the request states that and has signed it.
     pub(crate) fn expected(&self, credentials: &Credentials) -> Option<Expected> {
         let misuse = || self.misuse(credentials);
         match &self.claim.payload {
@@ -231,7 +232,7 @@ impl Signing {
         all.find(|held| held.part == part && *held.name() == self.credential)
     }
 
-    /// A value of its key: none of one that is still to be fetched.
+    /// Returns a value of the key, unless that is still to be fetched.
     fn real<'a>(&'a self, credentials: &'a Credentials, part: Part) -> Option<&'a [u8]> {
         let real = match &self.key {
             Some(key) => key.part(part),
@@ -240,8 +241,8 @@ impl Signing {
         real.map(|real| real.expose())
     }
 
-    /// A header that its signature is of, or is in, and that is taken out: who signed meant it to
-    /// be there.
+    /// Returns a redacted header that the signature covers or is in: the signer meant it to be
+    /// there.
     pub(super) fn is_of_redacted(&self, redactions: &Redactions) -> Option<&str> {
         let own = ["authorization", "x-amz-date", "x-amz-security-token"];
         let signed = self.claim.signed.iter().map(String::as_str);
@@ -249,8 +250,7 @@ impl Signing {
         all.find(|name| redactions.takes(name))
     }
 
-    /// Signs what is sent, in the place of the program's own signature. None where the
-    /// program's was not found right.
+    /// Signs what is sent, in place of the program's signature. `None` if that was not verified.
     pub(super) fn sign(
         &self,
         credentials: &Credentials,
@@ -320,8 +320,9 @@ impl Signing {
     }
 }
 
-/// The value of a credential that is fetched, by its place among all: those of a key are of one
-/// answer, though a new one comes meanwhile. None where the key has no such value.
+/// Returns the value of a credential that is fetched on use, by its index among all. The values of
+/// one key are of one fetch, even when a newer one arrives meanwhile. `None` if the key has no such
+/// value.
 pub(super) async fn fetched(
     signing: &mut Option<Signing>,
     egress: &Arc<Egress>,
@@ -342,8 +343,8 @@ pub(super) async fn fetched(
     Ok(real)
 }
 
-/// Puts in a session token where what stands for it is; where the key has none, nothing is left
-/// of it: then it is not signed either.
+/// Injects a session token for its placeholder. If the key has none, the header is removed, and
+/// then not signed either.
 fn put_token(token: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Option<()> {
     let is_alone = headers.get_all(claim::TOKEN_HEADER).iter().count() == 1;
     let found = headers.get_mut(claim::TOKEN_HEADER);
@@ -362,14 +363,14 @@ fn put_token(token: &Held, real: Option<&[u8]>, headers: &mut HeaderMap) -> Opti
     }
 }
 
-/// What becomes of a parameter of a query.
+/// The change to one query parameter.
 enum Pair {
     AsItIs,
     With(String),
     LeftOut,
 }
 
-/// A target with other values for some parameters of its query, or without them.
+/// Returns a target with some parameters of its query replaced or removed.
 fn rewritten(target: &str, change: impl Fn(&str, &str) -> Pair) -> String {
     let Some((path, query)) = target.split_once('?') else {
         return target.to_owned();

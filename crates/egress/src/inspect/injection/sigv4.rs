@@ -1,8 +1,8 @@
-//! AWS Signature Version 4: what is signed of a request, and with what.
+//! AWS Signature Version 4: the canonical forms of a request, and its signing.
 //!
-//! Source: "Create a signed AWS API request" and "Authenticating Requests: Using Query
-//! Parameters" of AWS. Programs and servers write a path and a query in ways that differ
-//! ([`Reading`]); the program's own signature says which one it means.
+//! Source: "Create a signed AWS API request" and "Authenticating Requests: Using Query Parameters"
+//! of AWS. Programs and servers canonicalize a path and a query in ways that differ ([`Reading`]);
+//! the program's own signature shows which one it means.
 
 use std::fmt::Write;
 
@@ -18,16 +18,16 @@ mod chain;
 
 pub(crate) use chain::{Chain, Link, PIECES, PIECES_AND_TRAILERS};
 
-/// What signatures begin with.
+/// The algorithm, with which signatures begin.
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// What a scope ends with.
+/// The last part of a scope.
 const TERMINATOR: &str = "aws4_request";
-/// The parameter that a signature itself is in, which it is not of.
+/// The parameter with the signature itself, which it does not cover.
 pub(super) const SIGNATURE: &str = "X-Amz-Signature";
-/// How long a signature is, bytes.
+/// The length of a signature, bytes.
 const SIGNATURE_BYTES: usize = 32;
 
-/// What a signature is good for.
+/// The scope of a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scope {
     /// The day, as `20260102`.
@@ -37,7 +37,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// Reads one, as it follows the id of a key.
+    /// Parses a scope, as it follows a key's id.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('/').collect();
         let [day, region, service, TERMINATOR] = parts[..] else {
@@ -60,7 +60,7 @@ impl Scope {
         format!("{day}/{region}/{service}/{TERMINATOR}")
     }
 
-    /// What signs within it.
+    /// Derives the signing key.
     fn key(&self, secret: &[u8]) -> hmac::Key {
         let first = Zeroizing::new([b"AWS4", secret].concat());
         let mut key = hmac::Key::new(HMAC_SHA256, &first);
@@ -72,27 +72,27 @@ impl Scope {
     }
 }
 
-/// How a path is written in what is signed.
+/// A way to canonicalize a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathReading {
-    /// As it is sent: so S3 has it.
+    /// As sent, as S3 does.
     Sent,
-    /// Escaped once more, without dots and empty segments.
+    /// Escaped once more, with dot segments and empty ones removed.
     Normal,
     /// Escaped once more.
     Escaped,
 }
 
-/// How a query is.
+/// A way to canonicalize a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueryReading {
-    /// As it is sent, in order.
+    /// As sent, sorted.
     Sent,
-    /// With what needs it escaped, and nothing else.
+    /// Escaped where needed, and nowhere else.
     Escaped,
 }
 
-/// How a request is written in what is signed.
+/// A way to canonicalize a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
     path: PathReading,
@@ -100,14 +100,14 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// As it is sent.
+    /// The request as sent.
     #[cfg(test)]
     pub(super) const SENT: Self = Self {
         path: PathReading::Sent,
         query: QueryReading::Sent,
     };
 
-    /// All that programs use, the usual ones first.
+    /// All the ways that programs use, the usual ones first.
     const ALL: [Self; 6] = {
         const fn of(path: PathReading, query: QueryReading) -> Reading {
             Reading { path, query }
@@ -123,32 +123,32 @@ impl Reading {
     };
 }
 
-/// What is signed of a request.
+/// The signed parts of a request.
 #[derive(Debug)]
 pub(super) struct Signable<'a> {
     pub(super) method: &'a str,
-    /// Path and query, as they are sent.
+    /// Path and query, as sent.
     pub(super) target: &'a str,
     pub(super) headers: &'a HeaderMap,
-    /// The host as it is sent, with its port where that is written.
+    /// The host as sent, with its port if that is written.
     pub(super) host: &'a str,
-    /// Names of signed headers, in order.
+    /// The names of signed headers, in order.
     pub(super) signed: &'a [String],
-    /// The digest of the body in hexadecimal digits, or a word that stands for it.
+    /// The body's digest in hexadecimal digits, or a payload value that replaces it.
     pub(super) payload: &'a str,
-    /// When, as `20260102T030405Z`.
+    /// The time, such as `20260102T030405Z`.
     pub(super) time: &'a str,
     pub(super) scope: &'a Scope,
 }
 
 impl Signable<'_> {
-    /// Its signature.
+    /// Signs the request.
     pub(super) fn sign(&self, secret: &[u8], reading: Reading) -> String {
         let tag = hmac::sign(&self.scope.key(secret), &self.text(reading));
         hexadecimal(tag.as_ref())
     }
 
-    /// How it is to be read so that this is its signature, if it is.
+    /// Returns the canonicalization under which this is the request's signature, if any.
     pub(super) fn proof(&self, secret: &[u8], signature: &Signature) -> Option<Reading> {
         let key = self.scope.key(secret);
         let is_right =
@@ -156,19 +156,19 @@ impl Signable<'_> {
         Reading::ALL.into_iter().find(is_right)
     }
 
-    /// The signatures of its body's pieces, that follow on this one of its own.
+    /// Returns the signer of the body's chunks, whose signatures follow this one of the request.
     pub(super) fn chain(&self, secret: &[u8], own: &str) -> Chain {
         Chain::new(secret, (self.time, self.scope), own.to_owned())
     }
 
-    /// What the signature is of.
+    /// Returns the string to sign.
     fn text(&self, reading: Reading) -> Vec<u8> {
         let digest = digest(&self.canonical(reading));
         let (time, scope) = (self.time, self.scope.text());
         format!("{ALGORITHM}\n{time}\n{scope}\n{digest}").into_bytes()
     }
 
-    /// The request in one form.
+    /// Returns the canonical request.
     fn canonical(&self, reading: Reading) -> Vec<u8> {
         let (path, query) = self.target.split_once('?').unwrap_or((self.target, ""));
         let (path, query) = (
@@ -189,7 +189,7 @@ impl Signable<'_> {
         text
     }
 
-    /// A header's values, each without superfluous spaces.
+    /// Returns a header's values, each with spaces collapsed.
     fn value(&self, name: &str) -> Vec<u8> {
         if name == HOST.as_str() {
             return self.host.as_bytes().to_vec();
@@ -213,18 +213,18 @@ impl Signature {
         undigested(text).map(Self)
     }
 
-    /// As it is sent.
+    /// Returns it as it is sent.
     pub(super) fn text(&self) -> String {
         hexadecimal(&self.0)
     }
 }
 
-/// The digest of a body or a text, in hexadecimal digits.
+/// Returns the digest of a body or a text, in hexadecimal digits.
 pub(super) fn digest(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
-/// The digest that a text is, where it is one.
+/// Parses a digest of hexadecimal digits.
 pub(super) fn undigested(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
         return None;

@@ -1,4 +1,4 @@
-//! Where in a request's head the placeholder of a credential stands.
+//! Finds a credential's placeholder in a request's head.
 
 use atoll_model::network::{HOLE, Place, Request as Judged};
 use base64::Engine;
@@ -9,16 +9,16 @@ use hyper::http::request::Parts;
 use super::signing;
 use crate::credentials::{Held, holds, holds_in_any_case};
 
-/// What one credential's placeholder is found in.
+/// A place where a credential's placeholder was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Spot {
-    /// Where it is bound to.
+    /// The place that it is bound to.
     Bound,
-    /// Elsewhere, in words.
+    /// Another place, in words.
     Elsewhere(String),
 }
 
-/// Where the placeholder of a credential stands.
+/// Finds all places of a credential's placeholder.
 pub(super) fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot> {
     let placeholder = held.placeholder.as_bytes();
     let elsewhere = |place: &str| Spot::Elsewhere(place.to_owned());
@@ -71,7 +71,7 @@ pub(super) fn spots(held: &Held, judged: &Judged<'_>, parts: &Parts) -> Vec<Spot
     spots
 }
 
-/// Where in a header it stands, as it is or within basic authentication.
+/// Finds the placeholder in a header, as it is or within basic authentication.
 pub(super) fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<Spot> {
     let placeholder = held.placeholder.as_bytes();
     let elsewhere = || Some(Spot::Elsewhere(format!("the header {name}")));
@@ -121,7 +121,7 @@ pub(super) fn in_header(held: &Held, name: &HeaderName, value: &[u8]) -> Option<
     }
 }
 
-/// Whether a value is what its form says, in any case of letters around the placeholder;
+/// Returns whether a value matches its form, in any case of the letters around the placeholder;
 /// without a form, whether the placeholder is one word of it, once.
 fn is_of_form(value: &[u8], placeholder: &[u8], form: Option<&str>) -> bool {
     if let Some((before, after)) = form.and_then(|form| form.split_once(HOLE)) {
@@ -143,12 +143,13 @@ fn is_of_form(value: &[u8], placeholder: &[u8], form: Option<&str>) -> bool {
             .all(|word| !holds(word, placeholder))
 }
 
-/// Whether a part of a target has it, as it is or with escapes (RFC 3986, 2.1).
+/// Returns whether a part of a target has the placeholder, as it is or percent-encoded (RFC 3986,
+/// 2.1).
 fn is_written(part: &str, placeholder: &[u8]) -> bool {
     holds(part.as_bytes(), placeholder) || holds(&unescaped(part), placeholder)
 }
 
-/// A text without its escapes (RFC 3986, 2.1).
+/// Percent-decodes a text (RFC 3986, 2.1).
 pub(in crate::inspect) fn unescaped(text: &str) -> Vec<u8> {
     let mut bytes = text.bytes();
     let mut plain = Vec::with_capacity(text.len());
@@ -170,7 +171,7 @@ pub(in crate::inspect) fn unescaped(text: &str) -> Vec<u8> {
     plain
 }
 
-/// User and password of basic authentication (RFC 7617, 2).
+/// Returns user and password of basic authentication (RFC 7617, 2).
 pub(super) fn basic(value: &[u8]) -> Option<Vec<u8>> {
     let (scheme, text) = value.split_at_checked(b"basic ".len())?;
     let text = text.trim_ascii();

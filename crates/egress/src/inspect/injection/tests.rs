@@ -1,4 +1,4 @@
-//! Where placeholders may stand in a request, and what becomes of them.
+//! Tests of placeholders in each place of a request.
 
 use atoll_model::network::{Binding, Destination, HostPart, Others, Scheme, Target};
 use hyper::Request;
@@ -29,7 +29,7 @@ fn header(name: &str, form: Option<&str>) -> Place {
     }
 }
 
-/// What is sent of a request with these headers: its target and headers, or why nothing.
+/// Returns the target and headers that are sent of a request, or why nothing is.
 fn sent(
     credentials: &Credentials,
     host: &str,

@@ -1,4 +1,4 @@
-//! Parts of answers with what is around them, and without.
+//! Tests of ranges with and without their margin.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-/// How long a part is that says that it is this; 0 where it says nothing that can be read.
+/// Returns the length of a part with this `Content-Range`; 0 if that cannot be read.
 fn length_of(came: &str) -> String {
     part(came)
         .map_or(0, |(first, last, _)| last - first + 1)
@@ -236,7 +236,7 @@ impl Body for Comes {
     }
 }
 
-/// What is handed on of these bytes, and whether all that was to be is.
+/// Returns what is handed on of these bytes, and whether the body ended well.
 async fn handed_on(text: &str, part: usize, is_end_known: bool, cut: Cut) -> (String, bool) {
     let pieces = text.as_bytes().chunks(part).map(Bytes::copy_from_slice);
     let mut frames: VecDeque<_> = pieces.map(Frame::data).collect();

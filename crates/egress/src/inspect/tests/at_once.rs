@@ -1,4 +1,4 @@
-//! What is written goes out at once.
+//! Tests that nothing written is held back.
 
 use std::os::fd::AsFd;
 
@@ -7,8 +7,8 @@ use rustix::net::sockopt::tcp_nodelay;
 use super::*;
 use crate::dial::{Place, dial};
 
-/// A head goes out before its body, in most answers: what holds the body back until the head was
-/// acknowledged (tcp(7), `TCP_NODELAY`) makes each such answer 40 ms later.
+/// A head is written before its body, in most responses: holding the body back until the head was
+/// acknowledged (tcp(7), `TCP_NODELAY`) makes each such response 40 ms later.
 #[tokio::test]
 async fn nothing_is_held_back_until_what_came_before_was_acknowledged() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,10 +1,11 @@
-//! Exchanges that go on while where they lead is given up.
+//! Exchanges in progress while the right to their destination is dropped.
 
 use atoll_model::network::{GivenUp, GivenUpBy, Restriction};
 
 use super::*;
 
-/// What goes on, what a program says, what it is answered, and what it says later.
+/// Exchanges in progress: a name, the program's request, the response, and what the program sends
+/// later.
 const OPEN: &[(&str, &str, &str, &str)] = &[
     (
         "a request without an answer",

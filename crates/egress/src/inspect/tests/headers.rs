@@ -1,4 +1,4 @@
-//! Headers and targets that a server may read in another way than they were judged.
+//! Headers and targets that a server may read differently from how they were judged.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ fn rule(port: u16, methods: &[&str], paths: &[&str]) -> NetworkRule {
     }
 }
 
-/// Sends a request by HTTP/2 on a stream: its status and the text of the answer.
+/// Sends a request on an HTTP/2 stream, and returns the status and text of the response.
 async fn by_2<B>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     request: Request<B>,
@@ -59,7 +59,7 @@ where
     (status, String::from_utf8_lossy(&body).into_owned())
 }
 
-/// A program that speaks HTTP/2 within TLS, to an origin that speaks HTTP/1.1 alone.
+/// An HTTP/2 client within TLS, and an origin that speaks HTTP/1.1 alone.
 struct Between {
     signer: Signer,
     origin: Origin,
@@ -143,7 +143,7 @@ async fn http_2_header_of_two_readings_is_refused() {
     }
 }
 
-/// Headers by which some servers take a request for one of another method, or path.
+/// Headers that make some servers see another method or path.
 const OTHER_METHODS: [&str; 10] = [
     "X-HTTP-Method-Override",
     "X_HTTP_METHOD_OVERRIDE",
@@ -205,7 +205,7 @@ async fn overriding_header_is_refused_where_rules_are_about_it() {
     }
 }
 
-/// A body that tells no length.
+/// A body of unknown length.
 struct Pieces(VecDeque<Frame<Bytes>>);
 
 impl Body for Pieces {
@@ -220,7 +220,7 @@ impl Body for Pieces {
     }
 }
 
-/// Trailers that nobody has announced, by HTTP/2: whether the request comes to its end.
+/// Unannounced trailers by HTTP/2, and whether the request comes to its end.
 const TRAILERS: &[(&[u8], &[u8], bool)] = &[
     (b"x-checksum", b"1", true),
     (b"x_http_method_override", b"DELETE", false),
@@ -253,7 +253,7 @@ async fn trailer_of_two_readings_breaks_off() {
     }
 }
 
-/// Targets, and what is asked of the server; nothing where they are refused.
+/// Targets, and what is requested of the server; empty where they are refused.
 const TARGETS: &[(&str, &str)] = &[
     ("GET /a", "GET /a"),
     ("GET /a#b", "GET /a"),
@@ -314,8 +314,8 @@ async fn http_2_to_older_server_tells_what_to_do() {
     assert!(failure.contains("HTTP/2 without TLS"), "{failure}");
 }
 
-/// A server that reads a length as C does, where it begins with 0 as an octal number: the first line
-/// of each request that it sees.
+/// Starts a server that reads a length as C does, as octal if it begins with 0, and records the
+/// first line of each request that it sees.
 async fn octal_server() -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

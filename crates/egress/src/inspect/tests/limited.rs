@@ -1,4 +1,4 @@
-//! Requests whose rule limits something.
+//! Requests whose rule has limits.
 
 use std::num::NonZero;
 
@@ -6,7 +6,7 @@ use atoll_model::network::{Limit, RuleLimits};
 
 use super::*;
 
-/// The way out to one port of a host, and of a server at this address, within limits.
+/// Allows one port of a host, and of a server at this address, within limits.
 fn way(port: u16, limits: &RuleLimits) -> Outside {
     let rule = |host: &str| NetworkRule {
         to: format!("{host}:{port}").parse().unwrap(),
@@ -20,14 +20,15 @@ fn way(port: u16, limits: &RuleLimits) -> Outside {
     )
 }
 
-/// A request to that host.
+/// Returns a request to that host.
 fn request(port: u16, head: &str, body: &str) -> String {
     let (first, rest) = head.split_once('\n').unwrap_or((head, ""));
     let rest: String = rest.lines().map(|line| format!("{line}\r\n")).collect();
     format!("{first} HTTP/1.1\r\nHost: host.atoll.internal:{port}\r\n{rest}\r\n{body}")
 }
 
-/// What is heard, once that is told so, and what a flow's end and a refusal say.
+/// Checks that the response contains this text, and waits for the report of a refusal by this
+/// limit.
 async fn told(way: &Outside, heard: &str, holds: &str, limit: Limit) -> FlowReport {
     assert!(heard.contains(holds), "{holds} is not in {heard}");
     let is_it = |report: &&FlowReport| matches!(report, FlowReport::Refused { flow, .. } if flow.limit == Some(limit));

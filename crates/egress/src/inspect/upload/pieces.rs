@@ -1,10 +1,11 @@
-//! A body whose pieces are signed, each with the signature before it: each leaves once its own
-//! signature is known to be the program's, and with one of the real key in its place.
+//! A body in signed chunks, each covered together with the signature before it: a chunk is
+//! forwarded once its signature is verified as the program's, and with one of the real key in its
+//! place.
 //!
 //! Source: "Transferring Payload in Multiple Chunks" and "Including Trailing Headers" in the
-//! documentation of S3's signatures. A piece is `SIZE;chunk-signature=SIGNATURE`, its bytes and
-//! two ends of lines; the last one is of no bytes, and headers may come after it. Both signatures
-//! are of one length, and so the body stays as long as it was.
+//! documentation of S3's signatures. A chunk is `SIZE;chunk-signature=SIGNATURE`, its bytes and two
+//! line ends; the last one is empty, and trailers may follow it. Both signatures have one length,
+//! and so the body keeps its length.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -18,50 +19,50 @@ use crate::inspect::body::Broken;
 use crate::inspect::injection::{Chain, Link, Misuse, Pieced};
 use crate::secret::longer;
 
-/// The longest piece, bytes without its frame: programs send at most an eighth of that.
+/// The longest chunk, bytes without its framing: programs send at most an eighth of that.
 pub(crate) const PIECE_BYTES_MAX: usize = 1 << 20;
-/// The longest line before a piece, bytes: a size and a signature.
+/// The longest line before a chunk, bytes: a size and a signature.
 const LINE_BYTES_MAX: usize = 128;
-/// All that comes after the last piece, bytes.
+/// The longest text after the last chunk, bytes.
 const TRAILERS_BYTES_MAX: usize = 8 << 10;
-/// How a signature is named before its piece.
+/// The name of a signature before its chunk.
 const SIGNATURE: &str = "chunk-signature=";
-/// The header in which the signature of the headers after the end is.
+/// The trailer with the signature of the trailers.
 const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
 const LINE_END: &[u8] = b"\r\n";
 
-/// What is known of such a body so far.
+/// The state of such a body.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     /// The program's own signatures.
     own: Chain,
-    /// Those that leave; none until the request is written.
+    /// The signatures that are sent; `None` until the request is written.
     sent: Option<Chain>,
-    /// What the request says of it; of its bytes those that are still to come.
+    /// The request's claim about it, with the number of bytes still to come.
     body: Pieced,
-    /// What is said of another body.
+    /// The misuse to report if the body does not match.
     misuse: Misuse,
-    /// What has come and has not left.
+    /// The bytes received and not yet sent.
     held: BytesMut,
-    /// All that comes has come.
+    /// Set once all has been received.
     is_whole: bool,
-    /// All has left.
+    /// Set once all has been sent.
     is_over: bool,
-    /// For what it takes.
+    /// The memory permit.
     room: Option<OwnedSemaphorePermit>,
 }
 
-/// What stands before a piece.
+/// The line before a chunk.
 struct Line {
-    /// How long the piece is, bytes.
+    /// The chunk's length, bytes.
     bytes: usize,
     signature: Range<usize>,
-    /// Where it ends, with the end of the line.
+    /// The index of its end, after the line end.
     end: usize,
 }
 
 impl Pieces {
-    /// None has come; the chain is at the signature of the request itself.
+    /// Starts before the first chunk; the chain is at the request's own signature.
     pub(crate) fn new(own: Chain, body: Pieced, misuse: Misuse) -> Self {
         Self {
             own,
@@ -75,17 +76,17 @@ impl Pieces {
         }
     }
 
-    /// Has the place that it takes until it is over.
+    /// Keeps the memory permit until the body is over.
     pub(crate) fn within(&mut self, room: OwnedSemaphorePermit) {
         self.room = Some(room);
     }
 
-    /// Has its pieces signed so, after the request's own new signature.
+    /// Sets the signer for its chunks, which follows on the request's new signature.
     pub(super) fn sign(&mut self, sent: Chain) {
         self.sent = Some(sent);
     }
 
-    /// Whether a whole body is of those pieces, of which nothing has left.
+    /// Checks that a whole body consists of those chunks, before any of it is sent.
     pub(super) fn check(&self, whole: &[u8]) -> Result<(), Broken> {
         let mut once = Self::new(self.own.clone(), self.body.clone(), self.misuse.clone());
         once.sent = Some(self.own.clone());
@@ -97,7 +98,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// The next of it that may leave.
+    /// Polls the next frame that may be sent.
     pub(super) fn poll(
         &mut self,
         rest: &mut (impl Body<Data = Bytes, Error = Broken> + Unpin),
@@ -128,7 +129,7 @@ impl Pieces {
         self.is_over
     }
 
-    /// A hint with what is held.
+    /// Returns a size hint that includes the bytes held.
     pub(super) fn longer(&self, hint: SizeHint) -> SizeHint {
         longer(hint, self.held.len() as u64)
     }
@@ -137,7 +138,7 @@ impl Pieces {
         Broken::AnotherBody(Box::new(self.misuse.clone()))
     }
 
-    /// The next piece, where all of it has come.
+    /// Returns the next chunk, if all of it was received.
     fn next(&mut self) -> Result<Option<Bytes>, Broken> {
         let Some(line) = self.line()? else {
             return self.more();
@@ -165,7 +166,7 @@ impl Pieces {
         Ok(Some(self.held.split_to(end).freeze()))
     }
 
-    /// What leaves where more is to come.
+    /// Returns `None` while more is to come, an error otherwise.
     fn more(&self) -> Result<Option<Bytes>, Broken> {
         match self.is_whole {
             true => Err(self.another()),
@@ -173,7 +174,7 @@ impl Pieces {
         }
     }
 
-    /// The line that is before the next piece, if it has come.
+    /// Returns the line before the next chunk, if it was received.
     fn line(&self) -> Result<Option<Line>, Broken> {
         let begun = self.held.get(..LINE_BYTES_MAX).unwrap_or(&self.held);
         let Some(at) = begun.windows(2).position(|two| two == LINE_END) else {
@@ -197,7 +198,7 @@ impl Pieces {
         line.map(Some).ok_or_else(|| self.another())
     }
 
-    /// All from the last piece on, where it has come.
+    /// Returns everything from the last chunk on, if it was received.
     fn last(&mut self, line: &Line) -> Result<Option<Bytes>, Broken> {
         let rest = self.held.get(line.end..).unwrap_or_default();
         if rest.len() > TRAILERS_BYTES_MAX {
@@ -236,13 +237,13 @@ impl Pieces {
     }
 }
 
-/// The signature of what is next; none where nobody has signed the request.
+/// Signs the next item; an error if the request is unsigned.
 fn signed(sent: &mut Option<Chain>, next: Link<'_>) -> Result<String, Broken> {
     let sent = sent.as_mut().ok_or(Broken::Short)?;
     Ok(sent.sign(next).to_owned())
 }
 
-/// Puts a signature in the place of one as long.
+/// Replaces a signature by one of the same length.
 fn put(held: &mut BytesMut, place: &Range<usize>, signature: &str) -> Result<(), Broken> {
     let place = held.get_mut(place.clone());
     let place = place.filter(|place| place.len() == signature.len());
@@ -251,22 +252,22 @@ fn put(held: &mut BytesMut, place: &Range<usize>, signature: &str) -> Result<(),
     Ok(())
 }
 
-/// A part of what was sent; empty where it is no text.
+/// Returns a part of the body as text; empty if it is not UTF-8.
 fn text<'a>(sent: &'a [u8], range: &Range<usize>) -> &'a str {
     let part = sent.get(range.clone()).unwrap_or_default();
     std::str::from_utf8(part).unwrap_or_default()
 }
 
-/// Headers after the end of a body.
+/// The trailers of a body.
 struct Trailers {
-    /// They, as they are signed.
+    /// The trailers, as they are signed.
     text: String,
-    /// Where their signature is.
+    /// The place of their signature.
     signature: Range<usize>,
 }
 
 impl Trailers {
-    /// Reads them, from this place of all that is held. Programs end a line with one byte or
+    /// Reads the trailers, from this index of the bytes held. Programs end a line with one byte or
     /// two, and put empty ones before and after the signature.
     fn read(sent: &[u8], begin: usize, named: &[String]) -> Option<Self> {
         let (mut text, mut names, mut signature) = (String::new(), Vec::new(), None);

@@ -1,5 +1,5 @@
-//! A body whose digest its request tells and has signed: it is that body, or its end does not
-//! leave.
+//! A body whose digest its request states and signs: its last frame is not forwarded unless it
+//! matches.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,19 +16,19 @@ use crate::secret::longer;
 /// A SHA-256 digest.
 pub(crate) type Digest = [u8; SHA256_OUTPUT_LEN];
 
-/// What is known of such a body so far.
+/// The state of such a body.
 pub(super) struct Told {
     hash: Hash,
     expected: Digest,
-    /// What is said of another body.
+    /// The misuse to report if the body does not match.
     misuse: Misuse,
-    /// What has come, and leaves once more has, or it was found to be the right one.
+    /// The frames received, each held until another one has come or the body is verified.
     held: VecDeque<Frame<Bytes>>,
-    /// All has come, and is as it was told.
+    /// Set once all was received and matches.
     is_right: bool,
 }
 
-/// The digest of a whole body.
+/// Returns the digest of a whole body.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
     let mut hash = Hash::new(&SHA256);
     hash.update(bytes);
@@ -58,7 +58,7 @@ impl Told {
         }
     }
 
-    /// The next of it that may leave: what comes last waits until all of it is known.
+    /// Polls the next frame that may be sent: the last one waits until all of the body is verified.
     pub(super) fn poll(
         &mut self,
         rest: &mut (impl Body<Data = Bytes, Error = Broken> + Unpin),
@@ -101,7 +101,7 @@ impl Told {
         self.is_right && self.held.is_empty()
     }
 
-    /// A hint with what is held.
+    /// Returns a size hint that includes the bytes held.
     pub(super) fn longer(&self, hint: SizeHint) -> SizeHint {
         let held = self.held.iter().filter_map(Frame::data_ref);
         longer(hint, held.map(|bytes| bytes.len() as u64).sum())

@@ -1,33 +1,33 @@
-//! Frames of WebSocket (RFC 6455, 5.2), looked through in a run that has credentials.
+//! WebSocket frames (RFC 6455, 5.2), searched in a run that has credentials.
 //!
-//! Frames leave as they came, with the same lengths and the same borders. A message is one
-//! stream however it is cut into frames; what stands between them, as a ping does, is looked
-//! at alone.
+//! Frames are forwarded as they came, with the same lengths and borders. A message is one stream
+//! however it is split into frames; a control frame in between, such as a ping, is searched by
+//! itself.
 
 use std::collections::VecDeque;
 
 use crate::secret::{Finder, Found, Mask, Masks, Placeholders};
 
-/// The longest payload of a frame that controls, bytes (RFC 6455, 5.5).
+/// The longest payload of a control frame, bytes (RFC 6455, 5.5).
 const CONTROL_BYTES_MAX: u64 = 125;
-/// How many parts of frames wait for what is held back before them, if that is short.
+/// The most frame parts that wait behind bytes held back for a short time.
 const WAITING_MAX: usize = 64;
-/// How many wait for what may not go on yet: a row of so many frames of a byte each is no
-/// message of anybody's.
+/// The most that wait behind bytes that may not go on yet: no real message has so many one-byte
+/// frames in a row.
 const SCATTERED_MAX: usize = 4096;
-/// The longest head of a frame, bytes.
+/// The longest frame head, bytes.
 const HEAD_BYTES_MAX: usize = 14;
 
-/// Why frames are not carried on.
+/// The reason why frames are not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
-    /// They carry a placeholder.
+    /// A placeholder was found in them.
     #[error(transparent)]
     Found(#[from] Found),
-    /// They are none, or in a way that was not agreed upon.
+    /// Malformed frames, or an extension that was not negotiated.
     #[error("what came is no frame of WebSocket as it was agreed upon")]
     Malformed,
-    /// They are too many within what could be a value.
+    /// Too many frames within a possible value.
     #[error("a message came in too many frames to be searched for secrets")]
     Scattered,
 }
@@ -39,12 +39,12 @@ struct Head {
     is_control: bool,
     key: Option<[u8; 4]>,
     payload_bytes: u64,
-    /// How long it is itself.
+    /// The length of the head itself, bytes.
     bytes: usize,
 }
 
 impl Head {
-    /// None where more has to come.
+    /// Parses a head; `None` if more has to come.
     fn read(bytes: &[u8]) -> Result<Option<Self>, Fault> {
         let Some([first, second]) = bytes.first_chunk() else {
             return Ok(None);
@@ -87,7 +87,7 @@ impl Head {
     }
 }
 
-/// Makes of a payload what it is without its key, or with it again.
+/// Applies or removes a payload's masking key.
 fn keyed(payload: &mut [u8], key: Option<[u8; 4]>, from: u64) {
     if let Some(key) = key {
         let keys = key.iter().cycle().skip((from % 4) as usize);
@@ -98,31 +98,31 @@ fn keyed(payload: &mut [u8], key: Option<[u8; 4]>, from: u64) {
     }
 }
 
-/// A part of what came.
+/// A part of a frame.
 enum Part<'a> {
     /// A head, as it is.
     Head(&'a [u8]),
-    /// Some of a message, without its key, which begins so far within its frame's payload.
+    /// A part of a message, unmasked, at this offset of its frame's payload.
     Data {
         plain: Vec<u8>,
         key: Option<[u8; 4]>,
         from: u64,
-        /// Whether the message ends with it.
+        /// Set if the message ends with it.
         is_last: bool,
     },
-    /// The payload of a frame that controls, without its key.
+    /// The payload of a control frame, unmasked.
     Control {
         plain: Vec<u8>,
         key: Option<[u8; 4]>,
     },
 }
 
-/// Reads frames that come piece by piece.
+/// Reads frames from a stream of chunks.
 #[derive(Debug, Default)]
 struct Reader {
-    /// What is not read yet: a part of a head, or of a frame that controls.
+    /// The unread bytes: a partial head, or a partial control frame.
     input: Vec<u8>,
-    /// The frame within which one is, and how much of its payload has come.
+    /// The frame being read, and the number of its payload's bytes that have come.
     within: Option<(Head, u64)>,
 }
 
@@ -171,7 +171,7 @@ impl Reader {
     }
 }
 
-/// Looks for placeholders in frames on their way out.
+/// Searches frames on the way out for placeholders.
 pub(super) struct Searched {
     reader: Reader,
     placeholders: Placeholders,
@@ -187,10 +187,10 @@ impl Searched {
         }
     }
 
-    /// Looks through what came, which leaves as it is.
+    /// Searches a chunk, which is forwarded unchanged.
     ///
     /// # Errors
-    /// [`Fault`]: it may not leave.
+    /// [`Fault`]: it may not be forwarded.
     pub(super) fn feed(&mut self, chunk: &[u8]) -> Result<(), Fault> {
         let (finder, placeholders) = (&mut self.finder, &self.placeholders);
         self.reader.read(chunk, |part| match part {
@@ -203,19 +203,19 @@ impl Searched {
     }
 }
 
-/// Frames on their way in, without real values.
+/// Masks real values in frames on the way in.
 pub(super) struct Masked {
     reader: Reader,
     masks: Masks,
     mask: Mask,
-    /// What goes on once what is held back before it does.
+    /// The parts that wait behind bytes held back by the mask.
     waiting: VecDeque<Waiting>,
 }
 
 enum Waiting {
-    /// As it is.
+    /// Ready, as it is.
     Ready(Vec<u8>),
-    /// So many bytes of a message, by this key from here on.
+    /// This many bytes of a message, with this masking key and offset.
     Data(usize, Option<[u8; 4]>, u64),
 }
 
@@ -229,8 +229,7 @@ impl Masked {
         }
     }
 
-    /// Takes what came, and adds to `out` what can be handed on: all of a message that has
-    /// ended.
+    /// Takes a chunk, and appends what can be handed on to `out`: all of a message that has ended.
     ///
     /// # Errors
     /// [`Fault::Malformed`], [`Fault::Scattered`].
@@ -276,17 +275,18 @@ impl Masked {
         }
     }
 
-    /// Whether what is held back is too short to tell of a value ([`Mask::is_short`]).
+    /// Returns whether what is held back is too short to reveal anything of a value
+    /// ([`Mask::is_short`]).
     pub(super) fn is_short(&self) -> bool {
         self.mask.is_short()
     }
 
-    /// Whether anything is held back.
+    /// Returns whether anything is held back.
     pub(super) fn holds(&self) -> bool {
         self.mask.held() > 0
     }
 
-    /// Adds what is held back to `out`, since nothing more comes for now.
+    /// Appends what is held back to `out`, since nothing more comes for now.
     pub(super) fn release(&mut self, out: &mut Vec<u8>) {
         let mut masked = Vec::new();
         self.mask.release(&mut masked);
@@ -294,7 +294,7 @@ impl Masked {
     }
 }
 
-/// Hands on what waits, as far as its payload is there.
+/// Hands on the waiting parts whose payload is there.
 fn hand_on(waiting: &mut VecDeque<Waiting>, masked: &[u8], out: &mut Vec<u8>) {
     let mut masked = masked;
     while let Some(next) = waiting.front_mut() {

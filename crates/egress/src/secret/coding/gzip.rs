@@ -1,4 +1,4 @@
-//! Members of gzip, one after the other (RFC 1952).
+//! Gzip members, one after the other (RFC 1952).
 
 use flate2::Decompress;
 
@@ -6,10 +6,10 @@ use super::{Step, Undecodable, inflated};
 
 /// The longest head of a member, bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Checksum and length at the end of one.
+/// The length of a member's trailer: checksum and size, bytes.
 const END_BYTES: usize = 8;
 
-/// A body of gzip.
+/// The state of a gzip body.
 #[derive(Default)]
 pub(super) struct Gzip {
     place: Place,
@@ -65,7 +65,7 @@ impl Gzip {
     }
 }
 
-/// How long a member's head is, if it is whole.
+/// Returns the length of a member's head, if it is whole.
 fn head_bytes(input: &[u8]) -> Result<Option<usize>, Undecodable> {
     let known = input
         .iter()

@@ -1,4 +1,4 @@
-//! Frames of Zstandard, one after the other (RFC 8878).
+//! Zstandard frames, one after the other (RFC 8878).
 
 use std::io::Read;
 
@@ -10,16 +10,16 @@ use super::{Step, Undecodable};
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 /// The largest block, bytes (RFC 8878, 3.1.1.2.4).
 const BLOCK_BYTES_MAX: u32 = 128 << 10;
-/// The numbers by which a frame begins, and one that is to be skipped.
+/// The magic numbers of a frame and of a skippable frame.
 const MAGIC: u32 = 0xFD2F_B528;
 const MAGIC_SKIPPED: u32 = 0x184D_2A50;
 
-/// A body of Zstandard.
+/// The state of a Zstandard body.
 pub(super) struct Zstd {
     decoder: FrameDecoder,
     is_within: bool,
     has_checksum: bool,
-    /// What is left of what is to be skipped, bytes.
+    /// The remaining length of a skippable frame, bytes.
     skipped: usize,
     frames: u64,
 }
@@ -71,7 +71,7 @@ impl Zstd {
         Ok((block.len(), 0))
     }
 
-    /// Reads a frame's head.
+    /// Parses a frame's head.
     fn begin(&mut self, input: &[u8]) -> Step {
         let Some((magic, rest)) = input.split_first_chunk() else {
             return Ok((0, 0));
@@ -108,7 +108,7 @@ impl Zstd {
         Ok((bytes, 0))
     }
 
-    /// The next block, if it is whole.
+    /// Returns the next block, if it is whole.
     fn block<'a>(&self, input: &'a [u8]) -> Result<Option<&'a [u8]>, Undecodable> {
         let Some([low, middle, high]) = input.first_chunk() else {
             return Ok(None);

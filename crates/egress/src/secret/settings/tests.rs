@@ -328,7 +328,7 @@ fn settings_of_any_words_are_read_in_a_moment() {
     assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }
 
-/// What is in no value: comments, and members that a later one of their name takes the place of.
+/// Text outside values: comments, and members replaced by a later one of the same name.
 #[test]
 fn what_is_in_no_value_of_a_file_does_not_go_in() {
     let table = [

@@ -1,4 +1,4 @@
-//! Files of settings as trees, by the form in which they are written.
+//! Settings files as trees, for each file format.
 
 use std::path::Path;
 
@@ -10,22 +10,22 @@ use zeroize::Zeroizing;
 
 use super::SettingsUnfit;
 
-/// The longest file of settings, bytes.
+/// The longest settings file, bytes.
 pub const SETTINGS_BYTES_MAX: usize = 1024 * 1024;
-/// Objects and lists within each other.
+/// The deepest nesting of objects and lists.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// How settings are written.
+/// The format of a settings file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingsForm {
-    /// JSON (RFC 8259), and what of JSON5 people write besides: comments, names without quotes.
+    /// JSON (RFC 8259), with the parts of JSON5 that people use: comments, names without quotes.
     Json,
     /// TOML.
     Toml,
 }
 
 impl SettingsForm {
-    /// That of a file, by its name.
+    /// Returns the format of a file, by its name.
     #[must_use]
     pub fn of(file: &Path) -> Self {
         match file.extension().is_some_and(|ending| ending == "toml") {
@@ -35,10 +35,10 @@ impl SettingsForm {
     }
 }
 
-/// What is in a file, but for its comments.
+/// The contents of a file, without its comments.
 pub(super) struct Tree {
     values: Values,
-    /// Whether there is a comment, which nobody has looked into.
+    /// Set if there is a comment, which is not searched.
     pub(super) has_comment: bool,
 }
 
@@ -47,28 +47,28 @@ enum Values {
     Toml(toml::Value),
 }
 
-/// Where a value is.
+/// The place of a value.
 #[derive(Debug, Default)]
 pub(super) struct Spot {
-    /// The names of members that lead to it; elements of a list are where the list is.
+    /// The names of the members that lead to it; elements of a list have the place of the list.
     pub(super) names: Vec<String>,
     /// The text before it, in a list.
     pub(super) before: Option<Zeroizing<String>>,
-    /// How many of the names lead to what says where a secret is, and is none itself.
+    /// The number of names that lead to a reference to a secret, which is none itself.
     pub(super) referring: usize,
 }
 
-/// A value that is no object and no list.
+/// A value other than an object or a list.
 pub(super) enum Leaf<'a> {
     /// A text, to be replaced.
     Text(&'a mut String),
-    /// A number, as it is written, and whether 0 is to stand in its place.
+    /// A number as written, and whether it becomes 0.
     Number(&'a str, &'a mut bool),
 }
 
-/// What is done with each value.
+/// The action for each value.
 type Each<'a> = &'a mut dyn FnMut(&Spot, Leaf<'_>) -> Result<(), SettingsUnfit>;
-/// What is done with each name of a member.
+/// The action for each name of a member.
 type EachName<'a> = &'a mut dyn FnMut(&str) -> Result<(), SettingsUnfit>;
 
 impl Tree {
@@ -112,7 +112,7 @@ impl Tree {
         })
     }
 
-    /// All of it, as a file.
+    /// Renders it as a file.
     pub(super) fn text(&self) -> Result<Zeroizing<String>, SettingsUnfit> {
         let written = match &self.values {
             Values::Json(value) => serde_json::to_string_pretty(value)
@@ -123,7 +123,7 @@ impl Tree {
         written.map(Zeroizing::new).map_err(SettingsUnfit::Unfit)
     }
 
-    /// Goes through all names of its members.
+    /// Visits all names of its members.
     pub(super) fn visit_names(&self, each: EachName<'_>) -> Result<(), SettingsUnfit> {
         match &self.values {
             Values::Json(value) => names_of_json(value, each),
@@ -131,7 +131,7 @@ impl Tree {
         }
     }
 
-    /// Goes through all of its values, in their order.
+    /// Visits all its values, in their order.
     pub(super) fn visit(&mut self, each: Each<'_>) -> Result<(), SettingsUnfit> {
         let spot = &mut Spot::default();
         match &mut self.values {
@@ -141,7 +141,7 @@ impl Tree {
     }
 }
 
-/// Why it was not read.
+/// Returns the reason for a parser's error.
 fn unread(words: &'static str, error: &json5::Error) -> SettingsUnfit {
     match error.to_string().contains(TWICE) {
         true => SettingsUnfit::Twice,
@@ -149,10 +149,10 @@ fn unread(words: &'static str, error: &json5::Error) -> SettingsUnfit {
     }
 }
 
-/// What the reader is told of two members of one name.
+/// The parser's error for two members of one name.
 const TWICE: &str = "two members of one name";
 
-/// JSON in which no object has two members of one name: readers would differ about those.
+/// JSON in which no object has two members of one name, which readers would interpret differently.
 struct Once(Value);
 
 impl<'de> Deserialize<'de> for Once {
@@ -245,7 +245,7 @@ fn names_of_toml(value: &toml::Value, each: EachName<'_>) -> Result<(), Settings
     }
 }
 
-/// Whether more tables and lists than these are within each other.
+/// Returns whether tables and lists are nested more deeply than this.
 fn is_deep(value: &toml::Value, most: usize) -> bool {
     let goes_on = |within: &toml::Value| most == 0 || is_deep(within, most - 1);
     match value {
@@ -328,7 +328,8 @@ fn visit_toml(
 }
 
 impl Spot {
-    /// Notes that an object says by its `source` where a secret is; answers what it was before.
+    /// Notes that an object states by its `source` where a secret is, and returns the note before
+    /// it.
     fn refers(&mut self, source: Option<&str>) -> usize {
         let outer = self.referring;
         if source.is_some_and(|source| ["env", "file", "exec"].contains(&source)) {
@@ -356,12 +357,12 @@ impl Spot {
     }
 }
 
-/// What is known of a file before it is read. What reads it goes as deep on its own stack.
+/// The measures of a file before it is parsed: the parser recurses as deep on its own stack.
 #[derive(Default)]
 struct Measured {
-    /// How many objects and lists are within each other at most.
+    /// The deepest nesting of objects and lists.
     depth: usize,
-    /// Whether there is a comment.
+    /// Set if there is a comment.
     has_comment: bool,
 }
 
@@ -404,7 +405,7 @@ fn measure_json(text: &str) -> Measured {
     measured
 }
 
-/// The same of TOML, where each dot of a key goes one deeper, too.
+/// Measures TOML, where each dot of a key goes one deeper, too.
 fn measure_toml(text: &str) -> Measured {
     let mut measured = Measured::default();
     let mut outer = Vec::new();

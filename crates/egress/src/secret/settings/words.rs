@@ -1,4 +1,4 @@
-//! What of an agent's settings is taken for a secret, by its name or by its shape.
+//! Recognition of secrets in an agent's settings, by name or by shape.
 
 mod said;
 
@@ -7,7 +7,8 @@ use std::ops::Range;
 use crate::secret::placeholder::prefix_bytes;
 use crate::secret::{BYTES_MAX, BYTES_MIN};
 
-/// Ends of names whose values are secrets, without marks and in lower case; also in the plural.
+/// The endings of names whose values are secrets, without marks and in lower case; also in the
+/// plural.
 const SECRETS: &[&str] = &[
     "apikey",
     "accesskey",
@@ -40,7 +41,7 @@ const SECRETS: &[&str] = &[
     "connectionstring",
     "databaseurl",
 ];
-/// Names whose values are secrets where they are long enough for one.
+/// Names whose values are secrets if they are long enough for one.
 const PERHAPS: &[&str] = &["key", "auth", "pat", "pass"];
 /// Names of objects whose values are handed to others, keys among them: environments and headers.
 const HOLDERS: &[&str] = &[
@@ -53,16 +54,16 @@ const HOLDERS: &[&str] = &[
     "defaultheaders",
     "customheaders",
 ];
-/// What stands before a secret in a header, in lower case.
+/// The prefixes of a secret in a header, in lower case.
 const SCHEMES: &[&str] = &["bearer ", "basic ", "token ", "apikey "];
-/// How a key in PEM is known.
+/// The mark of a key in PEM.
 const PEM: &str = "PRIVATE KEY-----";
-/// How many places of a row of letters may look like the beginning of a web token.
+/// The most possible beginnings of a web token tried in a row of letters.
 const TRIED_MAX: usize = 64;
-/// The longest number, in digits, that is a setting and no secret.
+/// The longest number that is a setting and no secret, digits.
 const NUMBER_DIGITS_MAX: usize = 6;
 
-/// Whether values of this name are secrets.
+/// Returns whether values of this name are secrets.
 pub(super) fn is_secret(name: &str, value: &str) -> bool {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let plain = plain.to_ascii_lowercase();
@@ -72,26 +73,26 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
     SECRETS.iter().any(is_ended) || (is_long && PERHAPS.contains(&plain.as_str()))
 }
 
-/// Whether what is beneath a member of this name is handed to others.
+/// Returns whether what is beneath a member of this name is handed to others.
 pub(super) fn is_holder(name: &str) -> bool {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     HOLDERS.contains(&plain.to_ascii_lowercase().as_str())
 }
 
-/// Whether a word of a command says that what comes next is a secret.
+/// Returns whether a word of a command says that the next one is a secret.
 pub(super) fn is_flag(word: &str, next: &str) -> bool {
     let is_perhaps = || is_secret(word, next) && !is_plain(next);
     word.starts_with('-') && !word.contains('=') && (is_secret(word, "") || is_perhaps())
 }
 
-/// Whether a text of an environment says so little that it is no secret.
+/// Returns whether a text of an environment says too little to be a secret.
 pub(super) fn is_plain(text: &str) -> bool {
     let is_number = text.len() <= NUMBER_DIGITS_MAX && text.bytes().all(|one| one.is_ascii_digit());
     is_number || ["true", "false", "on", "off", "yes", "no"].contains(&text)
 }
 
-/// Whether a text says where a secret is: in a variable, as `${NAME}`, `$A_NAME` and `{env:NAME}`,
-/// or in a file, as `{file:PATH}`.
+/// Returns whether a text refers to a secret: in a variable, as `${NAME}`, `$A_NAME` and
+/// `{env:NAME}`, or in a file, as `{file:PATH}`.
 pub(super) fn is_reference(text: &str) -> bool {
     let text = text.get(scheme_bytes(text)..).unwrap_or(text);
     let is_name = |name: &str| {
@@ -109,7 +110,7 @@ pub(super) fn is_reference(text: &str) -> bool {
             .is_some_and(|name| is_name(name) && is_upper(name) && name.contains('_'))
 }
 
-/// How many bytes at the beginning of a header's value say of what kind it is.
+/// Returns the length of the scheme at the beginning of a header's value, bytes.
 pub(super) fn scheme_bytes(text: &str) -> usize {
     let mut schemes = SCHEMES.iter();
     let scheme = schemes.find(|scheme| {
@@ -119,8 +120,8 @@ pub(super) fn scheme_bytes(text: &str) -> usize {
     scheme.map_or(0, |scheme| scheme.len())
 }
 
-/// Where in a text something has the shape of a key, in order and apart: known kinds of keys, signed
-/// web tokens, keys in PEM, passwords within addresses, and what follows the name of a secret.
+/// Returns the parts of a text that have the shape of a key, in order and disjoint: known kinds of
+/// keys, signed web tokens, keys in PEM, passwords in URLs, and what follows the name of a secret.
 pub(super) fn keys_in(text: &str) -> Vec<Range<usize>> {
     let pem = text.find("-----BEGIN ").filter(|_| text.contains(PEM));
     let before = text.get(..pem.unwrap_or(text.len())).unwrap_or(text);
@@ -146,7 +147,7 @@ pub(super) fn keys_in(text: &str) -> Vec<Range<usize>> {
     apart
 }
 
-/// Parts of a text without spaces, quotes and what else ends a word and an argument.
+/// Splits a text at spaces, quotes and whatever else ends a word or an argument.
 fn runs(text: &str) -> Vec<Range<usize>> {
     let is_end = |letter: char| {
         letter.is_whitespace() || letter.is_control() || "\"'`,;&|<>(){}[]?#".contains(letter)
@@ -164,7 +165,7 @@ fn runs(text: &str) -> Vec<Range<usize>> {
     runs
 }
 
-/// Keys that begin as those of their kind do, wherever in a word they begin.
+/// Returns the keys with the prefix of a known kind, wherever in a word they begin.
 fn of_known_kind(word: &str) -> Vec<Range<usize>> {
     let mut keys = Vec::new();
     let is_of_key = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.~+/=%".contains(byte);
@@ -184,8 +185,8 @@ fn of_known_kind(word: &str) -> Vec<Range<usize>> {
     keys
 }
 
-/// Where in a row of letters that keys are of one begins as its kind does. A row that looks so
-/// in too many places is taken for one as a whole.
+/// Returns the index in a row of key characters at which a known prefix begins. A row with too many
+/// possible ones is taken for a key as a whole.
 fn begun(row: &[u8]) -> Option<usize> {
     let mut tried = 0;
     (0..row.len()).find(|start| {
@@ -198,8 +199,8 @@ fn begun(row: &[u8]) -> Option<usize> {
     })
 }
 
-/// The passwords, or the tokens alone, of addresses as `https://user:password@host`. People write
-/// any marks into them.
+/// Returns the passwords, or the tokens alone, in URLs such as `https://user:password@host`. People
+/// write any marks into them.
 fn of_addresses(text: &str) -> Vec<Range<usize>> {
     let is_end = |letter: char| letter.is_whitespace() || "/\"<>`".contains(letter);
     let mut keys = Vec::new();
@@ -222,7 +223,7 @@ fn of_addresses(text: &str) -> Vec<Range<usize>> {
     keys
 }
 
-/// What is after the name of a secret and an equals sign.
+/// Returns the value after the name of a secret and an equals sign.
 fn named(word: &str) -> Option<Range<usize>> {
     let (name, value) = word.split_once('=')?;
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
@@ -231,7 +232,7 @@ fn named(word: &str) -> Option<Range<usize>> {
     is_key.then(|| word.len() - value.len()..word.len())
 }
 
-/// What is after the name of a header that shows a secret, as in `Authorization: Bearer …`.
+/// Returns the secret after the name of a header, as in `Authorization: Bearer …`.
 fn of_header(text: &str) -> Option<Range<usize>> {
     let (name, value) = text.split_once(':')?;
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "_-=".contains(letter);

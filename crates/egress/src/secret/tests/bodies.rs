@@ -1,4 +1,4 @@
-//! Bodies that are searched and masked as they pass.
+//! Bodies that are searched and masked while they stream.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use tokio::time::Sleep;
 use super::super::{Coding, Failed, MaskedBody, Placeholders, SearchedBody};
 use super::{REAL, coding, masks, stands};
 
-/// How long nothing comes: longer than anything is held back.
+/// A pause longer than anything is held back.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// A body of frames; none is a while in which nothing comes.
+/// A body of frames; `None` is a pause.
 struct Frames(VecDeque<Option<Frame<Bytes>>>, Option<Pin<Box<Sleep>>>);
 
 impl Body for Frames {
@@ -55,7 +55,7 @@ fn trailers(value: &str) -> Frame<Bytes> {
 
 type Read<Error> = (Vec<Vec<u8>>, Option<HeaderMap>, Option<Error>);
 
-/// All that a body has.
+/// Reads a whole body.
 fn read<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Read<B::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -116,7 +116,7 @@ fn what_is_held_back_goes_on_when_nothing_more_comes() {
     assert_eq!(data, [&b"data: "[..], b"yes", b", ", b"no"]);
 }
 
-/// Pieces with a pause after each but the last.
+/// Returns a body of pieces with a pause after each but the last.
 fn paused(pieces: &[&[u8]]) -> Frames {
     let frames = pieces.iter().flat_map(|piece| {
         let data = Frame::data(Bytes::copy_from_slice(piece));

@@ -11,13 +11,13 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::super::{Coding, Decoder, Undecodable, narrow};
 
-/// 300 MiB of one letter by Brotli, in short: what it takes to make far too much of little.
+/// 300 MiB of one letter compressed with Brotli: a decompression bomb.
 const BROTLI_OF_MUCH: &str = "y///P/glwuKxQCD3/o///3/wSwDEYRGA7v0f////4JcAiMMCAN37P/7//8EvARCHBQC693/8//+DXwIgDgsAdO//+P//B78EQBwWAOje//H//w9+CYA4LADQvf/j//8f/BIAcVgAoHv/x///P/glAOKwAED3/o///3/wSwDEYQGA7v0f////4JcAiMMCAN37P/7//8EvARCHBQC693/8//+DXwIgDgsAdO//+P//B78EQBwWAOje//H//w9+CYA4LADQvf/j//8f/BIAcVgAoHv/x///P/glAOKwAED3/o///3/wSwDEYQGA7v0f////4JcAiMMCAN37P/7//8EvARCHBQC693/8//+DXwIgDgsAdO//+P//B78EQBwWAOje//H//w9+CYA4LADQvf/j//8f/BIAcVgAoHv/x///P/glAOKwAED3/o///3/wSwDEYQGA7v0f////4JcAiMMCAN37P/7//8EvARCHBQC693/8//+DXwIgDgsAdO//+P//B78EQBwWAOje//H//w9+CYA4LADQvf/j//8f/BIAcVgAoHv/x///P/glAOKwAED3/o///3/wSwDEYQGA7v0f////4JcAiMMCAN37P/7//8EvARCHBQC693/8//+DXwIgDgsAdO//8v//B78EQBwWAOje/wA=";
 
-/// A text by Brotli: see [`text`].
+/// The text of [`text`] compressed with Brotli.
 const BROTLI: &str = "W40EAchxYMeI3yg8G0foRrfFdAdP0hhJXHVwSBrgXq8UwqDo71GwxadwGMRC8Eu5hlkIJDOBAlhBfK0EW47znV5oLnpccunryU+huv5WrcWlv3Y9C7i/4DmBgXChcm9dYnwG7Nel3X75CIwmV2yG0DqD9taznPKsY83adet/n2jrI3nOU92Ynpk95w3b3Lz1HwWTU9Ovj6O+mzN33vqbxuvpWHfTM7PnzH3DWf8xMDk1PfP6djMzd974ByeKf13OZvjfKAjzHW6Y7yhlPhjmO74yf4DQWX6hJN/1WQ4fU+bDZT5Q5mPLfKTLL5jk48L8TZf5UJjv6Mt8TJkPh/kFknxsl79JmQ+W+bgyH13mQ2V+c3yS39Y1mQ1/gOAyHyjzsWU+UuaDZT6uyS+6yl8ozHf4ZT6mzIfLfKDMxz7sn7wb4B8z";
 
-/// A text in which there is a secret in many lines.
+/// Returns a text with a secret in many lines.
 pub(super) fn text() -> Vec<u8> {
     let line = |number: usize| {
         let said = if number % 7 == 3 {
@@ -30,7 +30,7 @@ pub(super) fn text() -> Vec<u8> {
     (0..3000).map(line).collect::<String>().into_bytes()
 }
 
-/// The same text in every coding.
+/// Returns that text in every coding.
 pub(super) fn coded() -> Vec<(Coding, &'static str, Vec<u8>)> {
     let text = text();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());

@@ -1,4 +1,4 @@
-//! What stands for secrets of each kind.
+//! Placeholders of each kind of secret.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,24 +1,25 @@
-//! Whether a value stands somewhere, found as slowly and plainly as it can be: at every
-//! place, every way to write every symbol. It shares nothing with what it checks.
+//! The reference search for a value, as slow and plain as possible: at every index, every way to
+//! write every symbol. It shares nothing with the code that it checks.
 
 use std::collections::BTreeSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-/// How much may stand between two symbols.
+/// The longest gap between two symbols.
 const GAP_BYTES_MAX: usize = 24;
 const GAP_UNITS_MAX: usize = 12;
 
-/// A form of a value: of each symbol the bytes that it can be, and what may stand before it.
+/// A form of a value: the bytes that each symbol can be, and those that may precede it.
 struct Form {
     symbols: Vec<Vec<u8>>,
-    /// Which bytes, before symbols whose place is a multiple of this.
+    /// The bytes of a gap, each set with the multiple that the place of the symbol after it must
+    /// be.
     between: Vec<(&'static [u8], usize)>,
     has_prefixes: bool,
 }
 
-/// Whether a value stands anywhere in these bytes, in any form.
+/// Returns whether a value occurs in these bytes, in any form.
 pub(crate) fn stands(bytes: &[u8], value: &[u8]) -> bool {
     forms(value)
         .iter()
@@ -34,7 +35,7 @@ fn either(byte: u8) -> Vec<u8> {
     vec![byte.to_ascii_lowercase(), byte.to_ascii_uppercase()]
 }
 
-/// The digits of symbols that can be several bytes each.
+/// Returns the digits of symbols that can be several bytes each.
 fn digits_of_each(symbols: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let of_one = |symbol: &Vec<u8>| {
         let all: Vec<Vec<Vec<u8>>> = symbol.iter().map(|byte| digits(&[*byte])).collect();
@@ -101,7 +102,7 @@ fn stands_at(bytes: &[u8], start: usize, form: &Form) -> bool {
     true
 }
 
-/// Every end of what may stand between two symbols.
+/// Returns every possible end of a gap between two symbols.
 fn gaps(bytes: &[u8], place: usize, number: usize, form: &Form) -> Vec<usize> {
     let (mut at, mut lines, mut returns) = (place, 0, 0);
     let mut ends = Vec::new();
@@ -140,7 +141,8 @@ fn gaps(bytes: &[u8], place: usize, number: usize, form: &Form) -> Vec<usize> {
     ends
 }
 
-/// What a beginning can be read as: a byte, or a line break that is none, and its length.
+/// Returns the readings of the beginning of a text: a byte, or `None` for a soft line break, with
+/// its length.
 fn readings(bytes: &[u8]) -> Vec<(Option<u8>, usize)> {
     let Some(first) = bytes.first() else {
         return Vec::new();
@@ -203,7 +205,7 @@ fn readings(bytes: &[u8]) -> Vec<(Option<u8>, usize)> {
     read
 }
 
-/// A number of ASCII in up to eight digits, as many as can be.
+/// Reads an ASCII number of up to eight digits, as many as possible.
 fn numbered(
     text: &str,
     before: &str,
@@ -286,7 +288,7 @@ const NAMES: &[(&str, u8)] = &[
     ("vert", b'|'),
 ];
 
-/// Some ways to write a byte.
+/// Returns some ways to write a byte.
 pub(crate) fn ways(byte: u8) -> Vec<Vec<u8>> {
     let mut ways = vec![vec![byte], format!("%{byte:02x}").into_bytes()];
     ways.push(format!("\\x{byte:02x}").into_bytes());

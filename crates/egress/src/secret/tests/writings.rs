@@ -1,4 +1,4 @@
-//! Every way to write a value that is promised, over the value and over its base64.
+//! Every promised way to write a value, applied to the value and to its base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -67,7 +67,7 @@ const ESCAPES: [Escape; 19] = [
     ("digits of a string", |byte| format!("\\x{byte:02x}")),
 ];
 
-/// A value as it is and within base64, by name.
+/// Returns a value as it is and within base64, by name.
 fn bases(value: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut bases = vec![("as it is".to_owned(), value.to_vec())];
     for before in ["", "a", "?>"] {
@@ -102,7 +102,7 @@ fn digits(bytes: &[u8], between: &str) -> Vec<u8> {
     (before.to_owned() + &pairs.join(between)).into_bytes()
 }
 
-/// Each way to write bytes as digits, by name.
+/// Returns bytes written as digits in each way, by name.
 fn in_digits(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     let mut add = |way: String, written| all.push((way, written));
@@ -138,7 +138,7 @@ fn in_digits(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Each way, by name.
+/// Returns a value in each way, by name.
 fn writings(value: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for (base, bytes) in bases(value) {

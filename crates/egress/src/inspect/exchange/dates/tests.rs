@@ -1,4 +1,4 @@
-//! What registries tell, and what they tell in vain.
+//! Tests of registries' responses, readable and not.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn project(registry: Registry, name: &str) -> Project {
     Project { registry, name }
 }
 
-/// What is known of a file, in seconds.
+/// Returns the date of a file, in seconds; 0 if it cannot be read.
 fn found(registry: Registry, name: &str, text: &str, key: &str) -> Result<Option<u64>, String> {
     let dates = read(&project(registry, name), text.as_bytes())?;
     Ok(match dates.get(key) {
@@ -159,7 +159,7 @@ fn no_more_is_held_than_fits() {
 }
 
 proptest! {
-    /// Whatever comes, it is read or not; what is no document tells no date.
+    /// No input makes the reader fail; one that is no document has no date.
     #[test]
     fn anything_can_come(text in proptest::collection::vec(any::<u8>(), 0..200)) {
         for registry in Registry::ALL {

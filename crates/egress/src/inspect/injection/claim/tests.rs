@@ -1,4 +1,4 @@
-//! What is read of a signature, and what is not.
+//! Tests of signatures that can be read, and of others.
 
 use hyper::Request;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const ID: &str = "AKIAPLACEHOLDER00001";
 const SIGNATURE_TEXT: &str = "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31";
-/// A minute after what the rows say.
+/// A minute after the time in the rows.
 const NOW_S: u64 = 1_767_323_105;
 
 fn authorization() -> String {

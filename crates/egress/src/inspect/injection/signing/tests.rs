@@ -43,7 +43,7 @@ fn binding() -> Binding {
     }
 }
 
-/// Now, as signatures have it.
+/// Returns the current time as signatures write it.
 fn time() -> String {
     let now = time::OffsetDateTime::now_utc();
     format!(
@@ -65,12 +65,12 @@ struct Made {
 
 const PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 
-/// A request as a program signs it, in its header.
+/// Signs a request as a program does, in its header.
 fn signed(target: &str, id: &str, secret: &str, scope: &str) -> Made {
     signed_with(target, (id, secret), scope, &[])
 }
 
-/// The same with further headers, which are signed too.
+/// Signs a request with further signed headers.
 fn signed_with(
     target: &str,
     (id, secret): (&str, &str),
@@ -130,14 +130,14 @@ impl Made {
         request.body(()).unwrap().into_parts().0
     }
 
-    /// What is sent of it, or why nothing is.
+    /// Returns what is sent of it, or why nothing is.
     fn sent(&self, host: &str) -> Result<(String, HeaderMap), String> {
         let sent = self.sent_by(host, &credentials(), None)?;
         Ok(sent.unwrap())
     }
 
-    /// The same with these credentials, of which a key may have been fetched; nothing where it
-    /// cannot be signed.
+    /// Returns what is sent of it with these credentials, of which a key may have been fetched;
+    /// `None` if it cannot be signed.
     fn sent_by(
         &self,
         host: &str,

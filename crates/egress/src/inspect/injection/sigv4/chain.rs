@@ -1,5 +1,5 @@
-//! The signatures of a body that is signed in pieces: each is of the one before it, the first of
-//! the request's own.
+//! The signatures of a body in signed chunks: each covers the one before it, and the first covers
+//! the request's.
 //!
 //! Source: "Transferring Payload in Multiple Chunks" and "Including Trailing Headers" in the
 //! documentation of S3's signatures.
@@ -8,21 +8,21 @@ use aws_lc_rs::hmac;
 
 use super::{Scope, Signature, digest, hexadecimal};
 
-/// How a body is named that is signed in pieces.
+/// The payload value of a body in signed chunks.
 pub(crate) const PIECES: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
-/// The same with headers after its end, which are signed too.
+/// The payload value of such a body with signed trailers.
 pub(crate) const PIECES_AND_TRAILERS: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
 
-/// What is signed next.
+/// The next item to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link<'a> {
-    /// A piece of the body, of no bytes at its end.
+    /// A chunk of the body; the last one is empty.
     Piece(&'a [u8]),
-    /// The headers after its end, each as `name:value` with the end of a line.
+    /// The trailers, each as `name:value` with a line end.
     Trailers(&'a [u8]),
 }
 
-/// Signatures with one key, as far as they have come.
+/// A chain of signatures with one key, up to the last one made.
 #[derive(Clone)]
 pub(crate) struct Chain {
     key: hmac::Key,
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Chain {
 }
 
 impl Chain {
-    /// Those that follow on a request's own.
+    /// Starts the chain after a request's signature.
     pub(super) fn new(secret: &[u8], (time, scope): (&str, &Scope), first: String) -> Self {
         Self {
             key: scope.key(secret),
@@ -49,7 +49,7 @@ impl Chain {
         }
     }
 
-    /// Those of AWS's examples, which are all of one time and place.
+    /// Starts the chain of AWS's examples, which share one time and scope.
     #[cfg(test)]
     pub(crate) fn of_example(secret: &[u8], first: &str) -> Self {
         let scope = Scope {
@@ -60,14 +60,14 @@ impl Chain {
         Self::new(secret, ("20130524T000000Z", &scope), first.to_owned())
     }
 
-    /// Signs what is next. Its signature, in hexadecimal digits.
+    /// Signs the next item, and returns the signature in hexadecimal digits.
     pub(crate) fn sign(&mut self, next: Link<'_>) -> &str {
         let tag = hmac::sign(&self.key, self.text(next).as_bytes());
         self.last = hexadecimal(tag.as_ref());
         &self.last
     }
 
-    /// Whether this is the signature of what is next. If it is not, nothing can follow.
+    /// Returns whether this is the signature of the next item. If it is not, nothing can follow.
     pub(crate) fn follows(&mut self, next: Link<'_>, signature: &str) -> bool {
         let Some(signature) = Signature::parse(signature) else {
             return false;
@@ -77,7 +77,7 @@ impl Chain {
         hmac::verify(&self.key, text.as_bytes(), &signature.0).is_ok()
     }
 
-    /// What the next signature is of.
+    /// Returns the next string to sign.
     fn text(&self, next: Link<'_>) -> String {
         let Self {
             time, scope, last, ..

@@ -43,7 +43,7 @@ impl Row {
     }
 }
 
-/// Of the test suite of AWS, where this is all that differs.
+/// A row of AWS's test suite; others differ from it only in what they name.
 const SUITE: Row = Row {
     secret: SECRET,
     scope: "20150830/us-east-1/service/aws4_request",
@@ -58,7 +58,7 @@ const SUITE: Row = Row {
     signature: "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31",
 };
 
-/// Of the examples in the documentation of S3.
+/// A row of the examples in the documentation of S3.
 const S3: Row = Row {
     secret: SECRET_OF_S3,
     scope: "20130524/us-east-1/s3/aws4_request",
@@ -74,7 +74,7 @@ const S3: Row = Row {
     ..SUITE
 };
 
-/// As botocore 1.44.5 makes them.
+/// A row of botocore 1.44.5's signatures.
 const BOTOCORE: Row = Row {
     scope: "20260102/eu-west-1/execute-api/aws4_request",
     time: "20260102T030405Z",

@@ -1,4 +1,4 @@
-//! Bodies in pieces as AWS has published them, and every way in which one can be another.
+//! Bodies in signed chunks as AWS has published them, and every way in which one can differ.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use super::*;
 /// The key of AWS's examples, and another one.
 const SECRET: &[u8] = b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 const REAL: &[u8] = b"ThRealVeryOwnSecre/tThatIs+KeptAwayFromU";
-/// The requests' own signatures in those examples, and those of their pieces.
+/// The requests' own signatures in those examples, and those of their chunks.
 const SEED: &str = "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9";
 const OF_PIECES: [&str; 3] = [
     "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648",
@@ -26,25 +26,25 @@ const OF_PIECES_AND_TRAILERS: [&str; 4] = [
 ];
 const TRAILER: &str = "x-amz-checksum-crc32c:sOO8/Q==";
 const NAME: &str = "x-amz-checksum-crc32c";
-/// What a new request's own signature is, of which the new ones of the pieces are.
+/// A new request's own signature, which the new ones of the chunks follow.
 const NEW_SEED: &str = "00000000000000000000000000000000000000000000000000000000000000aa";
 
 fn chain(secret: &[u8], seed: &str) -> Chain {
     Chain::of_example(secret, seed)
 }
 
-/// A piece in its frame.
+/// Returns a chunk in its framing.
 fn piece(data: &[u8], signature: &str) -> Vec<u8> {
     let line = format!("{:x};chunk-signature={signature}\r\n", data.len());
     [line.as_bytes(), data, b"\r\n"].concat()
 }
 
-/// The lines after a body, and their signature.
+/// Returns the trailers of a body, and their signature.
 fn trailers(lines: &str, signature: &str, end: &str) -> Vec<u8> {
     format!("{lines}x-amz-trailer-signature:{signature}{end}").into_bytes()
 }
 
-/// The first example of AWS.
+/// Returns the first example of AWS.
 fn published() -> Vec<u8> {
     let [first, second, last] = OF_PIECES;
     [
@@ -55,7 +55,7 @@ fn published() -> Vec<u8> {
     .concat()
 }
 
-/// The one with headers after the end, in one of the ways in which programs write those.
+/// Returns the example with trailers, in one of the ways in which programs write those.
 fn published_with_trailers(line_end: &str, end: &str) -> Vec<u8> {
     let [first, second, last, of_trailers] = OF_PIECES_AND_TRAILERS;
     let line = format!("0;chunk-signature={last}\r\n").into_bytes();
@@ -101,7 +101,7 @@ impl Case {
         Pieces::new(chain(SECRET, self.seed), body, misuse)
     }
 
-    /// What leaves of a body that comes in parts of this length, and whether it ends well.
+    /// Returns what is sent of a body received in parts of this length, and whether it ends well.
     async fn left(&self, body: &[u8], part: usize, is_end_known: bool) -> (Vec<u8>, bool) {
         let frames = body.chunks(part).map(Bytes::copy_from_slice);
         let frames = frames.map(Frame::data).collect();
@@ -132,7 +132,7 @@ impl Case {
     }
 }
 
-/// What comes, and whether whoever asks knows where it ends.
+/// A body of these frames, of known end or not.
 struct Comes {
     frames: VecDeque<Frame<Bytes>>,
     is_end_known: bool,
@@ -154,7 +154,7 @@ impl Body for Comes {
     }
 }
 
-/// A body with other signatures: those of the real key.
+/// Returns a body with other signatures: those of the real key.
 fn signed_anew(mut body: Vec<u8>, old: &[&str], links: &[Link<'_>]) -> Vec<u8> {
     let mut real = chain(REAL, NEW_SEED);
     for (old, link) in old.iter().zip(links) {
@@ -190,7 +190,7 @@ async fn what_aws_has_published_leaves_with_other_signatures() {
     }
 }
 
-/// A body of two pieces and a header, signed by whoever has this key.
+/// Returns a body of two chunks and a trailer, signed with this key.
 fn made(secret: &[u8], seed: &str, sizes: [&[u8]; 2], lines: &str) -> Vec<u8> {
     let mut own = chain(secret, seed);
     let mut body = Vec::new();

@@ -1,4 +1,4 @@
-//! Bodies that are to be of a digest, however they come.
+//! Bodies with an expected digest, however they arrive.
 
 use std::future::poll_fn;
 
@@ -6,7 +6,7 @@ use hyper::HeaderMap;
 
 use super::*;
 
-/// What comes, and whether whoever asks knows where it ends.
+/// A body of these frames, of known end or not.
 struct Pieces {
     frames: VecDeque<Frame<Bytes>>,
     is_end_known: bool,
@@ -32,7 +32,7 @@ fn data(text: &str) -> Frame<Bytes> {
     Frame::data(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-/// What leaves of these pieces where this was told, and whether they end well.
+/// Returns what is sent of these frames with the digest of this text, and whether they end well.
 async fn left(told: &str, frames: Vec<Frame<Bytes>>, is_end_known: bool) -> (String, bool) {
     let misuse = Misuse {
         name: "key".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! Frames in every cut, with and without keys.
+//! Frames in every split, masked and not.
 
 use super::*;
 use crate::secret::{Secret, placeholder};
@@ -30,7 +30,7 @@ fn frame(first: u8, payload: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
     frame
 }
 
-/// A long message in two frames with a ping between them, and a short one.
+/// Returns a long message in two frames with a ping between them, and a short one.
 fn talk(value: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
     let long = [&[b'.'; 70_000][..], value, b" end"].concat();
     let (one, two) = long.split_at(70_000 + 9);

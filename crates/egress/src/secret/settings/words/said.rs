@@ -1,17 +1,17 @@
-//! Secrets within a text that has more in it: a command, a line of an environment, a header.
+//! Secrets within a longer text: a command, a line of an environment, a header.
 
 use std::ops::Range;
 
 use super::{is_flag, is_holder, is_plain, is_reference, is_secret, scheme_bytes};
 use crate::secret::BYTES_MIN;
 
-/// A value as long as one that only perhaps is a secret has to be.
+/// A value long enough to be a secret under an ambiguous name, such as `key`.
 const LONG: &str = "0123456789abcdef";
-/// Flags by which a command is told a variable.
+/// The flags that set a variable of a command.
 const VARIABLES: &[&str] = &["-e", "--env", "--environment"];
 
-/// Values after names of secrets, wherever they are: after `=` and `:`, after a flag as `--api-key`,
-/// and those of variables that a flag as `--env` sets.
+/// Returns the values after names of secrets, wherever they are: after `=` and `:`, after a flag
+/// such as `--api-key`, and those of variables set by a flag such as `--env`.
 pub(super) fn values(text: &str) -> Vec<Range<usize>> {
     let mut values = Vec::new();
     let mut at = 0;
@@ -30,7 +30,7 @@ pub(super) fn values(text: &str) -> Vec<Range<usize>> {
     values
 }
 
-/// The next word of what names are of.
+/// Returns the next word of name characters.
 fn next_name(text: &str, from: usize) -> Option<Range<usize>> {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
     let start = from + text.get(from..)?.find(is_of_name)?;
@@ -39,7 +39,7 @@ fn next_name(text: &str, from: usize) -> Option<Range<usize>> {
     Some(start..start + length.unwrap_or(rest.len()))
 }
 
-/// The value of a name, if that is a secret.
+/// Returns the value of a name, if that is a secret.
 fn value_after(text: &str, name: &Range<usize>, is_variable: bool) -> Option<Range<usize>> {
     let word = text.get(name.clone())?;
     if !is_variable && !is_secret(word, LONG) {
@@ -87,7 +87,7 @@ fn value_after(text: &str, name: &Range<usize>, is_variable: bool) -> Option<Ran
     is_value.then(|| start..start + value.len())
 }
 
-/// Whether a word of a sentence is likely no word.
+/// Returns whether a word of a sentence looks like a secret rather than a word.
 fn is_told(value: &str) -> bool {
     let has_digit = value.bytes().any(|byte| byte.is_ascii_digit());
     value.len() >= BYTES_MIN || (value.len() >= super::super::SOUGHT_BYTES_MIN && has_digit)
@@ -97,7 +97,7 @@ fn is_quote(letter: char) -> bool {
     "\"'`\\".contains(letter)
 }
 
-/// Whether a value without quotes is over.
+/// Returns whether a letter ends a value without quotes.
 fn is_end(letter: char) -> bool {
     letter.is_whitespace() || letter.is_control() || "\"'`&;|<>".contains(letter)
 }
