@@ -4,16 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{InvalidRunId, RunId};
 
-/// The size of a session's name, bytes.
+/// The longest name of a session, bytes.
 pub const SESSION_NAME_BYTES_MAX: usize = 64;
 
-/// What a person calls a session: letters, digits, `.`, `_` and `-`, at most 64 of them, the
+/// A session's name, given by a person: letters, digits, `.`, `_` and `-`, at most 64 of them, the
 /// first a letter or a digit. It is a safe file name, and never reads as a [`SessionId`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionName(String);
 
-/// Which session it is: `s-` and what a run's name is made of. It is never used again.
+/// A session's id: `s-` and the form of a run's id. It is never reused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(String);
@@ -31,7 +31,7 @@ pub struct InvalidSessionName(String);
 #[error("{0:?} is not a session's id: expected the form s-261121-093012-k7qd")]
 pub struct InvalidSessionId(String);
 
-/// What tells a session's id from a run's.
+/// The prefix that distinguishes a session's id from a run's.
 const ID_BEGIN: &str = "s-";
 
 impl SessionName {

@@ -28,7 +28,7 @@ pub(super) fn folded(one: char) -> char {
     lower.unwrap_or(one)
 }
 
-/// Returns what there is one of.
+/// Returns the only item of an iterator; `None` if there are none or several.
 fn alone(mut all: impl Iterator<Item = char>) -> Option<char> {
     let first = all.next();
     first.filter(|_| all.next().is_none())

@@ -1,4 +1,4 @@
-//! What lock files name, and which requests are for that.
+//! Releases named by lock files, and the requests for them.
 
 use crate::network::*;
 
@@ -37,7 +37,7 @@ fn lock(registry: Registry, path: &str, releases: &[(&str, &str)]) -> Lock {
     lock
 }
 
-/// Whether a request may be sent, and why not as far as lock files go.
+/// Returns whether a request may be sent, or the reason why lock files refuse it.
 fn judged(network: &Network, locks: &Locks, host: &str, path: &str) -> Result<(), String> {
     let (host, target) = (host.parse().unwrap(), Target::parse(path).unwrap());
     let request = Request {

@@ -1,4 +1,4 @@
-//! How old releases have to be, and which file of which release a request is for.
+//! Minimum ages of releases, and the release and file that a request is for.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
@@ -41,7 +41,7 @@ fn whole(host: &str) -> NetworkRule {
     }
 }
 
-/// What is asked of a request: whether it may be sent, and from which age.
+/// Returns whether a request may be sent, and the minimum age required of its file.
 fn asked(network: &Network, host: &str, path: &str) -> (bool, Option<(u64, String)>) {
     let (host, target) = (host.parse().unwrap(), Target::parse(path).unwrap());
     let request = Request {
@@ -155,8 +155,8 @@ fn the_file_of_a_release_is_known_by_its_path() {
     }
 }
 
-/// Where an age is asked, what may be a release in another form is not sent at all, also
-/// where another rule allows the whole host.
+/// With a minimum age, a path that may be a release in another form is refused, even if another
+/// rule allows the whole host.
 #[test]
 fn what_may_be_a_release_in_another_form_is_refused() {
     const HOST: &str = "registry.npmjs.org";

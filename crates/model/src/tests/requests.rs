@@ -44,7 +44,7 @@ fn network(allow: &[&str], deny: &[&str]) -> Network {
     }
 }
 
-/// What is answered to a request, as `METHOD URL`.
+/// Returns the decision on a request, written as `METHOD URL`.
 fn judged<'a>(network: &'a Network, text: &str) -> Result<&'a NetworkRule, Unreachable<'a>> {
     let (method, url) = text.split_once(' ').unwrap();
     let (scheme, rest) = url.split_once("://").unwrap();
@@ -760,8 +760,9 @@ const BETWEEN: [&str; 12] = [
     "/", "/", "/", "/", "//", "%2f", "%2F", "%5c", "%252f", "%255C", "%c0%af", "?",
 ];
 
-/// What a server may make of a path, told independently of how it is judged: escapes are
-/// read up to three times, `\` can be a `/`, parameters can be dropped, empty segments too.
+/// Returns the readings that servers may give a path, independently of the implementation under
+/// test: escapes are decoded up to three times, `\` can be a `/`, parameters can be dropped, empty
+/// segments too.
 fn readings(path: &str) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     let mut text: Vec<u8> = path.bytes().collect();
