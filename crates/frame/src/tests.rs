@@ -299,7 +299,7 @@ fn the_numbers_of_stages_are_fixed() {
     );
 }
 
-/// What one reader makes of some bytes: nothing, or what it writes again.
+/// Decodes some bytes and encodes the result again, if there is one.
 type Rewrite = fn(&[u8]) -> Option<Vec<u8>>;
 
 fn rewrite_spec(bytes: &[u8]) -> Option<Vec<u8>> {
