@@ -21,7 +21,7 @@ use self::skipping::{Avoidable, note_skip};
 use crate::process::{self, Change};
 use crate::seccomp::Instruction;
 
-/// How long a child may take, seconds; an alarm ends it then.
+/// The longest time of a child, seconds; an alarm ends it then.
 const CHILD_SECONDS_MAX: u32 = 30;
 
 /// Runs assertions in a new process, which is single-threaded whatever runs
@@ -37,7 +37,7 @@ fn in_child(body: impl FnOnce()) {
     );
 }
 
-/// How a new process that runs this ends.
+/// Runs this in a new process, and returns the way that it ended.
 fn ending_of(body: impl FnOnce() -> u8) -> Change {
     let pid = process::fork(|| guarded(body)).unwrap();
     process::wait(Some(pid), true).unwrap().unwrap().change

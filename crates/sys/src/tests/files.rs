@@ -232,7 +232,7 @@ fn an_option_that_no_file_system_knows_is_an_error() {
     });
 }
 
-/// What has two names has one handle; another file and the link to one have others.
+/// Two names of a file have one handle; another file, and a symbolic link to one, have others.
 #[test]
 fn a_handle_is_the_inodes() {
     let place = tree();

@@ -85,7 +85,7 @@ const fn condition(argument: u8, mask: u32, test: Test, refuse: u16) -> Conditio
     }
 }
 
-/// What the rules say, read one after another.
+/// Evaluates the rules naively, one after another.
 fn naive(rules: &[Rule], seen: &Seen) -> Verdict {
     let otherwise = Verdict::Error(OTHERWISE);
     if seen.architecture != HERE || seen.call >= 0x4000_0000 {
@@ -113,7 +113,7 @@ fn naive(rules: &[Rule], seen: &Seen) -> Verdict {
     }
 }
 
-/// What becomes of a call for which a condition does not hold.
+/// Returns the verdict for a call that fails a condition.
 fn broken(condition: &Condition, seen: &Seen) -> Option<Verdict> {
     let value = low(seen, condition.argument) & condition.mask;
     let holds = match condition.test {

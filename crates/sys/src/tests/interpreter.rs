@@ -3,7 +3,7 @@
 
 use super::Instruction;
 
-/// What a filter is shown of one system call (struct seccomp_data).
+/// The input of a filter for one system call (struct seccomp_data).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) call: u32,
@@ -11,7 +11,7 @@ pub(super) struct Seen {
     pub(super) arguments: [u64; 6],
 }
 
-/// What a filter said, after how many comparisons.
+/// A filter's verdict, with the number of comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) verdict: Verdict,
@@ -22,7 +22,7 @@ pub(super) struct Said {
 pub(super) enum Verdict {
     Allow,
     Error(u16),
-    /// It waits for whoever holds the listener.
+    /// The call waits for the listener's holder.
     Judge,
 }
 

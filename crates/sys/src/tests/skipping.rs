@@ -1,15 +1,15 @@
-//! The list of what could not be tested here. Used by the tests of more than one crate.
+//! A list of skipped tests. Used by the tests of more than one crate.
 
 use std::fs::File;
 use std::io::Write;
 
-/// What whoever runs the tests can do about it.
+/// The remedy for a skipped test.
 #[derive(Clone, Copy)]
 pub(crate) enum Avoidable {
-    /// What is missing can be installed.
+    /// The missing thing can be installed.
     #[allow(dead_code, reason = "some crates need nothing that can be installed")]
     Yes,
-    /// Whoever may not do it cannot be made to.
+    /// The missing right cannot be given.
     #[allow(dead_code, reason = "some crates need only what can be installed")]
     No,
 }

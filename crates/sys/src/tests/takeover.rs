@@ -1,4 +1,4 @@
-//! What a test has a process of Atoll's do as if it had been taken over.
+//! Actions that a test has a process of Atoll do as if it had been taken over.
 
 use std::ffi::CString;
 use std::fmt::Write;
@@ -84,7 +84,7 @@ pub fn act(who: &str) -> Option<Vec<u8>> {
     Some(told.into_bytes())
 }
 
-/// What the test has named: `name=value` among what is left out.
+/// Returns the value that the test has named: `name=value` in the list of defences to turn off.
 fn named(name: &str) -> String {
     let all = std::env::args().next().unwrap_or_default();
     let list = all.split_once(':').map_or("", |(_, list)| list);
