@@ -19,8 +19,8 @@ const ENOSYS: Verdict = Verdict::Error(38);
 const EPROTONOSUPPORT: Verdict = Verdict::Error(93);
 const EAFNOSUPPORT: Verdict = Verdict::Error(97);
 
-/// What x86-64 alone has: its own devices, and calls of which later architectures
-/// have only the newer form (`asm-generic/unistd.h`).
+/// Calls that only x86-64 has: its own devices, and calls of which later architectures have only
+/// the newer form (`asm-generic/unistd.h`).
 const ONLY_X86: [&str; 39] = [
     "access",
     "alarm",
@@ -78,8 +78,8 @@ fn numbers() -> BTreeMap<&'static str, u32> {
         .collect()
 }
 
-/// What a caller gets: of a call that comes to `init`, what that answers, but where it
-/// judges.
+/// Returns the verdict that a caller sees: for a call that comes to `init`, its answer, unless the
+/// call is judged.
 fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdict {
     let mut judged = atoll_fence::JUDGED.iter();
     let is_judged = judged.any(|(one, _)| one.number() == Some(call));
@@ -89,7 +89,7 @@ fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdic
     }
 }
 
-/// The error of each call that is told of.
+/// Returns the error of each call that is reported.
 fn answers() -> &'static BTreeMap<u32, u16> {
     static ANSWERS: LazyLock<BTreeMap<u32, u16>> = LazyLock::new(|| {
         let everything = every_boundary().flat_map(coming);
@@ -279,7 +279,7 @@ fn the_filter_is_what_was_reviewed() {
     }
 }
 
-/// What a filter does, a text for each call.
+/// Describes a filter, one text per call.
 fn lines(denials: Denials) -> BTreeMap<u32, String> {
     let mut names: BTreeMap<u32, &str> = numbers()
         .into_iter()

@@ -21,7 +21,7 @@ use super::tree::{built, directory, source, within, writable};
 
 /// Entries that change places, each with its directory.
 const MOVED: [(&str, &str); 4] = [("", "d0"), ("", "out"), ("d0", "sub"), ("d0", "out")];
-/// How often a race is run at most until it had both outcomes.
+/// The most runs of a race until it has had both outcomes.
 const RACES_MAX: u64 = 10;
 const INSIDE: &str = "inside";
 const OUTSIDE: &str = "outside";
@@ -79,7 +79,7 @@ impl Arena {
     }
 }
 
-/// What processes in namespaces of their own have to tell.
+/// A file for the results of processes in namespaces of their own.
 struct Told {
     path: PathBuf,
     file: File,
@@ -104,7 +104,7 @@ impl Told {
         text.lines().filter(|line| *line == what).count()
     }
 
-    /// Whether there are such processes here; where not, it is said why.
+    /// Returns whether such processes can run here.
     fn can(&mut self) -> bool {
         within(|| self.say("here"));
         self.count("here") > 0
@@ -194,7 +194,7 @@ fn a_tree_in_a_live_workspace_shows_nothing_outside_whatever_moves() {
     panic!("no tree was made, or all");
 }
 
-/// Who looks by name and mounts by the same name is led out by the same race.
+/// A lookup by name followed by a mount by the same name escapes by the same race.
 #[test]
 fn mounting_by_name_is_led_out_by_the_same_race() {
     let seed = seed();
