@@ -24,7 +24,7 @@ impl Namespaces {
     pub const ALL_BUT_USER: Self = Self(
         (libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS) as u64,
     );
-    /// The same and a user namespace, which owns them.
+    /// Mounts, process ids, IPC and host name, and a user namespace that owns them.
     pub const ALL: Self = Self(Self::ALL_BUT_USER.0 | libc::CLONE_NEWUSER as u64);
     /// None: a mere copy of the process.
     pub const NONE: Self = Self(0);
