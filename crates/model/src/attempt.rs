@@ -28,7 +28,7 @@ pub enum Wall {
     KernelPrograms,
     /// The handling of page faults (userfaultfd(2)), which can stall the kernel.
     PageFaults,
-    /// The machine itself: modules, another kernel, clocks, accounting, ports.
+    /// The machine itself: kernel modules, another kernel (kexec), clocks, accounting, I/O ports.
     Machine,
     /// Files opened by handle, which bypasses every path.
     Handles,
@@ -36,7 +36,7 @@ pub enum Wall {
     Watching,
     /// Other processes' descriptors.
     Descriptors,
-    /// Other processes' memory, where debugging is refused.
+    /// Other processes' memory, in boundaries that refuse debugging.
     Debugging,
     /// Sockets to devices, to kernel internals, or to the machine's hypervisor.
     Sockets,
@@ -53,7 +53,7 @@ pub enum Wall {
 /// A technique of MITRE ATLAS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Technique {
-    /// As `AML.T0105`.
+    /// Its id, as `AML.T0105`.
     pub id: &'static str,
     /// Its name in ATLAS.
     pub name: &'static str,
@@ -66,7 +66,7 @@ const ESCAPE: Technique = Technique {
     id: "AML.T0105",
     name: "Escape to Host",
 };
-/// "From OS caches, application memory, or other sources."
+/// The technique of reading credentials "from OS caches, application memory, or other sources".
 const CREDENTIALS: Technique = Technique {
     id: "AML.T0090",
     name: "OS Credential Dumping",

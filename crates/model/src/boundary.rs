@@ -10,7 +10,7 @@ use crate::network::Network;
 /// exactly it: a thing not named here does not exist in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boundary {
-    /// The name of the profile that this boundary comes from.
+    /// The name of the profile that it comes from.
     pub profile: String,
     /// The mechanism that confines the program.
     pub mode: Mode,
@@ -80,7 +80,7 @@ pub struct View {
 /// The operations allowed on a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read and execute.
+    /// Read and execute only.
     ReadOnly,
     /// Write to a layer over the host's files.
     Layer(Layering),
@@ -124,7 +124,7 @@ pub enum ViewKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TerminalRights {
-    /// Ask the terminal for its size, cursor and colours, as full-screen programs do.
+    /// Query the terminal for its size, cursor and colours, as full-screen programs do.
     pub queries: bool,
     /// Write to the clipboard (OSC 52).
     pub clipboard: bool,
@@ -136,8 +136,8 @@ pub struct TerminalRights {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SyscallRights {
-    /// Refuse ptrace and process_vm_readv/writev: debuggers stop working.
+    /// Refuse ptrace and process_vm_readv/writev, so that debuggers do not work.
     pub deny_debugging: bool,
-    /// Refuse internet sockets altogether, also on the sandbox's own loopback.
+    /// Refuse internet sockets, also on the sandbox's own loopback.
     pub deny_sockets: bool,
 }

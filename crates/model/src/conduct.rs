@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most reputation that there is, points.
+/// The highest reputation, points.
 pub const REPUTATION_MAX: u8 = 100;
 /// The points that a run earns when a person vouches for it.
 pub const GOOD_POINTS: u8 = 4;
@@ -26,7 +26,7 @@ pub const BAD_HALF_DAYS: u64 = 60;
 /// The age of the oldest event that counts, days.
 pub const CONDUCT_DAYS_MAX: u64 = 180;
 
-/// Parts of a point.
+/// The resolution of computations: parts per point.
 const PARTS: u64 = 1_000;
 
 /// An event in the history of a run that bears on its agent's reputation.

@@ -2,14 +2,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of one run: `YYMMDD-HHMMSS-xxxx`, UTC, with four random characters
-/// of Crockford's base 32. It sorts by time, can be typed, and is a safe file
-/// name.
+/// The id of one run: `YYMMDD-HHMMSS-xxxx`, UTC, with four random characters of Crockford's base
+/// 32. It sorts by time, can be typed, and is a safe file name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
-/// The text is not a run id.
+/// The error for a text that is not a run id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a run id: expected the form 261121-093012-k7qd")]
 pub struct InvalidRunId(String);
@@ -68,7 +67,7 @@ impl RunId {
         is_time.then(|| days * 86_400 + hour * 3_600 + minute * 60 + second)
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -8,7 +8,7 @@ use crate::quantity::{InvalidQuantity, format_bytes, parse_bytes, parse_duration
 pub struct Limits {
     /// Memory of all processes together, page cache and tmpfs included, bytes.
     pub memory_bytes: u64,
-    /// Swap beyond that, bytes.
+    /// Swap in addition, bytes.
     pub swap_bytes: u64,
     /// Processes and threads at once.
     pub processes: u64,
@@ -20,7 +20,7 @@ pub struct Limits {
     pub inodes: u64,
     /// Bytes that can be written to memory: the private /tmp, /dev/shm and the home together.
     pub tmp_bytes: u64,
-    /// Processors' worth of time, in thousandths (1,500 = one and a half).
+    /// Processor time per time, in thousandths of a processor (1,500 = one and a half).
     pub cpu_millis: Option<u64>,
     /// The time from start to end.
     pub wall_clock: Option<Duration>,
@@ -80,7 +80,7 @@ pub enum InvalidLimit {
 }
 
 impl LimitKey {
-    /// All of them, in the order in which they are shown.
+    /// All limits, in the order in which they are shown.
     pub const ALL: [Self; 11] = [
         Self::Memory,
         Self::Swap,
@@ -95,7 +95,7 @@ impl LimitKey {
         Self::Output,
     ];
 
-    /// The name as written.
+    /// Returns the name as written.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl LimitKey {
         }
     }
 
-    /// All names.
+    /// Returns all names.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         Self::ALL.iter().map(|key| key.name()).collect()

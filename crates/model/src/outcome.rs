@@ -31,7 +31,7 @@ pub enum Ending {
         /// The signal's number.
         signal: u8,
     },
-    /// A limit ended it.
+    /// A limit ended the execution.
     Limited {
         /// The limit.
         limit: LimitHit,
@@ -59,12 +59,12 @@ pub enum LimitHit {
 /// The resources that an execution used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// From the program's start to its end.
+    /// The time from the program's start to its end.
     pub wall_clock: Duration,
     /// Processor time of all processes, user and system.
     pub cpu: Duration,
-    /// The most memory at once, bytes: of the whole sandbox where a cgroup
-    /// counts it, else of its largest process.
+    /// The highest memory use, bytes: of the whole sandbox if a cgroup counts it, else of its
+    /// largest process.
     pub memory_peak_bytes: u64,
     /// Set when `memory_peak_bytes` is of the whole sandbox.
     pub memory_is_whole: bool,

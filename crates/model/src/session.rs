@@ -18,7 +18,7 @@ pub struct SessionName(String);
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(String);
 
-/// The text is not a session's name.
+/// The error for a text that is not a session's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a session's name: letters, digits, '.', '_' and '-', at most \
@@ -26,7 +26,7 @@ pub struct SessionId(String);
 )]
 pub struct InvalidSessionName(String);
 
-/// The text is not a session's id.
+/// The error for a text that is not a session's id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a session's id: expected the form s-261121-093012-k7qd")]
 pub struct InvalidSessionId(String);
@@ -52,7 +52,7 @@ impl SessionName {
         }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -79,7 +79,7 @@ impl SessionId {
         }
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

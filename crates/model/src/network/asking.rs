@@ -96,7 +96,7 @@ pub struct AskedCall {
     pub kind: FlowKind,
     /// The host, as the program named it.
     pub host: String,
-    /// Its port.
+    /// The port.
     pub port: u16,
     /// The request, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,13 +134,13 @@ pub(super) fn is_first(policies: &u32) -> bool {
     *policies == 0
 }
 
-/// A request that is to be sent.
+/// A request to be approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskedRequest {
     /// The scheme by which it is sent.
     pub scheme: Scheme,
-    /// Its method.
+    /// The method.
     pub method: String,
     /// The path in normal form, cut if long.
     pub path: String,
@@ -181,7 +181,7 @@ fn is_none(number: &u32) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskedHeader {
-    /// Its name, lower-case.
+    /// The name, lower-case.
     pub name: String,
     /// The value; bytes that are not UTF-8 are shown as U+FFFD.
     pub value: String,
@@ -231,7 +231,7 @@ pub enum NoConsent {
     TooMany,
     /// The program did not wait for the decision.
     Left,
-    /// The run ends.
+    /// The run ended.
     Ended,
     /// The decision was for another call.
     Mismatch,

@@ -8,13 +8,13 @@ use super::rules::blocks;
 use super::{Conditions, Destination, HostPart, Network, NetworkRule, Request, Unreachable};
 
 impl Network {
-    /// Returns whether a rule or credential for a host and port is about methods.
+    /// Returns whether a rule or credential for a host and port has a condition on methods.
     #[must_use]
     pub fn is_about_methods(&self, host: &HostPart, port: u16) -> bool {
         self.is_about(host, port, |requests| !requests.methods.is_empty())
     }
 
-    /// Returns whether a rule or credential for a host and port is about paths.
+    /// Returns whether a rule or credential for a host and port has a condition on paths.
     #[must_use]
     pub fn is_about_paths(&self, host: &HostPart, port: u16) -> bool {
         self.is_about(host, port, |requests| {

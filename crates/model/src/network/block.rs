@@ -96,7 +96,7 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
 impl FromStr for Block {
     type Err = InvalidHost;
 
-    /// Reads an address, or one with `/` and a number of bits.
+    /// Reads an address, or one with `/` and the number of shared bits.
     fn from_str(text: &str) -> Result<Self, InvalidHost> {
         let (address, bits) = match text.split_once('/') {
             None => (text, None),

@@ -27,7 +27,7 @@ pub struct CredentialName(String);
 pub struct InvalidCredentialName;
 
 impl CredentialName {
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -70,7 +70,7 @@ impl fmt::Display for CredentialName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Place {
-    /// In a header.
+    /// The value of a header.
     Header {
         /// The header's name, in lower case.
         name: String,

@@ -13,15 +13,15 @@ use super::{
 /// The longest endpoint, bytes.
 const ENDPOINT_BYTES_MAX: usize = 2048;
 
-/// A URL of the kind `https://login.example.com/oauth/token`.
+/// An https URL, as `https://login.example.com/oauth/token`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Endpoint {
     /// The host.
     pub host: HostPart,
-    /// Its port.
+    /// The port.
     pub port: u16,
-    /// The path, with a query or not.
+    /// The path, optionally with a query.
     pub target: String,
 }
 

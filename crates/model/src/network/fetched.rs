@@ -42,7 +42,7 @@ pub enum Fetch {
         /// The time that it may take, seconds.
         patience_s: u64,
     },
-    /// By a request of Atoll's own.
+    /// By a request of Atoll's own for a token.
     Token(Box<TokenRequest>),
     /// The value is handed over as it is, and renewed by a request of Atoll's own once it is not
     /// valid any more.
@@ -94,13 +94,13 @@ impl Fetch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CommandEnd {
-    /// With this status.
+    /// The command exited with this status.
     Exited(u8),
-    /// By this signal.
+    /// This signal ended the command.
     Signalled(u8),
-    /// Ended for exceeding its time.
+    /// The command exceeded its time, and was ended.
     Late,
-    /// Not started, because of this kernel error, by number; 0 if there is none.
+    /// The command could not be started, because of this kernel error; 0 if there is none.
     Unstarted(i32),
 }
 
@@ -108,7 +108,7 @@ pub enum CommandEnd {
 /// ASCII in which [`SHAPE_HOLE`] is a random letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// This text.
+    /// A text with holes.
     Text(String),
     /// A JSON Web Token (RFC 7519), which programs parse.
     WebToken,

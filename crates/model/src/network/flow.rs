@@ -271,7 +271,7 @@ pub struct Flow {
     /// The address that is dialled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// The proxy that dials instead.
+    /// The upstream proxy that dials instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
     /// The port; 0 for a name.
@@ -386,7 +386,7 @@ pub enum FlowKind {
     Request,
     /// Bytes in both directions between a program of the host and a published port of the sandbox.
     Published,
-    /// A signature by which a program logs in by SSH.
+    /// A signature with which a program logs in by SSH.
     SshLogin,
     /// A signature of a commit or a tag.
     CommitSignature,
@@ -403,11 +403,11 @@ pub enum FlowKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowEnd {
-    /// From the program, bytes.
+    /// Bytes from the program.
     pub up_bytes: u64,
-    /// To the program, bytes.
+    /// Bytes to the program.
     pub down_bytes: u64,
-    /// The status of the answer (RFC 9110, section 15), where there was one.
+    /// The status of the answer (RFC 9110, section 15), if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The time from its record to its end, microseconds.

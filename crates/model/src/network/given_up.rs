@@ -345,7 +345,7 @@ pub struct GivingUp {
     /// These credentials.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub no_credentials: Vec<CredentialName>,
-    /// All of the network after so many seconds.
+    /// All of the network, after this many seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_seconds: Option<u32>,
 }

@@ -67,7 +67,7 @@ impl HostName {
         Ok(Self(text.to_ascii_lowercase()))
     }
 
-    /// The name.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -42,7 +42,7 @@ pub enum IssuedToken {
 }
 
 impl IssuedToken {
-    /// All of them.
+    /// All tokens.
     pub const ALL: [Self; 3] = [Self::Access, Self::Refresh, Self::Id];
 
     /// Returns its member in an answer.

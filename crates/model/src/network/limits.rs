@@ -49,15 +49,15 @@ fn is_first(table: &u64) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// Requests in a time.
+    /// The number of requests in a time.
     Requests,
-    /// Connections at once.
+    /// The number of connections at once.
     Connections,
-    /// Bytes sent in a run.
+    /// The bytes sent in a run.
     Upload,
-    /// Bytes received in a run.
+    /// The bytes received in a run.
     Download,
-    /// The length of a body.
+    /// The length of a request's body.
     Body,
     /// The time that a connection or request takes.
     Duration,

@@ -46,7 +46,7 @@ pub enum LockKind {
     Npm,
     /// `Cargo.lock`, TOML.
     Cargo,
-    /// Requirements of pip, a line each.
+    /// pip's requirements, one per line.
     Requirements,
     /// `uv.lock`, TOML.
     Uv,

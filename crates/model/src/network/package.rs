@@ -30,7 +30,7 @@ pub enum Registry {
 }
 
 impl Registry {
-    /// All of them.
+    /// All registries.
     pub const ALL: [Self; 3] = [Self::Npm, Self::Pip, Self::Cargo];
 
     /// Returns its name in rules, the same as its preset's.

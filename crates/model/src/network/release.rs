@@ -15,25 +15,25 @@ use crate::{civil_date, format_duration};
 /// A file of one release of a package, as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseFile {
-    /// Of npm.
+    /// A file of npm.
     Npm {
         /// The package, with its scope.
         name: String,
-        /// Its version, as it is written.
+        /// The version as written.
         version: String,
     },
-    /// Of PyPI.
+    /// A file of PyPI.
     Pip {
-        /// The projects that the file's name can be of.
+        /// The projects that the file's name can belong to.
         projects: Vec<String>,
-        /// Its path in normal form, which no other file has.
+        /// The path in normal form, which no other file has.
         path: String,
     },
-    /// Of crates.io.
+    /// A file of crates.io.
     Cargo {
-        /// The crate, as it is written.
+        /// The crate as written.
         name: String,
-        /// Its version, as it is written.
+        /// The version as written.
         version: String,
     },
 }
@@ -286,7 +286,7 @@ impl NetworkRule {
 }
 
 impl About {
-    /// The file of a release, if it is for one.
+    /// Returns the file of a release, if the subject is one.
     pub(super) fn into_file(self) -> Option<ReleaseFile> {
         match self {
             Self::File(file) => Some(file),

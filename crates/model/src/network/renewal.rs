@@ -50,7 +50,7 @@ pub enum PublishedSecret {
     /// The issuer requires none.
     #[default]
     None,
-    /// This text.
+    /// This published text.
     Named(String),
     /// The value that the agent itself sends as `client_secret` when it tries to renew its login.
     Sent,

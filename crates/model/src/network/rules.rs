@@ -88,9 +88,9 @@ pub enum HostPattern {
 /// A set of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// 80 and 443.
+    /// The ports of the web: 80 and 443.
     Web,
-    /// All.
+    /// Every port.
     All,
     /// Ranges of ports, first and last inclusive.
     Listed(Vec<(u16, u16)>),

@@ -36,7 +36,7 @@ pub struct SshGrant {
     pub name: CredentialName,
     /// The host, as it is named in `known_hosts`.
     pub host: HostPart,
-    /// Its port.
+    /// The port.
     pub port: u16,
     /// The user there.
     pub user: String,
@@ -100,7 +100,7 @@ pub struct Signing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SigningPurpose {
-    /// Logging in (RFC 4252, section 7).
+    /// A login (RFC 4252, section 7).
     Login {
         /// The identifier of the SSH session, in base64.
         session: String,
@@ -165,7 +165,7 @@ impl SshHash {
 pub enum Signed {
     /// The signature as sent, in base64.
     Signature(String),
-    /// There is none, for this reason.
+    /// No signature, for this reason.
     Nothing(String),
 }
 

@@ -28,7 +28,7 @@ pub struct Target {
 pub struct InvalidTarget;
 
 impl Target {
-    /// Reads a path, with a query or not, or `*`.
+    /// Reads a path, optionally with a query, or `*`.
     ///
     /// # Errors
     /// [`InvalidTarget`].
@@ -57,7 +57,7 @@ impl Target {
         &self.path
     }
 
-    /// The query as it was written, without its `?`.
+    /// Returns the query as written, without its `?`.
     #[must_use]
     pub fn query(&self) -> Option<&str> {
         self.written.split_once('?').map(|(_, query)| query)

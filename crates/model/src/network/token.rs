@@ -86,9 +86,9 @@ pub struct OAuthRequest {
 pub enum ClientAuthentication {
     /// None but its id: it has no secret.
     Public,
-    /// By basic authentication.
+    /// HTTP basic authentication.
     Basic,
-    /// By fields of the request.
+    /// Fields of the request's body.
     Post,
 }
 
@@ -159,9 +159,9 @@ impl TokenGrant {
 pub struct AppRequest {
     /// The beginning of the API's URL.
     pub api: Endpoint,
-    /// The app's number.
+    /// The app's id.
     pub app: u64,
-    /// The installation's number.
+    /// The installation's id.
     pub installation: u64,
     /// The repositories that it is for, without their owner; empty for all of the installation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -186,10 +186,10 @@ pub enum Permission {
 }
 
 impl Permission {
-    /// All of them.
+    /// All levels.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ fn file(path: &str) -> LockFile {
     LockFile::try_from(path.to_owned()).unwrap()
 }
 
-/// A rule for packages of a registry at any of its hosts, with these lock files.
+/// Returns a rule for packages of a registry at any of its hosts, with these lock files.
 fn rule(registry: Registry, names: &[&str], locks: &[&str]) -> NetworkRule {
     let names = names
         .iter()

@@ -9,7 +9,8 @@ const DAY_MS: u64 = 86_400_000;
 const DAY: Duration = Duration::from_millis(DAY_MS);
 const HASHED: &str = "/packages/ab/cd/012345678901234567890123456789012345678901234567890123456789";
 
-/// A rule for packages of a registry, at one of its hosts: with an age in days, or none.
+/// Returns a rule for packages of a registry, at one of its hosts: with a minimum age in days, or
+/// none for 0.
 fn rule(registry: Registry, host: &str, names: &[&str], days: u64) -> NetworkRule {
     let names = names
         .iter()
@@ -33,7 +34,7 @@ fn npm(names: &[&str], days: u64) -> NetworkRule {
     rule(Registry::Npm, "registry.npmjs.org", names, days)
 }
 
-/// The whole of a host, as presets allow it.
+/// Returns a rule for a whole host, as presets have it.
 fn whole(host: &str) -> NetworkRule {
     NetworkRule {
         to: format!("{host}:443").parse().unwrap(),
@@ -219,7 +220,7 @@ fn which_rule_asks_for_an_age() {
     );
 }
 
-/// A release is as young without TLS, and at another port.
+/// The minimum age of a release applies without TLS, and at other ports.
 #[test]
 fn the_age_of_a_release_holds_at_every_port() {
     let host = "registry.npmjs.org".parse().unwrap();
@@ -245,7 +246,7 @@ fn the_age_of_a_release_holds_at_every_port() {
     }
 }
 
-/// A file whose name can be of two projects is of an age where one of them has to be.
+/// A file whose name can belong to two projects has to meet the minimum age of either.
 #[test]
 fn a_file_of_two_projects_is_held_to_the_age_of_either() {
     const HOST: &str = "files.pythonhosted.org";
