@@ -62,33 +62,33 @@ pub enum Report {
 /// The stage at which making a sandbox failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Reading the description.
+    /// Decoding the description.
     Description,
-    /// Making namespaces.
+    /// Creating namespaces.
     Namespaces,
     /// Mapping ids.
     Ids,
-    /// Joining control groups.
+    /// Joining cgroups.
     ControlGroups,
-    /// The loopback device.
+    /// Setting up the network.
     Network,
     /// Building the file tree: the detail names the path.
     Tree,
-    /// Changing the root.
+    /// Changing the root directory.
     Root,
-    /// Limits of each process.
+    /// Setting the limits of each process.
     Limits,
     /// Dropping rights.
     Rights,
-    /// The terminal.
+    /// Opening the terminal.
     Terminal,
-    /// Landlock.
+    /// Applying Landlock.
     Landlock,
-    /// The system call filter.
+    /// Installing the system call filter.
     Filter,
     /// Starting the program's process.
     Start,
-    /// The working directory.
+    /// Changing to the working directory.
     Directory,
 }
 
@@ -129,7 +129,7 @@ impl Order {
         }
     }
 
-    /// Reads an order.
+    /// Decodes an order.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -209,7 +209,7 @@ impl Report {
         out.0
     }
 
-    /// Reads a report.
+    /// Decodes a report.
     ///
     /// # Errors
     /// [`Malformed`].

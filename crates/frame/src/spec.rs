@@ -80,7 +80,7 @@ pub struct Spec {
     pub terminal: Option<Terminal>,
     /// The program and its arguments.
     pub arguments: Vec<Vec<u8>>,
-    /// Its environment, `NAME=value` each.
+    /// The environment, `NAME=value` each.
     pub environment: Vec<Vec<u8>>,
     /// The working directory at the start.
     pub directory: Vec<u8>,
@@ -92,7 +92,7 @@ pub const INWARD_MAX: u8 = 64;
 /// The namespaces that a program may create beneath its sandbox (namespaces(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nesting {
-    /// None.
+    /// No namespaces.
     Refused,
     /// All but cgroup namespaces: in one it could mount cgroups, and change those that belong to
     /// its user.
@@ -227,9 +227,9 @@ pub enum Operation {
 /// The capacity of what is written to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes.
+    /// Bytes in all.
     pub bytes: u64,
-    /// Files and directories.
+    /// The number of files and directories.
     pub inodes: u64,
 }
 
@@ -280,7 +280,7 @@ pub struct Funnel {
 /// The program's terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Lines.
+    /// The number of lines.
     pub rows: u16,
     /// Characters per line.
     pub columns: u16,
