@@ -27,15 +27,16 @@ const EAFNOSUPPORT: u16 = 97;
 /// A boundary's refusals beyond the fixed rules, and its permissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denials {
-    /// Debugging of other processes.
+    /// Refuses debugging of other processes.
     pub debugging: bool,
-    /// Internet sockets.
+    /// Refuses internet sockets.
     pub sockets: bool,
-    /// Set-user-id and set-group-id files.
+    /// Refuses set-user-id and set-group-id files.
     pub set_id: bool,
-    /// Programs that are not in a file.
+    /// Refuses programs that are not in a file.
     pub memory_programs: bool,
-    /// Calls that only namespaces would make harmless: some are refused, some judged.
+    /// Set in a fence: of the calls that only namespaces would make harmless, some are refused,
+    /// some judged.
     pub fenced: bool,
     /// In a fence: DNS is available, on sockets that are judged.
     pub routed: bool,

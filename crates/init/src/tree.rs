@@ -106,7 +106,7 @@ fn room(spec: &Spec) -> Room {
     }
 }
 
-/// Below this length tmpfs keeps a link's target without a page (mm/shmem.c).
+/// The length below which tmpfs keeps a link's target without a page (mm/shmem.c).
 const SHORT_LINK_BYTES: usize = 128;
 
 impl Maker<'_> {

@@ -628,7 +628,7 @@ pub struct Conditional {
     pub reason: &'static str,
 }
 
-/// Every flag by which clone(2) and unshare(2) make a namespace.
+/// Every flag by which clone(2) and unshare(2) create a namespace.
 const CLONE_NEW_ANY: u32 = 0x7e02_0080;
 
 const NO_NAMESPACE: Condition = on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM).told();

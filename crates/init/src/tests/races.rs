@@ -1,5 +1,5 @@
-//! A live workspace is put into a tree, sealed and pinned in places, while its directories
-//! and links to outside take each other's places as fast as can be.
+//! A live workspace is added to a tree, sealed and pinned in places, while its directories and
+//! links to the outside swap places as fast as possible.
 //!
 //! The model: a tree that is made shows nothing of what lies outside, and writing to all
 //! that it shows changes nothing there; what was judged is shown, or nothing is made. The
@@ -59,7 +59,7 @@ impl Arena {
         self.before.values().map(|one| one[0] as u64).collect()
     }
 
-    /// A view of a directory that stands in a description as it is at this moment.
+    /// Returns a view of a directory, described as it is at this moment.
     fn judged_now(&self) -> Option<Operation> {
         let path = self.inside.join("d0/sub");
         let found = path.symlink_metadata().ok()?;
@@ -111,8 +111,8 @@ impl Told {
     }
 }
 
-/// A live workspace as it is planned: writable, with what leads to its control files
-/// pinned, these sealed and one of them covered; and a view of a directory in it.
+/// Returns the plan of a live workspace: writable, with the way to its control files pinned, these
+/// sealed and one of them covered; and a view of a directory in it.
 fn plan(arena: &Arena, judged: &Operation) -> Vec<Operation> {
     let path = |text: &str| text.as_bytes().to_vec();
     vec![
@@ -131,7 +131,7 @@ fn plan(arena: &Arena, judged: &Operation) -> Vec<Operation> {
     ]
 }
 
-/// Looks at all that is shown, and writes to it.
+/// Inspects everything shown, and writes to it.
 fn expect_nothing_of(outside: &BTreeSet<u64>) {
     let mut waiting = vec![PathBuf::from("/w"), PathBuf::from("/view")];
     while let Some(path) = waiting.pop() {
