@@ -35,7 +35,7 @@ impl Rights {
     pub const REMOVE_DIRECTORIES: Self = Self(REMOVE_DIR);
     /// Execute files.
     pub const EXECUTE: Self = Self(EXECUTE);
-    /// Everything but making device nodes and ioctl on devices.
+    /// Everything except creating device nodes and ioctl on devices.
     pub const CHANGE: Self = Self((FIRST & !(MAKE_CHAR | MAKE_BLOCK | EXECUTE)) | REFER | TRUNCATE);
     /// Read, write and control a device.
     pub const DEVICE: Self = Self(READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV);
@@ -66,7 +66,7 @@ pub enum Holds {
     /// Everything except TCP ports: a network namespace of its own has nothing but its loopback,
     /// and Landlock cannot name "every port".
     AllButPorts,
-    /// TCP ports too: none is bound or connected to (version 4).
+    /// Everything, also TCP ports: none can be bound or connected to (version 4).
     All,
     /// Everything that this process can do, except signals: the processes it may signal are not in
     /// its domain.

@@ -22,7 +22,7 @@ const NESTED: u16 = 0x8000;
 /// The size of the answer buffer, bytes: more than the answers to one of our batches.
 const ANSWER_BYTES_MAX: usize = 8192;
 
-/// Messages that are sent together.
+/// A batch of messages that are sent together.
 #[derive(Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,

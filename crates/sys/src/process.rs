@@ -26,7 +26,7 @@ impl Namespaces {
     );
     /// Mounts, process ids, IPC and host name, and a user namespace that owns them.
     pub const ALL: Self = Self(Self::ALL_BUT_USER.0 | libc::CLONE_NEWUSER as u64);
-    /// None: a mere copy of the process.
+    /// No namespaces: a mere copy of the process.
     pub const NONE: Self = Self(0);
     /// A user namespace alone.
     pub const USER: Self = Self(libc::CLONE_NEWUSER as u64);

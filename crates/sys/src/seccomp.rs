@@ -85,7 +85,7 @@ pub enum Test {
 /// One rule: the action on one system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The call's number.
+    /// The number of the call.
     pub call: u32,
     /// The action.
     pub action: Action,

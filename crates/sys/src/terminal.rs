@@ -7,7 +7,7 @@ use rustix::process::{Pid, ioctl_tiocsctty, setsid};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetpgrp, tcsetwinsize};
 
-/// Rows and columns of a terminal.
+/// The size of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowSize {
     /// Lines.

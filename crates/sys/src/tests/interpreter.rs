@@ -1,5 +1,5 @@
-//! A machine for classic BPF, as far as seccomp(2) filters need it. The tests of
-//! `init` use the same file.
+//! An interpreter of classic BPF, as far as seccomp(2) filters need it. The tests of `init` use the
+//! same file.
 
 use super::Instruction;
 
@@ -26,7 +26,7 @@ pub(super) enum Verdict {
     Judge,
 }
 
-/// Runs a filter to its end. Anything that the kernel would not take is a panic.
+/// Runs a filter to its end. Panics at anything that the kernel would not accept.
 pub(super) fn run(program: &[Instruction], seen: &Seen) -> Said {
     assert!(program.len() <= 4_096, "the kernel takes no more");
     let mut memory = Vec::new();

@@ -1,4 +1,4 @@
-//! Rights that a process gives up: capabilities, limits, Landlock.
+//! Tests of dropping rights: capabilities, limits, Landlock.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::{c_path, in_child, is_root, number};
 use crate::landlock::{self, Holds, Rights, Ruleset};
 use crate::{credentials, memory, process};
 
-/// A field of this process's status.
+/// Returns a field of this process's status.
 fn status(name: &str) -> String {
     let text = fs::read_to_string("/proc/self/status").unwrap();
     let line = text

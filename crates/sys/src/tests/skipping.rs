@@ -14,7 +14,7 @@ pub(crate) enum Avoidable {
     No,
 }
 
-/// Adds this test to the list named by `ATOLL_SKIP_FILE`, for whoever counts.
+/// Adds this test to the list named by `ATOLL_SKIP_FILE`, which is counted.
 ///
 /// # Panics
 /// When the list cannot be written.
@@ -25,7 +25,7 @@ pub(crate) fn note_skip(why: &str, avoidable: Avoidable) {
     }
 }
 
-/// Adds a row of this test's table to that list: the other rows are tried.
+/// Adds a row of this test's table to that list: the other rows are tested.
 ///
 /// # Panics
 /// When the list cannot be written.
