@@ -361,7 +361,7 @@ const AUDITED: (&str, &str) = ("registry.npmjs.org", "/-/npm/v1/security/advisor
 
 /// Returns the variable that turns off npm's audit when the rules would refuse it anyway: it sends
 /// the list of installed packages by POST, which rules for packages do not allow, so that nothing
-/// goes out by them. A program that runs `npm audit` is told of the refusal.
+/// goes out by them. A program that runs `npm audit` still sees the refusal.
 #[must_use]
 pub fn audit_variable(network: &Network) -> Option<(&'static str, String)> {
     let (host, path) = AUDITED;
