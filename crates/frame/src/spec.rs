@@ -59,7 +59,7 @@ pub struct Spec {
     pub landlock_version: u32,
     /// Limits of each process (setrlimit(2)).
     pub resource_limits: Vec<ResourceLimit>,
-    /// Limits without a cgroup, which `init` enforces.
+    /// Limits that no cgroup enforces, so that `init` does.
     pub watch: Watch,
     /// True if debugging calls are refused.
     pub deny_debugging: bool,
