@@ -1,14 +1,14 @@
 //! The launcher: one frozen description in, one sandbox out.
 //!
-//! It is started from a sealed memfd with one control socket to the host side and nothing else.
-//! Until it has a description it can stand by, and create launchers like itself, each with a socket
-//! of its own: it never holds anything of any sandbox. One message brings the program's standard
-//! input, output and error, the control socket for `init`, and the sealed description. It creates
-//! the namespaces, maps ids, lets its child go on as `init` without another exec, and waits. When
-//! the host side is gone, it ends the sandbox and removes what the host side cannot remove any
-//! more.
+//! The launcher is started from a sealed memfd with one control socket to the host side and nothing
+//! else. Until it has a description it can stand by, and create launchers like itself, each with a
+//! socket of its own: it never holds anything of any sandbox. One message brings the program's
+//! standard input, output and error, the control socket for `init`, and the sealed description. It
+//! creates the namespaces, maps ids, lets its child go on as `init` without another exec, and
+//! waits. When the host side is gone, it ends the sandbox and removes what the host side cannot
+//! remove any more.
 //!
-//! It must never know policy, HTTP or secrets. Start reading at [`main`].
+//! This crate must never know policy, HTTP or secrets. Start reading at [`main`].
 
 mod ahead;
 mod confine;
