@@ -24,7 +24,7 @@ const TOLD_BETWEEN_MAX: u32 = 64;
 
 const EPERM: i32 = 1;
 
-/// The listener's end of a program's filter.
+/// The listener of a program's filter, with the counts of its violations.
 pub(crate) struct Gate {
     /// `None` if no call is reported, and once no caller is left.
     listener: Option<OwnedFd>,

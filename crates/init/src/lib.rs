@@ -1,12 +1,12 @@
 //! The first process of a sandbox.
 //!
-//! It is a library of `jail`: the launcher's child goes on here, with nothing but its own [`Spec`].
-//! It builds the file tree, drops every right, starts the program behind Landlock and the system
-//! call filter, then stays as process 1: it reaps, forwards signals, watches the limits that no
-//! cgroup enforces, and ends everything when the program or the host side ends.
+//! As a library of `jail`, it runs in the launcher's child, with nothing but its own [`Spec`]. It
+//! builds the file tree, drops every right, starts the program behind Landlock and the system call
+//! filter, then stays as process 1: it reaps, forwards signals, watches the limits that no cgroup
+//! enforces, and ends everything when the program or the host side ends.
 //!
-//! It must never know policy, and knows of the host only what its spec names. Start reading at
-//! [`run`].
+//! The crate must never know policy, and knows of the host only what its spec names. Start reading
+//! at [`run`].
 
 pub use atoll_fence::{become_reaper, end_descendants};
 pub use namespaces::namespace_limits;

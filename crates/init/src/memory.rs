@@ -67,8 +67,8 @@ impl Watch {
 
     /// Returns whether the sandbox exceeds its limit; looks when it is time to.
     ///
-    /// What processes have resident counts shared pages once for each: quick to read
-    /// and never too little. Only above the limit the exact shares are read.
+    /// Resident memory counts shared pages once per process: quick to read and never too little.
+    /// Only above the limit the exact shares are read.
     pub(crate) fn is_over(&mut self) -> bool {
         let now = Instant::now();
         if now < self.look_at {
