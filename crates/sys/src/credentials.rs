@@ -112,8 +112,8 @@ pub fn forbid_inspection() -> io::Result<()> {
 
 /// Ends this process when the thread that created it ends.
 ///
-/// A parent that ended before the call is not noticed by it: whoever uses this
-/// also watches a descriptor that the parent holds.
+/// A parent that ended before the call goes unnoticed: a caller also has to watch a descriptor that
+/// the parent holds.
 ///
 /// # Errors
 /// The kernel's.
