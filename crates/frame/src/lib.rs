@@ -1,12 +1,11 @@
-//! Bounded messages between the host, the launcher (`jail`) and the first
-//! process inside (`init`).
+//! Bounded messages between the host side, the launcher (`jail`) and the first process in the
+//! sandbox (`init`).
 //!
-//! A sandbox is described once, by a [`Spec`]: a frozen list of closed
-//! operations. Afterwards only small [`Order`]s go in and [`Report`]s come out.
-//! Everything has a fixed form in little-endian bytes and a named limit; a
-//! reader takes the whole message or refuses it.
+//! A sandbox is described once, by a [`Spec`]: a frozen list of closed operations. Afterwards only
+//! small [`Order`]s go in and [`Report`]s come out. Every message has a fixed form in little-endian
+//! bytes and a named limit; a reader takes the whole message or refuses it.
 //!
-//! This crate does no I/O and knows no system call. Start reading at [`Spec`].
+//! This crate does no I/O and makes no system call. Start reading at [`Spec`].
 
 mod message;
 mod spec;

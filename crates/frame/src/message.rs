@@ -3,40 +3,40 @@ use crate::wire::{Malformed, Reader, Writer};
 /// The longest message besides a spec, bytes.
 pub const MESSAGE_BYTES_MAX: usize = 512;
 
-/// The longest detail of a failure, bytes; the rest of the message fits beside it.
+/// The longest detail of a failure, bytes; the rest of the message fits in addition.
 const DETAIL_BYTES_MAX: usize = 400;
 
 /// The longest name of a system call, bytes.
 const CALL_BYTES_MAX: usize = 32;
 
-/// What the host tells `init`.
+/// An order of the host side to `init`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Start the program: the call is on disk. Once, before everything else.
+    /// Start the program: the call is on disk. Sent once, before any other order.
     Start,
     /// Send this signal to the program's process group.
     Signal(u8),
-    /// Let the stopped program go on.
+    /// Continue the stopped program.
     Continue,
     /// End everything now.
     End,
 }
 
-/// What `jail` and `init` tell the host.
+/// A report of `jail` or `init` to the host side.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The sandbox exists; its first process has this number on the host.
+    /// The sandbox exists; `pid` is its first process on the host.
     Started { pid: u32 },
     /// The program's terminal comes with this message.
     Terminal,
-    /// Sockets of the sandbox's network come with this message: ones to connect to what
-    /// listens there, and what listens there itself, for TCP and for questions to a name
-    /// server (UDP), of IPv4, then the same of IPv6 where there is any.
+    /// Sockets of the sandbox's network come with this message: sockets to connect to its listening
+    /// programs, and the listeners for its outbound connections, for TCP and for DNS queries (UDP),
+    /// of IPv4, then the same of IPv6 if available.
     Network,
     /// The program is running.
     Running,
-    /// Making the sandbox failed.
+    /// Making the sandbox has failed.
     Failed {
         stage: Stage,
         error: i32,
@@ -46,50 +46,49 @@ pub enum Report {
     NotExecuted { error: i32 },
     /// The program was stopped by this signal and waits to go on.
     Stopped { signal: u8 },
-    /// The limit of memory was reached, as far as `init` watches it.
+    /// The memory limit is reached, as measured by `init`.
     MemoryReached,
-    /// The limit of time was reached and the host side had not acted.
+    /// The time limit is reached, and the host side has not acted.
     TimeReached,
-    /// The program has made this call, which only somebody makes who wants out, so
-    /// often until now; `pid` is who made it first. It was refused.
+    /// A violation: the program has made this call, which hardly any program makes except to
+    /// escape, `count` times until now; `pid` made it first. It was refused.
     Attempt { call: Vec<u8>, pid: u32, count: u64 },
-    /// The program returned or was ended: a status, or a signal where
-    /// `signalled`.
+    /// The program has returned or was ended: a status, or a signal if `signalled`.
     Ended { signalled: bool, number: u8 },
-    /// All of it is gone; what it used.
+    /// Every process is gone; the resources that they used.
     Gone { cpu_us: u64, memory_peak_bytes: u64 },
 }
 
-/// Where the making of a sandbox failed.
+/// The stage at which making a sandbox failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Reading the description.
+    /// Decoding the description.
     Description,
-    /// Making namespaces.
+    /// Creating namespaces.
     Namespaces,
     /// Mapping ids.
     Ids,
-    /// Joining control groups.
+    /// Joining cgroups.
     ControlGroups,
-    /// The loopback device.
+    /// Setting up the network.
     Network,
     /// Building the file tree: the detail names the path.
     Tree,
-    /// Changing the root.
+    /// Changing the root directory.
     Root,
-    /// Limits of each process.
+    /// Setting the limits of each process.
     Limits,
-    /// Giving rights up.
+    /// Dropping rights.
     Rights,
-    /// The terminal.
+    /// Opening the terminal.
     Terminal,
-    /// Landlock.
+    /// Applying Landlock.
     Landlock,
-    /// The system call filter.
+    /// Installing the system call filter.
     Filter,
     /// Starting the program's process.
     Start,
-    /// The working directory.
+    /// Changing to the working directory.
     Directory,
 }
 
@@ -111,7 +110,7 @@ const STAGES: [Stage; 14] = [
 ];
 
 impl Stage {
-    /// The stage with this number.
+    /// Returns the stage with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         STAGES.get(usize::from(number)).copied()
@@ -119,7 +118,7 @@ impl Stage {
 }
 
 impl Order {
-    /// The order as bytes.
+    /// Encodes the order.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
@@ -130,7 +129,7 @@ impl Order {
         }
     }
 
-    /// Reads an order.
+    /// Decodes an order.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -148,7 +147,7 @@ impl Order {
 }
 
 impl Report {
-    /// The report as bytes. A detail that would not fit is cut.
+    /// Encodes the report. A detail that would not fit is cut.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -210,7 +209,7 @@ impl Report {
         out.0
     }
 
-    /// Reads a report.
+    /// Decodes a report.
     ///
     /// # Errors
     /// [`Malformed`].

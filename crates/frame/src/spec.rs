@@ -1,150 +1,149 @@
 use crate::wire::{Malformed, Reader, Writer};
 
-/// The longest description of a sandbox, bytes.
+/// The longest encoded [`Spec`], bytes.
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The form's version; another one is refused.
+/// The version of the encoding; any other is refused.
 const VERSION: u32 = 8;
 
-/// The capabilities that root inside a sandbox can have, each for its reason, as bits
-/// of their numbers in capabilities(7). They count for the sandbox's own ids alone.
+/// The capabilities that root in a sandbox can have, each with its reason, as bits of their numbers
+/// in capabilities(7). They apply to the sandbox's own ids only.
 pub const ROOT_CAPABILITIES: u64 = CHOWN | DAC_OVERRIDE | FOWNER | FSETID | KILL | SETGID | SETUID;
-/// Packages, tar and installers give files to other users.
+/// Package managers, tar and installers change the owners of files.
 const CHOWN: u64 = 1 << 0;
-/// Root writes in the directories of its services.
+/// Root writes in its services' directories.
 const DAC_OVERRIDE: u64 = 1 << 1;
-/// It sets modes and times of files that it has given away.
+/// Root sets modes and times of files that it has given to others.
 const FOWNER: u64 = 1 << 3;
-/// Set-id bits outlive a write and a change of owner (they are without effect).
+/// Set-id bits survive a write and a change of owner (they have no effect).
 const FSETID: u64 = 1 << 4;
-/// It ends services that run as other users.
+/// Root ends services that run as other users.
 pub const KILL: u64 = 1 << 5;
-/// Services and installers become other users, and so do su and apt.
+/// Services, installers, su and apt change to other users.
 const SETGID: u64 = 1 << 6;
 const SETUID: u64 = 1 << 7;
-/// The kernel gives user id 0 to no namespace beneath unless its maker could also give
-/// capabilities to files (CAP_SETFCAP), which are without effect inside.
+/// CAP_SETFCAP: the kernel maps user id 0 in a nested namespace only if its creator could also set
+/// capabilities on files, which have no effect in the sandbox.
 pub const NEST_AS_ROOT: u64 = 1 << 31;
 
-/// Everything the launcher needs to make one sandbox. It is written once, into
-/// sealed memory, and holds nothing that the sandbox may not know.
+/// The description of one sandbox for the launcher. It is written once, into sealed memory, and has
+/// nothing that the sandbox must not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Who the program is, inside and to the kernel.
+    /// The program's identity, in the sandbox and to the kernel.
     pub identity: Identity,
-    /// What it may do as root inside: of [`ROOT_CAPABILITIES`], mostly none; and as user
-    /// id 0 that may nest, [`NEST_AS_ROOT`].
+    /// The program's capabilities as root in the sandbox: of [`ROOT_CAPABILITIES`], mostly none;
+    /// and as user id 0 that may nest, [`NEST_AS_ROOT`].
     pub capabilities: u64,
-    /// Whether it is only fenced in: no namespaces, so neither a file tree nor a
-    /// network of its own. Its permissions are all that holds it, and a judge.
+    /// True for a fence: no namespaces, so neither a file tree nor a network of its own. Only its
+    /// permissions and a judge confine it.
     pub fenced: bool,
-    /// Whether it may make namespaces of its own.
+    /// The namespaces that it may create.
     pub nesting: Nesting,
-    /// The host's name as seen inside.
+    /// The host name in the sandbox.
     pub host_name: Vec<u8>,
-    /// Control groups of version 1 to join, as paths of their `tasks` files.
+    /// Cgroups of version 1 to join, as paths of their `tasks` files.
     pub cgroup_tasks: Vec<Vec<u8>>,
-    /// The control group of version 2 to start in, as the path of its directory.
+    /// The cgroup of version 2 to start in, as the path of its directory.
     pub cgroup_unified: Option<Vec<u8>>,
-    /// Directories of control groups to remove when the host side is gone.
+    /// Directories of cgroups to remove after the end of the host side.
     pub cgroup_directories: Vec<Vec<u8>>,
-    /// Room for everything that is written to memory: the private /tmp, /dev/shm,
-    /// the home; all together.
+    /// The capacity of everything written to memory: the private /tmp, /dev/shm and the home,
+    /// together.
     pub memory: Room,
-    /// How the sandbox's file tree is made, in order.
+    /// The steps that make the sandbox's file tree, in order.
     pub operations: Vec<Operation>,
-    /// What the program may do with it, once more by Landlock.
+    /// The program's permissions on it, enforced again by Landlock.
     pub permissions: Vec<Permission>,
-    /// The version of Landlock to enforce in full.
+    /// The version of Landlock to enforce completely.
     pub landlock_version: u32,
     /// Limits of each process (setrlimit(2)).
     pub resource_limits: Vec<ResourceLimit>,
-    /// Limits that no control group holds and `init` watches.
+    /// Limits that no cgroup enforces, so that `init` does.
     pub watch: Watch,
-    /// Whether debugging calls are refused.
+    /// True if debugging calls are refused.
     pub deny_debugging: bool,
-    /// Whether internet sockets are refused.
+    /// True if internet sockets are refused.
     pub deny_sockets: bool,
-    /// Whether set-user-id and set-group-id files are refused: where files are the
-    /// host's own.
+    /// True if set-user-id and set-group-id files are refused, because the files are the host's
+    /// own.
     pub deny_set_id: bool,
-    /// Whether programs that are no file are refused: where only listed files may
-    /// be executed.
+    /// True if programs that are not in a file are refused, because only listed files may be
+    /// executed.
     pub deny_memory_programs: bool,
-    /// How its network leads out, if it does.
+    /// The outbound funnel of its network, if it has one.
     pub funnel: Option<Funnel>,
-    /// How many sockets the host side gets of each family, to connect to what listens on
-    /// its loopback.
+    /// The number of sockets of each family that the host side gets to connect to programs
+    /// listening on the sandbox's loopback.
     pub inward: u8,
     /// The terminal, if the program gets one.
     pub terminal: Option<Terminal>,
     /// The program and its arguments.
     pub arguments: Vec<Vec<u8>>,
-    /// Its environment, `NAME=value` each.
+    /// The environment, `NAME=value` each.
     pub environment: Vec<Vec<u8>>,
-    /// Where it starts.
+    /// The working directory at the start.
     pub directory: Vec<u8>,
 }
 
-/// The most sockets of a family that one message carries beside the listeners.
+/// The most sockets of a family that one message carries in addition to the listeners.
 pub const INWARD_MAX: u8 = 64;
 
-/// Which namespaces a program may make beneath its sandbox (namespaces(7)).
+/// The namespaces that a program may create beneath its sandbox (namespaces(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nesting {
-    /// None.
+    /// No namespaces.
     Refused,
-    /// All but those of control groups: in one it could mount them, and change those
-    /// that belong to its user.
+    /// All but cgroup namespaces: in one it could mount cgroups, and change those that belong to
+    /// its user.
     ButGroups,
-    /// All: no control group is its user's.
+    /// All: no cgroup is owned by its user.
     All,
 }
 
-/// Who the program is.
+/// The identity of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// An ordinary user keeps its own numbers; nothing else is mapped.
+    /// An ordinary user, who keeps its own ids; nothing else is mapped.
     Own {
-        /// User id, inside and outside.
+        /// The user id, in the sandbox and on the host.
         uid: u32,
-        /// Group id, inside and outside.
+        /// The group id, in the sandbox and on the host.
         gid: u32,
     },
-    /// An ordinary user is root inside, and is nobody but itself to the kernel.
+    /// An ordinary user, who is root in the sandbox, and only itself to the kernel.
     Root {
-        /// User id outside, for the id 0 inside.
+        /// The host's user id for the id 0 in the sandbox.
         uid: u32,
-        /// Group id outside.
+        /// The host's group id.
         gid: u32,
-        /// Whether the host side maps further ids, which the user has for its use
-        /// (subuid(5)).
+        /// True if the host side maps the user's subordinate ids too (subuid(5)).
         ranged: bool,
     },
-    /// The launcher runs as root: the numbers inside are shifted, so that the
+    /// A program of a launcher that runs as root: the ids in the sandbox are shifted, so that the
     /// kernel never sees user id 0.
     Shifted {
-        /// User id inside.
+        /// The user id in the sandbox.
         uid: u32,
-        /// Group id inside.
+        /// The group id in the sandbox.
         gid: u32,
-        /// The kernel's number for the id 0 inside.
+        /// The kernel's id for the id 0 in the sandbox.
         base: u32,
-        /// How many ids are mapped.
+        /// The number of mapped ids.
         count: u32,
     },
-    /// The launcher runs as root, and no user namespace can be made: the program is
-    /// somebody else, inside by the same number as to the kernel.
+    /// A program of a launcher that runs as root and cannot create user namespaces: the program is
+    /// another user, with the same id in the sandbox as to the kernel.
     Unmapped {
-        /// User id, never 0.
+        /// The user id, never 0.
         uid: u32,
-        /// Group id, never 0.
+        /// The group id, never 0.
         gid: u32,
     },
 }
 
-/// A place on the host, and what must stand there: a path that was exchanged
-/// since it was judged is refused.
+/// A path on the host, with the identity of its file: a path that was replaced after it was judged
+/// is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The path, absolute, without symbolic links.
@@ -155,12 +154,12 @@ pub struct Source {
     pub inode: u64,
 }
 
-/// A path inside, relative to the sandbox's root.
+/// A path in the sandbox, relative to its root.
 pub type Place = Vec<u8>;
 
-/// One step of making the sandbox's file tree. `path` is always the place
-/// inside; where a step `as_caller` shows host files to a shifted identity, the
-/// caller's files look like the program's own.
+/// One step of making the sandbox's file tree. `path` is always the path in the sandbox; where a
+/// step `as_caller` shows host files to a shifted identity, the caller's files have the program as
+/// their owner.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -174,23 +173,23 @@ pub enum Operation {
         mode: u32,
         content: Vec<u8>,
     },
-    /// A writable directory in memory, of its own but for the room it shares.
+    /// A writable directory in memory, separate except for the shared capacity.
     Memory { path: Place, mode: u32 },
-    /// A host directory that can be read, without its sockets and pipes working.
+    /// A read-only host directory, without working sockets and pipes.
     ReadOnly {
         path: Place,
         source: Source,
         empty: Source,
         as_caller: bool,
     },
-    /// A host file that can be read.
+    /// A read-only host file.
     ReadOnlyFile {
         path: Place,
         source: Source,
         as_caller: bool,
     },
-    /// A host directory changed in a layer; `volatile` where nothing of it is kept,
-    /// so that nobody waits for it to reach the disk.
+    /// A host directory with an overlay; `volatile` if nothing of it is kept, so that nothing waits
+    /// for it to reach the disk.
     Layer {
         path: Place,
         lower: Source,
@@ -198,46 +197,46 @@ pub enum Operation {
         work: Source,
         volatile: bool,
     },
-    /// A host directory with all that is mounted within: for where the kernel does
-    /// not let mounts be left out. Its sockets and pipes work until they are hidden.
+    /// A host directory with all mounts beneath it, for where the kernel does not let mounts be
+    /// left out. Its sockets and pipes work until they are hidden.
     ReadOnlyWhole { path: Place, source: Source },
-    /// A host directory or file that is really written.
+    /// A writable host directory or file, without a layer.
     Writable {
         path: Place,
         source: Source,
         as_caller: bool,
     },
-    /// The same path made read-only again, in what is already there.
+    /// An existing path, made read-only.
     Seal { path: Place },
-    /// The same path mounted over itself, so that it cannot be moved away.
+    /// An existing path, mounted over itself so that it cannot be renamed.
     Pin { path: Place },
-    /// Nothing in the mount at a path is executed, nor mapped as code by a loader.
+    /// A mount from which nothing can be executed, or mapped as code by a loader.
     Inexecutable { path: Place },
     /// A device node of the host.
     Device { path: Place, source: Source },
-    /// A terminal file system of its own.
+    /// A terminal file system (devpts) of its own.
     Terminals { path: Place, max: u32 },
-    /// The process file system of its own.
+    /// A process file system (proc) of its own.
     Processes { path: Place },
-    /// Nothing at all where a file stands.
+    /// The null device, mounted over a file.
     HideFile { path: Place, null: Source },
-    /// An empty read-only directory where one stands.
+    /// An empty read-only directory, mounted over a directory.
     HideDirectory { path: Place },
 }
 
-/// How much can be written to memory.
+/// The capacity of what is written to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes.
+    /// Bytes in all.
     pub bytes: u64,
-    /// Files and directories.
+    /// The number of files and directories.
     pub inodes: u64,
 }
 
-/// What may be done beneath a path inside, by Landlock.
+/// The permissions beneath a path in the sandbox, enforced by Landlock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
-    /// The path inside, absolute.
+    /// The path in the sandbox, absolute.
     pub path: Vec<u8>,
     /// Read and list.
     pub read: bool,
@@ -247,11 +246,11 @@ pub struct Permission {
     pub change: bool,
     /// Control devices.
     pub device: bool,
-    /// In a fence: connect to the socket that this is, which is not the program's own.
+    /// In a fence: connect to the socket at this path, which is not the program's own.
     pub connect: bool,
 }
 
-/// One limit of each process.
+/// One resource limit of each process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimit {
     /// The kernel's number of the resource.
@@ -260,35 +259,35 @@ pub struct ResourceLimit {
     pub value: u64,
 }
 
-/// Limits that `init` watches where the kernel does not hold them.
+/// Limits that `init` enforces because the kernel does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
     /// Memory of all processes together, bytes; 0 for none.
     pub memory_bytes: u64,
-    /// From start to end, milliseconds; 0 for none. The host side watches too,
-    /// but can be stopped.
+    /// The time from start to end, milliseconds; 0 for none. The host side watches it too, but can
+    /// be stopped.
     pub wall_clock_ms: u64,
 }
 
-/// A network of which everything that is not its own loopback arrives at listeners, which
-/// the launcher hands to the host side.
+/// A network whose outbound traffic all arrives at listeners, which the launcher hands to the host
+/// side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Funnel {
-    /// How many connections there can be at once.
+    /// The most connections at once.
     pub connections_max: u32,
 }
 
 /// The program's terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Lines.
+    /// The number of lines.
     pub rows: u16,
-    /// Characters a line.
+    /// Characters per line.
     pub columns: u16,
 }
 
 impl Spec {
-    /// Gives up what only the making of the sandbox needs: paths of the host.
+    /// Drops what only making the sandbox needs: paths of the host.
     pub fn forget_host(&mut self) {
         self.operations = Vec::new();
         self.cgroup_tasks = Vec::new();
@@ -296,7 +295,7 @@ impl Spec {
         self.cgroup_directories = Vec::new();
     }
 
-    /// The description as bytes.
+    /// Encodes the description.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -363,7 +362,7 @@ impl Spec {
         out.0
     }
 
-    /// Reads a description.
+    /// Decodes a description.
     ///
     /// # Errors
     /// [`Malformed`] for anything that [`Spec::to_bytes`] did not write.
@@ -606,7 +605,7 @@ fn write_operation(out: &mut Writer, operation: &Operation) {
     }
 }
 
-/// The steps that mount what is there already.
+/// Encodes the steps that mount existing files.
 fn write_mounts(out: &mut Writer, operation: &Operation) {
     match operation {
         Operation::ReadOnlyWhole { path, source } => {

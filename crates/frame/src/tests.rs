@@ -1,5 +1,5 @@
-//! The fixed form, byte for byte; that it is the only one; and that no bytes,
-//! whoever sends them, do more than be refused.
+//! The encoding, byte for byte; its uniqueness; and that arbitrary bytes are refused and do nothing
+//! else.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -8,8 +8,7 @@ use proptest::prelude::*;
 use crate::wire::{LIST_MAX, TEXT_BYTES_MAX};
 use crate::*;
 
-/// A description in which every part is there, with numbers that tell where
-/// they belong.
+/// Returns a description with every part present, and numbers that identify their places.
 fn full_spec() -> Spec {
     Spec {
         identity: Identity::Shifted {
@@ -205,7 +204,7 @@ const ORDERS: [(Order, [u8; 2]); 5] = [
     (Order::Start, [3, 0]),
 ];
 
-/// Bytes as text: 32 a line.
+/// Formats bytes as hexadecimal text: 32 per line.
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes
         .chunks(32)
@@ -299,7 +298,7 @@ fn the_numbers_of_stages_are_fixed() {
     );
 }
 
-/// What one reader makes of some bytes: nothing, or what it writes again.
+/// Decodes some bytes and encodes the result again, if there is one.
 type Rewrite = fn(&[u8]) -> Option<Vec<u8>>;
 
 fn rewrite_spec(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -318,7 +317,7 @@ fn rewrite_order(bytes: &[u8]) -> Option<Vec<u8>> {
 
 const READERS: [Rewrite; 3] = [rewrite_spec, rewrite_report, rewrite_order];
 
-/// Every message of this crate once, with its reader.
+/// Returns one message of each kind of this crate, with its decoder.
 fn every_message() -> Vec<(Vec<u8>, Rewrite)> {
     let mut messages: Vec<(Vec<u8>, Rewrite)> = Vec::new();
     messages.push((full_spec().to_bytes(), rewrite_spec));
@@ -630,7 +629,7 @@ fn a_detail_is_cut_to_what_a_message_holds() {
     assert_eq!(Report::from_bytes(&too_long), Err(Malformed::TooMany));
 }
 
-/// Memory that a description holds, bytes.
+/// Returns the memory that a description holds, bytes.
 fn held(spec: &Spec) -> usize {
     let texts = |list: &Vec<Vec<u8>>| -> usize {
         list.capacity() * size_of::<Vec<u8>>() + list.iter().map(Vec::capacity).sum::<usize>()
@@ -689,9 +688,9 @@ fn held(spec: &Spec) -> usize {
         + spec.directory.capacity()
 }
 
-/// A decoded description holds at most this many times the message's bytes: the
-/// smallest operation takes five bytes in a message and a whole `Operation` in
-/// memory, and a list that grows holds up to twice what is in it.
+/// The most memory of a decoded description, in multiples of the message's bytes: the smallest
+/// operation takes five bytes in a message and a whole `Operation` in memory, and a growing list
+/// holds up to twice its content.
 const MEMORY_TIMES_MAX: usize = 80;
 
 #[test]
@@ -920,7 +919,7 @@ fn specs() -> impl Strategy<Value = Spec> {
         )
 }
 
-/// A description whose program may nest, without what that cannot go with.
+/// Returns a description whose program may nest, without the parts that exclude nesting.
 fn nested_spec(nesting: Nesting) -> Spec {
     Spec {
         nesting,
@@ -1039,7 +1038,7 @@ proptest! {
         }
     }
 
-    /// Random bytes alone seldom come behind the first tag.
+    /// Random bytes alone seldom get past the first tag.
     #[test]
     fn any_bytes_amid_a_description_are_refused_or_canonical(
         spec in specs(),

@@ -1,17 +1,17 @@
-//! Numbers, byte strings and lists in a fixed form.
+//! Encoding of numbers, byte strings and lists in a fixed form.
 
-/// A message that is not of the expected form.
+/// The error for a message that is not of the expected form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// It ends too early.
+    /// The message ends too early.
     Short,
-    /// It goes on behind its end.
+    /// The message goes on after its end.
     Long,
     /// A string or list is longer than allowed.
     TooMany,
-    /// A tag that stands for nothing.
+    /// A tag is unknown.
     Tag,
-    /// A byte string that holds a NUL, which no path or argument can.
+    /// A byte string has a NUL, which no path or argument can have.
     Nul,
 }
 
@@ -34,7 +34,7 @@ pub(crate) const TEXT_BYTES_MAX: usize = 128 * 1024;
 /// The longest list.
 pub(crate) const LIST_MAX: usize = 65_536;
 
-/// Collects a message.
+/// An encoder of one message.
 #[derive(Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
@@ -68,7 +68,7 @@ impl Writer {
     }
 }
 
-/// Takes a message apart.
+/// A decoder of one message.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A byte string that can become a C string.
+    /// Reads a byte string that can become a C string.
     pub(crate) fn text(&mut self) -> Result<Vec<u8>, Malformed> {
         let text = self.bytes()?;
         if text.contains(&0) {

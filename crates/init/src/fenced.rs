@@ -1,4 +1,4 @@
-//! A sandbox without namespaces: its program is held by what it may not do.
+//! A fence: a sandbox without namespaces, confined by refusals alone.
 
 use atoll_fence::{Places, become_reaper};
 use atoll_frame::{Spec, Stage};
@@ -8,11 +8,11 @@ use crate::{At, Failure, join_groups};
 
 /// SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN and SIGTTOU.
 const BY_TERMINAL: [i32; 6] = [1, 2, 3, 20, 21, 22];
-/// How long a judged call can wait at most.
+/// The longest time that a judged call can block its judge, milliseconds.
 const INTERVAL_MS: u16 = 100;
 
-/// What is left of building a sandbox: this process becomes the one to which
-/// processes without a parent come, and gives its rights up.
+/// Does the part of building a sandbox that a fence needs: this process becomes the reaper of
+/// orphaned processes, and drops its rights.
 pub(crate) fn enclose(spec: &Spec) -> Result<(), Failure> {
     join_groups(spec)?;
     process::set_name(c"atoll-init").at(Stage::Start)?;
@@ -26,7 +26,7 @@ pub(crate) fn enclose(spec: &Spec) -> Result<(), Failure> {
     credentials::forbid_inspection().at(Stage::Rights)
 }
 
-/// Where a spec lets its program read and write.
+/// Returns the places that a spec lets its program read, write and connect to.
 pub(crate) fn places(spec: &Spec) -> Places {
     let of = |given: fn(&atoll_frame::Permission) -> bool| {
         let permissions = spec.permissions.iter().filter(|one| given(one));

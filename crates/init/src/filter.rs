@@ -1,8 +1,8 @@
-//! Which system calls a program inside can make, as data with reasons.
+//! The system calls that a program in the sandbox can make, as data with reasons.
 //!
-//! The filter is an allow-list: a call that no group below names fails as if
-//! the kernel did not have it (ENOSYS), so that programs fall back. Calls that
-//! are refused on purpose fail with EPERM, for their reason.
+//! The filter is an allow-list: a call that no group below names fails as if the kernel did not
+//! have it (ENOSYS), so that programs fall back. Calls refused on purpose fail with EPERM, for the
+//! given reason.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -24,27 +24,28 @@ const ENOSYS: u16 = 38;
 const EPROTONOSUPPORT: u16 = 93;
 const EAFNOSUPPORT: u16 = 97;
 
-/// What a boundary can refuse beyond the fixed rules, and what it can give.
+/// A boundary's refusals beyond the fixed rules, and its permissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denials {
-    /// Debugging of other processes.
+    /// Refuses debugging of other processes.
     pub debugging: bool,
-    /// Internet sockets.
+    /// Refuses internet sockets.
     pub sockets: bool,
-    /// Set-user-id and set-group-id files.
+    /// Refuses set-user-id and set-group-id files.
     pub set_id: bool,
-    /// Programs that are no file.
+    /// Refuses programs that are not in a file.
     pub memory_programs: bool,
-    /// What only namespaces hold: some is refused, some is judged.
+    /// Set in a fence: of the calls that only namespaces would make harmless, some are refused,
+    /// some judged.
     pub fenced: bool,
-    /// In a fence: names can be asked for, on sockets that are judged.
+    /// In a fence: DNS is available, on sockets that are judged.
     pub routed: bool,
-    /// The opposite: namespaces of its own, and what is done in them, are given.
+    /// The opposite of a refusal: creating namespaces, and the calls to use them, are allowed.
     pub nesting: bool,
 }
 
 impl Denials {
-    /// What a description refuses.
+    /// Returns the refusals of a description.
     #[must_use]
     pub fn of(spec: &atoll_frame::Spec) -> Self {
         Self {
@@ -58,20 +59,20 @@ impl Denials {
         }
     }
 
-    /// Whether calls come to `init`. A process has one listener at most, and what makes
-    /// sandboxes of its own may need it: then they fail at once, unheard.
+    /// Returns whether calls come to `init`. A process has one listener at most, and a program that
+    /// makes sandboxes of its own may need it: then the calls fail at once, unreported.
     #[must_use]
     pub fn are_heard(self) -> bool {
         self.fenced || !self.nesting
     }
 }
 
-/// S_ISUID and S_ISGID are not set in an argument.
+/// Requires that S_ISUID and S_ISGID are not set in an argument.
 const fn no_set_id(argument: u8) -> Condition {
     on(argument, 0o6000, Test::In(&[0]), EPERM)
 }
 
-/// The same where the call may create a file: only then is there a mode.
+/// Requires the same of a call that may create a file: only then is there a mode.
 const fn no_set_id_if_created(flags: u8, mode: u8) -> [Guarded; 1] {
     const CREATES: &[u32] = &[0o100, 0o20_000_000, 0o20_000_100];
     let guard = Guard {
@@ -85,8 +86,9 @@ const fn no_set_id_if_created(flags: u8, mode: u8) -> [Guarded; 1] {
     }]
 }
 
-/// Where files are the host's own, a file that takes its owner's rights would be
-/// a way in for other users of the host. The mode of openat2 lies behind a pointer.
+/// Calls that could set the set-id bits. Where files are the host's own, a file that takes its
+/// owner's rights would be a way in for other users of the host. The mode of openat2 lies behind a
+/// pointer.
 #[rustfmt::skip]
 const NO_SET_ID: &[(Call, Action)] = &[
     (call("open", 2, NONE), Action::All(&no_set_id_if_created(1, 2))),
@@ -102,7 +104,7 @@ const NO_SET_ID: &[(Call, Action)] = &[
     (call("openat2", 437, 437), Action::Refuse(ENOSYS)),
 ];
 
-/// The rules for a program; the last rule for a call counts.
+/// Returns the rules for a program; the last rule for a call applies.
 #[must_use]
 pub fn rules(denials: Denials) -> Vec<Rule> {
     let mut rules = Vec::with_capacity(512);
@@ -160,18 +162,18 @@ pub fn rules(denials: Denials) -> Vec<Rule> {
     rules
 }
 
-/// A call that can come to whoever holds the listener of a program's filter.
+/// A call that can come to the holder of a program's filter listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coming {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
-    /// Its number here.
+    /// The number on this architecture.
     pub number: u32,
-    /// The error with which it fails, but where it is judged.
+    /// The error with which it fails, unless it is judged.
     pub error: u16,
 }
 
-/// All of these calls.
+/// Returns all calls that can come to the listener.
 #[must_use]
 pub fn coming(denials: Denials) -> Vec<Coming> {
     // The last rule for a call counts.
@@ -198,7 +200,7 @@ pub fn coming(denials: Denials) -> Vec<Coming> {
     coming.collect()
 }
 
-/// The error with which a call fails that can come to the listener.
+/// Returns the error of a call that can come to the listener.
 fn told(action: Action) -> Option<u16> {
     let by = |one: &Condition| one.tell.then_some(one.refuse);
     match action {
@@ -218,8 +220,8 @@ struct Usual {
 
 static USUAL: OnceLock<Usual> = OnceLock::new();
 
-/// Assembles the filters that nearly every sandbox needs: a launcher does so while it
-/// waits for its description, and what it makes has them.
+/// Assembles the filters that nearly every sandbox needs: a launcher does so while it waits for its
+/// description, and the processes that it makes inherit them.
 pub fn make_usual() {
     const PROCESSES: [Process; 3] = [Process::Launcher, Process::Init, Process::Counting];
     let _ = USUAL.get_or_init(|| Usual {
@@ -228,7 +230,7 @@ pub fn make_usual() {
     });
 }
 
-/// The filter for a program.
+/// Returns the filter for a program.
 #[must_use]
 pub fn program(denials: Denials) -> Vec<Instruction> {
     match USUAL.get() {
@@ -238,7 +240,8 @@ pub fn program(denials: Denials) -> Vec<Instruction> {
     }
 }
 
-/// The rules for one of Atoll's own processes, once a program runs beside it; the last one for a call counts.
+/// Returns the rules for one of Atoll's own processes, once a program runs beside it; the last one
+/// for a call applies.
 #[must_use]
 pub fn own_rules(process: Process) -> Vec<Rule> {
     let needed = NEEDED.iter().filter(|needed| needed.by.contains(&process));
@@ -252,7 +255,7 @@ pub fn own_rules(process: Process) -> Vec<Rule> {
     rules.collect()
 }
 
-/// The filter for one of Atoll's own processes: what takes it over gets no more.
+/// Returns the filter for one of Atoll's own processes, which also confines whoever takes it over.
 #[must_use]
 pub fn own(process: Process) -> Vec<Instruction> {
     let mut usual = USUAL.get().into_iter().flat_map(|usual| &usual.own);

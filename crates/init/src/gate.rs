@@ -1,5 +1,5 @@
-//! Calls of the program that come here: those that a fence judges, and those that
-//! hardly any program makes but to get out. These are refused, counted and told of.
+//! Calls of the program that come to `init`: those that a fence judges, and violations, which are
+//! refused, counted and reported.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,27 +12,27 @@ use atoll_sys::socket;
 
 use crate::filter::{Coming, Denials, coming};
 
-/// When counts are told of first; each time it takes twice as long as the last, up to a
-/// limit. What is new is told of at once.
+/// The time after which counts are first reported; each further interval is twice as long as the
+/// last, up to a limit. A new kind of violation is reported at once.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 const TOLD_AFTER_MAX: Duration = Duration::from_secs(3_600);
 
-/// How many counts are told of before the end. With what is new, and all of them at the
-/// end, that is less than the line holds: a host side that was stopped misses nothing,
-/// and the program's end least of all.
+/// The most reports of counts before the end. Together with those of new kinds and all at the end
+/// they fit into the socket's buffer: a host side that was stopped misses nothing, least of all the
+/// program's end.
 const TOLD_BETWEEN_MAX: u32 = 64;
 
 const EPERM: i32 = 1;
 
-/// Where calls wait.
+/// The listener of a program's filter, with the counts of its violations.
 pub(crate) struct Gate {
-    /// None where no call is heard of, and once no caller is left.
+    /// `None` if no call is reported, and once no caller is left.
     listener: Option<OwnedFd>,
     fence: Option<Fence>,
     denials: Denials,
-    /// All calls that can come, once there is one: most programs make none.
+    /// All calls that can come, once one has: most programs make none.
     coming: Option<Vec<Coming>>,
-    /// At most one for each call that can come.
+    /// The violations so far, at most one for each call that can come.
     attempts: Vec<Attempt>,
     tell_at: Instant,
     tell_after: Duration,
@@ -42,7 +42,7 @@ pub(crate) struct Gate {
 struct Attempt {
     call: u32,
     name: &'static str,
-    /// Who made it first.
+    /// The process that made it first.
     pid: u32,
     count: u64,
     told: u64,
@@ -62,13 +62,13 @@ impl Gate {
         }
     }
 
-    /// Readable when a call waits, and once when no caller is left.
+    /// Returns the listener: readable when a call waits, and once when no caller is left.
     pub(crate) fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
 
-    /// Answers one waiting call; there has to be one. No attempt goes on, and it is told
-    /// of before it is answered: what its caller does next cannot keep that back.
+    /// Answers one waiting call; there has to be one. A violation is never let through, and is
+    /// reported before the answer: nothing that its caller does next can suppress the report.
     ///
     /// # Errors
     /// When the listener itself fails: then every further call fails too.
@@ -104,7 +104,7 @@ impl Gate {
         judging::answer(listener.as_fd(), call.id, answer)
     }
 
-    /// Counts an attempt, and tells of the first of its kind.
+    /// Counts a violation, and reports the first of its kind.
     fn count(&mut self, call: u32, name: &'static str, pid: u32, control: &OwnedFd) {
         let mut known = self.attempts.iter_mut();
         if let Some(known) = known.find(|one| one.call == call) {
@@ -125,7 +125,7 @@ impl Gate {
         self.attempts.push(first);
     }
 
-    /// How long until counts are told of that have not been yet.
+    /// Returns the time until counts are to be reported.
     pub(crate) fn pause_ms(&self) -> Option<u32> {
         let left = self.tell_at.saturating_duration_since(Instant::now());
         let left = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
@@ -136,7 +136,7 @@ impl Gate {
         self.tell_between > 0 && self.attempts.iter().any(|one| one.told < one.count)
     }
 
-    /// Tells of counts, when it is time.
+    /// Reports counts, when it is time.
     pub(crate) fn tell_in_time(&mut self, control: &OwnedFd) {
         let now = Instant::now();
         if !self.is_more() || now < self.tell_at {
@@ -152,7 +152,7 @@ impl Gate {
         self.tell_after = self.tell_after.saturating_mul(2).min(TOLD_AFTER_MAX);
     }
 
-    /// Tells at the end of every count that is not told yet.
+    /// Reports at the end every count that has not been reported yet.
     pub(crate) fn tell_rest(&mut self, control: &OwnedFd) {
         let untold = self.attempts.iter_mut().filter(|one| one.told < one.count);
         untold.for_each(|one| one.tell(control));
@@ -160,7 +160,7 @@ impl Gate {
 }
 
 impl Attempt {
-    /// A host side that does not listen is not waited for: there is more to do.
+    /// Reports the count. A host side that does not read is not waited for: there is more to do.
     fn tell(&mut self, control: &OwnedFd) {
         let report = Report::Attempt {
             call: self.name.as_bytes().to_vec(),

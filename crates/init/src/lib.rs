@@ -1,13 +1,12 @@
-//! The first process inside a sandbox.
+//! The first process of a sandbox.
 //!
-//! It is a library of `jail`: the launcher's child goes on here, with nothing
-//! but its own [`Spec`]. It builds the file tree, gives every right up, starts
-//! the program behind Landlock and the system call filter, then stays as
-//! process 1: it reaps, passes signals on, watches what no control group
-//! holds, and ends everything when the program or the host side ends.
+//! As a library of `jail`, it runs in the launcher's child, with nothing but its own [`Spec`]. It
+//! builds the file tree, drops every right, starts the program behind Landlock and the system call
+//! filter, then stays as process 1: it reaps, forwards signals, watches the limits that no cgroup
+//! enforces, and ends everything when the program or the host side ends.
 //!
-//! It must never know policy, and learns of the host only what its spec
-//! names. Start reading at [`run`].
+//! The crate must never know policy, and knows of the host only what its spec names. Start reading
+//! at [`run`].
 
 pub use atoll_fence::{become_reaper, end_descendants};
 pub use namespaces::namespace_limits;
@@ -29,18 +28,18 @@ use std::os::unix::ffi::OsStrExt;
 use atoll_frame::{Identity, Report, Spec, Stage};
 use atoll_sys::{credentials, descriptor, mount, socket};
 
-/// Why a sandbox could not be made.
+/// The reason that a sandbox could not be made.
 #[derive(Debug)]
 pub struct Failure {
-    /// Where it failed.
+    /// The stage that failed.
     pub stage: Stage,
-    /// The kernel's answer.
+    /// The kernel's error.
     pub error: io::Error,
-    /// The path or value that it was about.
+    /// The path or value concerned.
     pub detail: Vec<u8>,
 }
 
-/// Attaches a stage to a kernel answer.
+/// Attaches a stage to a kernel error.
 pub(crate) trait At<T> {
     fn at(self, stage: Stage) -> Result<T, Failure>;
     fn at_path(self, stage: Stage, path: &[u8]) -> Result<T, Failure>;
@@ -60,25 +59,24 @@ impl<T> At<T> for io::Result<T> {
     }
 }
 
-/// What the launcher hands to the first process.
+/// The launcher's handover to the first process.
 #[derive(Debug)]
 pub struct Inheritance {
-    /// What to build.
+    /// The sandbox to build.
     pub spec: Spec,
-    /// The line to the host side.
+    /// The control socket to the host side.
     pub control: OwnedFd,
     /// The program's standard input, output and error, unless it gets a terminal.
     pub standard: [OwnedFd; 3],
-    /// For a shifted identity: the user namespace to end in.
+    /// For a shifted identity: the user namespace to join last.
     pub ids: Option<OwnedFd>,
-    /// The line on which the launcher sends the network namespace.
+    /// The socket on which the launcher sends the network namespace.
     pub launcher: OwnedFd,
-    /// In a fence: where connections to the outside are handed out, if there are any.
+    /// In a fence: the socket that hands out outbound connections, if any are allowed.
     pub outward: Option<OwnedFd>,
 }
 
-/// Builds the sandbox around this process, runs the program in it and ends
-/// with it. Never returns.
+/// Builds the sandbox around this process, runs the program in it and ends with it. Never returns.
 pub fn run(inheritance: Inheritance) -> ! {
     let Inheritance {
         mut spec,
@@ -108,7 +106,7 @@ pub fn run(inheritance: Inheritance) -> ! {
     atoll_sys::process::exit_now(0)
 }
 
-/// Tells the host side why there is no sandbox.
+/// Reports to the host side why there is no sandbox.
 pub fn report_failure(line: BorrowedFd<'_>, failure: &Failure) {
     let report = Report::Failed {
         stage: failure.stage,
@@ -119,8 +117,8 @@ pub fn report_failure(line: BorrowedFd<'_>, failure: &Failure) {
     let _ = socket::send(line, &report.to_bytes(), &[]);
 }
 
-/// Everything before the program: from a process with rights over fresh
-/// namespaces to one without any right.
+/// Builds everything before the program: from a process with rights over fresh namespaces to one
+/// without any right.
 fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Failure> {
     join_groups(spec)?;
     atoll_sys::process::set_name(c"atoll-init").at(Stage::Start)?;
@@ -150,8 +148,8 @@ fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Fai
     is_launcher_there(&launcher).at(Stage::Start)
 }
 
-/// Joins the control groups of version 1: moving oneself costs a fraction of being
-/// moved. Where there are none of any version, nothing else gives a sandbox a low weight.
+/// Joins the cgroups of version 1: joining costs a fraction of being moved. Without cgroups of
+/// either version, lowers the sandbox's weight itself.
 pub(crate) fn join_groups(spec: &Spec) -> Result<(), Failure> {
     if spec.cgroup_tasks.is_empty() && spec.cgroup_unified.is_none() {
         atoll_sys::process::yield_to_others();
@@ -162,8 +160,8 @@ pub(crate) fn join_groups(spec: &Spec) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A launcher that ended while its end would not have ended this process shows as
-/// its line's end.
+/// Checks that the launcher is still there: if it ended before its end would have ended this
+/// process, its socket is closed.
 fn is_launcher_there(launcher: &OwnedFd) -> io::Result<()> {
     match descriptor::wait_readable([Some(launcher.as_fd())], Some(0))? {
         [true] => Err(io::ErrorKind::BrokenPipe.into()),
@@ -171,8 +169,8 @@ fn is_launcher_there(launcher: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Leaves the host's network for the one that the launcher has made meanwhile.
-/// A launcher that could not has told why, and shows as the line's end.
+/// Leaves the host's network for the one that the launcher has made in the meantime. If the
+/// launcher has failed, it has reported why, and its socket is closed.
 fn join_network(launcher: &OwnedFd) -> io::Result<()> {
     let mut word = [0_u8; 1];
     let (_, mut descriptors) = socket::receive(launcher.as_fd(), &mut word)?;
@@ -182,13 +180,13 @@ fn join_network(launcher: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// For what was no answer of the kernel's: the other side is gone.
+/// The error number for a failure without a kernel error: the other side is gone.
 const ECANCELED: i32 = 125;
 const CLONE_NEWNET: i32 = 0x4000_0000;
 const CLONE_NEWCGROUP: i32 = 0x0200_0000;
 const CLONE_NEWUSER: i32 = 0x1000_0000;
 
-/// A C string; the frame has refused NUL bytes already.
+/// Returns a C string; the frame has refused NUL bytes already.
 pub(crate) fn text(bytes: &[u8]) -> io::Result<CString> {
     CString::new(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }

@@ -1,10 +1,11 @@
-//! Memory of a whole sandbox, added up where no control group counts it.
+//! The memory of a whole sandbox, added up where no cgroup counts it.
 //!
-//! What processes have resident is told of each. To a file in memory without a name
-//! (memfd_create(2), shared mappings) only a descriptor leads, which may be in a process
-//! that cannot be inspected, on its way through a socket, or closed while pages stay mapped
-//! that nobody touches. So the machine's own sum bounds what is not seen, as far as anything
-//! inside could hold it: only then does it count what others take on the machine meanwhile.
+//! The kernel reports the resident memory of each process. A file in memory without a name
+//! (memfd_create(2), shared mappings) can be reached through a descriptor alone, which may be in a
+//! process that cannot be inspected, in transit through a socket, or closed while pages stay mapped
+//! that nobody touches. So the machine's own sum bounds the unseen memory, whenever something in
+//! the sandbox could hold it: only then does it include memory that others on the machine allocate
+//! in the meantime.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,31 +18,31 @@ use atoll_sys::{descriptor, process};
 const PAGE_BYTES: u64 = 4096;
 const BLOCK_BYTES: u64 = 512;
 
-/// How many descriptors are looked at: who looks for longer watches over nothing else
-/// meanwhile. What is beyond counts as hidden.
+/// The most descriptors to look at: a longer look would keep the watcher from everything else.
+/// Those beyond count as hidden.
 const ENTRIES_MAX: usize = 50_000;
 
-/// How often the memory of all processes is added up, milliseconds.
+/// The interval at which the memory of all processes is added up, milliseconds.
 pub(crate) const WATCH_INTERVAL_MS: u32 = 100;
-/// Every so many looks are close ones where files in memory have grown by a part of the
-/// limit, and every so many whatever has grown.
+/// The intervals of close looks, in looks: the first if files in memory have grown by a part of the
+/// limit, the second in any case.
 const CLOSE_LOOKS: [u32; 2] = [5, 50];
 const GROWN_PART: u64 = 8;
-/// How many close looks in a row must have seen everything before what they did not see
-/// is taken for others': one look can miss what moves from process to process meanwhile.
+/// The number of complete close looks in a row after which unseen memory is attributed to others:
+/// one look can miss memory that moves between processes in the meantime.
 const COMPLETE_LOOKS: u32 = 8;
 
-/// Watches the memory of one sandbox. A figure that cannot be had counts as more than
-/// any limit: a program that keeps process 1 from looking has a reason.
+/// The watch over the memory of one sandbox. An unreadable figure counts as more than any limit: a
+/// program that keeps process 1 from looking has a reason.
 pub(crate) struct Watch {
     limit_bytes: u64,
-    /// Only the processes below this one count; no memory has a name there.
+    /// Set in a fence: only the processes below this one count; no memory has a name there.
     fenced: bool,
-    /// Whether the program may mount: it can hide files in memory from everybody.
+    /// Set if the program may mount: it can hide files in memory from everybody.
     mounts: bool,
-    /// What files in memory hold on the machine that is not the sandbox's, at most.
+    /// The upper bound of files in memory on the machine that are not the sandbox's.
     others_bytes: u64,
-    /// The least of that by the last complete looks, and how many these were.
+    /// The minimum of that over the last complete looks, and their number.
     complete: (u64, u32),
     was_over: bool,
     look_at: Instant,
@@ -49,7 +50,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Of a program that has not started yet.
+    /// Creates a watch over a program that has not started yet.
     pub(crate) fn new(limit_bytes: u64, fenced: bool, mounts: bool) -> Self {
         let machine = in_files_of_machine(mounts);
         Self {
@@ -64,10 +65,10 @@ impl Watch {
         }
     }
 
-    /// Whether the sandbox is beyond its limit; looks when it is time to.
+    /// Returns whether the sandbox exceeds its limit; looks when it is time to.
     ///
-    /// What processes have resident counts shared pages once for each: quick to read
-    /// and never too little. Only above the limit the exact shares are read.
+    /// Resident memory counts shared pages once per process: quick to read and never too little.
+    /// Only above the limit the exact shares are read.
     pub(crate) fn is_over(&mut self) -> bool {
         let now = Instant::now();
         if now < self.look_at {
@@ -100,8 +101,8 @@ impl Watch {
         }
     }
 
-    /// The exact shares. What is not seen ends nothing at the first look: a descriptor may
-    /// have been on its way for a moment, and what no longer is can be seen.
+    /// Reads the exact shares. Unseen memory never ends a sandbox at the first look: a descriptor
+    /// may have been in transit for a moment, and can be seen once it has arrived.
     fn look_closely(&mut self, alive: &[(String, u64)]) -> bool {
         let before = in_files_of_machine(self.mounts);
         let mut seen = Seen::default();
@@ -146,14 +147,14 @@ impl Watch {
         over(found) || (is_over && was_over)
     }
 
-    /// By how much files in memory have grown on the machine, of which this much was found
-    /// here. What others give back meanwhile is no room for the sandbox.
+    /// Returns the growth of files in memory on the machine, of which this much was found here.
+    /// Memory that others free in the meantime is no allowance for the sandbox.
     fn grown(&mut self, machine: u64, found: u64) -> u64 {
         self.others_bytes = self.others_bytes.min(machine.saturating_sub(found));
         machine.saturating_sub(self.others_bytes)
     }
 
-    /// What is written to files in memory by name, and System V segments.
+    /// Returns the size of named files in memory, and of System V segments.
     fn room(&self) -> u64 {
         if self.fenced {
             return 0;
@@ -163,22 +164,22 @@ impl Watch {
     }
 }
 
-/// What the processes of a sandbox hold of files in memory without a name.
+/// The nameless files in memory that the processes of a sandbox hold.
 #[derive(Default)]
 struct Seen {
-    /// Those that are open, by device and inode: bytes.
+    /// The open ones, by device and inode: bytes.
     files: BTreeMap<(u64, u64), u64>,
-    /// Those that are mapped, by inode: what processes have resident of them, and as many
-    /// bytes as they can have there.
+    /// The mapped ones, by inode: the resident bytes, and the most bytes that the mappings can
+    /// have.
     mapped: BTreeMap<u64, (u64, u64)>,
-    /// Whether something could not be looked at, or is on its way through a socket.
+    /// Set when something could not be inspected, or is in transit through a socket.
     hidden: bool,
-    /// How many descriptors were looked at.
+    /// The number of descriptors looked at.
     entries: usize,
 }
 
 impl Seen {
-    /// Adds what a task has open. What is closed meanwhile is passed over.
+    /// Adds the open files of a task. One closed in the meantime is skipped.
     fn add_open(&mut self, task: &str) {
         let Ok(entries) = fs::read_dir(format!("/proc/{task}/fd")) else {
             // That of a task which is ending cannot be read either.
@@ -209,9 +210,10 @@ impl Seen {
         }
     }
 
-    /// Adds what a process maps of files without a name, and returns its part of other memory (proc_pid_smaps(5)): pages that several have count in
-    /// parts. Other files that are mapped can be dropped at any time and are no use of
-    /// memory. Of a process that hides its maps the kernel still tells everybody a sum.
+    /// Adds a process's mappings of nameless files, and returns its share of other memory
+    /// (proc_pid_smaps(5)): pages shared by several processes count in parts. Other mapped files
+    /// can be evicted at any time and are not counted. For a process that hides its maps the kernel
+    /// still reports a sum to everybody.
     fn add_mapped(&mut self, task: &str) -> u64 {
         let read = |name: &str| fs::read_to_string(format!("/proc/{task}/{name}")).ok();
         let maps = read("smaps");
@@ -233,8 +235,8 @@ impl Seen {
         own.or_else(|| resident_bytes(task)).unwrap_or(0)
     }
 
-    /// Of mapped files that nobody was seen to have open: what is resident, and as many
-    /// bytes as they can have.
+    /// Returns the sizes of mapped files that no process was seen to have open: the resident bytes,
+    /// and the most bytes that they can have.
     fn mapped(&self) -> (u64, u64) {
         let open: BTreeSet<u64> = self.files.keys().map(|(_, inode)| *inode).collect();
         let others = self
@@ -248,9 +250,9 @@ impl Seen {
     }
 }
 
-/// Of a mapping, `start-end rights offset device inode path`: the inode, if it is that of
-/// a file in memory without a name, and where the mapping ends in it. A program can choose
-/// by what name its shared memory is told of.
+/// Parses a mapping, `start-end rights offset device inode path`: returns the inode, if it is a
+/// nameless file in memory, and the mapping's end in it. A program can choose the name under which
+/// its shared memory is listed.
 pub(crate) fn nameless(line: &str) -> Option<(u64, u64)> {
     const NAMES: [&str; 3] = [" /dev/zero (deleted)", " /memfd:", " [anon_shmem:"];
     let mut words = line.split_whitespace();
@@ -263,9 +265,9 @@ pub(crate) fn nameless(line: &str) -> Option<(u64, u64)> {
     is_nameless.then_some((inode, offset.saturating_add(bytes)))
 }
 
-/// What files in memory hold on the whole machine (proc_meminfo(5)), bytes; where that
-/// cannot be read, more than any number. Those of ramfs, which only who may mount can make,
-/// are among what is never evicted.
+/// Returns the size of files in memory on the whole machine (proc_meminfo(5)), bytes; if that
+/// cannot be read, more than any number. Those of ramfs, which only a program that may mount can
+/// create, are part of the unevictable memory.
 fn in_files_of_machine(mounts: bool) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let of = |key: &str| kilobytes(&text, key).unwrap_or(u64::MAX);
@@ -273,19 +275,19 @@ fn in_files_of_machine(mounts: bool) -> u64 {
     of("Shmem:").saturating_add(pinned)
 }
 
-/// A process by a task of it that is alive, and what it has resident. The first one can end
-/// while others go on: /proc then tells nothing by its number.
+/// Returns a live task of a process, and its resident memory. The first task can end while others
+/// go on: /proc then has no data under its number.
 fn alive(pid: String) -> Option<(String, u64)> {
     let of = |task: String| resident_bytes(&task).map(|resident| (task, resident));
     of(pid.clone()).or_else(|| tasks(&pid).into_iter().find_map(of))
 }
 
-/// The tasks of a process: each can have descriptors of its own.
+/// Returns the tasks of a process: each can have descriptors of its own.
 fn tasks(pid: &str) -> Vec<String> {
     numbers(&format!("/proc/{pid}/task")).unwrap_or_default()
 }
 
-/// The entries that are numbers, but for this process, whose memory is Atoll's own.
+/// Returns the entries that are numbers, except this process, whose memory is Atoll's own.
 fn numbers(directory: &str) -> io::Result<Vec<String>> {
     let entries = fs::read_dir(directory)?.flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -293,7 +295,7 @@ fn numbers(directory: &str) -> io::Result<Vec<String>> {
     Ok(names.filter(is_other).collect())
 }
 
-/// What a task has resident; `None` where it has no memory any more.
+/// Returns the resident memory of a task; `None` if it has no memory any more.
 fn resident_bytes(task: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{task}/statm")).ok()?;
     let mut words = text.split(' ');
@@ -301,7 +303,7 @@ fn resident_bytes(task: &str) -> Option<u64> {
     Some(words.next()?.parse::<u64>().ok()? * PAGE_BYTES)
 }
 
-/// System V segments (proc_sysvipc(5)).
+/// Returns the resident size of System V segments (proc_sysvipc(5)).
 fn segment_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/sysvipc/shm").ok()?;
     let mut lines = text.lines();
@@ -311,7 +313,7 @@ fn segment_bytes() -> Option<u64> {
     Some(lines.filter_map(resident).sum())
 }
 
-/// Bytes, from a line that begins with this.
+/// Returns the bytes of the line that begins with this key.
 fn kilobytes(text: &str, key: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(key))?;
     Some(

@@ -1,4 +1,4 @@
-//! What can be made beneath a sandbox's user namespace.
+//! Limits of namespaces beneath a sandbox's user namespace.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,18 +8,18 @@ use atoll_sys::descriptor;
 
 use crate::text;
 
-/// Inotify instances that a sandbox can have: the kernel counts them for the
-/// caller's user too, who has 128 by default.
+/// The most inotify instances of a sandbox: the kernel counts them for the caller's user too, who
+/// has 128 by default.
 const INOTIFY_INSTANCES_MAX: &[u8] = b"64";
 
-/// Namespaces of each kind that can be beneath a sandbox at once: a browser makes one
-/// for each of its pages.
+/// The most namespaces of each kind beneath a sandbox at once: a browser creates one for each of
+/// its pages.
 const NAMESPACES_MAX: &[u8] = b"128";
 
-/// What a sandbox's user namespace limits, for itself and all beneath it together, as
-/// files of /proc/sys/user (namespaces(7)): unless it may nest, no user namespace is
-/// made, and it cannot use up what its user has outside. Final once the capability to
-/// raise it is gone.
+/// Returns the limits of a sandbox's user namespace, for itself and all beneath it together, as
+/// files of /proc/sys/user (namespaces(7)): unless it may nest, no user namespace can be created,
+/// and it cannot exhaust its user's limits on the host. They are final once the capability to raise
+/// them is gone.
 #[must_use]
 pub fn namespace_limits(nesting: Nesting) -> Vec<(&'static str, &'static [u8])> {
     let mut limits = vec![("max_inotify_instances", INOTIFY_INSTANCES_MAX)];
@@ -44,7 +44,7 @@ pub fn namespace_limits(nesting: Nesting) -> Vec<(&'static str, &'static [u8])> 
     limits
 }
 
-/// Sets them in the user namespace whose /proc this is.
+/// Sets the limits in the user namespace of this /proc.
 pub(crate) fn limit(processes: BorrowedFd<'_>, nesting: Nesting) -> io::Result<()> {
     for (name, value) in namespace_limits(nesting) {
         let path = text(format!("sys/user/{name}").as_bytes())?;

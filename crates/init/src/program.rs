@@ -12,41 +12,42 @@ use atoll_sys::{credentials, descriptor, process, seccomp, socket, terminal};
 use crate::filter::{Denials, Process};
 use crate::{At, Failure, filter, text};
 
-/// Everything the program's process needs, made before the fork.
+/// The needs of the program's process, prepared before the fork.
 pub(crate) struct Prepared {
     program: process::Program,
-    /// None where this kernel's Landlock holds nothing that goes with nesting.
+    /// `None` if no rule of this kernel's Landlock is compatible with nesting.
     rules: Option<Ruleset>,
     filter: Vec<Instruction>,
-    /// What holds `init` itself from then on; rules where it needs more than the program.
+    /// The confinement of `init` itself from then on; with rules of its own if it needs more than
+    /// the program.
     own_rules: Option<Ruleset>,
     own_filter: Vec<Instruction>,
-    /// Of root's powers it needs one: to signal what runs as another user.
+    /// The one of root's powers that it needs: to signal processes of other users.
     own_capabilities: u64,
     directory: CString,
     limits: Vec<ResourceLimit>,
-    /// Whether some of its calls are judged.
+    /// True if some of its calls are judged.
     fenced: bool,
-    /// Whether calls of it come to `init` at all.
+    /// True if any of its calls come to `init`.
     heard: bool,
 }
 
 impl Prepared {
-    /// Gives the program this terminal, besides what its spec names.
+    /// Grants the program this terminal, in addition to the places of its spec.
     pub(crate) fn allow_terminal(&self, side: BorrowedFd<'_>) -> io::Result<()> {
         let mut rules = self.own_rules.iter().chain(&self.rules);
         rules.try_for_each(|rules| rules.allow(side, Rights::DEVICE, false))
     }
 }
 
-/// The version of Landlock from which on it holds signals and abstract sockets.
+/// The version of Landlock that first confines signals and abstract sockets.
 const SCOPES_SINCE: u32 = 6;
 
-/// How starting the program ended.
+/// The result of starting the program.
 pub(crate) enum Started {
-    /// It runs, with this number; calls that wait come to this listener, if there is one.
+    /// The program runs, with this pid; waiting calls come to this listener, if there is one.
     Running(u32, Option<OwnedFd>),
-    /// The kernel did not execute it.
+    /// The kernel did not execute the program, with this error.
     NotExecuted(i32),
 }
 
@@ -93,15 +94,15 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Failure> {
     })
 }
 
-/// What `init` itself may use while it judges. The program's own domain lies within its
-/// domain, here as elsewhere: that is whom it may look at and signal, and nobody else.
+/// Returns the rights of `init` itself while it judges. The program's domain lies within its own,
+/// here as elsewhere, so those are the processes that it may inspect and signal, and no others.
 fn judging_rules(spec: &Spec) -> Result<Ruleset, Failure> {
     let rules = rules(spec, Holds::AllButPorts)?;
     let processes = rules.allow_path(c"/proc", Rights::READ);
     processes.at(Stage::Landlock).map(|()| rules)
 }
 
-/// The permissions as a set of Landlock rules, complete or not at all.
+/// Returns the permissions as a set of Landlock rules, complete or not at all.
 fn rules(spec: &Spec, holds: Holds) -> Result<Ruleset, Failure> {
     let rules = Ruleset::new(spec.landlock_version, holds).at(Stage::Landlock)?;
     for permission in &spec.permissions {
@@ -126,9 +127,9 @@ fn rights(permission: &Permission) -> impl Iterator<Item = Rights> {
     .filter_map(|(given, rights)| given.then_some(rights))
 }
 
-/// Starts the program on these descriptors. With `controlling`, they are the
-/// session's terminal and the program gets its foreground. This process is confined
-/// itself before the program's first instruction.
+/// Starts the program on these descriptors. With `controlling`, they are the session's terminal and
+/// the program becomes its foreground. This process is confined itself before the program's first
+/// instruction.
 pub(crate) fn start(
     prepared: &Prepared,
     standard: [BorrowedFd<'_>; 3],
@@ -153,8 +154,8 @@ pub(crate) fn start(
     wait_for_exec(&told, pid, prepared.heard)
 }
 
-/// In the program's process: everything between fork and exec. Returns only
-/// when something failed. The prepared memory is only read.
+/// Runs everything between fork and exec in the program's process. Returns only on failure. The
+/// prepared memory is only read.
 fn become_program(
     prepared: &Prepared,
     tell: &OwnedFd,
@@ -208,10 +209,10 @@ fn become_program(
     }
 }
 
-/// Marks that everything but the execution itself went well.
+/// The stage of the execution itself: everything before it has succeeded.
 const EXEC: Stage = Stage::Start;
 
-/// The message after which the program may begin.
+/// The message that lets the program begin.
 const GO: &[u8] = b"g";
 
 /// The message that carries the listener, if there is one.
@@ -219,7 +220,7 @@ const LISTENER: &[u8] = b"l";
 
 const SIGTTOU: i32 = 22;
 
-/// Reads what the program's process has to say: nothing once it is executed.
+/// Reads the messages of the program's process, which end once it is executed.
 fn wait_for_exec(told: &OwnedFd, pid: u32, heard: bool) -> Result<Started, Failure> {
     let mut message = [0_u8; 5];
     let mut listener = None;

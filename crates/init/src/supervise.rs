@@ -1,4 +1,4 @@
-//! Process 1: starts the program, reaps, passes orders on, watches, ends.
+//! The supervisor, process 1: starts the program, reaps, forwards orders, watches, ends.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,16 +26,16 @@ const SIGTTOU: i32 = 22;
 const O_RDWR: i32 = 2;
 const O_NOCTTY: i32 = 0o400;
 
-/// How much longer than its time a program has here: ending it in time is the
-/// host side's work, unless that was stopped.
+/// The time that a program has here beyond its limit: ending it in time is the host side's task,
+/// unless that was stopped.
 const HOST_GRACE: Duration = Duration::from_secs(5);
 
-/// How many ended processes are taken before orders are looked at again:
-/// otherwise a program that forks without end would never be told to end.
+/// The most ended processes that are reaped before orders are read again: otherwise a program that
+/// forks without end would never receive the order to end.
 const REAPED_AT_ONCE_MAX: u32 = 64;
 
-/// Runs the program and returns when it has ended, or the host side has, or the
-/// launcher where that is watched.
+/// Runs the program and returns when it has ended, or the host side, or the launcher if that is
+/// watched.
 pub(crate) fn supervise(
     spec: Spec,
     control: &OwnedFd,
@@ -120,8 +120,8 @@ pub(crate) fn supervise(
     ran
 }
 
-/// Whether the host side has the call on disk, so that its program may start.
-/// Any other order, or the line's end, means that it will not.
+/// Returns whether the host side has the call on disk, so that the program may start. Any other
+/// order, or a closed socket, means that it will not.
 fn is_told_to_start(control: &OwnedFd) -> io::Result<bool> {
     let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
     let (got, _) = socket::receive(control.as_fd(), &mut buffer)?;
@@ -129,8 +129,7 @@ fn is_told_to_start(control: &OwnedFd) -> io::Result<bool> {
     Ok(Order::from_bytes(message) == Ok(Order::Start))
 }
 
-/// Opens a terminal inside, makes it this session's, and hands its other side
-/// to the host.
+/// Opens a terminal in the sandbox, makes it this session's, and hands its other side to the host.
 fn open_terminal(
     control: &OwnedFd,
     fenced: bool,
@@ -158,30 +157,30 @@ fn open_terminal(
 
 struct Overseer<'a> {
     control: &'a OwnedFd,
-    /// In a fence: this process does not end by itself when the launcher does.
+    /// Watched in a fence, where this process does not end by itself when the launcher does.
     launcher: Option<BorrowedFd<'a>>,
     terminal: Option<OwnedFd>,
     program: u32,
     gate: Gate,
-    /// Where no control group counts it.
+    /// Set if no cgroup counts the memory.
     memory: Option<memory::Watch>,
     end_at: Option<Instant>,
 }
 
-/// Whether to go on.
+/// The next action of the loop.
 #[derive(PartialEq, Eq)]
 enum Next {
     Wait,
     End,
 }
 
-/// What was taken of the processes that have ended.
+/// The result of reaping ended processes.
 enum Reaped {
-    /// All of them.
+    /// All of them were reaped.
     All,
-    /// So many that others may be left.
+    /// The most at once were reaped; others may be left.
     Some,
-    /// The program itself.
+    /// The program itself has ended.
     Program,
 }
 
@@ -223,7 +222,7 @@ impl Overseer<'_> {
         }
     }
 
-    /// How long to wait at most.
+    /// Returns the longest time to wait.
     fn pause_ms(&self) -> Option<u32> {
         let left = self.end_at.map(|at| {
             let left = at.saturating_duration_since(Instant::now()).as_millis();
@@ -234,7 +233,7 @@ impl Overseer<'_> {
         left.into_iter().chain(look).chain(tell).min()
     }
 
-    /// Takes every child that changed; the program's end is the sandbox's end.
+    /// Reaps every child that changed; the program's end is the sandbox's end.
     fn reap(&mut self, children: &OwnedFd) -> io::Result<Reaped> {
         while process::next_signal(children.as_fd())?.is_some() {}
         for _ in 0..REAPED_AT_ONCE_MAX {
@@ -283,7 +282,7 @@ impl Overseer<'_> {
     }
 }
 
-/// Tells the host side; when it is gone, the line's end says so by itself.
+/// Sends a report to the host side; if that is gone, the closed socket shows it.
 fn tell(control: &OwnedFd, report: &Report) {
     let _ = socket::send(control.as_fd(), &report.to_bytes(), &[]);
 }

@@ -1,6 +1,5 @@
-//! The filter is data and is tested as data: what it is, byte by byte, and what
-//! it says to every call that has ever been a way out. The file tree is built
-//! for real.
+//! Tests of the filter as data: its bytes, and its verdict on every call that has ever been a way
+//! out of a sandbox. The file tree is built for real.
 
 mod filter;
 #[path = "../../sys/src/tests/interpreter.rs"]
@@ -18,7 +17,7 @@ use atoll_sys::seccomp::Instruction;
 
 use self::skipping::{Avoidable, note_skip};
 
-/// Says why a test could not be made here, also to whoever counts.
+/// Prints why a test was skipped, and adds it to the list of skipped tests.
 fn skipped(why: &str) {
     eprintln!("skipped: {why}");
     note_skip(why, Avoidable::No);

@@ -1,5 +1,4 @@
-//! The sandbox's file tree: a fresh root in memory, and one closed step after
-//! another.
+//! The sandbox's file tree: a fresh root in memory, and one closed step after another.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -11,9 +10,9 @@ use atoll_sys::mount::{self, Attributes, FsOption};
 
 use crate::{At, Failure, namespaces, text};
 
-/// Where a mount waits while an overlay is made of it.
+/// The place of a mount while an overlay is made of it.
 const SCRATCH: &CStr = c".making";
-/// Where the overlay of the host's root waits while its parts are taken.
+/// The place of the overlay of the host's root while parts of it are copied.
 const SYSTEM: &CStr = c".system";
 /// An empty directory of the root's own.
 const EMPTY: &CStr = c".empty";
@@ -21,19 +20,19 @@ const EMPTY: &CStr = c".empty";
 const INERT: Attributes = Attributes::NO_SETUID.and(Attributes::NO_DEVICES);
 const READ_ONLY: Attributes = INERT.and(Attributes::READ_ONLY);
 
-/// What every step needs to know.
+/// The state that the steps share.
 struct Maker<'a> {
     root: BorrowedFd<'a>,
     /// The user namespace that shows the caller's files as the program's own.
     ids: Option<BorrowedFd<'a>>,
-    /// Who the program is to the kernel, where that differs from who builds.
+    /// The program's ids to the kernel, if they differ from those of this process.
     owner: Option<(u32, u32)>,
     nesting: Nesting,
-    /// A read-only overlay of the host's root, of which parts are shown.
+    /// A read-only overlay of the host's root, parts of which are shown.
     system: Option<OwnedFd>,
-    /// What hides files, with what it is on the host.
+    /// The mount that hides files, with its source on the host.
     null: Option<(Source, OwnedFd)>,
-    /// What hides directories: the one that processes are mounted on, where nothing is.
+    /// The directory that hides directories: the one beneath the proc mount, which is empty.
     empty: Option<OwnedFd>,
 }
 
@@ -86,10 +85,10 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
     Ok(root)
 }
 
-/// The room that all of it takes: the program's own, and beside it what the steps
-/// put there, so that the program has exactly its own. Files take whole pages;
-/// directories take none. Of files and directories it may have a few more: a step
-/// that makes none is counted too. Nothing is 0, which would mean no limit.
+/// Returns the capacity of the whole tree: the program's own plus the needs of the steps, so that
+/// the program gets exactly its own. Files take whole pages; directories take none. Of files and
+/// directories it may have a few more: a step that makes none is counted too. Nothing is 0, which
+/// would mean no limit.
 fn room(spec: &Spec) -> Room {
     let page = atoll_sys::process::page_bytes();
     let pages = |bytes: usize| (bytes as u64).next_multiple_of(page);
@@ -107,7 +106,7 @@ fn room(spec: &Spec) -> Room {
     }
 }
 
-/// Below this length tmpfs keeps a link's target without a page (mm/shmem.c).
+/// The length below which tmpfs keeps a link's target without a page (mm/shmem.c).
 const SHORT_LINK_BYTES: usize = 128;
 
 impl Maker<'_> {
@@ -186,9 +185,9 @@ impl Maker<'_> {
         descriptor::make_link(parent.as_fd(), &name, &text(to)?)
     }
 
-    /// The directory that a path lies in, and the path's last part. What is
-    /// mounted already may hold links that a former program has left there:
-    /// followed, they would lead to the host's own tree, which is still there.
+    /// Opens the directory of a path, and returns it with the path's last part. Mounted directories
+    /// may have links that an earlier program has left there: followed, they would lead to the
+    /// host's own tree, which is still present.
     fn parent(&self, path: &[u8]) -> io::Result<(OwnedFd, CString)> {
         let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
             None => (&b"."[..], path),
@@ -202,7 +201,7 @@ impl Maker<'_> {
         Ok((place, text(name)?))
     }
 
-    /// Attaches a mount at a path inside, following no link on the way either.
+    /// Attaches a mount at a path in the sandbox, following no link on the way either.
     fn attach(&self, made: &OwnedFd, path: &[u8]) -> io::Result<()> {
         let place = descriptor::open_beneath(self.root, &text(path)?, O_PATH, 0)?;
         mount::attach(made.as_fd(), place.as_fd(), c"")
@@ -227,9 +226,9 @@ impl Maker<'_> {
         self.over_itself(path, INERT)
     }
 
-    /// An overlay without a writable layer: its sockets and pipes are inodes of
-    /// its own, so that nothing listening on the host can be reached through
-    /// them, as it could through a read-only bind mount.
+    /// Mounts an overlay without a writable layer: its sockets and pipes are inodes of its own, so
+    /// that no program listening on the host can be reached through them, as it could through a
+    /// read-only bind mount.
     fn read_only(
         &mut self,
         path: &[u8],
@@ -252,9 +251,9 @@ impl Maker<'_> {
         self.attach(&made, path)
     }
 
-    /// Whether a place lies on the host's root file system itself, where an
-    /// overlay of the root shows it. In a user namespace the kernel does not give
-    /// the root without what is mounted on it.
+    /// Returns whether a place lies on the host's root file system itself, where an overlay of the
+    /// root shows it. In a user namespace the kernel does not allow the root without the mounts on
+    /// it.
     fn is_part_of_root(&self, place: &OwnedFd) -> io::Result<bool> {
         if self.owner.is_none() {
             return Ok(false);
@@ -263,8 +262,8 @@ impl Maker<'_> {
         Ok(mount::number(place.as_fd())? == mount::number(root.as_fd())?)
     }
 
-    /// A part of one overlay of the host's whole root: taking it costs a fraction
-    /// of another overlay. The whole is never shown, and gone when the tree is made.
+    /// Mounts a part of one overlay of the host's whole root: copying it costs a fraction of
+    /// another overlay. The whole is never shown, and is detached once the tree is made.
     fn part_of_root(&mut self, path: &[u8], source: &[u8]) -> io::Result<()> {
         if self.system.is_none() {
             let root = descriptor::open_place(None, c"/")?;
@@ -313,9 +312,8 @@ impl Maker<'_> {
         self.attach(&made, path)
     }
 
-    /// A host directory as an overlay may use it: itself, or for a shifted
-    /// identity a copy of its mount with mapped owners, attached at the scratch
-    /// place until the overlay holds it.
+    /// Returns a host directory as an overlay may use it: itself, or for a shifted identity a copy
+    /// of its mount with mapped owners, attached at the scratch place until the overlay holds it.
     fn shown<'s>(&self, source: &'s OwnedFd, as_caller: bool) -> io::Result<Shown<'s>> {
         match self.ids {
             Some(ids) if as_caller => {
@@ -341,16 +339,16 @@ impl Maker<'_> {
         self.attach(&copied, path)
     }
 
-    /// A host directory as it is, mounts and all. Where they are locked together
-    /// (mount_namespaces(7)) the kernel gives no part of it alone.
+    /// Mounts a host directory unchanged, with all mounts beneath it. Where they are locked
+    /// together (mount_namespaces(7)) the kernel does not copy a part of it alone.
     fn whole(&self, path: &[u8], source: &Source) -> io::Result<()> {
         let source = open(source)?;
         let copied = mount::copy_whole(source.as_fd(), READ_ONLY)?;
         self.attach(&copied, path)
     }
 
-    /// What is there already, mounted over itself: with attributes of its own, and
-    /// not to be renamed or removed.
+    /// Mounts an existing path over itself, to give it attributes of its own and to protect it from
+    /// renaming and removal.
     fn over_itself(&self, path: &[u8], attributes: Attributes) -> io::Result<()> {
         let place = descriptor::open_beneath(self.root, &text(path)?, O_PATH, 0)?;
         let copied = mount::copy(place.as_fd())?;
@@ -388,7 +386,7 @@ impl Maker<'_> {
         namespaces::limit(made.as_fd(), self.nesting)
     }
 
-    /// Copies of one mount, which has its attributes already.
+    /// Hides a file with a copy of one mount, which has its attributes already.
     fn hide_file(&mut self, path: &[u8], null: &Source) -> io::Result<()> {
         let made = match &self.null {
             Some((known, mount)) if known == null => mount::copy(mount.as_fd())?,
@@ -416,7 +414,7 @@ impl Maker<'_> {
     }
 }
 
-/// A directory that an overlay is made of.
+/// The source directory of an overlay.
 enum Shown<'a> {
     Itself(&'a OwnedFd),
     Mapped(OwnedFd),
@@ -432,7 +430,7 @@ impl Shown<'_> {
 }
 
 impl Drop for Shown<'_> {
-    /// Takes the copy from the scratch place; the overlay has its own.
+    /// Detaches the copy from the scratch place; the overlay has its own.
     fn drop(&mut self) {
         if let Self::Mapped(fd) = self {
             let _ = mount::detach(fd.as_fd());
@@ -440,8 +438,8 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// Opens a place on the host without following links, and checks that it is
-/// still what was judged.
+/// Opens a place on the host without following links, and checks that it is still the file that was
+/// judged.
 fn open(source: &Source) -> io::Result<OwnedFd> {
     const ESTALE: i32 = 116;
     let place = descriptor::open_place(None, &text(&source.path)?)?;
@@ -453,9 +451,8 @@ fn open(source: &Source) -> io::Result<OwnedFd> {
     }
 }
 
-/// The path by which the kernel finds an open place again: it holds no colon or
-/// comma that a mount option would take for its own, and shows no host path in
-/// the sandbox's list of mounts.
+/// Returns the path by which the kernel finds an open place again: it has no colon or comma that a
+/// mount option would interpret, and shows no host path in the sandbox's list of mounts.
 fn number_path(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

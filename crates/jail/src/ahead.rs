@@ -1,5 +1,5 @@
-//! What a sandbox of root's needs whatever is in it: ids of its own, and a network of
-//! nothing but its own loopback.
+//! Prewarmed namespaces for sandboxes of root: ids of their own, and a network with nothing but its
+//! own loopback.
 
 use std::fs;
 use std::io;
@@ -14,8 +14,8 @@ use crate::open_path;
 
 const CLONE_NEWNET: i32 = 0x4000_0000;
 
-/// What a sandbox of root's needs whatever is in it, made before its description is
-/// there where that is asked for.
+/// The prewarmed namespaces of a sandbox of root, created before its description arrives if the
+/// host side asks for it.
 #[derive(Default)]
 pub(crate) struct Ahead {
     pub(crate) holder: Option<Holder>,
@@ -23,15 +23,15 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// What can be made; the rest is tried again, and told of, when it is needed.
+    /// Creates what can be created; failures are retried, and reported, when the rest is needed.
     pub(crate) fn make() -> Self {
         let holder = Holder::begin().ok();
         let network = holder.as_ref().and_then(|_| own_network().ok());
         Self { holder, network }
     }
 
-    /// For a shifted identity: the user namespace to end in has these ids. No other one
-    /// needs it.
+    /// For a shifted identity: makes the user namespace that the sandbox joins last have these ids.
+    /// No other identity needs it.
     pub(crate) fn hold_ids_of(&mut self, identity: Identity, nesting: Nesting) -> io::Result<()> {
         let holder = self.holder.take();
         if let Identity::Shifted { base, count, .. } = identity {
@@ -43,11 +43,11 @@ impl Ahead {
     }
 }
 
-/// What a holder is told by one byte, the number here.
+/// The settings that a holder receives as one byte, the index here.
 const LIMITED: [Nesting; 3] = [Nesting::Refused, Nesting::ButGroups, Nesting::All];
 
-/// A process in a user namespace of its own, which it keeps until something else
-/// does. It ends once the ids are mapped; the sandbox's namespaces are made meanwhile.
+/// A process that keeps a user namespace of its own open until another process does. It ends once
+/// the ids are mapped; the sandbox's namespaces are created in the meantime.
 pub(crate) struct Holder {
     pid: u32,
     namespace: Option<OwnedFd>,
@@ -75,7 +75,7 @@ impl Holder {
         })
     }
 
-    /// Has the ids from 0 stand for those from a base, and limits what can be made beneath.
+    /// Maps the ids from 0 on to those from a base on, and limits the namespaces beneath.
     fn map(&mut self, base: u32, count: u32, nesting: Nesting) -> io::Result<()> {
         let (pid, map) = (self.pid, format!("0 {base} {count}"));
         fs::write(format!("/proc/{pid}/uid_map"), &map)?;
@@ -86,7 +86,7 @@ impl Holder {
         descriptor::write_all(&self.go, &[word.ok_or(io::ErrorKind::InvalidInput)?])
     }
 
-    /// The namespace, once what can be made beneath it is limited.
+    /// Returns the namespace, once the namespaces beneath it are limited.
     pub(crate) fn finish(self) -> io::Result<OwnedFd> {
         let mut answer = [0_u8; 1];
         let limited = descriptor::read(self.done.as_fd(), &mut answer)? == 1;
@@ -96,7 +96,7 @@ impl Holder {
     }
 }
 
-/// In the namespace's first process: what can be made beneath it is limited.
+/// Limits the namespaces beneath, in the namespace's first process.
 fn hold_ids(ready: &OwnedFd, done: &OwnedFd) -> ! {
     let limit = || -> io::Result<()> {
         let mut word = [0_u8; 1];
@@ -114,7 +114,7 @@ fn hold_ids(ready: &OwnedFd, done: &OwnedFd) -> ! {
     process::exit_now(u8::from(limit().is_err()))
 }
 
-/// Leaves the network for one of nothing but its own loopback.
+/// Leaves the network for one with nothing but its own loopback.
 pub(crate) fn own_network() -> io::Result<OwnedFd> {
     credentials::leave_namespaces(CLONE_NEWNET)?;
     network::with_loopback()

@@ -1,5 +1,5 @@
-//! What the launcher gives up: whoever takes it over while it waits can end its
-//! sandbox and remove empty control groups beside its own, and little else.
+//! Rights that the launcher drops: whoever takes it over while it waits can end its sandbox and
+//! remove empty cgroups next to its own, and little else.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -14,13 +14,13 @@ use atoll_sys::{credentials, memory, seccomp};
 
 use crate::at;
 
-/// CAP_DAC_OVERRIDE: control groups may lie where even their owner may not write.
+/// CAP_DAC_OVERRIDE: cgroups may be in a directory that even their owner may not write.
 const BY_ANY_MODE: u64 = 1 << 1;
-/// The first version of Landlock that knows signals.
+/// The first version of Landlock that confines signals.
 const KNOWS_SIGNALS: u32 = 6;
 
-/// In a fence, before it makes its first process: from here on this one signals and
-/// looks at nobody who does not come from it.
+/// In a fence, before its first process is created: restricts this process's signals and inspection
+/// to its descendants.
 pub(crate) fn reach_only_below(landlock: u32) -> io::Result<()> {
     if landlock < KNOWS_SIGNALS {
         return Ok(());
@@ -29,8 +29,7 @@ pub(crate) fn reach_only_below(landlock: u32) -> io::Result<()> {
     Ruleset::new(landlock, Holds::Signals)?.enter()
 }
 
-/// From here on the launcher only waits, ends its sandbox, and removes these
-/// directories.
+/// Restricts the launcher to waiting, ending its sandbox, and removing these directories.
 pub(crate) fn only_wait(
     directories: &[Vec<u8>],
     landlock: u32,
@@ -59,8 +58,8 @@ pub(crate) fn only_wait(
     at(Stage::Filter, seccomp::install(&filter, "jail-filter"))
 }
 
-/// No file, but for what `/proc` tells in a fence. A directory is removed by right of
-/// the one that it lies in.
+/// Denies access to files, except to `/proc` in a fence. A directory is removed by a right to its
+/// parent.
 fn hold_files(directories: &[Vec<u8>], landlock: u32, fenced: bool) -> io::Result<()> {
     let rules = Ruleset::new(landlock, Holds::AllButSignals)?;
     for directory in directories {

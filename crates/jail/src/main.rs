@@ -1,15 +1,14 @@
 //! The launcher: one frozen description in, one sandbox out.
 //!
-//! It is started from a sealed memfd with one line to the host side and nothing
-//! else. For as long as it has no description it can stay, and makes launchers
-//! like itself, each with a line of its own: it never holds anything of any
-//! sandbox. One message brings the program's standard input, output and error, the
-//! line that `init` will use, and the sealed description. It makes the
-//! namespaces, maps ids, lets its child go on as `init` without another exec,
-//! and waits. When the host side is gone, it ends the sandbox and removes what
-//! the host side cannot remove any more.
+//! The launcher is started from a sealed memfd with one control socket to the host side and nothing
+//! else. Until it has a description it can stand by, and create launchers like itself, each with a
+//! socket of its own: it never holds anything of any sandbox. One message brings the program's
+//! standard input, output and error, the control socket for `init`, and the sealed description. It
+//! creates the namespaces, maps ids, lets its child go on as `init` without another exec, and
+//! waits. When the host side is gone, it ends the sandbox and removes what the host side cannot
+//! remove any more.
 //!
-//! It must never know policy, HTTP or secrets. Start reading at [`main`].
+//! This crate must never know policy, HTTP or secrets. Start reading at [`main`].
 
 mod ahead;
 mod confine;
@@ -30,14 +29,15 @@ use atoll_sys::{credentials, socket};
 
 use ahead::{Ahead, Holder, own_network};
 
-/// Whoever takes this process or `init` over finds no description of the sandbox.
+/// The allocator that erases freed memory: whoever takes this process or `init` over finds no
+/// description of the sandbox.
 #[global_allocator]
 static ALLOCATOR: Erasing = Erasing;
 
 const LINE: i32 = 3;
 const FIRST_FOREIGN: u32 = 4;
 
-/// Where connections to the outside arrive: no program inside can have this port.
+/// The port at which outbound connections arrive: no program in the sandbox can have it.
 const FUNNEL_PORT: u16 = 15001;
 
 const SIGKILL: i32 = 9;
@@ -112,17 +112,17 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
     made
 }
 
-/// What the host side sends: the description, the line of `init`, the program's
-/// standard descriptors; and what was made ahead of them. `None` when the host side
-/// left without a description.
+/// The host side's message: the description, the control socket of `init`, the program's standard
+/// descriptors; with what was prewarmed for them. `None` if the host side left without a
+/// description.
 type Described = Option<(Spec, OwnedFd, [OwnedFd; 3], Ahead)>;
 
-/// The word for making ahead of a description what root's sandboxes need: for the
-/// launcher that gets the line which comes with it, or without one for this launcher.
+/// The message that asks to prewarm for root's sandboxes: for the launcher that gets the socket
+/// which comes with it, or without one for this launcher.
 const AHEAD: u8 = b'a';
 
-/// Waits for a description. Meanwhile every line that comes gets a launcher of its
-/// own, which goes on from here with that line; who asked is told its number.
+/// Waits for a description. In the meantime every socket that arrives gets a launcher of its own,
+/// which goes on from here with that socket; the sender gets its pid.
 fn stand_by(line: &mut OwnedFd) -> io::Result<Described> {
     let mut ahead = Ahead::default();
     // Told of the ends of launchers, as soon as there is one.
@@ -178,7 +178,7 @@ fn stand_by(line: &mut OwnedFd) -> io::Result<Described> {
     }
 }
 
-/// Reads what the host side has sent.
+/// Reads the host side's message.
 fn described(descriptors: Vec<OwnedFd>, ahead: Ahead) -> io::Result<Described> {
     let Ok([description, control, input, output, error]) = <[OwnedFd; 5]>::try_from(descriptors)
     else {
@@ -196,9 +196,9 @@ fn described(descriptors: Vec<OwnedFd>, ahead: Ahead) -> io::Result<Described> {
     Ok(Some((spec, control, [input, output, error], ahead)))
 }
 
-/// Whether the host side has made the control groups, which it does meanwhile.
-/// They are named in the description, so that whatever becomes of the host side,
-/// someone is left to remove them.
+/// Returns whether the host side has created the cgroups, which it does in the meantime. They are
+/// named in the description, so that some process is left to remove them whatever happens to the
+/// host side.
 fn is_told_to_go(line: &OwnedFd) -> Result<bool, Failure> {
     let mut word = [0_u8; 1];
     let (got, _) = at(
@@ -208,7 +208,7 @@ fn is_told_to_go(line: &OwnedFd) -> Result<bool, Failure> {
     Ok(got > 0)
 }
 
-/// Makes the sandbox's first process, which goes on in `init`.
+/// Creates the sandbox's first process, which goes on in `init`.
 fn make(
     line: &OwnedFd,
     spec: Spec,
@@ -269,8 +269,8 @@ fn end(child: &Child) {
     let _ = process::wait(Some(child.pid), true);
 }
 
-/// Lets a first process begin that needs nothing of the launcher's. The host side gets
-/// the other end of what leads outside.
+/// Lets a first process begin that needs nothing from the launcher. The host side gets the other
+/// end of the socket for outbound connections.
 fn release(line: &OwnedFd, go: &OwnedFd, far: Option<OwnedFd>) -> Result<(), Failure> {
     at(Stage::Rights, credentials::forbid_inspection())?;
     if let Some(far) = far {
@@ -283,8 +283,8 @@ fn release(line: &OwnedFd, go: &OwnedFd, far: Option<OwnedFd>) -> Result<(), Fai
     Ok(())
 }
 
-/// Gives the first process its ids and its network. That it is gone is no failure
-/// of this side's: it has told why.
+/// Gives the first process its ids and its network. If that process is gone, it is no failure of
+/// this side: it has reported why.
 fn equip(
     line: &OwnedFd,
     child: &Child,
@@ -327,9 +327,8 @@ fn equip(
     )
 }
 
-/// The child's first steps: it must not outlive the launcher, and waits until
-/// its ids are mapped or come to it as a namespace. A launcher that died
-/// meanwhile shows as the line's end.
+/// Does the child's first steps: it must not outlive the launcher, and waits until its ids are
+/// mapped or arrive as a namespace. A launcher that died in the meantime has closed its socket.
 fn begin(
     line: &OwnedFd,
     ready: OwnedFd,
@@ -357,12 +356,11 @@ fn begin(
     }
 }
 
-/// What leads out of a network, and how many sockets of each family lead into it.
+/// The outbound funnel of a network, and the number of inbound sockets of each family.
 type Leads = (Option<Funnel>, u8);
 
-/// Lets the network that this process is in lead to listeners, makes sockets in it, and
-/// hands all of them to the host side. Nobody inside has them, or the right to change what
-/// leads there.
+/// Makes the network of this process lead to listeners, creates sockets in it, and hands all of
+/// them to the host side. No process in the sandbox has them, or the right to change the funnel.
 fn lead(line: &OwnedFd, (outward, inward): Leads) -> io::Result<()> {
     let mut sockets = funnel::inward(inward.into())?;
     if let Some(Funnel { connections_max }) = outward {
@@ -380,15 +378,15 @@ fn lead(line: &OwnedFd, (outward, inward): Leads) -> io::Result<()> {
     socket::send(line.as_fd(), &Report::Network.to_bytes(), &with)
 }
 
-/// That the first process is gone is no failure of this side's: it has told why.
+/// Sends the network to the first process. If that is gone, it is no failure of this side: it has
+/// reported why.
 fn give_network(network: &OwnedFd, go: &OwnedFd) -> io::Result<()> {
     let _ = socket::send(go.as_fd(), b"n", &[network.as_fd()]);
     Ok(())
 }
 
-/// Makes the sandbox's network while the first process builds the tree. That is done by
-/// a process which ends right after: it has to join the network's owner, and rights
-/// there are no launcher's.
+/// Creates the sandbox's network while the first process builds the tree. A process that ends right
+/// after does it: it has to join the network's owner, and a launcher must not have rights there.
 fn make_network(line: &OwnedFd, owner: &OwnedFd, go: &OwnedFd, leads: Leads) -> io::Result<()> {
     let make = || -> io::Result<()> {
         credentials::join_namespace(owner.as_fd(), CLONE_NEWUSER)?;
@@ -410,8 +408,8 @@ fn make_network(line: &OwnedFd, owner: &OwnedFd, go: &OwnedFd, leads: Leads) -> 
     }
 }
 
-/// Maps the caller's own ids and nothing else (user_namespaces(7)), each as its number
-/// inside and outside.
+/// Maps the caller's own ids and nothing else (user_namespaces(7)), each as its number in the
+/// sandbox and on the host.
 fn map_own_ids(pid: u32, uid: [u32; 2], gid: [u32; 2]) -> io::Result<()> {
     let map = |[inside, outside]: [u32; 2]| format!("{inside} {outside} 1");
     fs::write(format!("/proc/{pid}/uid_map"), map(uid))?;
@@ -419,9 +417,9 @@ fn map_own_ids(pid: u32, uid: [u32; 2], gid: [u32; 2]) -> io::Result<()> {
     fs::write(format!("/proc/{pid}/gid_map"), map(gid))
 }
 
-/// Has the host side map ids: it executes the programs that may map more than one's own.
-/// What comes with the answer is kept open until this process ends, after the sandbox: it
-/// locks what the sandbox writes against whoever cleans up.
+/// Has the host side map ids: it executes the programs that may map ids other than one's own. A
+/// descriptor that comes with the answer is kept open until this process ends, after the sandbox:
+/// it locks the sandbox's files against cleaning up.
 fn let_map_ids(line: &OwnedFd, pid: u32) -> io::Result<()> {
     socket::send(line.as_fd(), &Report::Started { pid }.to_bytes(), &[])?;
     match socket::receive(line.as_fd(), &mut [0_u8; 1])? {
@@ -463,7 +461,7 @@ fn wait(line: &OwnedFd, child: &Child, fenced: bool, go: OwnedFd) -> io::Result<
     Ok(())
 }
 
-/// Whether the sandbox ended before the host side did.
+/// Waits for the sandbox or the host side; returns whether the sandbox ended first.
 fn wait_for_either(line: BorrowedFd<'_>, child: BorrowedFd<'_>) -> io::Result<bool> {
     loop {
         match descriptor::wait_readable([Some(child), Some(line)], None)? {
@@ -474,8 +472,8 @@ fn wait_for_either(line: BorrowedFd<'_>, child: BorrowedFd<'_>) -> io::Result<bo
     }
 }
 
-/// Removes control groups that are still there. The host side does so itself
-/// after it has read their figures; this is for when it could not.
+/// Removes remaining cgroups. The host side does so itself after it has read their figures; this is
+/// for when it could not.
 fn remove_groups(directories: &[Vec<u8>]) {
     const TRIES: u32 = 1_000;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);

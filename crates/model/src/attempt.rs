@@ -1,73 +1,72 @@
 use std::fmt;
 
-/// A call that hardly any program makes but to get out of its sandbox, as often as it
-/// was refused.
+/// A violation: a system call that hardly any program makes except to escape its sandbox, with the
+/// number of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// What it was about.
+    /// The wall that it went against.
     pub wall: Wall,
     /// The system call.
     pub call: &'static str,
-    /// The process that made it first, as it is numbered inside.
+    /// The process that made it first, by its pid in the sandbox.
     pub pid: u32,
-    /// How often. Bounded by no more than its type: it is told from inside.
+    /// The number of refusals, bounded by its type alone: the sandbox reports it.
     pub count: u64,
 }
 
-/// What an attempt is about: a wall of the sandbox.
+/// The wall of the sandbox that a violation goes against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wall {
-    /// The file tree is what the boundary made of it.
+    /// The file tree as the boundary made it.
     Mounts,
-    /// Namespaces of its own, or of others. A program that makes a sandbox for a part of
-    /// itself begins like that too.
+    /// Creating namespaces, or joining those of others. A program that sandboxes a part of itself
+    /// begins like that too.
     Namespaces,
     /// The kernel's keyrings.
     Keys,
-    /// Programs and probes in the kernel.
+    /// Programs and probes in the kernel (bpf(2), perf_event_open(2)).
     KernelPrograms,
-    /// The handling of page faults, which holds the kernel up.
+    /// The handling of page faults (userfaultfd(2)), which can stall the kernel.
     PageFaults,
-    /// The machine itself: modules, another kernel, clocks, accounting, ports.
+    /// The machine itself: kernel modules, another kernel (kexec), clocks, accounting, I/O ports.
     Machine,
-    /// Files by handle, past every path.
+    /// Files opened by handle, which bypasses every path.
     Handles,
-    /// What happens on a whole file system.
+    /// Events of a whole file system (fanotify(7)).
     Watching,
     /// Other processes' descriptors.
     Descriptors,
-    /// Other processes' memory, where debugging is refused.
+    /// Other processes' memory, in boundaries that refuse debugging.
     Debugging,
-    /// Sockets to devices, to the kernel's inside, to whoever runs the machine.
+    /// Sockets to devices, to kernel internals, or to the machine's hypervisor.
     Sockets,
-    /// Typing into the terminal.
+    /// Input pushed into the terminal.
     Terminal,
-    /// Limits and priority of the sandbox's first process, which watches.
+    /// Limits and priority of the sandbox's first process, its supervisor.
     FirstProcess,
-    /// In a fence: services of the host, by their Unix sockets.
+    /// In a fence: services of the host, through their Unix sockets.
     Services,
-    /// In a fence: processes outside, by signals.
+    /// In a fence: processes outside the sandbox, through signals.
     Processes,
 }
 
 /// A technique of MITRE ATLAS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Technique {
-    /// As `AML.T0105`.
+    /// Its id, as `AML.T0105`.
     pub id: &'static str,
-    /// What it is called there.
+    /// Its name in ATLAS.
     pub name: &'static str,
 }
 
-/// The version of the data of ATLAS that the techniques are taken from: the first with
-/// all of them.
+/// The version of the ATLAS data that the techniques are taken from: the first with all of them.
 pub const ATLAS_VERSION: &str = "5.4.0";
 
 const ESCAPE: Technique = Technique {
     id: "AML.T0105",
     name: "Escape to Host",
 };
-/// "From OS caches, application memory, or other sources."
+/// The technique of reading credentials "from OS caches, application memory, or other sources".
 const CREDENTIALS: Technique = Technique {
     id: "AML.T0090",
     name: "OS Credential Dumping",
@@ -82,7 +81,8 @@ use Wall::{
     Namespaces, PageFaults, Processes, Services, Sockets, Terminal, Watching,
 };
 
-/// Every call that is told of. What a sandbox tells besides is not believed.
+/// Every call that is reported as a violation, with its wall. Any other call that a sandbox reports
+/// is ignored.
 pub const TOLD_CALLS: &[(&str, Wall)] = &[
     ("mount", Mounts),
     ("umount2", Mounts),
@@ -144,7 +144,8 @@ pub const TOLD_CALLS: &[(&str, Wall)] = &[
 ];
 
 impl Attempt {
-    /// An attempt from what a sandbox tells; `None` for a call that none can be made by.
+    /// Returns the violation that a sandbox reports; `None` for a call that is not in
+    /// [`TOLD_CALLS`].
     #[must_use]
     pub fn told(call: &[u8], pid: u32, count: u64) -> Option<Self> {
         let mut known = TOLD_CALLS.iter();
@@ -159,7 +160,7 @@ impl Attempt {
 }
 
 impl Wall {
-    /// What somebody is after who goes against it.
+    /// Returns the ATLAS technique of a program that goes against this wall.
     #[must_use]
     pub fn technique(self) -> Technique {
         match self {
@@ -170,7 +171,7 @@ impl Wall {
         }
     }
 
-    /// Its name in the ledger.
+    /// Returns its name in the ledger.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

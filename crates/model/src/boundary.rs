@@ -6,105 +6,104 @@ use serde::{Deserialize, Serialize};
 use crate::Limits;
 use crate::network::Network;
 
-/// The whole of what one execution may see, change and use. Policy makes it,
-/// the sandbox builds exactly it: what is not named here does not exist inside.
+/// Everything that one execution may see, change and use. Policy makes it, and the sandbox builds
+/// exactly it: a thing not named here does not exist in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boundary {
-    /// The name of the profile that this boundary comes from.
+    /// The name of the profile that it comes from.
     pub profile: String,
-    /// What holds the program.
+    /// The mechanism that confines the program.
     pub mode: Mode,
-    /// How the workspace is given.
+    /// The access that the program has to the workspace.
     pub workspace: WorkspaceMode,
-    /// The home directory's path inside; empty but for the views below it.
+    /// The home directory's path in the sandbox; empty except for the views below it.
     pub home: PathBuf,
-    /// Host paths that are visible inside, besides the workspace. A parent comes
-    /// before what lies beneath it.
+    /// Host paths visible in the sandbox besides the workspace. A parent precedes its descendants.
     pub views: Vec<View>,
     /// The complete environment of the program.
     pub environment: Vec<(OsString, OsString)>,
-    /// What may be used up.
+    /// The resource limits.
     pub limits: Limits,
-    /// What the program may do to the person's terminal.
+    /// The program's rights to the person's terminal.
     pub terminal: TerminalRights,
     /// System calls that this boundary refuses beyond those that are always refused.
     pub syscalls: SyscallRights,
-    /// When not empty: the only directories and files, as seen inside, that
-    /// programs may be executed from.
+    /// When not empty: the only directories and files, by their paths in the sandbox, from which
+    /// programs may be executed.
     pub programs: Vec<PathBuf>,
-    /// Whether the program is root inside, over a system that it can change in layers.
+    /// True if the program is root in the sandbox, over a system that it can change in layers.
     pub root: bool,
-    /// Whether the program may make namespaces of its own, and mount in them.
+    /// True if the program may create namespaces of its own, and mount in them.
     pub nesting: bool,
-    /// What the program may reach.
+    /// The network access.
     pub network: Network,
 }
 
-/// What holds a program in its boundary.
+/// The mechanism that confines a program to its boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Namespaces, and all the rest.
+    /// Namespaces, with all the other mechanisms.
     Full,
-    /// Landlock, the filter of system calls and a judge of some of them, where user
-    /// namespaces are forbidden. The workspace is never copy-on-write.
+    /// Landlock, the system call filter and a seccomp-notify judge of some calls, on hosts that
+    /// forbid user namespaces. The workspace is never copy-on-write.
     Fence,
 }
 
-/// How the person's directory is given to the program.
+/// The program's access to the person's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkspaceMode {
-    /// Writes go to a layer of Atoll's own; nothing changes outside until applied.
+    /// Writes go to a layer of Atoll's own; the directory does not change until they are applied.
     CopyOnWrite,
-    /// A checkpoint is taken, then writes go straight to the directory.
+    /// A checkpoint is taken, then writes go directly to the directory.
     Live,
-    /// The directory can be read only.
+    /// The directory is read-only.
     ReadOnly,
 }
 
-/// One host path made visible inside.
+/// One host path made visible in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// The path on the host.
     pub host: PathBuf,
-    /// The path inside.
+    /// The path in the sandbox.
     pub inside: PathBuf,
-    /// What may be done with it.
+    /// The operations allowed on it.
     pub access: Access,
-    /// Why it is there, for summaries and diffs.
+    /// The reason for the view, for summaries and diffs.
     pub kind: ViewKind,
-    /// Whether it is an error when the host has no such path.
+    /// True if it is an error that the host has no such path.
     pub required: bool,
 }
 
-/// What may be done with a view.
+/// The operations allowed on a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read and execute.
+    /// Read and execute only.
     ReadOnly,
-    /// Changed in a layer over the host's files.
+    /// Write to a layer over the host's files.
     Layer(Layering),
 }
 
-/// What happens to a copy-on-write layer when the run ends.
+/// The retention of a copy-on-write layer when the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layering {
-    /// Where the layer's content goes.
+    /// The owner of the layer's content from then on.
     pub keep: Keep,
 }
 
-/// Where the content of a layer goes at the end of a run.
+/// The owner of a layer's content after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keep {
-    /// It belongs to the run: kept, applied and discarded with it.
+    /// The run: the content is kept, applied and discarded with it.
     Run,
-    /// It is used again by the next run of the same profile.
+    /// The profile: its next run uses the content again.
     Profile,
 }
 
-/// Why a view is there.
+/// The reason for a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ViewKind {
@@ -116,16 +115,16 @@ pub enum ViewKind {
     Cache,
     /// Named by the person on the command line or in a profile.
     Input,
-    /// What the worktrees of the workspace's git repository share.
+    /// Git data that the worktrees of the workspace's repository share.
     Repository,
 }
 
-/// What a program may do to the terminal it is shown on. Everything is refused
-/// unless named; escape sequences for the rest are removed from its output.
+/// Rights of a program to the terminal it is shown on. Everything is refused unless named; escape
+/// sequences for the rest are removed from its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TerminalRights {
-    /// Ask the terminal for its size, cursor and colours, as full-screen programs do.
+    /// Query the terminal for its size, cursor and colours, as full-screen programs do.
     pub queries: bool,
     /// Write to the clipboard (OSC 52).
     pub clipboard: bool,
@@ -137,8 +136,8 @@ pub struct TerminalRights {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SyscallRights {
-    /// Refuse ptrace and process_vm_readv/writev: debuggers stop working.
+    /// Refuse ptrace and process_vm_readv/writev, so that debuggers do not work.
     pub deny_debugging: bool,
-    /// Refuse internet sockets altogether, also on the sandbox's own loopback.
+    /// Refuse internet sockets, also on the sandbox's own loopback.
     pub deny_sockets: bool,
 }

@@ -3,8 +3,7 @@ use std::path::PathBuf;
 
 use crate::{RunId, SessionId};
 
-/// Who asks: taken from the kernel (the process's user id), never from a name
-/// that the caller sends.
+/// The caller: taken from the kernel (the process's user id), never from a name that it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     /// The user id of the calling process.
@@ -15,24 +14,24 @@ pub struct Principal {
     pub name: String,
 }
 
-/// A typed request to act: put this program into a boundary.
+/// A typed request to execute a program in a boundary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The run that this call starts.
     pub run: RunId,
-    /// The session that the run is a part of, where it is of one.
+    /// The session that the run belongs to, if any.
     pub session: Option<SessionId>,
-    /// Who asks.
+    /// The caller.
     pub principal: Principal,
     /// The program and its arguments; never empty.
     pub command: Vec<OsString>,
-    /// How its boundary was asked for, for saying it again: nothing is decided by it, and no
-    /// value of a variable is in it.
+    /// The options by which its boundary was requested, to show them again. No decision depends on
+    /// them, and they hold no value of a variable.
     pub options: Vec<OsString>,
     /// The directory that the program works on, absolute, free of symbolic links.
     pub workspace: PathBuf,
-    /// Where the program starts, absolute, within the workspace.
+    /// The program's working directory at its start, absolute, within the workspace.
     pub directory: PathBuf,
-    /// Whether the program gets a terminal of its own.
+    /// True if the program gets a terminal of its own.
     pub terminal: bool,
 }

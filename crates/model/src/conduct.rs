@@ -1,53 +1,53 @@
-//! How an agent has behaved, and what reputation follows from that by a written formula.
+//! An agent's history, and the reputation computed from it by a written formula.
 //!
-//! With ages in whole days, good halves in [`GOOD_HALF_DAYS`] and bad in [`BAD_HALF_DAYS`], in a
-//! straight line between:
+//! Ages are whole days. Gains halve every [`GOOD_HALF_DAYS`] and losses every [`BAD_HALF_DAYS`],
+//! linearly in between:
 //!
-//! - of each day at most [`GOOD_DAY_MAX`] points are earned, [`GOOD_POINTS`] by each run that a
-//!   person vouched for; all that was earned is at most [`REPUTATION_MAX`];
-//! - each bad thing of a run takes [`Deed::points`] away, once for the run, and a run of which
-//!   there is one earns nothing;
-//! - reputation is the difference, whole points, and never below 0. Who is unknown has 0.
+//! - at most [`GOOD_DAY_MAX`] points are earned per day, [`GOOD_POINTS`] by each run that a person
+//!   vouched for; the sum of all points earned is at most [`REPUTATION_MAX`];
+//! - each kind of bad event takes [`Deed::points`] away, once per run, and a run with a bad event
+//!   earns nothing;
+//! - the reputation is the difference, whole points, never below 0. An unknown agent has 0.
 //!
-//! What is told of days that are still to come earns nothing, and takes away all that it does.
+//! An event dated in the future earns nothing, and takes away its full points.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most reputation that there is, points.
+/// The highest reputation, points.
 pub const REPUTATION_MAX: u8 = 100;
-/// What a run earns that a person vouched for, points.
+/// The points that a run earns when a person vouches for it.
 pub const GOOD_POINTS: u8 = 4;
-/// The most that is earned in a day, points.
+/// The most points earned in a day.
 pub const GOOD_DAY_MAX: u8 = 8;
-/// After which time good counts half, days.
+/// The half-life of earned points, days.
 pub const GOOD_HALF_DAYS: u64 = 14;
-/// The same of bad, days.
+/// The half-life of lost points, days.
 pub const BAD_HALF_DAYS: u64 = 60;
-/// What is older counts no more, days.
+/// The age of the oldest event that counts, days.
 pub const CONDUCT_DAYS_MAX: u64 = 180;
 
-/// Parts of a point.
+/// The resolution of computations: parts per point.
 const PARTS: u64 = 1_000;
 
-/// What a run did, or what was done about it, that says something of its agent.
+/// An event in the history of a run that bears on its agent's reputation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deed {
-    /// A person took its changes over, having seen them, or said yes to something that it asked.
+    /// A person applied its changes after seeing them, or approved something that it asked for.
     Vouched,
-    /// It tried to get out.
+    /// A violation: it tried to escape its sandbox.
     Attempt,
-    /// A credential's placeholder was on its way elsewhere.
+    /// A credential's placeholder was about to be sent to another destination.
     Misuse,
-    /// What was taken over was taken back.
+    /// Its changes were applied and then undone.
     Undone,
-    /// A person said no to something that it asked.
+    /// A person denied something that it asked for.
     Refused,
     /// A person stopped it.
     Stopped,
 }
 
 impl Deed {
-    /// What it takes away, points.
+    /// Returns the points that it takes away.
     #[must_use]
     pub fn points(self) -> u8 {
         match self {
@@ -59,37 +59,37 @@ impl Deed {
     }
 }
 
-/// What is known of the runs of an agent: each deed of a run with the day on which it was done
-/// last, counted from 1970-01-01.
+/// The history of an agent's runs: the events of each run, each with the day of its last
+/// occurrence, counted from 1970-01-01.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
     runs: Vec<BTreeMap<Deed, u64>>,
 }
 
-/// What follows from it.
+/// The reputation that results, and the amounts it is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// The reputation, points, up to [`REPUTATION_MAX`].
     pub points: u8,
-    /// What was earned, before anything is taken away, points.
+    /// The points earned, before any loss.
     pub earned: u8,
-    /// What is taken away, points.
+    /// The points lost.
     pub lost: u64,
-    /// How many runs earn.
+    /// The number of runs that earn points.
     pub good: u64,
-    /// How many runs lose.
+    /// The number of runs that lose points.
     pub bad: u64,
 }
 
 impl Conduct {
-    /// Adds a run with what it did, and when it did that last.
+    /// Adds a run with its events and the day of each one's last occurrence.
     pub fn add(&mut self, deeds: BTreeMap<Deed, u64>) {
         if !deeds.is_empty() {
             self.runs.push(deeds);
         }
     }
 
-    /// What follows from it today.
+    /// Computes the reputation on the day `today`.
     #[must_use]
     pub fn standing(&self, today: u64) -> Standing {
         let mut standing = Standing::default();
@@ -128,7 +128,7 @@ impl Conduct {
     }
 }
 
-/// What is left of an amount of this age.
+/// Returns the remainder of an amount of this age.
 fn halved(amount: u64, age: u64, half: u64) -> u64 {
     let times = u32::try_from(age / half).unwrap_or(u32::MAX);
     let begun = amount.checked_shr(times).unwrap_or(0);
@@ -139,7 +139,7 @@ fn whole(parts: u64) -> u8 {
     u8::try_from(parts / PARTS).map_or(REPUTATION_MAX, |points| points.min(REPUTATION_MAX))
 }
 
-/// The reputation of a run that goes on: that with which it began, less what it has done since.
+/// The reputation of a run in progress: its value at the start, less the losses since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Running {
     begun: u8,
@@ -147,7 +147,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// With this many points it begins.
+    /// Starts with this many points.
     #[must_use]
     pub fn new(begun: u8) -> Self {
         Self {
@@ -156,12 +156,12 @@ impl Running {
         }
     }
 
-    /// It did this: each takes something away once.
+    /// Records an event: each kind takes its points away once.
     pub fn did(&mut self, deed: Deed) {
         self.deeds.insert(deed);
     }
 
-    /// What is left of it, points. It never grows.
+    /// Returns the remaining points. They never grow.
     #[must_use]
     pub fn points(&self) -> u8 {
         let all = self.deeds.iter().map(|deed| deed.points());

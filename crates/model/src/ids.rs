@@ -2,14 +2,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of one run: `YYMMDD-HHMMSS-xxxx`, UTC, with four random characters
-/// of Crockford's base 32. It sorts by time, can be typed, and is a safe file
-/// name.
+/// The id of one run: `YYMMDD-HHMMSS-xxxx`, UTC, with four random characters of Crockford's base
+/// 32. It sorts by time, can be typed, and is a safe file name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
-/// The text is not a run id.
+/// The error for a text that is not a run id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a run id: expected the form 261121-093012-k7qd")]
 pub struct InvalidRunId(String);
@@ -56,8 +55,8 @@ impl RunId {
         }
     }
 
-    /// When the run began, seconds since 1970, by its name: its two digits of a year are of 2000
-    /// to 2099. Nothing where they are no time.
+    /// Returns the run's start, seconds since 1970, from its id: the two digits of the year are of
+    /// 2000 to 2099. `None` where the digits are no time.
     #[must_use]
     pub fn began_seconds(&self) -> Option<u64> {
         let part = |from: usize| -> Option<u64> { self.0.get(from..from + 2)?.parse().ok() };
@@ -68,7 +67,7 @@ impl RunId {
         is_time.then(|| days * 86_400 + hour * 3_600 + minute * 60 + second)
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -94,8 +93,8 @@ impl From<RunId> for String {
     }
 }
 
-/// How many days after 1970-01-01 a date is, by the same calendar as [`civil_date`]. Nothing for
-/// what is no date, for one before that day, and for years of more than four digits.
+/// Returns the number of days from 1970-01-01 to a date, by the same calendar as [`civil_date`].
+/// `None` for an invalid date, one before that day, and years of more than four digits.
 #[must_use]
 pub fn days_of_date(year: u64, month: u64, day: u64) -> Option<u64> {
     // The days before a month of a year that begins in March, and of all such years before.
@@ -110,8 +109,8 @@ pub fn days_of_date(year: u64, month: u64, day: u64) -> Option<u64> {
     (civil_date(days) == (year, month, day)).then_some(days)
 }
 
-/// Year, month and day of a day counted from 1970-01-01, by the proleptic
-/// Gregorian calendar (the shift to March makes the leap day the last of a year).
+/// Returns year, month and day of a day counted from 1970-01-01, by the proleptic Gregorian
+/// calendar (the shift to March makes the leap day the last of a year).
 #[must_use]
 pub fn civil_date(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
@@ -130,7 +129,7 @@ pub fn civil_date(days: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// A time in words: RFC 3339, UTC, whole seconds.
+/// Formats a time as RFC 3339, UTC, whole seconds.
 pub(crate) fn told_time(seconds: u64) -> String {
     /// The end of the year 9999, the last that RFC 3339 can write.
     const LAST_SECOND: u64 = 253_402_300_799;

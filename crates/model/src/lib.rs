@@ -1,12 +1,11 @@
-//! Atoll's words as types.
+//! The types that Atoll's crates share.
 //!
-//! Everything that two other crates must agree about lives here: what a run is
-//! called, what is asked for ([`Call`]), what may be seen and changed
-//! ([`Boundary`]), how much may be used ([`Limits`]) and how it ended
-//! ([`Outcome`]).
+//! Anything that two other crates must agree about lives here: the ids of runs and sessions, the
+//! request to execute a program ([`Call`]), the rights to see and change things ([`Boundary`]), the
+//! resource limits ([`Limits`]) and the result of an execution ([`Outcome`]).
 //!
-//! This crate never does I/O, never reads a clock and knows no other crate.
-//! Start reading at [`Boundary`].
+//! This crate never does I/O, never reads a clock and depends on no other crate of Atoll. Start
+//! reading at [`Boundary`].
 
 mod attempt;
 mod boundary;

@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use crate::quantity::{InvalidQuantity, format_bytes, parse_bytes, parse_duration};
 
-/// How much one execution may use. `None` means that nothing is set.
+/// Resource limits of one execution. `None` means no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Memory of all processes together, page cache and tmpfs included, bytes.
     pub memory_bytes: u64,
-    /// Swap beyond that, bytes.
+    /// Swap in addition, bytes.
     pub swap_bytes: u64,
     /// Processes and threads at once.
     pub processes: u64,
@@ -18,18 +18,17 @@ pub struct Limits {
     pub disk_bytes: u64,
     /// Files and directories created in copy-on-write layers.
     pub inodes: u64,
-    /// What can be written to memory: the private /tmp, /dev/shm and the home,
-    /// together, bytes.
+    /// Bytes that can be written to memory: the private /tmp, /dev/shm and the home together.
     pub tmp_bytes: u64,
-    /// Processors' worth of time, in thousandths (1,500 = one and a half).
+    /// Processor time per time, in thousandths of a processor (1,500 = one and a half).
     pub cpu_millis: Option<u64>,
-    /// From start to end.
+    /// The time from start to end.
     pub wall_clock: Option<Duration>,
-    /// Without output or input.
+    /// The time without output or input.
     pub idle: Option<Duration>,
-    /// Output kept for later of each stream, bytes; all of it is still shown.
+    /// The output of each stream that is kept, bytes; all of it is still shown.
     pub output_bytes: u64,
-    /// Start even where this host cannot enforce one of these; recorded.
+    /// Starts even where this host cannot enforce one of these limits; recorded.
     pub dangerous_unenforced_limits: bool,
 }
 
@@ -73,15 +72,15 @@ pub enum InvalidLimit {
     /// The value is not usable for that limit.
     #[error("limit {key}: {why}")]
     Value {
-        /// Which limit.
+        /// The limit.
         key: LimitKey,
-        /// What is wrong with the value.
+        /// The reason, in words.
         why: String,
     },
 }
 
 impl LimitKey {
-    /// All of them, in the order in which they are shown.
+    /// All limits, in the order in which they are shown.
     pub const ALL: [Self; 11] = [
         Self::Memory,
         Self::Swap,
@@ -96,7 +95,7 @@ impl LimitKey {
         Self::Output,
     ];
 
-    /// The name as written.
+    /// Returns the name as written.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -114,13 +113,13 @@ impl LimitKey {
         }
     }
 
-    /// All names.
+    /// Returns all names.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         Self::ALL.iter().map(|key| key.name()).collect()
     }
 
-    /// The limit of that name.
+    /// Returns the limit of that name.
     ///
     /// # Errors
     /// [`InvalidLimit::Unknown`].
@@ -139,7 +138,7 @@ impl fmt::Display for LimitKey {
 }
 
 impl Limits {
-    /// The defaults of `atoll run` on a host with this much memory.
+    /// Returns the defaults of `atoll run` on a host with this much memory.
     #[must_use]
     pub fn for_run(host_memory_bytes: u64) -> Self {
         Self {
@@ -218,8 +217,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Makes every limit at least as tight as `other`'s: how a higher layer
-    /// bounds a lower one.
+    /// Makes every limit at least as tight as `other`'s: a higher level of settings bounds a lower
+    /// one with it.
     pub fn tighten(&mut self, other: &Self) {
         self.memory_bytes = self.memory_bytes.min(other.memory_bytes);
         self.swap_bytes = self.swap_bytes.min(other.swap_bytes);

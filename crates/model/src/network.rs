@@ -1,7 +1,7 @@
-//! Hosts, addresses and rules about what may be reached.
+//! Hosts, addresses and rules for network access.
 //!
-//! Everything that judges a destination uses these types: what cannot be read into one
-//! of them is no destination.
+//! Everything that decides on a destination uses these types: a text that cannot be read as one of
+//! them is no destination.
 
 mod asking;
 mod asks;

@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::Attempt;
 
-/// How one execution ended and what it used.
+/// The result of one execution, and the resources it used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it ended.
+    /// The way that it ended.
     pub ending: Ending,
-    /// What it used.
+    /// The resources that it used.
     pub usage: Usage,
-    /// How each limit was held, for the record.
+    /// The mechanism that enforced each limit, for the record.
     pub enforcement: Vec<Enforcement>,
-    /// What it tried in order to get out, in the order in which it first did.
+    /// Its violations, in the order of their first occurrence.
     pub attempts: Vec<Attempt>,
 }
 
-/// How an execution ended.
+/// The way that an execution ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "how")]
 pub enum Ending {
@@ -31,16 +31,16 @@ pub enum Ending {
         /// The signal's number.
         signal: u8,
     },
-    /// A limit ended it.
+    /// A limit ended the execution.
     Limited {
-        /// Which.
+        /// The limit.
         limit: LimitHit,
     },
-    /// The program was not found inside.
+    /// The program was not found in the sandbox.
     NotFound,
     /// The program was found but could not be executed.
     NotExecutable,
-    /// Atoll itself ended before it could see how the program did.
+    /// Atoll itself ended before it could observe the program's end.
     Interrupted,
 }
 
@@ -56,39 +56,37 @@ pub enum LimitHit {
     Inodes,
 }
 
-/// What an execution used.
+/// The resources that an execution used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// From the program's start to its end.
+    /// The time from the program's start to its end.
     pub wall_clock: Duration,
     /// Processor time of all processes, user and system.
     pub cpu: Duration,
-    /// The most memory at once, bytes: of the whole sandbox where a cgroup
-    /// counts it, else of its largest process.
+    /// The highest memory use, bytes: of the whole sandbox if a cgroup counts it, else of its
+    /// largest process.
     pub memory_peak_bytes: u64,
-    /// Whether the figure above is the whole sandbox's.
+    /// Set when `memory_peak_bytes` is of the whole sandbox.
     pub memory_is_whole: bool,
-    /// How many processes the kernel ended because memory ran out, where a cgroup
-    /// counts them.
+    /// The number of processes that the kernel ended for lack of memory, where a cgroup counts
+    /// them.
     pub memory_kills: u64,
-    /// How often a new process was refused because there were too many, where a
-    /// cgroup counts it.
+    /// The number of new processes refused because there were too many, where a cgroup counts them.
     pub processes_refused: u64,
 }
 
-/// How a limit is held on this host.
+/// The enforcement of a limit on this host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
     /// The limit's name.
     pub limit: String,
-    /// By what: `cgroup-v2`, `cgroup-v1`, `rlimit`, `tmpfs`, `supervisor`, `none`.
+    /// The mechanism: `cgroup-v2`, `cgroup-v1`, `rlimit`, `tmpfs`, `supervisor`, `none`.
     pub by: String,
 }
 
 impl Ending {
-    /// The exit status that a shell sees: the program's own, 124 for a time
-    /// limit, 126 and 127 as shells do, 128 + n for a signal, 125 for Atoll's
-    /// own failure.
+    /// Returns the exit status that a shell sees: the program's own, 124 for a time limit, 126 and
+    /// 127 as shells do, 128 + n for a signal, 125 for Atoll's own failure.
     #[must_use]
     pub fn exit_status(self) -> u8 {
         match self {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// A size or a duration that could not be read.
+/// The error for a text that is not a size or a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidQuantity {
     /// Not a size in bytes.
@@ -82,7 +82,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
     }
 }
 
-/// A size for people: three digits and a binary unit.
+/// Formats a size for people: up to three digits and a binary unit.
 #[must_use]
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -102,7 +102,7 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A duration for people.
+/// Formats a duration for people.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
     let ms = duration.as_millis();

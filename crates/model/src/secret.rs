@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 /// The longest name, bytes.
 pub const SECRET_NAME_BYTES_MAX: usize = 64;
 
-/// The name of a secret in the vault: letters, digits and `-`, `_`, `.` of ASCII, a letter or
-/// digit first.
+/// The name of a secret in the vault: ASCII letters, digits and `-`, `_`, `.`, the first a letter
+/// or digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SecretName(String);
 
-/// Why something is no name of a secret.
+/// The error for a text that is not a secret's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a secret's name is of letters, digits and - _ ., a letter or digit first, and of at most \
@@ -20,7 +20,7 @@ pub struct SecretName(String);
 pub struct InvalidSecretName;
 
 impl SecretName {
-    /// As it is written.
+    /// Returns the name as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -4,21 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{InvalidRunId, RunId};
 
-/// The size of a session's name, bytes.
+/// The longest name of a session, bytes.
 pub const SESSION_NAME_BYTES_MAX: usize = 64;
 
-/// What a person calls a session: letters, digits, `.`, `_` and `-`, at most 64 of them, the
+/// A session's name, given by a person: letters, digits, `.`, `_` and `-`, at most 64 of them, the
 /// first a letter or a digit. It is a safe file name, and never reads as a [`SessionId`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionName(String);
 
-/// Which session it is: `s-` and what a run's name is made of. It is never used again.
+/// A session's id: `s-` and the form of a run's id. It is never reused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(String);
 
-/// The text is not a session's name.
+/// The error for a text that is not a session's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a session's name: letters, digits, '.', '_' and '-', at most \
@@ -26,12 +26,12 @@ pub struct SessionId(String);
 )]
 pub struct InvalidSessionName(String);
 
-/// The text is not a session's id.
+/// The error for a text that is not a session's id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a session's id: expected the form s-261121-093012-k7qd")]
 pub struct InvalidSessionId(String);
 
-/// What tells a session's id from a run's.
+/// The prefix that distinguishes a session's id from a run's.
 const ID_BEGIN: &str = "s-";
 
 impl SessionName {
@@ -52,7 +52,7 @@ impl SessionName {
         }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -79,7 +79,7 @@ impl SessionId {
         }
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

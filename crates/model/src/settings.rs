@@ -1,16 +1,16 @@
-//! Files of an agent's settings, in whose places something without their secrets stands inside.
+//! Settings files of an agent, which the sandbox sees as copies without their secrets.
 
 use serde::{Deserialize, Serialize};
 
-/// What stood inside for a file of settings when a run began.
+/// The stand-in for a settings file in the sandbox, as it was when the run began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stood {
-    /// The SHA-256 of its text, in hexadecimal digits; none where nothing stood there.
+    /// The SHA-256 of its text, in hexadecimal digits; `None` if there was no stand-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Whether it was another text than the file's, or nothing stood for a file that was there:
-    /// then what becomes of it inside must not be written over the file.
+    /// Set when its text differed from the file's, or when an existing file had no stand-in: then
+    /// changes made in the sandbox must not be written over the file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_secrets: bool,
 }

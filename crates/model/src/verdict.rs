@@ -1,23 +1,23 @@
-/// What policy answers to a call. `G` is the grant, which only policy can make.
+/// Policy's answer to a call. `G` is the grant, which only policy can make.
 #[derive(Debug)]
 pub enum Verdict<G> {
-    /// It may happen, within this grant.
+    /// The call may proceed, within this grant.
     Allow(G),
     /// A person decides.
     Ask(Vec<Reason>),
-    /// It does not happen.
+    /// The call is refused.
     Deny(Vec<Reason>),
 }
 
-/// One reason of a verdict, for a person or an agent to act on.
+/// One reason for a verdict, for a person or an agent to act on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Reason {
-    /// What is refused or asked.
+    /// The thing that is refused or asked about.
     pub what: String,
-    /// Why.
+    /// The cause of the refusal or question.
     pub why: String,
-    /// The rule that says so, with where it stands.
+    /// The rule that decided, with the place where it is written.
     pub rule: String,
-    /// What would change the answer.
+    /// The change that would lead to another answer.
     pub how_to_ask: String,
 }

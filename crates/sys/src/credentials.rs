@@ -1,5 +1,4 @@
-//! Rights of the calling process: ids, capabilities, and what can never be
-//! gained again.
+//! Rights of the calling process: ids, capabilities, and securing that they can never be regained.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,17 +10,17 @@ use rustix::thread::{Gid, ThreadNameSpaceType, Uid};
 
 use crate::check;
 
-/// User id 0 is a number like any other, no capability outlives a change of ids,
-/// none is raised: each for good, which are all bits but one (capabilities(7)).
+/// The securebits: user id 0 has no privileges, no capability survives a change of ids, none is
+/// raised: each locked, all bits but one (capabilities(7)).
 const SECURE_BITS: CapabilitiesSecureBits =
     CapabilitiesSecureBits::from_bits_retain(0xff).difference(CapabilitiesSecureBits::KEEP_CAPS);
 
-/// The same but for user id 0, which keeps what the bounding set has left of its powers
-/// and, where it does not ask to keep them, loses it with a change of ids.
+/// The securebits of user id 0, which keeps the powers that the bounding set has left and, unless
+/// it asks to keep them, loses them with a change of ids.
 const SECURE_BITS_OF_ROOT: CapabilitiesSecureBits = CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
     .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED);
 
-/// Becomes another user and group, without any supplementary group.
+/// Changes to another user and group, without any supplementary group.
 ///
 /// # Errors
 /// EPERM without the right to, EINVAL for ids without a place in the namespace.
@@ -34,8 +33,8 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     Ok(thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
-/// The same where a change from user id 0 takes all capabilities away: they stay, since
-/// giving up for good what could bring them back needs some of them.
+/// Changes to another user and group without losing the capabilities, as a change from user id 0
+/// would: dropping the ways to regain them needs some of them.
 ///
 /// # Errors
 /// As for [`become_user`].
@@ -46,8 +45,8 @@ pub fn become_user_by_capabilities(uid: u32, gid: u32) -> io::Result<()> {
     keep_capabilities(u64::MAX)
 }
 
-/// Gives up every capability but `kept`, and every way to gain one: the bounding and
-/// the ambient set, the powers of user id 0, set-user-id programs.
+/// Drops every capability except `kept`, and every way to gain one: the bounding and the ambient
+/// set, the powers of user id 0, set-user-id programs.
 ///
 /// # Errors
 /// The kernel's; nothing may be started after one.
@@ -71,8 +70,8 @@ pub fn drop_rights(kept: u64) -> io::Result<()> {
     forbid_new_privileges()
 }
 
-/// Leaves nothing in the permitted, effective and inheritable sets (capset(2)) but what
-/// is there of these bits; 0 for nothing at all.
+/// Sets the permitted and effective sets to those of these bits that are permitted, and clears the
+/// inheritable set (capset(2)); 0 drops everything.
 ///
 /// # Errors
 /// The kernel's.
@@ -87,7 +86,7 @@ pub fn keep_capabilities(bits: u64) -> io::Result<()> {
     Ok(thread::set_capabilities(None, sets)?)
 }
 
-/// No program that is executed from now on gains rights (PR_SET_NO_NEW_PRIVS).
+/// Prevents programs that are executed from now on from gaining rights (PR_SET_NO_NEW_PRIVS).
 ///
 /// # Errors
 /// The kernel's.
@@ -95,8 +94,8 @@ pub fn forbid_new_privileges() -> io::Result<()> {
     Ok(thread::set_no_new_privs(true)?)
 }
 
-/// Keeps this process out of reach of ptrace(2) and /proc/PID/mem of processes
-/// without CAP_SYS_PTRACE, and out of core dumps.
+/// Protects this process from ptrace(2) and /proc/PID/mem of processes without CAP_SYS_PTRACE, and
+/// from core dumps.
 ///
 /// # Errors
 /// The kernel's.
@@ -111,10 +110,10 @@ pub fn forbid_inspection() -> io::Result<()> {
     )?)
 }
 
-/// Ends this process when the thread that made it ends.
+/// Ends this process when the thread that created it ends.
 ///
-/// A parent that ended before the call is not noticed by it: whoever uses this
-/// also watches a descriptor that the parent holds.
+/// A parent that ended before the call goes unnoticed: a caller also has to watch a descriptor that
+/// the parent holds.
 ///
 /// # Errors
 /// The kernel's.
@@ -124,7 +123,7 @@ pub fn die_with_parent() -> io::Result<()> {
     ))?)
 }
 
-/// Joins a namespace that a descriptor stands for; `kind` is a `CLONE_NEW*` flag.
+/// Joins a namespace; `kind` is a `CLONE_NEW*` flag.
 ///
 /// # Errors
 /// The kernel's.
@@ -151,7 +150,7 @@ pub fn leave_namespaces(kinds: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::unshare(kinds) }).map(drop)
 }
 
-/// The name of this host as seen in its namespace.
+/// Sets the host name of this process's namespace.
 ///
 /// # Errors
 /// The kernel's.
@@ -159,9 +158,8 @@ pub fn set_host_name(name: &[u8]) -> io::Result<()> {
     Ok(rustix::system::sethostname(name)?)
 }
 
-/// Sets the soft and the hard limit of a resource (setrlimit(2)); where the
-/// hard limit is lower already and may not be raised, that one stays. Returns
-/// what holds now.
+/// Sets the soft and the hard limit of a resource (setrlimit(2)); where the hard limit is lower
+/// already and may not be raised, it stays. Returns the limit that holds now.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,4 +1,4 @@
-//! File descriptors: sealed memory, pipes, opening beneath, polling.
+//! File descriptors: sealed memory, pipes, opening beneath a directory, polling.
 
 use std::ffi::CStr;
 use std::io;
@@ -11,14 +11,14 @@ use rustix::process::{Gid, Uid};
 
 use crate::check;
 
-/// Against every change, of the seals too.
+/// The seals against every change, also of the seals themselves.
 const SEALS: SealFlags = SealFlags::SEAL
     .union(SealFlags::SHRINK)
     .union(SealFlags::GROW)
     .union(SealFlags::WRITE);
 
-/// Copies `content` into an anonymous file that nobody can change any more
-/// (memfd_create(2), seals of fcntl(2)). It is closed on exec.
+/// Copies `content` into an anonymous file that cannot be changed any more (memfd_create(2), seals
+/// of fcntl(2)). It is closed on exec.
 ///
 /// # Errors
 /// The kernel's: no memory, or too many open files.
@@ -34,9 +34,8 @@ pub fn sealed_memory(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Seals against every change. While the kernel itself holds a page for a moment,
-/// to move or to clean it, the seal against writing is refused with EBUSY
-/// (fcntl(2)): it is asked for again, up to 20 times.
+/// Adds seals against every change. While the kernel itself holds a page for a moment, to move or
+/// to clean it, it refuses the seal against writing with EBUSY (fcntl(2)): up to 20 retries.
 fn seal(fd: &OwnedFd) -> io::Result<()> {
     const TRIES: u32 = 20;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
@@ -49,7 +48,7 @@ fn seal(fd: &OwnedFd) -> io::Result<()> {
     Ok(fs::fcntl_add_seals(fd, SEALS)?)
 }
 
-/// Whether an anonymous file is sealed against every change.
+/// Returns whether an anonymous file is sealed against every change.
 ///
 /// # Errors
 /// The kernel's, as EINVAL for a descriptor that cannot be sealed.
@@ -57,7 +56,7 @@ pub fn is_sealed(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(fs::fcntl_get_seals(fd)?.contains(SEALS))
 }
 
-/// Writes everything, going on after interruptions.
+/// Writes everything, continuing after interruptions.
 ///
 /// # Errors
 /// The kernel's, WriteZero when a write makes no progress.
@@ -100,7 +99,7 @@ pub fn read_from_start(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<Vec<u
     Ok(content)
 }
 
-/// A pipe, closed on exec: the reading and the writing end.
+/// Creates a pipe, closed on exec: the reading and the writing end.
 ///
 /// # Errors
 /// The kernel's.
@@ -108,8 +107,8 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }
 
-/// Opens the object at an absolute or relative path without following any
-/// symbolic link on the way (openat2(2)), as a mere place (`O_PATH`).
+/// Opens the object at an absolute or relative path without following any symbolic link on the way
+/// (openat2(2)), as a place only (`O_PATH`).
 ///
 /// # Errors
 /// ELOOP where a symbolic link stands on the way; otherwise the kernel's.
@@ -141,18 +140,18 @@ fn open_flags(flags: libc::c_int) -> OFlags {
     OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC
 }
 
-/// What identifies a file: device and inode, and whether it is a directory.
+/// The identity of a file: device and inode, and its being a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The device's number.
     pub device: u64,
     /// The inode's number.
     pub inode: u64,
-    /// Whether it is a directory.
+    /// True if it is a directory.
     pub is_directory: bool,
 }
 
-/// The identity of what a descriptor stands for (fstat(2)).
+/// Returns the identity of an open file (fstat(2)).
 ///
 /// # Errors
 /// The kernel's.
@@ -182,7 +181,7 @@ pub fn remove_directory(root: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
     Ok(fs::unlinkat(root, path, AtFlags::REMOVEDIR)?)
 }
 
-/// Makes a directory beneath an open one; one that is there already is fine.
+/// Creates a directory beneath an open one; an existing one is no error.
 ///
 /// # Errors
 /// The kernel's.
@@ -193,7 +192,7 @@ pub fn make_directory(root: BorrowedFd<'_>, path: &CStr, mode: u32) -> io::Resul
     }
 }
 
-/// Makes a symbolic link beneath an open directory.
+/// Creates a symbolic link beneath an open directory.
 ///
 /// # Errors
 /// The kernel's.
@@ -201,7 +200,7 @@ pub fn make_link(root: BorrowedFd<'_>, path: &CStr, to: &CStr) -> io::Result<()>
     Ok(fs::symlinkat(to, root, path)?)
 }
 
-/// How much of the file system at a path is in use, bytes (statvfs(3)).
+/// Returns the used space of the file system at a path, bytes (statvfs(3)).
 ///
 /// # Errors
 /// The kernel's.
@@ -211,7 +210,7 @@ pub fn bytes_in_use(path: &CStr) -> io::Result<u64> {
     Ok(blocks.saturating_mul(facts.f_frsize))
 }
 
-/// Changes who owns what a descriptor stands for.
+/// Changes the owner of an open file.
 ///
 /// # Errors
 /// The kernel's.
@@ -220,7 +219,7 @@ pub fn change_owner(fd: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
     Ok(fs::fchown(fd, Some(uid), Some(gid))?)
 }
 
-/// Changes the permissions of what a descriptor stands for.
+/// Changes the permissions of an open file.
 ///
 /// # Errors
 /// The kernel's.
@@ -228,7 +227,7 @@ pub fn change_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     Ok(fs::fchmod(fd, Mode::from_bits_retain(mode))?)
 }
 
-/// Makes descriptor number `number` a copy of `fd` that survives exec.
+/// Makes descriptor `number` a copy of `fd` that survives exec.
 ///
 /// # Errors
 /// The kernel's.
@@ -242,8 +241,7 @@ pub fn place_at(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     check(unsafe { libc::dup2(fd.as_raw_fd(), number) }).map(drop)
 }
 
-/// Closes a descriptor of which this process has inherited a copy that it does
-/// not own as a value.
+/// Closes a descriptor that this process has inherited a copy of and does not own as a value.
 ///
 /// # Errors
 /// The kernel's.
@@ -279,7 +277,7 @@ fn close_range(first: u32, flags: libc::c_uint) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(drop)
 }
 
-/// Takes over a descriptor that this process was started with.
+/// Takes ownership of a descriptor that this process was started with.
 ///
 /// # Errors
 /// EBADF when nothing is open at that number.
@@ -289,7 +287,7 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(owned(number))
 }
 
-/// Lets no use of a descriptor wait, wherever it is open (fcntl(2), `O_NONBLOCK`).
+/// Makes every use of a descriptor non-blocking, wherever it is open (fcntl(2), `O_NONBLOCK`).
 ///
 /// # Errors
 /// The kernel's.
@@ -297,9 +295,8 @@ pub fn never_block(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, true)?)
 }
 
-/// Waits until one of them can be read or is closed at its other end, or the
-/// time is over (poll(2)). Returns which are ready: none after an interruption,
-/// and never one that is not there.
+/// Waits until one of them can be read or is closed at its other end, or the time is over
+/// (poll(2)). Returns the ready ones: none after an interruption, and never a missing one.
 ///
 /// # Errors
 /// The kernel's.
@@ -320,7 +317,7 @@ pub fn wait_readable<const N: usize>(
     }
 }
 
-/// Takes ownership of a descriptor that the kernel has just made for us.
+/// Takes ownership of a descriptor that the kernel has just created for this process.
 pub(crate) fn owned(raw: RawFd) -> OwnedFd {
     // SAFETY: every caller passes a number that a successful system call
     // returned, and passes it once.

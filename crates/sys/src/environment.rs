@@ -1,4 +1,4 @@
-//! The environment that this process was started in.
+//! The environment that this process was started with.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -7,10 +7,10 @@ unsafe extern "C" {
     static environ: *const *mut libc::c_char;
 }
 
-/// Hands the value of a variable out where it lies, and overwrites it there: afterwards it
-/// is empty, also in `/proc/PID/environ` (proc(5)). None where it is not set.
+/// Passes the value of a variable to a function in place, and overwrites it there: afterwards it is
+/// empty, also in `/proc/PID/environ` (proc(5)). `None` if it is not set.
 ///
-/// To be called while no other thread changes the environment or reads this variable.
+/// Must be called while no other thread changes the environment or reads this variable.
 pub fn take<T>(name: &OsStr, hand_out: impl FnOnce(&[u8]) -> T) -> Option<T> {
     let mut handed = Some(hand_out);
     let mut result = None;

@@ -1,10 +1,10 @@
-//! A network namespace out of which nothing leads but the listeners in it: every
-//! address is its own, and whatever TCP is meant for the outside comes to one port.
+//! A network namespace whose outbound traffic leads to listeners in it and nowhere else: every
+//! address is local, and all outbound TCP connections arrive at one port.
 //!
-//! Of packets, only what goes to loopback addresses stays as it is, so that the
-//! program's own servers work. What is not TCP is refused at once, but for questions to a
-//! name server, whatever its address. Connections inside are not tracked and those to
-//! the outside are limited, so that nobody fills the kernel's table of them.
+//! Only packets to loopback addresses pass unchanged, so that the program's own servers work.
+//! Protocols other than TCP are refused at once, except DNS queries to any address. Connections
+//! within the namespace are not tracked and outbound ones are limited, so that nobody fills the
+//! kernel's table of them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,16 +18,16 @@ use rustix::net::{
 use crate::check;
 use crate::netlink::{APPEND, Batch, CREATE, EXCLUSIVE, attribute, nested};
 
-/// What a funnel is made with.
+/// The parameters of a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Funnel {
-    /// Where every TCP connection to the outside arrives.
+    /// The port at which every outbound TCP connection arrives.
     pub port: u16,
-    /// How many of them there can be at once.
+    /// The most of them at once.
     pub connections_max: u32,
 }
 
-/// Makes this process's network namespace a funnel, whose loopback device is on.
+/// Makes this process's network namespace a funnel. Its loopback device has to be up.
 ///
 /// # Errors
 /// The kernel's; EPERM without rights over the namespace, ENOENT or EOPNOTSUPP where
@@ -64,8 +64,8 @@ pub fn make(funnel: Funnel) -> io::Result<()> {
     batch.send(Some(netlink::NETFILTER))
 }
 
-/// `local 0.0.0.0/0 dev lo` and its like (rtnetlink(7)): the kernel takes every address
-/// for one of its own.
+/// Adds the route `local 0.0.0.0/0 dev lo` or its IPv6 equivalent (rtnetlink(7)): the kernel treats
+/// every address as its own.
 fn own_all_addresses(family: u8) -> io::Result<()> {
     let scope = if family == AF_INET { SCOPE_HOST } else { 0 };
     let mut batch = Batch::default();
@@ -77,9 +77,9 @@ fn own_all_addresses(family: u8) -> io::Result<()> {
     batch.send(None)
 }
 
-/// What receives there: TCP at the funnel's port, and questions to a name server, of
-/// IPv4; then the same of IPv6, where there is any. Each datagram tells where it was meant
-/// to go (ip(7), `IP_PKTINFO`), and an answer can come from there.
+/// Returns the funnel's receiving sockets: TCP at its port, and UDP for DNS queries, of IPv4; then
+/// the same of IPv6, if available. Each datagram has its original destination (ip(7),
+/// `IP_PKTINFO`), and an answer can be sent from there.
 ///
 /// # Errors
 /// The kernel's.
@@ -95,8 +95,8 @@ pub fn listeners(funnel: Funnel) -> io::Result<Vec<OwnedFd>> {
     Ok(made)
 }
 
-/// Sockets by which whoever has them connects to what listens on this network's loopback:
-/// so many of IPv4, then the same of IPv6, where there is any.
+/// Returns sockets that connect to programs listening on this network's loopback: `number` of IPv4,
+/// then as many of IPv6, if available.
 ///
 /// # Errors
 /// The kernel's.
@@ -114,7 +114,7 @@ pub fn inward(number: usize) -> io::Result<Vec<OwnedFd>> {
     Ok(made)
 }
 
-/// How many connections wait to be taken at most; the kernel takes less for more.
+/// The most connections that wait to be accepted; the kernel may lower it.
 const BACKLOG: i32 = 4096;
 
 fn listener(at: SocketAddr) -> io::Result<OwnedFd> {
@@ -163,8 +163,8 @@ fn bound(
     Ok(made)
 }
 
-/// Where a connection that arrived at the funnel's port was meant to go. One that was
-/// made to that port itself has no such place.
+/// Returns the original destination of a connection that arrived at the funnel's port. One made to
+/// that port itself has none.
 ///
 /// # Errors
 /// The kernel's; ENOENT for a connection that came by no rule.
@@ -230,7 +230,7 @@ impl Chain {
     }
 }
 
-/// The rules, in their order; everything else passes.
+/// Returns the rules, in order; all other traffic passes.
 fn rules(funnel: Funnel) -> Vec<(&'static Chain, Vec<Expression>)> {
     use Expression::{
         Count, Differs, IsNew, NoTrack, OverRate, Protocol, Redirect, Reject, Reset, Verdict,
@@ -269,7 +269,7 @@ fn is_port(offset: u32, port: u16) -> Vec<Expression> {
     vec![load, Expression::Is(port.to_be_bytes().to_vec())]
 }
 
-/// To 127.0.0.0/8.
+/// Matches packets to 127.0.0.0/8.
 fn to_loopback_4() -> Vec<Expression> {
     let load = Expression::Load {
         from: NETWORK_HEADER,
@@ -280,7 +280,7 @@ fn to_loopback_4() -> Vec<Expression> {
     vec![Expression::Family, family, load, Expression::Is(vec![127])]
 }
 
-/// To ::1.
+/// Matches packets to ::1.
 fn to_loopback_6() -> Vec<Expression> {
     let load = Expression::Load {
         from: NETWORK_HEADER,
@@ -292,8 +292,8 @@ fn to_loopback_6() -> Vec<Expression> {
     vec![Expression::Family, family, load, Expression::Is(address)]
 }
 
-/// What rules consist of (linux/netfilter/nf_tables.h): a value is loaded, compared, and
-/// where all that is compared holds, something is done.
+/// An expression of a rule (linux/netfilter/nf_tables.h): a value is loaded and compared, and if
+/// all comparisons hold, an action follows.
 #[derive(Clone, Debug)]
 enum Expression {
     Family,
@@ -305,16 +305,16 @@ enum Expression {
     },
     Is(Vec<u8>),
     Differs(Vec<u8>),
-    /// The packet begins a connection.
+    /// True if the packet begins a connection.
     IsNew,
-    /// There are more connections than this.
+    /// True if there are more connections than this.
     Count(u32),
-    /// More begin in a second than may.
+    /// True if more connections begin per second than allowed.
     OverRate,
     NoTrack,
     Redirect(u16),
     Reject,
-    /// As a server does that is not there.
+    /// Resets the connection, like a host without a server.
     Reset,
     Verdict(i32),
 }
@@ -406,16 +406,16 @@ fn immediate(out: &mut Vec<u8>, register: u32, value: impl FnOnce(&mut Vec<u8>))
     });
 }
 
-/// That of every message about nf_tables (linux/netfilter/nfnetlink.h): a family, and
-/// what a batch is of.
+/// Writes the header of every nf_tables message (linux/netfilter/nfnetlink.h): a family, and a
+/// batch's subsystem.
 fn header(out: &mut Vec<u8>, family: u8) {
     let of = if family == 0 { SUBSYSTEM } else { 0 };
     out.extend([family, 0]);
     out.extend(of.to_be_bytes());
 }
 
-/// How many connections can begin in a second, and at once after a pause: those that have
-/// ended are tracked for two minutes more, and are not among those that are counted.
+/// The most connections that can begin in a second, and at once after a pause: ended ones are
+/// tracked for two minutes more, and are not among the counted ones.
 const NEW_PER_SECOND: u64 = 400;
 const NEW_AT_ONCE: u32 = 2_000;
 
@@ -429,7 +429,7 @@ const PROTOCOL_BOOT: u8 = 3;
 const SCOPE_HOST: u8 = 254;
 const LOCAL: u8 = 2;
 const OUT_DEVICE: u16 = 4;
-/// A namespace's first device, which it is made with.
+/// A namespace's first device, which it is created with.
 const LOOPBACK: u32 = 1;
 
 const SUBSYSTEM: u16 = 10;

@@ -1,4 +1,4 @@
-//! What file systems call inodes.
+//! File handles: the names that file systems give inodes.
 
 use std::ffi::CStr;
 use std::io;
@@ -7,18 +7,18 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// `MAX_HANDLE_SZ` of linux/exportfs.h.
 const HANDLE_BYTES_MAX: usize = 128;
 
-/// What a file system calls an inode (name_to_handle_at(2)).
+/// A file handle: a file system's own name of an inode (name_to_handle_at(2)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// Its form: each file system has its own.
+    /// The handle's type: each file system has its own.
     pub kind: i32,
-    /// The name, at most 128 bytes.
+    /// The handle, at most 128 bytes.
     pub bytes: Vec<u8>,
-    /// The mount on which it was asked for.
+    /// The id of the mount on which it was requested.
     pub mount: i32,
 }
 
-/// The kernel's `struct file_handle` with the most room.
+/// The kernel's `struct file_handle` of the largest size.
 #[repr(C)]
 struct Room {
     bytes: u32,
@@ -26,7 +26,7 @@ struct Room {
     handle: [u8; HANDLE_BYTES_MAX],
 }
 
-/// Asks for the handle of an entry in an open directory; no symbolic link is followed.
+/// Returns the handle of an entry in an open directory; no symbolic link is followed.
 ///
 /// # Errors
 /// The kernel's: `EOPNOTSUPP` where the file system has no handles.

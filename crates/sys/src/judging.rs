@@ -1,4 +1,4 @@
-//! Calls that wait for a judge (seccomp_unotify(2)).
+//! Calls that wait for a judge's decision (seccomp_unotify(2)).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,25 +8,25 @@ use crate::check;
 /// A system call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Stands for this one call.
+    /// The id of this one call.
     pub id: u64,
-    /// The thread that made it, as this process sees it.
+    /// The thread that made it, by its id in this process's namespace.
     pub thread: u32,
     /// The call's number.
     pub call: u32,
-    /// Its arguments, as they were when it was made.
+    /// The arguments, as they were when it was made.
     pub arguments: [u64; 6],
 }
 
-/// What becomes of a call.
+/// The decision on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It returns this, as if it had been made.
+    /// The call returns this, as if it had been made.
     Value(i64),
-    /// It fails with this error number.
+    /// The call fails with this error number.
     Error(i32),
-    /// The kernel makes it now. What pointers lead to may have changed since it was
-    /// judged, and so may what a descriptor's number means.
+    /// The kernel makes the call now. The memory that pointers lead to may have changed since it
+    /// was judged, and so may the file of a descriptor.
     Continue,
 }
 
@@ -35,8 +35,8 @@ const SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
 const IS_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
 const GIVE: libc::Ioctl = 0x4018_2103_u32 as libc::Ioctl;
 
-/// Takes the next call that waits, or waits for one; `None` for one whose caller
-/// has just ended, or was interrupted.
+/// Takes the next waiting call, blocking until there is one; `None` if its caller has just ended,
+/// or the wait was interrupted.
 ///
 /// # Errors
 /// The kernel's.
@@ -59,8 +59,8 @@ pub fn next(listener: BorrowedFd<'_>) -> io::Result<Option<Waiting>> {
     }
 }
 
-/// Whether anyone is left whose calls could come: not once every process under the
-/// filter has ended (seccomp_unotify(2), `POLLHUP`).
+/// Returns whether any caller is left: false once every process under the filter has ended
+/// (seccomp_unotify(2), `POLLHUP`).
 #[must_use]
 pub fn has_callers(listener: BorrowedFd<'_>) -> bool {
     let mut one = libc::pollfd {
@@ -73,14 +73,14 @@ pub fn has_callers(listener: BorrowedFd<'_>) -> bool {
     polled < 0 || one.revents & libc::POLLHUP == 0
 }
 
-/// Whether the call still waits: what was read of its caller was that caller's.
+/// Returns whether the call still waits, so that data read of its caller was really that caller's.
 #[must_use]
 pub fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
     // SAFETY: the kernel reads the number.
     unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID, &raw const id) == 0 }
 }
 
-/// Answers a call. That its caller has ended meanwhile is no error.
+/// Answers a call. A caller that has ended in the meantime is no error.
 ///
 /// # Errors
 /// The kernel's.
@@ -104,9 +104,8 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<(
     }
 }
 
-/// Gives whoever made a call that still waits a copy of a descriptor: as this number, whose
-/// own descriptor is closed if there is one, or as the lowest that is free. Returns its
-/// number there.
+/// Gives the caller of a waiting call a copy of a descriptor: as this number, closing the caller's
+/// own one there, or as the lowest free one. Returns its number in the caller.
 ///
 /// # Errors
 /// The kernel's; EBADF for a number beyond the caller's limit.

@@ -1,4 +1,4 @@
-//! Landlock (landlock(7)): rights over files that a process gives up for good.
+//! Landlock (landlock(7)): rights to files that a process drops for good.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,7 +9,7 @@ use libc::{SYS_landlock_add_rule, SYS_landlock_create_ruleset, SYS_landlock_rest
 use crate::check;
 use crate::descriptor::owned;
 
-/// Rights over a file hierarchy, as the kernel's bits.
+/// Rights to a file hierarchy, as the kernel's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights(u64);
 
@@ -25,7 +25,7 @@ const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
 /// All rights of the first ABI.
 const FIRST: u64 = (1 << 13) - 1;
-/// Rights that can be given on a single file.
+/// The rights that can be granted on a single file.
 const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 impl Rights {
@@ -35,19 +35,19 @@ impl Rights {
     pub const REMOVE_DIRECTORIES: Self = Self(REMOVE_DIR);
     /// Execute files.
     pub const EXECUTE: Self = Self(EXECUTE);
-    /// Everything but making device nodes and ioctl on devices.
+    /// Everything except creating device nodes and ioctl on devices.
     pub const CHANGE: Self = Self((FIRST & !(MAKE_CHAR | MAKE_BLOCK | EXECUTE)) | REFER | TRUNCATE);
     /// Read, write and control a device.
     pub const DEVICE: Self = Self(READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV);
 
-    /// Both.
+    /// Returns the union of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-/// The version of Landlock that this kernel offers (1 since Linux 5.13).
+/// Returns the version of Landlock that this kernel offers (1 since Linux 5.13).
 ///
 /// # Errors
 /// ENOSYS or EOPNOTSUPP where it is absent or switched off.
@@ -59,24 +59,23 @@ pub fn version() -> io::Result<u32> {
     check(version).map(|version| version as u32)
 }
 
-/// What a set of rules holds. Abstract sockets to the outside are always refused
-/// (version 6); so are signals there, and all about files that no rule gives, unless
-/// said otherwise.
+/// The scope of a set of rules. Abstract sockets of other domains are always refused (version 6);
+/// so are signals to them, and access to files that no rule grants, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// No TCP ports: a network namespace of one's own holds nothing but its loopback,
+    /// Everything except TCP ports: a network namespace of its own has nothing but its loopback,
     /// and Landlock cannot name "every port".
     AllButPorts,
-    /// TCP ports too: none is bound or connected to (version 4).
+    /// Everything, also TCP ports: none can be bound or connected to (version 4).
     All,
-    /// All that this process can do, but for signals: those whom it may signal are
-    /// not in its domain.
+    /// Everything that this process can do, except signals: the processes it may signal are not in
+    /// its domain.
     AllButSignals,
-    /// Nothing but signals and abstract sockets.
+    /// Signals and abstract sockets only.
     Signals,
 }
 
-/// A set of rules that is being made.
+/// A set of rules under construction.
 #[derive(Debug)]
 pub struct Ruleset {
     descriptor: OwnedFd,
@@ -84,7 +83,7 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// Starts a set that gives nothing yet.
+    /// Creates a set that grants nothing yet.
     ///
     /// # Errors
     /// The kernel's; E2BIG where ports are to be refused by one before version 4.
@@ -120,8 +119,8 @@ impl Ruleset {
         })
     }
 
-    /// Gives rights over everything beneath an open place. For a single file
-    /// only the rights that files can have are given.
+    /// Grants rights to everything beneath an open place. On a single file only the rights that
+    /// files can have are granted.
     ///
     /// # Errors
     /// The kernel's.
@@ -153,7 +152,7 @@ impl Ruleset {
         .map(drop)
     }
 
-    /// Gives rights over the path as this process sees it now.
+    /// Grants rights to the path as this process sees it now.
     ///
     /// # Errors
     /// The kernel's.
@@ -163,8 +162,7 @@ impl Ruleset {
         self.allow(place.as_fd(), rights, facts.is_directory)
     }
 
-    /// Puts this process, and whatever it starts, under the rules, in a domain
-    /// of its own.
+    /// Confines this process, and all that it starts, to the rules, in a domain of its own.
     ///
     /// # Errors
     /// EPERM unless new privileges were forbidden before.

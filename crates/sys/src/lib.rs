@@ -1,9 +1,8 @@
 //! System calls that a boundary is built from.
 //!
-//! This is the only crate of Atoll with `unsafe`, and that only where rustix has
-//! no safe function that does exactly the same. Each function wraps one
-//! system call (or one fixed sequence that makes no sense apart) in safe types;
-//! none of them knows what a sandbox is for. Errors are the kernel's own, as
+//! This is the only crate of Atoll with `unsafe`, and only where rustix has no equivalent safe
+//! function. Each function wraps one system call (or one fixed sequence that makes no sense apart)
+//! in safe types; none of them knows the purpose of a sandbox. Errors are the kernel's own, as
 //! [`std::io::Error`].
 //!
 //! Start reading at [`process`] and [`mount`].
@@ -29,7 +28,7 @@ pub mod terminal;
 
 use std::io;
 
-/// Turns "negative means error", of the kernel and of libc, into a result.
+/// Converts a negative return value, of the kernel or of libc, to an error.
 fn check<Number: Default + PartialOrd>(returned: Number) -> io::Result<Number> {
     if returned < Number::default() {
         Err(io::Error::last_os_error())
@@ -38,10 +37,10 @@ fn check<Number: Default + PartialOrd>(returned: Number) -> io::Result<Number> {
     }
 }
 
-/// What a test of an attack leaves out: it is named in the launcher's own name.
+/// Defences that a test of an attack turns off, named in the launcher's own name.
 #[cfg(feature = "without_defences")]
 pub mod without {
-    /// Whether this one is left out.
+    /// Returns whether this one is turned off.
     #[must_use]
     pub fn is(defence: &str) -> bool {
         let name = std::env::args().next().unwrap_or_default();

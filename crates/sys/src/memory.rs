@@ -1,18 +1,18 @@
-//! Memory that keeps nothing of what it held.
+//! Memory without remains of its former content.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The system's allocator, which overwrites what is given back once a process has called
-/// [`set_erasing`]: whoever takes it over later finds what it still uses.
+/// The system's allocator, which overwrites freed memory once a process has called [`set_erasing`]:
+/// whoever takes the process over later finds only what it still uses.
 #[derive(Debug)]
 pub struct Erasing;
 
 static IS_ERASING: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process overwrites memory from now on that it gives back to [`Erasing`]. Tells
-/// whether it did before.
+/// Sets whether this process overwrites the memory that it frees to [`Erasing`] from now on.
+/// Returns the previous setting.
 pub fn set_erasing(is_erasing: bool) -> bool {
     IS_ERASING.swap(is_erasing, Ordering::Relaxed)
 }
@@ -61,15 +61,15 @@ pub fn erase(bytes: &mut [u8]) {
     unsafe { libc::explicit_bzero(bytes.as_mut_ptr().cast(), bytes.len()) }
 }
 
-/// Overwrites what functions that have returned left on the stack.
+/// Overwrites the remains of returned functions on the stack.
 #[inline(never)]
 pub fn erase_stack() {
     const BYTES: usize = 32 * 1024;
     std::hint::black_box(&mut [0_u8; BYTES]);
 }
 
-/// Keeps the pages that hold this out of swap and of core dumps. They stay so for as long
-/// as the process has them: others may lie on the same ones.
+/// Keeps the pages of this memory out of swap and of core dumps, for as long as the process has
+/// them: other data may lie on the same pages.
 ///
 /// # Errors
 /// The kernel's: `RLIMIT_MEMLOCK` allows no more, for example. No file is opened.

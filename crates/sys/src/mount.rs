@@ -1,5 +1,5 @@
-//! Mounts by the new mount API (fsopen(2), open_tree(2), move_mount(2)):
-//! made detached, given their attributes, then moved into place.
+//! Mounts by the new mount API (fsopen(2), open_tree(2), move_mount(2)): created detached, given
+//! their attributes, then moved into place.
 
 use std::ffi::CStr;
 use std::io;
@@ -29,7 +29,7 @@ impl Attributes {
     /// Nothing can be executed.
     pub const NO_EXECUTION: Self = Self(MountAttrFlags::MOUNT_ATTR_NOEXEC);
 
-    /// Both.
+    /// Returns the union of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0.union(other.0))
@@ -39,7 +39,7 @@ impl Attributes {
 /// One option of a file system: a flag or a key with a value.
 pub type FsOption<'a> = (&'a CStr, Option<&'a CStr>);
 
-/// Makes a detached mount of a new file system instance.
+/// Creates a detached mount of a new file system instance.
 ///
 /// # Errors
 /// The kernel's; EINVAL for an option that this kernel does not know.
@@ -59,7 +59,7 @@ pub fn make(kind: &CStr, options: &[FsOption<'_>], attributes: Attributes) -> io
     )?)
 }
 
-/// Makes a detached copy of the mount at a place, without the mounts beneath it.
+/// Creates a detached copy of the mount at a place, without the mounts beneath it.
 ///
 /// # Errors
 /// The kernel's; EINVAL where what lies beneath must not be uncovered.
@@ -67,13 +67,13 @@ pub fn copy(place: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(open_tree(place, c"", COPY)?)
 }
 
-/// A copy of what a descriptor stands for, which needs no path.
+/// The flags that copy the mount of a descriptor, without a path.
 const COPY: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
     .union(OpenTreeFlags::OPEN_TREE_CLOEXEC)
     .union(OpenTreeFlags::AT_EMPTY_PATH);
 
-/// Makes a detached copy of the mount at a place with all mounts beneath it,
-/// each with these attributes.
+/// Creates a detached copy of the mount at a place with all mounts beneath it, each with these
+/// attributes.
 ///
 /// # Errors
 /// The kernel's.
@@ -83,8 +83,8 @@ pub fn copy_whole(place: BorrowedFd<'_>, attributes: Attributes) -> io::Result<O
     Ok(copied)
 }
 
-/// Sets attributes of one mount; with `ids`, also lets it show owners through
-/// that user namespace's map (mount_setattr(2)).
+/// Sets attributes of one mount; with `ids`, also maps its owners through that user namespace
+/// (mount_setattr(2)).
 ///
 /// # Errors
 /// The kernel's; EINVAL where the file system cannot map ids, EPERM without
@@ -136,7 +136,7 @@ pub fn attach(mount: BorrowedFd<'_>, root: BorrowedFd<'_>, path: &CStr) -> io::R
     Ok(move_mount(mount, c"", root, path, flags)?)
 }
 
-/// The number of the mount that a place is on (statx(2)).
+/// Returns the id of the mount that a place is on (statx(2)).
 ///
 /// # Errors
 /// The kernel's.
@@ -144,7 +144,7 @@ pub fn number(place: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(statx(place, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
-/// Detaches a mount from where it is attached; who uses it may go on.
+/// Detaches a mount from its place; existing users can continue.
 ///
 /// # Errors
 /// The kernel's.
@@ -153,7 +153,7 @@ pub fn detach(mount: BorrowedFd<'_>) -> io::Result<()> {
     Ok(unmount(path, UnmountFlags::DETACH)?)
 }
 
-/// Cuts this mount namespace off from mounts made elsewhere, and the other way round.
+/// Stops the propagation of mounts into and out of this mount namespace.
 ///
 /// # Errors
 /// The kernel's.
@@ -162,8 +162,8 @@ pub fn make_all_private() -> io::Result<()> {
     Ok(mount_change(c"/", flags)?)
 }
 
-/// Makes `root` the root of this mount namespace and lets the old one go with
-/// everything beneath it (pivot_root(2) with both places the same).
+/// Makes `root` the root of this mount namespace and detaches the old one with everything beneath
+/// it (pivot_root(2) with both places the same).
 ///
 /// # Errors
 /// The kernel's.
@@ -174,7 +174,7 @@ pub fn become_root(root: &OwnedFd) -> io::Result<()> {
     Ok(chdir(c"/")?)
 }
 
-/// A new directory tree in memory, detached: the start of a root.
+/// Creates a new directory tree in memory, detached: the start of a root.
 ///
 /// # Errors
 /// The kernel's.

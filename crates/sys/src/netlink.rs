@@ -1,4 +1,4 @@
-//! Messages of netlink(7), as far as a network namespace is set up by them.
+//! Messages of netlink(7), as far as setting up a network namespace needs them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
-/// What a message asks for (linux/netlink.h).
+/// Flags of a request (linux/netlink.h).
 pub(crate) const REQUEST: u16 = 0x1;
 pub(crate) const EXCLUSIVE: u16 = 0x200;
 pub(crate) const CREATE: u16 = 0x400;
@@ -19,10 +19,10 @@ const HEADER_BYTES: usize = 16;
 const ERROR: u16 = 2;
 const NESTED: u16 = 0x8000;
 
-/// More than a batch of ours can be answered with at once, bytes.
+/// The size of the answer buffer, bytes: more than the answers to one of our batches.
 const ANSWER_BYTES_MAX: usize = 8192;
 
-/// Messages that are sent together.
+/// A batch of messages that are sent together.
 #[derive(Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
@@ -31,7 +31,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Adds one message; what it asks for is acknowledged, unless `flags` ask for nothing.
+    /// Adds one message; a request is acknowledged, unless `flags` is 0.
     pub(crate) fn message(&mut self, kind: u16, flags: u16, fill: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         let wanted = if flags == 0 { 0 } else { ACKNOWLEDGE };
@@ -47,8 +47,8 @@ impl Batch {
         put(&mut self.bytes, start, &length.to_ne_bytes());
     }
 
-    /// Sends all of them by a protocol, [`None`] for routes, and waits until each was done; the kernel answers before the
-    /// sending returns.
+    /// Sends all of them by a protocol, [`None`] for routes, and waits until each is done; the
+    /// kernel answers before the sending returns.
     ///
     /// # Errors
     /// That of the first one which failed.
@@ -84,7 +84,7 @@ fn open(protocol: Option<Protocol>) -> io::Result<OwnedFd> {
     Ok(socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?)
 }
 
-/// The first message's kind and body, and what comes after it.
+/// Splits off the first message: its kind and body, and the rest.
 fn split(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = usize::try_from(number(bytes)).ok()?;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
@@ -106,7 +106,7 @@ pub(crate) fn attribute(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Adds an attribute that holds others.
+/// Adds an attribute that contains others.
 pub(crate) fn nested(out: &mut Vec<u8>, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     attribute(out, kind | NESTED, b"");

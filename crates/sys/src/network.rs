@@ -1,4 +1,4 @@
-//! The one network device of a sandbox: its loopback.
+//! The only network device of a sandbox: its loopback.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,11 +8,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use crate::check;
 use crate::descriptor::owned;
 
-/// As in linux/sockios.h.
+/// The request number as in linux/sockios.h.
 const SIOCGSKNS: libc::Ioctl = 0x894c;
 
-/// Switches the loopback device of this network namespace on (netdevice(7)), and opens
-/// the namespace.
+/// Brings the loopback device of this network namespace up (netdevice(7)), and opens the namespace.
 ///
 /// # Errors
 /// The kernel's; EPERM without rights over the namespace.
@@ -34,7 +33,7 @@ pub fn with_loopback() -> io::Result<OwnedFd> {
     namespace_of(&socket)
 }
 
-/// The network namespace of a socket: one look-up in /proc less.
+/// Returns the network namespace of a socket, without a look-up in /proc.
 fn namespace_of(socket: &OwnedFd) -> io::Result<OwnedFd> {
     // SAFETY: this request takes no argument.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS) }).map(owned)

@@ -1,4 +1,4 @@
-//! Making, watching and ending processes.
+//! Creating, watching and ending processes.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -13,50 +13,48 @@ use rustix::process::{Pid, setpgid};
 use crate::check;
 use crate::descriptor::owned;
 
-/// Which namespaces a new process gets of its own (clone(2)).
+/// The new namespaces of a new process (clone(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespaces(u64);
 
 impl Namespaces {
-    /// Mounts, process ids, IPC and host name. (A cgroup namespace is entered
-    /// later, from the group that is then its root; a network namespace is made
-    /// beside, because that takes as long as the others together.)
+    /// Mounts, process ids, IPC and host name. (A cgroup namespace is entered later, from the group
+    /// that is then its root; a network namespace is created in parallel, because that takes as
+    /// long as the others together.)
     pub const ALL_BUT_USER: Self = Self(
         (libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS) as u64,
     );
-    /// These and a user namespace, which owns them.
+    /// Mounts, process ids, IPC and host name, and a user namespace that owns them.
     pub const ALL: Self = Self(Self::ALL_BUT_USER.0 | libc::CLONE_NEWUSER as u64);
-    /// None: a mere copy of the process.
+    /// No namespaces: a mere copy of the process.
     pub const NONE: Self = Self(0);
     /// A user namespace alone.
     pub const USER: Self = Self(libc::CLONE_NEWUSER as u64);
 }
 
-/// As in linux/sched.h; libc's constant is too narrow for it.
+/// The flag as in linux/sched.h; libc's constant is too narrow for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Which side of a fork this is.
+/// The two sides of a fork.
 #[derive(Debug)]
 pub enum Side {
-    /// The process that called, with the new process's number and a descriptor
-    /// that stands for it.
+    /// The calling process, with the new one.
     Parent(Child),
     /// The new process.
     Child,
 }
 
-/// A process that this one made.
+/// A child process.
 #[derive(Debug)]
 pub struct Child {
-    /// Its number, as this process sees it.
+    /// Its pid, as this process sees it.
     pub pid: u32,
-    /// Stands for it, also when the number is used again; readable when it has ended.
+    /// Its pidfd, valid even after the pid is reused; readable when the process has ended.
     pub descriptor: OwnedFd,
 }
 
-/// Makes a process with namespaces of its own (clone3(2)), directly in a cgroup
-/// of version 2 if one is given. The new process goes on from here with a copy
-/// of this one's memory.
+/// Creates a process with namespaces of its own (clone3(2)), directly in a cgroup of version 2 if
+/// one is given. The new process continues from here with a copy of this one's memory.
 ///
 /// # Errors
 /// EPERM where user namespaces are forbidden, ENOSPC or EUSERS where their
@@ -137,8 +135,8 @@ impl Program {
         })
     }
 
-    /// Executes it; returns only when that failed, with the reason: ENOENT
-    /// where no candidate exists, else what the last one met.
+    /// Executes it; returns only on failure, with the reason: ENOENT if no candidate exists,
+    /// otherwise the last candidate's error.
     #[must_use]
     pub fn execute(&self) -> io::Error {
         let arguments = self.argument_pointers.as_ptr();
@@ -159,8 +157,7 @@ impl Program {
     }
 }
 
-/// Forks. In the child `body` runs and must not return: whatever it returns
-/// becomes the exit status.
+/// Forks. The child runs `body`, and exits with the status that it returns.
 ///
 /// # Errors
 /// EAGAIN where a limit of processes is reached.
@@ -176,14 +173,14 @@ pub fn fork(body: impl FnOnce() -> u8) -> io::Result<u32> {
     }
 }
 
-/// Leaves others the larger part of a busy processor, for good and with all that it starts: half
-/// the usual weight (nice(2), sched(7)), which only a capability takes back.
+/// Halves this process's weight on a busy processor, for good and with all that it starts (nice(2),
+/// sched(7)): only a capability can restore it.
 pub fn yield_to_others() {
     // Who is at the last step already has no further one.
     let _ = rustix::process::nice(3);
 }
 
-/// How large a page of memory is, bytes.
+/// Returns the size of a page of memory, bytes.
 #[must_use]
 pub fn page_bytes() -> u64 {
     // SAFETY: sysconf takes an integer.
@@ -197,10 +194,10 @@ pub fn exit_now(status: u8) -> ! {
     unsafe { libc::_exit(libc::c_int::from(status)) }
 }
 
-/// Starts a program from an open file with these descriptors as 0, 1, 2, 3 …,
-/// an empty environment and signals at their defaults, in a process group of
-/// its own (posix_spawn(3): the address space is not copied). Whatever else was
-/// open without close-on-exec stays open: the launcher closes it first of all.
+/// Starts a program from an open file with these descriptors as 0, 1, 2, 3 …, an empty environment
+/// and default signals, in a process group of its own (posix_spawn(3): the address space is not
+/// copied). Other descriptors without close-on-exec stay open: the launcher closes them first of
+/// all.
 ///
 /// # Errors
 /// The kernel's.
@@ -239,7 +236,7 @@ pub fn spawn_from_memory(
     Ok(pid as u32)
 }
 
-/// What posix_spawn and its kin return is the error itself.
+/// Converts the return value of posix_spawn and its kin, which is the error itself.
 fn prepared(error: libc::c_int) -> io::Result<()> {
     match error {
         0 => Ok(()),
@@ -247,7 +244,7 @@ fn prepared(error: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// What posix_spawn does to descriptors; freed when dropped.
+/// The file actions of posix_spawn; freed when dropped.
 struct Actions(libc::posix_spawn_file_actions_t);
 
 impl Actions {
@@ -273,7 +270,7 @@ impl Drop for Actions {
     }
 }
 
-/// How posix_spawn sets the new process up; freed when dropped.
+/// The attributes of posix_spawn; freed when dropped.
 struct Attributes(libc::posix_spawnattr_t);
 
 impl Attributes {
@@ -309,33 +306,33 @@ impl Drop for Attributes {
     }
 }
 
-/// How a process changed its state.
+/// A change of a process's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It returned this status.
+    /// The process returned this status.
     Exited(u8),
-    /// This signal ended it.
+    /// This signal ended the process.
     Signalled(u8),
-    /// This signal stopped it.
+    /// This signal stopped the process.
     Stopped(u8),
 }
 
-/// A change of a child's state, with what the child and its waited-for
-/// descendants used.
+/// A change of a child's state, with the resources that the child and its waited-for descendants
+/// used.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited {
-    /// Which child.
+    /// The child's pid.
     pub pid: u32,
-    /// What happened.
+    /// The change.
     pub change: Change,
-    /// Processor time, microseconds.
+    /// The processor time, microseconds.
     pub cpu_us: u64,
-    /// The most memory that one of them had resident, bytes.
+    /// The largest resident memory of one of them, bytes.
     pub memory_peak_bytes: u64,
 }
 
-/// Takes the next change among this process's children (wait4(2)): the end of one,
-/// or an end or stop of any. Without `block` the answer is `None` when nothing has changed.
+/// Takes the next change among this process's children (wait4(2)): the end of `pid`, or the end or
+/// stop of any. Without `block` the answer is `None` when nothing has changed.
 ///
 /// # Errors
 /// ECHILD when there are no children.
@@ -376,8 +373,7 @@ fn microseconds(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64
 }
 
-/// Sends a signal to the process that a descriptor stands for. One that has
-/// ended already is fine.
+/// Sends a signal to the process of a pidfd. One that has already ended is no error.
 ///
 /// # Errors
 /// The kernel's.
@@ -388,8 +384,8 @@ pub fn signal(process: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     fine_if_gone(check(sent).map(drop))
 }
 
-/// Whether two threads have the same table of open files (kcmp(2)): not where the kernel
-/// does not tell.
+/// Returns whether two threads share a table of open files (kcmp(2)); false if the kernel does not
+/// say.
 #[must_use]
 pub fn share_files(one: u32, other: u32) -> bool {
     const FILES: libc::c_int = 2;
@@ -397,9 +393,9 @@ pub fn share_files(one: u32, other: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_kcmp, one, other, FILES, 0, 0) == 0 }
 }
 
-/// Looks at everything that is listed, and at what is new the next time, until nothing is.
-/// Whether that was reached: what is handed from process to process faster than they can
-/// be listed may have been missed otherwise.
+/// Looks at every listed item, then lists again and looks at new ones, until there are none.
+/// Returns whether that was reached: otherwise items that move from process to process faster than
+/// they can be listed may have been missed.
 pub fn look_until_none_is_new<T: Ord>(
     mut list: impl FnMut() -> BTreeSet<T>,
     mut look: impl FnMut(&T),
@@ -418,7 +414,7 @@ pub fn look_until_none_is_new<T: Ord>(
     false
 }
 
-/// Sends a signal to every process of a group. A group that is gone is fine.
+/// Sends a signal to every process of a group. A group that is gone is no error.
 ///
 /// # Errors
 /// The kernel's; InvalidInput for groups 0 and 1, which mean something else.
@@ -447,8 +443,8 @@ pub fn lead_group(pid: u32) -> io::Result<()> {
     Ok(setpgid(Pid::from_raw(pid), None)?)
 }
 
-/// A descriptor that becomes readable when one of these signals arrives; they
-/// have no other effect from now on.
+/// Returns a descriptor that becomes readable when one of these signals arrives; they have no other
+/// effect from now on.
 ///
 /// # Errors
 /// The kernel's.
@@ -477,7 +473,7 @@ fn change_signal_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> 
     check(unsafe { libc::sigprocmask(how, set, ptr::null_mut()) }).map(drop)
 }
 
-/// The next signal that such a descriptor has seen.
+/// Returns the next signal of such a descriptor.
 ///
 /// # Errors
 /// The kernel's.
@@ -492,8 +488,7 @@ pub fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     Ok(Some(i32::from_ne_bytes([one, two, three, four])))
 }
 
-/// Lets every signal through again and gives each its default effect, as a
-/// fresh program expects.
+/// Unblocks every signal and restores its default effect, as a fresh program expects.
 ///
 /// # Errors
 /// The kernel's.
@@ -507,8 +502,8 @@ pub fn reset_signals() -> io::Result<()> {
     change_signal_mask(libc::SIG_SETMASK, &signal_set(&[])?)
 }
 
-/// Interrupts whatever system call this process waits in, at this interval for ever
-/// (setitimer(2)). Its children are not interrupted.
+/// Interrupts the system call that this process waits in, at this interval for ever (setitimer(2)).
+/// Its children are not interrupted.
 ///
 /// # Errors
 /// The kernel's.
@@ -541,14 +536,14 @@ pub fn interrupt_every(milliseconds: u16) -> io::Result<()> {
     }
 }
 
-/// Gives a signal no effect.
+/// Ignores a signal.
 pub fn ignore_signal(number: i32) {
     // SAFETY: SIG_IGN is a valid disposition; the worst answer is an error for
     // a number that does not exist, which changes nothing.
     unsafe { libc::signal(number, libc::SIG_IGN) };
 }
 
-/// What this process is called in lists of processes, 15 bytes at most.
+/// Sets the name of this process in lists of processes, 15 bytes at most.
 ///
 /// # Errors
 /// The kernel's.
@@ -556,7 +551,7 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
     Ok(rustix::thread::set_name(name)?)
 }
 
-/// Where the program starts.
+/// Changes the working directory.
 ///
 /// # Errors
 /// The kernel's.
@@ -564,7 +559,7 @@ pub fn change_directory(path: &CStr) -> io::Result<()> {
     Ok(rustix::process::chdir(path)?)
 }
 
-/// Sets the bits that new files do not get; returns the ones before.
+/// Sets the mask of mode bits that new files do not get (umask(2)); returns the old one.
 #[must_use]
 pub fn change_mode_mask(mask: u32) -> u32 {
     rustix::process::umask(Mode::from_bits_retain(mask)).bits()

@@ -1,6 +1,5 @@
-//! A small assembler for system call filters (seccomp(2)): rules as data, in a
-//! binary tree over the call's number, so that a call passes about eight
-//! comparisons instead of hundreds.
+//! An assembler for system call filters (seccomp(2)): rules as data, in a binary tree over the
+//! call's number, so that a call passes about eight comparisons instead of hundreds.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -10,91 +9,90 @@ use libc::{SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_R
 use crate::check;
 use crate::descriptor::owned;
 
-/// What happens to a call.
+/// The action on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is made.
+    /// The kernel makes the call.
     Allow,
-    /// It fails with this error number.
+    /// The call fails with this error number.
     Refuse(u16),
-    /// It waits for whoever holds the filter's listener, who lets it fail with this
-    /// error number and so hears of it.
+    /// The call waits for the holder of the filter's listener, who so learns of it and lets it fail
+    /// with this error number.
     Tell(u16),
-    /// It is made only where the argument agrees.
+    /// The call is made only if the argument meets the condition.
     If(Condition),
-    /// It is made only where all of these hold; the first one that does not
-    /// says how it fails.
+    /// The call is made only if all conditions hold; the first one that does not determines the
+    /// error.
     All(&'static [Guarded]),
-    /// It waits for whoever holds the filter's listener (see [`crate::judging`]).
+    /// The call waits for the decision of the listener's holder (see [`crate::judging`]).
     Judge,
 }
 
-/// A condition on one argument, of which the low 32 bits count: the kernel
-/// itself reads only those of an `int`, so comparing all 64 would let a caller
-/// hide a value behind high bits.
+/// A condition on the low 32 bits of one argument: the kernel itself reads only those of an `int`,
+/// so comparing all 64 would let a caller hide a value behind high bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Which argument, 0 to 5.
+    /// The argument, 0 to 5.
     pub argument: u8,
-    /// Bits that count.
+    /// The bits to compare.
     pub mask: u32,
-    /// How the masked value is compared.
+    /// The comparison of the masked value.
     pub test: Test,
-    /// The error number where the condition does not hold.
+    /// The error number if the condition does not hold.
     pub refuse: u16,
-    /// Whether the call waits then for whoever holds the listener, as with
-    /// [`Action::Tell`].
+    /// True if the refused call is reported to the listener's holder, as with [`Action::Tell`].
     pub tell: bool,
 }
 
 impl Condition {
-    /// The same, where whoever holds the listener hears of a call that is refused.
+    /// Returns the condition with refused calls reported to the listener's holder.
     #[must_use]
     pub const fn told(self) -> Self {
         Self { tell: true, ..self }
     }
 }
 
-/// A condition that counts only for some calls: a socket's protocol means
-/// something else in each family.
+/// A condition that applies only to some calls: a socket's protocol has another meaning in each
+/// family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guarded {
-    /// For which calls it counts; `None` for all.
+    /// The calls that it applies to; `None` for all.
     pub only: Option<Guard>,
-    /// What has to hold there.
+    /// The condition.
     pub condition: Condition,
 }
 
-/// Picks calls by one argument, of which the low 32 bits count.
+/// A selection of calls by the low 32 bits of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// Which argument, 0 to 5.
+    /// The argument, 0 to 5.
     pub argument: u8,
-    /// Bits that count.
+    /// The bits to compare.
     pub mask: u32,
-    /// Masked, it is one of these values.
+    /// The masked values to select.
     pub values: &'static [u32],
 }
 
-/// How a masked argument is compared.
+/// A comparison of a masked argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// It is one of these values.
+    /// Equality with one of these values.
     In(&'static [u32]),
-    /// It is none of these values.
+    /// Inequality with all of these values.
     NotIn(&'static [u32]),
 }
 
-/// One rule: what happens to one system call.
+/// One rule: the action on one system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The call's number.
+    /// The number of the call.
     pub call: u32,
-    /// What happens.
+    /// The action.
     pub action: Action,
 }
 
-/// The argument, masked, is as the test says; otherwise the call fails like this.
+/// Returns a condition: the masked argument passes the test, otherwise the call fails with
+/// `refuse`.
 #[must_use]
 pub const fn on(argument: u8, mask: u32, test: Test, refuse: u16) -> Condition {
     Condition {
@@ -106,7 +104,7 @@ pub const fn on(argument: u8, mask: u32, test: Test, refuse: u16) -> Condition {
     }
 }
 
-/// What counts for every call.
+/// Returns a condition that applies to every call.
 #[must_use]
 pub const fn always(condition: Condition) -> Guarded {
     Guarded {
@@ -115,7 +113,7 @@ pub const fn always(condition: Condition) -> Guarded {
     }
 }
 
-/// What counts where the first argument is one of these.
+/// Returns a condition that applies if the first argument is one of these.
 #[must_use]
 pub const fn only(values: &'static [u32], condition: Condition) -> Guarded {
     Guarded {
@@ -131,19 +129,19 @@ pub const fn only(values: &'static [u32], condition: Condition) -> Guarded {
 /// A system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
-    /// Its number on x86-64; [`NONE`] where there is none.
+    /// The number on x86-64; [`NONE`] if there is none.
     pub x86_64: i64,
-    /// Its number on arm64; [`NONE`] where there is none.
+    /// The number on arm64; [`NONE`] if there is none.
     pub aarch64: i64,
 }
 
-/// What stands for a call that an architecture does not have.
+/// The number of a call that an architecture does not have.
 pub const NONE: i64 = -1;
 
 impl Call {
-    /// Its number on the architecture that this is built for.
+    /// Returns the number on the architecture that this is built for.
     #[must_use]
     pub fn number(&self) -> Option<u32> {
         let number = if cfg!(target_arch = "aarch64") {
@@ -155,7 +153,7 @@ impl Call {
     }
 }
 
-/// A call from its name and its numbers.
+/// Returns a call with its name and numbers.
 #[must_use]
 pub const fn call(name: &'static str, x86_64: i64, aarch64: i64) -> Call {
     Call {
@@ -165,17 +163,17 @@ pub const fn call(name: &'static str, x86_64: i64, aarch64: i64) -> Call {
     }
 }
 
-/// One instruction of classic BPF, as the kernel takes it.
+/// One instruction of classic BPF, in the kernel's form.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// Operation.
+    /// The operation.
     pub code: u16,
-    /// How many instructions to skip when a test holds.
+    /// The number of instructions to skip if a test holds.
     pub if_true: u8,
-    /// How many when it does not.
+    /// The number of instructions to skip if it does not.
     pub if_false: u8,
-    /// Operand.
+    /// The operand.
     pub operand: u32,
 }
 
@@ -184,8 +182,8 @@ const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xC000_00B7;
 
-/// Calls from here on belong to the x32 interface of x86-64, which has numbers
-/// of its own for the same calls.
+/// The first number of the x32 interface of x86-64, which has numbers of its own for the same
+/// calls.
 const FOREIGN_NUMBERS: u32 = 0x4000_0000;
 
 const LOAD: u16 = 0x20;
@@ -197,7 +195,8 @@ const RETURN: u16 = 0x06;
 const RETURN_ALLOW: u32 = 0x7fff_0000;
 const RETURN_ERROR: u32 = 0x0005_0000;
 const RETURN_LISTENER: u32 = 0x7fc0_0000;
-/// What a filter returns without its data: with a listener the kernel looks at no data.
+/// The mask of a filter's return value without its data: with a listener the kernel ignores the
+/// data.
 const RETURN_ACTION: u32 = 0xffff_0000;
 
 const EPERM: u32 = 1;
@@ -206,9 +205,8 @@ const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
 const OFFSET_ARGUMENTS: u32 = 16;
 
-/// Assembles rules into a filter. Calls without a rule, of another
-/// architecture, and of foreign numberings get `otherwise` as their error.
-/// Of several rules for one call the last one counts.
+/// Assembles rules into a filter. Calls without a rule, of another architecture, and of foreign
+/// numberings fail with `otherwise`. Of several rules for one call the last one applies.
 #[must_use]
 pub fn assemble(rules: &[Rule], otherwise: u16) -> Vec<Instruction> {
     let refuse = refusal(otherwise);
@@ -224,9 +222,9 @@ pub fn assemble(rules: &[Rule], otherwise: u16) -> Vec<Instruction> {
     program
 }
 
-/// Where each run of calls with the same action begins, from 0 on without a gap.
-/// Most neighbours are treated alike, so there are far fewer runs than calls,
-/// and the kernel has far less to translate at each start.
+/// Returns the first call of each run of calls with the same action, from 0 on without a gap. Most
+/// neighbours are treated alike, so there are far fewer runs than calls, and the kernel has far
+/// less to translate at each start.
 fn spans(rules: &[Rule], otherwise: u16) -> Vec<(u32, Action)> {
     let mut sorted: Vec<Rule> = rules.to_vec();
     sorted.reverse();
@@ -251,7 +249,7 @@ fn spans(rules: &[Rule], otherwise: u16) -> Vec<(u32, Action)> {
     spans
 }
 
-/// The part of the filter that decides among these runs; it always returns.
+/// Assembles the part of the filter that decides among these runs; it always returns.
 fn tree(spans: &[(u32, Action)]) -> Vec<Instruction> {
     let (low, high) = spans.split_at(spans.len() / 2);
     let Some((border, action)) = high.first() else {
@@ -275,7 +273,7 @@ fn tree(spans: &[(u32, Action)]) -> Vec<Instruction> {
     program
 }
 
-/// The instructions that carry an action out; they always return.
+/// Assembles the instructions of an action; they always return.
 fn act(action: Action) -> Vec<Instruction> {
     let allow = instruction(RETURN, RETURN_ALLOW);
     let mut program = Vec::new();
@@ -299,7 +297,7 @@ fn act(action: Action) -> Vec<Instruction> {
     program
 }
 
-/// Goes on behind its end where the condition holds, and returns where not.
+/// Assembles a condition: execution continues after it if the condition holds, and returns if not.
 fn demand(condition: &Condition) -> Vec<Instruction> {
     let mut program = vec![load(condition.argument), instruction(MASK, condition.mask)];
     let refuse = match condition.tell {
@@ -324,7 +322,7 @@ fn demand(condition: &Condition) -> Vec<Instruction> {
     program
 }
 
-/// Skips so many instructions unless the guard picks the call.
+/// Skips `count` instructions unless the guard selects the call.
 fn skip_unless(guard: &Guard, count: usize) -> Vec<Instruction> {
     let mut program = vec![load(guard.argument), instruction(MASK, guard.mask)];
     for (index, value) in guard.values.iter().enumerate() {
@@ -345,12 +343,12 @@ const fn refusal(error: u16) -> Instruction {
     instruction(RETURN, RETURN_ERROR | error as u32)
 }
 
-/// Waits for the listener; the data says how the call fails where there is none.
+/// Waits for the listener; the data is the error if there is none.
 const fn wait(error: u16) -> Instruction {
     instruction(RETURN, RETURN_LISTENER | error as u32)
 }
 
-/// The same filter for want of a listener: what would wait for one fails at once.
+/// Converts a filter to one without a listener: calls that would wait for it fail at once.
 #[must_use]
 pub fn without_listener(mut program: Vec<Instruction>) -> Vec<Instruction> {
     for one in &mut program {
@@ -374,8 +372,8 @@ const fn branch(code: u16, operand: u32, if_true: u8, if_false: u8) -> Instructi
     }
 }
 
-/// Puts this process, and whatever it starts, under a filter for good. `_called` is by
-/// what a test leaves it out.
+/// Confines this process, and all that it starts, to a filter for good. A test can turn it off by
+/// the name `_called`.
 ///
 /// # Errors
 /// EACCES unless new privileges were forbidden before; EINVAL for a filter that
@@ -388,8 +386,9 @@ pub fn install(program: &[Instruction], _called: &str) -> io::Result<()> {
     set_filter(program, 0).map(drop)
 }
 
-/// The same, with a listener for the calls that wait. `uninterrupted`: once one of them
-/// is looked at, nothing but the caller's end interrupts it (Linux 5.19).
+/// Confines this process as [`install`] does, with a listener for the calls that wait. With
+/// `uninterrupted`, a call that the listener has received is interrupted by nothing but the
+/// caller's end (Linux 5.19).
 ///
 /// # Errors
 /// Those of [`install`]; EBUSY where a filter has a listener already.

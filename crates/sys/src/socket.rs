@@ -1,4 +1,4 @@
-//! Unix sockets that keep message borders and carry descriptors.
+//! Unix sockets that keep message boundaries and carry descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,12 +11,12 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
-/// How many descriptors one message can carry here.
+/// The most descriptors in one message.
 pub const DESCRIPTORS_MAX: usize = 168;
 
 const CONTROL_BYTES: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
 
-/// A connected pair of `SOCK_SEQPACKET` sockets, closed on exec.
+/// Creates a connected pair of `SOCK_SEQPACKET` sockets, closed on exec.
 ///
 /// # Errors
 /// The kernel's.
@@ -25,8 +25,8 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends one message with descriptors. A closed other end is EPIPE, not a signal;
-/// one that does not read for so long that there is no room is EAGAIN.
+/// Sends one message with descriptors. A closed other end is EPIPE, not a signal; a full buffer,
+/// because the other end does not read, is EAGAIN.
 ///
 /// # Errors
 /// InvalidInput for more than [`DESCRIPTORS_MAX`] descriptors, else the kernel's.
@@ -48,8 +48,8 @@ pub fn send(
     Ok(())
 }
 
-/// Receives one message into `buffer` with the descriptors it carries (closed
-/// on exec). Zero bytes mean that the other end is gone.
+/// Receives one message into `buffer`, with its descriptors (closed on exec). Zero bytes mean that
+/// the other end is gone.
 ///
 /// # Errors
 /// InvalidData for a message or a set of descriptors that was cut, else the kernel's.

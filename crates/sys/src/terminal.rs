@@ -7,16 +7,16 @@ use rustix::process::{Pid, ioctl_tiocsctty, setsid};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetpgrp, tcsetwinsize};
 
-/// Rows and columns of a terminal.
+/// The size of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowSize {
     /// Lines.
     pub rows: u16,
-    /// Characters a line.
+    /// Characters per line.
     pub columns: u16,
 }
 
-/// Opens the program's side of a new terminal, from its multiplexer's side.
+/// Opens the program's side of a new terminal, from its multiplexer.
 ///
 /// # Errors
 /// The kernel's; ENOSPC where the limit of terminals is reached.
@@ -40,7 +40,7 @@ pub fn set_window_size(terminal: BorrowedFd<'_>, size: WindowSize) -> io::Result
     Ok(tcsetwinsize(terminal, size)?)
 }
 
-/// Starts a session that this terminal controls.
+/// Starts a session with this controlling terminal.
 ///
 /// # Errors
 /// The kernel's; EPERM for a process that leads a group already.
@@ -49,7 +49,7 @@ pub fn lead_session(terminal: Option<BorrowedFd<'_>>) -> io::Result<()> {
     terminal.map_or(Ok(()), |terminal| Ok(ioctl_tiocsctty(terminal)?))
 }
 
-/// Gives a terminal to a process group.
+/// Makes a process group the foreground group of a terminal.
 ///
 /// # Errors
 /// The kernel's.

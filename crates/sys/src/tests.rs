@@ -1,5 +1,5 @@
-//! The kernel itself is asked wherever that can be done: what changes a process
-//! for good happens in a child of the test.
+//! Tests that ask the kernel itself wherever possible: changes that a process cannot revert happen
+//! in a child of the test.
 
 mod descriptors;
 mod files;
@@ -21,11 +21,11 @@ use self::skipping::{Avoidable, note_skip};
 use crate::process::{self, Change};
 use crate::seccomp::Instruction;
 
-/// How long a child may take, seconds; an alarm ends it then.
+/// The longest time of a child, seconds; an alarm ends it then.
 const CHILD_SECONDS_MAX: u32 = 30;
 
-/// Runs assertions in a new process, which is single-threaded whatever runs
-/// beside this test, and fails where they fail.
+/// Runs assertions in a new process, which is single-threaded whatever runs in parallel to this
+/// test, and fails if they fail.
 #[track_caller]
 fn in_child(body: impl FnOnce()) {
     assert_eq!(
@@ -37,7 +37,7 @@ fn in_child(body: impl FnOnce()) {
     );
 }
 
-/// How a new process that runs this ends.
+/// Runs this in a new process, and returns the way that it ended.
 fn ending_of(body: impl FnOnce() -> u8) -> Change {
     let pid = process::fork(|| guarded(body)).unwrap();
     process::wait(Some(pid), true).unwrap().unwrap().change
@@ -51,20 +51,20 @@ fn guarded(body: impl FnOnce() -> u8) -> u8 {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(101)
 }
 
-/// Says something without the harness, which holds back what a child prints.
+/// Prints a text past the harness, which holds back the output of a child.
 fn say(text: &str) {
     let line = format!("{text}\n");
     // SAFETY: the pointer and length describe `line`.
     unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
 }
 
-/// Says why a test could not be made here, also to whoever counts.
+/// Prints why a test was skipped, and adds it to the list of skipped tests.
 fn skipped(why: &str) {
     say(&format!("skipped: {why}"));
     note_skip(why, Avoidable::No);
 }
 
-/// One system call; the answer, or the error's number.
+/// Makes one system call; returns the result, or the error's number.
 fn call(number: libc::c_long, arguments: [u64; 6]) -> Result<libc::c_long, i32> {
     let [one, two, three, four, five, six] = arguments;
     // SAFETY: the tests pass integers, or pointers to values that live longer.
@@ -80,7 +80,7 @@ fn last_error() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap()
 }
 
-/// The error's number of something that must have failed.
+/// Returns the error's number of a result that must be an error.
 #[track_caller]
 fn number<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
     result.unwrap_err().raw_os_error().unwrap()
@@ -95,7 +95,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// The numbers of this process's open descriptors.
+/// Returns the numbers of this process's open descriptors.
 fn open_numbers() -> Vec<i32> {
     let mut numbers: Vec<i32> = (0..1_024)
         // SAFETY: F_GETFD touches no memory and fails for a closed number.

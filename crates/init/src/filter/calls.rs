@@ -1,4 +1,4 @@
-//! The calls by group.
+//! System calls by group.
 
 use atoll_sys::seccomp::{
     Action, Call, Condition, Guard, Guarded, NONE, Test, always, call, on, only,
@@ -12,23 +12,23 @@ use atoll_fence::socket::{
 
 use super::{EAFNOSUPPORT, EPROTONOSUPPORT};
 
-/// Calls with one reason.
+/// A group of calls with one reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// What they have in common.
+    /// The common property of the calls.
     pub name: &'static str,
-    /// Why they are allowed or refused.
+    /// The reason why they are allowed or refused.
     pub reason: &'static str,
     /// The error of a refusal; 0 for groups that are allowed.
     pub error: u16,
-    /// They themselves.
+    /// The calls.
     pub calls: &'static [Call],
 }
 
 const EPERM: u16 = 1;
 const ENOSYS: u16 = 38;
 
-/// What a program may call.
+/// The calls that a program may make.
 pub const ALLOWED: &[Group] = &[
     Group {
         name: "files",
@@ -104,8 +104,8 @@ pub const ALLOWED: &[Group] = &[
     },
 ];
 
-/// What a program may not call and gets told so, though honest programs try: to find out
-/// what there is, to fall back, to look.
+/// Calls that are refused without a report, because honest programs try them: to probe, to fall
+/// back, to look.
 pub const REFUSED: &[Group] = &[
     Group {
         name: "lists of mounts",
@@ -158,8 +158,8 @@ pub const REFUSED: &[Group] = &[
     },
 ];
 
-/// What a program may not call, and hardly any does but to get out, or to make a
-/// sandbox of its own: it fails in the same way, and the host side is told of the attempt.
+/// Calls that are refused and reported as violations, because hardly any program makes them except
+/// to escape, or to make a sandbox of its own.
 pub const ATTEMPTS: &[Group] = &[
     Group {
         name: "mounts",
@@ -617,18 +617,18 @@ const NO_PLACEMENT: &[Call] = &[
 
 const NO_SECRET_MEMORY: &[Call] = &[call("memfd_secret", 447, 447)];
 
-/// A call that is allowed only with some arguments, and why.
+/// A call that is allowed only with some arguments, with the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditional {
     /// The call.
     pub call: Call,
-    /// On what it depends.
+    /// The condition.
     pub action: Action,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
-/// Every flag by which clone(2) and unshare(2) make a namespace.
+/// Every flag by which clone(2) and unshare(2) create a namespace.
 const CLONE_NEW_ANY: u32 = 0x7e02_0080;
 
 const NO_NAMESPACE: Condition = on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM).told();
@@ -636,7 +636,7 @@ const NO_NAMESPACE: Condition = on(0, CLONE_NEW_ANY, Test::In(&[0]), EPERM).told
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
 
-/// What socket(2) takes: the family first, then what is left of that family.
+/// The conditions on socket(2): the family first, then the rest of that family's arguments.
 const SOCKET_CONDITIONS: &[Guarded] = &[
     always(KNOWN_FAMILY),
     always(on(0, u32::MAX, Test::NotIn(&[AF_UNSPEC]), EAFNOSUPPORT)),
@@ -665,11 +665,11 @@ const INIT_IS_OUT_OF_REACH: &str = "process 1 has the program's user id and hold
 const PRIO_PROCESS: u32 = 0;
 const IOPRIO_WHO_PROCESS: u32 = 1;
 
-/// The first argument is a process, and not the first one.
+/// The condition that the first argument is a process other than the first one.
 const NOT_INIT: Condition = on(0, u32::MAX, Test::NotIn(&[1]), EPERM).told();
 
-/// One process, which is not the first one: whoever has joined the first one's group
-/// would have it among its own, and so the user's processes.
+/// The conditions that a single process is named, and not the first one: a program that has joined
+/// the first process's group would reach it by naming the group, or its user.
 const NOT_INIT_BY_PRIORITY: &[Guarded] = &[
     always(on(0, u32::MAX, Test::In(&[PRIO_PROCESS]), EPERM)),
     always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM).told()),
@@ -679,7 +679,8 @@ const NOT_INIT_BY_IO_PRIORITY: &[Guarded] = &[
     always(on(1, u32::MAX, Test::NotIn(&[1]), EPERM).told()),
 ];
 
-/// Editors ask a console by the second of these which keys are held down.
+/// The conditions on ioctl(2) of a terminal. Editors ask a console by the second request which keys
+/// are held down.
 const TERMINAL_REQUESTS: &[Guarded] = &[
     always(on(1, u32::MAX, Test::NotIn(&[TIOCSTI]), EPERM).told()),
     always(on(1, u32::MAX, Test::NotIn(&[TIOCLINUX]), EPERM)),
@@ -766,7 +767,7 @@ pub const CONDITIONAL: &[Conditional] = &[
     },
 ];
 
-/// Where only listed files may be executed: no file without a name is.
+/// Rules if only listed files may be executed: no file without a name is.
 pub(super) const NO_MEMORY_PROGRAMS: &[(Call, Action)] = &[
     (call("memfd_create", 319, 279), Action::Refuse(EPERM)),
     (
@@ -775,7 +776,7 @@ pub(super) const NO_MEMORY_PROGRAMS: &[(Call, Action)] = &[
     ),
 ];
 
-/// No socket but those of Unix.
+/// Rules without sockets other than Unix sockets.
 pub(super) const NO_SOCKETS: &[(Call, Action)] = &[(
     call("socket", 41, 198),
     Action::All(&[
@@ -784,9 +785,9 @@ pub(super) const NO_SOCKETS: &[(Call, Action)] = &[(
     ]),
 )];
 
-/// Where a program may make namespaces of its own: what it can do in them. Each of these
-/// asks the kernel for a capability, which the program has only there. What changes the
-/// machine stays refused, and so do the sockets by which packet filters are written.
+/// Rules if a program may create namespaces of its own: the calls to use them. The kernel requires
+/// a capability for each, which the program has only there. Calls that change the machine stay
+/// refused, and so do the sockets by which packet filters are written.
 pub(super) const NESTING: &[(Call, Action)] = &[
     (call("clone", 56, 220), Action::Allow),
     (
@@ -828,9 +829,9 @@ const CLONE_NEWTIME: u32 = 0x80;
 const SOL_IP: u32 = 0;
 const SOL_IPV6: u32 = 41;
 
-/// Options by which the owner of a network writes tables of iptables, ip6tables,
-/// arptables, ebtables (x_tables) and of IPVS: parsers that were broken again and again
-/// (CVE-2021-22555), and no sandbox of a program's needs.
+/// Options by which the owner of a network writes tables of iptables, ip6tables, arptables,
+/// ebtables (x_tables) and of IPVS: parsers with repeated vulnerabilities (CVE-2021-22555), which
+/// no program in a sandbox needs.
 const PACKET_FILTERS: &[u32] = &[
     64, 65, 96, 97, 128, 129, // IPVS from here on.
     1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1162, 1163, 1164, 1165, 1166, 1167,
@@ -841,28 +842,28 @@ const PACKET_FILTERS: &[u32] = &[
 pub enum Process {
     /// The launcher, which waits for the end of its sandbox.
     Launcher,
-    /// The same in a fence, where it ends what is left.
+    /// The launcher in a fence, where it ends the remaining processes.
     FenceLauncher,
-    /// The first process, where control groups count memory.
+    /// The first process, if cgroups count memory.
     Init,
-    /// The same where it counts memory itself.
+    /// The first process, if it counts memory itself.
     Counting,
     /// The first process of a fence, which judges calls and makes them itself.
     Judge,
-    /// The same where its program can reach something outside.
+    /// The first process of a fence whose program has outbound connections.
     Router,
 }
 
-/// Calls that some of these processes need, and why.
+/// Calls that some of these processes need, with the reason.
 #[derive(Debug)]
 pub struct Needed {
-    /// Who.
+    /// The processes.
     pub by: &'static [Process],
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
-    /// On what it depends.
+    /// The condition.
     pub action: Action,
-    /// They themselves.
+    /// The calls.
     pub calls: &'static [Call],
 }
 use Process::{Counting, FenceLauncher, Init, Judge, Launcher, Router};
@@ -870,12 +871,12 @@ use Process::{Counting, FenceLauncher, Init, Judge, Launcher, Router};
 const EVERYONE: &[Process] = &[Launcher, FenceLauncher, Init, Counting, Judge, Router];
 const JUDGES: &[Process] = &[Judge, Router];
 
-/// The argument, masked, is one of these.
+/// Returns the condition that the masked argument is one of these.
 const fn is(argument: u8, mask: u32, values: &'static [u32]) -> Action {
     Action::If(on(argument, mask, Test::In(values), EPERM))
 }
 
-/// Everything that they need; the last entry for a call counts.
+/// All calls that they need; the last entry for a call applies.
 pub const NEEDED: &[Needed] = &[
     Needed {
         by: EVERYONE,

@@ -19,8 +19,8 @@ const ENOSYS: Verdict = Verdict::Error(38);
 const EPROTONOSUPPORT: Verdict = Verdict::Error(93);
 const EAFNOSUPPORT: Verdict = Verdict::Error(97);
 
-/// What x86-64 alone has: its own devices, and calls of which later architectures
-/// have only the newer form (`asm-generic/unistd.h`).
+/// Calls that only x86-64 has: its own devices, and calls of which later architectures have only
+/// the newer form (`asm-generic/unistd.h`).
 const ONLY_X86: [&str; 39] = [
     "access",
     "alarm",
@@ -63,13 +63,13 @@ const ONLY_X86: [&str; 39] = [
     "vfork",
 ];
 
-/// Every call, with the group that it is in.
+/// Returns every call, with its group.
 fn grouped() -> impl Iterator<Item = (&'static Group, &'static Call)> {
     let groups = ALLOWED.iter().chain(REFUSED).chain(ATTEMPTS);
     groups.flat_map(|group| group.calls.iter().map(move |call| (group, call)))
 }
 
-/// Numbers by name, of this architecture.
+/// Returns the numbers of calls on this architecture, by name.
 fn numbers() -> BTreeMap<&'static str, u32> {
     grouped()
         .map(|(_, call)| call)
@@ -78,8 +78,8 @@ fn numbers() -> BTreeMap<&'static str, u32> {
         .collect()
 }
 
-/// What a caller gets: of a call that comes to `init`, what that answers, but where it
-/// judges.
+/// Returns the verdict that a caller sees: for a call that comes to `init`, its answer, unless the
+/// call is judged.
 fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdict {
     let mut judged = atoll_fence::JUDGED.iter();
     let is_judged = judged.any(|(one, _)| one.number() == Some(call));
@@ -89,7 +89,7 @@ fn says(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Verdic
     }
 }
 
-/// The error of each call that is told of.
+/// Returns the error of each call that is reported.
 fn answers() -> &'static BTreeMap<u32, u16> {
     static ANSWERS: LazyLock<BTreeMap<u32, u16>> = LazyLock::new(|| {
         let everything = every_boundary().flat_map(coming);
@@ -110,7 +110,7 @@ fn at_once(filter: &[super::Instruction], call: u32, arguments: [u64; 6]) -> Ver
     .verdict
 }
 
-/// All filters that a boundary can ask for.
+/// Returns all filters that a boundary can request.
 fn every_filter() -> Vec<Vec<super::Instruction>> {
     every_boundary().map(program).collect()
 }
@@ -184,8 +184,7 @@ fn attempts_are_told_of_and_what_honest_programs_try_is_not() {
     }
 }
 
-/// All of a call's refusals that are told of have one error: `init` is not shown which
-/// of them it was.
+/// All reported refusals of a call have one error: `init` does not learn which of them it was.
 #[test]
 fn every_call_that_comes_is_known_to_the_host_side_and_has_one_error() {
     let known: BTreeSet<&str> = TOLD_CALLS.iter().map(|(name, _)| *name).collect();
@@ -279,7 +278,7 @@ fn the_filter_is_what_was_reviewed() {
     }
 }
 
-/// What a filter does, a text for each call.
+/// Describes a filter, one text per call.
 fn lines(denials: Denials) -> BTreeMap<u32, String> {
     let mut names: BTreeMap<u32, &str> = numbers()
         .into_iter()
@@ -306,7 +305,7 @@ fn lines(denials: Denials) -> BTreeMap<u32, String> {
     lines
 }
 
-/// The numbers of the calls that only a fence names.
+/// Returns the numbers of the calls that only a fence names.
 fn fence_names() -> impl Iterator<Item = (u32, &'static str)> {
     let refused = atoll_fence::REFUSED.iter().map(|(call, _)| call);
     let judged = atoll_fence::JUDGED.iter().map(|(call, _)| call);
@@ -694,7 +693,7 @@ fn no_namespace_is_made() {
     }
 }
 
-/// All filters of a boundary that gives namespaces.
+/// Returns all filters of a boundary that allows namespaces.
 fn nesting_filters() -> impl Iterator<Item = Vec<super::Instruction>> {
     (0..4_u8).map(|bits| {
         program(Denials {
@@ -761,7 +760,7 @@ fn nesting_gives_namespaces_and_mounts_and_nothing_of_the_machine() {
     }
 }
 
-/// Some arguments by which a call that depends on them is refused, and some not.
+/// Arguments by which a call that depends on them is refused or allowed.
 const ARGUMENTS: [[u64; 6]; 8] = [
     [0; 6],
     [1; 6],
@@ -773,7 +772,7 @@ const ARGUMENTS: [[u64; 6]; 8] = [
     [0, 1, 5, 0, 0, 0],
 ];
 
-/// A process has one listener at most: what makes sandboxes of its own may need it.
+/// A process has one listener at most, and a program that makes sandboxes of its own may need it.
 #[test]
 fn with_nesting_no_call_waits_and_each_fails_as_it_would() {
     let mut refused = BTreeSet::new();

@@ -94,7 +94,7 @@ fn every_call_of_the_table_is_known_and_has_a_reason() {
     }
 }
 
-/// Which of these make the call, with these arguments.
+/// Returns which of these processes may make the call, with these arguments.
 fn makers(name: &str, arguments: [u64; 6]) -> Vec<Process> {
     let calls = NEEDED.iter().flat_map(|needed| needed.calls);
     let call = calls.into_iter().find(|call| call.name == name).unwrap();

@@ -1,5 +1,5 @@
-//! A live workspace is put into a tree, sealed and pinned in places, while its directories
-//! and links to outside take each other's places as fast as can be.
+//! A live workspace is added to a tree, sealed and pinned in places, while its directories and
+//! links to the outside swap places as fast as possible.
 //!
 //! The model: a tree that is made shows nothing of what lies outside, and writing to all
 //! that it shows changes nothing there; what was judged is shown, or nothing is made. The
@@ -21,7 +21,7 @@ use super::tree::{built, directory, source, within, writable};
 
 /// Entries that change places, each with its directory.
 const MOVED: [(&str, &str); 4] = [("", "d0"), ("", "out"), ("d0", "sub"), ("d0", "out")];
-/// How often a race is run at most until it had both outcomes.
+/// The most runs of a race until it has had both outcomes.
 const RACES_MAX: u64 = 10;
 const INSIDE: &str = "inside";
 const OUTSIDE: &str = "outside";
@@ -59,7 +59,7 @@ impl Arena {
         self.before.values().map(|one| one[0] as u64).collect()
     }
 
-    /// A view of a directory that stands in a description as it is at this moment.
+    /// Returns a view of a directory, described as it is at this moment.
     fn judged_now(&self) -> Option<Operation> {
         let path = self.inside.join("d0/sub");
         let found = path.symlink_metadata().ok()?;
@@ -79,7 +79,7 @@ impl Arena {
     }
 }
 
-/// What processes in namespaces of their own have to tell.
+/// A file for the results of processes in namespaces of their own.
 struct Told {
     path: PathBuf,
     file: File,
@@ -104,15 +104,15 @@ impl Told {
         text.lines().filter(|line| *line == what).count()
     }
 
-    /// Whether there are such processes here; where not, it is said why.
+    /// Returns whether such processes can run here.
     fn can(&mut self) -> bool {
         within(|| self.say("here"));
         self.count("here") > 0
     }
 }
 
-/// A live workspace as it is planned: writable, with what leads to its control files
-/// pinned, these sealed and one of them covered; and a view of a directory in it.
+/// Returns the plan of a live workspace: writable, with the way to its control files pinned, these
+/// sealed and one of them covered; and a view of a directory in it.
 fn plan(arena: &Arena, judged: &Operation) -> Vec<Operation> {
     let path = |text: &str| text.as_bytes().to_vec();
     vec![
@@ -131,7 +131,7 @@ fn plan(arena: &Arena, judged: &Operation) -> Vec<Operation> {
     ]
 }
 
-/// Looks at all that is shown, and writes to it.
+/// Inspects everything shown, and writes to it.
 fn expect_nothing_of(outside: &BTreeSet<u64>) {
     let mut waiting = vec![PathBuf::from("/w"), PathBuf::from("/view")];
     while let Some(path) = waiting.pop() {
@@ -194,7 +194,7 @@ fn a_tree_in_a_live_workspace_shows_nothing_outside_whatever_moves() {
     panic!("no tree was made, or all");
 }
 
-/// Who looks by name and mounts by the same name is led out by the same race.
+/// A lookup by name followed by a mount by the same name escapes by the same race.
 #[test]
 fn mounting_by_name_is_led_out_by_the_same_race() {
     let seed = seed();

@@ -67,7 +67,7 @@ pub(super) fn writable(path: &str, from: &Path) -> Operation {
     }
 }
 
-/// Builds a tree in namespaces of its own and looks at it from within.
+/// Builds a tree in namespaces of its own and inspects it from within.
 pub(super) fn built(operations: Vec<Operation>, look: impl FnOnce(Result<(), Failure>)) {
     within(|| {
         mount::make_all_private().unwrap();
@@ -77,7 +77,7 @@ pub(super) fn built(operations: Vec<Operation>, look: impl FnOnce(Result<(), Fai
     });
 }
 
-/// Does something in namespaces of its own.
+/// Runs in namespaces of its own.
 pub(super) fn within(body: impl FnOnce()) {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         super::skipped("a tree is built by whoever has rights over the namespaces");

@@ -1,4 +1,4 @@
-//! What a person is asked about before it goes out, and what they say.
+//! Calls that need a person's approval before they are sent, and the decisions on them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 
 use super::{CredentialName, FlowKind, FlowLogin, Scheme};
 
-/// How long a call waits for a person.
+/// The time that a call waits for an approval.
 pub const ASKING_PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
 
-/// How many calls of one run can wait for a person at once; further ones are denied.
+/// The most calls of one run that wait for approvals at once; further ones are denied.
 pub const ASKING_MAX: usize = 64;
 
-/// How much of a path, of a query and of a body is shown, bytes each.
+/// The longest shown part of a path, of a query and of a body, bytes each.
 pub const ASKED_TEXT_BYTES_MAX: usize = 512;
 
-/// How many headers of a request are shown.
+/// The most headers of a request that are shown.
 pub const ASKED_HEADERS_MAX: usize = 16;
 
-/// How much of each text is shown in a list, bytes: sixteen questions fit into one answer.
+/// The longest shown part of each text in a list, bytes: sixteen calls fit into one answer.
 pub const ASKED_SHORT_BYTES_MAX: usize = 128;
 
 /// The longest lease, seconds: a day.
 pub const LEASE_SECONDS_MAX: u32 = 24 * 60 * 60;
 
-/// SHA-256 of what a person is asked about, in the form in which both sides write it: what
-/// they say yes to is what runs.
+/// The SHA-256 of what a person is asked about, in the form in which both sides write it: only what
+/// they approve is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CallDigest([u8; 32]);
 
-/// It is not 64 lower-case hexadecimal digits.
+/// The error for a text that is not 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a digest is 64 hexadecimal digits, lower-case")]
 pub struct InvalidDigest;
 
 impl CallDigest {
-    /// That of these bytes' hash.
+    /// Returns the digest with this hash.
     #[must_use]
     pub const fn new(hash: [u8; 32]) -> Self {
         Self(hash)
@@ -87,39 +87,39 @@ impl From<CallDigest> for String {
     }
 }
 
-/// What is to go out, once a person says so. The program has chosen each text in it but the
-/// rule's and the credentials' names.
+/// A call that is sent only with a person's approval. The program has chosen every text in it,
+/// except the rule's and the credentials' names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskedCall {
-    /// A request, or a connection whose bytes are carried as they are.
+    /// The kind: a request, or a tunnel.
     pub kind: FlowKind,
     /// The host, as the program named it.
     pub host: String,
-    /// Its port.
+    /// The port.
     pub port: u16,
-    /// The request, where it is one.
+    /// The request, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<AskedRequest>,
-    /// As whom a database is signed in to, where Atoll does that.
+    /// The user and database of a login that Atoll makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<FlowLogin>,
-    /// What a key of SSH signs for whom, where it is that.
+    /// The digest of what an SSH key signs, and for whom, if it is a signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signs: Option<CallDigest>,
-    /// The credentials that are put into it.
+    /// The credentials that are injected into it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialName>,
-    /// The rule that asks, and where it is written.
+    /// The rule that asks, with the place where it is written.
     pub rule: String,
-    /// Which of the run's policies ask: 0 those that it began with.
+    /// The generation of the run's policies that ask: 0 for those that it began with.
     #[serde(default, skip_serializing_if = "is_first")]
     pub policies: u32,
 }
 
 impl AskedCall {
-    /// Whether it goes on once it was let go: nobody is asked again about what a connection
-    /// carries that was opened, whereas a request is over with its answer.
+    /// Returns whether it continues after the approval: the content of an open connection needs no
+    /// further approval, whereas a request is over with its answer.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         let is_over = |request: &AskedRequest| !request.is_web_socket;
@@ -129,46 +129,46 @@ impl AskedCall {
     }
 }
 
-/// Whether policies are those that a run began with.
+/// Returns whether policies are those that a run began with.
 pub(super) fn is_first(policies: &u32) -> bool {
     *policies == 0
 }
 
-/// A request that is to be sent.
+/// A request to be approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskedRequest {
-    /// How it is sent.
+    /// The scheme by which it is sent.
     pub scheme: Scheme,
-    /// Its method.
+    /// The method.
     pub method: String,
-    /// Its path in normal form; of a long one the beginning.
+    /// The path in normal form, cut if long.
     pub path: String,
-    /// Its query, as it is written; of a long one the beginning.
+    /// The query as written, cut if long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// Of the whole path in normal form.
+    /// The digest of the whole path in normal form.
     pub path_digest: CallDigest,
-    /// Of path and query as they are written.
+    /// The digest of path and query as written.
     pub target_digest: CallDigest,
-    /// How sure the agent has said it is, percent.
+    /// The agent's stated confidence, percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
-    /// Whether what follows is a WebSocket, whose messages nobody is asked about.
+    /// Set when a WebSocket follows, whose messages need no approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_web_socket: bool,
-    /// Of all headers that are sent on, with placeholders where credentials are put in.
+    /// The digest of all headers that are sent, with placeholders where credentials are injected.
     pub headers_digest: CallDigest,
-    /// Of those that can mean something besides: what every request has alike, or each one
-    /// differently without a meaning, is not among them.
+    /// The digest of those headers that can change the request's meaning: headers that every
+    /// request has alike, or that vary without a meaning, are left out.
     pub telling_headers_digest: CallDigest,
-    /// The first of those.
+    /// The first of those headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub telling_headers: Vec<AskedHeader>,
-    /// How many of them there are besides.
+    /// The number of those headers that are not shown.
     #[serde(default, skip_serializing_if = "is_none")]
     pub further_headers: u32,
-    /// What is sent with it.
+    /// The body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<AskedBody>,
 }
@@ -177,70 +177,70 @@ fn is_none(number: &u32) -> bool {
     *number == 0
 }
 
-/// A header of a request, as the program has written it; of a long one the beginning.
+/// A header of a request, as the program wrote it, cut if long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskedHeader {
-    /// Its name, lower-case.
+    /// The name, lower-case.
     pub name: String,
-    /// Its value; what is no text stands as U+FFFD.
+    /// The value; bytes that are not UTF-8 are shown as U+FFFD.
     pub value: String,
 }
 
-/// The body of a request, all of which has been read.
+/// The body of a request, after all of it has been read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskedBody {
-    /// How long it is, bytes.
+    /// The length, bytes.
     pub bytes: u64,
-    /// Of all of it.
+    /// The digest of all of it.
     pub digest: CallDigest,
-    /// How it begins, as text; what is none stands as U+FFFD.
+    /// The beginning, as text; bytes that are not UTF-8 are shown as U+FFFD.
     pub beginning: String,
 }
 
-/// What is said of a call that waits.
+/// The decision on a waiting call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Consent {
-    /// It may go out, by the approval of this number.
+    /// The call may be sent, under this approval.
     Granted {
-        /// Which.
+        /// The approval's number.
         approval: u32,
     },
-    /// It may not.
+    /// The call may not be sent.
     Denied {
-        /// Why not.
+        /// The reason.
         why: NoConsent,
     },
 }
 
-/// Why something does not go out that a person would have had to allow.
+/// The reason that a call is not approved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoConsent {
-    /// A person said no.
+    /// A person denied it.
     Person,
-    /// A person said no to the same a moment ago.
+    /// A person denied the same call a moment ago.
     Cooling,
-    /// Nobody answered in time.
+    /// No decision came in time.
     Late,
-    /// One person said yes, and no second one where it takes two.
+    /// One person approved it, and no second one where dual control needs two.
     Unseconded,
-    /// So much waits, or was asked within a minute, that nobody is asked.
+    /// Too many calls wait, or were asked within a minute, so nobody is asked.
     TooMany,
-    /// Who asked did not wait.
+    /// The program did not wait for the decision.
     Left,
-    /// The run ends.
+    /// The run ended.
     Ended,
-    /// The answer was for something else.
+    /// The decision was for another call.
     Mismatch,
-    /// Nobody is there to be asked.
+    /// No approver is available.
     Unattended,
 }
 
 impl NoConsent {
-    /// The word for it in records.
+    /// Returns its name in records.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -256,7 +256,7 @@ impl NoConsent {
         }
     }
 
-    /// In words, also for programs.
+    /// Returns the reason in words, also shown to programs.
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {
@@ -274,7 +274,7 @@ impl NoConsent {
         }
     }
 
-    /// What a program can do about it.
+    /// Returns advice to a program on what to do next.
     #[must_use]
     pub fn how_to_ask(self) -> &'static str {
         match self {
@@ -295,30 +295,30 @@ impl NoConsent {
     }
 }
 
-/// For how long a person says yes.
+/// The duration of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Scope {
-    /// For what was shown, and once.
+    /// Once, for exactly the call that was shown.
     Once,
     /// Until the run ends.
     Run,
-    /// For so long.
+    /// A lease for this time.
     Seconds {
-        /// How many, up to [`LEASE_SECONDS_MAX`].
+        /// The number of seconds, up to [`LEASE_SECONDS_MAX`].
         seconds: u32,
     },
 }
 
-/// For what, beyond what was shown: where it is for more than once.
+/// The calls that a lasting approval covers beyond the one that was shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Breadth {
-    /// For the same host, port, scheme, method, path and telling headers, with whatever query
+    /// Calls with the same host, port, scheme, method, path and meaningful headers, with any query
     /// and body.
     #[default]
     Same,
-    /// For whatever the same rule asks about.
+    /// Every call that the same rule asks about.
     Rule,
 }
 

@@ -1,4 +1,4 @@
-//! What a person is asked about, of what may be reached.
+//! Rules that ask a person first.
 
 use std::iter::once;
 use std::net::IpAddr;
@@ -8,13 +8,13 @@ use super::rules::blocks;
 use super::{Conditions, Destination, HostPart, Network, NetworkRule, Request, Unreachable};
 
 impl Network {
-    /// Returns whether a rule or credential for a host and port is about methods.
+    /// Returns whether a rule or credential for a host and port has a condition on methods.
     #[must_use]
     pub fn is_about_methods(&self, host: &HostPart, port: u16) -> bool {
         self.is_about(host, port, |requests| !requests.methods.is_empty())
     }
 
-    /// Returns whether a rule or credential for a host and port is about paths.
+    /// Returns whether a rule or credential for a host and port has a condition on paths.
     #[must_use]
     pub fn is_about_paths(&self, host: &HostPart, port: u16) -> bool {
         self.is_about(host, port, |requests| {
@@ -32,15 +32,16 @@ impl Network {
             || bindings.any(|one| one.to.iter().any(leads) && is_it(&one.requests))
     }
 
-    /// The rule by which a person is asked before a connection is made that may be, whose bytes
-    /// are carried as they are.
+    /// Returns the rule that asks a person before an allowed connection is made, whose bytes are
+    /// tunnelled.
     #[must_use]
     pub fn asks_of_connection(&self, host: &HostPart, port: u16) -> Option<&NetworkRule> {
         // What cannot be seen can be any request.
         self.asks_about(host, port).next()
     }
 
-    /// The rules that ask about a host and port; of an address also by what it stands for.
+    /// Returns the rules that ask about a host and port; of an address also those about the
+    /// addresses it may lead to.
     pub(super) fn asks_about(
         &self,
         host: &HostPart,
@@ -53,21 +54,22 @@ impl Network {
         })
     }
 
-    /// The rule by which a person is asked before a request is sent that may be.
+    /// Returns the rule that asks a person before an allowed request is sent.
     #[must_use]
     pub fn asks_of_request(&self, request: &Request<'_>) -> Option<&NetworkRule> {
         let mut rules = self.asks_about(request.host, request.port);
         rules.find(|rule| rule.requests.may_hold(request))
     }
 
-    /// The rule that asks about an address to which a name leads: nobody was asked about that.
+    /// Returns the rule that asks about an address to which a name resolves, which no person has
+    /// approved.
     fn asks_of_address(&self, address: IpAddr, port: u16) -> Option<&NetworkRule> {
         let mut all = once(address).chain(within(address));
         all.find_map(|address| blocks(&self.ask, address, port).next())
     }
 
-    /// Whether an address may be dialled to which a name leads: [`Self::address`], and nobody
-    /// is to be asked about that address.
+    /// Decides on dialling an address to which a name resolves: as [`Self::address`], and no rule
+    /// asks about that address.
     ///
     /// # Errors
     /// [`Unreachable`].

@@ -1,4 +1,4 @@
-//! Blocks of addresses, and which addresses are nobody's on the internet.
+//! Blocks of addresses, and addresses that are not on the internet.
 
 use std::fmt;
 use std::iter::once;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::InvalidHost;
 
-/// Addresses with the same first bits.
+/// A block of addresses: those with the same first bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Block {
@@ -18,7 +18,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block; the bits after the first ones have to be zero.
+    /// Returns a block; the bits after the first ones have to be zero.
     ///
     /// # Errors
     /// [`InvalidHost`].
@@ -34,7 +34,7 @@ impl Block {
         Ok(block)
     }
 
-    /// That of one address.
+    /// Returns the block of one address.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         let first = address.to_canonical();
@@ -42,25 +42,25 @@ impl Block {
         Self { first, bits }
     }
 
-    /// The first of its addresses.
+    /// Returns the first address.
     #[must_use]
     pub fn first(&self) -> IpAddr {
         self.first
     }
 
-    /// How many bits its addresses share.
+    /// Returns the number of bits that its addresses share.
     #[must_use]
     pub fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// Whether its addresses are those of IPv6.
+    /// Returns whether its addresses are IPv6.
     #[must_use]
     pub fn is_6(&self) -> bool {
         self.first.is_ipv6()
     }
 
-    /// Whether an address lies in it.
+    /// Returns whether it contains an address.
     #[must_use]
     pub fn holds(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -96,7 +96,7 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
 impl FromStr for Block {
     type Err = InvalidHost;
 
-    /// Reads an address, or one with `/` and a number of bits.
+    /// Reads an address, or one with `/` and the number of shared bits.
     fn from_str(text: &str) -> Result<Self, InvalidHost> {
         let (address, bits) = match text.split_once('/') {
             None => (text, None),
@@ -135,18 +135,17 @@ impl fmt::Display for Block {
     }
 }
 
-/// What an address is, where it is not one of the internet (IANA's registries of
-/// special-purpose addresses).
+/// An address that is not on the internet (IANA's registries of special-purpose addresses).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Special {
-    /// Which.
+    /// The address.
     pub address: IpAddr,
-    /// In words.
+    /// Its class, in words.
     pub name: &'static str,
 }
 
 impl Special {
-    /// Whether who dials it comes to this host itself, as by 0.0.0.0 and `::` too (ip(7)).
+    /// Returns whether dialling it reaches this host itself, as 0.0.0.0 and `::` do too (ip(7)).
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         let mut all = once(self.address.to_canonical()).chain(within(self.address));
@@ -161,10 +160,10 @@ const fn of_4(first: [u8; 4], bits: u8, name: &'static str) -> (u32, u8, &'stati
     (u32::from_be_bytes(first), bits, name)
 }
 
-/// What only programs of the same host reach.
+/// The class of addresses that only programs of the same host reach.
 pub(super) const LOOPBACK: &str = "this host's loopback";
 
-/// Everything of IPv4 that is not everybody's (no length is 0).
+/// All IPv4 blocks that are not on the internet (no length is 0).
 const SPECIAL_4: [(u32, u8, &str); 17] = [
     of_4([0, 0, 0, 0], 8, "this host"),
     of_4([10, 0, 0, 0], 8, "a private network"),
@@ -190,7 +189,7 @@ const SPECIAL_4: [(u32, u8, &str); 17] = [
     of_4([240, 0, 0, 0], 4, "reserved"),
 ];
 
-/// What is not everybody's within 2000::/3, the only block of IPv6 that is.
+/// The blocks that are not on the internet within 2000::/3, the only block of IPv6 that is.
 const SPECIAL_6: [([u16; 2], u8, &str); 4] = [
     ([0x2001, 0], 23, "set apart for protocols and tunnels"),
     ([0x2001, 0x0db8], 32, "set apart for documentation"),
@@ -198,9 +197,9 @@ const SPECIAL_6: [([u16; 2], u8, &str); 4] = [
     ([0x3fff, 0], 20, "set apart for documentation"),
 ];
 
-/// What an address is, unless it is anybody's on the internet. An address of IPv4 within
-/// one of IPv6 (mapped, or by the well-known prefix of NAT64) counts as what it stands for; one
-/// by another way of transition ([`within`]) only where it is not anybody's either.
+/// Returns the class of an address that is not on the internet. An IPv4 address within an IPv6 one
+/// (mapped, or by the well-known prefix of NAT64) counts as itself; one by another transition
+/// mechanism ([`within`]) only if it is not on the internet either.
 #[must_use]
 pub fn special(address: IpAddr) -> Option<Special> {
     let name = match address.to_canonical() {
@@ -217,8 +216,8 @@ fn special_4(address: Ipv4Addr) -> Option<&'static str> {
     within.map(|(_, _, name)| *name)
 }
 
-/// Whether an address is one of a private network (RFC 1918, RFC 4193). This host's loopback is
-/// none, nor is what a carrier, a translator or a cloud's metadata has.
+/// Returns whether an address is of a private network (RFC 1918, RFC 4193). This host's loopback is
+/// not, nor are those of a carrier, a translator or a cloud's metadata.
 #[must_use]
 pub fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
@@ -227,9 +226,9 @@ pub fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses of IPv4 that one of IPv6 may lead to, by the ways of transition: mapped (RFC 4291),
-/// compatible, translated (RFC 2765, RFC 6052 with the well-known prefix, RFC 8215), 6to4
-/// (RFC 3056), Teredo (RFC 4380: the server and the client), ISATAP (RFC 5214, any prefix).
+/// Returns the IPv4 addresses that an IPv6 address may lead to by transition mechanisms: mapped
+/// (RFC 4291), compatible, translated (RFC 2765, RFC 6052 with the well-known prefix, RFC 8215),
+/// 6to4 (RFC 3056), Teredo (RFC 4380: the server and the client), ISATAP (RFC 5214, any prefix).
 pub fn within(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     let found = match address {
         IpAddr::V4(_) => [None; 4],
@@ -257,8 +256,9 @@ fn embedded(address: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
     }
 }
 
-/// By each length of prefix beneath 64:ff9b:1::/48 (RFC 6052, 2.2), since nobody else knows which
-/// one a network has. In 0.0.0.0/8, to which none leads, is what other lengths make of zeroes.
+/// Returns the IPv4 addresses for each prefix length beneath 64:ff9b:1::/48 (RFC 6052, 2.2), since
+/// only the network itself knows its own. Wrong lengths make zeros into 0.0.0.0/8, to which none
+/// leads.
 fn translated_here(address: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
     let [.., a, b, _, c, d, e, f, g, h, i] = address.octets();
     let all = [[a, b, c, d], [b, c, d, e], [c, d, e, f], [f, g, h, i]];

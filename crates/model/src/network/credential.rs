@@ -1,4 +1,4 @@
-//! Which requests a credential is put into, and where in them.
+//! Bindings of credentials: the requests that one is injected into, and the place in them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ pub const CREDENTIALS_MAX: usize = 16;
 /// The longest value of a credential, bytes.
 pub const CREDENTIAL_BYTES_MAX: usize = 8 * 1024;
 
-/// What stands for the credential in a [`Place::Header`]'s form.
+/// The marker for the credential in a [`Place::Header`]'s form.
 pub const HOLE: &str = "{}";
 
 /// The name of a credential: letters, digits, `-` and `_`, at most 64.
@@ -21,13 +21,13 @@ pub const HOLE: &str = "{}";
 #[serde(try_from = "String", into = "String")]
 pub struct CredentialName(String);
 
-/// Why something is no name of a credential.
+/// The error for a text that is not a credential's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a credential's name is made of letters, digits, `-` and `_`, at most 64")]
 pub struct InvalidCredentialName;
 
 impl CredentialName {
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -66,16 +66,16 @@ impl fmt::Display for CredentialName {
     }
 }
 
-/// Where in a request a credential stands.
+/// The place of a credential in a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Place {
-    /// In a header.
+    /// The value of a header.
     Header {
-        /// Its name, in lower case.
+        /// The header's name, in lower case.
         name: String,
-        /// What its value is, with [`HOLE`] for the credential; without it the credential
-        /// is a word of the value.
+        /// The header's value, with [`HOLE`] for the credential; without a form, the credential is
+        /// one word of the value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         form: Option<String>,
     },
@@ -83,20 +83,20 @@ pub enum Place {
     Basic(String),
     /// The value of a parameter of the query.
     Query(String),
-    /// The value of a field of the body: of a form (`application/x-www-form-urlencoded`),
-    /// or a member of a JSON object, which is a string.
+    /// The value of a field of the body: of a form (`application/x-www-form-urlencoded`), or a
+    /// string member of a JSON object.
     Body(String),
-    /// What a login is renewed with, in this field of a body. It is put in nowhere: what is
-    /// given for it would be seen inside.
+    /// The refresh token of a login, in this field of a body. It is never injected: the sandbox
+    /// would see the answer.
     Refresh(String),
-    /// The key of an AWS signature, which is made anew with the real one.
+    /// The key of an AWS signature: the request is signed again with the real key.
     #[serde(rename = "sigv4")]
     SigV4(SignatureScope),
-    /// The password by which Atoll itself signs in to PostgreSQL, in the program's place.
+    /// The password with which Atoll itself signs in to PostgreSQL, on the program's behalf.
     Postgres(PostgresAccess),
 }
 
-/// As whom PostgreSQL is signed in to, and to what of it.
+/// The user and databases for which Atoll signs in to PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PostgresAccess {
@@ -104,25 +104,24 @@ pub struct PostgresAccess {
     pub user: String,
     /// The databases.
     pub databases: Vec<String>,
-    /// Whether the server is spoken to by TLS.
+    /// The use of TLS with the server.
     #[serde(default, skip_serializing_if = "ServerTls::is_required")]
     pub tls: ServerTls,
 }
 
-/// Whether Atoll speaks TLS with a server.
+/// The use of TLS with a database server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerTls {
-    /// With one that shows a certificate for its name, and with no other.
+    /// TLS is required, with a certificate for the server's name.
     #[default]
     Required,
-    /// Not: with one at an address of a private network alone
-    /// ([`is_private`](super::is_private)).
+    /// No TLS: only with a server at a private address ([`is_private`](super::is_private)).
     None,
 }
 
 impl ServerTls {
-    /// Whether it does.
+    /// Returns whether TLS is required.
     #[must_use]
     pub fn is_required(&self) -> bool {
         *self == Self::Required
@@ -134,26 +133,27 @@ impl PostgresAccess {
     /// byte that ends it.
     pub const NAME_BYTES_MAX: usize = 63;
 
-    /// Whether a text can be the name of a user or a database.
+    /// Returns whether a text can be the name of a user or a database.
     #[must_use]
     pub fn is_name(text: &str) -> bool {
         (1..=Self::NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
     }
 
-    /// Whether it is for that user and database.
+    /// Returns whether it covers that user and database.
     #[must_use]
     pub fn holds(&self, user: &str, database: &str) -> bool {
         self.user == user && self.databases.iter().any(|one| one == database)
     }
 }
 
-/// What an AWS Signature Version 4 is good for: both are in the key that makes it.
+/// The regions and services that an AWS Signature Version 4 is valid for: both are in the key that
+/// makes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignatureScope {
     /// Regions, as `eu-west-1`.
     pub regions: Vec<String>,
-    /// Services by the names that signatures have for them, as `s3`.
+    /// Services by their names in signatures, as `s3`.
     pub services: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ impl SignatureScope {
     /// The longest name of a region or a service, bytes.
     pub const NAME_BYTES_MAX: usize = 64;
 
-    /// Whether a text can be the name of a region or a service.
+    /// Returns whether a text can be the name of a region or a service.
     #[must_use]
     pub fn is_name(text: &str) -> bool {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -169,23 +169,23 @@ impl SignatureScope {
     }
 }
 
-/// Which value of a credential something is: most have one.
+/// The part of a credential that a value is: most credentials have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// The only one.
+    /// The only part.
     #[default]
     Whole,
     /// Of an AWS key: its id, which is sent.
     KeyId,
-    /// Of an AWS key: what signs, which is never sent.
+    /// Of an AWS key: the secret, which signs and is never sent.
     Secret,
-    /// Of an AWS key that is valid for a time: its session token, which is sent.
+    /// Of a temporary AWS key: its session token, which is sent.
     Token,
 }
 
 impl Part {
-    /// Whether it is the only one.
+    /// Returns whether it is the only part.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         *self == Self::Whole
@@ -229,48 +229,48 @@ impl fmt::Display for Place {
     }
 }
 
-/// What becomes of another credential's placeholder in the body of a request that a credential
-/// is put into.
+/// The treatment of another credential's placeholder in the body of a request that a credential is
+/// injected into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Others {
-    /// It stops the request.
+    /// The request is refused.
     #[default]
     Refused,
-    /// The request is sent with another text of its length in its place.
+    /// The placeholder is replaced by another text of its length.
     Masked,
 }
 
 impl Others {
-    /// Whether it stops the request.
+    /// Returns whether the request is refused.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         *self == Self::Refused
     }
 }
 
-/// What a credential is bound to: it is put into no other request, and nowhere else.
+/// The binding of a credential: it is injected into no other request, and at no other place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Binding {
     /// The credential.
     pub name: CredentialName,
-    /// Whom it is for.
+    /// The destinations.
     pub to: Vec<Destination>,
-    /// Which requests.
+    /// The requests.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub requests: Conditions,
-    /// Where in them.
+    /// The place in them.
     pub place: Place,
-    /// What becomes of the placeholders of others in their bodies.
+    /// The treatment of other credentials' placeholders in their bodies.
     #[serde(default, skip_serializing_if = "Others::is_refused")]
     pub others: Others,
 }
 
 impl Binding {
-    /// Whether a request is one that the credential may be put into. One whose path can be
-    /// read in more than one way is none, where paths are named; one for this host's own
-    /// loopback never is, since a program can listen there in a service's place.
+    /// Returns whether the credential may be injected into a request. A path that can be read in
+    /// more than one way never qualifies if the binding names paths; nor does a request to this
+    /// host's own loopback, since a program can listen there in a service's place.
     #[must_use]
     pub fn holds(&self, request: &Request<'_>) -> bool {
         let leads = |to: &Destination| to.leads_to(request.host, request.port);
@@ -279,8 +279,8 @@ impl Binding {
         is_clear && !is_here && self.to.iter().any(leads) && self.requests.hold(request)
     }
 
-    /// Of PostgreSQL at a host and port, what it signs in to. This host's own loopback never is
-    /// that, as above.
+    /// Returns the PostgreSQL login at a host and port. This host's own loopback never has one, as
+    /// above.
     #[must_use]
     pub fn postgres_at(&self, host: &HostPart, port: u16) -> Option<&PostgresAccess> {
         let is_here = matches!(host, HostPart::Name(name) if name.is_this_host());
@@ -296,13 +296,13 @@ impl Binding {
         }
     }
 
-    /// Whether it may be put into some request to a host.
+    /// Returns whether the credential may be injected into some request to a host.
     #[must_use]
     pub fn is_for(&self, host: &HostPart, port: u16) -> bool {
         self.to.iter().any(|to| to.leads_to(host, port))
     }
 
-    /// By what a request is none that [`Self::holds`], in words.
+    /// Returns, in words, the first difference that makes a request fail [`Self::holds`].
     #[must_use]
     pub fn differs(&self, request: &Request<'_>) -> &'static str {
         let requests = &self.requests;
@@ -346,32 +346,32 @@ impl fmt::Display for Binding {
     }
 }
 
-/// What a sandbox holds in the place of a credential.
+/// The stand-in for a credential in a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placeholder {
-    /// The credential that it stands for.
+    /// The credential.
     pub name: CredentialName,
-    /// For which of its values.
+    /// The part of the credential.
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
-    /// What it is.
+    /// The placeholder's text.
     pub text: String,
 }
 
-/// What becomes of requests that a credential is bound to.
+/// The reach of requests that a credential is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// They are looked into, so that it can be put in.
+    /// They are inspected, so that it can be injected.
     Seen,
-    /// A rule carries them as they are: nobody can put it in.
+    /// A rule tunnels them: it cannot be injected.
     Unseen,
     /// No rule allows them.
     Unreached,
 }
 
 impl Network {
-    /// What becomes of requests to a host that a credential is bound to.
+    /// Returns the reach of requests to a destination that a credential is bound to.
     #[must_use]
     pub fn reach_of(&self, to: &Destination) -> Reach {
         let Some((host, port)) = example(to) else {
@@ -386,7 +386,7 @@ impl Network {
     }
 }
 
-/// A host and port of those that are meant, where one host is.
+/// Returns a host and port of a destination, if it is for one host.
 fn example(to: &Destination) -> Option<(HostPart, u16)> {
     let host = match &to.host {
         HostPattern::Exact(name) => HostPart::Name(name.clone()),

@@ -1,4 +1,4 @@
-//! Where Atoll itself asks for credentials, always by TLS.
+//! Endpoints that Atoll itself requests credentials from, always over TLS.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,28 +13,28 @@ use super::{
 /// The longest endpoint, bytes.
 const ENDPOINT_BYTES_MAX: usize = 2048;
 
-/// A URL of the kind `https://login.example.com/oauth/token`.
+/// An https URL, as `https://login.example.com/oauth/token`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Endpoint {
     /// The host.
     pub host: HostPart,
-    /// Its port.
+    /// The port.
     pub port: u16,
-    /// The path, with a query or not.
+    /// The path, optionally with a query.
     pub target: String,
 }
 
-/// Why something is no endpoint.
+/// The error for a text that is not an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEndpoint {
-    /// It is not asked by TLS.
+    /// Its scheme is not https.
     #[error("it begins with https://, since secrets are sent there")]
     Scheme,
-    /// Its host is none, or has a user before it.
+    /// Its host is invalid, or has a user before it.
     #[error("its host is a name or an address, with a port or without, and nothing before it")]
     Host,
-    /// A program inside could listen there.
+    /// Its host is this one, where a program of the sandbox could listen.
     #[error("it is on this host, where a program could listen in its place")]
     ThisHost,
     /// Its path can be read in more than one way.
@@ -43,7 +43,7 @@ pub enum InvalidEndpoint {
 }
 
 impl Endpoint {
-    /// The host as requests name it: with its port where that is not the usual one.
+    /// Returns the host as requests name it: with its port unless that is the default.
     #[must_use]
     pub fn authority(&self) -> String {
         match self.port == Scheme::Https.port() {
@@ -52,7 +52,7 @@ impl Endpoint {
         }
     }
 
-    /// What lies beneath it, for one whose target is the beginning of others.
+    /// Returns the endpoint of a path beneath this one, whose target is a common prefix.
     #[must_use]
     pub fn beneath(&self, path: &str) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Endpoint {
         }
     }
 
-    /// As a rule that allows this host alone.
+    /// Returns a rule that allows this host alone.
     fn rule(&self) -> NetworkRule {
         let host = match &self.host {
             HostPart::Name(name) => HostPattern::Exact(name.clone()),
@@ -84,9 +84,9 @@ impl Endpoint {
 }
 
 impl Network {
-    /// By what requests of Atoll's own to these endpoints are judged, which a program's are
-    /// not: they may be sent although no rule allows them. What denies a host denies it here
-    /// too, and a name that leads to a private address takes a rule that allows that address.
+    /// Returns the network access of Atoll's own requests to these endpoints, which are judged
+    /// apart from a program's: they are allowed without a rule. A denied host is denied here too,
+    /// and a name that resolves to a private address needs a rule that allows that address.
     #[must_use]
     pub fn with_own(&self, endpoints: &[&Endpoint]) -> Self {
         let own = endpoints.iter().map(|endpoint| endpoint.rule());

@@ -1,5 +1,5 @@
-//! Credentials that are fetched outside, once a request that needs them was allowed and
-//! recorded.
+//! Credentials that are fetched outside the sandbox, once a request that needs them has been
+//! allowed and recorded.
 
 use std::time::Duration;
 
@@ -9,59 +9,59 @@ use super::{
     CREDENTIAL_BYTES_MAX, CredentialName, Endpoint, Ingredient, RenewalRequest, TokenRequest,
 };
 
-/// How long a command may take by default.
+/// The default time that a command may take.
 pub const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
-/// The longest that one may be allowed to take.
+/// The longest time that a command may be given.
 pub const COMMAND_PATIENCE_MAX: Duration = Duration::from_secs(300);
-/// The most of what a command writes that is read, bytes, of either output.
+/// The longest output of a command that is read, bytes, of stdout and stderr each.
 pub const COMMAND_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// What of a shape is a letter or digit that nobody can guess.
+/// The character of a shape that stands for a random letter or digit.
 pub const SHAPE_HOLE: char = '*';
-/// So many of them are the least of a shape: 71 bits.
+/// The least number of [`SHAPE_HOLE`]s in a shape: 71 bits.
 const HOLES_MIN: usize = 12;
 /// The shortest shape, bytes, as of any credential.
 const SHAPE_BYTES_MIN: usize = 16;
 
-/// A credential whose value is not there when a run starts.
+/// A credential whose value is not yet known when a run starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fetched {
-    /// Which.
+    /// The credential.
     pub name: CredentialName,
-    /// How it is got.
+    /// The way to fetch its value.
     pub by: Fetch,
 }
 
-/// How a value is got.
+/// The way to fetch a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Fetch {
-    /// By a command of the person's, which the recording side runs.
+    /// By a command of the person's, which the supervisor runs.
     Command {
-        /// How long it may take, seconds.
+        /// The time that it may take, seconds.
         patience_s: u64,
     },
-    /// By a request of Atoll's own.
+    /// By a request of Atoll's own for a token.
     Token(Box<TokenRequest>),
-    /// It is handed over as it is, and renewed by a request of Atoll's own where it does not
-    /// hold any more.
+    /// The value is handed over as it is, and renewed by a request of Atoll's own once it is not
+    /// valid any more.
     Login {
-        /// What is asked.
+        /// The renewal request.
         request: Box<RenewalRequest>,
-        /// The credential that it is asked by, which is kept where the login is.
+        /// The refresh token that the request uses, kept in the login's file.
         by: CredentialName,
-        /// When what is handed over ends, where that is known: seconds since 1970.
+        /// The expiry of the value handed over, if known: seconds since 1970.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ends_s: Option<u64>,
-        /// What it is good for, as its file says that: for a program that asks for another.
+        /// The scope as in the login's file, for a program that asks for another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scope: Option<String>,
     },
 }
 
 impl Fetch {
-    /// The secrets that it takes, in the order in which they are handed over.
+    /// Returns the secrets that it needs, in the order in which they are handed over.
     #[must_use]
     pub fn ingredients(&self) -> Vec<Ingredient> {
         match self {
@@ -70,7 +70,7 @@ impl Fetch {
         }
     }
 
-    /// Who is asked by Atoll itself.
+    /// Returns the endpoints that Atoll itself asks.
     #[must_use]
     pub fn endpoints(&self) -> Vec<&Endpoint> {
         match self {
@@ -80,7 +80,7 @@ impl Fetch {
         }
     }
 
-    /// Whether what it gives is taken back at the end.
+    /// Returns whether its value is revoked at the end.
     #[must_use]
     pub fn is_taken_back(&self) -> bool {
         match self {
@@ -90,31 +90,31 @@ impl Fetch {
     }
 }
 
-/// How a command ended.
+/// The way that a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CommandEnd {
-    /// With this status.
+    /// The command exited with this status.
     Exited(u8),
-    /// By this signal.
+    /// This signal ended the command.
     Signalled(u8),
-    /// It took longer than it may, and was ended.
+    /// The command exceeded its time, and was ended.
     Late,
-    /// It could not be started: the kernel's error, by number; 0 where there is none.
+    /// The command could not be started, because of this kernel error; 0 if there is none.
     Unstarted(i32),
 }
 
-/// What stands inside for a value that is not known yet, as `ghp_************`: printable
-/// ASCII in which [`SHAPE_HOLE`] is a letter or digit at random.
+/// The form of a placeholder for a value that is not known yet, as `ghp_************`: printable
+/// ASCII in which [`SHAPE_HOLE`] is a random letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// This text.
+    /// A text with holes.
     Text(String),
-    /// A JSON Web Token (RFC 7519), which programs take apart.
+    /// A JSON Web Token (RFC 7519), which programs parse.
     WebToken,
 }
 
-/// Why a text is no shape.
+/// The error for a text that is no shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a shape is \"jwt\", or 16 bytes or more of letters, digits and `-._~:` with * twelve times or more, where letters and digits are random"
@@ -122,13 +122,13 @@ pub enum Shape {
 pub struct InvalidShape;
 
 impl Shape {
-    /// Of a token of an installation of a GitHub App.
+    /// Returns the shape of an installation token of a GitHub App.
     #[must_use]
     pub fn of_installation() -> Self {
         Self::Text(format!("ghs_{}", "*".repeat(36)))
     }
 
-    /// Of a value about which nothing is known.
+    /// Returns the shape of a value in an unknown form.
     #[must_use]
     pub fn opaque() -> Self {
         Self::Text("*".repeat(40))

@@ -1,5 +1,5 @@
-//! What is told of connections to the outside, between the process that carries them
-//! and the one that records them.
+//! Messages about outbound connections, between the egress process and the supervisor that records
+//! them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,86 +12,86 @@ use super::{
     Limit, Network, Placeholder, Published, Request, Scheme, SshKeys,
 };
 
-/// How the failure of a flow begins whose host has a certificate that this host does not accept.
+/// The beginning of a flow's failure when this host does not accept the certificate of the flow's
+/// host.
 pub const CERTIFICATE_REFUSED: &str = "the host's certificate is not accepted";
 
-/// Why something is refused that a rule could allow.
+/// The reason for a refusal that a rule could lift.
 pub const NO_RULE: &str = "no rule allows it";
-/// Why a certificate is not accepted that an authority alone may have.
+/// The reason for refusing a certificate that only an authority may have.
 pub const SIGNED_BY_ITSELF: &str = "it is signed by itself, or a certificate for signing others";
-/// Why a name leads nowhere of which nobody can be asked.
+/// The reason for a failed lookup when no name server can be asked.
 pub const NO_NAME_SERVER: &str = "no name server of this host answers";
 
-/// Why something is refused that a rule which names the host could allow.
+/// The reason for a refusal that only a rule naming the host could lift.
 pub const UNNAMED: &str =
     "only a rule for every host allows it, and an upstream proxy is asked for named ones alone";
 
 /// The longest message of either side, bytes.
 pub const FLOW_MESSAGE_BYTES_MAX: usize = 32 * 1024;
 
-/// The longest description of what to carry, bytes: rules, and an authority that names their
-/// hosts.
+/// The longest [`Carriage`], bytes: rules, and an authority that names their hosts.
 pub const CARRIAGE_BYTES_MAX: usize = 128 * 1024;
 
-/// How a carrier exits that could take no credential, since the kernel would lock no more memory for
-/// it (`RLIMIT_MEMLOCK`, getrlimit(2)).
+/// The exit status of an egress process that could take no credential because the kernel would not
+/// lock more memory for it (`RLIMIT_MEMLOCK`, getrlimit(2)).
 pub const UNLOCKED_STATUS: u8 = 3;
 
-/// What a carrier begins with; the sandbox's listeners come with it.
+/// The configuration that an egress process starts with; the sandbox's listeners come with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Carriage {
-    /// What may be reached.
+    /// The network access to enforce.
     pub network: Network,
-    /// Whose certificates the sandbox trusts. Without one nothing within TLS is looked
-    /// into, and what would have to be is refused.
+    /// The authority whose certificates the sandbox trusts. Without one TLS is not intercepted, and
+    /// a connection that would have to be is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<Authority>,
-    /// The users of the host who may come to what is published, by number.
+    /// The host's users who may connect to published ports, by uid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub visitors: Vec<u32>,
-    /// What stands inside for each credential. The first socket that comes with this has
-    /// their values, a message for each, in this order.
+    /// The placeholder of each credential. The first socket that comes with this has their values,
+    /// one message each, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placeholders: Vec<Placeholder>,
-    /// Whether the last file that comes with this, but for policies, has what lock files name, as JSON of
-    /// [`Locks`](super::Locks).
+    /// Set when the last file that comes with this, except for policies, has the contents of lock
+    /// files, as JSON of [`Locks`](super::Locks).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_locks: bool,
-    /// Whether the last file of all that come with this, but for tokens, has policies that are
-    /// asked besides.
+    /// Set when the last of all the files that come with this, except for tokens, has policies to
+    /// evaluate as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_policies: bool,
-    /// Whether a file comes with this, the last of all, in which stands what other runs of the
-    /// session gain: labels, a line each. It is read on whenever labels decide.
+    /// Set when a file comes with this, the last of all, with the labels that other runs of the
+    /// session gain, one per line. It is read on whenever labels decide.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_gained: bool,
-    /// Whether the last file of all but that has the tokens that the run holds.
+    /// Set when the last of all the files except for labels has the tokens that the run holds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_tokens: bool,
-    /// The keys of SSH that may be used. Where there are some, a line to who signs comes next
-    /// of the sockets, then one at which an agent is asked for.
+    /// The SSH keys that may be used. If there are any, the next two sockets are a channel to the
+    /// signer, and the one at which the sandbox connects to an SSH agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssh: Vec<SshKeys>,
-    /// Those of them whose values are not there yet.
+    /// Those credentials whose values are fetched later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fetched: Vec<Fetched>,
-    /// Where logins are issued. What is caught of one goes back by the socket that has values,
-    /// which then comes in any case.
+    /// The endpoints that issue logins. Tokens captured from them go back by the socket that has
+    /// values, which then comes in any case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub issues: Vec<Issue>,
-    /// What was given up before.
+    /// Rights dropped earlier.
     #[serde(default, skip_serializing_if = "GivenUps::is_empty")]
     pub given_up: GivenUps,
-    /// Whether the program has tried to get out before.
+    /// True if the program has had a violation before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_attempted: bool,
-    /// Which of the run's policies these are: 0 those that it began with.
+    /// The generation of the run's policies: 0 for those that it began with.
     #[serde(default, skip_serializing_if = "is_first")]
     pub policies: u32,
 }
 
-/// What signs certificates that a sandbox trusts.
+/// The authority that signs certificates that a sandbox trusts.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Authority {
@@ -107,169 +107,171 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// What the carrier tells: one or more of these in a message, each on a line of its own.
+/// A report of the egress process: a message has one or more of these, each on a line of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FlowReport {
-    /// This is about to happen.
+    /// A flow is about to start.
     Open {
-        /// Stands for it from here on.
+        /// The flow's id from here on.
         id: u64,
-        /// What it is.
+        /// The flow.
         flow: Flow,
-        /// Whether it happens only once it is on disk, and that was said.
+        /// Set when it starts only after the supervisor has answered that it is on disk.
         waits: bool,
-        /// The approval by which it happens, where a person was to be asked.
+        /// The approval under which it starts, if a person had to be asked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         approval: Option<u32>,
     },
-    /// It has ended.
+    /// A flow has ended.
     Closed {
-        /// Which.
+        /// The flow's id.
         id: u64,
-        /// How.
+        /// The way that it ended.
         end: FlowEnd,
     },
-    /// This was refused so often, all told.
+    /// A flow was refused, this many times in total.
     Refused {
-        /// What it would have been.
+        /// The flow as it would have been.
         flow: Flow,
-        /// Why.
+        /// The reason.
         why: String,
-        /// How often.
+        /// The total number of refusals.
         count: u64,
     },
-    /// A credential is needed: its command is to run now. An earlier one of the same
-    /// credential is ended first.
+    /// A credential is needed: its command is to run now. An earlier command of the same credential
+    /// is ended first.
     Command {
-        /// Stands for it from here on.
+        /// The command's id from here on.
         id: u64,
-        /// Whose.
+        /// The credential.
         credential: CredentialName,
     },
-    /// A login is to be renewed by who tells this: its file's tokens are needed, and what
-    /// becomes of them is to be written.
+    /// A login is to be renewed by the egress process: it needs the tokens of the login's file, and
+    /// a way to write their successors.
     Renew {
-        /// Stands for it from here on.
+        /// The renewal's id from here on.
         id: u64,
-        /// The credential that is its access token.
+        /// The credential that is the login's access token.
         credential: CredentialName,
     },
-    /// A person is to be asked about this, which waits.
+    /// A person is to be asked about this call, which waits.
     Ask {
-        /// Stands for it from here on.
+        /// The call's id from here on.
         id: u64,
-        /// What waits.
+        /// The waiting call.
         call: Box<AskedCall>,
     },
-    /// It does not wait any more.
+    /// A call does not wait any more.
     Left {
-        /// What stood for it.
+        /// The call's id.
         id: u64,
     },
-    /// The program inside gives something up, which counts already; it is told so once that is on
-    /// disk.
+    /// The program in the sandbox drops rights, which is in force already; the program is answered
+    /// once it is on disk.
     GivesUp {
-        /// Stands for it from here on.
+        /// The id of the change from here on.
         id: u64,
-        /// What.
+        /// The dropped rights.
         given: Vec<GivenUp>,
     },
-    /// What was given up outside counts from here on.
+    /// Rights dropped from outside the sandbox are in force from here on.
     GaveUp {
-        /// Which.
+        /// The id of the change.
         id: u64,
     },
-    /// These policies decide on whatever begins from here on.
+    /// These policies decide on everything that begins from here on.
     Reloaded {
-        /// Which of the run's they are.
+        /// The generation of the run's policies.
         policies: u32,
     },
-    /// The session gains a label: what gives it goes on once that is on disk, and that was said.
+    /// The session gains a label: the flow that gives it goes on once the supervisor has answered
+    /// that the label is on disk.
     Label {
-        /// Stands for it.
+        /// The id of the change.
         id: u64,
-        /// Which.
+        /// The label.
         label: String,
-        /// What gives it.
+        /// The source of the label.
         by: String,
     },
 }
 
-/// What the recorder answers.
+/// An answer or order of the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FlowOrder {
-    /// What was about to happen is on disk.
+    /// An announced event is on disk.
     Recorded {
-        /// Which.
+        /// The event's id.
         id: u64,
     },
-    /// A command has begun: its output and its error output come with this.
+    /// A command has begun: its standard output and standard error come with this.
     Running {
-        /// Which.
+        /// The command's id.
         id: u64,
     },
-    /// A command has ended, or has not even begun.
+    /// A command has ended, or could not be started.
     Ran {
-        /// Which.
+        /// The command's id.
         id: u64,
-        /// How.
+        /// The way that it ended.
         end: CommandEnd,
     },
-    /// The file of a login is there to be renewed: what who keeps it is spoken to by comes with
-    /// this, or nothing where nobody does.
+    /// A login's file is ready to be renewed: a socket to the process that keeps it comes with
+    /// this, or none where no process does.
     Renewing {
-        /// Which.
+        /// The renewal's id.
         id: u64,
     },
-    /// Another port is published: what listens for it on the host's loopback comes with this.
+    /// Another port is published: a listener on the host's loopback comes with this.
     Publish {
-        /// Which.
+        /// The port.
         published: Published,
     },
-    /// What a person, or somebody for them, says of a call that waits.
+    /// The decision on a waiting call, by a person or on their behalf.
     Said {
-        /// Which.
+        /// The call's id.
         id: u64,
-        /// Of what they were asked.
+        /// The digest of what they were asked.
         digest: CallDigest,
-        /// What they say.
+        /// The decision.
         consent: Consent,
     },
-    /// This is given up; the answer is [`FlowReport::GaveUp`].
+    /// These rights are dropped; the answer is [`FlowReport::GaveUp`].
     GiveUp {
-        /// Stands for it.
+        /// The id of the change.
         id: u64,
-        /// What.
+        /// The dropped rights.
         given: Vec<GivenUp>,
     },
-    /// The program has tried to get out of its sandbox.
+    /// The program has had a violation.
     Attempted {},
-    /// Other policies decide from here on: they come with this as a file that is read from where it
-    /// stands, or none do. The answer is [`FlowReport::Reloaded`].
+    /// Other policies decide from here on: they come with this as a file, read from its current
+    /// offset, or there are none. The answer is [`FlowReport::Reloaded`].
     Reload {
-        /// Which of the run's they are.
+        /// The generation of the run's policies.
         policies: u32,
-        /// Whether a file of them comes with this: one that is lost on its way is not none.
+        /// Set when a file of policies comes with this: a file lost on its way must not read as
+        /// none.
         has_policies: bool,
     },
-    /// No more: what there is ends, and then the carrier.
+    /// End every flow, and then the egress process.
     End,
 }
 
-/// A connection to the outside, or a question for a name.
+/// An outbound connection, or a lookup of a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
-    /// What it is.
+    /// The kind of flow.
     pub kind: FlowKind,
     /// The host as the program named it: a name, or an address.
     pub host: String,
     /// The address that is dialled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// The proxy that dials instead.
+    /// The upstream proxy that dials instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
     /// The port; 0 for a name.
@@ -277,26 +279,26 @@ pub struct Flow {
     /// The rule that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// What was asked for, where that was looked into.
+    /// The request, where the connection is inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<FlowRequest>,
-    /// The limit of that rule beyond which it was.
+    /// The limit of that rule that it exceeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// The credentials that are put into it; where it is refused, those whose placeholder
-    /// it would have carried elsewhere.
+    /// The credentials injected into it; of a refused flow, those whose placeholder it would have
+    /// carried to another destination.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialName>,
-    /// As whom a database is signed in to.
+    /// The user and database of a login that Atoll makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<FlowLogin>,
-    /// Which of the run's policies have decided: 0 those that it began with.
+    /// The generation of the run's policies that decided: 0 for those that it began with.
     #[serde(default, skip_serializing_if = "is_first")]
     pub policies: u32,
 }
 
 impl Flow {
-    /// One of which no more is known.
+    /// Returns a flow without details.
     #[must_use]
     pub fn to(kind: FlowKind, host: String, port: u16) -> Self {
         Self {
@@ -315,7 +317,7 @@ impl Flow {
     }
 }
 
-/// As whom a database is signed in to, as the program says it.
+/// The login to a database, as the program states it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowLogin {
@@ -326,36 +328,36 @@ pub struct FlowLogin {
 }
 
 impl FlowLogin {
-    /// As whom, to a host, in one word: the user, the host and the database.
+    /// Formats the login to a host in one word: the user, the host and the database.
     #[must_use]
     pub fn told(&self, host: &str) -> String {
         format!("{}@{host}/{}", self.user, self.database)
     }
 }
 
-/// What a request asks for.
+/// A request, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowRequest {
-    /// How it is sent.
+    /// The scheme by which it is sent.
     pub scheme: Scheme,
     /// Its method.
     pub method: String,
     /// Its path in normal form, without its query.
     pub path: String,
-    /// How sure the agent has said it is, percent.
+    /// The agent's stated confidence, percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
-    /// What policies have taken out of it and of its answer, by names alone.
+    /// The names of what policies have redacted from it and from its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redacted: Option<String>,
 }
 
-/// The longest path that is told, bytes: a message has an end.
+/// The longest recorded path, bytes: a message has a limit.
 const PATH_BYTES_MAX: usize = 2048;
 
 impl FlowRequest {
-    /// What is told of a request: of a long path its beginning.
+    /// Returns the record of a request, with a long path cut.
     #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
         let path = request.target.path();
@@ -372,54 +374,55 @@ impl FlowRequest {
     }
 }
 
-/// What a flow is.
+/// The kind of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowKind {
-    /// A question for a name's addresses.
+    /// A lookup of a name's addresses.
     Name,
-    /// Bytes both ways, as they are.
+    /// A tunnel: bytes in both directions, unchanged.
     Tunnel,
     /// A request and its answer.
     Request,
-    /// Bytes both ways between a program of the host and a port inside.
+    /// Bytes in both directions between a program of the host and a published port of the sandbox.
     Published,
-    /// A signature by which a program logs in by SSH.
+    /// A signature with which a program logs in by SSH.
     SshLogin,
     /// A signature of a commit or a tag.
     CommitSignature,
-    /// A request of Atoll's own for a credential.
+    /// A request of Atoll's own that fetches a credential.
     Fetch,
-    /// A request of Atoll's own by which a credential is taken back.
+    /// A request of Atoll's own that revokes a credential.
     Revocation,
-    /// A connection to PostgreSQL to which Atoll signs in, or one that ends what another does.
+    /// A PostgreSQL connection to which Atoll signs in, or one that cancels a query of such a
+    /// connection.
     Postgres,
 }
 
-/// How a flow ended.
+/// The end of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowEnd {
-    /// From the program, bytes.
+    /// Bytes from the program.
     pub up_bytes: u64,
-    /// To the program, bytes.
+    /// Bytes to the program.
     pub down_bytes: u64,
-    /// The status of the answer (RFC 9110, section 15), where there was one.
+    /// The status of the answer (RFC 9110, section 15), if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// From its record to its end, microseconds.
+    /// The time from its record to its end, microseconds.
     pub duration_us: u64,
-    /// What went wrong, if anything did.
+    /// The failure, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Whether nothing came back because of that, though it was allowed: no such name, nobody
-    /// there, a certificate that is not accepted.
+    /// Set when the failure left an allowed flow without any answer: an unknown name, an
+    /// unreachable host, a certificate that is not accepted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unreached: bool,
     /// The limit of its rule that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// The credentials whose placeholders its body had, and that it was sent without.
+    /// The credentials whose placeholders in its body were masked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masked: Vec<CredentialName>,
 }

@@ -1,7 +1,7 @@
-//! Rights that a run gives up for good, while it goes on.
+//! Dropped rights: rights that a run gives up for good while it goes on.
 //!
-//! What is given up is a list to which more is added and from which nothing is taken: whatever
-//! any of it denies is denied, and nothing in it allows anything.
+//! The list of dropped rights only grows: whatever any entry denies is denied, and no entry allows
+//! anything.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 use super::{CredentialName, Destination, HostPart, HostPattern, Ports};
 use crate::ids::told_time;
 
-/// How much one run can give up by its own program, restrictions, and as much again by persons: all
-/// of the network can be given up besides.
+/// The most restrictions that one run can have from its own program, and as many again from
+/// persons: all of the network can be dropped in addition.
 pub const GIVEN_UP_MAX: usize = 64;
-/// How much can be given up at once, restrictions.
+/// The most restrictions in one request.
 pub const GIVEN_UP_AT_ONCE_MAX: usize = 16;
 
-/// Hosts that are given up, at all of their ports: `example.com`, `*.example.com`, `192.0.2.0/24`,
-/// `*`.
+/// Hosts to which access is dropped, at all of their ports: `example.com`, `*.example.com`,
+/// `192.0.2.0/24`, `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GivenUpHost(HostPattern);
 
-/// Why something names no hosts that can be given up.
+/// The error for a text that names no hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidGivenUpHost {
-    /// It is no host.
+    /// An invalid host.
     #[error(transparent)]
     Destination(#[from] super::InvalidDestination),
-    /// It has a port.
+    /// A port.
     #[error("a host is given up at all of its ports: write it without one")]
     Port,
 }
@@ -66,7 +66,7 @@ impl From<GivenUpHost> for String {
     }
 }
 
-/// One thing that is given up.
+/// One restriction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Restriction {
@@ -74,11 +74,11 @@ pub enum Restriction {
     Network {},
     /// These hosts.
     Host(GivenUpHost),
-    /// This credential: it is put into nothing any more.
+    /// This credential: it is not injected any more.
     Credential(CredentialName),
-    /// All of the network from this time on, in seconds since 1970.
+    /// All of the network from this time on.
     After {
-        /// When.
+        /// The time, seconds since 1970.
         time_s: u64,
     },
 }
@@ -94,20 +94,20 @@ impl fmt::Display for Restriction {
     }
 }
 
-/// Who has given it up.
+/// The cause of a dropped right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum GivenUpBy {
     /// The run's own program.
     Program {},
-    /// Somebody outside.
+    /// A person outside the sandbox.
     Person {
-        /// Who, by number of user.
+        /// The user's uid.
         uid: u32,
     },
-    /// Nobody: a token of the run comes to its end.
+    /// The expiry of a token of the run.
     TokenEnd {},
-    /// Whoever has revoked a token of the run.
+    /// The revocation of a token of the run.
     TokenRevoked {},
 }
 
@@ -123,13 +123,13 @@ impl fmt::Display for GivenUpBy {
 }
 
 impl GivenUpBy {
-    /// Whether what both give up counts together: persons do with each other.
+    /// Returns whether both share one quota of restrictions: persons do with each other.
     fn shares_with(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// Whether it lasts as long as what the other one gives up: what a token ends is there again for
-    /// a later run of the session, which can hold another one.
+    /// Returns whether it lasts as long as what `other` drops: a right that ends with a token
+    /// returns for a later run of the session, which can hold another token.
     fn lasts_as_long_as(self, other: Self) -> bool {
         match (self, other) {
             (Self::Program {} | Self::Person { .. }, _) => true,
@@ -144,20 +144,20 @@ impl GivenUpBy {
     }
 }
 
-/// Something that a run has given up.
+/// A right that a run has dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GivenUp {
-    /// When, in seconds since 1970.
+    /// The time, seconds since 1970.
     pub at_s: u64,
-    /// By whom.
+    /// The cause.
     pub by: GivenUpBy,
-    /// What.
+    /// The restriction.
     pub what: Restriction,
 }
 
 impl GivenUp {
-    /// Why something is denied because of it.
+    /// Returns the reason for denials that it causes.
     #[must_use]
     pub fn why(&self) -> String {
         let at = told_time(self.at_s);
@@ -171,7 +171,7 @@ impl GivenUp {
         format!("{GIVEN_UP} at {at} {by}: {}", self.what)
     }
 
-    /// From when on it denies.
+    /// Returns the time from which it denies.
     fn since(&self) -> String {
         told_time(match self.what {
             Restriction::After { time_s } => time_s,
@@ -181,24 +181,24 @@ impl GivenUp {
         })
     }
 
-    /// What it is, by whom and when.
+    /// Describes it: the restriction, its cause and time.
     #[must_use]
     pub fn told(&self) -> String {
         format!("{}, {} at {}", self.what, self.by, told_time(self.at_s))
     }
 }
 
-/// How the reason of a denial begins that comes of something given up.
+/// The beginning of the reason for a denial caused by a dropped right.
 pub const GIVEN_UP: &str = "the right to it was given up";
-/// The same of a run whose token does not count any more.
+/// The beginning of the reason for a denial to a run whose token is not valid any more.
 pub const TOKEN_OVER: &str = "the run's token carries nothing any more";
 
-/// All that a run has given up, in order.
+/// All rights that a run has dropped, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GivenUps(Vec<GivenUp>);
 
-/// No more can be given up one by one.
+/// The error for one restriction too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{GIVEN_UP_MAX} restrictions are what a run can have by its program, and as many by persons; all of \
@@ -207,8 +207,8 @@ pub struct GivenUps(Vec<GivenUp>);
 pub struct TooMuchGivenUp;
 
 impl GivenUps {
-    /// Adds one. Whether that changes anything: what is denied already, and for as long, is not kept
-    /// again.
+    /// Adds one, and returns whether that changes anything: a restriction implied by an earlier one
+    /// that lasts as long is not added.
     ///
     /// # Errors
     /// [`TooMuchGivenUp`]: it is not added.
@@ -227,8 +227,8 @@ impl GivenUps {
         Ok(true)
     }
 
-    /// Makes that a time has come last, whatever the clock says later: from then on all of the
-    /// network is given up by itself. Whether that changes anything.
+    /// Makes a time that has come final, whatever the clock says later: from then on all of the
+    /// network is dropped. Returns whether that changes anything.
     pub fn latch(&mut self, now_s: u64) -> bool {
         let Some(due) = self.network(now_s).cloned() else {
             return false;
@@ -244,25 +244,26 @@ impl GivenUps {
         true
     }
 
-    /// Whether a time has come at which nothing is left of the network, and which does not last yet.
+    /// Returns whether a time has come at which all of the network is dropped, and which is not
+    /// final yet.
     #[must_use]
     pub fn is_to_latch(&self, now_s: u64) -> bool {
         let due = self.network(now_s);
         due.is_some_and(|one| one.what != (Restriction::Network {}))
     }
 
-    /// Whether nothing is given up.
+    /// Returns whether nothing is dropped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is given up, in order.
+    /// Returns the dropped rights, in order.
     pub fn iter(&self) -> impl Iterator<Item = &GivenUp> {
         self.0.iter()
     }
 
-    /// What denies all of the network at this time, if anything does.
+    /// Returns the entry that denies all of the network at this time, if any.
     #[must_use]
     pub fn network(&self, now_s: u64) -> Option<&GivenUp> {
         let is_all = |one: &&GivenUp| one.what == (Restriction::Network {});
@@ -272,7 +273,8 @@ impl GivenUps {
         all.or_else(|| self.0.iter().find(is_due))
     }
 
-    /// What denies a host at this time: a name, or an address that is named or dialled.
+    /// Returns the entry that denies a host at this time: a name, or an address that is named or
+    /// dialled.
     #[must_use]
     pub fn host(&self, host: &HostPart, now_s: u64) -> Option<&GivenUp> {
         let named =
@@ -280,13 +282,13 @@ impl GivenUps {
         self.network(now_s).or_else(|| self.0.iter().find(named))
     }
 
-    /// The same of an address that is dialled.
+    /// Returns the entry that denies an address that is dialled.
     #[must_use]
     pub fn address(&self, address: IpAddr, now_s: u64) -> Option<&GivenUp> {
         self.host(&HostPart::address(address), now_s)
     }
 
-    /// What denies a credential.
+    /// Returns the entry that denies a credential.
     #[must_use]
     pub fn credential(&self, name: &CredentialName) -> Option<&GivenUp> {
         let named =
@@ -294,7 +296,7 @@ impl GivenUps {
         self.0.iter().find(named)
     }
 
-    /// The next time at which more is denied than at this one.
+    /// Returns the next time after this one at which more is denied.
     #[must_use]
     pub fn next_s(&self, now_s: u64) -> Option<u64> {
         let times = self.0.iter().filter_map(|one| match one.what {
@@ -305,7 +307,7 @@ impl GivenUps {
     }
 }
 
-/// Whether what the first one denies holds all that the second one does.
+/// Returns whether the first restriction denies everything that the second one does.
 fn implies(known: &Restriction, one: &Restriction) -> bool {
     match (known, one) {
         (
@@ -330,7 +332,7 @@ fn implies(known: &Restriction, one: &Restriction) -> bool {
     }
 }
 
-/// What is to be given up, as it is said: by a person to a run, and by a program inside.
+/// A request to drop rights: by a person for a run, or by a program in its sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GivingUp {
@@ -343,12 +345,12 @@ pub struct GivingUp {
     /// These credentials.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub no_credentials: Vec<CredentialName>,
-    /// All of the network after so many seconds.
+    /// All of the network, after this many seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_seconds: Option<u32>,
 }
 
-/// How much of the network is left: there is one word for it.
+/// The part of the network that is left: its only word is `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoNetwork {
@@ -356,19 +358,19 @@ pub enum NoNetwork {
     None,
 }
 
-/// Why what was said gives nothing up.
+/// The error for a request that drops nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidGivingUp {
-    /// There is nothing in it.
+    /// An empty request.
     #[error("it names nothing to give up")]
     Nothing,
-    /// There is too much in it.
+    /// A request with too many restrictions.
     #[error("more than {GIVEN_UP_AT_ONCE_MAX} restrictions are too many at once")]
     TooMany,
 }
 
 impl GivingUp {
-    /// The restrictions that it names, at this time.
+    /// Returns the restrictions that it names, at this time.
     ///
     /// # Errors
     /// [`InvalidGivingUp`].

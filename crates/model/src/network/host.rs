@@ -1,4 +1,5 @@
-//! Names and addresses of hosts, in one form each: what was judged is what is dialled.
+//! Names and addresses of hosts, each in one canonical form: a judged host is exactly the one
+//! dialled.
 
 use std::fmt;
 use std::iter::once;
@@ -13,30 +14,30 @@ use super::within;
 pub const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// A host's name in the one form that is compared: ASCII, lower case, no dot at its end.
+/// A host's name in the one form used for comparison: ASCII, lower case, no dot at its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostName(String);
 
-/// Why something is no host.
+/// The error for a text that is not a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHost {
-    /// Nothing, or an empty label.
+    /// The name or a label is empty.
     #[error("a part of the name is empty")]
     Empty,
-    /// More than [`NAME_BYTES_MAX`], or a label of more than 63 bytes.
+    /// The name has more than [`NAME_BYTES_MAX`], or a label more than 63 bytes.
     #[error("the name is longer than names can be")]
     Long,
-    /// A byte that is in no name.
+    /// A byte that no name has.
     #[error("only letters, digits, '-', '_' and '.' are in a name; write others as xn--…")]
     Character,
     /// A label that begins or ends with a hyphen.
     #[error("a part of the name begins or ends with '-'")]
     Hyphen,
-    /// Programs take it for an address, and not all for the same one.
+    /// A number at the end: programs take the text for an address, and not all for the same one.
     #[error("it ends in a number, so it is no name; an address has four decimal numbers")]
     Number,
-    /// A block whose first address is not its first.
+    /// A block that does not begin with its first address.
     #[error(
         "after the bits that all its addresses share, those of its first one are 0: 10.0.0.0/8"
     )]
@@ -47,8 +48,7 @@ pub enum InvalidHost {
 }
 
 impl HostName {
-    /// Reads a name. One dot at its end is dropped: it says that nothing is to be added,
-    /// which nobody here does.
+    /// Reads a name. One dot at its end is dropped: it prevents a search domain, and there is none.
     ///
     /// # Errors
     /// [`InvalidHost`].
@@ -67,13 +67,13 @@ impl HostName {
         Ok(Self(text.to_ascii_lowercase()))
     }
 
-    /// The name.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this name lies strictly beneath another.
+    /// Returns whether this name lies strictly beneath another.
     #[must_use]
     pub fn is_beneath(&self, above: &Self) -> bool {
         let rest = self.0.strip_suffix(&above.0);
@@ -92,8 +92,8 @@ fn check_label(label: &str) -> Result<(), InvalidHost> {
     }
 }
 
-/// Whether some program would read a last label as a part of an address (WHATWG URL,
-/// "ends in a number").
+/// Returns whether some program would read a last label as a part of an address (WHATWG URL, "ends
+/// in a number").
 fn is_number(label: &str) -> bool {
     let hexadecimal = label.strip_prefix("0x").or(label.strip_prefix("0X"));
     label.bytes().all(|byte| byte.is_ascii_digit())
@@ -126,18 +126,18 @@ impl From<HostName> for String {
 pub enum HostPart {
     /// By name.
     Name(HostName),
-    /// By address; one of IPv4 written as one of IPv6 is that of IPv4.
+    /// By address; an IPv4-mapped IPv6 address is the IPv4 address.
     Address(IpAddr),
 }
 
 impl HostPart {
-    /// An address in its one form.
+    /// Returns an address in its canonical form.
     #[must_use]
     pub fn address(address: IpAddr) -> Self {
         Self::Address(address.to_canonical())
     }
 
-    /// The host itself, and the addresses of IPv4 that an address of it may lead to.
+    /// Returns the host itself, and the IPv4 addresses that its IPv6 address may lead to.
     pub fn standing(&self) -> impl Iterator<Item = Self> {
         let within = match self {
             Self::Address(address) => Some(within(*address).map(Self::Address)),
@@ -150,8 +150,8 @@ impl HostPart {
 impl FromStr for HostPart {
     type Err = InvalidHost;
 
-    /// Reads a host as it stands in a URL: IPv6 in brackets, IPv4 as four decimal
-    /// numbers without further zeroes, everything else a name.
+    /// Reads a host as in a URL: IPv6 in brackets, IPv4 as four decimal numbers without leading
+    /// zeros, everything else a name.
     fn from_str(text: &str) -> Result<Self, InvalidHost> {
         if let Some(inner) = text
             .strip_prefix('[')

@@ -1,4 +1,4 @@
-//! What a rule can say of requests, and what a request is as it is judged.
+//! Conditions of rules on requests, and the request that they judge.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::pattern::Reading;
 use super::{HostPart, Packages, PathPattern, Target};
 
-/// How requests are sent.
+/// The scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheme {
-    /// As they are.
+    /// Plain HTTP.
     Http,
-    /// Within TLS.
+    /// HTTP over TLS.
     Https,
 }
 
 impl Scheme {
-    /// The port that is meant without one.
+    /// Returns the default port.
     #[must_use]
     pub fn port(self) -> u16 {
         match self {
@@ -37,48 +37,48 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// How what a rule allows is carried.
+/// The transport of what a rule allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// Requests are looked into at the ports of the web, 80 and 443, and where the rule
-    /// says something of them; other bytes are carried as they are.
+    /// Connections are inspected as requests at the ports of the web, 80 and 443, and where the
+    /// rule has conditions on requests; other connections are tunnelled.
     #[default]
     Usual,
-    /// Every connection holds requests that are looked into.
+    /// Every connection is inspected as requests.
     Inspect,
-    /// Bytes are carried as they are.
+    /// Every connection is tunnelled.
     Tunnel,
 }
 
 impl Way {
-    /// Whether nothing is said of it.
+    /// Returns whether it is the default.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         *self == Self::Usual
     }
 }
 
-/// What a request has to be for a rule to be meant.
+/// The conditions on a request for a rule to apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conditions {
-    /// How it is sent; either without this.
+    /// The scheme; `None` for either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<Scheme>,
-    /// Its method is one of these; any without one.
+    /// The methods; empty for any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<String>,
-    /// Its path is one of these; any without one.
+    /// The paths; empty for any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathPattern>,
-    /// It is for one of these packages; any without this.
+    /// The packages; `None` for any request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<Packages>,
 }
 
 impl Conditions {
-    /// Whether every request is meant.
+    /// Returns whether every request meets them.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.scheme.is_none()
@@ -87,13 +87,14 @@ impl Conditions {
             && self.packages.is_none()
     }
 
-    /// Whether a request is meant, to the letter: what an allowance needs.
+    /// Returns whether a request meets them exactly: required for an allowance.
     pub(super) fn hold(&self, request: &Request<'_>) -> bool {
         let is_method = |one: &String| one == request.method;
         self.hold_as(request, Reading::Letter, is_method)
     }
 
-    /// Whether some server may take a request for one that is meant: enough for a denial.
+    /// Returns whether some server may take a request for one that meets them: sufficient for a
+    /// denial.
     pub(super) fn may_hold(&self, request: &Request<'_>) -> bool {
         let is_method = |one: &String| one.eq_ignore_ascii_case(request.method);
         self.hold_as(request, Reading::Liberal, is_method)
@@ -116,7 +117,7 @@ impl Conditions {
     }
 }
 
-/// The methods whose names are known, with those of WebDAV that programs use.
+/// The known methods, with those of WebDAV that programs use.
 pub const METHODS: [&str; 16] = [
     "GET",
     "HEAD",
@@ -139,14 +140,13 @@ pub const METHODS: [&str; 16] = [
 /// The longest name of a method, bytes.
 const METHOD_BYTES_MAX: usize = 64;
 
-/// Why something is no method.
+/// The error for a text that is not a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a method is a word in capitals, as GET; several are written with commas, as GET,HEAD")]
 pub struct InvalidMethod;
 
-/// Reads a method of a rule (RFC 9110, section 9): a known one in any case, in the form in
-/// which it is sent, or another word of capitals. That is less than a method can be; what
-/// else people write, as a host's name, is a mistake.
+/// Reads a method of a rule (RFC 9110, section 9): a known one in any case, returned as sent, or
+/// another word of capitals. HTTP allows more; other texts, as a host's name, are mistakes.
 ///
 /// # Errors
 /// [`InvalidMethod`].
@@ -160,17 +160,17 @@ pub fn parse_method(text: &str) -> Result<String, InvalidMethod> {
     is_word.then(|| text.to_owned()).ok_or(InvalidMethod)
 }
 
-/// A request as it is judged.
+/// A request, for a decision on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The host as the program named it.
     pub host: &'a HostPart,
-    /// The port that was connected to.
+    /// The port of the connection.
     pub port: u16,
-    /// How it is sent.
+    /// The scheme.
     pub scheme: Scheme,
-    /// Its method.
+    /// The method.
     pub method: &'a str,
-    /// Its target.
+    /// The target.
     pub target: &'a Target,
 }

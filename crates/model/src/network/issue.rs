@@ -1,4 +1,4 @@
-//! Where the login of an agent is issued.
+//! Endpoints that issue the logins of agents.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,46 +6,46 @@ use super::{
     CredentialName, Destination, Endpoint, HostPart, HostPattern, Ports, Request, Scheme, Target,
 };
 
-/// The longest message about a token that was caught, bytes: its name, what stands for it, the
-/// real one.
+/// The longest message about a captured token, bytes: its name, its placeholder, and its value.
 pub const CAUGHT_BYTES_MAX: usize = 48 * 1024;
 
-/// How often escapes of escapes are read. What is escaped more often is refused.
+/// The deepest nesting of escapes that is decoded. A deeper one is refused.
 const UNESCAPED_MAX: usize = 16;
 
-/// Whom an agent asks for the tokens of its login (RFC 6749, 3.2). Of what is answered there
-/// nothing real goes in.
+/// The token endpoint of an agent's login (RFC 6749, 3.2). Real tokens in its answers never enter
+/// the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Issue {
-    /// Which login.
+    /// The login.
     pub login: CredentialName,
-    /// Who issues its tokens.
+    /// The token endpoint.
     pub token: Endpoint,
-    /// Claims of web tokens that go in as they are.
+    /// Claims of JSON Web Tokens that enter the sandbox unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<String>,
-    /// Whether somebody logs in by it in this run. In any other it is not asked.
+    /// True if the login is made in this run, and its tokens captured. In any other run requests to
+    /// the endpoint are refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_caught: bool,
 }
 
-/// A token that an issuer's answer has (RFC 6749, 5.1, and OpenID Connect Core, 3.1.3.3).
+/// A token in an issuer's answer (RFC 6749, 5.1, and OpenID Connect Core, 3.1.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IssuedToken {
-    /// What opens something.
+    /// The access token.
     Access,
-    /// What another one is had for.
+    /// The refresh token.
     Refresh,
-    /// What tells who logged in.
+    /// The ID token, which identifies the person.
     Id,
 }
 
 impl IssuedToken {
-    /// All of them.
+    /// All tokens.
     pub const ALL: [Self; 3] = [Self::Access, Self::Refresh, Self::Id];
 
-    /// The member of an answer that it is.
+    /// Returns its member in an answer.
     #[must_use]
     pub fn member(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl IssuedToken {
         }
     }
 
-    /// Which one a member of an answer is.
+    /// Returns the token of a member of an answer.
     #[must_use]
     pub fn of_member(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.member() == name)
@@ -63,14 +63,14 @@ impl IssuedToken {
 }
 
 impl Issue {
-    /// Whether a connection leads to who issues it.
+    /// Returns whether a connection leads to the token endpoint's host.
     #[must_use]
     pub fn is_at(&self, host: &HostPart, port: u16) -> bool {
         *host == self.token.host && port == self.token.port
     }
 
-    /// Whether a request is for it, whatever its method: also by a path that servers can take
-    /// for the same one.
+    /// Returns whether a request is for the token endpoint, whatever its method: also by a path
+    /// that a server may take for the same one.
     #[must_use]
     pub fn is_asked_by(&self, request: &Request<'_>) -> bool {
         let own = Target::parse(&self.token.target);
@@ -79,8 +79,8 @@ impl Issue {
         self.is_sent_to(request) && is_its_path()
     }
 
-    /// Why a request to who issues it cannot be told from one for tokens, in words: its path is
-    /// read by servers in more than one way.
+    /// Returns the reason, in words, why a request to the endpoint's host may be for tokens:
+    /// servers read its path in more than one way.
     #[must_use]
     pub fn is_in_doubt(&self, request: &Request<'_>) -> Option<&'static str> {
         if !self.is_sent_to(request) {
@@ -97,7 +97,7 @@ impl Issue {
 }
 
 impl Destination {
-    /// The same for one host and port alone, where it leads there too.
+    /// Returns the destination narrowed to one host and port, if it covers them.
     #[must_use]
     pub fn narrowed(&self, host: &HostPart, port: u16) -> Option<Self> {
         let host = match host {
@@ -110,7 +110,7 @@ impl Destination {
     }
 }
 
-/// A path as the least careful server reads it. None where its escapes do not end.
+/// Decodes a path as the least careful server does. `None` if its escapes are nested too deep.
 fn plain(path: &str) -> Option<String> {
     let path = unescaped(path)?.to_lowercase();
     // What is behind belongs to no path, or ends it where texts end with a NUL.
@@ -128,8 +128,7 @@ fn plain(path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Without escapes (RFC 3986, 2.1), also where they are escaped again. None where that does not
-/// end.
+/// Decodes escapes (RFC 3986, 2.1), also nested ones. `None` if they are nested too deep.
 fn unescaped(text: &str) -> Option<String> {
     let mut text = text.to_owned();
     for _ in 0..UNESCAPED_MAX {
@@ -141,7 +140,7 @@ fn unescaped(text: &str) -> Option<String> {
     None
 }
 
-/// None where there is nothing escaped.
+/// Decodes one level of escapes. `None` if there is none.
 fn unescaped_once(text: &str) -> Option<String> {
     let mut made = String::with_capacity(text.len());
     let mut rest = text;

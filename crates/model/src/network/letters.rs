@@ -4,8 +4,8 @@ use std::iter::once;
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Returns why programs may read a text as another one: in their normal form for comparing (NFKC),
-/// in the other case, or without what is not shown.
+/// Returns the reason that programs may read a text as another one: in its normal form for
+/// comparison (NFKC), in the other case, or without invisible characters.
 pub(super) fn unclear(text: &str) -> Option<&'static str> {
     if text.is_ascii() {
         None
@@ -20,22 +20,21 @@ pub(super) fn unclear(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns a character without a difference between upper and lower case, as Unicode's simple case
-/// folding does.
+/// Folds the case of a character, as Unicode's simple case folding does.
 pub(super) fn folded(one: char) -> char {
     let upper = alone(one.to_uppercase());
     let lower = upper.and_then(|upper| alone(upper.to_lowercase()));
     lower.unwrap_or(one)
 }
 
-/// Returns what there is one of.
+/// Returns the only item of an iterator; `None` if there are none or several.
 fn alone(mut all: impl Iterator<Item = char>) -> Option<char> {
     let first = all.next();
     first.filter(|_| all.next().is_none())
 }
 
-/// Returns whether a character beyond ASCII is one of ASCII in the other case, or several, as
-/// U+017F, U+0131 and U+00DF are.
+/// Returns whether a character beyond ASCII has an ASCII character, or several, as its other case,
+/// as U+017F, U+0131 and U+00DF do.
 fn is_ascii_in_other_case(one: char) -> bool {
     let mut cases = one
         .to_lowercase()
@@ -43,7 +42,7 @@ fn is_ascii_in_other_case(one: char) -> bool {
     !one.is_ascii() && (folded(one).is_ascii() || cases.any(|case| case.is_ascii()))
 }
 
-/// Returns whether programs may leave a character out when they compare (Unicode,
+/// Returns whether programs may ignore a character in comparisons (Unicode,
 /// `Default_Ignorable_Code_Point`).
 fn is_unshown(one: char) -> bool {
     matches!(

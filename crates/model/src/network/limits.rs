@@ -1,4 +1,4 @@
-//! What a rule lets happen at most.
+//! Limits of a rule.
 
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -7,36 +7,36 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Connections to the outside that a run can have at once, over all rules.
+/// The most outbound connections that a run can have at once, over all rules.
 pub const CONNECTIONS_MAX: u32 = 1024;
 
-/// What one rule lets happen at most, counted over a whole run. All that one table of a
-/// profile allows is counted together, whichever hosts it names.
+/// The limits of one rule, counted over a whole run. One table of a profile is counted as a whole,
+/// whichever hosts it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleLimits {
-    /// How many requests may be sent in a time.
+    /// The most requests in a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Frequency>,
-    /// How many connections there may be at once; of requests, how many on their way.
+    /// The most connections at once; of requests, the most in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<NonZeroU32>,
-    /// How much may be sent in a run, bytes.
+    /// The most bytes sent in a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<NonZeroU64>,
-    /// How much may come back in a run, bytes.
+    /// The most bytes received in a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub download: Option<NonZeroU64>,
-    /// How much may pass each way, bytes in a second.
+    /// The highest rate in each direction, bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<NonZeroU64>,
     /// The longest body of a request, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<u64>,
-    /// How long a connection or a request may take, milliseconds.
+    /// The longest time of a connection or a request, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<NonZeroU64>,
-    /// Where in its file the table begins: two tables on one line are two.
+    /// The table's offset in its file: two tables on one line are two.
     #[serde(default, skip_serializing_if = "is_first")]
     pub table: u64,
 }
@@ -45,27 +45,26 @@ fn is_first(table: &u64) -> bool {
     *table == 0
 }
 
-/// One of them, by the name that it has in a profile. A rate ends nothing, so that it is
-/// none of these.
+/// One limit, by its name in a profile. A rate ends nothing, so it is none of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// Requests in a time.
+    /// The number of requests in a time.
     Requests,
-    /// Connections at once.
+    /// The number of connections at once.
     Connections,
-    /// Bytes sent in a run.
+    /// The bytes sent in a run.
     Upload,
-    /// Bytes received in a run.
+    /// The bytes received in a run.
     Download,
-    /// The length of a body.
+    /// The length of a request's body.
     Body,
-    /// The time that one takes.
+    /// The time that a connection or request takes.
     Duration,
 }
 
 impl Limit {
-    /// Its word in a profile.
+    /// Returns its name in a profile.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,17 +78,17 @@ impl Limit {
     }
 }
 
-/// How often in a time.
+/// A number of events in a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Frequency {
-    /// How often.
+    /// The number of events.
     pub count: NonZeroU32,
-    /// In which time.
+    /// The time.
     pub per: Per,
 }
 
-/// A time in which something is counted.
+/// A time over which something is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Per {
     /// A second.
@@ -100,7 +99,7 @@ pub enum Per {
     Hour,
 }
 
-/// Why something is no frequency.
+/// The error for a text that is no frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is a number and a time, s, min or h: \"10/s\", \"60/min\", \"1000/h\"")]
 pub struct InvalidFrequency;
@@ -112,7 +111,7 @@ impl Per {
         (Self::Hour, "h"),
     ];
 
-    /// How long it is.
+    /// Returns its length.
     #[must_use]
     pub fn duration(self) -> Duration {
         match self {
@@ -164,13 +163,13 @@ impl From<Frequency> for String {
 }
 
 impl RuleLimits {
-    /// Whether nothing is limited.
+    /// Returns whether nothing is limited.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.written().is_empty()
     }
 
-    /// Those that only what is looked into can be held to, as they are written.
+    /// Returns the name of a limit that is set and can be enforced on inspected requests alone.
     #[must_use]
     pub fn of_requests(&self) -> Option<&'static str> {
         match (self.requests, self.body) {
@@ -180,7 +179,7 @@ impl RuleLimits {
         }
     }
 
-    /// One of them as it is written in a profile.
+    /// Formats one of them as in a profile.
     #[must_use]
     pub fn said(&self, limit: Limit) -> String {
         let bytes = |bytes: Option<NonZeroU64>| bytes.map(|bytes| quoted(exact_bytes(bytes.get())));
@@ -198,7 +197,7 @@ impl RuleLimits {
         format!("{} = {}", limit.name(), value.unwrap_or_default())
     }
 
-    /// All of them as they are written in a profile, in the order of its page.
+    /// Formats all of them as in a profile, in the order of the manual.
     #[must_use]
     pub fn written(&self) -> Vec<String> {
         let rate = |rate: NonZeroU64| format!("rate = \"{}/s\"", exact_bytes(rate.get()));
@@ -222,7 +221,7 @@ fn quoted(text: impl fmt::Display) -> String {
     format!("\"{text}\"")
 }
 
-/// A size that is read as the same again.
+/// Formats a size so that it reads back as the same.
 fn exact_bytes(bytes: u64) -> String {
     const UNITS: [(u64, &str); 4] = [
         (1 << 40, "TiB"),
@@ -233,7 +232,7 @@ fn exact_bytes(bytes: u64) -> String {
     exact(bytes, &UNITS).unwrap_or_else(|| bytes.to_string())
 }
 
-/// A duration that is read as the same again.
+/// Formats a duration so that it reads back as the same.
 fn exact_duration(ms: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
     exact(ms, &UNITS).unwrap_or_else(|| format!("{ms}ms"))

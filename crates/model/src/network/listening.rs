@@ -1,23 +1,23 @@
-//! What listens inside of a sandbox.
+//! Programs that listen in a sandbox.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A program inside that takes connections.
+/// A program in the sandbox that accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
-    /// At which port.
+    /// The port.
     pub port: u16,
-    /// At which addresses of the sandbox's.
+    /// The addresses of the sandbox.
     pub at: ListensAt,
-    /// The program's name, as it calls itself: a hostile one calls itself anything.
+    /// The program's name, as stated by itself: a hostile one states anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
 
-/// At which addresses of its sandbox a program listens.
+/// The addresses of its sandbox at which a program listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ListensAt {
@@ -25,12 +25,12 @@ pub enum ListensAt {
     Loopback,
     /// At every address.
     Everywhere,
-    /// At another one: a published port does not lead there.
+    /// At another address: a published port does not lead there.
     Elsewhere,
 }
 
 impl ListensAt {
-    /// Of an address that a socket listens at.
+    /// Returns the class of an address at which a socket listens.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {

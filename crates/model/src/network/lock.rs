@@ -1,7 +1,7 @@
-//! Lock files: the releases that a project has chosen, and no others.
+//! Lock files: a project's own choice of releases, as a restriction.
 //!
-//! Which releases a file names is read from it outside, before the program starts; here is
-//! what it is called, what it named, and whether a request is for one of those.
+//! The releases that a file names are read outside the sandbox, before the program starts. This
+//! module has the file's kind, the releases it names, and the decision on requests.
 
 mod python;
 
@@ -21,9 +21,9 @@ const PATH_BYTES_MAX: usize = 512;
 pub const LOCKS_MAX: usize = 16;
 /// The most releases of all lock files of a run.
 pub const LOCKED_MAX: usize = 100_000;
-/// Of how many lines of one file it is known that they leave a release open.
+/// The most lines of one file that are remembered as leaving a release open.
 const OPEN_MAX: usize = 1_000;
-/// The longest description of them, bytes.
+/// The longest description of all locked releases, bytes.
 pub const LOCKED_BYTES_MAX: usize = 16 << 20;
 
 /// The path of a lock file beneath the workspace.
@@ -31,7 +31,7 @@ pub const LOCKED_BYTES_MAX: usize = 16 << 20;
 #[serde(try_from = "String", into = "String")]
 pub struct LockFile(String);
 
-/// Why something is no path of a lock file.
+/// The error for a text that is no path of a lock file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a lock file is named by its path beneath the workspace, without a '/' at its beginning and \
@@ -39,14 +39,14 @@ pub struct LockFile(String);
 )]
 pub struct InvalidLockFile;
 
-/// How a lock file is written.
+/// The format of a lock file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
     /// `package-lock.json` and `npm-shrinkwrap.json`, JSON of npm.
     Npm,
     /// `Cargo.lock`, TOML.
     Cargo,
-    /// Requirements of pip, a line each.
+    /// pip's requirements, one per line.
     Requirements,
     /// `uv.lock`, TOML.
     Uv,
@@ -55,13 +55,13 @@ pub enum LockKind {
 }
 
 impl LockFile {
-    /// As it is written.
+    /// Returns the path as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// How it is written by its name, if that is one of this registry's.
+    /// Returns the format by the file's name, if this registry has such a file.
     #[must_use]
     pub fn kind(&self, registry: Registry) -> Option<LockKind> {
         let name = self.0.rsplit('/').next().unwrap_or_default();
@@ -75,7 +75,7 @@ impl LockFile {
         }
     }
 
-    /// The names of the lock files that are understood for a registry.
+    /// Returns the names of the supported lock files of a registry, in words.
     #[must_use]
     pub fn understood(registry: Registry) -> &'static str {
         match registry {
@@ -113,21 +113,21 @@ impl fmt::Display for LockFile {
     }
 }
 
-/// What one lock file names of a registry.
+/// The releases that one lock file names, of one registry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
     registry: Registry,
     file: LockFile,
-    /// Keys of releases by the names of their packages, as the registry tells these apart.
+    /// Keys of releases by the names of their packages, normalised as the registry does.
     releases: BTreeMap<String, BTreeSet<String>>,
-    /// The lines that are about a package and name no exact release of it.
+    /// The lines that name a package without an exact release.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     open: BTreeMap<String, u32>,
 }
 
 impl Lock {
-    /// Of this file, which names nothing yet.
+    /// Creates a lock of this file that names nothing yet.
     #[must_use]
     pub fn new(registry: Registry, file: LockFile) -> Self {
         Self {
@@ -138,8 +138,8 @@ impl Lock {
         }
     }
 
-    /// Takes up that a line, counted from 1, is about a package and leaves its release open.
-    /// What is no name of a package is passed over.
+    /// Notes that a line, counted from 1, names a package without an exact release. An invalid name
+    /// is ignored.
     pub fn note_open(&mut self, name: &str, line: u32) {
         if is_name(name) && self.open.len() < OPEN_MAX {
             let name = self.registry.normal(name);
@@ -147,20 +147,20 @@ impl Lock {
         }
     }
 
-    /// The first line that leaves a release open.
+    /// Returns the first line without an exact release.
     #[must_use]
     pub fn first_open(&self) -> Option<u32> {
         self.open.values().min().copied()
     }
 
-    /// What is to be done about a line that leaves a release open.
+    /// Describes the fix for a line without an exact release.
     #[must_use]
     pub fn told_open(line: u32) -> String {
         format!("line {line} wants name==VERSION, as pip freeze prints it")
     }
 
-    /// Takes up a release. One whose name or version could be read in more than one way is
-    /// none, and stays out: it cannot be fetched then.
+    /// Adds a release. One whose name or version could be read in more than one way is left out:
+    /// then it cannot be fetched.
     pub fn add(&mut self, name: &str, version: &str) {
         let is_clear = match self.registry {
             Registry::Npm => is_of_npm(name) && is_version(version),
@@ -174,7 +174,7 @@ impl Lock {
         }
     }
 
-    /// Takes up the release whose file this URL leads to, if it is one of this registry's.
+    /// Adds the release whose file is at this URL, if it is one of this registry's.
     pub fn add_url(&mut self, url: &str) {
         let file = url.strip_prefix("https://").and_then(|rest| {
             let at = rest.find('/')?;
@@ -192,7 +192,7 @@ impl Lock {
         }
     }
 
-    /// How many releases it names.
+    /// Returns the number of releases that it names.
     #[must_use]
     pub fn count(&self) -> usize {
         self.releases.values().map(BTreeSet::len).sum()
@@ -219,8 +219,8 @@ impl Lock {
         }
     }
 
-    /// Whether it names what a request is about: the release, or the package of which the
-    /// registry tells something.
+    /// Returns whether it names the subject of a request: the release, or the package that the
+    /// registry's metadata are about.
     fn holds(&self, about: &About) -> bool {
         match about {
             About::All => true,
@@ -230,8 +230,8 @@ impl Lock {
     }
 }
 
-/// What stands for a release among those of its package. Files of crates.io are asked for by
-/// the very name of the crate; versions of PyPI are equal that mean the same (PEP 440).
+/// Returns the key of a release among those of its package. A file of crates.io is requested by the
+/// crate's exact name; versions of PyPI with the same meaning are equal (PEP 440).
 fn key(registry: Registry, name: &str, version: &str) -> Option<String> {
     match registry {
         Registry::Npm => Some(version.to_owned()),
@@ -249,7 +249,7 @@ fn is_of_npm(name: &str) -> bool {
     }
 }
 
-/// What the lock files of a run name, each as it was before the program started.
+/// The contents of a run's lock files, as they were before the program started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Locks(Vec<Lock>);
@@ -261,7 +261,7 @@ impl From<Vec<Lock>> for Locks {
 }
 
 impl Locks {
-    /// Whether one of a rule's files names it. A file that was not read names nothing.
+    /// Returns whether one of a rule's files names it. A file that was not read names nothing.
     fn hold(&self, rule: &NetworkRule, about: &About) -> bool {
         let Some(packages) = &rule.requests.packages else {
             return false;
@@ -272,7 +272,7 @@ impl Locks {
         self.0.iter().filter(is_its).any(|lock| lock.holds(about))
     }
 
-    /// Why a file does not name a release though it is about its package.
+    /// Describes the line that names the package without a release, if there is one.
     fn open(&self, packages: &Packages, about: &About) -> Option<String> {
         let names = about.names()?;
         self.0.iter().find_map(|lock| {
@@ -284,20 +284,20 @@ impl Locks {
     }
 }
 
-/// What no lock file names.
+/// A request that no lock file covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unlocked<'a> {
     rule: &'a NetworkRule,
     sense: Sense,
-    /// What was asked for.
+    /// The request's subject.
     what: String,
     files: String,
-    /// The line that is in the way, in words.
+    /// The line that names no exact release, in words.
     open: Option<String>,
 }
 
 impl Unlocked<'_> {
-    /// Why not, for whoever owns the rules.
+    /// Returns the reason for a refusal, for the owner of the rules.
     #[must_use]
     pub fn why(&self) -> String {
         format!(
@@ -307,7 +307,7 @@ impl Unlocked<'_> {
         )
     }
 
-    /// The same for the program, which is not told where a rule is written.
+    /// Returns the reason for the program, without the place where the rule is written.
     #[must_use]
     pub fn why_inside(&self) -> String {
         format!("{}: {}", self.said(), self.rule.as_one_that(self.sense))
@@ -323,7 +323,7 @@ impl Unlocked<'_> {
         format!("{what} is not named by {files} as it was when this run started{open}")
     }
 
-    /// What a program, or the agent that it is, can do.
+    /// Returns advice to a program, or the agent that it is.
     #[must_use]
     pub fn how_to_ask(&self) -> String {
         format!(
@@ -335,7 +335,7 @@ impl Unlocked<'_> {
 }
 
 impl Network {
-    /// Every lock file that rules name, each once.
+    /// Returns every lock file that rules name, each once.
     #[must_use]
     pub fn lock_files(&self) -> Vec<(Registry, &LockFile)> {
         let rules = self.deny.iter().chain(&self.allow);
@@ -348,9 +348,9 @@ impl Network {
         files
     }
 
-    /// Why a request may not be sent as far as lock files go: what it is about has to be
-    /// named for every rule that denies the rest, and for one of those that allow it, where
-    /// no table without a lock file or an age allows it before them.
+    /// Returns the reason why lock files refuse a request, if they do: its subject has to be named
+    /// for every rule that denies all others, and for one of those that allow it, unless a table
+    /// without a lock file or an age allows it before them.
     #[must_use]
     pub fn unlocked(&self, request: &Request<'_>, locks: &Locks) -> Option<Unlocked<'_>> {
         let asks = |rule: &&NetworkRule| {

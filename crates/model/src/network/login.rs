@@ -1,4 +1,4 @@
-//! Where in an agent's login file a value is.
+//! Paths to fields of an agent's login file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,15 +6,15 @@ use std::str::FromStr;
 /// The longest login file, bytes.
 pub const LOGIN_FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// The name of a member that stands for any.
+/// The name that stands for any member.
 const ANY: &str = "*";
 
-/// A member of a JSON document, by the names that lead to it: `tokens.access_token`. A `*`
-/// among them is any member; the elements of a list are where the list is.
+/// The path of a member in a JSON document, as the names that lead to it: `tokens.access_token`. A
+/// `*` is any member; the elements of a list have the path of the list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldPath(Vec<String>);
 
-/// Why something is no path of members.
+/// The error for a text that is not a path of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a field is 1 to 8 names of members with dots between them, each of 1 to 64 characters \
@@ -23,18 +23,18 @@ pub struct FieldPath(Vec<String>);
 pub struct InvalidFieldPath;
 
 impl FieldPath {
-    /// The most names of one.
+    /// The most names of one path.
     pub const NAMES_MAX: usize = 8;
     /// The longest name, bytes.
     pub const NAME_BYTES_MAX: usize = 64;
 
-    /// Whether it leads to one member alone.
+    /// Returns whether it leads to one member only.
     #[must_use]
     pub fn is_of_one(&self) -> bool {
         self.0.iter().all(|name| name != ANY)
     }
 
-    /// Whether it is where these names lead.
+    /// Returns whether these names follow it.
     #[must_use]
     pub fn leads_along<Name: AsRef<str>>(&self, names: &[Name]) -> bool {
         let fits = |(own, name): (&String, &Name)| own == ANY || own == name.as_ref();

@@ -1,4 +1,4 @@
-//! One rule's meaning in one text, as people write and read it.
+//! The meaning of one rule, as one text that people write and read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,40 +9,40 @@ use super::{
     PathPattern, Ports, RuleLimits, Scheme, Way,
 };
 
-/// What a rule means, wherever it is written: a destination, or in one text with methods
-/// and a URL: `GET,HEAD https://example.com/v1/**`, `POST example.com:8080`. In a URL
-/// without a port that of its scheme is meant.
+/// The meaning of a rule, wherever it is written: a destination, or methods and a URL in one text:
+/// `GET,HEAD https://example.com/v1/**`, `POST example.com:8080`. A URL without a port has that of
+/// its scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meant {
-    /// Where to.
+    /// The destination.
     pub to: Destination,
-    /// How it is carried.
+    /// The transport.
     pub way: Way,
-    /// Which requests.
+    /// The requests.
     pub requests: Conditions,
-    /// How much of it: said by a table of a profile alone.
+    /// The limits: only a table of a profile can set them.
     pub limits: RuleLimits,
 }
 
-/// Why a text is no rule.
+/// The error for a text that is not a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRule {
-    /// Where it leads is nowhere.
+    /// Its destination is invalid.
     #[error(transparent)]
     Destination(#[from] InvalidDestination),
-    /// Its method is none.
+    /// Its method is invalid.
     #[error(transparent)]
     Method(#[from] InvalidMethod),
-    /// Its path is none.
+    /// Its path is invalid.
     #[error(transparent)]
     Path(#[from] InvalidPath),
-    /// It is sent in another way than requests are.
+    /// Its scheme is not one of requests.
     #[error("only http:// and https:// are told apart; write a host and its port for others")]
     Scheme,
-    /// A path without a host that it is of, or after one without a scheme.
+    /// A path without the host that it belongs to, or after a host without a scheme.
     #[error("a path stands in a URL: https://example.com/path")]
     NoUrl,
-    /// A URL that ends after its host.
+    /// A URL that ends with the `/` after its host.
     #[error(
         "this '/' alone is one page of the host: leave it out for all of them, or name which, as \
          https://example.com/v1/**"
@@ -73,7 +73,7 @@ impl From<&NetworkRule> for Meant {
 }
 
 impl Meant {
-    /// The text that is read as this, if there is one.
+    /// Returns the text that parses as this, if there is one.
     #[must_use]
     pub fn as_text(&self) -> Option<String> {
         let text = self.to_string();
@@ -143,7 +143,7 @@ fn read_url(scheme: &str, rest: &str) -> Result<Meant, InvalidRule> {
 }
 
 impl Ports {
-    /// The one that a scheme is at where none is named.
+    /// Returns the default port of a scheme.
     #[must_use]
     pub fn of(scheme: Scheme) -> Self {
         let port = scheme.port();
@@ -159,7 +159,7 @@ impl fmt::Display for Meant {
 }
 
 impl NetworkRule {
-    /// A port of this rule at which nobody looks into what is carried, by this rule alone.
+    /// Returns a port of this rule at which connections are not inspected, by this rule alone.
     #[must_use]
     pub fn unseen_port(&self) -> Option<u16> {
         let ports = match &self.to.ports {
@@ -182,17 +182,17 @@ impl fmt::Display for NetworkRule {
     }
 }
 
-/// What a rule that stands among denials does: one about releases denies all but those that
-/// it describes.
+/// The sense of a rule: one about releases, used as a denial, denies all but those that it
+/// describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
-    /// What is described can be reached.
+    /// Allows what it describes.
     Allows,
-    /// It cannot; of releases what is not described.
+    /// Denies what it describes; of releases, what it does not describe.
     Denies,
 }
 
-/// A rule as it is told where it denies.
+/// A rule, formatted as a denial.
 #[derive(Clone, Copy, Debug)]
 pub struct Denying<'a> {
     to: &'a Destination,
@@ -207,7 +207,7 @@ impl fmt::Display for Denying<'_> {
 }
 
 impl Meant {
-    /// As it is told where it denies.
+    /// Returns the rule, formatted as a denial.
     #[must_use]
     pub fn denying(&self) -> Denying<'_> {
         Denying {
@@ -219,7 +219,7 @@ impl Meant {
 }
 
 impl NetworkRule {
-    /// As it is told where it denies.
+    /// Returns the rule, formatted as a denial.
     #[must_use]
     pub fn denying(&self) -> Denying<'_> {
         Denying {
@@ -229,7 +229,7 @@ impl NetworkRule {
         }
     }
 
-    /// As it is told where it does one or the other.
+    /// Formats the rule in the given sense.
     pub(super) fn as_one_that(&self, sense: Sense) -> String {
         match sense {
             Sense::Allows => self.to_string(),

@@ -1,7 +1,7 @@
-//! Packages of public registries: which one a request is about.
+//! Packages of public registries, and the requests about them.
 //!
-//! Only what can be read in one way is a request about a package: a path in another form
-//! is about none that a rule allows, and about any that one denies.
+//! A request is about a package only if its path can be read in one way: any other path is covered
+//! by no rule that allows packages, and by every rule that denies some.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -21,7 +21,7 @@ const NAME_BYTES_MAX: usize = 214;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Registry {
-    /// registry.npmjs.org, and the name that yarn has for it.
+    /// npm: registry.npmjs.org, and yarn's name for it.
     Npm,
     /// PyPI.
     Pip,
@@ -30,10 +30,10 @@ pub enum Registry {
 }
 
 impl Registry {
-    /// All of them.
+    /// All registries.
     pub const ALL: [Self; 3] = [Self::Npm, Self::Pip, Self::Cargo];
 
-    /// Its name in rules, which is that of its preset.
+    /// Returns its name in rules, the same as its preset's.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Registry {
         }
     }
 
-    /// Its hosts.
+    /// Returns its hosts.
     #[must_use]
     pub fn hosts(self) -> &'static [&'static str] {
         match self {
@@ -53,8 +53,8 @@ impl Registry {
         }
     }
 
-    /// A name as the registry tells packages apart. Those of npm are told apart by upper and
-    /// lower case too, since old ones are.
+    /// Normalises a name as the registry does. Those of npm are distinguished by upper and lower
+    /// case too, since old packages are.
     #[must_use]
     pub fn normal(self, name: &str) -> String {
         match self {
@@ -75,28 +75,28 @@ impl fmt::Display for Registry {
     }
 }
 
-/// Packages of a registry by their names.
+/// Packages of a registry, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Packages {
-    /// Of which one.
+    /// The registry.
     pub registry: Registry,
-    /// Which: names, also with `*` at their end for whatever goes on.
+    /// The names; a `*` at the end of one stands for any continuation.
     pub names: Vec<PackagePattern>,
-    /// How old a release has to be at least for its files to be fetched, milliseconds.
+    /// The minimum age of a release for its files to be fetched, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_age_ms: Option<NonZeroU64>,
-    /// The lock files that name the releases whose files can be fetched; without one all.
+    /// The lock files that name the releases whose files can be fetched; without any, all can.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<LockFile>,
 }
 
-/// The name of a package, or with `*` at its end what all of them begin with.
+/// The name of a package, or with `*` at its end the common beginning of several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PackagePattern(String);
 
-/// Why something is no name of a package.
+/// The error for a text that is no name of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a package's name is of letters, digits and - _ . ~, perhaps after an @scope/, and '*' stands \
@@ -129,7 +129,7 @@ impl From<PackagePattern> for String {
 }
 
 impl PackagePattern {
-    /// As it is written.
+    /// Returns the pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -148,8 +148,8 @@ impl PackagePattern {
     }
 }
 
-/// What names begin with, as they are compared: of PyPI and crates.io a `-` at its end
-/// stays there.
+/// Returns the beginning of names in the form for comparison; for PyPI and crates.io a `-` at its
+/// end is kept.
 fn begun(registry: Registry, beginning: &str, fold: impl Fn(&str) -> String) -> String {
     let is_open = registry == Registry::Pip && beginning.ends_with(['-', '_', '.']);
     let folded = fold(beginning);
@@ -160,8 +160,8 @@ fn begun(registry: Registry, beginning: &str, fold: impl Fn(&str) -> String) -> 
 }
 
 impl Packages {
-    /// Whether a request is for one of them: where its path cannot be read in one way no
-    /// allowance holds it, and every denial.
+    /// Returns whether a request is for one of these packages. A request whose path cannot be read
+    /// in one way is covered by no allowance, and by every denial.
     pub(super) fn hold(&self, request: &Request<'_>, reading: Reading) -> bool {
         let is_one = |name: &String| self.names_one(name, reading);
         let about = self.about(request);
@@ -183,17 +183,17 @@ impl Packages {
         self.names.iter().any(is_its)
     }
 
-    /// What a request is about, where its path can be read in one way.
+    /// Returns the subject of a request, if its path can be read in one way.
     pub(super) fn about(&self, request: &Request<'_>) -> Option<About> {
         about(self.registry, request.host, request.target.path())
     }
 
-    /// The file of a release that a request is for.
+    /// Returns the release's file that a request is for.
     pub(super) fn file(&self, request: &Request<'_>) -> Option<ReleaseFile> {
         self.about(request).and_then(About::into_file)
     }
 
-    /// Whether some server may take a file for one of these packages.
+    /// Returns whether some server may take a file for one of these packages'.
     pub(super) fn may_mean(&self, file: &ReleaseFile) -> bool {
         let names = names_of(file);
         names
@@ -201,26 +201,26 @@ impl Packages {
             .any(|name| self.names_one(name, Reading::Liberal))
     }
 
-    /// How old a release has to be at least.
+    /// Returns the minimum age of a release.
     #[must_use]
     pub fn minimum_age(&self) -> Option<Duration> {
         self.minimum_age_ms
             .map(|ms| Duration::from_millis(ms.get()))
     }
 
-    /// The same, as it is written in a profile.
+    /// Returns the minimum age as written in a profile.
     #[must_use]
     pub fn minimum_age_text(&self) -> Option<String> {
         self.minimum_age_ms.map(|ms| age_text(ms.get()))
     }
 
-    /// Whether some releases of them are meant, and others are not.
+    /// Returns whether it restricts the releases of its packages.
     pub(super) fn is_about_releases(&self) -> bool {
         self.minimum_age_ms.is_some() || !self.locks.is_empty()
     }
 
-    /// Whether some server may take a request for one about these packages; it can be about
-    /// anything where that cannot be told.
+    /// Returns whether some server may take a request for one about these packages; true if its
+    /// subject cannot be determined.
     pub(super) fn may_be_about_one(&self, request: &Request<'_>) -> bool {
         let about = self.about(request);
         let names = about.as_ref().map(About::names);
@@ -233,14 +233,14 @@ impl Packages {
         }
     }
 
-    /// Whether they are all of the registry's.
+    /// Returns whether it covers all packages of the registry.
     pub(super) fn are_all(&self) -> bool {
         self.names.iter().any(|name| name.as_str() == "*")
     }
 }
 
 impl Packages {
-    /// What a rule says of them, after where it leads.
+    /// Writes the part of a rule's text that is about them, after the destination.
     pub(super) fn write(&self, sense: Sense, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.names.iter().map(PackagePattern::as_str).collect();
         write!(
@@ -264,20 +264,20 @@ impl Packages {
     }
 }
 
-/// What a path is about.
+/// The subject of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// What every program needs that asks for packages, and that holds none.
+    /// A file that every client of the registry needs, and that has nothing of a package.
     All,
-    /// One package: by this name, or where the name of a file can be read in more than one
-    /// way by one of these.
+    /// One package: by this name, or by one of these if the file's name can be read in more than
+    /// one way.
     One(Vec<String>),
     /// A file of a release.
     File(ReleaseFile),
 }
 
 impl About {
-    /// The packages that it can be about; None where it is about all.
+    /// Returns the packages that it can be about; `None` if it is about all.
     pub(super) fn names(&self) -> Option<&[String]> {
         match self {
             Self::All => None,
@@ -296,7 +296,7 @@ fn names_of(file: &ReleaseFile) -> &[String] {
     }
 }
 
-/// What a path in normal form is about, where it can be read in one way.
+/// Returns the subject of a path in normal form, if it can be read in one way.
 pub(super) fn about(registry: Registry, host: &HostPart, path: &str) -> Option<About> {
     let HostPart::Name(host) = host else {
         return None;
@@ -358,7 +358,7 @@ fn cargo_file(name: &str, version: &str) -> Option<About> {
     })
 }
 
-/// The package of npm that a path is about: what is known of it, of one version, or a file.
+/// Returns the subject of a path of npm: a package's metadata, those of one version, or a file.
 fn npm(segments: &[&str]) -> Option<About> {
     let (name, rest) = match segments {
         [first, rest @ ..] if first.starts_with('@') => match first.split_once("%2F") {
@@ -393,15 +393,15 @@ fn npm(segments: &[&str]) -> Option<About> {
     }
 }
 
-/// The projects that a file of PyPI can be of, by its name.
+/// Returns the projects that a file of PyPI can belong to, by its name.
 fn distribution(file: &str) -> Option<Vec<String>> {
     let file = file.strip_suffix(".metadata").unwrap_or(file);
     let names: Vec<String> = readings(file).into_iter().map(|(name, _)| name).collect();
     (!names.is_empty()).then_some(names)
 }
 
-/// The projects and versions that a file of PyPI can be of, by its name (PEP 427 and 625).
-/// Old files have a '-' in their projects' names, so that there can be several.
+/// Returns the projects and versions that a file of PyPI can belong to, by its name (PEP 427 and
+/// 625). Old files have a '-' in their projects' names, so there can be several readings.
 pub(super) fn readings(file: &str) -> Vec<(String, String)> {
     match file.strip_suffix(".whl") {
         Some(stem) => wheel(stem).into_iter().collect(),
@@ -438,7 +438,7 @@ fn sources(file: &str) -> Vec<(String, String)> {
     splits.collect()
 }
 
-/// Whether a crate's name stands in its directories of the index.
+/// Returns whether a crate's name stands in the right directories of the index.
 fn is_indexed(directories: &[&str], name: &str) -> bool {
     let part = |from: usize, to: usize| name.get(from..to).unwrap_or_default();
     let is_low = !name.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -452,7 +452,7 @@ fn is_indexed(directories: &[&str], name: &str) -> bool {
     is_low && is_there
 }
 
-/// Whether something is a name that every server reads as the same.
+/// Returns whether a text is a name that every server reads in the same way.
 pub(super) fn is_name(text: &str) -> bool {
     is_word(text) && text.len() <= NAME_BYTES_MAX
 }
@@ -466,7 +466,7 @@ fn is_word(text: &str) -> bool {
     begins && text.bytes().all(is_one)
 }
 
-/// Whether something can be a version; `+` also as it is escaped.
+/// Returns whether a text can be a version, with `+` also in its escaped form.
 pub(super) fn is_version(text: &str) -> bool {
     let text = unescaped(text);
     let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+!".contains(&byte);
@@ -477,7 +477,7 @@ pub(super) fn is_version(text: &str) -> bool {
     begins && text.bytes().all(is_one)
 }
 
-/// A version as registries write it.
+/// Returns a version as registries write it.
 fn unescaped(version: &str) -> String {
     version.replace("%2B", "+")
 }

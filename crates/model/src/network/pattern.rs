@@ -8,14 +8,12 @@ use super::target::{liberal, normal};
 /// The longest pattern, bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
 
-/// Which paths: segments, where `*` stands for one or more characters of one segment and
-/// `**`, once and as a whole segment, for any number of segments, also none. After a `?`
-/// there can be the whole query; without one every query is meant.
+/// A pattern of paths: segments, where `*` stands for one or more characters of one segment and
+/// `**`, once and as a whole segment, for any number of segments, also none. A `?` can be followed
+/// by a whole query; without one, any query matches.
 ///
-/// What is allowed is held to the letter of a target's normal form. What is denied is
-/// held to whatever some server may make of it: without a difference between upper and
-/// lower case, or between a character and its escape, whatever the query, and with a
-/// `/` at its end or not.
+/// An allowance compares the target's normal form exactly. A denial compares whatever some server
+/// may make of it: it ignores case, escapes, the query, and a `/` at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PathPattern {
@@ -24,44 +22,44 @@ pub struct PathPattern {
     query: Option<String>,
 }
 
-/// What a segment of a path has to be.
+/// A segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// Any number of them.
+    /// Any number of segments.
     Any,
-    /// One in this form.
+    /// One segment in this form.
     One(String),
-    /// One that begins and ends like this, with something between.
+    /// One segment that begins and ends like this, with something in between.
     Between(String, String),
 }
 
-/// Why something is no pattern of paths.
+/// The error for a text that is not a pattern of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPath {
-    /// No path at all.
+    /// The text is no path.
     #[error("a path begins with '/', and has only characters that URLs have")]
     Form,
-    /// Stars that mean nothing.
+    /// Stars without a meaning.
     #[error(
         "'*' stands for a part of one segment, once in it, '**' once for any number of segments"
     )]
     Stars,
-    /// A path that is never judged.
+    /// A path that rules never judge.
     #[error("no such path is judged by rules: {0}")]
     Unclear(&'static str),
 }
 
-/// How closely a path is compared.
+/// The strictness of a comparison of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// As it is in normal form.
+    /// Exactly, in normal form.
     Letter,
-    /// As some server may read it.
+    /// In any way that some server may read it.
     Liberal,
 }
 
 impl PathPattern {
-    /// Whether a target is meant. That its path can be read in one way only is judged
+    /// Returns whether a target matches. The check that its path can be read in one way only is
     /// elsewhere.
     pub(super) fn holds(&self, target: &Target, reading: Reading) -> bool {
         let Some(path) = target.path().strip_prefix('/') else {
@@ -88,7 +86,7 @@ impl PathPattern {
         holds_all(wanted, &path, reading)
     }
 
-    /// Its segments, in the form in which they are compared.
+    /// Returns its segments, in the form for comparison.
     #[must_use]
     pub fn segments(&self, reading: Reading) -> Vec<Segment> {
         let read = |text: &String| match reading {
@@ -103,19 +101,19 @@ impl PathPattern {
         all.collect()
     }
 
-    /// The whole query that it names, as it is written.
+    /// Returns the whole query that it names, as written.
     #[must_use]
     pub fn query(&self) -> Option<&str> {
         self.query.as_deref()
     }
 
-    /// Whether it names a query.
+    /// Returns whether it names a query.
     #[must_use]
     pub fn has_query(&self) -> bool {
         self.query.is_some()
     }
 
-    /// As it was written.
+    /// Returns the pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.written

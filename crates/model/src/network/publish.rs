@@ -1,37 +1,37 @@
-//! Ports of a sandbox's that programs of the host can visit.
+//! Ports of a sandbox that programs of the host can connect to.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How many ports a run can publish.
+/// The most ports that a run can publish.
 pub const PUBLISHED_MAX: usize = 16;
 
-/// A port inside, and the one of the host's loopback that leads there.
+/// A port of the sandbox, and the port of the host's loopback that leads to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedPort {
-    /// On the host's loopback.
+    /// The port on the host's loopback.
     pub outside: u16,
-    /// On the sandbox's.
+    /// The port on the sandbox's loopback.
     pub inside: u16,
 }
 
-/// A port that is published, and who says so.
+/// A published port, and its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Which.
+    /// The port.
     pub port: PublishedPort,
-    /// Where it is written.
+    /// The place where it is written.
     pub origin: String,
-    /// By which policies a person was asked before it was, in words: none where none asked.
+    /// The policies that had a person asked before it was published, in words; `None` if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
 }
 
-/// Why something is no port to publish.
+/// The error for a text that is not a port to publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a port inside is a number from 1 to 65535; another one for the host stands before it")]
 pub struct InvalidPublishedPort;
@@ -39,8 +39,7 @@ pub struct InvalidPublishedPort;
 impl FromStr for PublishedPort {
     type Err = InvalidPublishedPort;
 
-    /// Reads `3000`, or `8080:3000` where the host's is another one; 0 there stands for the
-    /// same.
+    /// Reads `3000`, or `8080:3000` for another port of the host; 0 there stands for the same port.
     fn from_str(text: &str) -> Result<Self, InvalidPublishedPort> {
         let (outside, inside) = text.split_once(':').unwrap_or(("0", text));
         let port = |text: &str| {
@@ -68,7 +67,7 @@ impl fmt::Display for PublishedPort {
 }
 
 impl Published {
-    /// As it is told and recorded: what it says, and where it is written.
+    /// Formats the port for messages and records, with the place where it is written.
     #[must_use]
     pub fn told(&self) -> String {
         format!("publish {} ({})", self.port, self.origin)

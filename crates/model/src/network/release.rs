@@ -1,7 +1,7 @@
-//! Releases of packages, and how old rules want them to be.
+//! Releases of packages, and the minimum ages that rules require.
 //!
-//! Which file of which release a request is for is read from its path; when that was
-//! released only its registry knows, so that whoever carries the request asks there.
+//! The file and release that a request is for are read from its path. The release's date is known
+//! to its registry alone, so the egress process asks there.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -12,43 +12,44 @@ use super::package::About;
 use super::{Look, Network, NetworkRule, Packages, Registry, Request, Scheme, Target, Unreachable};
 use crate::{civil_date, format_duration};
 
-/// A file of one release of a package, as a request asks for it.
+/// A file of one release of a package, as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseFile {
-    /// Of npm.
+    /// A file of npm.
     Npm {
         /// The package, with its scope.
         name: String,
-        /// Its version, as it is written.
+        /// The version as written.
         version: String,
     },
-    /// Of PyPI.
+    /// A file of PyPI.
     Pip {
-        /// The projects that the file's name can be of.
+        /// The projects that the file's name can belong to.
         projects: Vec<String>,
-        /// Its path in normal form, which no other file has.
+        /// The path in normal form, which no other file has.
         path: String,
     },
-    /// Of crates.io.
+    /// A file of crates.io.
     Cargo {
-        /// The crate, as it is written.
+        /// The crate as written.
         name: String,
-        /// Its version, as it is written.
+        /// The version as written.
         version: String,
     },
 }
 
-/// A package of a registry, which tells when it released what.
+/// A package of a registry that knows its release dates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Project {
-    /// Of which one.
+    /// The registry.
     pub registry: Registry,
-    /// Its name in the form in which it is asked for.
+    /// The name in the form used to request it.
     pub name: String,
 }
 
 impl ReleaseFile {
-    /// Who can tell when it was released: several where its name can be read in more than one way.
+    /// Returns the packages that can have its release date: several where its name can be read in
+    /// more than one way.
     #[must_use]
     pub fn projects(&self) -> Vec<Project> {
         let project = |registry, name: String| Project { registry, name };
@@ -64,7 +65,7 @@ impl ReleaseFile {
         }
     }
 
-    /// What stands for it among all that its project has released.
+    /// Returns its key among all releases of its project.
     #[must_use]
     pub fn key(&self) -> String {
         match self {
@@ -89,9 +90,9 @@ impl fmt::Display for ReleaseFile {
 }
 
 impl Project {
-    /// Where the registry tells when it released what: the host, and the path there. npm: the
-    /// whole document of a package; PyPI: its page as JSON (PEP 691 and 700); crates.io: its
-    /// entry in the sparse index.
+    /// Returns the place of the registry's release dates: the host, and the path there. npm: the
+    /// whole document of a package; PyPI: its page as JSON (PEP 691 and 700); crates.io: its entry
+    /// in the sparse index.
     #[must_use]
     pub fn told_at(&self) -> (&'static str, String) {
         let name = &self.name;
@@ -114,35 +115,35 @@ impl Project {
     }
 }
 
-/// What a rule asks of a file that may be fetched.
+/// The requirement of a rule for a file to be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand<'a> {
-    /// The rule that asks for most.
+    /// The rule with the highest requirement.
     pub rule: &'a NetworkRule,
-    /// Whether that allows what is old enough, or denies what is not.
+    /// The rule's sense: it allows releases that are old enough, or denies those that are not.
     pub sense: Sense,
-    /// How old the release has to be at least.
+    /// The minimum age of the release.
     pub minimum_age: Duration,
     /// The file.
     pub file: ReleaseFile,
 }
 
-/// Why a file is not fetched of which an age is asked.
+/// The reason that a file fails the requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unaged {
-    /// It is too young.
+    /// Its release is too young.
     Young {
-        /// How old it is.
+        /// The release's age.
         age: Duration,
     },
-    /// It was released later than now.
+    /// Its release date is in the future.
     Future,
-    /// How old it is cannot be learnt, for this reason.
+    /// Its release date is unknown, for this reason.
     Unknown(String),
 }
 
 impl Demand<'_> {
-    /// Whether a release from then is old enough now.
+    /// Decides whether a release of that time is old enough now.
     ///
     /// # Errors
     /// [`Unaged`].
@@ -154,13 +155,13 @@ impl Demand<'_> {
         }
     }
 
-    /// Why not, for whoever owns the rules.
+    /// Returns the reason for a refusal, for the owner of the rules.
     #[must_use]
     pub fn why(&self, unaged: &Unaged) -> String {
         format!("{}: {}", self.what(unaged), self.rule.told_as(self.sense))
     }
 
-    /// The same for the program, which is not told where a rule is written.
+    /// Returns the reason for the program, without the place where the rule is written.
     #[must_use]
     pub fn why_inside(&self, unaged: &Unaged) -> String {
         format!(
@@ -188,7 +189,7 @@ impl Demand<'_> {
         }
     }
 
-    /// What a program, or the agent that it is, can do.
+    /// Returns advice to a program, or the agent that it is.
     #[must_use]
     pub fn how_to_ask(&self) -> String {
         let least = age_text(milliseconds(self.minimum_age));
@@ -200,9 +201,9 @@ impl Demand<'_> {
 }
 
 impl Network {
-    /// What is asked of the file of a release that a request is for, where rules ask for an
-    /// age: of every rule that denies younger ones, and of those by packages up to the first
-    /// that allows it, since a file's name can be read as another package's.
+    /// Returns the requirement for the release's file that a request is for, where rules set a
+    /// minimum age: of every rule that denies younger releases, and of the rules for packages up to
+    /// the first one that allows it, since a file's name can be read as another package's.
     #[must_use]
     pub fn demand(&self, request: &Request<'_>) -> Option<Demand<'_>> {
         let leads = |rule: &&NetworkRule| rule.leads_by_release(request);
@@ -239,8 +240,7 @@ impl Network {
         })
     }
 
-    /// Refuses a request of which no one can tell whether it is for a release, where rules
-    /// are about releases there.
+    /// Refuses a request whose path does not determine a release, where rules are about releases.
     pub(super) fn told_apart(&self, request: &Request<'_>) -> Result<(), Unreachable<'_>> {
         let leads = |rule: &&NetworkRule| rule.leads_by_release(request);
         let mut rules = self.deny.iter().chain(&self.allow).filter(leads);
@@ -255,7 +255,7 @@ impl Network {
         }
     }
 
-    /// How old all releases of a registry have to be, where a rule is about all of them.
+    /// Returns the minimum age of all releases of a registry, where a rule covers all of them.
     #[must_use]
     pub fn minimum_age(&self, registry: Registry) -> Option<Duration> {
         let of_all = |rule: &NetworkRule| {
@@ -268,16 +268,16 @@ impl Network {
 }
 
 impl NetworkRule {
-    /// Whether it is for where a request goes; one about releases at whichever port and
-    /// within TLS or not, since a file is the same there.
+    /// Returns whether its destination covers a request; a rule about releases does so at any port
+    /// and with or without TLS, since a file is the same there.
     pub(super) fn leads_by_release(&self, request: &Request<'_>) -> bool {
         let packages = self.requests.packages.as_ref();
         let is_anywhere = packages.is_some_and(Packages::is_about_releases);
         self.to.leads_to(request.host, request.port) || is_anywhere && self.to.is_for(request.host)
     }
 
-    /// Whether it allows a request whichever release that is for: its table names packages,
-    /// and says no more of them.
+    /// Returns whether it allows a request for any release: its table names packages and restricts
+    /// their releases no further.
     pub(super) fn frees(&self, request: &Request<'_>) -> bool {
         let packages = self.requests.packages.as_ref();
         let is_any = packages.is_some_and(|packages| !packages.is_about_releases());
@@ -286,7 +286,7 @@ impl NetworkRule {
 }
 
 impl About {
-    /// The file of a release, if it is for one.
+    /// Returns the file of a release, if the subject is one.
     pub(super) fn into_file(self) -> Option<ReleaseFile> {
         match self {
             Self::File(file) => Some(file),
@@ -299,7 +299,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// An age as it is written in a profile, milliseconds.
+/// Formats an age as in a profile, milliseconds.
 #[must_use]
 pub fn age_text(ms: u64) -> String {
     const UNITS: [(u64, &str); 4] = [
@@ -311,7 +311,7 @@ pub fn age_text(ms: u64) -> String {
     exact(ms, &UNITS).unwrap_or_else(|| format!("{ms}ms"))
 }
 
-/// An age in words, as "7 days" or "1 hour".
+/// Formats an age in words, as "7 days" or "1 hour".
 #[must_use]
 pub fn age_words(age: Duration) -> String {
     const UNITS: [(u64, &str); 4] = [
@@ -329,9 +329,9 @@ pub fn age_words(age: Duration) -> String {
     }
 }
 
-/// Variables by which programs choose releases from before a time themselves: npm (`before`),
-/// uv (`exclude-newer`) and pip (`uploaded-prior-to`, from 26.0). Convenience for programs,
-/// never what holds one.
+/// Returns variables by which programs choose releases from before a time themselves: npm
+/// (`before`), uv (`exclude-newer`) and pip (`uploaded-prior-to`, from 26.0). A convenience for
+/// programs, never an enforcement.
 #[must_use]
 pub fn age_variables(network: &Network, now: SystemTime) -> Vec<(&'static str, String)> {
     let of = |registry: Registry| -> &'static [&'static str] {
@@ -355,13 +355,13 @@ pub fn age_variables(network: &Network, now: SystemTime) -> Vec<(&'static str, S
     variables
 }
 
-/// The registry of npm, and where it takes lists of what somebody has installed, to say what
-/// is known against that: npm sends one at every install.
+/// The registry of npm, and its audit endpoint: npm sends it a list of installed packages at every
+/// install.
 const AUDITED: (&str, &str) = ("registry.npmjs.org", "/-/npm/v1/security/advisories/bulk");
 
-/// The variable by which npm leaves out what it would only hear a refusal to: what it has
-/// installed is sent to the registry by POST, which the rules for packages do not allow, so
-/// that nothing goes out by them. Whoever asks by `npm audit` is told of the refusal.
+/// Returns the variable that turns off npm's audit when the rules would refuse it anyway: it sends
+/// the list of installed packages by POST, which rules for packages do not allow, so that nothing
+/// goes out by them. A program that runs `npm audit` still sees the refusal.
 #[must_use]
 pub fn audit_variable(network: &Network) -> Option<(&'static str, String)> {
     let (host, path) = AUDITED;
@@ -379,7 +379,7 @@ pub fn audit_variable(network: &Network) -> Option<(&'static str, String)> {
     is_refused.then(|| ("npm_config_audit", "false".to_owned()))
 }
 
-/// A time by RFC 3339, to the second before it. One before 1970 is written as 1970.
+/// Formats a time as RFC 3339, rounded down to the second. A time before 1970 is written as 1970.
 fn written(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.unwrap_or_default().as_secs();

@@ -1,70 +1,70 @@
-//! Logins that Atoll renews itself: whom it asks, and what the process that asks and the one
-//! that keeps the file say to each other.
+//! Logins that Atoll renews itself, and the protocol between the process that renews them and the
+//! one that keeps their files.
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
 use super::{Endpoint, FieldPath};
 
-/// How a login is renewed.
+/// The renewal of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
-    /// What is asked, and of whom.
+    /// The request, with the endpoint that it goes to.
     pub request: RenewalRequest,
-    /// Where in its file the refresh token is.
+    /// The field of the login file that has the refresh token.
     pub refresh: FieldPath,
-    /// Where a token is that says who has logged in (OpenID Connect).
+    /// The field that has the ID token (OpenID Connect).
     pub id: Option<FieldPath>,
-    /// Where the time is at which the access token ends: since 1970, in seconds, or from
+    /// The field that has the access token's expiry: since 1970, in seconds, or from
     /// 100,000,000,000 on in milliseconds.
     pub expires: Option<FieldPath>,
-    /// Where it says what the tokens are good for: a text, or a list of them.
+    /// The field that has the tokens' scopes: a text, or a list of them.
     pub scopes: Option<FieldPath>,
-    /// Where the time is at which it was renewed last, as RFC 3339 writes it.
+    /// The field that has the time of the last renewal, in the form of RFC 3339.
     pub noted: Option<FieldPath>,
 }
 
-/// What is asked for another access token (RFC 6749, 6).
+/// A request for another access token (RFC 6749, 6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RenewalRequest {
-    /// Who is asked.
+    /// The token endpoint.
     pub token: Endpoint,
-    /// As whom: the id of the agent's client.
+    /// The id of the agent's client.
     pub client: String,
-    /// What the agent's makers have published as that client's secret, which is none.
+    /// The client's published "secret", which is no secret.
     #[serde(default, skip_serializing_if = "PublishedSecret::is_none")]
     pub published: PublishedSecret,
-    /// How it is written.
+    /// The encoding of its body.
     pub form: RenewalForm,
-    /// What the token is to be good for; without one whatever it was good for before.
+    /// The scopes of the new token; empty for those of the old one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scope: Vec<String>,
 }
 
-/// What an agent's makers have published as the secret of its client (RFC 6749, 2.3.1). Whoever
-/// has the agent has it.
+/// The text that an agent's makers have published as the secret of its client (RFC 6749, 2.3.1).
+/// Everybody who has the agent has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum PublishedSecret {
-    /// Its issuer wants none.
+    /// The issuer requires none.
     #[default]
     None,
-    /// This text.
+    /// This published text.
     Named(String),
-    /// What the agent itself sends as `client_secret` when it would renew its login.
+    /// The value that the agent itself sends as `client_secret` when it tries to renew its login.
     Sent,
 }
 
 impl PublishedSecret {
-    /// Whether there is none.
+    /// Returns whether there is none.
     #[must_use]
     pub fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 }
 
-/// How a request for a token is written.
+/// The encoding of a token request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RenewalForm {
@@ -74,58 +74,61 @@ pub enum RenewalForm {
     Json,
 }
 
-/// The tokens of a login file, as they stand there now.
+/// The tokens of a login file, as they are now.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoginTokens {
-    /// What is put into requests.
+    /// The access token, which is injected into requests.
     pub access: String,
-    /// What another one is asked for by.
+    /// The refresh token.
     pub refresh: String,
-    /// When the first ends, where the file says that: seconds since 1970.
+    /// The access token's expiry, if the file has it: seconds since 1970.
     pub ends_s: Option<u64>,
 }
 
-/// What an issuer has given in their places.
+/// The tokens that an issuer has given in return.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Renewed {
-    /// What is put into requests.
+    /// The access token, which is injected into requests.
     pub access: String,
-    /// What is asked by the next time, where that is another one.
+    /// The next refresh token, if it is another one.
     pub refresh: Option<String>,
-    /// Who has logged in, where that was said.
+    /// The ID token, if the answer had one.
     pub id: Option<String>,
-    /// When the first ends, where that is known: seconds since 1970.
+    /// The access token's expiry, if known: seconds since 1970.
     pub ends_s: Option<u64>,
 }
 
-/// What who keeps the file says to who renews: its tokens first, then what became of those
-/// that it was given for them.
+/// A message from the keeper of a login file to the process that renews it: the file's tokens
+/// first, then the result of writing their successors.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RenewalSaid {
-    /// This is in it. In answer to a [`Renewed`]: others were there by then, and they stay.
+    /// The file's tokens. In answer to a [`Renewed`]: the file had changed in the meantime, and
+    /// keeps these.
     There(LoginTokens),
-    /// What it was given is in it, on disk.
+    /// The new tokens are in the file, on disk.
     Written,
-    /// It cannot be used, or not be changed: why. Nothing of it is in the words.
+    /// The file is unusable, or cannot be changed, for this reason. The text has nothing of the
+    /// file's content.
     Unfit(String),
 }
 
-/// What who keeps a refresh token of `oauth` says to who asks by it: what it is now, then what
-/// became of the one that was given in its place.
+/// A message from the keeper of an `oauth` refresh token to the process that uses it: the current
+/// token, then the result of replacing it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum KeptSaid {
-    /// This is there. In answer to another one: somebody has put this there by then, and it
-    /// stays.
+    /// The current token. In answer to a replacement: somebody has replaced it in the meantime, and
+    /// this one stays.
     There(KeptToken),
-    /// What was handed over is used, and what comes in its place can be kept nowhere: why.
+    /// The token handed over has been used, and its successor cannot be stored, for this reason.
     Unkept(String),
-    /// What it was given is there, on disk.
+    /// The new token is stored, on disk.
     Written,
-    /// It cannot be used, or not be changed now: why. Nothing of it is in the words.
+    /// The token is unusable, or cannot be replaced now, for this reason. The text has nothing of
+    /// the token.
     Unfit(String),
 }
 
@@ -135,13 +138,13 @@ pub enum KeptSaid {
 pub struct KeptToken(String);
 
 impl KeptToken {
-    /// This one.
+    /// Wraps a token's text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// What it is.
+    /// Returns the token's text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! What a program may reach.
+//! Rules for network access.
 
 use std::fmt;
 use std::iter::once;
@@ -13,150 +13,150 @@ use super::{
     RuleLimits, Special, SshGrant, Upstream, Way, special,
 };
 
-/// What a boundary lets its program reach: nothing that no rule allows. What one rule
-/// refuses no other one allows.
+/// A boundary's network access: nothing without a rule that allows it. A denial overrides every
+/// allowance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// What may be reached.
+    /// Rules that allow.
     pub allow: Vec<NetworkRule>,
-    /// What may not, although it were allowed.
+    /// Rules that deny, overriding every allowance.
     pub deny: Vec<NetworkRule>,
-    /// What a person is asked about first, of what may be reached. It allows nothing itself.
+    /// Rules that ask a person first about allowed destinations. They allow nothing themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ask: Vec<NetworkRule>,
-    /// What lets everything else pass that no rule denies, to learn of it.
+    /// A rule that allows everything no other rule denies, to record it (`--learn`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learn: Option<NetworkRule>,
-    /// What programs of the host can visit.
+    /// Ports of the sandbox that programs of the host can connect to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<Published>,
-    /// How connections go on from the host.
+    /// The way that connections leave the host.
     #[serde(default, skip_serializing_if = "Upstream::is_empty")]
     pub upstream: Upstream,
-    /// What credentials are put into.
+    /// The bindings of credentials to requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<Binding>,
-    /// Where keys of SSH log in.
+    /// The hosts where SSH keys log in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssh: Vec<SshGrant>,
 }
 
-/// One line of what may be reached, or may not.
+/// One rule that allows, denies or asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkRule {
-    /// Where to.
+    /// The destination.
     pub to: Destination,
-    /// How it is carried.
+    /// The transport: requests, or a tunnel.
     #[serde(default, skip_serializing_if = "Way::is_usual")]
     pub way: Way,
-    /// Which requests are meant, where they are looked into.
+    /// The requests it applies to, where connections are inspected.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub requests: Conditions,
-    /// How much of it, where it allows.
+    /// The limits on what it allows.
     #[serde(default, skip_serializing_if = "RuleLimits::is_empty")]
     pub limits: RuleLimits,
-    /// Where it is written.
+    /// The place where it is written.
     pub origin: String,
 }
 
-/// Hosts and ports: `example.com`, `*.example.com:443`, `192.0.2.0/24:5432`,
-/// `[2001:db8::/32]:22`, `*:443`. Without ports those of the web are meant, 80 and 443.
+/// Hosts and ports: `example.com`, `*.example.com:443`, `192.0.2.0/24:5432`, `[2001:db8::/32]:22`,
+/// `*:443`. Without ports those of the web, 80 and 443.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Destination {
-    /// Which hosts.
+    /// The hosts.
     pub host: HostPattern,
-    /// Which of their ports.
+    /// The ports.
     pub ports: Ports,
 }
 
-/// Which hosts.
+/// A set of hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
-    /// Every one on the internet.
+    /// Every host on the internet.
     Any,
-    /// The one of this name.
+    /// The host of this name.
     Exact(HostName),
-    /// Those strictly beneath a name.
+    /// Every name strictly beneath this one.
     Beneath(HostName),
-    /// Those with such an address: also private ones.
+    /// Every host with an address in this block, private ones included.
     Block(Block),
 }
 
-/// Which ports.
+/// A set of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// 80 and 443.
+    /// The ports of the web: 80 and 443.
     Web,
-    /// All.
+    /// Every port.
     All,
-    /// From the first to the last, one or more times.
+    /// Ranges of ports, first and last inclusive.
     Listed(Vec<(u16, u16)>),
 }
 
 /// The ports of the web.
 const WEB: [u16; 2] = [80, 443];
 
-/// How many ranges of ports one rule can have.
+/// The most ranges of ports in one rule.
 const RANGES_MAX: usize = 32;
 
-/// Why something is no destination.
+/// The error for a text that is not a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDestination {
-    /// Its host is none.
+    /// The host is invalid.
     #[error(transparent)]
     Host(#[from] InvalidHost),
-    /// Its port is none.
+    /// The port is invalid.
     #[error("a port is a number from 1 to 65535, a range of them like 8000-8080, or '*'")]
     Port,
-    /// A URL.
+    /// The text is a URL.
     #[error("it is a URL: write its host alone")]
     Url,
-    /// A star somewhere else.
+    /// A star stands in another position.
     #[error(
         "'*' stands for all hosts, or for what is beneath a name at its beginning: *.example.com"
     )]
     Star,
 }
 
-/// What is done with the bytes of a connection.
+/// The treatment of a connection's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// They are requests, each of which is judged.
     Into,
-    /// They are carried as they are.
+    /// They are tunnelled unchanged.
     Past,
 }
 
-/// Why something cannot be reached.
+/// The reason that a destination is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable<'a> {
     /// No rule allows it.
     NoRule,
-    /// This rule refuses it.
+    /// This rule denies it.
     Denied(&'a NetworkRule),
-    /// It is not on the internet, and no rule names such an address.
+    /// The address is not on the internet, and no rule names it.
     Special(Special),
-    /// Only a rule for everything allows it, and a proxy would see where it leads.
+    /// Only a rule for everything allows it, and an upstream proxy would resolve its name.
     Unnamed,
-    /// Rules are about its path, which can be read in more than one way, for this reason.
+    /// Rules restrict its path, which can be read in more than one way, for this reason.
     Unclear(&'static str),
-    /// This rule is about some releases alone, and whether it is one cannot be told.
+    /// This rule is about some releases alone, and the request's path does not determine a release.
     Untold(&'a NetworkRule),
-    /// By this rule a person is asked about the address itself, and another was named.
+    /// This rule asks a person about the address itself, and the program named another host.
     Asked(&'a NetworkRule),
 }
 
 impl Network {
-    /// Whether nothing at all can be reached from inside.
+    /// Returns whether nothing at all can be reached from the sandbox.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.learn.is_none()
     }
 
-    /// Whether something that may be reached is looked into.
+    /// Returns whether some allowed connections are inspected.
     #[must_use]
     pub fn is_inspected(&self) -> bool {
         let is_web = |rule: &NetworkRule| WEB.iter().any(|port| rule.to.ports.hold(*port));
@@ -173,7 +173,7 @@ impl Network {
             || !self.is_empty() && self.deny.iter().chain(&self.ask).any(is_denied_in_part)
     }
 
-    /// Whether a name may be asked for: it can be reached at some port.
+    /// Returns the rule that allows resolving a name: the name can be reached at some port.
     ///
     /// # Errors
     /// [`Unreachable`].
@@ -189,16 +189,17 @@ impl Network {
         allowed.ok_or(Unreachable::NoRule)
     }
 
-    /// Whether a rule names this very name. Others can hold whatever a program puts into them.
+    /// Returns whether a rule names exactly this name. A name beneath a wildcard can carry whatever
+    /// a program encodes in it.
     #[must_use]
     pub fn is_named(&self, name: &HostName) -> bool {
         let is_it = |rule: &NetworkRule| matches!(&rule.to.host, HostPattern::Exact(exact) if exact == name);
         self.allow.iter().any(is_it)
     }
 
-    /// Whether a connection may be made to a host, as it is named, and whether what it
-    /// carries has to be looked into: each request is judged by [`Self::request`] then.
-    /// That to an address has to be judged by [`Self::address`] too.
+    /// Decides on a connection to a host, as named by the program: returns the rule, and whether
+    /// its content has to be inspected. Each request is then judged by [`Self::request`]. A
+    /// connection to an address has to be judged by [`Self::address`] too.
     ///
     /// # Errors
     /// [`Unreachable`].
@@ -234,8 +235,8 @@ impl Network {
         }
     }
 
-    /// Whether a request may be sent, of a connection that may be made. Where rules are
-    /// about paths, one whose path can be read in more than one way is not.
+    /// Decides on a request of an allowed connection, and returns the rule that allows it. Where
+    /// rules restrict paths, a path that can be read in more than one way is refused.
     ///
     /// # Errors
     /// [`Unreachable`].
@@ -260,9 +261,9 @@ impl Network {
         allowed.or_else(learnt).ok_or(Unreachable::NoRule)
     }
 
-    /// Whether an address may be dialled for a connection that may be made, of which this
-    /// request is to be sent, or which is carried unseen: the address is on the internet, or
-    /// a rule allows this very address for that.
+    /// Decides on dialling an address for an allowed connection that will carry this request, or a
+    /// tunnel without one: the address is on the internet, or a rule allows exactly this address
+    /// for that.
     ///
     /// # Errors
     /// [`Unreachable`].
@@ -296,7 +297,7 @@ impl Network {
     }
 }
 
-/// The rules that name a block with this address.
+/// Returns the rules that name a block with this address.
 pub(super) fn blocks(
     rules: &[NetworkRule],
     address: IpAddr,
@@ -310,7 +311,7 @@ pub(super) fn blocks(
 }
 
 impl NetworkRule {
-    /// What lets pass, to learn of it, whatever no other rule denies.
+    /// Returns the rule that allows everything no other rule denies, to record it (`--learn`).
     #[must_use]
     pub fn learning() -> Self {
         let to = Destination {
@@ -340,7 +341,7 @@ impl Destination {
         self.is_for(host) && self.ports.hold(port)
     }
 
-    /// Whether it is about a host, at whichever port.
+    /// Returns whether it covers a host, at any port.
     #[must_use]
     pub fn is_for(&self, host: &HostPart) -> bool {
         match host {

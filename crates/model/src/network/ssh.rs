@@ -1,5 +1,5 @@
-//! What of a person's SSH keys a boundary gives: signatures for logging in to one host as one
-//! user, and perhaps for commits. The keys themselves are never inside.
+//! Use of a person's SSH keys: signatures for logging in to one host as one user, and optionally
+//! for commits. The keys themselves never enter the sandbox.
 
 use std::fmt;
 
@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use super::{CredentialName, HostPart};
 
-/// The directory inside that holds what ssh and git read.
+/// The directory in the sandbox that has the files for ssh and git.
 pub const SSH_DIRECTORY: &str = "/run/atoll/ssh";
 
-/// The socket in it, at which an agent answers (draft-ietf-sshm-ssh-agent).
+/// The name of the SSH agent's socket in it (draft-ietf-sshm-ssh-agent).
 pub const SSH_AGENT: &str = "agent";
 
-/// The configuration in it, for `ssh -F`.
+/// The name of the configuration in it, for `ssh -F`.
 pub const SSH_CONFIGURATION: &str = "config";
 
 /// The most grants of one boundary.
 pub const SSH_GRANTS_MAX: usize = 16;
 
-/// The most keys, and the most keys of hosts, of one grant.
+/// The most keys, and the most host keys, of one grant.
 pub const SSH_KEYS_MAX: usize = 16;
 
-/// The longest public key, bytes as they are sent: one of RSA with 16,384 bits has 2.1 KiB.
+/// The longest public key, bytes as sent: an RSA key of 16,384 bits has 2.1 KiB.
 pub const SSH_KEY_BYTES_MAX: usize = 4 << 10;
 
-/// The longest message between who judges and who signs, bytes.
+/// The longest message between the egress process and the signer, bytes.
 pub const SIGNING_BYTES_MAX: usize = 32 << 10;
 
-/// Logging in to one host as one user.
+/// A grant to log in to one host as one user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SshGrant {
@@ -36,14 +36,14 @@ pub struct SshGrant {
     pub name: CredentialName,
     /// The host, as it is named in `known_hosts`.
     pub host: HostPart,
-    /// Its port.
+    /// The port.
     pub port: u16,
     /// The user there.
     pub user: String,
-    /// Whether its keys sign commits and tags too.
+    /// True if its keys sign commits and tags too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub signs_commits: bool,
-    /// Where it is written.
+    /// The place where it is written.
     pub origin: String,
 }
 
@@ -57,53 +57,55 @@ impl fmt::Display for SshGrant {
     }
 }
 
-/// A public key, as it is sent (RFC 4253, section 6.6), in base64.
+/// A public key, as sent (RFC 4253, section 6.6), in base64.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SshKey {
-    /// Its kind, which the key begins with.
+    /// Its type, also the beginning of the key.
     pub kind: String,
     /// The key.
     pub key: String,
-    /// What it is called inside.
+    /// The comment that the sandbox sees.
     pub comment: String,
 }
 
-/// The keys of one grant, which are all public.
+/// The public keys of one grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SshKeys {
     /// The grant.
     pub name: CredentialName,
-    /// Those that sign.
+    /// The keys that sign.
     pub keys: Vec<SshKey>,
-    /// Those of the host: whoever answers with another one is another host.
+    /// The host's keys: a server with another key is another host.
     pub host_keys: Vec<SshKey>,
 }
 
-/// What who judges asks of who signs. What is signed is put together there, of nothing else.
+/// A request of the egress process to the signer, which composes the signed data itself, of nothing
+/// else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Signing {
-    /// For which grant.
+    /// The grant.
     pub name: CredentialName,
-    /// With which of its keys, counted from 0.
+    /// The index of its key, counted from 0.
     pub key: usize,
-    /// By which algorithm.
+    /// The algorithm.
     pub algorithm: SshAlgorithm,
-    /// What for.
+    /// The purpose.
     pub purpose: SigningPurpose,
 }
 
-/// What a signature is for.
+/// The purpose of a signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SigningPurpose {
-    /// Logging in (RFC 4252, section 7).
+    /// A login (RFC 4252, section 7).
     Login {
-        /// The session that it counts for, in base64.
+        /// The identifier of the SSH session, in base64.
         session: String,
-        /// The host's key that it names too (`publickey-hostbound-v00@openssh.com`), in base64.
+        /// The host key that the signature binds (`publickey-hostbound-v00@openssh.com`), in
+        /// base64.
         bound_to: Option<String>,
     },
     /// A commit or a tag (OpenSSH's PROTOCOL.sshsig, namespace `git`).
@@ -115,11 +117,11 @@ pub enum SigningPurpose {
     },
 }
 
-/// How a signature is made: RSA keys have two ways.
+/// A signature algorithm: RSA keys have two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SshAlgorithm {
-    /// As the key's kind says.
+    /// The only one of the key's type.
     OfKey,
     /// `rsa-sha2-256` (RFC 8332).
     RsaSha256,
@@ -127,7 +129,7 @@ pub enum SshAlgorithm {
     RsaSha512,
 }
 
-/// The digest of what is signed for git.
+/// The digest of data signed for git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SshHash {
@@ -138,7 +140,7 @@ pub enum SshHash {
 }
 
 impl SshHash {
-    /// Its name (PROTOCOL.sshsig).
+    /// Returns its name (PROTOCOL.sshsig).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -147,7 +149,7 @@ impl SshHash {
         }
     }
 
-    /// The length of a digest, bytes.
+    /// Returns the length of a digest, bytes.
     #[must_use]
     pub fn digest_bytes(self) -> usize {
         match self {
@@ -157,29 +159,29 @@ impl SshHash {
     }
 }
 
-/// What who signs answers.
+/// The signer's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Signed {
-    /// The signature as it is sent, in base64.
+    /// The signature as sent, in base64.
     Signature(String),
-    /// There is none, for this reason.
+    /// No signature, for this reason.
     Nothing(String),
 }
 
-/// What who signs begins with. What comes with this: the line to who judges, the
-/// connection to the person's agent if a key is there, a socket with keys out of files.
+/// The configuration that a signer starts with. With it come the channel to the egress process, the
+/// connection to the person's SSH agent if that has a key, and a socket with keys from files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signer {
-    /// What may be signed.
+    /// The grants.
     pub grants: Vec<SshGrant>,
-    /// With which keys.
+    /// The keys of each grant.
     pub keys: Vec<SshKeys>,
-    /// Whether the person's agent signs for some.
+    /// True if the person's SSH agent signs for some grants.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_agent: bool,
-    /// The grants whose key is out of a file, in the order in which these come.
+    /// The grants with a key from a file, in the order in which the keys come.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<CredentialName>,
 }

@@ -1,25 +1,25 @@
-//! Where within its host a request goes to: as it was written, and as it is judged.
+//! Request targets: as written, and in the normal form that is judged.
 
 use super::letters;
 
 /// The longest target, bytes.
 pub const TARGET_BYTES_MAX: usize = 16 * 1024;
 
-/// Where within its host a request goes to (RFC 9112, section 3.2), as it was written
-/// and in normal form: a path with a query or without, or `*`.
+/// The target of a request (RFC 9112, section 3.2), as written and in normal form: a path with a
+/// query or without, or `*`.
 ///
-/// In normal form what needs no escape has none, the digits of escapes are upper case,
-/// and what browsers send although RFC 3986 has it escaped (`[ ] { } | ^` and the
-/// backtick) is escaped.
+/// In normal form characters that need no escape have none, the digits of escapes are upper case,
+/// and characters that browsers send although RFC 3986 requires an escape (`[ ] { } | ^` and the
+/// backtick) are escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     written: String,
     path: String,
-    /// What lets programs read the path in different ways.
+    /// The reason that programs may read the path in different ways.
     unclear: Option<&'static str>,
 }
 
-/// Why something is no target.
+/// The error for a text that is not a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the target of a request is a path that begins with '/', of characters that URLs have, with \
@@ -28,7 +28,7 @@ pub struct Target {
 pub struct InvalidTarget;
 
 impl Target {
-    /// Reads a path, with a query or not, or `*`.
+    /// Reads a path, optionally with a query, or `*`.
     ///
     /// # Errors
     /// [`InvalidTarget`].
@@ -45,33 +45,33 @@ impl Target {
         })
     }
 
-    /// As it was written: what is sent on.
+    /// Returns the target as written, the form that is sent.
     #[must_use]
     pub fn as_written(&self) -> &str {
         &self.written
     }
 
-    /// The path in normal form, without the query: what is judged and recorded.
+    /// Returns the path in normal form, without the query: the form that is judged and recorded.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The query as it was written, without its `?`.
+    /// Returns the query as written, without its `?`.
     #[must_use]
     pub fn query(&self) -> Option<&str> {
         self.written.split_once('?').map(|(_, query)| query)
     }
 
-    /// What lets programs read the path in more than one way, in words: that of such a
-    /// target is nothing that a rule for paths can judge.
+    /// Returns the reason, in words, that programs may read the path in more than one way: rules
+    /// for paths cannot judge such a target.
     #[must_use]
     pub fn unclear(&self) -> Option<&'static str> {
         self.unclear
     }
 }
 
-/// Whether a path or a query is of bytes that stand for themselves, and whole escapes.
+/// Returns whether a path or a query consists of permitted characters and whole escapes.
 fn is_written(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -91,22 +91,23 @@ fn is_written(text: &str) -> bool {
     true
 }
 
-/// What needs no escape anywhere (RFC 3986, section 2.3).
+/// Returns whether a byte never needs an escape (RFC 3986, section 2.3).
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// What can stand in a path or a query with a meaning of its own (section 3.3).
+/// Returns whether a byte can be in a path or a query as a delimiter (section 3.3).
 fn is_delimiter(byte: u8) -> bool {
     b"/?:@!$&'()*+,;=".contains(&byte)
 }
 
-/// What browsers leave as it is in paths or queries (WHATWG URL, "percent-encode sets").
+/// Returns whether browsers send a byte unescaped in paths or queries although RFC 3986 does not
+/// permit it (WHATWG URL, "percent-encode sets").
 fn is_sent_as_it_is(byte: u8) -> bool {
     b"[]{}|^`".contains(&byte)
 }
 
-/// Each byte of a text with good escapes, and whether it was escaped.
+/// Returns each byte of a text with valid escapes, and whether it was escaped.
 fn decoded(text: &str) -> impl Iterator<Item = (u8, bool)> + '_ {
     let mut bytes = text.bytes();
     std::iter::from_fn(move || {
@@ -120,7 +121,7 @@ fn decoded(text: &str) -> impl Iterator<Item = (u8, bool)> + '_ {
     })
 }
 
-/// A path in normal form.
+/// Converts a path to normal form.
 pub(super) fn normal(path: &str) -> String {
     let mut normal = String::with_capacity(path.len());
     for (byte, escaped) in decoded(path) {
@@ -133,8 +134,8 @@ pub(super) fn normal(path: &str) -> String {
     normal
 }
 
-/// Reads a path, or a part of one, as the most liberal of servers may: without escapes, and without
-/// a difference between upper and lower case. The escapes have to be whole.
+/// Reads a path, or a part of one, as the most liberal server may: without escapes, and in one
+/// case. The escapes have to be whole.
 #[must_use]
 pub fn liberal(part: &str) -> String {
     let bytes: Vec<u8> = decoded(part).map(|(byte, _)| byte).collect();
@@ -142,7 +143,7 @@ pub fn liberal(part: &str) -> String {
     text.chars().map(letters::folded).collect()
 }
 
-/// What lets programs read a path in different ways.
+/// Returns the reason that programs may read a path in different ways, if there is one.
 fn unclear(path: &str) -> Option<&'static str> {
     if path == "*" {
         return Some("it is about the whole server ('*')");

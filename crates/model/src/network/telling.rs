@@ -1,4 +1,4 @@
-//! Why something is not reached, and how to ask for it, in words.
+//! Explanations: the reason that something is unreachable, and the way to ask for it.
 
 use super::http::parse_method;
 use super::meant::Sense;
@@ -9,27 +9,27 @@ use super::{
 
 /// The longest path that a proposed rule names, bytes.
 const PATH_SHOWN_BYTES_MAX: usize = 256;
-/// Why something is refused that may be a release as well as anything else.
+/// The reason for refusing a request that may or may not be for a release.
 const UNTOLD: &str =
     "which release it is of cannot be told from its path, and a rule is about some releases alone";
-/// Why something is refused that only an address was to be asked about.
+/// The reason for refusing an address that a person would have to approve by itself.
 const ASKED: &str = "a person is asked about the address to which its name leads, and was not";
 
 impl NetworkRule {
-    /// The rule as it is told and recorded: what it says, and where it is written.
+    /// Formats the rule for messages and records: its text, and the place where it is written.
     #[must_use]
     pub fn told(&self) -> String {
         format!("{self} ({})", self.origin)
     }
 
-    /// The same where it does one or the other.
+    /// Formats the rule in the given sense, with the place where it is written.
     pub(super) fn told_as(&self, sense: Sense) -> String {
         format!("{} ({})", self.as_one_that(sense), self.origin)
     }
 }
 
 impl Unreachable<'_> {
-    /// Why, for whoever owns the rules.
+    /// Returns the reason, for the owner of the rules.
     #[must_use]
     pub fn why(&self) -> String {
         match self {
@@ -50,8 +50,8 @@ impl Unreachable<'_> {
         }
     }
 
-    /// The same for the program, which is not told where a rule is written (a path of the
-    /// host's), nor where a name leads.
+    /// Returns the reason for the program, without the place where a rule is written (a path of the
+    /// host) and without the address that a name resolves to.
     #[must_use]
     pub fn why_inside(&self) -> String {
         match self {
@@ -66,7 +66,7 @@ impl Unreachable<'_> {
         }
     }
 
-    /// What a program, or the agent that it is, can do about a request that was refused.
+    /// Returns advice to a program, or the agent that it is, about a refused request.
     #[must_use]
     pub fn how_to_ask(&self, request: &Request<'_>) -> String {
         match self {
@@ -88,7 +88,7 @@ impl Unreachable<'_> {
         }
     }
 
-    /// The same for a connection.
+    /// Returns advice about a refused connection.
     #[must_use]
     pub fn how_to_ask_for(&self, host: &HostPart, port: u16) -> String {
         let to = Destination::of(host, port);
@@ -126,7 +126,8 @@ fn loopback(special: &Special) -> String {
 }
 
 impl Destination {
-    /// Where a connection goes, as a rule would allow it: at the ports of the web both.
+    /// Returns the destination of a connection, as a rule would allow it: for a port of the web,
+    /// both.
     #[must_use]
     pub fn of(host: &HostPart, port: u16) -> Self {
         let ports = match Ports::Web.hold(port) && !host.is_this_host() {
@@ -141,8 +142,8 @@ impl Destination {
 }
 
 impl Request<'_> {
-    /// The narrowest rule that one line can write and that allows this. Nothing is in it
-    /// that a shell would take for more than a text: people paste it.
+    /// Returns the narrowest rule that allows this request and can be written in one line. It has
+    /// nothing that a shell would interpret, because people paste it.
     #[must_use]
     pub fn as_rule(&self) -> Meant {
         let path = self.target.path();
@@ -180,7 +181,7 @@ impl HostPattern {
     }
 }
 
-/// The beginning of a URL.
+/// Returns the beginning of a URL.
 #[must_use]
 pub fn place(scheme: Scheme, host: &str, port: u16) -> String {
     if port == scheme.port() {

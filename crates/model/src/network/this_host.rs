@@ -1,24 +1,24 @@
-//! The host's own loopback, by a name of its own: what listens there for the host's own
-//! programs is reached only where a rule names it with its port.
+//! The host's own loopback, under a name of its own: its services are reached only where a rule
+//! names it with its port.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Destination, HostName, HostPart, HostPattern, Network, Ports, Request, Unreachable};
 
-/// The name by which programs inside reach what listens on the host's loopback.
+/// The name by which programs in the sandbox reach the host's loopback.
 pub const THIS_HOST: &str = "host.atoll.internal";
 
-/// The sandbox's own name, as programs inside see it.
+/// The sandbox's own host name.
 pub const SANDBOX_NAME: &str = "atoll";
 
-/// What is dialled for it, in this order.
+/// The addresses dialled for it, in this order.
 pub const THIS_HOST_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),
     IpAddr::V6(Ipv6Addr::LOCALHOST),
 ];
 
 impl HostName {
-    /// Whether it stands for the host's own loopback.
+    /// Returns whether it stands for the host's own loopback.
     #[must_use]
     pub fn is_this_host(&self) -> bool {
         self.as_str() == THIS_HOST
@@ -26,7 +26,7 @@ impl HostName {
 }
 
 impl HostPart {
-    /// Whether it stands for the host's own loopback.
+    /// Returns whether it stands for the host's own loopback.
     #[must_use]
     pub fn is_this_host(&self) -> bool {
         matches!(self, Self::Name(name) if name.is_this_host())
@@ -34,8 +34,8 @@ impl HostPart {
 }
 
 impl Network {
-    /// Whether an address may be dialled for a host, as [`Self::address`]; for the host's
-    /// own loopback its own two addresses may, which a denial of them still refuses.
+    /// Decides on dialling an address for a host, as [`Self::address`]; for the host's own loopback
+    /// its own two addresses are allowed, unless a rule denies them.
     ///
     /// # Errors
     /// [`Unreachable`].
@@ -59,15 +59,15 @@ impl Network {
 }
 
 impl Destination {
-    /// Whether this is what a rule may allow. The host's own loopback is opened by its name
-    /// and single ports alone: behind others listens what nobody thought of.
+    /// Returns whether a rule may allow this. The host's own loopback is allowed by its name and
+    /// single ports alone: other ports may have services that nobody thought of.
     #[must_use]
     pub fn is_allowable(&self) -> bool {
         let is_own = matches!(&self.host, HostPattern::Exact(name) if name.is_this_host());
         !is_own || self.ports.are_named()
     }
 
-    /// Whether it can open a host: no wildcard does for the host's own loopback.
+    /// Returns whether it can allow a host: no wildcard allows the host's own loopback.
     pub(super) fn opens(&self, host: &HostPart) -> bool {
         match self.host {
             HostPattern::Exact(_) => self.is_allowable(),
@@ -79,7 +79,7 @@ impl Destination {
 }
 
 impl Ports {
-    /// Whether each of them is written as itself.
+    /// Returns whether each of them is written out.
     fn are_named(&self) -> bool {
         match self {
             Self::Web | Self::All => false,

@@ -1,4 +1,4 @@
-//! Tokens that Atoll itself asks for: what is asked, of whom, and by what it says who asks.
+//! Tokens that Atoll itself requests: the request, its endpoint, and the client's authentication.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Endpoint;
 
-/// How long asking for a token may take by default.
+/// The default time that a request for a token may take, seconds.
 pub const TOKEN_PATIENCE_S: u64 = 30;
 
-/// What Atoll itself asks for.
+/// A request of Atoll's own for a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum TokenRequest {
@@ -21,7 +21,7 @@ pub enum TokenRequest {
 }
 
 impl TokenRequest {
-    /// The secrets that it takes, in the order in which they are handed over.
+    /// Returns the secrets that it needs, in the order in which they are handed over.
     #[must_use]
     pub fn ingredients(&self) -> Vec<Ingredient> {
         match self {
@@ -30,7 +30,7 @@ impl TokenRequest {
         }
     }
 
-    /// Who is asked.
+    /// Returns its endpoints.
     #[must_use]
     pub fn endpoints(&self) -> Vec<&Endpoint> {
         match self {
@@ -42,7 +42,7 @@ impl TokenRequest {
         }
     }
 
-    /// Whether what it gives is taken back at the end.
+    /// Returns whether its token is revoked at the end.
     #[must_use]
     pub fn is_taken_back(&self) -> bool {
         match self {
@@ -56,73 +56,73 @@ impl TokenRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OAuthRequest {
-    /// Who is asked for it.
+    /// The token endpoint.
     pub token: Endpoint,
-    /// Who takes it back (RFC 7009).
+    /// The revocation endpoint (RFC 7009).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoke: Option<Endpoint>,
-    /// By whom: the client's id.
+    /// The client's id.
     pub client: String,
-    /// How the client says who it is.
+    /// The client's authentication.
     pub authentication: ClientAuthentication,
-    /// By what right.
+    /// The grant.
     pub grant: TokenGrant,
-    /// What it is to be good for; without one whatever its issuer thinks.
+    /// The scopes of the token; empty for the issuer's default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scope: Vec<String>,
-    /// For whom, by the names that they have at its issuer.
+    /// The services that it is for, by their names at its issuer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audience: Vec<String>,
-    /// For whom, by their addresses (RFC 8707).
+    /// The services that it is for, by their addresses (RFC 8707).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource: Vec<String>,
-    /// How long asking may take, seconds.
+    /// The time that the request may take, seconds.
     pub patience_s: u64,
 }
 
-/// How a client says who it is (RFC 6749, 2.3.1).
+/// The authentication of a client (RFC 6749, 2.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientAuthentication {
-    /// By its id alone: it has no secret.
+    /// None but its id: it has no secret.
     Public,
-    /// By basic authentication.
+    /// HTTP basic authentication.
     Basic,
-    /// By fields of the request.
+    /// Fields of the request's body.
     Post,
 }
 
-/// By what right a token is asked for.
+/// The grant by which a token is requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum TokenGrant {
-    /// The client's own (RFC 6749, 4.4).
+    /// The client's own rights (RFC 6749, 4.4).
     ClientCredentials,
-    /// A person's, who has logged in before (RFC 6749, 6).
+    /// The rights of a person who has logged in before (RFC 6749, 6).
     Refresh,
-    /// Another token's (RFC 8693).
+    /// The rights of another token (RFC 8693).
     Exchange {
-        /// What kind that is: a name as in RFC 8693, section 3.
+        /// The other token's type: a name as in RFC 8693, section 3.
         kind: String,
     },
 }
 
-/// A secret by which a token is asked for, that goes to nobody but its issuer.
+/// A secret needed to request a token, sent to its issuer alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ingredient {
     /// The client's secret.
     ClientSecret,
-    /// What stands for a person's login.
+    /// The refresh token of a person's login.
     RefreshToken,
     /// The token that is exchanged.
     SubjectToken,
-    /// The key that signs for an app, in PEM: it is sent to nobody.
+    /// The private key that signs for an app, PEM: it is never sent.
     PrivateKey,
 }
 
 impl OAuthRequest {
-    /// What it takes, in this order.
+    /// Returns the secrets that it needs, in this order.
     #[must_use]
     pub fn ingredients(&self) -> Vec<Ingredient> {
         let secret = match self.authentication {
@@ -134,7 +134,7 @@ impl OAuthRequest {
         secret.into_iter().chain(self.grant.ingredient()).collect()
     }
 
-    /// Whether nothing says what the token is to be good for.
+    /// Returns whether nothing restricts the token.
     #[must_use]
     pub fn is_broad(&self) -> bool {
         self.scope.is_empty() && self.audience.is_empty() && self.resource.is_empty()
@@ -142,7 +142,7 @@ impl OAuthRequest {
 }
 
 impl TokenGrant {
-    /// What it takes besides what the client says of itself.
+    /// Returns the secret that it needs besides the client's own.
     #[must_use]
     pub fn ingredient(&self) -> Option<Ingredient> {
         match self {
@@ -157,40 +157,39 @@ impl TokenGrant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AppRequest {
-    /// The beginning of who is asked.
+    /// The beginning of the API's URL.
     pub api: Endpoint,
-    /// The app's number.
+    /// The app's id.
     pub app: u64,
-    /// The installation's.
+    /// The installation's id.
     pub installation: u64,
-    /// The repositories that it is for, by their names alone; without one all of the
-    /// installation.
+    /// The repositories that it is for, without their owner; empty for all of the installation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<String>,
-    /// What it may do; without one all that the app may.
+    /// The permissions of the token; empty for all that the app has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permissions: BTreeMap<String, Permission>,
-    /// How long asking may take, seconds.
+    /// The time that the request may take, seconds.
     pub patience_s: u64,
 }
 
-/// How much of something may be done, least first.
+/// A level of permission, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Permission {
-    /// It can be read.
+    /// Reading.
     Read,
-    /// And changed.
+    /// Reading and changing.
     Write,
-    /// And managed.
+    /// Reading, changing and managing.
     Admin,
 }
 
 impl Permission {
-    /// All of them.
+    /// All levels.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

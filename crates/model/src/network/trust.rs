@@ -1,20 +1,19 @@
-//! How programs learn whose certificates they are to trust: files inside, and variables
-//! that name them. Convenience for programs, never what holds one.
+//! Files and variables in the sandbox by which programs learn the authority to trust. A convenience
+//! for programs, never an enforcement.
 
-/// The directory inside that holds the files.
+/// The directory in the sandbox that has the files.
 pub const TRUST_DIRECTORY: &str = "/run/atoll/trust";
 
-/// What the host trusts, and the authority: certificates as PEM.
+/// The bundle: the host's trusted certificates, and the authority, PEM.
 pub const TRUST_BUNDLE: &str = "ca-certificates.crt";
 
-/// The authority alone, as PEM: for what adds it to a list of its own.
+/// The authority alone, PEM: for programs that add it to a list of their own.
 pub const TRUST_AUTHORITY: &str = "authority.pem";
 
 /// The bundle for Java, a JKS.
 pub const TRUST_JAVA: &str = "cacerts";
 
-/// Variables that name a file of certificates in the place of a program's own, or beside
-/// them.
+/// Variables that name a file of certificates, to replace a program's own or to extend them.
 const NAMED: [(&str, &str); 12] = [
     // OpenSSL, and what follows it: Go, Ruby, Rust, Python's ssl.
     ("SSL_CERT_FILE", TRUST_BUNDLE),
@@ -34,10 +33,10 @@ const NAMED: [(&str, &str); 12] = [
     ("DENO_CERT", TRUST_AUTHORITY),
 ];
 
-/// What Java reads from its command line, and from this variable.
+/// The variable from which Java reads options of its command line.
 const JAVA: &str = "JAVA_TOOL_OPTIONS";
 
-/// The variables, with the files in this directory.
+/// Returns the variables, with the files in this directory.
 pub fn trust_variables(directory: &str) -> impl Iterator<Item = (&'static str, String)> {
     let named = NAMED
         .iter()
@@ -46,9 +45,9 @@ pub fn trust_variables(directory: &str) -> impl Iterator<Item = (&'static str, S
     named.chain(std::iter::once((JAVA, java)))
 }
 
-/// The variable by which libpq finds whose certificates a database server may have. It looks at
-/// no other file, and holds a server to this one where there is one: it is set only where Atoll
-/// stands for a server.
+/// Returns the variable by which libpq finds the authorities for database servers. It reads no
+/// other file, and verifies a server if this one exists, so it is set only where Atoll stands in
+/// for a server.
 #[must_use]
 pub fn database_trust_variable(directory: &str) -> (&'static str, String) {
     ("PGSSLROOTCERT", format!("{directory}/{TRUST_BUNDLE}"))

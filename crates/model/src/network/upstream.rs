@@ -1,4 +1,5 @@
-//! How connections go on from the host: whom else it trusts, and by which proxy.
+//! Upstream settings: the proxy by which connections leave the host, and further trusted
+//! authorities.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,41 +9,41 @@ use serde::{Deserialize, Serialize};
 
 use super::{Destination, HostPart, HostPattern, Network, NetworkRule, Request, Unreachable};
 
-/// How connections go on from the host.
+/// Upstream settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
-    /// The proxy by which they go.
+    /// The upstream proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<UpstreamProxy>,
-    /// What is dialled all the same.
+    /// Destinations that are dialled directly nevertheless.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub direct: Vec<Destination>,
-    /// Files of the host with certificates of authorities that servers may have besides.
+    /// Files of the host with certificates of further authorities that servers may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<PathBuf>,
 }
 
-/// A proxy that takes connections by CONNECT (RFC 9110, 9.3.6).
+/// A proxy that accepts CONNECT (RFC 9110, 9.3.6).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamProxy {
-    /// Where it is.
+    /// The host.
     pub host: HostPart,
-    /// At which port.
+    /// The port.
     pub port: u16,
-    /// User and password with a colon between (RFC 7617): a secret.
+    /// User and password, separated by a colon (RFC 7617): a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<String>,
 }
 
-/// Why something is no proxy.
+/// The error for a text that is not a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is no proxy that is spoken to without TLS, with a host and a port")]
 pub struct InvalidProxy;
 
 impl Upstream {
-    /// Whether nothing is said.
+    /// Returns whether nothing is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -50,7 +51,7 @@ impl Upstream {
 }
 
 impl Network {
-    /// The proxy by which a host is reached, if it is by one. The host's own loopback never
+    /// Returns the proxy for a host, if it is not dialled directly. The host's own loopback always
     /// is.
     #[must_use]
     pub fn proxy_for(&self, host: &HostPart, port: u16) -> Option<&UpstreamProxy> {
@@ -60,10 +61,9 @@ impl Network {
         (!is_direct).then_some(proxy)
     }
 
-    /// Whether a host may be asked of a proxy, for this request or for what is not looked
-    /// into. Where a name leads nobody sees but the proxy, which may reach more than the
-    /// internet: so only a rule that names the host is enough, and no `*`. An address is
-    /// judged as if it were dialled.
+    /// Decides on reaching a host through the proxy, for this request or for a tunnel. Only the
+    /// proxy sees the address that a name resolves to, and it may reach more than the internet: so
+    /// a rule has to name the host, without `*`. An address is judged as if it were dialled.
     ///
     /// # Errors
     /// [`Unreachable`].
@@ -92,8 +92,8 @@ impl Network {
 impl FromStr for UpstreamProxy {
     type Err = InvalidProxy;
 
-    /// Reads `http://proxy.example:3128`, or `http://user:password@proxy.example:3128`, where
-    /// what stands before the host can have escapes (`%40`).
+    /// Reads `http://proxy.example:3128`, or `http://user:password@proxy.example:3128`, where the
+    /// part before the host can have escapes (`%40`).
     fn from_str(text: &str) -> Result<Self, InvalidProxy> {
         let rest = text.strip_prefix("http://").ok_or(InvalidProxy)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -132,7 +132,7 @@ fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Without the credentials.
+/// Formats the proxy without its credentials.
 impl fmt::Display for UpstreamProxy {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "http://{}:{}", self.host, self.port)

@@ -32,7 +32,7 @@ fn host(text: &str) -> HostPart {
     text.parse().unwrap()
 }
 
-/// Whether a request may be sent, and whether a person is asked first.
+/// Returns whether a request may be sent, and whether a person is asked first.
 fn judged(network: &Network, method: &str, name: &str, target: &str) -> (bool, bool) {
     let target = Target::parse(target).unwrap();
     let host = host(name);

@@ -15,7 +15,7 @@ const ALL: [Deed; 6] = [
     Deed::Stopped,
 ];
 
-/// Runs, each with what it did so many days ago.
+/// Returns an agent's history: of each run its events, with their ages in days.
 fn conduct(runs: &[&[(Deed, u64)]]) -> Conduct {
     let mut conduct = Conduct::default();
     for deeds in runs {
@@ -29,7 +29,7 @@ fn points(runs: &[&[(Deed, u64)]]) -> u8 {
     conduct(runs).standing(TODAY).points
 }
 
-/// As many vouched runs a day as there is room for, for so many days.
+/// Returns as many vouched runs per day as can earn points, for this many days.
 fn daily(days: u64) -> Vec<[(Deed, u64); 1]> {
     (0..days)
         .flat_map(|ago| [[(Deed::Vouched, ago)]; 2])
@@ -88,7 +88,7 @@ fn a_run_that_did_something_bad_earns_nothing_and_loses_once_for_each() {
     assert_eq!(standing, expected);
 }
 
-/// A clock that was set: what is to come earns nothing, and costs all that it costs.
+/// With a clock that was set, future events earn nothing and cost their full points.
 #[test]
 fn another_clock_makes_nobody_better() {
     let of = |deeds: &[(Deed, u64)], today: u64| {
@@ -112,7 +112,7 @@ fn another_clock_makes_nobody_better() {
     }
 }
 
-/// Nothing bad makes reputation grow, whatever there is beside it.
+/// No bad event increases the reputation, whatever the other events.
 #[test]
 fn no_bad_deed_makes_reputation_grow() {
     let mut seed = 7_u64;

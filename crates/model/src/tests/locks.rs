@@ -1,4 +1,4 @@
-//! What lock files name, and which requests are for that.
+//! Releases named by lock files, and the requests for them.
 
 use crate::network::*;
 
@@ -10,7 +10,7 @@ fn file(path: &str) -> LockFile {
     LockFile::try_from(path.to_owned()).unwrap()
 }
 
-/// A rule for packages of a registry at any of its hosts, with these lock files.
+/// Returns a rule for packages of a registry at any of its hosts, with these lock files.
 fn rule(registry: Registry, names: &[&str], locks: &[&str]) -> NetworkRule {
     let names = names
         .iter()
@@ -37,7 +37,7 @@ fn lock(registry: Registry, path: &str, releases: &[(&str, &str)]) -> Lock {
     lock
 }
 
-/// Whether a request may be sent, and why not as far as lock files go.
+/// Returns whether a request may be sent, or the reason why lock files refuse it.
 fn judged(network: &Network, locks: &Locks, host: &str, path: &str) -> Result<(), String> {
     let (host, target) = (host.parse().unwrap(), Target::parse(path).unwrap());
     let request = Request {

@@ -348,7 +348,8 @@ fn addresses_that_are_not_on_the_internet_need_a_rule_of_their_own() {
     }
 }
 
-/// Addresses of IPv6 that stand for one of IPv4, with the prefix of each way, and `V4` for it.
+/// IPv6 addresses that lead to an IPv4 address, one for each transition mechanism, with `V4` as its
+/// place.
 const STANDING: [(&str, &str); 12] = [
     ("::ffff:", "V4"),
     ("::", "V4"),
@@ -364,7 +365,7 @@ const STANDING: [(&str, &str); 12] = [
     ("fe80::5efe:", "V4"),
 ];
 
-/// Each of them for an address of IPv4.
+/// Returns each of them for an IPv4 address.
 fn standing_for(four: [u8; 4]) -> impl Iterator<Item = IpAddr> {
     let written = |four: [u8; 4]| {
         let [a, b, c, d] = four;

@@ -1,4 +1,4 @@
-//! Which package a request is about.
+//! Packages that requests are about.
 
 use crate::network::*;
 
@@ -12,7 +12,7 @@ fn request<'a>(host: &'a HostPart, target: &'a Target) -> Request<'a> {
     }
 }
 
-/// Whether rules for these packages allow a path, and whether they deny it.
+/// Returns whether rules for these packages allow a path, and whether they deny it.
 fn judged(registry: Registry, names: &[&str], host: &str, path: &str) -> (bool, bool) {
     let names = names
         .iter()
@@ -55,7 +55,7 @@ const FILES: &str = "files.pythonhosted.org";
 const INDEX: &str = "index.crates.io";
 const CRATES: &str = "static.crates.io";
 
-/// Where a file of PyPI lies.
+/// Returns the path of a file of PyPI.
 fn file(name: &str) -> String {
     format!("/packages/ab/cd/{}/{name}", "0123456789".repeat(6))
 }

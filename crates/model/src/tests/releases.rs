@@ -1,4 +1,4 @@
-//! How old releases have to be, and which file of which release a request is for.
+//! Minimum ages of releases, and the release and file that a request is for.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,8 @@ const DAY_MS: u64 = 86_400_000;
 const DAY: Duration = Duration::from_millis(DAY_MS);
 const HASHED: &str = "/packages/ab/cd/012345678901234567890123456789012345678901234567890123456789";
 
-/// A rule for packages of a registry, at one of its hosts: with an age in days, or none.
+/// Returns a rule for packages of a registry, at one of its hosts: with a minimum age in days, or
+/// none for 0.
 fn rule(registry: Registry, host: &str, names: &[&str], days: u64) -> NetworkRule {
     let names = names
         .iter()
@@ -33,7 +34,7 @@ fn npm(names: &[&str], days: u64) -> NetworkRule {
     rule(Registry::Npm, "registry.npmjs.org", names, days)
 }
 
-/// The whole of a host, as presets allow it.
+/// Returns a rule for a whole host, as presets have it.
 fn whole(host: &str) -> NetworkRule {
     NetworkRule {
         to: format!("{host}:443").parse().unwrap(),
@@ -41,7 +42,7 @@ fn whole(host: &str) -> NetworkRule {
     }
 }
 
-/// What is asked of a request: whether it may be sent, and from which age.
+/// Returns whether a request may be sent, and the minimum age required of its file.
 fn asked(network: &Network, host: &str, path: &str) -> (bool, Option<(u64, String)>) {
     let (host, target) = (host.parse().unwrap(), Target::parse(path).unwrap());
     let request = Request {
@@ -155,8 +156,8 @@ fn the_file_of_a_release_is_known_by_its_path() {
     }
 }
 
-/// Where an age is asked, what may be a release in another form is not sent at all, also
-/// where another rule allows the whole host.
+/// With a minimum age, a path that may be a release in another form is refused, even if another
+/// rule allows the whole host.
 #[test]
 fn what_may_be_a_release_in_another_form_is_refused() {
     const HOST: &str = "registry.npmjs.org";
@@ -219,7 +220,7 @@ fn which_rule_asks_for_an_age() {
     );
 }
 
-/// A release is as young without TLS, and at another port.
+/// The minimum age of a release applies without TLS, and at other ports.
 #[test]
 fn the_age_of_a_release_holds_at_every_port() {
     let host = "registry.npmjs.org".parse().unwrap();
@@ -245,7 +246,7 @@ fn the_age_of_a_release_holds_at_every_port() {
     }
 }
 
-/// A file whose name can be of two projects is of an age where one of them has to be.
+/// A file whose name can belong to two projects has to meet the minimum age of either.
 #[test]
 fn a_file_of_two_projects_is_held_to_the_age_of_either() {
     const HOST: &str = "files.pythonhosted.org";

@@ -12,7 +12,7 @@ fn pattern(text: &str) -> PathPattern {
     PathPattern::try_from(text.to_owned()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// A rule from the text that people write, and paths.
+/// Returns a rule from its text, with paths.
 fn rule(text: &str, paths: &[&str]) -> NetworkRule {
     let Meant {
         to,
@@ -44,7 +44,7 @@ fn network(allow: &[&str], deny: &[&str]) -> Network {
     }
 }
 
-/// What is answered to a request, as `METHOD URL`.
+/// Returns the decision on a request, written as `METHOD URL`.
 fn judged<'a>(network: &'a Network, text: &str) -> Result<&'a NetworkRule, Unreachable<'a>> {
     let (method, url) = text.split_once(' ').unwrap();
     let (scheme, rest) = url.split_once("://").unwrap();
@@ -149,7 +149,7 @@ fn what_is_no_target_is_refused_whatever_the_rules() {
     assert!(Target::parse(&format!("/{}", "a".repeat(TARGET_BYTES_MAX - 1))).is_ok());
 }
 
-/// Forms of the path `/secret` and of ways to it, with which other judges were deceived.
+/// Spellings of the path `/secret`, and of ways to it, that have deceived other implementations.
 const UNCLEAR: [&str; 38] = [
     "/open/../secret",
     "/open/..",
@@ -242,7 +242,7 @@ fn a_path_that_can_be_read_in_more_than_one_way_is_refused_where_rules_are_about
     }
 }
 
-/// Characters that some programs read as others, mostly as those of ASCII.
+/// Characters that some programs read as others, mostly as ASCII ones.
 const FOLDED: [&str; 17] = [
     "/open/%C5%BFecret",
     "/open/%E2%84%AAey",
@@ -727,7 +727,7 @@ fn rules_arrive_as_they_were_sent() {
     assert!(serde_json::from_str::<Network>(&bad).is_err());
 }
 
-/// Parts of paths, and what stands between them, from which ways around a judge are made.
+/// Parts of paths, and separators, from which attempts to bypass a rule are made.
 const PARTS: [&str; 26] = [
     "open",
     "secret",
@@ -760,8 +760,9 @@ const BETWEEN: [&str; 12] = [
     "/", "/", "/", "/", "//", "%2f", "%2F", "%5c", "%252f", "%255C", "%c0%af", "?",
 ];
 
-/// What a server may make of a path, told independently of how it is judged: escapes are
-/// read up to three times, `\` can be a `/`, parameters can be dropped, empty segments too.
+/// Returns the readings that servers may give a path, independently of the implementation under
+/// test: escapes are decoded up to three times, `\` can be a `/`, parameters can be dropped, empty
+/// segments too.
 fn readings(path: &str) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     let mut text: Vec<u8> = path.bytes().collect();
@@ -885,8 +886,8 @@ proptest! {
     }
 }
 
-/// A rule about requests to an address opens and closes that address for such requests,
-/// not for others, whatever else leads there.
+/// A rule about requests to an address allows or denies the address for such requests only,
+/// whatever else leads there.
 #[test]
 fn an_address_is_judged_with_the_request_that_is_sent_there() {
     let check = |network: &Network, request: Option<&str>, address: &str, expected: bool| {

@@ -11,7 +11,7 @@ use crate::mount::{self, Attributes};
 use crate::process::{self, Namespaces, Side};
 use crate::{credentials, descriptor, handle};
 
-/// A directory with a file, links of every kind, and a secret beside it.
+/// Creates a directory with a file, links of every kind, and a secret next to it.
 fn tree() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().join("root");
@@ -124,7 +124,7 @@ fn directories_and_links_are_made_and_removed() {
     assert!(!place.path().join("made").exists());
 }
 
-/// Runs in mount and other namespaces of its own, as whoever it is outside.
+/// Runs in mount and other namespaces of its own, as the same user.
 pub(super) fn in_namespaces(body: impl FnOnce()) {
     // From a single-threaded process, as the launcher is.
     in_child(|| {
@@ -232,7 +232,7 @@ fn an_option_that_no_file_system_knows_is_an_error() {
     });
 }
 
-/// What has two names has one handle; another file and the link to one have others.
+/// Two names of a file have one handle; another file, and a symbolic link to one, have others.
 #[test]
 fn a_handle_is_the_inodes() {
     let place = tree();

@@ -1,4 +1,4 @@
-//! The assembler of filters: what a filter says is what the rules say.
+//! Tests of the filter assembler: a filter's verdict is that of its rules.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ const HERE: u32 = 0xC000_00B7;
 
 const OTHERWISE: u16 = 38;
 
-/// Value lists, since conditions hold static ones.
+/// Value lists, static because conditions require it.
 const LISTS: [&[u32]; 6] = [
     &[],
     &[0],
@@ -85,7 +85,7 @@ const fn condition(argument: u8, mask: u32, test: Test, refuse: u16) -> Conditio
     }
 }
 
-/// What the rules say, read one after another.
+/// Evaluates the rules naively, one after another.
 fn naive(rules: &[Rule], seen: &Seen) -> Verdict {
     let otherwise = Verdict::Error(OTHERWISE);
     if seen.architecture != HERE || seen.call >= 0x4000_0000 {
@@ -113,7 +113,7 @@ fn naive(rules: &[Rule], seen: &Seen) -> Verdict {
     }
 }
 
-/// What becomes of a call for which a condition does not hold.
+/// Returns the verdict for a call that fails a condition.
 fn broken(condition: &Condition, seen: &Seen) -> Option<Verdict> {
     let value = low(seen, condition.argument) & condition.mask;
     let holds = match condition.test {
@@ -161,7 +161,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
     )
 }
 
-/// Values at which something could go wrong, and any others.
+/// Returns boundary values, and any others.
 fn values() -> impl Strategy<Value = u64> {
     let low = prop_oneof![
         Just(0_u32),

@@ -1,4 +1,4 @@
-//! Packets in a namespace of its own.
+//! Tests of a funnel with real packets, in a namespace of its own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -17,7 +17,7 @@ const FUNNEL: Funnel = Funnel {
     connections_max: FEW,
 };
 
-/// Runs in a funnel, with what listens there: TCP and names of both kinds.
+/// Runs in a funnel with its listeners: TCP and DNS of both IP versions.
 #[track_caller]
 fn in_funnel(body: impl FnOnce([TcpListener; 2], [UdpSocket; 2])) {
     in_namespaces(|| {

@@ -1,9 +1,9 @@
-//! A machine for classic BPF, as far as seccomp(2) filters need it. The tests of
-//! `init` use the same file.
+//! An interpreter of classic BPF, as far as seccomp(2) filters need it. The tests of `init` use the
+//! same file.
 
 use super::Instruction;
 
-/// What a filter is shown of one system call (struct seccomp_data).
+/// The input of a filter for one system call (struct seccomp_data).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) call: u32,
@@ -11,7 +11,7 @@ pub(super) struct Seen {
     pub(super) arguments: [u64; 6],
 }
 
-/// What a filter said, after how many comparisons.
+/// A filter's verdict, with the number of comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) verdict: Verdict,
@@ -22,11 +22,11 @@ pub(super) struct Said {
 pub(super) enum Verdict {
     Allow,
     Error(u16),
-    /// It waits for whoever holds the listener.
+    /// The call waits for the listener's holder.
     Judge,
 }
 
-/// Runs a filter to its end. Anything that the kernel would not take is a panic.
+/// Runs a filter to its end. Panics at anything that the kernel would not accept.
 pub(super) fn run(program: &[Instruction], seen: &Seen) -> Said {
     assert!(program.len() <= 4_096, "the kernel takes no more");
     let mut memory = Vec::new();

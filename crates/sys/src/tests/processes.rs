@@ -16,8 +16,8 @@ fn texts(list: &[&str]) -> Vec<CString> {
         .collect()
 }
 
-/// Two directories: `first` with programs that cannot be executed, `second`
-/// with one that ends with status 7.
+/// Creates two directories: `first` with programs that cannot be executed, `second` with one that
+/// exits with status 7.
 fn programs() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name);

@@ -1,4 +1,4 @@
-//! Rights that a process gives up: capabilities, limits, Landlock.
+//! Tests of dropping rights: capabilities, limits, Landlock.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::{c_path, in_child, is_root, number};
 use crate::landlock::{self, Holds, Rights, Ruleset};
 use crate::{credentials, memory, process};
 
-/// A field of this process's status.
+/// Returns a field of this process's status.
 fn status(name: &str) -> String {
     let text = fs::read_to_string("/proc/self/status").unwrap();
     let line = text
@@ -65,7 +65,7 @@ fn inspection_is_forbidden() {
     });
 }
 
-/// How the kernel treats the mapping that this lies in (proc_pid_smaps(5)).
+/// Returns the kernel's flags of the mapping that has these bytes (proc_pid_smaps(5)).
 fn flags_of(bytes: &[u8]) -> Vec<String> {
     let at = bytes.as_ptr().addr();
     let text = fs::read_to_string("/proc/self/smaps").unwrap();
@@ -203,7 +203,7 @@ fn landlock_refuses_ports_or_says_that_it_cannot() {
     }
 }
 
-/// What a process under those rules meets.
+/// Checks the rights of a process confined by those rules.
 fn confined(path: &dyn Fn(&str) -> std::path::PathBuf, version: u32) {
     let denied = libc::EACCES;
     assert_eq!(fs::read(path("read/file")).unwrap(), b"there");

@@ -1,20 +1,20 @@
-//! The list of what could not be tested here. Used by the tests of more than one crate.
+//! A list of skipped tests. Used by the tests of more than one crate.
 
 use std::fs::File;
 use std::io::Write;
 
-/// What whoever runs the tests can do about it.
+/// The remedy for a skipped test.
 #[derive(Clone, Copy)]
 pub(crate) enum Avoidable {
-    /// What is missing can be installed.
+    /// The missing thing can be installed.
     #[allow(dead_code, reason = "some crates need nothing that can be installed")]
     Yes,
-    /// Whoever may not do it cannot be made to.
+    /// The missing right cannot be given.
     #[allow(dead_code, reason = "some crates need only what can be installed")]
     No,
 }
 
-/// Adds this test to the list named by `ATOLL_SKIP_FILE`, for whoever counts.
+/// Adds this test to the list named by `ATOLL_SKIP_FILE`, which is counted.
 ///
 /// # Panics
 /// When the list cannot be written.
@@ -25,7 +25,7 @@ pub(crate) fn note_skip(why: &str, avoidable: Avoidable) {
     }
 }
 
-/// Adds a row of this test's table to that list: the other rows are tried.
+/// Adds a row of this test's table to that list: the other rows are tested.
 ///
 /// # Panics
 /// When the list cannot be written.

@@ -96,7 +96,7 @@ fn a_set_of_descriptors_that_was_cut_is_an_error_and_leaks_nothing() {
     });
 }
 
-/// Sends one byte with so many descriptors as this crate would never send.
+/// Sends one byte with more descriptors than this crate would ever send.
 fn send_many(socket: &std::os::fd::OwnedFd, raw: &[i32]) {
     let bytes = size_of_val(raw);
     let mut control = vec![0_u64; 256];

@@ -1,4 +1,4 @@
-//! What a test has a process of Atoll's do as if it had been taken over.
+//! Actions that a test has a process of Atoll do as if it had been taken over.
 
 use std::ffi::CString;
 use std::fmt::Write;
@@ -7,8 +7,8 @@ use libc::{c_int, c_long};
 
 use crate::without;
 
-/// Tries everything that the test has named places for, and says how each ended:
-/// `name=0`, or the number of the error. `None` for a process that stays itself.
+/// Tries every attack that the test has named targets for, and returns the result of each:
+/// `name=0`, or the number of the error. `None` if the process is not to be taken over.
 pub fn act(who: &str) -> Option<Vec<u8>> {
     if !without::is(&format!("takeover-{who}")) {
         return None;
@@ -84,7 +84,7 @@ pub fn act(who: &str) -> Option<Vec<u8>> {
     Some(told.into_bytes())
 }
 
-/// What the test has named: `name=value` among what is left out.
+/// Returns the value that the test has named: `name=value` in the list of defences to turn off.
 fn named(name: &str) -> String {
     let all = std::env::args().next().unwrap_or_default();
     let list = all.split_once(':').map_or("", |(_, list)| list);
@@ -150,7 +150,7 @@ unsafe fn mount() -> c_long {
     }
 }
 
-/// By a process of its own, which says whether the program began.
+/// Executes a program in a new process, and returns whether it began.
 unsafe fn execute() -> c_long {
     let script = at("script");
     let arguments = [script.as_ptr(), std::ptr::null()];
@@ -182,7 +182,7 @@ unsafe fn take_descriptor(process: i32) -> c_long {
     }
 }
 
-/// One byte of the victim's, at an address that the test has named.
+/// Writes one byte of the victim, at an address that the test has named.
 unsafe fn write_memory(process: i32) -> c_long {
     let place: usize = named("memory").parse().unwrap_or(0);
     let byte = [0_u8];

@@ -1,4 +1,4 @@
-//! What is given up stays given up.
+//! Dropped rights stay dropped.
 
 use super::*;
 

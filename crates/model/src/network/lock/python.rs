@@ -1,8 +1,8 @@
-//! Versions of Python's packages, as far as they can be written in one way.
+//! Versions of Python packages, as far as they have one canonical spelling.
 
-/// A version in the form in which all of its spellings are one (PEP 440, "Normalization"),
-/// without leading zeros of numbers and without zeros at the end of a release. None for
-/// what is no version, and for what is an unusual spelling of one (`1.0-beta`, `v1`, `1.0a`).
+/// Returns a version in the form that all its spellings share (PEP 440, "Normalization"), without
+/// leading zeros of numbers and without zeros at the end of a release. `None` for an invalid
+/// version, and for an unusual spelling of one (`1.0-beta`, `v1`, `1.0a`).
 #[must_use]
 pub fn normal_version(text: &str) -> Option<String> {
     let (public, local) = match text.split_once('+') {
@@ -49,7 +49,7 @@ pub fn normal_version(text: &str) -> Option<String> {
     Some(normal)
 }
 
-/// A number without zeros before it.
+/// Returns a number without leading zeros.
 fn number(digits: &str) -> Option<String> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let plain = digits.trim_start_matches('0');
@@ -59,7 +59,7 @@ fn number(digits: &str) -> Option<String> {
     })
 }
 
-/// Words and numbers of whoever packed it again, with a `.` between them.
+/// Returns a local version (the words and numbers of a repackager), separated by `.`.
 fn normal_local(text: &str) -> Option<String> {
     let part = |part: &str| {
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
