@@ -39,6 +39,15 @@ impl World {
     /// When the directories cannot be made, or the test has another name.
     #[must_use]
     pub fn new(name: &str) -> Self {
+        Self::below(name, &base())
+    }
+
+    /// Makes the world for the test of this name in a directory on a disk.
+    ///
+    /// # Panics
+    /// When the directories cannot be made, or the test has another name.
+    #[must_use]
+    pub fn below(name: &str, base: &Path) -> Self {
         let thread = std::thread::current();
         let called = thread.name().unwrap_or("main");
         assert!(
@@ -47,7 +56,7 @@ impl World {
         );
         let top = tempfile::Builder::new()
             .prefix(canary::PREFIX)
-            .tempdir_in(base())
+            .tempdir_in(base)
             .expect("no directory for temporary files")
             .keep();
         // Not only its owner may enter: sandboxes of root run as someone else.

@@ -191,6 +191,7 @@ pub(crate) fn write_length(headers: &mut HeaderMap) {
         Some(length) => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from(length))),
         None => drop(headers.remove(CONTENT_LENGTH)),
     }
+    header_names::trim(headers);
 }
 
 /// Checks that the body is framed once, by a length or by chunks.

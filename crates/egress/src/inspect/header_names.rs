@@ -75,11 +75,7 @@ fn names(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
 pub(crate) fn doubt(headers: &HeaderMap) -> Option<String> {
     names(headers)
         .find_map(|name| other_name(&name))
-        .or_else(|| {
-            headers
-                .iter()
-                .find_map(|(name, value)| no_field(name, value))
-        })
+        .or_else(|| headers.keys().find_map(no_name))
 }
 
 fn other_name(name: &str) -> Option<String> {
@@ -90,15 +86,28 @@ fn other_name(name: &str) -> Option<String> {
     })
 }
 
-/// Returns why a header is malformed, which HTTP/2 alone lets pass.
-fn no_field(name: &HeaderName, value: &HeaderValue) -> Option<String> {
+/// Returns why a name from HTTP/2 is none of a header; by HTTP/1.1 it cannot come.
+fn no_name(name: &HeaderName) -> Option<String> {
     let shown = shown(name.as_str(), SHOWN_BYTES_MAX);
-    if name.as_str().contains('"') {
-        Some(format!("{shown:?} is no name of a header"))
-    } else if value.as_bytes().trim_ascii().len() < value.len() {
-        Some(format!("its header {shown:?} begins or ends with a space"))
-    } else {
-        None
+    name.as_str()
+        .contains('"')
+        .then(|| format!("{shown:?} is no name of a header"))
+}
+
+/// Takes spaces from both ends of values: HTTP/2 forbids them (RFC 9113, 8.2.1), programs send
+/// them (`Bearer ` with an empty token), and by HTTP/1.1 they are no part of a value
+/// (RFC 9110, 5.5).
+pub(crate) fn trim(headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
+        let inner = value.as_bytes().trim_ascii();
+        if inner.len() == value.len() {
+            continue;
+        }
+        let Ok(mut trimmed) = HeaderValue::from_bytes(inner) else {
+            continue;
+        };
+        trimmed.set_sensitive(value.is_sensitive());
+        *value = trimmed;
     }
 }
 
@@ -116,4 +125,5 @@ pub(crate) fn unframe(trailers: &mut HeaderMap) {
     for name in framing {
         trailers.remove(name);
     }
+    trim(trailers);
 }
