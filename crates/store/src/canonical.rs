@@ -1,11 +1,12 @@
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::seal::SEALED;
-
 /// The largest whole number, and the negative of the smallest, that an event may
 /// hold: beyond it, readers that know only doubles (most) would see another one.
 pub(crate) const INTEGER_MAX: u64 = 1 << 53;
+
+/// The member that holds what is sealed.
+pub(crate) const SEALED: &str = "sealed";
 
 /// How deep arrays and objects of an event's body may be nested. Below the 128
 /// of common readers, so that whatever was written can be read.

@@ -12,6 +12,16 @@ use rustix::io::Errno;
 #[cfg(test)]
 use crate::tests::power;
 
+/// Whether an append waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk before the append returns: survives a loss of power.
+    Durable,
+    /// Handed to the kernel: survives Atoll's end, not a loss of power. The next
+    /// durable append of any process makes it durable too.
+    Buffered,
+}
+
 /// Writes all of these bytes from this place on.
 pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     #[cfg(test)]

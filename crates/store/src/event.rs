@@ -10,11 +10,8 @@ use crate::canonical::{
     CanonicalError, EventBody, INTEGER_MAX, SplitBody, write_number, write_string, write_value,
 };
 use crate::hash::HASH_DIGITS;
-use crate::rotation::{LOST, ROTATED};
 use crate::seal::{SealKey, SealPlace, sealed_length, sealed_members};
-use crate::sessions::SESSION_OPENED;
 use crate::shorten::shorten;
-use crate::shredding::{HOLD_RELEASED, HOLD_SET, SHREDDED};
 use crate::{LedgerError, TreeHash};
 
 /// The version of the form of events.
@@ -40,6 +37,19 @@ const KIND_BYTES_MAX: usize = 64;
 
 /// The type of the event by which a session gains a label.
 pub const LABEL_GAINED: &str = "label.gained";
+
+/// The type of the event by which a session begins.
+pub(crate) const SESSION_OPENED: &str = "session.opened";
+
+/// The type of the event by which a key hands over.
+pub(crate) const ROTATED: &str = "key.rotated";
+/// The type of the event that says that a key was lost.
+pub(crate) const LOST: &str = "key.lost";
+
+/// The types of the events of the end of sealed content.
+pub(crate) const SHREDDED: &str = "seal.shredded";
+pub(crate) const HOLD_SET: &str = "hold.set";
+pub(crate) const HOLD_RELEASED: &str = "hold.released";
 
 /// Types that only this crate writes, because what they say must be so.
 const RESERVED_KINDS: [&str; 29] = [

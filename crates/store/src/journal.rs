@@ -1,6 +1,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -15,7 +16,10 @@ use crate::segment::{SEGMENT_BYTES_MAX, Segment, segment_name};
 use crate::state::LEDGER;
 use crate::tail::{FoundTail, Tail, find_tail, find_tail_after};
 use crate::unsynced::{is_doubted, leave_doubt, settle_doubt};
-use crate::{Clock, FileFault, LedgerError, Position, StateDir, disk};
+use crate::{FileFault, LedgerError, Position, StateDir, disk};
+
+/// Where the time of events comes from; `SystemTime::now` outside tests.
+pub type Clock = fn() -> SystemTime;
 
 /// How long an append waits for another process's append, milliseconds: they
 /// hold the lock for microseconds, unless one was stopped.

@@ -1,35 +1,32 @@
 mod asked;
 mod of_sessions;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use atoll_model::{Attempt, Call, Outcome, RunId, SessionId, Verdict};
 use serde_json::{Value, json};
 
-use crate::canonical::{CanonicalError, EventBody};
+use crate::canonical::EventBody;
 use crate::checkpoint::{self, SigningError};
 use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
 use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
-use crate::lock::LockFault;
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
-use crate::recovery::{InterruptedRun, recover};
+use crate::recovery::{InterruptedRun, RunFiles, recover};
 use crate::rotation::{replace_lost, rotate};
 use crate::seal::{SealFault, SealKey, sealed_members};
-use crate::seals;
+use crate::seals::{self, ShredWhy};
 use crate::settled::note_settled;
-use crate::shredding::{self, Evidence, ShredError, ShredWhy, Shredded};
+use crate::shredding::{self, Evidence, ShredError, Shredded};
 use crate::verify::verify;
 use crate::verify_report::{Verified, VerifyError};
 pub use asked::Asked;
 
-use crate::{Against, Armed, Checkpoint, Entry, FileFault, Position, StateDir, VerifierKey};
-
-/// Where the time of events comes from; `SystemTime::now` outside tests.
-pub type Clock = fn() -> SystemTime;
+use crate::{
+    Against, Armed, Checkpoint, Durability, Entry, LedgerError, Position, StateDir, VerifierKey,
+};
 
 /// The append-only log of everything that was asked, decided and done.
 ///
@@ -46,111 +43,16 @@ pub struct Ledger {
     seal: Mutex<Option<(RunId, Arc<SealKey>)>>,
 }
 
-/// Whether an append waits for the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// On disk before the append returns: survives a loss of power.
-    Durable,
-    /// Handed to the kernel: survives Atoll's end, not a loss of power. The next
-    /// durable append of any process makes it durable too.
-    Buffered,
-}
-
-/// The ledger could not be opened, read or added to.
-#[derive(Debug, thiserror::Error)]
-pub enum LedgerError {
-    /// The kernel refused a file operation.
-    #[error(transparent)]
-    File(#[from] FileFault),
-    /// The body of an event has no canonical form.
-    #[error("an event of type {kind} cannot be recorded: {why}")]
-    Body {
-        /// The event's type.
-        kind: String,
-        /// What is wrong with its body.
-        why: CanonicalError,
-    },
-    /// The event's type is not usable.
-    #[error("{kind:?} cannot be recorded as an event's type: {why}")]
-    Kind {
-        /// The type asked for.
-        kind: String,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The event is larger than an event may be.
-    #[error(
-        "an event of type {kind} would be {bytes} bytes, and {max} is the most; for a long \
-         command, give the data in a file or on standard input"
-    )]
-    TooLarge {
-        /// The event's type.
-        kind: String,
-        /// Its size.
-        bytes: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// The end of the ledger is damaged beyond what can be set aside.
-    #[error(
-        "the ledger {} is damaged ({what}); look at it with `atoll ledger verify`, then move \
-         its directory away to begin a new one",
-        path.display()
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        what: String,
-    },
-    /// Another process has held a lock for too long.
-    #[error(
-        "waited {waited_ms} ms for {}: another Atoll process holds it; see who with: \
-         fuser {0}",
-        path.display()
-    )]
-    Busy {
-        /// The locked file.
-        path: PathBuf,
-        /// How long was waited, milliseconds.
-        waited_ms: u128,
-    },
-    /// A run of that name is open already.
-    #[error("there is a run {0} already; start again to get another name")]
-    RunExists(RunId),
-    /// What is sensitive cannot be sealed, or its key not be kept.
-    #[error("what is sensitive cannot be sealed: {0}")]
-    Seal(String),
-    /// An earlier failure to reach the disk left unknown what is on it.
-    #[error(
-        "the ledger could not be written to disk earlier ({0}); check the disk, then start \
-         Atoll again"
-    )]
-    Broken(String),
-}
-
-impl From<LockFault> for LedgerError {
-    fn from(fault: LockFault) -> Self {
-        match fault {
-            LockFault::File(fault) => Self::File(fault),
-            LockFault::TimedOut { path, waited_ms } => Self::Busy { path, waited_ms },
-        }
-    }
-}
-
 impl Ledger {
-    /// Opens the ledger for appending, makes it when missing, and records as
-    /// interrupted every run whose Atoll has ended without closing it.
-    ///
-    /// # Errors
-    /// [`LedgerError`] when its files cannot be opened or written.
-    pub fn open(state: &StateDir, clock: Clock) -> Result<Self, LedgerError> {
-        Self::open_journal(state, Journal::open(state, clock)?)
-    }
-
-    pub(crate) fn open_journal(state: &StateDir, journal: Journal) -> Result<Self, LedgerError> {
+    /// Opens the ledger that this journal writes; `files` are those of the runs that are found
+    /// interrupted.
+    pub(crate) fn open_journal(
+        state: &StateDir,
+        journal: Journal,
+        files: &dyn RunFiles,
+    ) -> Result<Self, LedgerError> {
         let open_runs = OpenRuns::open(state)?;
-        let interrupted = recover(&journal, &open_runs, state)?;
+        let interrupted = recover(&journal, &open_runs, state, files)?;
         // Where that cannot be, it is tried again by the next one, and nobody is shown any of
         // it meanwhile; a key file that cannot be used stops no ledger.
         let _ = shredding::finish_unfinished(state, &journal);

@@ -20,6 +20,7 @@ mod control;
 mod cosignature;
 mod disk;
 mod entry;
+mod error;
 mod event;
 mod fault;
 mod gained;
@@ -62,6 +63,7 @@ mod settled;
 mod shorten;
 mod shredding;
 mod state;
+mod stored_runs;
 mod tail;
 mod tiles;
 mod tokens;
@@ -82,7 +84,9 @@ pub use canonical::{CanonicalError, EventBody, NESTING_MAX};
 pub use checkpoint::SigningError;
 pub use control::control_directory;
 pub use cosignature::{Cosigned, WitnessKey};
+pub use disk::Durability;
 pub use entry::{Armed, Entry, Refusal, Refused};
+pub use error::LedgerError;
 pub use event::{
     EVENT_BYTES_MAX, Event, LABEL_GAINED, LineFault, Position, RIGHTS_GIVEN_UP, format_time,
 };
@@ -90,9 +94,10 @@ pub use fault::FileFault;
 pub use gained::{GAINED_BYTES_MAX, Gained, forget, forgettable};
 pub use hash::{InvalidHash, TreeHash};
 pub use host_text::{host_text, read_host_text};
+pub use journal::Clock;
 pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, list_kept};
 pub use labels::RunPurposes;
-pub use ledger::{Asked, Clock, Durability, Ledger, LedgerError};
+pub use ledger::{Asked, Ledger};
 pub use note::{CHECKPOINT_BYTES_MAX, Checkpoint, NoteFault, VerifierKey};
 pub use organisation::{
     Day, MANIFEST_FILES_MAX, Manifest, OrganisationFault, OrganisationKey, SEEN_EVERY,
@@ -107,7 +112,7 @@ pub use record::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RECORD_VERSION, RunRecord,
     RunState, SettingsRecord,
 };
-pub use recovery::{InterruptedRun, live_runs, settle_run};
+pub use recovery::{InterruptedRun, RunFault, live_runs};
 pub use removal::{remove_run, remove_run_if};
 pub use reserve::{release_end, reserve_end};
 pub use retention::{
@@ -117,15 +122,16 @@ pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
 pub use scratch::{create_scratch, remove_scratch};
 pub use seal::unread;
-pub use seals::{FollowedSeals, Seals};
+pub use seals::{FollowedSeals, Seals, ShredWhy};
 pub use sent::Sent;
 pub use sessions::{Session, SessionError, SessionRun, SessionRunState};
-pub use shredding::{Evidence, ShredError, ShredWhy, Shredded};
+pub use shredding::{Evidence, ShredError, Shredded};
 pub use state::{StateDir, StateError};
+pub use stored_runs::{end_unanswering, settle_run};
 pub use tiles::{ExportedTiles, export_tiles};
 pub use tokens::{TokenFileError, TokenFiles};
 pub use trust::TrustFiles;
-pub use unanswering::{Unanswering, end_unanswering};
+pub use unanswering::Unanswering;
 pub use usage::{DiskUsage, run_disk_usage};
 pub use vault::{KeyKept, SECRETS_MAX, SealedSecret, Vault, VaultError, VaultKeyFile};
 pub use verify_report::{Damage, Place, Severity, Verified, VerifyError, VerifyReport};

@@ -5,10 +5,9 @@ use std::path::Path;
 use atoll_model::{RunId, SessionId};
 use serde_json::Value;
 
-use crate::event::{Event, LineFault};
+use crate::event::{Event, LineFault, SESSION_OPENED};
 use crate::lines::{Line, LineContent, Lines};
 use crate::segment::{Segment, list_segments, segment_name};
-use crate::sessions::SESSION_OPENED;
 use crate::state::LEDGER;
 use crate::{FileFault, LedgerError, StateDir};
 

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::error::Error;
 
 use atoll_model::RunId;
 use serde_json::json;
@@ -7,11 +8,8 @@ use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
 use crate::open_runs::{Marker, OpenRuns};
 use crate::read::{Events, Filter};
-use crate::reserve::release_end;
-use crate::runs::{load_run, update_run};
-use crate::scratch::remove_scratch;
 use crate::settled::{note_settled, settled_place};
-use crate::{Durability, FileFault, LedgerError, RunError, RunRecord, RunState, StateDir};
+use crate::{FileFault, LedgerError, StateDir};
 
 /// Why a run has no end of its own, where nobody knows more.
 pub(crate) const UNSEEN: &str = "the Atoll process that carried this run ended without closing it";
@@ -23,7 +21,30 @@ pub struct InterruptedRun {
     pub run: RunId,
     /// Why its record could not be changed, if so. A run that ended before it had
     /// a record is none of these.
-    pub record: Option<RunError>,
+    pub record: Option<RunFault>,
+}
+
+/// Why what is kept of a run could not be changed.
+pub type RunFault = Box<dyn Error + Send + Sync>;
+
+/// What is kept of runs beside the ledger.
+pub(crate) trait RunFiles {
+    /// Gives back the room that was kept for the recording of a run's end.
+    fn release_end(&self, state: &StateDir, run: &RunId);
+
+    /// Notes that a run was interrupted where its record says that it goes on, and removes what
+    /// is kept of it only while it does.
+    fn note_interrupted(&self, state: &StateDir, run: &RunId) -> Result<(), RunFault>;
+}
+
+/// Nothing is kept of any run.
+#[cfg(test)]
+impl RunFiles for () {
+    fn release_end(&self, _: &StateDir, _: &RunId) {}
+
+    fn note_interrupted(&self, _: &StateDir, _: &RunId) -> Result<(), RunFault> {
+        Ok(())
+    }
 }
 
 /// Records every run as interrupted that was opened, not closed, and has no
@@ -37,6 +58,7 @@ pub(crate) fn recover(
     journal: &Journal,
     open_runs: &OpenRuns,
     state: &StateDir,
+    files: &dyn RunFiles,
 ) -> Result<Vec<InterruptedRun>, LedgerError> {
     let mut interrupted = Vec::new();
     if journal.is_from_another_boot()? {
@@ -48,7 +70,7 @@ pub(crate) fn recover(
             let _ = journal.settle_end();
             for run in unclosed(state, Filter::default(), settled_place(journal)?)? {
                 if let Some(marker) = open_runs.claim(&run)? {
-                    interrupted.push(interrupt(journal, state, marker, UNSEEN)?);
+                    interrupted.push(interrupt(journal, state, marker, UNSEEN, files)?);
                 }
             }
             journal.note_boot()?;
@@ -59,7 +81,7 @@ pub(crate) fn recover(
         let Some(marker) = open_runs.take_over(&run)? else {
             continue;
         };
-        interrupted.extend(interrupted_because(journal, state, marker, UNSEEN)?);
+        interrupted.extend(interrupted_because(journal, state, marker, UNSEEN, files)?);
     }
     Ok(interrupted)
 }
@@ -70,15 +92,15 @@ pub(crate) fn interrupted_because(
     state: &StateDir,
     marker: Marker,
     why: &str,
+    files: &dyn RunFiles,
 ) -> Result<Option<InterruptedRun>, LedgerError> {
     if is_unclosed(state, &marker)? {
-        return interrupt(journal, state, marker, why).map(Some);
+        return interrupt(journal, state, marker, why, files).map(Some);
     }
     // Whoever recorded its end may have died before it noted that here.
-    // What cannot be noted now, `settle_run` notes when it is asked for.
-    release_end(state, marker.run());
-    let _ = note_interrupted(state, marker.run());
-    let _ = remove_scratch(state, marker.run());
+    // What cannot be noted now is noted when the run's record is asked for.
+    files.release_end(state, marker.run());
+    let _ = files.note_interrupted(state, marker.run());
     marker.remove()?;
     Ok(None)
 }
@@ -126,26 +148,17 @@ fn interrupt(
     state: &StateDir,
     marker: Marker,
     why: &str,
+    files: &dyn RunFiles,
 ) -> Result<InterruptedRun, LedgerError> {
     let run = marker.run().clone();
-    release_end(state, &run);
+    files.release_end(state, &run);
     let body = json!({ "why": why });
     journal.append_durable(&Draft::new("run.interrupted", Some(&run), &body)?)?;
-    let updated = note_interrupted(state, &run);
-    let scratch = remove_scratch(state, &run);
+    let noted = files.note_interrupted(state, &run);
     marker.remove()?;
-    let record = match updated {
-        Ok(_) | Err(RunError::Missing(_)) => scratch.err(),
-        Err(error) => Some(error),
-    };
-    Ok(InterruptedRun { run, record })
-}
-
-fn note_interrupted(state: &StateDir, run: &RunId) -> Result<RunRecord, RunError> {
-    update_run(state, run, Durability::Buffered, |record| {
-        if record.state == RunState::Running {
-            record.state = RunState::Interrupted;
-        }
+    Ok(InterruptedRun {
+        run,
+        record: noted.err(),
     })
 }
 
@@ -162,21 +175,6 @@ pub fn live_runs(state: &StateDir) -> Result<Vec<RunId>, FileFault> {
         }
     }
     Ok(alive)
-}
-
-/// Reads a run's record; one that says "running" of a run that is not, because
-/// there was no room to write its end, says "interrupted" from then on.
-///
-/// # Errors
-/// [`RunError`] when the record cannot be read.
-pub fn settle_run(state: &StateDir, run: &RunId) -> Result<RunRecord, RunError> {
-    let mut record = load_run(state, run)?;
-    if record.state == RunState::Running && !OpenRuns::open(state)?.is_alive(run)? {
-        record.state = RunState::Interrupted;
-        // Where there is still no room, it is known all the same.
-        let _ = note_interrupted(state, run);
-    }
-    Ok(record)
 }
 
 impl InterruptedRun {

@@ -7,9 +7,11 @@ use std::path::Path;
 use atoll_model::{RunId, SessionId};
 use serde_json::{Value, json};
 
-use crate::sessions::is_file_name;
 use crate::state::{GAINED, RUNS, SESSIONS, TELEMETRY};
 use crate::{LedgerError, Seals, StateDir, sent};
+
+/// How the files end that tell where sessions began.
+pub(crate) const SESSION_FILE_END: &str = ".session";
 
 /// How much of each kind there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl Remains {
             |name: &str, is_one: fn(&str) -> bool| count(&state.path().join(name), is_one);
         Ok(Self {
             seals: seals.count(),
-            sessions: counted(SESSIONS, is_file_name),
+            sessions: counted(SESSIONS, is_session_file),
             gained: counted(GAINED, |name| SessionId::parse(name).is_ok()),
             sent: counted(TELEMETRY, sent::is_file_name),
             ..Self::runs(state)
@@ -83,6 +85,11 @@ impl fmt::Display for Remains {
             .collect();
         to.write_str(&all.join(", "))
     }
+}
+
+/// Returns whether a file of the directory of sessions tells where one began.
+pub(crate) fn is_session_file(name: &str) -> bool {
+    name.ends_with(SESSION_FILE_END)
 }
 
 /// How many entries of a directory are such ones; none where it is not there.

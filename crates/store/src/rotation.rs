@@ -10,17 +10,13 @@ use crate::checkpoint::{
     CHECKPOINT, Signers, found_key, keep_new_key, key_directory, make_with, new_key, open_note,
     own_key, read_note,
 };
-use crate::event::Draft;
+use crate::event::{Draft, LOST, ROTATED};
 use crate::journal::Journal;
 use crate::note::SigningKey;
 use crate::private::PrivateDirectory;
 use crate::read::{Events, Filter};
 use crate::{FileFault, LedgerError, SigningError, StateDir, VerifierKey, disk};
 
-/// The type of the event by which a key hands over.
-pub(crate) const ROTATED: &str = "key.rotated";
-/// The type of the event that says that a key was lost.
-pub(crate) const LOST: &str = "key.lost";
 /// The key to come, beside the one that there is.
 const NEXT: &str = "key.next";
 /// The one that there is.

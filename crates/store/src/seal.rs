@@ -13,11 +13,10 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use crate::Event;
+use crate::canonical::SEALED;
 use crate::hash::hex;
 use crate::random;
 
-/// The member that holds what is sealed.
-pub(crate) const SEALED: &str = "sealed";
 /// What stands in place of what nobody can read any more.
 const SHREDDED: &str = "(shredded)";
 /// The same where its key is not here, or does not open it.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use atoll_model::{RunId, SessionId};
 use zeroize::Zeroizing;
 
+use crate::canonical::SEALED;
 use crate::hash::hex;
 use crate::private::PrivateDirectory;
-use crate::seal::{KEY_BYTES, Opening, SEALED, SealFault, SealKey, unseal};
-use crate::shredding::{ShredWhy, Shredding};
+use crate::seal::{KEY_BYTES, Opening, SealFault, SealKey, unseal};
 use crate::state::SEALS;
 use crate::{Event, FileFault, LedgerError, PrivateFault, StateDir, disk};
 
@@ -34,6 +34,40 @@ const NO_SESSION: &str = "--------------------";
 const ROOM_SLOTS: u64 = 512;
 /// The largest file that is read, bytes: some two million runs.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Why what is asked for is shredded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShredWhy {
+    /// A person has named it.
+    Asked,
+    /// It is older than it is to be kept.
+    Age,
+}
+
+impl ShredWhy {
+    /// The word for it in the ledger.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Age => "age",
+        }
+    }
+
+    /// Reads it; somebody has asked for whatever else it says.
+    pub(crate) fn parse(text: &str) -> Self {
+        match text {
+            "age" => Self::Age,
+            _ => Self::Asked,
+        }
+    }
+}
+
+/// What is about to be shredded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shredding {
+    pub(crate) why: ShredWhy,
+    pub(crate) runs: Vec<RunId>,
+}
 
 /// What is kept of a run's key.
 struct Slot {

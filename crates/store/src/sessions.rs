@@ -8,19 +8,15 @@ use atoll_model::{RunId, SessionId, SessionName};
 use rustix::fs::Dir;
 use serde_json::{Value, json};
 
-use crate::event::{CLOSING_KINDS, Draft};
+use crate::event::{CLOSING_KINDS, Draft, SESSION_OPENED};
 use crate::journal::Journal;
 use crate::open_runs::OpenRuns;
 use crate::private::{PrivateDirectory, replace_file_soon};
 use crate::read::{Events, Filter};
+use crate::remains::SESSION_FILE_END;
 use crate::state::SESSIONS;
 use crate::{Event, LedgerError, Position, PrivateFault, Seals, StateDir, TreeHash};
 
-/// The type of the event by which a session begins.
-pub(crate) const SESSION_OPENED: &str = "session.opened";
-
-/// How the files end that tell where sessions began.
-const FILE_END: &str = ".session";
 /// How many of the files are looked through that tell where sessions began: beyond, the ledger is
 /// read from its beginning.
 const SESSION_FILES_MAX: usize = 10_000;
@@ -152,12 +148,7 @@ pub(crate) fn open(
 
 /// So that no name is that of another file there.
 fn file_name(name: &SessionName) -> String {
-    format!("{name}{FILE_END}")
-}
-
-/// Returns whether a file of that directory tells where a session began.
-pub(crate) fn is_file_name(name: &str) -> bool {
-    name.ends_with(FILE_END)
+    format!("{name}{SESSION_FILE_END}")
 }
 
 /// The session of this name that a file tells of.

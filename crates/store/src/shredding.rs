@@ -7,17 +7,12 @@ use std::collections::BTreeSet;
 use atoll_model::{RunId, SessionId};
 use serde_json::{Value, json};
 
-use crate::event::Draft;
+use crate::event::{Draft, HOLD_RELEASED, HOLD_SET, SHREDDED};
 use crate::journal::Journal;
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
-use crate::seals::HeldKeys;
+use crate::seals::{HeldKeys, ShredWhy, Shredding};
 use crate::{FileFault, LedgerError, PrivateFault, StateDir};
-
-/// The types of the events of it.
-pub(crate) const SHREDDED: &str = "seal.shredded";
-pub(crate) const HOLD_SET: &str = "hold.set";
-pub(crate) const HOLD_RELEASED: &str = "hold.released";
 
 /// What of the ledger something is done about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,40 +21,6 @@ pub enum Evidence {
     Run(RunId),
     /// All runs of a session, also those to come.
     Session(SessionId),
-}
-
-/// Why what is asked for is shredded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShredWhy {
-    /// A person has named it.
-    Asked,
-    /// It is older than it is to be kept.
-    Age,
-}
-
-impl ShredWhy {
-    /// The word for it in the ledger.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Asked => "asked",
-            Self::Age => "age",
-        }
-    }
-
-    /// Reads it; somebody has asked for whatever else it says.
-    pub(crate) fn parse(text: &str) -> Self {
-        match text {
-            "age" => Self::Age,
-            _ => Self::Asked,
-        }
-    }
-}
-
-/// What is about to be shredded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shredding {
-    pub(crate) why: ShredWhy,
-    pub(crate) runs: Vec<RunId>,
 }
 
 /// What was done.

@@ -54,13 +54,13 @@ impl Place {
     fn ledger_in_small_segments(&self) -> Ledger {
         let journal =
             Journal::open_as(&self.state, SystemTime::now, BootId::current(), 1_000).unwrap();
-        Ledger::open_journal(&self.state, journal).unwrap()
+        Ledger::open_journal(&self.state, journal, &crate::stored_runs::StoredRuns).unwrap()
     }
 
     fn ledger_after_boot(&self, boot: char) -> Ledger {
         let boot = BootId::of_test(boot);
         let journal = Journal::open_as(&self.state, SystemTime::now, boot, 1 << 20).unwrap();
-        Ledger::open_journal(&self.state, journal).unwrap()
+        Ledger::open_journal(&self.state, journal, &crate::stored_runs::StoredRuns).unwrap()
     }
 
     fn file(&self, name: &str) -> PathBuf {

@@ -6,10 +6,9 @@ use atoll_model::RunId;
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::journal::Journal;
-use crate::ledger::Clock;
+use crate::journal::{Clock, Journal};
 use crate::open_runs::{Carrier, OpenRuns};
-use crate::recovery::{UNSEEN, interrupted_because};
+use crate::recovery::{RunFiles, UNSEEN, interrupted_because};
 use crate::{FileFault, LedgerError, StateDir};
 
 /// How long is waited until nothing is left of its process.
@@ -42,11 +41,12 @@ pub enum Unanswering {
 ///
 /// # Errors
 /// [`LedgerError`] where it cannot be ended, or its end not be recorded.
-pub fn end_unanswering(
+pub(crate) fn end_unanswering(
     state: &StateDir,
     clock: Clock,
     run: &RunId,
     why: &str,
+    files: &dyn RunFiles,
 ) -> Result<Unanswering, LedgerError> {
     let open_runs = OpenRuns::open(state)?;
     let carrier = open_runs.carrier(run)?;
@@ -65,7 +65,7 @@ pub fn end_unanswering(
     while Instant::now() < until {
         if let Some(marker) = open_runs.take_over(run)? {
             let journal = Journal::open(state, clock)?;
-            interrupted_because(&journal, state, marker, why)?;
+            interrupted_because(&journal, state, marker, why, files)?;
             return Ok(ended);
         }
         // Whoever looked for such runs meanwhile has recorded it.
@@ -113,7 +113,7 @@ mod tests {
                 std::thread::sleep(for_how_long);
                 held.remove().unwrap();
             });
-            end_unanswering(&state, SystemTime::now, &run, "a test").unwrap()
+            end_unanswering(&state, SystemTime::now, &run, "a test", &()).unwrap()
         })
     }
 
@@ -146,7 +146,7 @@ mod tests {
         let marker = format!("1 0\n{} {began}\n", child.id());
         fs::write(state.path().join("open").join(run.as_str()), marker).unwrap();
         drop(held);
-        let ended = end_unanswering(&state, SystemTime::now, &run, "a test").unwrap();
+        let ended = end_unanswering(&state, SystemTime::now, &run, "a test", &()).unwrap();
         assert_eq!(ended, Unanswering::Killed);
         use std::os::unix::process::ExitStatusExt;
         assert_eq!(child.wait().unwrap().signal(), Some(9));

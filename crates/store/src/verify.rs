@@ -8,14 +8,13 @@ use rustix::io::Errno;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::event::{Event, LineFault, split_line};
+use crate::event::{Event, LOST, LineFault, split_line};
 use crate::hash::Frontier;
 use crate::head::{FoundHead, HEAD, Head};
 use crate::journal::hold_for_reading;
 use crate::lines::{Line, LineContent, Lines};
 use crate::read::read_line;
 use crate::remains::Remains;
-use crate::rotation::LOST;
 use crate::scan::{Scanned, scan};
 use crate::segment::{list_segments, segment_name};
 use crate::state::LEDGER;

@@ -3,7 +3,8 @@
 use atoll_model::RunId;
 use serde_json::Value;
 
-use super::{Ledger, LedgerError};
+use super::Ledger;
+use crate::LedgerError;
 use crate::Position;
 use crate::event::Draft;
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use atoll_model::conduct::Conduct;
 use atoll_model::{RunId, SessionId, SessionName};
 
-use super::{Ledger, LedgerError};
+use super::Ledger;
+use crate::LedgerError;
 use crate::labels::RunPurposes;
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};

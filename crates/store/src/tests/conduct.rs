@@ -190,7 +190,7 @@ fn what_was_written_lately_is_read_whole_or_not_at_all() {
     let place = Place::new();
     let small = || {
         let journal = Journal::open_as(&place.state, on_day, BootId::current(), 2_000).unwrap();
-        Ledger::open_journal(&place.state, journal).unwrap()
+        Ledger::open_journal(&place.state, journal, &crate::stored_runs::StoredRuns).unwrap()
     };
     let ledger = small();
     run(&ledger, 1, "own", vec![misuse()]);

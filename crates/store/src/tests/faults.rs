@@ -56,7 +56,7 @@ impl Work {
     pub(super) fn ledger(&self, state: &StateDir) -> Result<Ledger, LedgerError> {
         let boot = BootId::of_test(self.boot);
         let journal = Journal::open_as(state, SystemTime::now, boot, self.segment_bytes_max)?;
-        Ledger::open_journal(state, journal)
+        Ledger::open_journal(state, journal, &crate::stored_runs::StoredRuns)
     }
 
     /// Tells the disk how far the ledger was acknowledged just now.
@@ -126,7 +126,7 @@ fn comes_back(state: &Path, segment_bytes_max: u64, disk: &Disk, what: &str) {
     let state = StateDir::open(state).unwrap();
     let boot = BootId::of_test('c');
     let journal = Journal::open_as(&state, SystemTime::now, boot, segment_bytes_max).unwrap();
-    let ledger = Ledger::open_journal(&state, journal).unwrap();
+    let ledger = Ledger::open_journal(&state, journal, &crate::stored_runs::StoredRuns).unwrap();
     note(&ledger, 1);
     assert_eq!(ledger.losses(), [""; 0], "{what}");
     ledger

@@ -1,7 +1,6 @@
 use super::power::{Dice, Disk, Failure, finish, watch};
 use super::*;
-use crate::event::Draft;
-use crate::rotation::ROTATED;
+use crate::event::{Draft, ROTATED};
 
 fn checkpoint(place: &Place) -> Checkpoint {
     place.ledger().checkpoint(&place.state).unwrap()

@@ -11,8 +11,7 @@ use super::power::{Dice, Disk, Failure, Step, finish, watch};
 use super::*;
 use crate::FollowedSeals;
 use crate::seal::{SealKey, SealPlace};
-use crate::seals::HeldKeys;
-use crate::shredding::Shredding;
+use crate::seals::{HeldKeys, Shredding};
 
 /// Nobody else says this.
 const WORD: &str = "unheard-of-word";

@@ -101,7 +101,8 @@ fn is_held(left: &Disk, disk: &Disk, segment_bytes_max: u64) -> Result<(), Strin
     let boot = BootId::of_test('c');
     let journal = Journal::open_as(&state, SystemTime::now, boot, segment_bytes_max)
         .map_err(|error| error.to_string())?;
-    let ledger = Ledger::open_journal(&state, journal).map_err(|error| error.to_string())?;
+    let ledger = Ledger::open_journal(&state, journal, &crate::stored_runs::StoredRuns)
+        .map_err(|error| error.to_string())?;
     ledger
         .record(None, "test.noted", json!({}), Durability::Durable)
         .map_err(|error| error.to_string())?;
