@@ -2,6 +2,9 @@
 //! at the end of a run. What was made before is looked at first: a ledger that no longer is
 //! what was signed gets no further one, so that the evidence stays.
 
+pub(crate) mod rotation;
+mod walk;
+
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -16,12 +19,12 @@ use crate::journal::Journal;
 use crate::note::{CHECKPOINT_BYTES_MAX, SigningKey};
 use crate::private::{PrivateDirectory, replace_file, replace_file_soon};
 use crate::random;
-use crate::rotation::settled_key;
 use crate::state::{LEDGER, LEDGER_KEY};
-use crate::walk::Walk;
 use crate::{
     Checkpoint, FileFault, LedgerError, NoteFault, PrivateFault, StateDir, TreeHash, VerifierKey,
 };
+use rotation::settled_key;
+use walk::Walk;
 
 /// The newest checkpoint, in the ledger's directory.
 pub(crate) const CHECKPOINT: &str = "checkpoint";

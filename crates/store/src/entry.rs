@@ -7,9 +7,9 @@ use atoll_model::{Attempt, Call, Outcome, Reason, RunId, Verdict, Wall};
 use serde_json::{Map, Value, json};
 
 use crate::event::Draft;
+use crate::event::seal::SealKey;
 use crate::journal::Journal;
 use crate::open_runs::Marker;
-use crate::seal::SealKey;
 use crate::tail::Tail;
 use crate::{LedgerError, Position, host_text};
 

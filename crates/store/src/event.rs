@@ -1,3 +1,5 @@
+pub(crate) mod seal;
+
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,9 +12,9 @@ use crate::canonical::{
     CanonicalError, EventBody, INTEGER_MAX, SplitBody, write_number, write_string, write_value,
 };
 use crate::hash::HASH_DIGITS;
-use crate::seal::{SealKey, SealPlace, sealed_length, sealed_members};
 use crate::shorten::shorten;
 use crate::{LedgerError, TreeHash};
+use seal::{SealKey, SealPlace, sealed_length, sealed_members};
 
 /// The version of the form of events.
 pub(crate) const EVENT_VERSION: u64 = 1;

@@ -1,3 +1,7 @@
+mod commit;
+mod repair;
+mod unsynced;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,17 +10,17 @@ use std::time::SystemTime;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::commit::Commit;
 use crate::event::Draft;
 use crate::head::{BootId, FoundHead, Head};
 use crate::lock::{open_lock, wait_for_lock};
 use crate::remains::Remains;
-use crate::repair::repair;
 use crate::segment::{SEGMENT_BYTES_MAX, Segment, segment_name};
 use crate::state::LEDGER;
 use crate::tail::{FoundTail, Tail, find_tail, find_tail_after};
-use crate::unsynced::{is_doubted, leave_doubt, settle_doubt};
 use crate::{FileFault, LedgerError, Position, StateDir, disk};
+use commit::Commit;
+use repair::repair;
+use unsynced::{is_doubted, leave_doubt, settle_doubt};
 
 /// Where the time of events comes from; `SystemTime::now` outside tests.
 pub type Clock = fn() -> SystemTime;

@@ -8,15 +8,15 @@ use atoll_model::{Attempt, Call, Outcome, RunId, SessionId, Verdict};
 use serde_json::{Value, json};
 
 use crate::canonical::EventBody;
+use crate::checkpoint::rotation::{replace_lost, rotate};
 use crate::checkpoint::{self, SigningError};
 use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
+use crate::event::seal::{SealFault, SealKey, sealed_members};
 use crate::event::{CLOSING_KINDS, Draft};
 use crate::journal::Journal;
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
 use crate::recovery::{InterruptedRun, RunFiles, recover};
-use crate::rotation::{replace_lost, rotate};
-use crate::seal::{SealFault, SealKey, sealed_members};
 use crate::seals::{self, ShredWhy};
 use crate::settled::note_settled;
 use crate::shredding::{self, Evidence, ShredError, Shredded};

@@ -14,7 +14,6 @@
 mod authority;
 mod canonical;
 mod checkpoint;
-mod commit;
 mod conduct;
 mod control;
 mod cosignature;
@@ -46,15 +45,12 @@ mod record_file;
 mod recovery;
 mod remains;
 mod removal;
-mod repair;
 mod reserve;
 mod retention;
-mod rotation;
 mod run_error;
 mod runs;
 mod scan;
 mod scratch;
-mod seal;
 mod seals;
 mod segment;
 mod sent;
@@ -70,12 +66,10 @@ mod tokens;
 mod tree;
 mod trust;
 mod unanswering;
-mod unsynced;
 mod usage;
 mod vault;
 mod verify;
 mod verify_report;
-mod walk;
 mod wanted;
 mod witness;
 
@@ -87,6 +81,7 @@ pub use cosignature::{Cosigned, WitnessKey};
 pub use disk::Durability;
 pub use entry::{Armed, Entry, Refusal, Refused};
 pub use error::LedgerError;
+pub use event::seal::unread;
 pub use event::{
     EVENT_BYTES_MAX, Event, LABEL_GAINED, LineFault, Position, RIGHTS_GIVEN_UP, format_time,
 };
@@ -121,7 +116,6 @@ pub use retention::{
 pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
 pub use scratch::{create_scratch, remove_scratch};
-pub use seal::unread;
 pub use seals::{FollowedSeals, Seals, ShredWhy};
 pub use sent::Sent;
 pub use sessions::{Session, SessionError, SessionRun, SessionRunState};

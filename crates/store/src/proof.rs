@@ -5,12 +5,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use crate::checkpoint::rotation::{self, HandOver, Trusted, followed};
 use crate::checkpoint::{newest, read_key};
 use crate::event::{READ_BYTES_MAX, ROTATED};
 use crate::merkle::{Tree, is_consistent, root_by_inclusion};
 use crate::note::{CHECKPOINT_BYTES_MAX, base64_hash, decimal};
 use crate::read::{Events, Filter};
-use crate::rotation::{self, HandOver, Trusted, followed};
 use crate::witness::WitnessFile;
 use crate::{
     Checkpoint, Event, LedgerError, NoteFault, SigningError, StateDir, TreeHash, VerifierKey,

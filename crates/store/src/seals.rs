@@ -12,9 +12,9 @@ use atoll_model::{RunId, SessionId};
 use zeroize::Zeroizing;
 
 use crate::canonical::SEALED;
+use crate::event::seal::{KEY_BYTES, Opening, SealFault, SealKey, unseal};
 use crate::hash::hex;
 use crate::private::PrivateDirectory;
-use crate::seal::{KEY_BYTES, Opening, SealFault, SealKey, unseal};
 use crate::state::SEALS;
 use crate::{Event, FileFault, LedgerError, PrivateFault, StateDir, disk};
 

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use crate::checkpoint::rotation::{Trusted, trusted};
 use crate::checkpoint::{CHECKPOINT, open_note, read_key, read_note};
-use crate::rotation::{Trusted, trusted};
 use crate::verify_report::{Damage, Place, Severity};
 use crate::witness::WitnessFile;
 use crate::{LedgerError, NoteFault, SigningError, StateDir, TreeHash, VerifierKey};

@@ -194,13 +194,13 @@ fn the_form_of_what_is_sealed_is_final() {
     place.verified();
     // What another library has made of the words of docs/ledger.md.
     let run = run_id(1);
-    let here = crate::seal::SealPlace {
+    let here = crate::event::seal::SealPlace {
         run: &run,
         kind: "flow.refused",
         seq: 42,
     };
     let theirs = "UyHho/Vlwogd+ZJHLGBCAKeTdL73lDb38vpkE1hOIxYAAQIDBAUGBwgJCgt85I8XdWCzIhvfi/OSKR6Jmh7G72wKVQs04aAMsaZQNPxDZJX/thPH1ouslCFn+Za9ZrshyzQIvqA+TaZL";
-    let opened = crate::seal::SealKey::from_bytes([7; 32]).open(&here, theirs);
+    let opened = crate::event::seal::SealKey::from_bytes([7; 32]).open(&here, theirs);
     let members = Value::Object(opened.unwrap().members);
     assert_eq!(members, json!({ "path": "/ö?q=1", "why": "no" }));
 }
