@@ -95,10 +95,8 @@ pub(crate) mod path_below {
 
 /// For `#[serde(with)]` on a text that may be missing.
 pub(crate) mod optional {
-    use super::{
-        Deserialize, Deserializer, OsString, Serialize, Serializer, Value, host_text,
-        read_host_text,
-    };
+    use super::{Deserialize, Deserializer, OsString, Serialize, Serializer, Value};
+    use super::{host_text, read_host_text};
 
     pub(crate) fn serialize<S: Serializer>(
         text: &Option<OsString>,
@@ -121,9 +119,8 @@ pub(crate) mod optional {
 
 /// For `#[serde(with)]` on a command.
 pub(crate) mod list {
-    use super::{
-        Deserialize, Deserializer, OsString, Serializer, Value, host_text, read_host_text,
-    };
+    use super::{Deserialize, Deserializer, OsString, Serializer, Value};
+    use super::{host_text, read_host_text};
 
     pub(crate) fn serialize<S: Serializer>(list: &[OsString], out: S) -> Result<S::Ok, S::Error> {
         out.collect_seq(list.iter().map(host_text))

@@ -94,25 +94,20 @@ pub use kept::{KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, list_ke
 pub use labels::RunPurposes;
 pub use ledger::{Asked, Ledger};
 pub use note::{CHECKPOINT_BYTES_MAX, Checkpoint, NoteFault, VerifierKey};
-pub use organisation::{
-    Day, MANIFEST_FILES_MAX, Manifest, OrganisationFault, OrganisationKey, SEEN_EVERY,
-    remember_manifest,
-};
+pub use organisation::{Day, MANIFEST_FILES_MAX, Manifest, OrganisationFault, OrganisationKey};
+pub use organisation::{SEEN_EVERY, remember_manifest};
 pub use private::PrivateFault;
 pub use proof::{
     ConsistencyProof, InclusionProof, PROOF_BYTES_MAX, ProofFault, Proven, Prover, check_proof,
 };
 pub use read::{Events, Filter};
-pub use record::{
-    ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RECORD_VERSION, RunRecord,
-    RunState, SettingsRecord,
-};
+pub use record::{ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, SettingsRecord};
+pub use record::{RECORD_VERSION, RunRecord, RunState};
 pub use recovery::{InterruptedRun, RunFault, live_runs};
 pub use removal::{remove_run, remove_run_if};
 pub use reserve::{release_end, reserve_end};
-pub use retention::{
-    CollectPlan, CollectPolicy, CollectReason, Collectable, collect, plan_collection,
-};
+pub use retention::{CollectPlan, CollectPolicy, CollectReason, Collectable};
+pub use retention::{collect, plan_collection};
 pub use run_error::RunError;
 pub use runs::{RunList, RunLock, create_run, find_run, list_runs, load_run, lock_run, update_run};
 pub use scratch::{create_scratch, remove_scratch};

@@ -24,10 +24,10 @@ pub struct InterruptedRun {
     pub record: Option<RunFault>,
 }
 
-/// Why what is kept of a run could not be changed.
+/// A reason for which what is kept of a run could not be changed.
 pub type RunFault = Box<dyn Error + Send + Sync>;
 
-/// What is kept of runs beside the ledger.
+/// The files that are kept of runs beside the ledger.
 pub(crate) trait RunFiles {
     /// Gives back the room that was kept for the recording of a run's end.
     fn release_end(&self, state: &StateDir, run: &RunId);
