@@ -1,5 +1,47 @@
+//! The ledger: an append-only, hash-chained log of events, and all that is proven by it or kept
+//! beside it for its sake.
+//!
+//! Start reading at [`Ledger`], then `journal.rs` for how one event is written, `event.rs` and
+//! `canonical.rs` for its form, `checkpoint.rs` for what is signed, `verify.rs` for what is
+//! checked. It knows of runs only by their names: what is kept of them it settles through
+//! [`recovery::RunFiles`].
+
 mod asked;
+pub(crate) mod canonical;
+pub(crate) mod checkpoint;
+pub(crate) mod conduct;
+pub(crate) mod cosignature;
+pub(crate) mod entry;
+pub(crate) mod error;
+pub(crate) mod event;
+pub(crate) mod gained;
+pub(crate) mod head;
+pub(crate) mod journal;
+pub(crate) mod labels;
+pub(crate) mod lines;
+pub(crate) mod merkle;
+pub(crate) mod note;
 mod of_sessions;
+pub(crate) mod open_runs;
+pub(crate) mod proof;
+pub(crate) mod read;
+pub(crate) mod recovery;
+pub(crate) mod remains;
+pub(crate) mod scan;
+pub(crate) mod seals;
+pub(crate) mod segment;
+pub(crate) mod sent;
+pub(crate) mod sessions;
+pub(crate) mod settled;
+pub(crate) mod shorten;
+pub(crate) mod shredding;
+pub(crate) mod tail;
+pub(crate) mod tiles;
+pub(crate) mod unanswering;
+pub(crate) mod verify;
+pub(crate) mod verify_report;
+pub(crate) mod wanted;
+pub(crate) mod witness;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -7,21 +49,21 @@ use std::time::SystemTime;
 use atoll_model::{Attempt, Call, Outcome, RunId, SessionId, Verdict};
 use serde_json::{Value, json};
 
-use crate::canonical::EventBody;
-use crate::checkpoint::rotation::{replace_lost, rotate};
-use crate::checkpoint::{self, SigningError};
-use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
-use crate::event::seal::{SealFault, SealKey, sealed_members};
-use crate::event::{CLOSING_KINDS, Draft};
-use crate::journal::Journal;
-use crate::open_runs::OpenRuns;
-use crate::read::{Events, Filter};
-use crate::recovery::{InterruptedRun, RunFiles, recover};
-use crate::seals::{self, ShredWhy};
-use crate::settled::note_settled;
-use crate::shredding::{self, Evidence, ShredError, Shredded};
-use crate::verify::verify;
-use crate::verify_report::{Verified, VerifyError};
+use crate::ledger::canonical::EventBody;
+use crate::ledger::checkpoint::SigningError;
+use crate::ledger::checkpoint::rotation::{replace_lost, rotate};
+use crate::ledger::entry::{Recorded, attempt_body, opened_body, outcome_body};
+use crate::ledger::event::seal::{SealFault, SealKey, sealed_members};
+use crate::ledger::event::{CLOSING_KINDS, Draft};
+use crate::ledger::journal::Journal;
+use crate::ledger::open_runs::OpenRuns;
+use crate::ledger::read::{Events, Filter};
+use crate::ledger::recovery::{InterruptedRun, RunFiles, recover};
+use crate::ledger::seals::ShredWhy;
+use crate::ledger::settled::note_settled;
+use crate::ledger::shredding::{Evidence, ShredError, Shredded};
+use crate::ledger::verify::verify;
+use crate::ledger::verify_report::{Verified, VerifyError};
 pub use asked::Asked;
 
 use crate::{
@@ -133,7 +175,7 @@ impl Ledger {
         body: Value,
         durability: Durability,
     ) -> Result<Position, LedgerError> {
-        if crate::event::is_reserved(kind) {
+        if crate::ledger::event::is_reserved(kind) {
             return Err(LedgerError::Kind {
                 kind: kind.to_owned(),
                 why: "the ledger itself writes events of this type",
@@ -205,7 +247,7 @@ impl Ledger {
         let kept = match seals::find(&self.state, run)? {
             (true, key) => key.map(Arc::new),
             (false, _) => {
-                let session = crate::sessions::of_run(&self.state, run)?;
+                let session = crate::ledger::sessions::of_run(&self.state, run)?;
                 seals::find_or_add(&self.state, run, session.as_ref())?
             }
         };

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use atoll_model::{civil_date, days_of_date};
 use sha2::{Digest, Sha256};
 
-use crate::canonical::INTEGER_MAX;
 use crate::hash::hex;
-use crate::note::{CHECKPOINT_BYTES_MAX, decimal, signed_text};
+use crate::ledger::canonical::INTEGER_MAX;
+use crate::ledger::note::{CHECKPOINT_BYTES_MAX, decimal, signed_text};
 use crate::{FileFault, NoteFault, PrivateFault, VerifierKey};
 
 pub use key::OrganisationKey;

@@ -6,7 +6,7 @@ use atoll_model::RunId;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::open_runs::OpenRuns;
+use crate::ledger::open_runs::OpenRuns;
 use crate::runs::{existing_runs, lock_run};
 use crate::state::RUNS;
 use crate::tree::delete_tree;

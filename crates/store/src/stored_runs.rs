@@ -3,15 +3,15 @@
 
 use atoll_model::RunId;
 
-use crate::journal::{Clock, Journal};
-use crate::open_runs::OpenRuns;
-use crate::recovery::{RunFault, RunFiles};
+use crate::ledger::journal::{Clock, Journal};
+use crate::ledger::open_runs::OpenRuns;
+use crate::ledger::recovery::{RunFault, RunFiles};
+use crate::ledger::unanswering;
 use crate::reserve::release_end;
 use crate::runs::{load_run, update_run};
 use crate::scratch::remove_scratch;
 use crate::{
     Durability, Ledger, LedgerError, RunError, RunRecord, RunState, StateDir, Unanswering,
-    unanswering,
 };
 
 /// The runs of a state directory.

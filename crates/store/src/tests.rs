@@ -26,8 +26,8 @@ use std::time::SystemTime;
 use atoll_model::{Call, Ending, Outcome, Principal, Reason, RunId, Usage, Verdict, WorkspaceMode};
 use serde_json::json;
 
-use crate::head::BootId;
-use crate::journal::Journal;
+use crate::ledger::head::BootId;
+use crate::ledger::journal::Journal;
 use crate::*;
 
 /// A state directory of its own for each test.

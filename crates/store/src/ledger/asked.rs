@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Ledger;
 use crate::LedgerError;
 use crate::Position;
-use crate::event::Draft;
+use crate::ledger::event::Draft;
 
 /// What became of a question to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,12 @@ use atoll_model::{RunId, SessionId, SessionName};
 
 use super::Ledger;
 use crate::LedgerError;
-use crate::labels::RunPurposes;
-use crate::open_runs::OpenRuns;
-use crate::read::{Events, Filter};
-use crate::sessions::{self, Session, SessionError};
-use crate::{Event, StateDir, conduct, labels};
+use crate::ledger::labels::RunPurposes;
+use crate::ledger::open_runs::OpenRuns;
+use crate::ledger::read::{Events, Filter};
+use crate::ledger::sessions::{self, Session, SessionError};
+use crate::ledger::{conduct, labels};
+use crate::{Event, StateDir};
 
 impl Ledger {
     /// The session of this name: the one that there is, or one that begins now

@@ -7,7 +7,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use super::OrganisationFault;
-use crate::note::SigningKey;
+use crate::ledger::note::SigningKey;
 use crate::private::PrivateDirectory;
 use crate::{FileFault, NoteFault, VerifierKey};
 

@@ -5,9 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::canonical::{CanonicalError, EventBody, INTEGER_MAX, NESTING_MAX, write_value};
-use crate::event::format_time;
 use crate::hash::Frontier;
+use crate::ledger::canonical::{CanonicalError, EventBody, INTEGER_MAX, NESTING_MAX, write_value};
+use crate::ledger::event::format_time;
 use crate::*;
 
 fn canonical(value: &Value) -> Result<String, CanonicalError> {

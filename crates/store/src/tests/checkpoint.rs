@@ -1,5 +1,5 @@
 use super::*;
-use crate::note::SigningKey;
+use crate::ledger::note::SigningKey;
 
 fn checkpoint(place: &Place) -> Checkpoint {
     place.ledger().checkpoint(&place.state).unwrap()
@@ -584,7 +584,7 @@ fn a_body_is_not_taken_for_a_place_in_the_chain() {
         )
     };
     let continues = |text: &str| {
-        let scanned = crate::scan::scan(text.as_bytes()).unwrap();
+        let scanned = crate::ledger::scan::scan(text.as_bytes()).unwrap();
         (scanned.prev, scanned.seq) == (prev, 7)
     };
     assert!(continues(&event("{}", prev, 7)));

@@ -4,7 +4,7 @@ use atoll_model::conduct::{CONDUCT_DAYS_MAX, Conduct, Deed};
 use atoll_model::{Attempt, Call, Principal};
 
 use super::*;
-use crate::conduct::of_agent;
+use crate::ledger::conduct::of_agent;
 
 /// The day of the clock of these tests, from 1970-01-01.
 const DAY: u64 = 20_778;

@@ -3,7 +3,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
-use crate::note::{key_id, typed_key};
+use crate::ledger::note::{key_id, typed_key};
 
 const NAME: &str = "witness.example/w1";
 const TIME_S: u64 = 1_679_315_147;

@@ -4,7 +4,7 @@ use std::io::Write;
 use atoll_model::{SessionId, SessionName};
 
 use super::*;
-use crate::head::Head;
+use crate::ledger::head::Head;
 
 /// A ledger of a few events; its lines, with their newlines.
 fn small(events: u64) -> (Place, Vec<Vec<u8>>) {

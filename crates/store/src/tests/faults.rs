@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use super::power::{Dice, Disk, Failure, Step, acknowledged, finish, told, watch};
 use super::*;
-use crate::head::{FoundHead, Head};
+use crate::ledger::head::{FoundHead, Head};
 
 /// In memory where there is such a place: nothing here relies on a disk.
 pub(super) fn temporary() -> tempfile::TempDir {
@@ -252,7 +252,7 @@ fn sessions_labels_and_answers_survive_a_loss_of_power_at_every_step() {
                 .cut_power(&mut Dice(seed << 32 | number as u64), &path);
             comes_back(&path, work.segment_bytes_max, &disk, &what);
             let state = StateDir::open(&path).unwrap();
-            let gained = crate::labels::of_session(&state, &id).unwrap();
+            let gained = crate::ledger::labels::of_session(&state, &id).unwrap();
             // The session, then five events of each run, the second of which is the label.
             labels = match acknowledged {
                 0..3 => 0,

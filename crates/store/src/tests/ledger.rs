@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::power::{Dice, Step, finish, take_part, watch, watch_shared};
 use super::*;
-use crate::event::Draft;
+use crate::ledger::event::Draft;
 
 #[test]
 fn a_run_is_recorded_from_its_opening_to_its_end() {
@@ -194,13 +194,13 @@ fn the_form_of_what_is_sealed_is_final() {
     place.verified();
     // What another library has made of the words of docs/ledger.md.
     let run = run_id(1);
-    let here = crate::event::seal::SealPlace {
+    let here = crate::ledger::event::seal::SealPlace {
         run: &run,
         kind: "flow.refused",
         seq: 42,
     };
     let theirs = "UyHho/Vlwogd+ZJHLGBCAKeTdL73lDb38vpkE1hOIxYAAQIDBAUGBwgJCgt85I8XdWCzIhvfi/OSKR6Jmh7G72wKVQs04aAMsaZQNPxDZJX/thPH1ouslCFn+Za9ZrshyzQIvqA+TaZL";
-    let opened = crate::event::seal::SealKey::from_bytes([7; 32]).open(&here, theirs);
+    let opened = crate::ledger::event::seal::SealKey::from_bytes([7; 32]).open(&here, theirs);
     let members = Value::Object(opened.unwrap().members);
     assert_eq!(members, json!({ "path": "/ö?q=1", "why": "no" }));
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::merkle::{Tree, is_consistent, root_by_inclusion};
+use crate::ledger::merkle::{Tree, is_consistent, root_by_inclusion};
 
 fn leaf(number: u64) -> TreeHash {
     TreeHash::of_leaf(&number.to_be_bytes())

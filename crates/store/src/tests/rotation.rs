@@ -1,6 +1,6 @@
 use super::power::{Dice, Disk, Failure, finish, watch};
 use super::*;
-use crate::event::{Draft, ROTATED};
+use crate::ledger::event::{Draft, ROTATED};
 
 fn checkpoint(place: &Place) -> Checkpoint {
     place.ledger().checkpoint(&place.state).unwrap()

@@ -3,8 +3,8 @@ use serde_json::{Map, Value};
 
 use super::power::Dice;
 use super::*;
-use crate::event::Draft;
-use crate::scan::scan;
+use crate::ledger::event::Draft;
+use crate::ledger::scan::scan;
 
 /// Whether the quick reading and the full one say the same of an event's bytes; whether the
 /// quick one passed it.

@@ -10,8 +10,8 @@ use super::faults::{Work, is_whole, temporary};
 use super::power::{Dice, Disk, Failure, Step, finish, watch};
 use super::*;
 use crate::FollowedSeals;
-use crate::event::seal::{SealKey, SealPlace};
-use crate::seals::{HeldKeys, Shredding};
+use crate::ledger::event::seal::{SealKey, SealPlace};
+use crate::ledger::seals::{HeldKeys, Shredding};
 
 /// Nobody else says this.
 const WORD: &str = "unheard-of-word";
@@ -77,7 +77,10 @@ fn what_is_sealed_opens_in_its_event_alone() {
     let here = place(&own, "flow.opened", 7);
     let text = br#"{"path":"/a"}"#;
     let sealed = key.seal(&here, text).unwrap();
-    assert_eq!(sealed.len(), crate::event::seal::sealed_length(text.len()));
+    assert_eq!(
+        sealed.len(),
+        crate::ledger::event::seal::sealed_length(text.len())
+    );
     assert_eq!(key.open(&here, &sealed).unwrap().members["path"], "/a");
     assert_ne!(
         sealed,
