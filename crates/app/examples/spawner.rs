@@ -120,7 +120,7 @@ impl Many {
             workspace,
             facts,
             rules,
-            ledger: Ledger::open(&state, SystemTime::now)?,
+            ledger: atoll_store::open_ledger(&state, SystemTime::now)?,
             state,
             spawner: Spawner::start(atoll_app::LAUNCHER, &host)?,
             host,

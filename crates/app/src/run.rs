@@ -275,7 +275,7 @@ fn no_rules(error: &ProfileError) -> Failure {
 /// # Errors
 /// When the ledger cannot be opened.
 pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
-    let ledger = Ledger::open(state, SystemTime::now).map_err(|error| {
+    let ledger = atoll_store::open_ledger(state, SystemTime::now).map_err(|error| {
         Failure::new("the ledger cannot be opened")
             .because(&error)
             .advise(advice::ledger(&error))

@@ -1,18 +1,15 @@
 //! The ledger together with the records of runs: where it records that a run was interrupted,
 //! what is kept of that run is settled.
 
+use atoll_ledger::{
+    Clock, Durability, Ledger, LedgerError, OpenRuns, RunFault, RunFiles, StateDir, Unanswering,
+};
 use atoll_model::RunId;
 
-use crate::ledger::journal::{Clock, Journal};
-use crate::ledger::open_runs::OpenRuns;
-use crate::ledger::recovery::{RunFault, RunFiles};
-use crate::ledger::unanswering;
 use crate::reserve::release_end;
 use crate::runs::{load_run, update_run};
 use crate::scratch::remove_scratch;
-use crate::{
-    Durability, Ledger, LedgerError, RunError, RunRecord, RunState, StateDir, Unanswering,
-};
+use crate::{RunError, RunRecord, RunState};
 
 /// The runs of a state directory.
 #[derive(Clone, Copy, Debug)]
@@ -33,24 +30,17 @@ impl RunFiles for StoredRuns {
     }
 }
 
-impl Ledger {
-    /// Opens the ledger for appending, makes it when missing, and records as
-    /// interrupted every run whose Atoll has ended without closing it.
-    ///
-    /// # Errors
-    /// [`LedgerError`] when its files cannot be opened or written.
-    pub fn open(state: &StateDir, clock: Clock) -> Result<Self, LedgerError> {
-        Self::open_journal(state, Journal::open(state, clock)?, &StoredRuns)
-    }
+/// Opens the ledger for appending, makes it when missing, and records as interrupted every run
+/// whose Atoll has ended without closing it.
+///
+/// # Errors
+/// [`LedgerError`] when its files cannot be opened or written.
+pub fn open_ledger(state: &StateDir, clock: Clock) -> Result<Ledger, LedgerError> {
+    Ledger::open(state, clock, &StoredRuns)
 }
 
-/// Ends the process that carries a run, and with it the sandbox, without asking it; what it
-/// cannot record any more is recorded here as `run.interrupted`, with this as its reason. One
-/// whose program has ended already, or whose Atoll has, is waited for.
-///
-/// The process is the one that the run's marker names by its number and its start, looked at once
-/// more when it has been opened: no other gets the signal, and no one that only looks after a run
-/// whose Atoll is gone.
+/// Ends the process that carries a run, as [`atoll_ledger::end_unanswering`] does, and settles
+/// what is kept of the run.
 ///
 /// # Errors
 /// [`LedgerError`] where it cannot be ended, or its end not be recorded.
@@ -60,7 +50,7 @@ pub fn end_unanswering(
     run: &RunId,
     why: &str,
 ) -> Result<Unanswering, LedgerError> {
-    unanswering::end_unanswering(state, clock, run, why, &StoredRuns)
+    atoll_ledger::end_unanswering(state, clock, run, why, &StoredRuns)
 }
 
 /// Reads a run's record; one that says "running" of a run that is not, because

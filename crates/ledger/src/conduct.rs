@@ -1,0 +1,216 @@
+//! How an agent has behaved, as the ledger tells of it: from the newest part of it that can be
+//! read in a bounded time. What was sealed is not needed for it, so shredding changes nothing.
+
+use std::collections::BTreeMap;
+
+use atoll_model::conduct::{CONDUCT_DAYS_MAX, Conduct, Deed};
+use atoll_model::{RunId, Wall};
+use serde_json::Value;
+
+use crate::event::{Event, LineFault, split_line};
+use crate::lines::{Line, LineContent, Lines};
+use crate::read::read_line;
+use crate::scan::{Scanned, scan};
+use crate::segment::{Segment, list_segments, segment_name};
+use crate::state::LEDGER;
+use crate::{LedgerError, StateDir, TreeHash};
+
+/// The most of the ledger that is read for it, bytes: whole segments, the newest ones.
+pub(crate) const CONDUCT_BYTES_MAX: u64 = 1 << 30;
+
+/// The types of events that say something of it.
+const KINDS: [&str; 8] = [
+    "run.opened",
+    "run.closed",
+    "attempt.seen",
+    "flow.refused",
+    "approval.granted",
+    "approval.denied",
+    "apply.finished",
+    "undo.finished",
+];
+
+/// A run of the agent.
+#[derive(Debug, Default)]
+struct Told {
+    /// It wrote straight to its workspace: what is applied to that later puts it back.
+    is_live: bool,
+    deeds: BTreeMap<Deed, u64>,
+}
+
+/// What is known of the runs of a person by a profile of this name. Nothing where more was
+/// written lately than is read: what is bad may lie before that.
+pub(crate) fn of_agent(
+    state: &StateDir,
+    (person, profile): (u32, &str),
+    today: u64,
+    bytes_max: u64,
+) -> Result<Option<Conduct>, LedgerError> {
+    let begin = newest(state, bytes_max)?;
+    let mut lines = Lines::from(state, begin.unwrap_or(1), 0)?;
+    let mut runs: BTreeMap<RunId, Told> = BTreeMap::new();
+    let mut is_first = begin.is_some();
+    let mut next: Next = (!is_first).then_some((0, TreeHash::ZERO));
+    while let Some(line) = lines.next_line()? {
+        if is_first {
+            is_first = false;
+            let day = day_of(&sound(&line)?.time);
+            if day.saturating_add(CONDUCT_DAYS_MAX) >= today {
+                return Ok(None);
+            }
+        }
+        if !says_something(&line, &mut next)? {
+            continue;
+        }
+        let event = sound(&line)?;
+        let Some(run) = event.run.clone() else {
+            continue;
+        };
+        if event.kind == "run.opened" {
+            if is_of(&event, person, profile) {
+                let mode = event.body.pointer("/decision/workspace-mode");
+                let is_live = mode.and_then(Value::as_str) == Some("live");
+                runs.entry(run).or_default().is_live = is_live;
+            }
+        } else if let Some(told) = runs.get_mut(&run) {
+            let day = day_of(&event.time);
+            for deed in deeds(&event, told.is_live) {
+                let last = told.deeds.entry(deed).or_default();
+                *last = day.max(*last);
+            }
+        }
+    }
+    let mut conduct = Conduct::default();
+    for told in runs.into_values() {
+        conduct.add(told.deeds);
+    }
+    Ok(Some(conduct))
+}
+
+/// The segment to begin with, where that is not the first one.
+fn newest(state: &StateDir, bytes_max: u64) -> Result<Option<u32>, LedgerError> {
+    let path = state.path().join(LEDGER);
+    let directory = match state.subdirectory(LEDGER, false) {
+        Err(fault) if fault.is_not_found() => return Ok(None),
+        opened => opened?,
+    };
+    let segments = list_segments(&directory, &path)?;
+    let mut bytes = 0_u64;
+    let mut begin = None;
+    for number in segments.iter().rev() {
+        let segment = Segment::open(&directory, &path, *number, false)?;
+        bytes = bytes.saturating_add(segment.map_or(0, |segment| segment.bytes));
+        // The newest one is read in any case.
+        if bytes > bytes_max && begin.is_some() {
+            return Ok(begin);
+        }
+        begin = Some(*number);
+    }
+    Ok(None)
+}
+
+/// What comes next in the chain of events; nothing where reading begins within it.
+type Next = Option<(u64, TreeHash)>;
+
+/// Whether a line says something of it. Every one is looked at, whatever it says: what was altered,
+/// or is not there any more, may have been what is bad.
+fn says_something(line: &Line<'_>, next: &mut Next) -> Result<bool, LedgerError> {
+    let LineContent::Complete(bytes) = line.content else {
+        return sound(line).map(|_| true);
+    };
+    let (leaf, event) = split_line(bytes).map_err(|fault| damaged(line, &fault.to_string()))?;
+    let full;
+    let scanned = match scan(event) {
+        Some(scanned) => scanned,
+        None => {
+            full = sound(line)?;
+            Scanned::of(&full)
+        }
+    };
+    if TreeHash::of_leaf(event) != leaf {
+        return Err(damaged(line, &LineFault::HashDiffers.to_string()));
+    }
+    if next.is_some_and(|next| next != (scanned.seq, scanned.prev)) {
+        let what = format!("event {} does not follow what is before it", scanned.seq);
+        return Err(damaged(line, &what));
+    }
+    *next = Some((scanned.seq.saturating_add(1), leaf));
+    Ok(KINDS.contains(&scanned.kind))
+}
+
+fn sound(line: &Line<'_>) -> Result<Event, LedgerError> {
+    read_line(line).map_err(|fault| damaged(line, &fault.to_string()))
+}
+
+fn damaged(line: &Line<'_>, what: &str) -> LedgerError {
+    LedgerError::Damaged {
+        path: std::path::Path::new(LEDGER).join(segment_name(line.segment)),
+        what: format!("at byte {}: {what}", line.offset),
+    }
+}
+
+fn is_of(event: &Event, person: u32, profile: &str) -> bool {
+    let uid = event.body.pointer("/principal/uid").and_then(Value::as_u64);
+    let own = event.body.pointer("/decision/profile");
+    uid == Some(person.into()) && own.and_then(Value::as_str) == Some(profile)
+}
+
+/// What an event says that a run has done.
+fn deeds(event: &Event, is_live: bool) -> Vec<Deed> {
+    let body = &event.body;
+    let text = |member: &str| body.get(member).and_then(Value::as_str);
+    let did = |deed: Deed, did: bool| if did { vec![deed] } else { Vec::new() };
+    match event.kind.as_str() {
+        // What makes a sandbox for a part of itself begins like that too.
+        "attempt.seen" => did(Deed::Attempt, text("wall") != Some(Wall::Namespaces.name())),
+        "flow.refused" => did(Deed::Misuse, body.get("credential").is_some()),
+        // About what is taken over, which counts by itself.
+        "approval.granted" | "approval.denied" if body.get("action").is_some() => Vec::new(),
+        "approval.granted" => vec![Deed::Vouched],
+        "approval.denied" => did(Deed::Refused, text("why") == Some("person")),
+        "run.closed" => did(Deed::Stopped, body.pointer("/details/stopped").is_some()),
+        "apply.finished" if is_live => vec![Deed::Undone],
+        "apply.finished" => {
+            let wrote = body.get("entries").and_then(Value::as_u64) > Some(0);
+            did(Deed::Vouched, wrote && body.get("unseen").is_none())
+        }
+        "undo.finished" => vec![Deed::Undone],
+        _ => Vec::new(),
+    }
+}
+
+/// The day of an event's time, counted from 1970-01-01; the reverse of
+/// [`atoll_model::civil_date`].
+fn day_of(time: &str) -> u64 {
+    let number = |from: usize, to: usize| -> u64 {
+        let digits = time.get(from..to).unwrap_or_default();
+        digits.parse().unwrap_or(0)
+    };
+    let (year, month, day) = (number(0, 4), number(5, 7), number(8, 10));
+    // The year begins in March, so that the leap day is its last.
+    let year = if month < 3 {
+        year.saturating_sub(1)
+    } else {
+        year
+    };
+    let era = year / 400;
+    let of_era = year % 400;
+    let month = (month + 9) % 12;
+    let of_year = ((153 * month + 2) / 5 + day).saturating_sub(1);
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+    days.saturating_sub(719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::day_of;
+
+    #[test]
+    fn days_are_counted_as_they_are_written() {
+        for day in (0..60_000).step_by(7).chain([0, 59, 60, 11_016, 47_541]) {
+            let (year, month, of_month) = atoll_model::civil_date(day);
+            let time = format!("{year:04}-{month:02}-{of_month:02}T09:30:12.123456Z");
+            assert_eq!(day_of(&time), day, "{time}");
+        }
+    }
+}
