@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use atoll_store::{
+use atoll_ledger::{
     Durability, Filter, Ledger, LedgerError, Severity, StateDir, TreeHash, Verified, VerifyError,
 };
 use libfuzzer_sys::fuzz_target;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Called, Fate, Request, Tokens, call};
+use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{
     Call, InvalidLimit, LimitKey, Mode, RunId, SessionId, parse_duration, parse_limit,
 };
@@ -21,7 +22,7 @@ use atoll_policy::{
     EarlierPurposes, Facts, Grant, HostFacts, ProfileError, Requested, Rules, nearest,
 };
 use atoll_sandbox::{Handover, Host, RunGroup, Signals, Starting, run_groups};
-use atoll_store::{Ledger, RunRecord, StateDir};
+use atoll_store::RunRecord;
 
 use beginning::{given_tokens, handed, recall, session};
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_store::{Durability, StateDir};
+use atoll_ledger::{Durability, StateDir};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::{World, fine};

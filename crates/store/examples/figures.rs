@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::time::{Instant, SystemTime};
 
+use atoll_ledger::{Durability, EventBody, Filter, Ledger, StateDir};
 use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict};
-use atoll_store::{Durability, EventBody, Filter, Ledger, StateDir};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

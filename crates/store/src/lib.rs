@@ -47,18 +47,5 @@ pub use trust::TrustFiles;
 pub use usage::{DiskUsage, run_disk_usage};
 pub use vault::{KeyKept, SECRETS_MAX, SealedSecret, Vault, VaultError, VaultKeyFile};
 
-pub use atoll_ledger::{
-    Against, Armed, Asked, CHECKPOINT_BYTES_MAX, CanonicalError, Checkpoint, Clock,
-    ConsistencyProof, Cosigned, Damage, Durability, EVENT_BYTES_MAX, Entry, Event, EventBody,
-    Events, Evidence, ExportedTiles, FileFault, Filter, FollowedSeals, GAINED_BYTES_MAX, Gained,
-    InclusionProof, InterruptedRun, InvalidHash, LABEL_GAINED, Ledger, LedgerError, LineFault,
-    NESTING_MAX, NoteFault, PROOF_BYTES_MAX, Place, Position, PrivateFault, ProofFault, Proven,
-    Prover, RIGHTS_GIVEN_UP, Refusal, Refused, RunFault, RunPurposes, Seals, Sent, Session,
-    SessionError, SessionRun, SessionRunState, Severity, ShredError, ShredWhy, Shredded,
-    SigningError, StateDir, StateError, TreeHash, Unanswering, Verified, VerifierKey, VerifyError,
-    VerifyReport, Witness, WitnessFile, WitnessKey, add_to_witness, check_proof, export_tiles,
-    forget, forgettable, format_time, host_text, live_runs, read_host_text, unread,
-};
-
 #[cfg(test)]
 mod tests;
