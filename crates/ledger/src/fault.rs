@@ -30,19 +30,19 @@ impl FileFault {
         &self.path
     }
 
-    /// What kind of failure the kernel reported.
+    /// Returns the kind of failure that the kernel reported.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         self.cause.kind()
     }
 
-    /// Whether the disk itself failed.
+    /// Returns whether the disk itself failed.
     #[must_use]
     pub fn is_of_the_disk(&self) -> bool {
         rustix::io::Errno::from_io_error(&self.cause) == Some(rustix::io::Errno::IO)
     }
 
-    /// Whether the disk, or the person's quota on it, is full.
+    /// Returns whether the disk, or the person's quota on it, is full.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
         matches!(
@@ -51,7 +51,7 @@ impl FileFault {
         )
     }
 
-    /// Whether the place cannot be written to, now or by this user.
+    /// Returns whether the place cannot be written to, now or by this user.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         matches!(
@@ -60,7 +60,7 @@ impl FileFault {
         )
     }
 
-    /// Whether nothing is there by that name.
+    /// Returns whether nothing is there by that name.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.kind() == io::ErrorKind::NotFound

@@ -21,7 +21,7 @@ pub enum LockFault {
     TimedOut {
         /// The locked file.
         path: PathBuf,
-        /// How long was waited, milliseconds.
+        /// The time that was waited, milliseconds.
         waited_ms: u128,
     },
 }

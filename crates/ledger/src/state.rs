@@ -220,9 +220,9 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
 
 /// The sockets at which running runs can be spoken to.
 pub const CONTROL: &str = "control";
-/// How far the ledger was sent elsewhere.
+/// The places up to which the ledger was sent elsewhere.
 pub const TELEMETRY: &str = "telemetry";
-/// Which labels runs of a session have gained, for those that go on at the same time.
+/// The labels that runs of a session have gained, for those that go on at the same time.
 pub const GAINED: &str = "gained";
 /// The layers over parts of the home that a profile's next run goes on with.
 pub const KEPT: &str = "kept";
@@ -230,7 +230,7 @@ pub const KEPT: &str = "kept";
 pub const LEDGER: &str = "ledger";
 /// The key that signs the ledger's checkpoints.
 pub const LEDGER_KEY: &str = "ledger-key";
-/// What of signed layers of an organisation was seen.
+/// The signed layers of an organisation that were seen.
 pub const ORGANISATION: &str = "organisation";
 /// The markers of living runs.
 pub const OPEN_RUNS: &str = "open";
