@@ -210,7 +210,7 @@ impl SigningKey {
     }
 
     /// Its signature of a text, in base64.
-    pub fn sign_text(&self, text: &str) -> String {
+    pub(crate) fn sign_text(&self, text: &str) -> String {
         STANDARD.encode(self.pair.sign(text.as_bytes()))
     }
 

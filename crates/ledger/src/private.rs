@@ -165,10 +165,7 @@ impl PrivateDirectory {
 
     /// Opens a file to change it in place, and makes it where it is missing. The caller holds
     /// the lock.
-    ///
-    /// # Errors
-    /// [`PrivateFault`].
-    pub fn open_in_place(&self, name: &str) -> Result<File, PrivateFault> {
+    pub(crate) fn open_in_place(&self, name: &str) -> Result<File, PrivateFault> {
         let path = self.path.join(name);
         let flags = OFlags::RDWR | OFlags::NONBLOCK;
         let file =
@@ -183,10 +180,7 @@ impl PrivateDirectory {
     }
 
     /// The lock, unless somebody has it.
-    ///
-    /// # Errors
-    /// [`PrivateFault`].
-    pub fn lock_if_free(&self) -> Result<Option<OwnedFd>, PrivateFault> {
+    pub(crate) fn lock_if_free(&self) -> Result<Option<OwnedFd>, PrivateFault> {
         let lock = open_lock(&self.directory, &self.path, LOCK)?;
         let operation = FlockOperation::NonBlockingLockExclusive;
         let is_ours = lock_now(&lock, &self.path.join(LOCK), operation)?;
@@ -207,10 +201,7 @@ impl PrivateDirectory {
     }
 
     /// Gives a file another name, in the place of what has it. The caller holds the lock.
-    ///
-    /// # Errors
-    /// [`PrivateFault`].
-    pub fn rename(&self, from: &str, to: &str) -> Result<(), PrivateFault> {
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), PrivateFault> {
         let renamed = disk::rename(&self.directory, from, to)
             .and_then(|()| disk::sync_names(&self.directory));
         Ok(renamed.map_err(FileFault::on("replace", self.path.join(to)))?)
