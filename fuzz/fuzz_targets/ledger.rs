@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use atoll_store::{
+use atoll_ledger::{
     Durability, Filter, Ledger, LedgerError, Severity, StateDir, TreeHash, Verified, VerifyError,
 };
 use libfuzzer_sys::fuzz_target;
@@ -53,7 +53,7 @@ impl Place {
         let temporary = tempfile::tempdir().expect("a temporary directory");
         let path = temporary.path().join("state");
         let state = StateDir::open(&path).expect("a state directory");
-        let ledger = Ledger::open(&state, SystemTime::now).expect("a ledger");
+        let ledger = atoll_store::open_ledger(&state, SystemTime::now).expect("a ledger");
         for number in 0..3 {
             let body = json!({ "number": number, "text": "ö\"\\\u{1}" });
             append(&ledger, body).expect("an event");
@@ -143,7 +143,7 @@ impl Place {
     /// Goes on after whatever is there: damage stays visible, but for an end that
     /// nobody has acknowledged, and nothing sound is lost.
     fn append_to(&self, segment: &[u8], with_head: bool, before: Health) {
-        let appended = Ledger::open(&self.state, SystemTime::now)
+        let appended = atoll_store::open_ledger(&self.state, SystemTime::now)
             .and_then(|ledger| append(&ledger, json!({ "number": 9 })));
         let after = self.verify();
         match appended {

@@ -21,13 +21,13 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use atoll_gateway::{Fate, Request, call};
 use atoll_layer::GitEnvironment;
+use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Ending, Mode, Principal, RunId};
 use atoll_policy::{
     Facts, HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, SourceFile,
     Sources, TrustList, compile,
 };
 use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream, Widening};
-use atoll_store::{Ledger, StateDir};
 use rustix::pipe::PipeFlags;
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ impl Many {
             workspace,
             facts,
             rules,
-            ledger: Ledger::open(&state, SystemTime::now)?,
+            ledger: atoll_store::open_ledger(&state, SystemTime::now)?,
             state,
             spawner: Spawner::start(atoll_app::LAUNCHER, &host)?,
             host,

@@ -7,14 +7,14 @@ use std::path::Path;
 use atoll_frame::Stage;
 use atoll_gateway::{CallError, PlaceError};
 use atoll_layer::{ApplyError, CheckpointError, SealError};
+use atoll_ledger::{
+    FileFault, LedgerError, PrivateFault, Refused, SessionError, SigningError, StateError,
+};
 use atoll_model::network::{LockFile, Registry};
 use atoll_model::{Call, LimitKey, RunId};
 use atoll_policy::{Problem, ProfileError};
 use atoll_sandbox::{Host, SandboxError};
-use atoll_store::{
-    AuthorityError, FileFault, LedgerError, PrivateFault, Refused, RunError, SessionError,
-    SigningError, StateError, VaultError,
-};
+use atoll_store::{AuthorityError, RunError, VaultError};
 
 use crate::delegation;
 use crate::render::{word, word_beside};

@@ -1,8 +1,8 @@
 //! What a run has asked a person, what they said, and who ended it, from the ledger's events.
 
+use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::RunId;
 use atoll_sandbox::Stopped;
-use atoll_store::{Event, Ledger, StateDir};
 use serde_json::{Value, json};
 
 use crate::configuration::user_name;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::{Durability, host_text};
 use atoll_model::civil_date;
-use atoll_store::{AuthorityError, CertificateAuthority, Durability, host_text};
+use atoll_store::{AuthorityError, CertificateAuthority};
 use serde_json::json;
 
 use crate::advice;

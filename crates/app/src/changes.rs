@@ -9,12 +9,12 @@ use atoll_layer::{
     AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths, ReadError,
     Refusal, RelativePath, XattrFlavour, has_written,
 };
+use atoll_ledger::{Durability, StateDir};
 use atoll_model::WorkspaceMode;
 use atoll_policy::nearest;
 use atoll_sandbox::{has_changed, is_written_outside};
 use atoll_store::{
-    ChangeCounts, Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState,
-    StateDir, update_run,
+    ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
 
 use crate::configuration;

@@ -6,11 +6,12 @@ use std::io::Write;
 use std::path::Path;
 
 use atoll_gateway::Called;
+use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
 use atoll_policy::{Credential, Rules};
 use atoll_sandbox::Flows;
-use atoll_store::{Event, Ledger, RunRecord, RunState, StateDir};
+use atoll_store::{RunRecord, RunState};
 use rustix::fs::OFlags;
 use serde_json::json;
 
@@ -184,7 +185,7 @@ impl Conclusion<'_> {
         let events = Ledger::show(self.state, &record.run).doing(UNREAD)?;
         let events = events.filter(|event| event.as_ref().map_or(true, is_of_it));
         // Where the keys cannot be read, what is sealed is told as that.
-        let seals = atoll_store::Seals::read(self.state).unwrap_or_default();
+        let seals = atoll_ledger::Seals::read(self.state).unwrap_or_default();
         let opened = events.map(|event| event.map(|event| seals.open(event)));
         opened.collect::<Result<_, _>>().doing(UNREAD)
     }
@@ -198,7 +199,7 @@ impl Conclusion<'_> {
             .and_then(|events| events.collect())
             .doing("what was learnt cannot be read from the ledger")?;
         // Where the keys cannot be read, what is sealed is told as that.
-        let seals = atoll_store::Seals::read(self.state).unwrap_or_default();
+        let seals = atoll_ledger::Seals::read(self.state).unwrap_or_default();
         let events: Vec<Event> = events.into_iter().map(|event| seals.open(event)).collect();
         Ok(Some(learnt::rules(events.iter())))
     }

@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_layer::GitEnvironment;
+use atoll_ledger::{StateDir, StateError};
 use atoll_model::Principal;
 use atoll_policy::{
     HostFacts, NoProfiles, PolicySources, ProfileError, ProfileSource, Requested, Rules,
     SharedRepository, SignedBy, SourceFile, Sources, TrustList, compile,
 };
-use atoll_store::{StateDir, StateError};
 use rustix::fs::OFlags;
 
 use crate::advice;

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use atoll_layer::{
     Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state, take_back,
 };
+use atoll_ledger::{Durability, Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
 use atoll_store::{
-    Durability, LayerRecord, Ledger, RunRecord, RunState, StateDir, host_text, load_run, lock_run,
-    remove_run_if, update_run,
+    LayerRecord, RunRecord, RunState, load_run, lock_run, remove_run_if, update_run,
 };
 use serde_json::json;
 

@@ -4,8 +4,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use atoll_ledger::StateDir;
 use atoll_sandbox::{Unfit, Writers, WrittenInside};
-use atoll_store::{RunError, StateDir, list_runs};
+use atoll_store::{RunError, list_runs};
 
 use crate::configuration::Places;
 use crate::escape::printable;

@@ -10,10 +10,10 @@ pub(crate) mod verdict;
 
 use atoll_cedar::edited::{layer_of, text_of};
 use atoll_cedar::{Action, Case, Deciding, Decision, Effect, Layer};
+use atoll_ledger::{Event, StateDir};
 use atoll_model::RunId;
 use atoll_model::network::{GivenUp, GivenUps};
 use atoll_policy::Requested;
-use atoll_store::{Event, StateDir};
 use atoll_tokens::NOT_CARRIED;
 use serde_json::{Value, json};
 

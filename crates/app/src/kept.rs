@@ -11,10 +11,10 @@ use atoll_layer::{
     AfterTree, DiffOptions, IdShift, JournalState, LayerPaths, RelativePath, journal_state,
     set_aside, write_diff,
 };
+use atoll_ledger::{Asked, Durability, Ledger, StateDir, host_text};
 use atoll_sandbox::IDS;
 use atoll_store::{
-    Asked, Durability, KeptError, KeptLayer, KeptName, KeptRecord, LayerHow, LayerKind,
-    LayerRecord, Ledger, StateDir, host_text, list_kept,
+    KeptError, KeptLayer, KeptName, KeptRecord, LayerHow, LayerKind, LayerRecord, list_kept,
 };
 use serde_json::{Value, json};
 

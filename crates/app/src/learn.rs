@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use atoll_ledger::{Event, Filter, Ledger, StateDir, unread};
 use atoll_model::RunId;
 use atoll_model::network::NetworkRule;
 use atoll_policy::{Rules, learnt_cedar};
-use atoll_store::{Event, Filter, Ledger, StateDir, unread};
 
 use crate::arguments::LearnPolicyArguments;
 use crate::configuration::Places;

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use atoll_ledger::Event;
 use atoll_model::network::{
     Conditions, Destination, HostPart, Meant, NetworkRule, PathPattern, Ports, RuleLimits, Scheme,
     Target, Way, parse_method,
 };
 use atoll_policy::network_entry;
-use atoll_store::Event;
 use serde_json::Value;
 
 /// More paths of one host than this become the ones beneath what they share.

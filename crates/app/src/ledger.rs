@@ -16,11 +16,11 @@ pub(crate) use times::{beginning, seconds};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use atoll_model::RunId;
-use atoll_store::{
+use atoll_ledger::{
     Against, Damage, Event, Filter, Ledger, Severity, SigningError, StateDir, Verified,
     VerifierKey, VerifyError, VerifyReport, WitnessFile, export_tiles,
 };
+use atoll_model::RunId;
 
 use crate::advice;
 use crate::arguments::{

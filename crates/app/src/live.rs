@@ -11,8 +11,9 @@ use atoll_layer::{
     Bounds, EndNote, Opened, Outlook, Plan, Refusal, RelativePath, Selection,
     changes as changes_of, plan_restore,
 };
+use atoll_ledger::StateDir;
 use atoll_model::WorkspaceMode;
-use atoll_store::{LayerKind, RunRecord, RunState, StateDir};
+use atoll_store::{LayerKind, RunRecord, RunState};
 
 use crate::changes::{self, LayerChanges};
 use crate::decision::last_undo::LastUndo;

@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_ledger::{StateDir, VerifierKey};
 use atoll_policy::{SignedBy, SourceFile, organisation_directory};
-use atoll_store::{Day, Manifest, OrganisationFault, StateDir, VerifierKey, remember_manifest};
+use atoll_store::{Day, Manifest, OrganisationFault, remember_manifest};
 
 use crate::advice;
 use crate::configuration::{Places, read_optional, read_policies};

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use atoll_ledger::{Ledger, Seals, StateDir};
 use atoll_model::RunId;
 use atoll_model::network::{Listener, ListensAt, Network, Published, PublishedPort};
 use atoll_sandbox::{
     Answer, ControlError, Declined, Flows, Question, Runs, ask, ask_until, spoken_to,
 };
-use atoll_store::{Ledger, Seals, StateDir, control_directory};
+use atoll_store::control_directory;
 use serde_json::{Value, json};
 
 use crate::approvals::{persons, same_port};

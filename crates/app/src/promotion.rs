@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_layer::{Class, Plan, PlanDigest, Selection, Thing, Write, Writing, plan_apply};
+use atoll_ledger::host_text;
 use atoll_policy::{Promoted, Promoter, PromotionError, promote};
-use atoll_store::{LayerKind, host_text};
+use atoll_store::LayerKind;
 use serde_json::{Value, json};
 
 use crate::advice;

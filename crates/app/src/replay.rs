@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use atoll_cedar::{Case, Effect, Layer, PolicyFile};
+use atoll_ledger::{Event, Filter, Ledger};
 use atoll_model::RunId;
-use atoll_store::{Event, Filter, Ledger};
 use serde_json::{Value, json};
 
 use crate::arguments::ReplayPolicyArguments;

@@ -3,9 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::Case;
+use atoll_ledger::{Ledger, StateDir};
 use atoll_model::conduct::{REPUTATION_MAX, Standing};
 use atoll_policy::Rules;
-use atoll_store::{Ledger, StateDir};
 use serde_json::json;
 
 use crate::arguments::ReputationArguments;

@@ -1,7 +1,8 @@
 //! `atoll run --resume`: the run whose layers another goes on with.
 
+use atoll_ledger::StateDir;
 use atoll_model::{RunId, WorkspaceMode};
-use atoll_store::{RunRecord, RunState, StateDir, list_runs, settle_run};
+use atoll_store::{RunRecord, RunState, list_runs, settle_run};
 
 use crate::arguments::RunArguments;
 use crate::failure::{Doing, Failure};

@@ -7,11 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
+use atoll_ledger::{Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::environment_outside;
-use atoll_store::{
-    LayerKind, Ledger, RunRecord, RunState, StateDir, host_text, load_run, settle_run,
-};
+use atoll_store::{LayerKind, RunRecord, RunState, load_run, settle_run};
 use serde_json::{Value, json};
 
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, UndoArguments};

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Called, Fate, Request, Tokens, call, kept_labels};
+use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{
     Call, InvalidLimit, LimitKey, Mode, RunId, SessionId, parse_duration, parse_limit,
 };
@@ -22,7 +23,7 @@ use atoll_policy::{
     EarlierPurposes, Facts, Grant, HostFacts, ProfileError, Requested, Rules, nearest,
 };
 use atoll_sandbox::{Handover, Host, RunGroup, Signals, Starting, run_groups};
-use atoll_store::{Ledger, RunRecord, StateDir};
+use atoll_store::RunRecord;
 
 use beginning::{given_tokens, handed, recall, session};
 
@@ -290,7 +291,7 @@ fn no_rules(error: &ProfileError) -> Failure {
 /// # Errors
 /// When the ledger cannot be opened.
 pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
-    let ledger = Ledger::open(state, SystemTime::now).map_err(|error| {
+    let ledger = atoll_store::open_ledger(state, SystemTime::now).map_err(|error| {
         Failure::new("the ledger cannot be opened")
             .because(&error)
             .advise(advice::ledger(&error))

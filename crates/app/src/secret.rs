@@ -9,11 +9,10 @@ use std::io::{IsTerminal, Read};
 
 use atoll_egress::secret::BYTES_MIN;
 use atoll_egress::{SECRET_BYTES_MAX, VaultFault, VaultKey};
+use atoll_ledger::{Durability, Filter, Ledger, StateDir, host_text};
 use atoll_model::network::CredentialName;
 use atoll_model::{RunId, SecretName, civil_date, format_duration};
-use atoll_store::{
-    Durability, Filter, KeyKept, Ledger, StateDir, Vault, VaultError, VaultKeyFile, host_text,
-};
+use atoll_store::{KeyKept, Vault, VaultError, VaultKeyFile};
 use serde_json::json;
 use zeroize::Zeroizing;
 

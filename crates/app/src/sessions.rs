@@ -7,13 +7,13 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
 
 use atoll_gateway::{is_of_token, take_given_up};
-use atoll_model::network::{GivenUp, GivenUps};
-use atoll_model::{RunId, SessionId, SessionName};
-use atoll_policy::nearest;
-use atoll_store::{
+use atoll_ledger::{
     Event, Filter, Ledger, RIGHTS_GIVEN_UP, Session, SessionRun, SessionRunState, StateDir,
     read_host_text,
 };
+use atoll_model::network::{GivenUp, GivenUps};
+use atoll_model::{RunId, SessionId, SessionName};
+use atoll_policy::nearest;
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -233,8 +233,8 @@ pub fn begin(
     ledger.open_session(state, &name, fresh).map_err(|error| {
         let failure = Failure::new("the session cannot be gone on with").because(&error);
         match error {
-            atoll_store::SessionError::Ledger(error) => failure.advise(advice::ledger(&error)),
-            atoll_store::SessionError::Private(_) => failure.advise(
+            atoll_ledger::SessionError::Ledger(error) => failure.advise(advice::ledger(&error)),
+            atoll_ledger::SessionError::Private(_) => failure.advise(
                 "the directory sessions of Atoll's state only saves time and can be moved away",
             ),
         }

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
+use atoll_ledger::{Event, Ledger, StateDir, Unanswering, live_runs};
 use atoll_model::RunId;
 use atoll_policy::{list, nearest};
 use atoll_sandbox::{Answer, ControlError, Question, Runs, ask_until, spoken_to};
-use atoll_store::{Event, Ledger, StateDir, Unanswering, end_unanswering, live_runs};
+use atoll_store::end_unanswering;
 
 use crate::approvals::{BEGINNING, BEGINNING_PAUSE, done};
 use crate::arguments::StopArguments;

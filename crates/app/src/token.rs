@@ -8,9 +8,10 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::{Durability, Filter, Ledger, StateDir};
 use atoll_model::{SessionName, parse_duration};
 use atoll_policy::mistyped_method;
-use atoll_store::{Durability, Filter, Ledger, StateDir, TokenFiles};
+use atoll_store::TokenFiles;
 use atoll_tokens::{
     IssuingKey, Part, PublicKey, Right, TOKEN_BYTES_MAX, Terms, Token, attenuate, issue, read_time,
     told_time,

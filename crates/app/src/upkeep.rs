@@ -7,6 +7,7 @@ mod doctor;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::{Durability, Ledger, StateDir, forget, forgettable, host_text};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
     PresetSummary, ProfileSummary, Requested, RequestedProfile, SourceFile, TrustList, check,
@@ -14,8 +15,8 @@ use atoll_policy::{
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
-    CollectPlan, CollectPolicy, Collectable, Durability, Ledger, RunRecord, StateDir, collect,
-    forget, forgettable, host_text, load_run, plan_collection, run_disk_usage,
+    CollectPlan, CollectPolicy, Collectable, RunRecord, collect, load_run, plan_collection,
+    run_disk_usage,
 };
 use serde_json::json;
 

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use atoll_ledger::Event;
 use atoll_model::network::{FlowKind, FlowLogin, HostPart};
 use atoll_policy::Credential;
-use atoll_store::Event;
 use serde_json::Value;
 
 use crate::escape::printable;

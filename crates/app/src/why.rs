@@ -15,9 +15,9 @@ pub(crate) use tests::event;
 use std::ffi::OsString;
 use std::path::Path;
 
+use atoll_ledger::{Event, read_host_text};
 use atoll_model::network::GivenUps;
 use atoll_model::{Ending, RunId};
-use atoll_store::{Event, read_host_text};
 use serde_json::{Value, json};
 
 use crate::answered;

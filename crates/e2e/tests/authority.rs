@@ -6,9 +6,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::StateDir;
 use atoll_model::RunId;
 use atoll_model::network::Network;
-use atoll_store::{CertificateAuthority, StateDir};
+use atoll_store::CertificateAuthority;
 use e2e::traces::events;
 use e2e::{Avoidable, World, expect_same, program_exists, tree};
 use serde_json::{Value, json};

@@ -667,10 +667,10 @@ fn proofs_lead_over_a_hand_over(
 
 /// A ledger with an event of every type that has words of its own there.
 fn ledger_of_every_type(world: &World) {
+    use atoll_ledger::{Durability, EventBody, StateDir};
     use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict};
-    use atoll_store::{Durability, EventBody, Ledger, StateDir};
     let state = StateDir::open(&world.state().join("atoll")).unwrap();
-    let ledger = Ledger::open(&state, std::time::SystemTime::now).unwrap();
+    let ledger = atoll_store::open_ledger(&state, std::time::SystemTime::now).unwrap();
     let call = |number: u32| Call {
         run: RunId::new(1_795_253_412, number),
         session: None,
@@ -804,7 +804,7 @@ fn ledger_of_every_type(world: &World) {
             .unwrap(),
     );
     assert_eq!(
-        Ledger::open(&state, std::time::SystemTime::now)
+        atoll_store::open_ledger(&state, std::time::SystemTime::now)
             .unwrap()
             .interrupted()
             .len(),

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_store::{Durability, Ledger, StateDir};
+use atoll_ledger::{Durability, StateDir};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::{World, fine};
@@ -190,7 +190,7 @@ fn checkpoint(world: &World) -> Vec<u8> {
 /// Adds events until there are so many.
 fn fill(world: &World, from: u64, to: u64) {
     let state = StateDir::open(&world.state().join("atoll")).unwrap();
-    let ledger = Ledger::open(&state, SystemTime::now).unwrap();
+    let ledger = atoll_store::open_ledger(&state, SystemTime::now).unwrap();
     for seq in from..to {
         let durability = match seq + 1 == to {
             true => Durability::Durable,

@@ -1,8 +1,8 @@
 //! The ledger events of approvals.
 
+use atoll_ledger::EventBody;
 use atoll_model::network::{AskedCall, Breadth, CallDigest, CredentialName, Scope};
 use atoll_sandbox::{Agreed, ApprovalNews, Who};
-use atoll_store::EventBody;
 
 use crate::flows::version;
 

@@ -6,11 +6,12 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::SystemTime;
 
+use atoll_ledger::StateDir;
 use atoll_model::network::{Published, PublishedPort};
 use atoll_model::{Boundary, Reason};
 use atoll_policy::{Facts, Reconsidered, Rules, compared, decide_publishing, reconsider};
 use atoll_sandbox::{Declined, NewPolicies, Reloaded, Versions};
-use atoll_store::{StateDir, control_directory};
+use atoll_store::control_directory;
 
 use crate::Request;
 

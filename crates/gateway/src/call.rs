@@ -3,6 +3,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use atoll_layer::GitEnvironment;
+use atoll_ledger::{
+    Armed, Durability, Gained, Ledger, LedgerError, Refused, SessionError, StateDir,
+};
 use atoll_model::network::GivenUps;
 use atoll_model::{Attempt, Call, Mode, Outcome, Verdict};
 use atoll_policy::{Facts, Grant, Rules, decide};
@@ -12,9 +15,8 @@ use atoll_sandbox::{
     detect_groups,
 };
 use atoll_store::{
-    Armed, Durability, Gained, Ledger, LedgerError, RECORD_VERSION, Refused, RunError, RunRecord,
-    RunState, SessionError, StateDir, create_run, create_scratch, release_end, remove_scratch,
-    reserve_end, update_run,
+    RECORD_VERSION, RunError, RunRecord, RunState, create_run, create_scratch, release_end,
+    remove_scratch, reserve_end, update_run,
 };
 use serde_json::{Value, json};
 

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use atoll_ledger::host_text;
 use atoll_model::network::{Network, NetworkRule};
 use atoll_model::{Access, Boundary, Keep, Limits, Verdict, ViewKind};
 use atoll_policy::{Grant, Rules};
-use atoll_store::host_text;
 use serde_json::{Map, Value, json};
 
 /// The most bytes for names of places, programs and variables: the size of an event is limited,

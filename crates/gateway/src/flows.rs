@@ -1,9 +1,9 @@
 //! The ledger events of a run's connections.
 
+use atoll_ledger::{Durability, EventBody, Gained, Ledger, LedgerError, RIGHTS_GIVEN_UP};
 use atoll_model::RunId;
 use atoll_model::network::{CredentialName, Flow, FlowEnd, FlowKind, Published, PublishedPort};
 use atoll_sandbox::{FlowNews, Who};
-use atoll_store::{Durability, EventBody, Gained, Ledger, LedgerError, RIGHTS_GIVEN_UP};
 
 use crate::{approvals, given_up};
 

@@ -3,9 +3,9 @@
 
 use std::time::SystemTime;
 
+use atoll_ledger::{EventBody, Filter, Ledger, LedgerError, RIGHTS_GIVEN_UP, StateDir};
 use atoll_model::SessionId;
 use atoll_model::network::{GivenUp, GivenUpBy, GivenUps, Restriction};
-use atoll_store::{EventBody, Filter, Ledger, LedgerError, RIGHTS_GIVEN_UP, StateDir};
 use serde_json::Value;
 
 use crate::{Request, Tokens};

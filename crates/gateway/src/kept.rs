@@ -8,11 +8,12 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use atoll_layer::{RelativePath, TreeError, changed_outside, restore_modes, set_aside};
+use atoll_ledger::{Durability, Ledger, StateDir};
 use atoll_model::{Access, Boundary, Keep, Mode, RunId, View, ViewKind};
 use atoll_sandbox::{PlacedLayer, SandboxError, has_changed, identity_base, make_layer};
 use atoll_store::{
-    Durability, KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, Ledger, OverlayXattrs,
-    SettingsRecord, StateDir, kept_names,
+    KEPT_VERSION, KeptError, KeptLayer, KeptName, KeptRecord, OverlayXattrs, SettingsRecord,
+    kept_names,
 };
 
 use crate::login;
@@ -131,7 +132,7 @@ impl Wanted<'_> {
 
     /// Refuses a layer with labels that this run does not begin with.
     fn refuse_labelled(&self, earlier: &KeptRecord, name: &KeptName) -> Result<(), Apart> {
-        let labels = Ledger::kept_labels(self.request.state, earlier)
+        let labels = Ledger::kept_labels(self.request.state, &earlier.used())
             .map_err(|error| Apart::Untold(error.to_string(), name.clone()))?;
         let missing: Vec<&str> = labels.difference(self.labels).map(String::as_str).collect();
         match missing.is_empty() {
@@ -316,7 +317,7 @@ pub fn kept_labels(state: &StateDir, profile: &str) -> BTreeSet<String> {
         let record = layer.record().ok()??;
         (is_shown && record.profile == profile).then_some(record)
     });
-    let labels = shown.filter_map(|record| Ledger::kept_labels(state, &record).ok());
+    let labels = shown.filter_map(|record| Ledger::kept_labels(state, &record.used()).ok());
     labels.flatten().collect()
 }
 

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_layer::{IdShift, RelativePath, checkpoint, control_paths, restore_modes};
+use atoll_ledger::Durability;
 use atoll_model::{Access, Boundary, Keep, Mode, View, ViewKind, WorkspaceMode};
 use atoll_policy::Grant;
 use atoll_sandbox::{
     FencePlace, IDS, Placement, WorkspacePlace, furnish_trust, identity_base, make_layer,
 };
 use atoll_store::{
-    Durability, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
+    LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
 use rustix::fs::FlockOperation;
 

@@ -1,9 +1,10 @@
 use std::path::PathBuf;
 
 use atoll_layer::{CheckpointError, SealError, TreeError};
+use atoll_ledger::LedgerError;
 use atoll_model::RunId;
 use atoll_sandbox::SandboxError;
-use atoll_store::{AuthorityError, KeptError, LedgerError, RunError};
+use atoll_store::{AuthorityError, KeptError, RunError};
 
 /// An error that keeps a run's layers from being made.
 #[derive(Debug, thiserror::Error)]

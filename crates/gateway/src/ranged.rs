@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use atoll_ledger::StateDir;
 use atoll_model::RunId;
 use atoll_sandbox::{Subordinate, reclaim};
-use atoll_store::StateDir;
 use rustix::fs::FlockOperation;
 use rustix::process::{getgid, getuid};
 

@@ -4,9 +4,10 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::Durability;
 use atoll_model::network::{Authority, Network};
 use atoll_model::{Boundary, RunId};
-use atoll_store::{AuthorityError, CertificateAuthority, Durability, TrustFiles};
+use atoll_store::{AuthorityError, CertificateAuthority, TrustFiles};
 use serde_json::json;
 
 use crate::{PlaceError, Request};

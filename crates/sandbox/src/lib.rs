@@ -5,7 +5,7 @@
 //! copies input and output, forwards signals, watches time and disk, and reads the resource
 //! usage.
 //!
-//! Only an [`Armed`](atoll_store::Armed) grant starts a program. This crate names
+//! Only an [`Armed`](atoll_ledger::Armed) grant starts a program. This crate names
 //! the types `Grant` and `Armed`, and nothing else of policy and store; it knows
 //! no HTTP, no SQL and no ledger. Start reading at [`assemble`].
 

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Stage};
+use atoll_ledger::Armed;
 use atoll_model::{
     Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage, Wall,
 };
 use atoll_policy::Grant;
-use atoll_store::Armed;
 use atoll_sys::terminal::{WindowSize, set_window_size};
 use atoll_sys::{descriptor, socket};
 use rustix::event::{PollFd, PollFlags, poll};

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::time::{Instant, SystemTime};
 
+use atoll_ledger::{Durability, EventBody, Filter, Ledger, StateDir};
 use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict};
-use atoll_store::{Durability, EventBody, Filter, Ledger, StateDir};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -59,7 +59,7 @@ fn body(number: u64) -> Value {
 
 /// Durable appends of one writer, and bare ones of as many bytes, in turns.
 fn append(state: &StateDir, directory: &Path, count: u64) -> Done {
-    let ledger = Ledger::open(state, SystemTime::now)?;
+    let ledger = atoll_store::open_ledger(state, SystemTime::now)?;
     let mut bare = File::create(directory.join("bare"))?;
     let segment = state.path().join("ledger/000001.seg");
     let (mut durable, mut written) = (Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ fn append(state: &StateDir, directory: &Path, count: u64) -> Done {
 /// Many writers at once.
 fn writers(state: &StateDir, count: u64) -> Done {
     const WRITERS: u64 = 64;
-    let ledger = Ledger::open(state, SystemTime::now)?;
+    let ledger = atoll_store::open_ledger(state, SystemTime::now)?;
     let barrier = Barrier::new(usize::try_from(WRITERS + 1)?);
     let begin = std::thread::scope(|scope| -> Result<Instant, Box<dyn Error>> {
         let each = || {
@@ -118,7 +118,7 @@ fn writers(state: &StateDir, count: u64) -> Done {
 
 /// Makes a ledger of so many events, as runs with connections leave them.
 fn make(state: &StateDir, count: u64) -> Done {
-    let ledger = Ledger::open(state, SystemTime::now)?;
+    let ledger = atoll_store::open_ledger(state, SystemTime::now)?;
     let run = RunId::new(1_795_253_412, 1);
     let mut made = 0;
     while made < count {
@@ -233,7 +233,7 @@ fn restart(state: &StateDir) -> Done {
 /// Opens a ledger, appends to it and signs it, as the first process of many would.
 fn open(state: &StateDir) -> Done {
     let begin = Instant::now();
-    let ledger = Ledger::open(state, SystemTime::now)?;
+    let ledger = atoll_store::open_ledger(state, SystemTime::now)?;
     say("opened", "ms", &[microseconds(begin) / 1e3]);
     ledger.record(None, "test.noted", json!({}), Durability::Durable)?;
     ledger.checkpoint(state)?;
@@ -278,7 +278,7 @@ fn run(state: &StateDir, count: u64) -> Done {
             attempts: Vec::new(),
         };
         let begin = Instant::now();
-        let ledger = Ledger::open(state, SystemTime::now)?;
+        let ledger = atoll_store::open_ledger(state, SystemTime::now)?;
         let verdict = Verdict::Allow(());
         let armed = ledger.open_call(&call, &verdict, decision)?.arm(verdict)?;
         ledger.close(armed, &outcome, json!({ "exit": 0, "kept": false }))?;

@@ -10,14 +10,13 @@ mod certificate;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::lock::LockFault;
+use atoll_ledger::private::PrivateDirectory;
+use atoll_ledger::state::AUTHORITY;
+use atoll_ledger::{FileFault, PrivateFault, StateDir};
 use atoll_model::RunId;
 use atoll_model::network::{Authority, Network};
 use serde::{Deserialize, Serialize};
-
-use crate::lock::LockFault;
-use crate::private::{PrivateDirectory, PrivateFault};
-use crate::state::AUTHORITY;
-use crate::{FileFault, StateDir};
 
 use certificate::Made;
 

@@ -2,9 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::private::PrivateDirectory;
-use crate::state::CONTROL;
-use crate::{PrivateFault, StateDir};
+use atoll_ledger::private::PrivateDirectory;
+use atoll_ledger::state::CONTROL;
+use atoll_ledger::{PrivateFault, StateDir};
 
 /// Opens the directory of the sockets at which runs are spoken to while they go on; nothing
 /// where it does not exist and is not to be made. Its owner alone can look into it.

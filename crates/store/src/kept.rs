@@ -8,19 +8,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use atoll_ledger::lock::lock_now;
+use atoll_ledger::state::KEPT;
+use atoll_ledger::{Durability, FileFault, KeptUse, StateDir, host_text};
 use atoll_model::RunId;
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::lock::lock_now;
 use crate::record_file::{self, RECORD, RecordFault, replace};
-use crate::state::KEPT;
 use crate::tree::{delete_tree, is_dots};
 use crate::usage::measure;
-use crate::{
-    DiskUsage, Durability, FileFault, OverlayXattrs, RunError, SettingsRecord, StateDir, host_text,
-};
+use crate::{DiskUsage, OverlayXattrs, RunError, SettingsRecord};
 
 /// The version of the form of a kept layer's `record.json`.
 pub const KEPT_VERSION: u32 = 1;
@@ -142,6 +141,20 @@ pub struct KeptRecord {
     pub run: RunId,
     /// When that was, milliseconds since 1970.
     pub used_at_ms: u64,
+}
+
+impl KeptRecord {
+    /// Returns which runs have used the layer.
+    #[must_use]
+    pub fn used(&self) -> KeptUse {
+        KeptUse {
+            profile: self.profile.clone(),
+            first: self.first.clone(),
+            last: self.run.clone(),
+            labels: self.labels.clone(),
+            has_all_labels: self.has_all_labels,
+        }
+    }
 }
 
 /// A kept layer, for one process at a time; let go when dropped.

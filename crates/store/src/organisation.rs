@@ -9,13 +9,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use atoll_ledger::{
+    CHECKPOINT_BYTES_MAX, FileFault, INTEGER_MAX, NoteFault, PrivateFault, VerifierKey, decimal,
+    hex, signed_text,
+};
 use atoll_model::{civil_date, days_of_date};
 use sha2::{Digest, Sha256};
-
-use crate::canonical::INTEGER_MAX;
-use crate::hash::hex;
-use crate::note::{CHECKPOINT_BYTES_MAX, decimal, signed_text};
-use crate::{FileFault, NoteFault, PrivateFault, VerifierKey};
 
 pub use key::OrganisationKey;
 pub use seen::{SEEN_EVERY, remember_manifest};

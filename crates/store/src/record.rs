@@ -1,10 +1,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use atoll_ledger::{StateDir, host_text};
 use atoll_model::{Ending, RunId, Stood, WorkspaceMode};
 use serde::{Deserialize, Serialize};
-
-use crate::{StateDir, host_text};
 
 /// The version of the form of `record.json`.
 pub const RECORD_VERSION: u32 = 1;

@@ -5,13 +5,12 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+use atoll_ledger::{Durability, FileFault};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::{Durability, FileFault};
 
 /// Its name, in the directory of what it is about.
 pub(crate) const RECORD: &str = "record.json";

@@ -2,15 +2,15 @@ use std::convert::Infallible;
 use std::ffi::CString;
 use std::os::fd::AsFd;
 
+use atoll_ledger::state::RUNS;
+use atoll_ledger::{FileFault, OpenRuns, StateDir};
 use atoll_model::RunId;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::open_runs::OpenRuns;
+use crate::RunError;
 use crate::runs::{existing_runs, lock_run};
-use crate::state::RUNS;
 use crate::tree::delete_tree;
-use crate::{FileFault, RunError, StateDir};
 
 /// What a run's directory is called while it is being deleted.
 const REMOVED: &str = ".removed-";

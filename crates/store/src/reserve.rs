@@ -4,13 +4,14 @@
 use std::fs::File;
 use std::io::Write;
 
+use atoll_ledger::{FileFault, StateDir};
 use atoll_model::RunId;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::RunError;
 use crate::record_file::RECORD;
 use crate::runs::{existing_runs, open_run};
-use crate::{FileFault, RunError, StateDir};
 
 const RESERVE: &str = "reserve";
 /// What an end takes beside the record: an event, perhaps in a new segment, the head

@@ -1,14 +1,15 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::state::RUNS;
+use atoll_ledger::{FileFault, StateDir};
 use atoll_model::RunId;
 use rustix::fs::Dir;
 
 use crate::record_file::RECORD;
 use crate::removal::{delete_leftover, is_gone, is_leftover, remove_run_if};
 use crate::runs::{existing_runs, load_run};
-use crate::state::RUNS;
-use crate::{FileFault, RunError, RunRecord, RunState, StateDir, list_runs};
+use crate::{RunError, RunRecord, RunState, list_runs};
 
 /// For how long runs are kept, counted from the last change of their record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 use std::path::PathBuf;
 
+use atoll_ledger::FileFault;
+use atoll_ledger::lock::LockFault;
 use atoll_model::RunId;
 
-use crate::FileFault;
-use crate::lock::LockFault;
 use crate::record::RECORD_VERSION;
 
 /// Something could not be done with what is kept about a run.

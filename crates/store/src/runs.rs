@@ -3,16 +3,17 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use atoll_ledger::lock::{lock_now, open_lock, wait_for_lock};
+use atoll_ledger::state::RUNS;
+use atoll_ledger::{Durability, FileFault, StateDir};
 use atoll_model::RunId;
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::lock::{lock_now, open_lock, wait_for_lock};
 use crate::record::RECORD_VERSION;
 use crate::record_file::{self, NEW_RECORD, RECORD, RecordFault, replace};
-use crate::state::RUNS;
-use crate::{Durability, FileFault, RunError, RunRecord, StateDir};
+use crate::{RunError, RunRecord};
 
 /// The size of a record's file, bytes.
 const RECORD_BYTES_MAX: u64 = 8 << 20;

@@ -1,13 +1,14 @@
 use std::ffi::CString;
 use std::path::PathBuf;
 
+use atoll_ledger::state::SCRATCH;
+use atoll_ledger::{FileFault, StateDir};
 use atoll_model::RunId;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
-use crate::state::SCRATCH;
+use crate::RunError;
 use crate::tree::delete_tree;
-use crate::{FileFault, RunError, StateDir};
 
 /// Makes the directory of a run of which nothing is to be kept: it has no record
 /// and is in no list. Whoever made it removes it; when that process dies, the

@@ -1,33 +1,17 @@
 mod authority;
-mod canonical;
-mod checkpoint;
-mod conduct;
-mod cosignature;
-mod damage;
-mod faults;
-mod ledger;
 mod organisation;
 mod places;
-pub(crate) mod power;
 mod processes;
-mod proof;
-mod rotation;
 mod runs;
-mod scan;
-mod seals;
-mod sessions;
 mod trust;
-mod writers;
 
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_model::{Call, Ending, Outcome, Principal, Reason, RunId, Usage, Verdict, WorkspaceMode};
+use atoll_ledger::*;
+use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict, WorkspaceMode};
 use serde_json::json;
 
-use crate::head::BootId;
-use crate::journal::Journal;
 use crate::*;
 
 /// A state directory of its own for each test.
@@ -47,36 +31,11 @@ impl Place {
     }
 
     fn ledger(&self) -> Ledger {
-        Ledger::open(&self.state, SystemTime::now).unwrap()
-    }
-
-    /// A ledger whose segments hold only a few events.
-    fn ledger_in_small_segments(&self) -> Ledger {
-        let journal =
-            Journal::open_as(&self.state, SystemTime::now, BootId::current(), 1_000).unwrap();
-        Ledger::open_journal(&self.state, journal).unwrap()
-    }
-
-    fn ledger_after_boot(&self, boot: char) -> Ledger {
-        let boot = BootId::of_test(boot);
-        let journal = Journal::open_as(&self.state, SystemTime::now, boot, 1 << 20).unwrap();
-        Ledger::open_journal(&self.state, journal).unwrap()
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.state.path().join("ledger").join(name)
+        open_ledger(&self.state, SystemTime::now).unwrap()
     }
 
     fn verified(&self) -> Verified {
         Ledger::verify(&self.state).unwrap()
-    }
-
-    fn damage(&self) -> Vec<Damage> {
-        match Ledger::verify(&self.state) {
-            Ok(verified) => panic!("no damage was found: {verified:?}"),
-            Err(VerifyError::Damaged(report)) => report.damage,
-            Err(VerifyError::Unreadable(error)) => panic!("{error}"),
-        }
     }
 
     fn events(&self) -> Vec<Event> {
@@ -124,15 +83,6 @@ fn allow() -> Verdict<&'static str> {
     Verdict::Allow("the grant")
 }
 
-fn reason() -> Reason {
-    Reason {
-        what: "network".to_owned(),
-        why: "nobody named it".to_owned(),
-        rule: "default".to_owned(),
-        how_to_ask: "add a profile".to_owned(),
-    }
-}
-
 fn outcome(status: u8) -> Outcome {
     Outcome {
         ending: Ending::Exited { status },
@@ -166,17 +116,4 @@ fn record(number: u32) -> RunRecord {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-fn flip_bit(path: &Path, byte: usize, bit: u8) {
-    // In place: to truncate and rewrite a file makes some file systems sync it.
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .unwrap();
-    let mut cell = [0];
-    file.read_exact_at(&mut cell, byte as u64).unwrap();
-    cell[0] ^= 1 << bit;
-    file.write_all_at(&cell, byte as u64).unwrap();
 }

@@ -4,12 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use atoll_ledger::private::PrivateDirectory;
+use atoll_ledger::state::TOKENS;
+use atoll_ledger::{PrivateFault, StateDir};
 use atoll_model::RunId;
 use zeroize::Zeroizing;
-
-use crate::StateDir;
-use crate::private::{PrivateDirectory, PrivateFault};
-use crate::state::TOKENS;
 
 const KEY: &str = "issuing.key";
 const REVOKED: &str = "revoked";

@@ -3,10 +3,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use atoll_ledger::FileFault;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::{FileFault, RunError};
+use crate::RunError;
 
 /// How many entries of a directory are held in memory at once.
 const BATCH_ENTRIES: usize = 4_096;

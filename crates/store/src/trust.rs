@@ -10,15 +10,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_ledger::lock::{lock_now, open_lock, wait_for_lock};
+use atoll_ledger::state::TRUST;
+use atoll_ledger::{FileFault, StateDir, hex};
 use atoll_model::network::{TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_JAVA};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use crate::hash::hex;
-use crate::lock::{lock_now, open_lock, wait_for_lock};
-use crate::state::TRUST;
-use crate::{AuthorityError, CertificateAuthority, FileFault, StateDir};
+use crate::{AuthorityError, CertificateAuthority};
 
 /// Where systems keep the certificates that they trust, in one file: Debian and what
 /// follows it, Fedora, SUSE, Alpine.

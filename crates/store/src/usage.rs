@@ -2,13 +2,14 @@ use std::collections::HashSet;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use atoll_ledger::{FileFault, StateDir};
 use atoll_model::RunId;
 use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::RunError;
 use crate::runs::{existing_runs, open_run};
 use crate::tree::{is_dots, open_directory};
-use crate::{FileFault, RunError, StateDir};
 
 /// How much room a run takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

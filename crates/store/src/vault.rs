@@ -8,16 +8,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_ledger::private::PrivateDirectory;
+use atoll_ledger::state::VAULT;
+use atoll_ledger::{PrivateFault, StateDir, random};
 use atoll_model::SecretName;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::StateDir;
 use crate::authority::seconds;
-use crate::private::{PrivateDirectory, PrivateFault};
-use crate::random;
-use crate::state::VAULT;
 
 const FILE: &str = "secrets.json";
 const VERSION: u32 = 1;

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use atoll_layer::{Conflict, Outlook, Refusal, RelativePath, Stays, Undone};
-use atoll_store::{host_text, read_host_text};
+use atoll_ledger::{host_text, read_host_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

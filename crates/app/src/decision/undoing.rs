@@ -7,8 +7,9 @@ use std::time::SystemTime;
 use atoll_layer::{
     ApplyError, JournalState, RelativePath, Undone, journal_state, undo, undo_outlook,
 };
+use atoll_ledger::host_text;
 use atoll_model::WorkspaceMode;
-use atoll_store::{LayerHow, LayerKind, LayerRecord, RunRecord, RunState, host_text, lock_run};
+use atoll_store::{LayerHow, LayerKind, LayerRecord, RunRecord, RunState, lock_run};
 use serde_json::json;
 
 use super::Work;

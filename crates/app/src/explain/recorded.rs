@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use atoll_cedar::{Action, Case, Effect};
+use atoll_ledger::{Event, read_host_text, unread};
 use atoll_model::network::{GIVEN_UP, GivenUps, NO_RULE, NoConsent, UNNAMED};
 use atoll_model::{Mode, RunId, WorkspaceMode};
 use atoll_policy::{EarlierPurposes, Requested};
-use atoll_store::{Event, read_host_text, unread};
 use serde_json::Value;
 
 use super::past::{Past, session_of};

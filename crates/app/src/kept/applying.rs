@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use atoll_layer::{
     JournalState, Plan, RelativePath, Selection, apply, join, journal_state, plan_apply,
 };
-use atoll_store::{Ledger, StateDir};
+use atoll_ledger::{Ledger, StateDir};
 use serde_json::json;
 
 use super::{Opened, journals, open_all, since, writable};

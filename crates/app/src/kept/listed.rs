@@ -3,8 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::{StateDir, host_text};
 use atoll_model::{format_bytes, format_duration};
-use atoll_store::{DiskUsage, KeptName, KeptRecord, StateDir, host_text, list_kept};
+use atoll_store::{DiskUsage, KeptName, KeptRecord, list_kept};
 use serde_json::json;
 
 use crate::configuration::Places;

@@ -7,7 +7,7 @@ use atoll_layer::{
     ApplyError, JournalState, RelativePath, journal_state, take_back, take_back_outlook,
     take_undo_back, undo, undo_outlook,
 };
-use atoll_store::Ledger;
+use atoll_ledger::Ledger;
 use serde_json::json;
 
 use super::{Opened, journals, open_all, writable};

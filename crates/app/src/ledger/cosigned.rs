@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use atoll_egress::post::{Address, Headers, Reply, post};
-use atoll_store::{Checkpoint, Cosigned, Ledger, Prover, StateDir, Witness, WitnessKey};
+use atoll_ledger::{Checkpoint, Cosigned, Ledger, Prover, StateDir, Witness, WitnessKey};
 
 use super::proofs;
 use crate::advice;

@@ -1,7 +1,7 @@
 //! Events in the words of the Open Cybersecurity Schema Framework, as tools that watch over
 //! machines read them: one JSON object an event, with all that the event says in `unmapped`.
 
-use atoll_store::Event;
+use atoll_ledger::Event;
 use serde_json::{Map, Value, json};
 
 use super::times::microseconds;

@@ -9,7 +9,7 @@ mod message;
 
 use std::collections::{BTreeMap, HashMap};
 
-use atoll_store::{Event, TreeHash};
+use atoll_ledger::{Event, TreeHash};
 use serde_json::{Value, json};
 
 pub(super) use message::Message;

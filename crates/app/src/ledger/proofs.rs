@@ -1,7 +1,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use atoll_store::{
+use atoll_ledger::{
     Checkpoint, ConsistencyProof, Event, Filter, InclusionProof, Ledger, PROOF_BYTES_MAX,
     ProofFault, Proven, Prover, StateDir, TreeHash, check_proof,
 };

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
+use atoll_ledger::{Event, Filter, Ledger, StateDir};
 use atoll_policy::misspelt;
-use atoll_store::{Event, Filter, Ledger, StateDir};
 use serde_json::Value;
 
 use crate::arguments::QueryLedgerArguments;

@@ -3,8 +3,8 @@
 
 use std::time::SystemTime;
 
+use atoll_ledger::{Evidence, FollowedSeals, PrivateFault, Seals, ShredError, Shredded, StateDir};
 use atoll_model::{RunId, parse_duration};
-use atoll_store::{Evidence, FollowedSeals, PrivateFault, Seals, ShredError, Shredded, StateDir};
 
 use crate::advice;
 use crate::arguments::{HoldLedgerArguments, ShredLedgerArguments};

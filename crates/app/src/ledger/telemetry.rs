@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use atoll_egress::post::{Address, Headers, Reply, Unsent, post};
-use atoll_store::{Event, Filter, Ledger, LedgerError, Sent, StateDir};
+use atoll_ledger::{Event, Filter, Ledger, LedgerError, Sent, StateDir};
 use serde_json::Value;
 
 use super::otlp::{Batch, Follower, Message};

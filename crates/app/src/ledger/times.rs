@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
+use atoll_ledger::format_time;
 use atoll_model::parse_duration;
-use atoll_store::format_time;
 
 use super::begins_a_time;
 

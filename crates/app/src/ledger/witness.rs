@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use atoll_ledger::{Checkpoint, Durability, StateDir, Witness, add_to_witness, host_text};
 use atoll_sandbox::{
     WrittenInside, argument_inside, environment_outside, program_outside, search_places,
 };
-use atoll_store::{Checkpoint, Durability, StateDir, Witness, add_to_witness, host_text};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 

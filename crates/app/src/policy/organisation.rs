@@ -5,10 +5,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_ledger::{Durability, VerifierKey, host_text};
 use atoll_policy::{Problem, check, check_policies};
-use atoll_store::{
-    Day, Durability, Manifest, OrganisationFault, OrganisationKey, VerifierKey, host_text,
-};
+use atoll_store::{Day, Manifest, OrganisationFault, OrganisationKey};
 use serde_json::{Value, json};
 
 use crate::arguments::{

@@ -5,10 +5,10 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use atoll_cedar::ASKED_BYTES_MAX;
+use atoll_ledger::live_runs;
 use atoll_model::RunId;
 use atoll_policy::{Compared, ReloadError, Rules};
 use atoll_sandbox::{Answer, ControlError, Declined, Question, Reloaded, Runs, Versions, ask};
-use atoll_store::live_runs;
 
 use super::prover::Programs;
 use super::widening::{Widens, widens};

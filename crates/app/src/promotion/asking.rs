@@ -5,10 +5,10 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use atoll_layer::{PlanDigest, Thing, Write, Writing};
+use atoll_ledger::Asked;
 use atoll_model::network::NoConsent;
 use atoll_policy::AskedChange;
 use atoll_sandbox::Signals;
-use atoll_store::Asked;
 use serde_json::{Value, json};
 
 use super::{Meant, Written, digests};

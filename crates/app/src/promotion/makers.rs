@@ -4,12 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
+use atoll_ledger::{Event, Filter, LABEL_GAINED, Ledger, LedgerError, StateDir, host_text};
 use atoll_model::{Mode, RunId};
 use atoll_policy::Maker;
-use atoll_store::{
-    Event, Filter, KeptName, KeptRecord, LABEL_GAINED, Ledger, LedgerError, RunRecord, StateDir,
-    host_text, load_run,
-};
+use atoll_store::{KeptName, KeptRecord, RunRecord, load_run};
 use serde_json::Value;
 
 use crate::explain::past::session_of;

@@ -4,10 +4,9 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::{StateDir, live_runs, read_host_text};
 use atoll_model::{RunId, WorkspaceMode, format_duration};
-use atoll_store::{
-    RECORD_VERSION, RunRecord, RunState, StateDir, list_runs, live_runs, read_host_text, settle_run,
-};
+use atoll_store::{RECORD_VERSION, RunRecord, RunState, list_runs, settle_run};
 use serde_json::{Value, json};
 
 use super::state_word;

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use atoll_gateway::given_up_of_session;
+use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, SessionId};
 use atoll_policy::{HostFacts, Rules};
 use atoll_sandbox::{Handover, SshHandover};
-use atoll_store::{Ledger, RunRecord, StateDir};
+use atoll_store::RunRecord;
 
 use crate::arguments::RunArguments;
 use crate::configuration::Places;

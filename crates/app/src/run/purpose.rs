@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use atoll_ledger::{Ledger, LedgerError, StateDir};
 use atoll_policy::EarlierPurposes;
-use atoll_store::{Ledger, LedgerError, RunRecord, StateDir};
+use atoll_store::RunRecord;
 
 use crate::arguments::RunArguments;
 use crate::failure::Failure;

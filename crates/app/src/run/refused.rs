@@ -1,10 +1,10 @@
 //! Why a run was not started or did not go on, for the person.
 
 use atoll_gateway::CallError;
+use atoll_ledger::Refused;
 use atoll_model::{Call, Reason};
 use atoll_policy::Rules;
 use atoll_sandbox::{SandboxError, Widening};
-use atoll_store::Refused;
 
 use crate::advice::About;
 use crate::failure::{Failure, STATUS_DENIED};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use atoll_ledger::Durability;
 use atoll_model::SecretName;
 use atoll_model::network::{FieldPath, IssuedToken};
 use atoll_policy::{CredentialSource, IssuedTo, Login, LoginIssue, Rules};
-use atoll_store::Durability;
 use serde_json::json;
 use zeroize::Zeroizing;
 

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use atoll_ledger::read_host_text;
 use atoll_model::{format_bytes, format_duration};
-use atoll_store::read_host_text;
 use serde_json::Value;
 
 use super::{Story, text};

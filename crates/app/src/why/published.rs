@@ -1,7 +1,7 @@
 //! Which ports of a run were published: since when, by whom, for whom, and until when.
 
+use atoll_ledger::{Event, RIGHTS_GIVEN_UP};
 use atoll_model::network::PublishedPort;
-use atoll_store::{Event, RIGHTS_GIVEN_UP};
 use atoll_tokens::told_time;
 use serde_json::{Value, json};
 

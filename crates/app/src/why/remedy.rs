@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use atoll_ledger::{Event, read_host_text};
 use atoll_model::network::{Destination, HostPart, Meant, NO_RULE, Request, Target, UNNAMED};
 use atoll_model::{Ending, LimitKey};
 use atoll_policy::{Remote, network_entry, preset_for, preset_for_host, preset_leads_to};
-use atoll_store::{Event, read_host_text};
 use serde_json::Value;
 
 use super::{Story, text};

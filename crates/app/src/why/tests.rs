@@ -1,5 +1,5 @@
+use atoll_ledger::{Position, TreeHash};
 use atoll_model::network::NO_RULE;
-use atoll_store::{Position, TreeHash};
 
 use super::*;
 use crate::explain::past::Pasts;

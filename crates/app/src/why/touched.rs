@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use atoll_ledger::{Event, LABEL_GAINED, StateDir};
 use atoll_model::RunId;
 use atoll_model::network::GivenUps;
-use atoll_store::{Event, LABEL_GAINED, StateDir};
 use serde_json::{Value, json};
 
 use super::{Story, text};

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::hex;
 use atoll_model::RunId;
 use atoll_model::network::{Authority, HostPattern, Network};
 use rcgen::{
@@ -15,7 +16,6 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use super::{AuthorityError, seconds};
-use crate::hash::hex;
 
 /// How much earlier than now a certificate begins: clocks are set.
 const EARLIER: Duration = Duration::from_secs(60 * 60);

@@ -4,12 +4,11 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use atoll_ledger::private::PrivateDirectory;
+use atoll_ledger::{FileFault, NoteFault, SigningKey, VerifierKey};
 use zeroize::Zeroizing;
 
 use super::OrganisationFault;
-use crate::note::SigningKey;
-use crate::private::PrivateDirectory;
-use crate::{FileFault, NoteFault, VerifierKey};
 
 const KEY_BYTES_MAX: u64 = 1 << 10;
 const SEED_BYTES: usize = 32;

@@ -5,13 +5,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use atoll_ledger::private::PrivateDirectory;
+use atoll_ledger::state::ORGANISATION;
+use atoll_ledger::{FileFault, StateDir, VerifierKey};
 use serde::{Deserialize, Serialize};
 
 use super::{Day, Manifest, OrganisationFault, digest};
 use crate::authority::seconds;
-use crate::private::PrivateDirectory;
-use crate::state::ORGANISATION;
-use crate::{FileFault, StateDir, VerifierKey};
 
 const VERSION: u32 = 1;
 const KEPT_BYTES_MAX: u64 = 4 << 10;

@@ -65,7 +65,8 @@ fn a_key_is_its_owners_alone_and_never_written_over() {
     }
     let shown = format!("{made:?}");
     let kept = std::fs::read_to_string(&path).unwrap();
-    let secret = kept.trim().rsplit('+').next().unwrap();
+    // Base64 has that sign too.
+    let secret = kept.trim().splitn(5, '+').last().unwrap();
     assert!(kept.starts_with("PRIVATE+KEY+acme.example+") && !shown.contains(secret));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
     assert!(OrganisationKey::read(&path).is_err());

@@ -12,7 +12,7 @@ fn the_state_directory_is_made_private() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("a/b/atoll");
     let state = StateDir::open(&path).unwrap();
-    Ledger::open(&state, SystemTime::now).unwrap();
+    open_ledger(&state, SystemTime::now).unwrap();
     create_run(&state, &record(1)).unwrap();
     for made in [
         "a",
@@ -72,7 +72,7 @@ fn a_read_only_state_directory_is_an_error_that_says_so() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("state");
     let state = StateDir::open(&path).unwrap();
-    note(&Ledger::open(&state, SystemTime::now).unwrap(), 1);
+    note(&open_ledger(&state, SystemTime::now).unwrap(), 1);
     if !is_root() {
         chmod(&path, 0o500);
         let error = StateDir::open(&path).unwrap_err().to_string();

@@ -48,7 +48,7 @@ fn child() {
         Ok(state) => state,
         Err(error) => return say(format!("{error}")),
     };
-    let ledger = match Ledger::open(&state, SystemTime::now) {
+    let ledger = match open_ledger(&state, SystemTime::now) {
         Ok(ledger) => ledger,
         Err(error) => return say(format!("{error}")),
     };
@@ -264,31 +264,5 @@ fn a_killed_run_is_found_interrupted_exactly_once() {
             RunState::Interrupted
         );
         remove_run(&place.state, &run_id(1)).unwrap();
-    }
-}
-
-#[test]
-fn threads_that_open_at_once_find_a_run_interrupted_once() {
-    for boot in [false, true] {
-        let place = Place::new();
-        drop(
-            place
-                .ledger_after_boot('a')
-                .open_call(&call(1), &allow(), json!({}))
-                .unwrap(),
-        );
-        let found = std::thread::scope(|scope| {
-            let open = || match boot {
-                true => place.ledger_after_boot('b').interrupted().len(),
-                false => place.ledger_after_boot('a').interrupted().len(),
-            };
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .sum::<usize>()
-        });
-        assert_eq!(found, 1);
-        assert_eq!(place.kinds(), ["run.opened", "run.interrupted"]);
     }
 }

@@ -467,3 +467,22 @@ fn what_can_go_is_planned_and_then_removed() {
     assert_eq!(left, [run_id(1), run_id(0)]);
     assert!(!place.state.path().join("runs").join(leftover).exists());
 }
+
+#[test]
+fn an_entry_that_is_dropped_is_found_interrupted() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    let entry = ledger.open_call(&call(1), &allow(), json!({})).unwrap();
+    create_run(&place.state, &record(1)).unwrap();
+    drop(entry);
+    let next = place.ledger();
+    assert_eq!(next.interrupted().len(), 1);
+    assert_eq!(next.interrupted()[0].run, run_id(1));
+    assert!(next.interrupted()[0].record.is_none());
+    assert_eq!(
+        load_run(&place.state, &run_id(1)).unwrap().state,
+        RunState::Interrupted
+    );
+    assert_eq!(place.kinds(), ["run.opened", "run.interrupted"]);
+    assert!(place.ledger().interrupted().is_empty());
+}

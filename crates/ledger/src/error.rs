@@ -1,0 +1,89 @@
+use std::path::PathBuf;
+
+use atoll_model::RunId;
+
+use crate::FileFault;
+use crate::canonical::CanonicalError;
+use crate::lock::LockFault;
+
+/// The ledger could not be opened, read or added to.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The kernel refused a file operation.
+    #[error(transparent)]
+    File(#[from] FileFault),
+    /// The body of an event has no canonical form.
+    #[error("an event of type {kind} cannot be recorded: {why}")]
+    Body {
+        /// The event's type.
+        kind: String,
+        /// What is wrong with its body.
+        why: CanonicalError,
+    },
+    /// The event's type is not usable.
+    #[error("{kind:?} cannot be recorded as an event's type: {why}")]
+    Kind {
+        /// The type asked for.
+        kind: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The event is larger than an event may be.
+    #[error(
+        "an event of type {kind} would be {bytes} bytes, and {max} is the most; for a long \
+         command, give the data in a file or on standard input"
+    )]
+    TooLarge {
+        /// The event's type.
+        kind: String,
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The end of the ledger is damaged beyond what can be set aside.
+    #[error(
+        "the ledger {} is damaged ({what}); look at it with `atoll ledger verify`, then move \
+         its directory away to begin a new one",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// Another process has held a lock for too long.
+    #[error(
+        "waited {waited_ms} ms for {}: another Atoll process holds it; see who with: \
+         fuser {0}",
+        path.display()
+    )]
+    Busy {
+        /// The locked file.
+        path: PathBuf,
+        /// How long was waited, milliseconds.
+        waited_ms: u128,
+    },
+    /// A run of that name is open already.
+    #[error("there is a run {0} already; start again to get another name")]
+    RunExists(RunId),
+    /// What is sensitive cannot be sealed, or its key not be kept.
+    #[error("what is sensitive cannot be sealed: {0}")]
+    Seal(String),
+    /// An earlier failure to reach the disk left unknown what is on it.
+    #[error(
+        "the ledger could not be written to disk earlier ({0}); check the disk, then start \
+         Atoll again"
+    )]
+    Broken(String),
+}
+
+impl From<LockFault> for LedgerError {
+    fn from(fault: LockFault) -> Self {
+        match fault {
+            LockFault::File(fault) => Self::File(fault),
+            LockFault::TimedOut { path, waited_ms } => Self::Busy { path, waited_ms },
+        }
+    }
+}

@@ -1,0 +1,399 @@
+mod asked;
+mod of_sessions;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use atoll_model::{Attempt, Call, Outcome, RunId, SessionId, Verdict};
+use serde_json::{Value, json};
+
+use crate::canonical::EventBody;
+use crate::checkpoint::rotation::{replace_lost, rotate};
+use crate::checkpoint::{self, SigningError};
+use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
+use crate::event::seal::{SealFault, SealKey, sealed_members};
+use crate::event::{CLOSING_KINDS, Draft};
+use crate::journal::{Clock, Journal};
+use crate::open_runs::OpenRuns;
+use crate::read::{Events, Filter};
+use crate::recovery::{InterruptedRun, RunFiles, recover};
+use crate::seals::{self, ShredWhy};
+use crate::settled::note_settled;
+use crate::shredding::{self, Evidence, ShredError, Shredded};
+use crate::verify::verify;
+use crate::verify_report::{Verified, VerifyError};
+pub use asked::Asked;
+
+use crate::{
+    Against, Armed, Checkpoint, Durability, Entry, LedgerError, Position, StateDir, VerifierKey,
+};
+
+/// The append-only log of everything that was asked, decided and done.
+///
+/// One value may be used by many threads, and many processes may have the same
+/// ledger open: appends are ordered by a lock, and waits for the disk are shared.
+#[derive(Debug)]
+pub struct Ledger {
+    journal: Arc<Journal>,
+    open_runs: Arc<OpenRuns>,
+    interrupted: Vec<InterruptedRun>,
+    /// Where the keys of runs are that what is sensitive is sealed with.
+    state: StateDir,
+    /// The one that was used last.
+    seal: Mutex<Option<(RunId, Arc<SealKey>)>>,
+}
+
+impl Ledger {
+    /// Opens the ledger for appending, makes it when missing, and records as interrupted every
+    /// run whose Atoll has ended without closing it; `files` settles what is kept of those.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when its files cannot be opened or written.
+    pub fn open(state: &StateDir, clock: Clock, files: &dyn RunFiles) -> Result<Self, LedgerError> {
+        Self::open_journal(state, Journal::open(state, clock)?, files)
+    }
+
+    /// Opens the ledger that this journal writes; `files` are those of the runs that are found
+    /// interrupted.
+    pub(crate) fn open_journal(
+        state: &StateDir,
+        journal: Journal,
+        files: &dyn RunFiles,
+    ) -> Result<Self, LedgerError> {
+        let open_runs = OpenRuns::open(state)?;
+        let interrupted = recover(&journal, &open_runs, state, files)?;
+        // Where that cannot be, it is tried again by the next one, and nobody is shown any of
+        // it meanwhile; a key file that cannot be used stops no ledger.
+        let _ = shredding::finish_unfinished(state, &journal);
+        Ok(Self {
+            journal: Arc::new(journal),
+            open_runs: Arc::new(open_runs),
+            interrupted,
+            state: state.again()?,
+            seal: Mutex::new(None),
+        })
+    }
+
+    /// The runs that were found interrupted, and recorded so, by this opening.
+    #[must_use]
+    pub fn interrupted(&self) -> &[InterruptedRun] {
+        &self.interrupted
+    }
+
+    /// What an append of this process found lost, recorded, and went on without: a line
+    /// each, for people.
+    #[must_use]
+    pub fn losses(&self) -> Vec<String> {
+        self.journal.losses()
+    }
+
+    /// Records a call and its verdict (`run.opened`); it is on disk once the entry
+    /// is armed, and nothing may have an effect before. From here to [`Ledger::close`] the run counts as open: when this process
+    /// ends before, the next one finds it interrupted.
+    ///
+    /// `decision` says what was decided on and by which rules: the profile, the
+    /// digest of the policy, the limits.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; nothing may be done then.
+    pub fn open_call<G>(
+        &self,
+        call: &Call,
+        verdict: &Verdict<G>,
+        decision: Value,
+    ) -> Result<Entry, LedgerError> {
+        let recorded = Recorded::of(verdict);
+        let body = opened_body(call, recorded, decision);
+        self.journal.begin()?;
+        let marker = self.open_runs.mark(&call.run, self.journal.scan_start()?)?;
+        let sealed = seals::add(&self.state, &call.run, call.session.as_ref()).and_then(|seal| {
+            let draft = Draft::sealed("run.opened", &call.run, &body, Some(&seal))?;
+            Ok((self.journal.append(&draft)?, seal.clone()))
+        });
+        match sealed {
+            Ok((place, seal)) => {
+                *self.last_seal() = Some((call.run.clone(), Arc::clone(&seal)));
+                Ok(Entry::new(
+                    call.clone(),
+                    Arc::clone(&self.journal),
+                    (marker, seal),
+                    recorded,
+                    place,
+                ))
+            }
+            Err(error) => {
+                // Nothing was acknowledged, so the run never was; a marker that
+                // stays behind is found to be so by the next opening.
+                let _ = marker.remove();
+                Err(error)
+            }
+        }
+    }
+
+    /// Records something that happened: in a run, or to Atoll itself. The types
+    /// that this crate writes by itself (`run.opened` and its likes) are refused.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the event is not in the ledger then.
+    pub fn record(
+        &self,
+        run: Option<&RunId>,
+        kind: &str,
+        body: Value,
+        durability: Durability,
+    ) -> Result<Position, LedgerError> {
+        if crate::event::is_reserved(kind) {
+            return Err(LedgerError::Kind {
+                kind: kind.to_owned(),
+                why: "the ledger itself writes events of this type",
+            });
+        }
+        let sealed_of = run.filter(|_| !sealed_members(kind).is_empty());
+        let key = sealed_of.map(|run| self.seal_of(run)).transpose()?;
+        let draft = match sealed_of {
+            Some(run) => Draft::sealed(kind, run, &body, key.as_deref())?,
+            None => Draft::new(kind, run, &body)?,
+        };
+        match durability {
+            Durability::Durable => self.journal.append_durable(&draft),
+            Durability::Buffered => self.journal.append_buffered(&draft),
+        }
+    }
+
+    /// Records the first attempt of a run at one of its walls (`attempt.seen`), on disk
+    /// when it returns. `run.closed` says how many there were.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the event is not in the ledger then.
+    pub fn record_attempt(&self, run: &RunId, attempt: &Attempt) -> Result<Position, LedgerError> {
+        let body = attempt_body(attempt);
+        self.journal
+            .append_durable(&Draft::new("attempt.seen", Some(run), &body)?)
+    }
+
+    /// Records what is told of a run's connections (`flow.opened`, `flow.closed`,
+    /// `flow.refused`) and of its ports (`port.published`, `port.refused`), in order: types and
+    /// bodies.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the last of the events is not in the ledger then.
+    pub fn record_flows(
+        &self,
+        run: &RunId,
+        events: Vec<(&'static str, EventBody)>,
+        durability: Durability,
+    ) -> Result<(), LedgerError> {
+        let is_sealed = |(kind, body): &(&str, EventBody)| body.has_any(sealed_members(kind));
+        let has_sealed = events.iter().any(is_sealed);
+        let key = has_sealed.then(|| self.seal_of(run)).transpose()?;
+        let drafts = events
+            .into_iter()
+            .map(|(kind, body)| Draft::with_body(kind, run, body, key.as_deref()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let tail = self.journal.append_all(&drafts)?;
+        match durability {
+            Durability::Durable => self.journal.make_durable(tail),
+            Durability::Buffered => Ok(()),
+        }
+    }
+
+    fn last_seal(&self) -> MutexGuard<'_, Option<(RunId, Arc<SealKey>)>> {
+        self.seal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The key that what is sensitive of a run is sealed with. One that has none (of an earlier
+    /// release, or whose key was lost) gets one. Where it was destroyed, one that nobody will
+    /// have.
+    fn seal_of(&self, run: &RunId) -> Result<Arc<SealKey>, LedgerError> {
+        let mut last = self.last_seal();
+        if let Some((of, key)) = &*last
+            && of == run
+        {
+            return Ok(Arc::clone(key));
+        }
+        let kept = match seals::find(&self.state, run)? {
+            (true, key) => key.map(Arc::new),
+            (false, _) => {
+                let session = crate::sessions::of_run(&self.state, run)?;
+                seals::find_or_add(&self.state, run, session.as_ref())?
+            }
+        };
+        let key = match kept {
+            Some(key) => key,
+            None => {
+                let unknown = SealKey::generate();
+                Arc::new(unknown.ok_or_else(|| LedgerError::Seal(SealFault.to_string()))?)
+            }
+        };
+        *last = Some((run.clone(), Arc::clone(&key)));
+        Ok(key)
+    }
+
+    /// Records how a run ended (`run.closed`), on disk when it returns.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the run will be found interrupted then.
+    pub fn close<G>(
+        &self,
+        armed: Armed<G>,
+        outcome: &Outcome,
+        details: Value,
+    ) -> Result<Position, LedgerError> {
+        armed.finish("run.closed", outcome_body(outcome, details))
+    }
+
+    /// Records that Atoll itself failed after arming (`run.failed`): what could
+    /// not be done and why. On disk when it returns.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the run will be found interrupted then.
+    pub fn close_failed<G>(
+        &self,
+        armed: Armed<G>,
+        what: &str,
+        why: &str,
+    ) -> Result<Position, LedgerError> {
+        armed.finish("run.failed", json!({ "what": what, "why": why }))
+    }
+
+    /// Destroys the keys of what was sealed of a run, or of all runs of a session. What a hold
+    /// keeps, or what goes on, is left.
+    ///
+    /// # Errors
+    /// [`ShredError`]; what was destroyed before is.
+    pub fn shred(&self, what: &Evidence) -> Result<Shredded, ShredError> {
+        let is_meant = |run: &RunId, session: Option<&SessionId>| match what {
+            Evidence::Run(own) => own == run,
+            Evidence::Session(own) => session == Some(own),
+        };
+        shredding::shred(&self.state, &self.journal, ShredWhy::Asked, is_meant)
+    }
+
+    /// The same of all runs that began before. The names of runs have two digits of a year:
+    /// none began before 2000, and one whose name is no time is left.
+    ///
+    /// # Errors
+    /// As those of [`Ledger::shred`].
+    pub fn shred_older(&self, before: SystemTime) -> Result<Shredded, ShredError> {
+        let Ok(before) = before.duration_since(SystemTime::UNIX_EPOCH) else {
+            return Ok(Shredded::default());
+        };
+        let before = before.as_secs();
+        let is_meant = |run: &RunId, _: Option<&SessionId>| {
+            run.began_seconds().is_some_and(|began| began < before)
+        };
+        shredding::shred(&self.state, &self.journal, ShredWhy::Age, is_meant)
+    }
+
+    /// Sets a hold on a run or a session, or releases it: what is held is not shredded.
+    ///
+    /// # Errors
+    /// [`ShredError`]; it is as it was then.
+    pub fn hold(&self, what: &Evidence, on: bool) -> Result<(), ShredError> {
+        shredding::hold(&self.state, &self.journal, what, on)
+    }
+
+    /// Reads the whole ledger and checks every hash, the chain, the canonical
+    /// form, and that its end is what was acknowledged. Needs no right to write,
+    /// and little memory.
+    ///
+    /// # Errors
+    /// [`VerifyError::Damaged`] with all that was found, or
+    /// [`VerifyError::Unreadable`].
+    pub fn verify(state: &StateDir) -> Result<Verified, VerifyError> {
+        verify(state, &Against::default())
+    }
+
+    /// The same, held against what is known of the ledger from elsewhere as well.
+    ///
+    /// # Errors
+    /// As those of [`Ledger::verify`].
+    pub fn verify_against(state: &StateDir, against: &Against) -> Result<Verified, VerifyError> {
+        verify(state, against)
+    }
+
+    /// Signs the ledger's size and root as far as it is on disk (C2SP tlog-checkpoint), in the
+    /// place of the newest checkpoint; where nothing came since, that one comes back. The key
+    /// is made where there is none.
+    ///
+    /// # Errors
+    /// [`SigningError`]; the checkpoint before is the newest still, and events are as they
+    /// were.
+    pub fn checkpoint(&self, state: &StateDir) -> Result<Checkpoint, SigningError> {
+        let made = checkpoint::make(state, &self.journal)?;
+        // It only saves time.
+        let _ = note_settled(&self.journal, &self.open_runs);
+        Ok(made)
+    }
+
+    /// Puts another key in the place of the one that signs checkpoints, and records the
+    /// hand-over (`key.rotated`); one checkpoint is signed by both. `verify` follows it from
+    /// either key.
+    ///
+    /// # Errors
+    /// [`SigningError`]; where the hand-over is recorded already, the next checkpoint
+    /// finishes it.
+    pub fn rotate_key(&self, state: &StateDir) -> Result<VerifierKey, SigningError> {
+        rotate(state, &self.journal)
+    }
+
+    /// Begins to sign with another key where the one that has signed is lost, and records that
+    /// for ever (`key.lost`). What was signed before is not compared with the ledger any more.
+    ///
+    /// # Errors
+    /// [`SigningError`], among them that no key was lost.
+    pub fn replace_lost_key(&self, state: &StateDir) -> Result<VerifierKey, SigningError> {
+        replace_lost(state, &self.journal)
+    }
+
+    /// What the ledger's checkpoints are checked with. It is made where there is none.
+    ///
+    /// # Errors
+    /// [`SigningError`].
+    pub fn key(state: &StateDir) -> Result<VerifierKey, SigningError> {
+        checkpoint::open_key(state)
+    }
+
+    /// All events that pass the filter, oldest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be opened for reading.
+    pub fn events(state: &StateDir, filter: Filter) -> Result<Events, LedgerError> {
+        Events::from_start(state, filter)
+    }
+
+    /// Those of the last `count` events that pass. After the iterator's end it can be asked
+    /// again, and goes on with what was appended meanwhile: that is how to follow. A session and
+    /// a principal are known by the openings of runs among these events.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be opened for reading.
+    pub fn tail(state: &StateDir, count: usize, filter: Filter) -> Result<Events, LedgerError> {
+        Events::from_last(state, count, filter)
+    }
+
+    /// Whether the end of a run is recorded: nothing of it lives then.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be read to where that would be.
+    pub fn is_over(state: &StateDir, run: &RunId) -> Result<bool, LedgerError> {
+        for event in Self::show(state, run)? {
+            if CLOSING_KINDS.contains(&event?.kind.as_str()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The events of one run, oldest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be opened for reading.
+    pub fn show(state: &StateDir, run: &RunId) -> Result<Events, LedgerError> {
+        let filter = Filter {
+            run: Some(run.clone()),
+            ..Filter::default()
+        };
+        Events::from_start(state, filter)
+    }
+}

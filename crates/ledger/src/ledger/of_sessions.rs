@@ -1,0 +1,132 @@
+//! What the ledger says of sessions, and of agents.
+
+use std::collections::BTreeSet;
+
+use atoll_model::conduct::Conduct;
+use atoll_model::{RunId, SessionId, SessionName};
+
+use super::Ledger;
+use crate::LedgerError;
+use crate::labels::KeptUse;
+use crate::labels::RunPurposes;
+use crate::open_runs::OpenRuns;
+use crate::read::{Events, Filter};
+use crate::sessions::{self, Session, SessionError};
+use crate::{Event, StateDir};
+use crate::{conduct, labels};
+
+impl Ledger {
+    /// The session of this name: the one that there is, or one that begins now
+    /// (`session.opened`, on disk with the run that is recorded next). `fresh` is the id of one
+    /// that begins.
+    ///
+    /// # Errors
+    /// [`SessionError`]; no session was begun then.
+    pub fn open_session(
+        &self,
+        state: &StateDir,
+        name: &SessionName,
+        fresh: SessionId,
+    ) -> Result<SessionId, SessionError> {
+        sessions::open(state, &self.journal, name, fresh)
+    }
+
+    /// Which data the runs of a session have touched. They are never lost.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
+    pub fn session_labels(
+        state: &StateDir,
+        session: &SessionId,
+    ) -> Result<BTreeSet<String>, LedgerError> {
+        labels::of_session(state, session)
+    }
+
+    /// The same of one run.
+    ///
+    /// # Errors
+    /// As [`Ledger::session_labels`].
+    pub fn run_labels(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, LedgerError> {
+        labels::of_run(state, run)
+    }
+
+    /// The same of those that have used a kept layer: of what its record does not have.
+    ///
+    /// # Errors
+    /// As [`Ledger::session_labels`]; also where the ledger does not know these runs.
+    pub fn kept_labels(state: &StateDir, kept: &KeptUse) -> Result<BTreeSet<String>, LedgerError> {
+        labels::of_kept(state, kept)
+    }
+
+    /// What the runs of a session were for.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
+    pub fn session_purposes(
+        state: &StateDir,
+        session: &SessionId,
+    ) -> Result<RunPurposes, LedgerError> {
+        labels::purposes_of_session(state, session)
+    }
+
+    /// The same of one run.
+    ///
+    /// # Errors
+    /// As [`Ledger::session_purposes`].
+    pub fn run_purposes(state: &StateDir, run: &RunId) -> Result<RunPurposes, LedgerError> {
+        labels::purposes_of_run(state, run)
+    }
+
+    /// How a person's runs by a profile of this name have behaved, as of a day counted from
+    /// 1970-01-01. Nothing where more was written in the time that counts than is read.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
+    pub fn conduct(
+        state: &StateDir,
+        agent: (u32, &str),
+        today: u64,
+    ) -> Result<Option<Conduct>, LedgerError> {
+        conduct::of_agent(state, agent, today, conduct::CONDUCT_BYTES_MAX)
+    }
+
+    /// All sessions with their runs, by the ledger alone, the one that began first first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the ledger cannot be read.
+    pub fn sessions(state: &StateDir) -> Result<Vec<Session>, LedgerError> {
+        sessions::list(state)
+    }
+
+    /// The session of this name where a file tells of it and the ledger says the same there:
+    /// nothing else of the ledger is read. Whoever finds none looks through [`Ledger::sessions`].
+    #[must_use]
+    pub fn noted_session(state: &StateDir, name: &SessionName) -> Option<SessionId> {
+        sessions::noted_of(state, name).ok().flatten()
+    }
+
+    /// The event by which a run that goes on began (`run.opened`, as it is recorded: what is
+    /// sealed stays so). It is looked for from where the run's marker says, so that a long ledger
+    /// takes no longer. Nothing where the run is over, or is not recorded yet.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the marker or the ledger cannot be read.
+    pub fn beginning(state: &StateDir, run: &RunId) -> Result<Option<Event>, LedgerError> {
+        let Some(place) = OpenRuns::open(state)?.start_of(run)? else {
+            return Ok(None);
+        };
+        let filter = Filter {
+            run: Some(run.clone()),
+            kind: Some("run.opened".to_owned()),
+            ..Filter::default()
+        };
+        for event in Events::from_place(state, filter, place)? {
+            match event {
+                // A damaged line is for `verify` to tell.
+                Err(LedgerError::Damaged { .. }) => {}
+                other => return other.map(Some),
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,191 @@
+use std::collections::BTreeSet;
+use std::error::Error;
+
+use atoll_model::RunId;
+use serde_json::json;
+
+use crate::event::{CLOSING_KINDS, Draft};
+use crate::journal::Journal;
+use crate::open_runs::{Marker, OpenRuns};
+use crate::read::{Events, Filter};
+use crate::settled::{note_settled, settled_place};
+use crate::{FileFault, LedgerError, StateDir};
+
+/// Why a run has no end of its own, where nobody knows more.
+pub(crate) const UNSEEN: &str = "the Atoll process that carried this run ended without closing it";
+
+/// A run whose Atoll ended before it could close it.
+#[derive(Debug)]
+pub struct InterruptedRun {
+    /// The run; it is recorded as interrupted.
+    pub run: RunId,
+    /// Why its record could not be changed, if so. A run that ended before it had
+    /// a record is none of these.
+    pub record: Option<RunFault>,
+}
+
+/// A reason for which what is kept of a run could not be changed.
+pub type RunFault = Box<dyn Error + Send + Sync>;
+
+/// The files that are kept of runs beside the ledger.
+pub trait RunFiles {
+    /// Gives back the room that was kept for the recording of a run's end.
+    fn release_end(&self, state: &StateDir, run: &RunId);
+
+    /// Notes that a run was interrupted where its record says that it goes on, and removes what
+    /// is kept of it only while it does.
+    ///
+    /// # Errors
+    /// [`RunFault`]; the run is recorded as interrupted all the same.
+    fn note_interrupted(&self, state: &StateDir, run: &RunId) -> Result<(), RunFault>;
+}
+
+/// Nothing is kept of any run.
+#[cfg(test)]
+impl RunFiles for () {
+    fn release_end(&self, _: &StateDir, _: &RunId) {}
+
+    fn note_interrupted(&self, _: &StateDir, _: &RunId) -> Result<(), RunFault> {
+        Ok(())
+    }
+}
+
+/// Records every run as interrupted that was opened, not closed, and has no
+/// living process.
+///
+/// Usually this is one look at the markers, of which there are as many as runs
+/// are alive. A lock is held from the finding of a marker to its removal, and
+/// the ledger is asked before anything is recorded; so it is recorded once, also
+/// when several processes look at the same time or one dies in between.
+pub(crate) fn recover(
+    journal: &Journal,
+    open_runs: &OpenRuns,
+    state: &StateDir,
+    files: &dyn RunFiles,
+) -> Result<Vec<InterruptedRun>, LedgerError> {
+    let mut interrupted = Vec::new();
+    if journal.is_from_another_boot()? {
+        let _alone = journal.hold_recovery_lock()?;
+        // Another process may have done all of it while this one waited.
+        if journal.is_from_another_boot()? {
+            // What a loss of power has left behind the end tells of no run. Where it cannot
+            // be set aside now, no append can be made either.
+            let _ = journal.settle_end();
+            for run in unclosed(state, Filter::default(), settled_place(journal)?)? {
+                if let Some(marker) = open_runs.claim(&run)? {
+                    interrupted.push(interrupt(journal, state, marker, UNSEEN, files)?);
+                }
+            }
+            journal.note_boot()?;
+            let _ = note_settled(journal, open_runs);
+        }
+    }
+    for run in open_runs.list()? {
+        let Some(marker) = open_runs.take_over(&run)? else {
+            continue;
+        };
+        interrupted.extend(interrupted_because(journal, state, marker, UNSEEN, files)?);
+    }
+    Ok(interrupted)
+}
+
+/// Records the end of a run that nobody carries any more, where it has none.
+pub(crate) fn interrupted_because(
+    journal: &Journal,
+    state: &StateDir,
+    marker: Marker,
+    why: &str,
+    files: &dyn RunFiles,
+) -> Result<Option<InterruptedRun>, LedgerError> {
+    if is_unclosed(state, &marker)? {
+        return interrupt(journal, state, marker, why, files).map(Some);
+    }
+    // Whoever recorded its end may have died before it noted that here.
+    // What cannot be noted now is noted when the run's record is asked for.
+    files.release_end(state, marker.run());
+    let _ = files.note_interrupted(state, marker.run());
+    marker.remove()?;
+    Ok(None)
+}
+
+fn is_unclosed(state: &StateDir, marker: &Marker) -> Result<bool, LedgerError> {
+    // The place is written to the marker before the run is recorded.
+    let Some(start) = marker.start()? else {
+        return Ok(false);
+    };
+    let filter = Filter {
+        run: Some(marker.run().clone()),
+        ..Filter::default()
+    };
+    Ok(unclosed(state, filter, start)?.contains(marker.run()))
+}
+
+/// The runs that were opened and not closed. Lines that are damaged say nothing;
+/// they are for `verify` to report.
+fn unclosed(
+    state: &StateDir,
+    filter: Filter,
+    start: (u32, u64),
+) -> Result<BTreeSet<RunId>, LedgerError> {
+    let mut open = BTreeSet::new();
+    for event in Events::from_place(state, filter, start)? {
+        let event = match event {
+            Ok(event) => event,
+            Err(LedgerError::Damaged { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(run) = event.run else {
+            continue;
+        };
+        if event.kind == "run.opened" {
+            open.insert(run);
+        } else if CLOSING_KINDS.contains(&event.kind.as_str()) {
+            open.remove(&run);
+        }
+    }
+    Ok(open)
+}
+
+fn interrupt(
+    journal: &Journal,
+    state: &StateDir,
+    marker: Marker,
+    why: &str,
+    files: &dyn RunFiles,
+) -> Result<InterruptedRun, LedgerError> {
+    let run = marker.run().clone();
+    files.release_end(state, &run);
+    let body = json!({ "why": why });
+    journal.append_durable(&Draft::new("run.interrupted", Some(&run), &body)?)?;
+    let noted = files.note_interrupted(state, &run);
+    marker.remove()?;
+    Ok(InterruptedRun {
+        run,
+        record: noted.err(),
+    })
+}
+
+/// The runs that a living process carries, of whatever kind, oldest first.
+///
+/// # Errors
+/// [`FileFault`] when they cannot be listed.
+pub fn live_runs(state: &StateDir) -> Result<Vec<RunId>, FileFault> {
+    let open_runs = OpenRuns::open(state)?;
+    let mut alive = Vec::new();
+    for run in open_runs.list()? {
+        if open_runs.is_alive(&run)? {
+            alive.push(run);
+        }
+    }
+    Ok(alive)
+}
+
+impl InterruptedRun {
+    /// The text to show beside the run's name, where its record is not as it should be.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        self.record
+            .as_ref()
+            .map(|error| format!("its record could not be changed: {error}"))
+    }
+}

@@ -1,0 +1,164 @@
+//! The end of a run whose Atoll does not answer: suspended, stuck, or of another version.
+
+use std::time::{Duration, Instant};
+
+use atoll_model::RunId;
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::journal::{Clock, Journal};
+use crate::open_runs::{Carrier, OpenRuns};
+use crate::recovery::{RunFiles, UNSEEN, interrupted_because};
+use crate::{FileFault, LedgerError, StateDir};
+
+/// How long is waited until nothing is left of its process.
+const END_WAIT: Duration = Duration::from_secs(5);
+/// How long for a run whose program has ended by itself, or whose end another process records:
+/// what it has written may be much to remove.
+const RECORDED_WAIT: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What became of a run that was to end without being asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswering {
+    /// It has ended, by force.
+    Killed,
+    /// It was over already, or has ended by itself.
+    Over,
+    /// It is still there.
+    StillThere,
+    /// Nobody knows which process it is.
+    NotFound,
+}
+
+/// Ends the process that carries a run, and with it the sandbox, without asking it; what it
+/// cannot record any more is recorded here as `run.interrupted`, with this as its reason. One
+/// whose program has ended already, or whose Atoll has, is waited for.
+///
+/// The process is the one that the run's marker names by its number and its start, looked at once
+/// more when it has been opened: no other gets the signal, and no one that only looks after a run
+/// whose Atoll is gone. `files` settles what is kept of the run.
+///
+/// # Errors
+/// [`LedgerError`] where it cannot be ended, or its end not be recorded.
+/// Ends the process that carries a run, and with it the sandbox, without asking it; what it
+/// cannot record any more is recorded here as `run.interrupted`, with this as its reason. One
+/// whose program has ended already, or whose Atoll has, is waited for.
+///
+/// The process is the one that the run's marker names by its number and its start, looked at once
+/// more when it has been opened: no other gets the signal, and no one that only looks after a run
+/// whose Atoll is gone.
+///
+/// # Errors
+/// [`LedgerError`] where it cannot be ended, or its end not be recorded.
+pub fn end_unanswering(
+    state: &StateDir,
+    clock: Clock,
+    run: &RunId,
+    why: &str,
+    files: &dyn RunFiles,
+) -> Result<Unanswering, LedgerError> {
+    let open_runs = OpenRuns::open(state)?;
+    let carrier = open_runs.carrier(run)?;
+    let to_end = carrier.filter(|carrier| !carrier.is_ending && carrier.is_there());
+    let is_killed = match to_end {
+        Some(carrier) => {
+            end(&carrier).map_err(FileFault::on("end the process of", state.path()))?
+        }
+        None => false,
+    };
+    let (patience, why, ended) = match is_killed {
+        true => (END_WAIT, why, Unanswering::Killed),
+        false => (RECORDED_WAIT, UNSEEN, Unanswering::Over),
+    };
+    let until = Instant::now() + patience;
+    while Instant::now() < until {
+        if let Some(marker) = open_runs.take_over(run)? {
+            let journal = Journal::open(state, clock)?;
+            interrupted_because(&journal, state, marker, why, files)?;
+            return Ok(ended);
+        }
+        // Whoever looked for such runs meanwhile has recorded it.
+        if !open_runs.is_alive(run)? {
+            return Ok(ended);
+        }
+        if carrier.is_none() {
+            return Ok(Unanswering::NotFound);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(Unanswering::StillThere)
+}
+
+/// Whether it was there to be ended.
+fn end(carrier: &Carrier) -> Result<bool, Errno> {
+    match pidfd_open(carrier.number, PidfdFlags::empty()) {
+        Ok(process) if carrier.is_there() => {
+            pidfd_send_signal(process, Signal::KILL).map(|()| true)
+        }
+        // It has just ended by itself.
+        Ok(_) | Err(Errno::SRCH) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// A run whose marker says this and is locked by this very process, as by one that recovers
+    /// it: what it must not get is the signal.
+    fn looked_after(marker: &str, for_how_long: Duration) -> Unanswering {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&directory.path().join("state")).unwrap();
+        let run = RunId::new(1_700_000_000, 7);
+        let open_runs = OpenRuns::open(&state).unwrap();
+        let held = open_runs.claim(&run).unwrap().unwrap();
+        fs::write(state.path().join("open").join(run.as_str()), marker).unwrap();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                std::thread::sleep(for_how_long);
+                held.remove().unwrap();
+            });
+            end_unanswering(&state, SystemTime::now, &run, "a test", &()).unwrap()
+        })
+    }
+
+    #[test]
+    fn who_looks_after_a_run_whose_atoll_is_gone_gets_no_signal() {
+        let own = std::process::id();
+        let a_while = Duration::from_millis(300);
+        // Of an older Atoll nobody knows more than that it is locked.
+        assert_eq!(looked_after("1 0\n", a_while), Unanswering::NotFound);
+        // Its number is this process' own, which began at another time.
+        let reused = format!("1 0\n{own} 1\n");
+        assert_eq!(looked_after(&reused, a_while), Unanswering::Over);
+        // One that is ending is waited for, also where it is this very process.
+        let ending = format!("1 0\n{own} {}\nending\n", Carrier::own_start());
+        assert_eq!(looked_after(&ending, a_while), Unanswering::Over);
+    }
+
+    #[test]
+    fn the_process_that_carries_a_run_is_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&directory.path().join("state")).unwrap();
+        let run = RunId::new(1_700_000_000, 7);
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let began = Carrier::start_of(child.id());
+        let open_runs = OpenRuns::open(&state).unwrap();
+        let held = open_runs.claim(&run).unwrap().unwrap();
+        let marker = format!("1 0\n{} {began}\n", child.id());
+        fs::write(state.path().join("open").join(run.as_str()), marker).unwrap();
+        drop(held);
+        let ended = end_unanswering(&state, SystemTime::now, &run, "a test", &()).unwrap();
+        assert_eq!(ended, Unanswering::Killed);
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+}
