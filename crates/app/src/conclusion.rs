@@ -15,13 +15,13 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use crate::answered;
-use crate::arguments::{RunArguments, STATUS_OWN_ERROR};
+use crate::arguments::RunArguments;
 use crate::changes;
 use crate::console::Console;
 use crate::decision::{self, Decision, Work};
 use crate::denied::{cut_output, denied};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure, STATUS_DENIED};
+use crate::failure::{Doing, Failure, STATUS_DENIED, STATUS_OWN_ERROR};
 use crate::hints;
 use crate::learnt;
 use crate::live;

@@ -26,9 +26,9 @@ use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
 use crate::advice;
-use crate::arguments::{LoginArguments, RunArguments, STATUS_OWN_ERROR};
+use crate::arguments::{LoginArguments, RunArguments};
 use crate::configuration::{self, Places, PolicyFiles};
-use crate::failure::{Doing, Failure};
+use crate::failure::{Doing, Failure, STATUS_OWN_ERROR};
 use crate::not_started;
 use crate::output::Output;
 use crate::question::{self, Typed};
