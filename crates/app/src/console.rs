@@ -18,7 +18,8 @@ use rustix::termios::{
     OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
-use crate::desk::{AskKey, Desk, Looked};
+use crate::ask_key::AskKey;
+use crate::desk::{Desk, Looked};
 use crate::escape::EscapeFilter;
 use crate::{approvals, ports};
 

@@ -9,6 +9,7 @@ mod advice;
 mod answered;
 mod approvals;
 pub mod arguments;
+mod ask_key;
 mod authority;
 mod changes;
 mod conclusion;

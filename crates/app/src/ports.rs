@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::approvals::{persons, same_port};
 use crate::arguments::{PortsArguments, PublishArguments, RUN_LAST};
+use crate::ask_key::AskKey;
 use crate::configuration::{Places, user_name, user_number};
-use crate::desk::AskKey;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::finding::find_in_ledger;

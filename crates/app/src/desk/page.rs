@@ -8,8 +8,9 @@ use atoll_model::RunId;
 use atoll_model::network::{AskedCall, Listener};
 use atoll_sandbox::{Pending, Size};
 
-use super::{AskKey, LINE_CHARACTERS_MAX, Subject};
+use super::{LINE_CHARACTERS_MAX, Subject};
 use crate::approvals;
+use crate::ask_key::AskKey;
 use crate::escape::printable;
 
 /// Fewer show no question.
