@@ -32,7 +32,6 @@ mod learnt;
 mod ledger;
 mod live;
 mod not_started;
-mod organisation;
 mod output;
 mod planted;
 mod policy;

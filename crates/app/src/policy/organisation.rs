@@ -15,10 +15,10 @@ use crate::arguments::{
     OrganisationAction, OrganisationKeyArguments, SignOrganisationArguments,
     StatusOrganisationArguments, TrustOrganisationArguments, VerifyOrganisationArguments,
 };
+use crate::configuration::organisation::{self, Layer, Pin, Place, SIGNATURE};
 use crate::configuration::{Places, read_optional};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
-use crate::organisation::{self, Layer, Pin, Place, SIGNATURE};
 use crate::output::Output;
 use crate::render;
 

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use atoll_policy::{SignedBy, SourceFile, organisation_directory};
 use atoll_store::{Day, Manifest, OrganisationFault, StateDir, VerifierKey, remember_manifest};
 
+use super::{Places, read_optional, read_policies};
 use crate::advice;
-use crate::configuration::{Places, read_optional, read_policies};
 use crate::failure::{Doing, Failure};
 use crate::render::word;
 
