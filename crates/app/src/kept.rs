@@ -299,7 +299,7 @@ fn writable() -> Result<StateDir, Failure> {
 
 fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
     let state = writable()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     for name in meant(&state, text, output)? {
         // What cannot be read is thrown away, too.
         let layer = match KeptLayer::open(&state, &name) {

@@ -11,12 +11,12 @@ use atoll_store::{Event, Filter, Ledger, StateDir, unread};
 use crate::arguments::LearnPolicyArguments;
 use crate::configuration::Places;
 use crate::escape::printable;
+use crate::events::seals;
 use crate::explain::recorded::Opening;
 use crate::explain::verdict::Sources;
 use crate::failure::{Doing, Failure};
 use crate::finding;
 use crate::learnt;
-use crate::ledger::shredding::seals;
 use crate::output::Output;
 use crate::render::counted;
 

@@ -22,6 +22,7 @@ mod denied;
 mod desk;
 mod errands;
 pub mod escape;
+mod events;
 mod explain;
 mod failure;
 mod finding;

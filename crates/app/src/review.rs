@@ -61,7 +61,7 @@ fn load_ended(
     let places = Places::read()?;
     places.read_state()?;
     let state = places.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let run = finding::find_to_decide(&state, text, doing, output)?;
     let record = settle_run(&state, &run).doing("the run's record cannot be used")?;
     if record.state == RunState::Running {

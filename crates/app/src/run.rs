@@ -20,7 +20,7 @@ use atoll_model::{
 use atoll_policy::{
     EarlierPurposes, Facts, Grant, HostFacts, ProfileError, Requested, Rules, nearest,
 };
-use atoll_sandbox::{Handover, Host, RunGroup, Signals, Starting, run_groups};
+use atoll_sandbox::{Handover, Host, Signals, Starting};
 use atoll_store::{Ledger, RunRecord, StateDir};
 
 use beginning::{given_tokens, handed, recall, session};
@@ -33,6 +33,7 @@ use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::console::{Console, ConsoleSettings, terminal_size};
 use crate::credentials::Words;
+use crate::events::open_ledger;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::policy::rereading;
@@ -267,33 +268,6 @@ fn no_rules(error: &ProfileError) -> Failure {
     Failure::new("the rules of this run cannot be made")
         .because(error)
         .advise(advice::profile(error))
-}
-
-/// Opens the ledger, and clears away what interrupted runs have left of control
-/// groups, where nobody was left to do it.
-///
-/// # Errors
-/// When the ledger cannot be opened.
-pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
-    let ledger = Ledger::open(state, SystemTime::now).map_err(|error| {
-        Failure::new("the ledger cannot be opened")
-            .because(&error)
-            .advise(advice::ledger(&error))
-    })?;
-    if !ledger.interrupted().is_empty()
-        && let Ok(host) = Host::read()
-    {
-        let is_interrupted =
-            |group: &RunGroup| ledger.interrupted().iter().any(|one| one.run == group.run);
-        for group in run_groups(&host)
-            .iter()
-            .filter(|group| is_interrupted(group))
-        {
-            // One that still has a process is for `atoll gc`.
-            let _ = group.remove();
-        }
-    }
-    Ok(ledger)
 }
 
 /// Whoever starts a run learns of what is lost of the record, before anything is shown.

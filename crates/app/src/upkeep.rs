@@ -94,7 +94,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
 
 /// Removes what is planned, and tells of it. How much of that could not be removed.
 fn remove_planned(state: &StateDir, plan: &CollectPlan, output: &Output) -> Result<usize, Failure> {
-    let ledger = crate::run::open_ledger(state)?;
+    let ledger = crate::events::open_ledger(state)?;
     let mut unrecorded = Ok(());
     // An apply may have begun, and been cut short, since the plan was made.
     let may_go = |record: &RunRecord| {
@@ -353,7 +353,7 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
         .canonicalize()
         .doing(&format!("{} cannot be used", directory.display()))?;
     let state = places.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let mut there = Vec::new();
     if !arguments.revoke {
         there.extend(configuration::read_optional(&directory.join(PROJECT_FILE))?);

@@ -40,7 +40,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let state = places.read_state()?;
     let run = finding::find_in_ledger(&state, &arguments.run)?;
-    let events = crate::ledger::events_of(&state, &run)?;
+    let events = crate::events::events_of(&state, &run)?;
     if events.is_empty() {
         return Err(
             Failure::new(format!("the ledger knows nothing of run {run}"))

@@ -11,9 +11,9 @@ use atoll_policy::{EarlierPurposes, Requested};
 use atoll_store::{Event, read_host_text, unread};
 use serde_json::Value;
 
-use super::past::{Past, session_of};
+use super::past::Past;
 use crate::arguments::{self, Command};
-use crate::ledger::seconds;
+use crate::events::{seconds, session_of};
 use crate::run;
 
 /// What a run was asked for with, and what is said of it whatever it does.

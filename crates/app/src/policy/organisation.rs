@@ -207,7 +207,7 @@ fn trust(arguments: &TrustOrganisationArguments, output: &Output) -> Result<u8, 
             ));
     }
     let state = places.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let body = json!({ "key": key.to_string(), "path": host_text(&path) });
     ledger
         .record(None, "organisation.trusted", body, Durability::Durable)

@@ -12,7 +12,7 @@ use atoll_store::{
 };
 use serde_json::Value;
 
-use crate::explain::past::session_of;
+use crate::events::session_of;
 use crate::reputation::standing;
 
 /// The most runs that are asked about one by one, as far as what is known of them differs.

@@ -14,8 +14,8 @@ use super::state_word;
 use crate::arguments::RunsArguments;
 use crate::changes;
 use crate::configuration::Places;
+use crate::events::events_of;
 use crate::failure::{Doing, Failure};
-use crate::ledger::events_of;
 use crate::output::Output;
 use crate::render::{self, RunRow};
 
