@@ -44,6 +44,7 @@ pub mod render;
 mod renewed;
 mod replay;
 mod reputation;
+mod requested;
 mod restrict;
 mod resuming;
 mod review;

@@ -33,7 +33,7 @@ use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::render::{self, word};
 use crate::reputation;
-use crate::upkeep::requested_profile;
+use crate::requested::requested_profile;
 
 /// Shows, checks, asks or tests policies.
 ///

@@ -33,8 +33,8 @@ use crate::not_started;
 use crate::output::Output;
 use crate::question::{self, Typed};
 use crate::render;
+use crate::requested::requested_profile;
 use crate::run::carry_out;
-use crate::upkeep::requested_profile;
 use keeping::Keeping;
 
 /// How long somebody may take to log in.

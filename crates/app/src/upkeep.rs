@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
-    PresetSummary, ProfileSummary, Requested, RequestedProfile, SourceFile, TrustList, check,
-    check_policies, digest, list, nearest, presets,
+    PresetSummary, ProfileSummary, Requested, SourceFile, TrustList, check, check_policies, digest,
+    list, nearest, presets,
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
@@ -32,6 +32,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{self, Paint, Style, word};
 use crate::reputation;
+use crate::requested::requested_profile;
 
 use checking::check_profile;
 pub use doctor::doctor;
@@ -303,25 +304,6 @@ fn show_profile(arguments: &ShowProfileArguments, output: &Output) -> Result<u8,
     let lines = shown.lines().map(|line| printable(line.as_bytes()) + "\n");
     output.result(&lines.collect::<String>());
     Ok(0)
-}
-
-/// A profile by its name, or by a file: whatever has a slash or ends in `.toml`.
-///
-/// # Errors
-/// For a file that cannot be read.
-pub fn requested_profile(text: &std::ffi::OsStr) -> Result<RequestedProfile, Failure> {
-    let path = Path::new(text);
-    let named = text.to_string_lossy();
-    if !named.contains('/') && path.extension().is_none_or(|end| end != "toml") {
-        return Ok(RequestedProfile::Named(named.into_owned()));
-    }
-    let absolute = std::path::absolute(path).doing("the profile's path is not usable")?;
-    configuration::read_optional(&absolute)?
-        .map(RequestedProfile::File)
-        .ok_or_else(|| {
-            Failure::new(format!("there is no profile {}", path.display()))
-                .advise("atoll profile list shows the profiles with a name")
-        })
 }
 
 fn list_trusted(trusted: &TrustList, output: &Output) {
