@@ -15,6 +15,7 @@ mod changes;
 mod conclusion;
 mod configuration;
 mod console;
+mod control;
 mod credentials;
 mod decision;
 mod delegation;

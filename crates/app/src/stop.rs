@@ -10,13 +10,14 @@ use atoll_policy::{list, nearest};
 use atoll_sandbox::{Answer, ControlError, Question, Runs, ask_until, spoken_to};
 use atoll_store::{Event, Ledger, StateDir, Unanswering, end_unanswering, live_runs};
 
-use crate::approvals::{BEGINNING, BEGINNING_PAUSE, done};
 use crate::arguments::StopArguments;
 use crate::configuration::{Places, own_profiles, principal};
+use crate::control::{
+    BEGINNING, BEGINNING_PAUSE, Named, absent, directory, done, is_gone, named_of, none_goes_on,
+};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::ports::{Named, absent, directory, is_gone, named_of, none_goes_on};
 
 /// How long runs of which several are stopped are given to listen.
 const LISTENING: Duration = Duration::from_secs(10);

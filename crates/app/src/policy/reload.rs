@@ -13,13 +13,14 @@ use atoll_store::live_runs;
 use super::prover::Programs;
 use super::widening::{Widens, widens};
 use crate::advice;
-use crate::approvals::{BEGINNING, BEGINNING_PAUSE};
 use crate::arguments::ReloadPolicyArguments;
 use crate::configuration::{Places, PolicyFiles};
+use crate::control::{
+    BEGINNING, BEGINNING_PAUSE, Named, directory, going_on, none_goes_on, unanswered,
+};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::ports::{Named, directory, going_on, none_goes_on, unanswered};
 use crate::render::short_version;
 use crate::sessions;
 
