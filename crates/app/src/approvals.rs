@@ -18,13 +18,12 @@ use crate::arguments::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
     ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments,
 };
-use crate::console::terminal_size;
 use crate::control::{done, meant, none_goes_on, runs_of, unanswered};
-use crate::desk::wrapped;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::render::counted;
+use crate::render::{counted, wrapped};
+use crate::terminal::terminal_size;
 pub(crate) use rows::{facts, words};
 pub(crate) use second::{persons, same_port, second_of, told as told_of_two};
 use second::{same, waiting_port};

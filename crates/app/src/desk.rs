@@ -23,7 +23,6 @@ use atoll_sandbox::{Answered, Decision, Pending, Size};
 
 use crate::ask_key::AskKey;
 use crate::escape::EscapeFilter;
-pub(crate) use page::wrapped;
 use page::{Page, Pages, Prompt};
 use paste::Paste;
 use said::{Said, Subject};

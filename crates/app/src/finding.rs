@@ -16,7 +16,7 @@ use crate::arguments::RUN_LAST;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::question::{Typed, typed};
+use crate::terminal::{Typed, typed};
 
 /// How many events at the ledger's end are looked through, one after the other until what is
 /// wanted is among them: a single run can have written any number.

@@ -55,6 +55,7 @@ mod sessions;
 mod signin;
 mod ssh;
 mod stop;
+mod terminal;
 mod token;
 mod upkeep;
 mod used;

@@ -10,6 +10,7 @@ mod progress;
 mod report;
 mod summary;
 mod table;
+mod wrap;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use summary::{
     describe_ending, limit_name, summary,
 };
 pub use table::{RunRow, runs_table};
+pub(crate) use wrap::{MARK, ascii, wrapped};
 
 /// How many digits of a version people are shown.
 const VERSION_DIGITS: usize = 12;

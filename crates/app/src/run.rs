@@ -27,7 +27,7 @@ use crate::approvals;
 use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::configuration::{self, Places, PolicyFiles};
-use crate::console::{Console, ConsoleSettings, terminal_size};
+use crate::console::{Console, ConsoleSettings};
 use crate::credentials::Words;
 use crate::events::open_ledger;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
@@ -36,6 +36,7 @@ use crate::policy::rereading;
 use crate::reached;
 use crate::requested::requested;
 use crate::resuming::resumed;
+use crate::terminal::terminal_size;
 use refused::explain;
 
 /// Runs a command in a boundary; returns its exit status.

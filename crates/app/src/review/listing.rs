@@ -74,7 +74,8 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
     }
     let now = SystemTime::now();
     let rows: Vec<RunRow> = records.iter().map(|record| row(record, now)).collect();
-    let columns = crate::console::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns));
+    let columns =
+        crate::terminal::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns));
     output.result(&render::runs_table(output.paint, &rows, columns));
     if records.len() < wanted.len() {
         output.say(&format!(
