@@ -2,6 +2,8 @@
 //! above it, for every command and whatever became of it: never an older one that happens to be
 //! kept. Where there is none it is the last one of all, and where that worked is told.
 
+pub(crate) mod sessions;
+
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 

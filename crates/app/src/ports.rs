@@ -21,6 +21,7 @@ const SHOWN_MAX: usize = 5;
 const HANDED_OUT: u16 = 32_768;
 /// How long a run may take to say what listens in it.
 const ANSWERING: Duration = Duration::from_secs(5);
+
 /// Shows what listens inside of runs that go on.
 ///
 /// # Errors

@@ -235,3 +235,9 @@ pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
     let kept = text.chars().take(characters_max.saturating_sub(1));
     kept.chain(['…']).collect()
 }
+
+/// `2026-11-21T09:30:12.123456Z` to the second, as people write it.
+pub(crate) fn readable_time(time: &str) -> String {
+    let second = time.split('.').next().unwrap_or(time);
+    format!("{} UTC", second.replace('T', " "))
+}

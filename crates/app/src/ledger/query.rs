@@ -35,7 +35,7 @@ pub fn query(
     };
     let session = match &arguments.session {
         None => None,
-        Some(text) => Some(crate::sessions::find(state, text)?.id),
+        Some(text) => Some(crate::finding::sessions::find(state, text)?.id),
     };
     let filter = Filter {
         run,

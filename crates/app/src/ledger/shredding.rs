@@ -11,8 +11,9 @@ use crate::arguments::{HoldLedgerArguments, ShredLedgerArguments};
 use crate::configuration::Places;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::finding::{self, sessions};
 use crate::output::Output;
-use crate::{finding, render, sessions};
+use crate::render;
 
 /// How many runs an error names.
 const NAMED_MAX: usize = 5;

@@ -20,9 +20,9 @@ use crate::control::{
 };
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::finding::sessions;
 use crate::output::Output;
 use crate::render::short_version;
-use crate::sessions;
 
 /// The most that is read of two versions, bytes: as much as a prover reads.
 const COMPARED_BYTES_MAX: usize = ASKED_BYTES_MAX;

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use atoll_policy::EarlierPurposes;
 use atoll_store::{Ledger, LedgerError, RunRecord, StateDir};
 
+use crate::advice;
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
-use crate::{advice, sessions};
+use crate::finding::sessions;
 
 /// What the runs of the session, and the run whose layers this one goes on in, were for.
 ///
