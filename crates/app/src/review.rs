@@ -18,11 +18,11 @@ use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST
 use crate::changes::{self, LayerChanges, selected_paths};
 use crate::configuration::Places;
 use crate::decision::Work;
+use crate::decision::live;
 use crate::errands;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::finding;
-use crate::live;
 use crate::output::Output;
 use crate::render::{self, Style};
 

@@ -24,11 +24,11 @@ use crate::answered;
 use crate::arguments::WhyArguments;
 use crate::conclusion::denials_not_seen;
 use crate::configuration::Places;
-use crate::explain::asking::Asking;
-use crate::explain::{self, Explained};
 use crate::failure::Failure;
 use crate::finding;
 use crate::output::Output;
+use crate::policy::explain::asking::Asking;
+use crate::policy::explain::{self, Explained};
 use crate::render::{self, Paint, Report, Style};
 use crate::used;
 

@@ -8,12 +8,12 @@ use atoll_model::network::NetworkRule;
 use atoll_policy::{Rules, learnt_cedar};
 use atoll_store::{Event, Filter, Ledger, StateDir, unread};
 
+use super::explain::recorded::Opening;
+use super::explain::verdict::Sources;
 use crate::arguments::LearnPolicyArguments;
 use crate::configuration::Places;
 use crate::escape::printable;
 use crate::events::seals;
-use crate::explain::recorded::Opening;
-use crate::explain::verdict::Sources;
 use crate::failure::{Doing, Failure};
 use crate::finding;
 use crate::learnt;

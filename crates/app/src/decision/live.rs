@@ -14,10 +14,10 @@ use atoll_layer::{
 use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState, StateDir};
 
+use super::last_undo::LastUndo;
+use super::met::Met;
+use super::{Work, refuse_any};
 use crate::changes::{self, LayerChanges};
-use crate::decision::last_undo::LastUndo;
-use crate::decision::met::Met;
-use crate::decision::{Work, refuse_any};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::Allowed;
