@@ -459,7 +459,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
     let group = |group: &render::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
     let mut told = json!({
         "run": record.run,
-        "state": crate::review::state_word(record),
+        "state": render::state_word(record),
         "profile": record.profile,
         "mode": run.mode,
         "root": run.rules.root(),

@@ -21,6 +21,7 @@ mod decision;
 mod delegation;
 mod denied;
 mod desk;
+mod diff;
 mod errands;
 pub mod escape;
 mod events;

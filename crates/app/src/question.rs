@@ -1,12 +1,12 @@
 //! The question at a run's end: what becomes of its changes.
 
-use atoll_layer::{DiffOptions, write_diff};
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::Signals;
-use atoll_store::{LayerKind, RunRecord};
+use atoll_store::RunRecord;
 
 use crate::changes::LayerChanges;
 use crate::decision::Decision;
+use crate::diff::show_diff;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
@@ -96,26 +96,6 @@ fn help(mode: WorkspaceMode) -> &'static str {
 "
         }
     }
-}
-
-/// Shows all that changed, page by page.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
-    let mut text = Vec::new();
-    for one in all.iter().filter(|one| one.layer.kind != LayerKind::Cache) {
-        let options = DiffOptions {
-            place: crate::changes::place_of(one),
-            colour: output.is_terminal,
-            ..DiffOptions::default()
-        };
-        write_diff(&one.paths, &one.set, &[], &mut text, &options)
-            .doing("no diff could be made")?;
-    }
-    text.extend(crate::review::refused_there(all, &[]).into_bytes());
-    crate::review::page(&text, output);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub use summary::{
     Afterwards, Change, Changes, Denied, Group, Summary, Traffic, describe_attempts,
     describe_ending, limit_name, summary,
 };
-pub use table::{RunRow, runs_table};
+pub use table::{RunRow, runs_table, state_name, state_word};
 pub(crate) use wrap::{MARK, ascii, wrapped};
 
 /// How many digits of a version people are shown.

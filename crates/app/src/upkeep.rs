@@ -70,7 +70,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         output.result(&format!(
             "{}  {:<14}  {room:>9}  {} old\n",
             item.run,
-            crate::review::state_name(item.state),
+            render::state_name(item.state),
             format_duration(item.age)
         ));
     }

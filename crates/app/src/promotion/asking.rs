@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::{Meant, Written, digests};
 use crate::configuration;
+use crate::diff::show_diff;
 use crate::escape::{printable, quoted};
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
-use crate::question;
 use crate::render::counted;
 use crate::terminal::{self, Pages, Read, SHOWN_BYTES_MAX, Typed, UNASKED};
 
@@ -166,7 +166,7 @@ impl Question<'_> {
                 "o" => return Ok(Err(NoConsent::Mismatch)),
                 "d" => return Ok(Err(NoConsent::Person)),
                 "v" => {
-                    question::show_diff(meant.all, output)?;
+                    show_diff(meant.all, output)?;
                     is_shown = false;
                 }
                 _ => output.say("That is none of these.\n"),

@@ -10,14 +10,13 @@ use atoll_store::{
 };
 use serde_json::{Value, json};
 
-use super::state_word;
 use crate::arguments::RunsArguments;
 use crate::changes;
 use crate::configuration::Places;
 use crate::events::events_of;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::render::{self, RunRow};
+use crate::render::{self, RunRow, state_word};
 
 /// The width of tables where the terminal's is not known.
 const COLUMNS: usize = 100;
