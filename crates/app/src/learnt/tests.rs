@@ -118,13 +118,9 @@ const PATHS: [&str; 12] = [
 fn shared(paths: &BTreeSet<&str>) -> String {
     let first = paths.first().copied().unwrap_or_default();
     let ends = first.match_indices('/').map(|(at, _)| at);
-    let directories = ends.filter_map(|at| first.get(..=at));
+    let mut directories = ends.filter_map(|at| first.get(..=at));
     let is_shared = |one: &&str| paths.iter().all(|path| path.starts_with(one));
-    directories
-        .filter(is_shared)
-        .next_back()
-        .unwrap_or("/")
-        .to_owned()
+    directories.rfind(is_shared).unwrap_or("/").to_owned()
 }
 
 fn is_allowed(network: &Network, method: &str, path: &str) -> bool {
