@@ -1,4 +1,4 @@
-//! How changes are shown: as a diff, a line each, for machines, and a long text through the
+//! Changes as they are shown: as a diff, a line each, for machines, and a long text through the
 //! person's pager.
 
 use std::io::Write as _;

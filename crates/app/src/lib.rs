@@ -3,7 +3,8 @@
 //! The library reads the command line ([`arguments`]), the configuration and the
 //! environment, and calls the crates that do the work. What a person reads is
 //! made in [`render`]; what a hostile program writes to a terminal goes through
-//! [`escape`]. System calls are made elsewhere. Start reading at [`main`].
+//! [`escape`]. System calls are made elsewhere. No two modules use each other: a
+//! command is above what it decides by. Start reading at [`main`].
 
 mod advice;
 mod answered;

@@ -1,4 +1,4 @@
-//! Which session is meant, by its name or its id, and the one that a run begins in.
+//! Sessions by their name or their id, and the one that a run begins in.
 
 use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
