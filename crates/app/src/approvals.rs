@@ -18,20 +18,16 @@ use crate::arguments::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
     ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments,
 };
-use crate::console::terminal_size;
-use crate::desk::wrapped;
+use crate::control::{done, meant, none_goes_on, runs_of, unanswered};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::ports::{meant, none_goes_on, refused, runs_of, unanswered};
-use crate::render::counted;
+use crate::render::{counted, wrapped};
+use crate::terminal::terminal_size;
 pub(crate) use rows::{facts, words};
 pub(crate) use second::{persons, same_port, second_of, told as told_of_two};
 use second::{same, waiting_port};
 
-/// How long is waited for a run that has only just begun, before it is said to be gone.
-pub(crate) const BEGINNING: Duration = Duration::from_secs(2);
-pub(crate) const BEGINNING_PAUSE: Duration = Duration::from_millis(20);
 /// How long one run is waited for where all are asked, and how long all of them.
 const LISTED_PATIENCE: Duration = Duration::from_secs(5);
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
@@ -311,25 +307,6 @@ fn shown(directory: &Runs, run: &RunId, approval: u32) -> Result<Pending, Failur
 
 fn decide(directory: &Runs, run: &RunId, question: Question) -> Result<(), Failure> {
     done(run, ask(directory, run, &question))
-}
-
-/// Whether a run has done what it was told.
-pub(crate) fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Failure> {
-    match answer {
-        Ok(Answer::Done {}) => Ok(()),
-        Ok(Answer::Refused(declined)) => Err(refused(run, declined)),
-        Ok(
-            Answer::Ports { .. }
-            | Answer::Published(_)
-            | Answer::Approvals { .. }
-            | Answer::Approval(_)
-            | Answer::GivenUp { .. }
-            | Answer::Compared { .. }
-            | Answer::Reloaded(_)
-            | Answer::Agreed(_),
-        ) => Err(unanswered(run, &ControlError::Strange)),
-        Err(error) => Err(unanswered(run, &error)),
-    }
 }
 
 fn scope(arguments: &GrantApprovalArguments) -> Result<Scope, Failure> {

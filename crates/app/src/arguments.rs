@@ -29,6 +29,8 @@ use std::ffi::{OsStr, OsString};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as _, CommandFactory, Parser, Subcommand};
 
+use crate::failure::STATUS_OWN_ERROR;
+
 pub use approvals::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
     ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments, StopArguments,
@@ -76,9 +78,6 @@ pub use upkeep::{
     ListProfilesArguments, ManArguments, PresetsArguments, ProfileAction, ProfileArguments,
     ReputationArguments, Requirement, ShowProfileArguments, TrustArguments,
 };
-
-/// The status of every error of Atoll's own, wrong usage included.
-pub const STATUS_OWN_ERROR: u8 = 125;
 
 /// The value of a RUN argument that means the run started last in the present directory or one
 /// above it; where there is none, the one started last of all.

@@ -88,7 +88,7 @@ fn show(arguments: &ShowAuthorityArguments, output: &Output) -> Result<u8, Failu
 
 fn rotate(arguments: &RotateAuthorityArguments, output: &Output) -> Result<u8, Failure> {
     let state = Places::read()?.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let overlap = match arguments.revoke {
         true => Duration::ZERO,
         false => OVERLAP,

@@ -16,16 +16,16 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use crate::answered;
-use crate::arguments::{RunArguments, STATUS_OWN_ERROR};
+use crate::arguments::RunArguments;
 use crate::changes;
 use crate::console::Console;
+use crate::decision::live;
 use crate::decision::{self, Decision, Work};
 use crate::denied::{cut_output, denied};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure, STATUS_DENIED};
+use crate::failure::{Doing, Failure, STATUS_DENIED, STATUS_OWN_ERROR};
 use crate::hints;
 use crate::learnt;
-use crate::live;
 use crate::not_started;
 use crate::output::{Output, json_text};
 use crate::planted::{planted, planted_warning};
@@ -460,7 +460,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
     let group = |group: &render::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
     let mut told = json!({
         "run": record.run,
-        "state": crate::review::state_word(record),
+        "state": render::state_word(record),
         "profile": record.profile,
         "mode": run.mode,
         "root": run.rules.root(),

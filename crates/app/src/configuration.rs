@@ -1,6 +1,8 @@
 //! Where Atoll finds its configuration and keeps its state, and what this host
 //! and its caller are like.
 
+pub(crate) mod organisation;
+
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +20,6 @@ use rustix::fs::OFlags;
 use crate::advice;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
-use crate::organisation;
 
 /// A project's own wishes, at the top of its workspace.
 pub const PROJECT_FILE: &str = "atoll.toml";

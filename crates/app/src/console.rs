@@ -14,12 +14,12 @@ use atoll_sandbox::{
     Attachment, Declined, OfTwo, Pending, Reaction, SIGWINCH, Signals, Size, Stream, Turn,
 };
 use rustix::process::{Signal, getpid, kill_process};
-use rustix::termios::{
-    OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
-};
+use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 
-use crate::desk::{AskKey, Desk, Looked};
+use crate::ask_key::AskKey;
+use crate::desk::{Desk, Looked};
 use crate::escape::EscapeFilter;
+use crate::terminal::terminal_size;
 use crate::{approvals, ports};
 
 /// The attachment of `atoll run`.
@@ -317,15 +317,6 @@ impl Attachment for Console {
             raw.raw();
         }
     }
-}
-
-/// The size of the person's terminal.
-pub fn terminal_size() -> Option<Size> {
-    let size = tcgetwinsize(std::io::stdout().as_fd()).ok()?;
-    Some(Size {
-        rows: size.ws_row,
-        columns: size.ws_col,
-    })
 }
 
 /// The person's terminal in raw mode; given back when dropped.

@@ -1,6 +1,7 @@
 //! What becomes of a run's changes: applied, kept or discarded, and undone.
 
 pub(crate) mod last_undo;
+pub(crate) mod live;
 pub(crate) mod met;
 pub mod others;
 pub(crate) mod taking_back;
@@ -20,13 +21,13 @@ use atoll_store::{
 use serde_json::json;
 
 use self::last_undo::LastUndo;
+use self::live::How;
 use self::taking_back::cut_short;
 use self::undoing::shown_in;
 use crate::advice;
 use crate::answered;
 use crate::changes::{self, LayerChanges};
 use crate::failure::{Doing, Failure};
-use crate::live::How;
 use crate::output::Output;
 use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
 use crate::render::{self, Afterwards, Style};

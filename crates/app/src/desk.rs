@@ -10,7 +10,6 @@
 //!
 //! This module must never do I/O. Start reading at [`Desk::turn`], then `page.rs`.
 
-mod key;
 mod page;
 mod paste;
 mod said;
@@ -22,9 +21,8 @@ use atoll_model::RunId;
 use atoll_model::network::{Listener, ListensAt, PublishedPort};
 use atoll_sandbox::{Answered, Decision, Pending, Size};
 
+use crate::ask_key::AskKey;
 use crate::escape::EscapeFilter;
-pub use key::AskKey;
-pub(crate) use page::wrapped;
 use page::{Page, Pages, Prompt};
 use paste::Paste;
 use said::{Said, Subject};

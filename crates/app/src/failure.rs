@@ -2,8 +2,6 @@ use std::fmt::Display;
 
 use atoll_model::{Reason, RunId};
 
-use crate::arguments::STATUS_OWN_ERROR;
-
 /// A command that ended in an error: what happened, why, what to do next, and
 /// the exit status.
 #[derive(Debug)]
@@ -28,6 +26,8 @@ pub struct Failure {
 #[derive(Debug, Default)]
 pub struct Notices(pub Vec<String>);
 
+/// The status of every error of Atoll's own, wrong usage included.
+pub const STATUS_OWN_ERROR: u8 = 125;
 /// The status of a denial.
 pub const STATUS_DENIED: u8 = 126;
 

@@ -2,6 +2,8 @@
 //! above it, for every command and whatever became of it: never an older one that happens to be
 //! kept. Where there is none it is the last one of all, and where that worked is told.
 
+pub(crate) mod sessions;
+
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +16,7 @@ use crate::arguments::RUN_LAST;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::question::{Typed, typed};
+use crate::terminal::{Typed, typed};
 
 /// How many events at the ledger's end are looked through, one after the other until what is
 /// wanted is among them: a single run can have written any number.

@@ -22,9 +22,9 @@ use crate::arguments::{DiffKeptArguments, KeptAction, KeptArguments};
 use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
 use crate::decision::last_undo::is_half_done;
+use crate::diff::{changes_json, page, refused_there, write_stat};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::review;
 
 mod applying;
 mod listed;
@@ -252,7 +252,7 @@ fn diff(arguments: &DiffKeptArguments, output: &Output) -> Result<u8, Failure> {
     for one in open_all(&state, &arguments.name, output)? {
         let all = one.changes()?;
         if arguments.json {
-            let mut object = review::changes_json(&all);
+            let mut object = changes_json(&all);
             if let Some(members) = object.as_object_mut() {
                 members.insert("name".to_owned(), json!(one.layer.name().as_str()));
                 members.insert("profile".to_owned(), json!(one.record.profile));
@@ -260,10 +260,10 @@ fn diff(arguments: &DiffKeptArguments, output: &Output) -> Result<u8, Failure> {
             told.push(object);
             continue;
         }
-        refused.push_str(&review::refused_there(&all, &[]));
+        refused.push_str(&refused_there(&all, &[]));
         for part in &all {
             if arguments.stat {
-                review::write_stat(part, &part.set, &[], output, &mut text);
+                write_stat(part, &part.set, &[], output, &mut text);
                 continue;
             }
             let options = DiffOptions {
@@ -284,7 +284,7 @@ fn diff(arguments: &DiffKeptArguments, output: &Output) -> Result<u8, Failure> {
     } else if arguments.no_pager || !output.is_terminal {
         output.result(&String::from_utf8_lossy(&text));
     } else {
-        review::page(&text, output);
+        page(&text, output);
     }
     output.say(&refused);
     Ok(0)
@@ -299,7 +299,7 @@ fn writable() -> Result<StateDir, Failure> {
 
 fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
     let state = writable()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     for name in meant(&state, text, output)? {
         // What cannot be read is thrown away, too.
         let layer = match KeptLayer::open(&state, &name) {

@@ -7,11 +7,7 @@ mod proofs;
 mod query;
 pub(crate) mod shredding;
 mod telemetry;
-mod times;
 mod witness;
-
-pub(crate) use query::begins_a_time;
-pub(crate) use times::{beginning, seconds};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +16,6 @@ use atoll_ledger::{
     Against, Damage, Event, Filter, Ledger, Severity, SigningError, StateDir, Verified,
     VerifierKey, VerifyError, VerifyReport, WitnessFile, export_tiles,
 };
-use atoll_model::RunId;
 
 use crate::advice;
 use crate::arguments::{
@@ -29,22 +24,11 @@ use crate::arguments::{
 };
 use crate::configuration::Places;
 use crate::escape::{printable, printable_json};
+use crate::events;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
 use witness::When;
-
-/// All events of a run, with what is sealed in the clear where its key is here.
-///
-/// # Errors
-/// When the ledger or the keys cannot be read.
-pub(crate) fn events_of(state: &StateDir, run: &RunId) -> Result<Vec<Event>, Failure> {
-    let seals = shredding::seals(state)?;
-    let all = Ledger::show(state, run).doing("the ledger cannot be read")?;
-    let damaged = "the ledger is damaged there; atoll ledger verify tells more";
-    all.map(|event| Ok(seals.open(event.doing(damaged)?)))
-        .collect()
-}
 
 /// How often `ledger tail --follow` looks for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -223,10 +207,10 @@ fn tail(state: &StateDir, arguments: &TailLedgerArguments, output: &Output) -> R
     let mut events =
         Ledger::tail(state, count, Filter::default()).doing("the ledger cannot be read")?;
     loop {
-        let mut seals = shredding::followed(state)?;
+        let mut seals = events::followed(state)?;
         for event in events.by_ref() {
             let event = event.doing("the ledger is damaged there")?;
-            let event = seals.open(state, event).map_err(shredding::unreadable)?;
+            let event = seals.open(state, event).map_err(events::unreadable)?;
             write_event(&event, output);
         }
         if !arguments.follow {
@@ -245,7 +229,7 @@ fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> R
         run,
         ..Filter::default()
     };
-    let seals = shredding::seals(state)?;
+    let seals = events::seals(state)?;
     let events = Ledger::events(state, filter).doing("the ledger cannot be read")?;
     for event in events {
         let event = event.doing("the ledger is damaged there")?;
@@ -282,7 +266,7 @@ fn exchange(read: &StateDir, action: KeyAction, output: &Output) -> Result<u8, F
             .advise("atoll run -- COMMAND starts a run"));
     }
     let state = Places::read()?.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let failed = |error: &SigningError| {
         Failure::new("the ledger's key cannot be exchanged")
             .because(error)
@@ -321,7 +305,7 @@ fn lines(
     unsealed: bool,
     output: &Output,
 ) -> Result<u8, Failure> {
-    let seals = unsealed.then(|| shredding::seals(state)).transpose()?;
+    let seals = unsealed.then(|| events::seals(state)).transpose()?;
     let names = rustix::system::uname();
     let host = names.nodename().to_string_lossy();
     for event in Ledger::events(state, Filter::default()).doing("the ledger cannot be read")? {

@@ -3,35 +3,36 @@
 //! The library reads the command line ([`arguments`]), the configuration and the
 //! environment, and calls the crates that do the work. What a person reads is
 //! made in [`render`]; what a hostile program writes to a terminal goes through
-//! [`escape`]. System calls are made elsewhere. Start reading at [`main`].
+//! [`escape`]. System calls are made elsewhere. No two modules use each other: a
+//! command is above what it decides by. Start reading at [`main`].
 
 mod advice;
 mod answered;
 mod approvals;
 pub mod arguments;
+mod ask_key;
 mod authority;
 mod changes;
 mod conclusion;
 mod configuration;
 mod console;
+mod control;
 mod credentials;
 mod decision;
 mod delegation;
 mod denied;
 mod desk;
+mod diff;
 mod errands;
 pub mod escape;
-mod explain;
+mod events;
 mod failure;
 mod finding;
 mod hints;
 mod kept;
-mod learn;
 mod learnt;
 mod ledger;
-mod live;
 mod not_started;
-mod organisation;
 mod output;
 mod planted;
 mod policy;
@@ -41,8 +42,8 @@ mod question;
 mod reached;
 pub mod render;
 mod renewed;
-mod replay;
 mod reputation;
+mod requested;
 mod restrict;
 mod resuming;
 mod review;
@@ -52,6 +53,7 @@ mod sessions;
 mod signin;
 mod ssh;
 mod stop;
+mod terminal;
 mod token;
 mod upkeep;
 mod used;

@@ -2,13 +2,17 @@
 //! run.
 
 mod changed;
+pub(crate) mod explain;
+mod learn;
 mod organisation;
 mod proof;
 mod prover;
 mod purposes;
 mod reload;
+mod replay;
 mod widening;
 
+use explain::facts::METHODS;
 pub(crate) use reload::rereading;
 
 use std::collections::BTreeSet;
@@ -28,12 +32,11 @@ use crate::arguments::{
 };
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::escape::printable;
-use crate::explain::facts::METHODS;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::render::{self, word};
 use crate::reputation;
-use crate::upkeep::requested_profile;
+use crate::requested::requested_profile;
 
 /// Shows, checks, asks or tests policies.
 ///
@@ -44,9 +47,9 @@ pub fn policy(arguments: PolicyArguments, output: &Output) -> Result<u8, Failure
         PolicyAction::Show(arguments) => show(&arguments, output),
         PolicyAction::Check(arguments) => check(&arguments, output),
         PolicyAction::Ask(arguments) => ask(&arguments, output),
-        PolicyAction::Explain(arguments) => crate::explain::explain(&arguments, output),
-        PolicyAction::Learn(arguments) => crate::learn::learn(&arguments, output),
-        PolicyAction::Replay(arguments) => crate::replay::replay(&arguments, output),
+        PolicyAction::Explain(arguments) => explain::explain(&arguments, output),
+        PolicyAction::Learn(arguments) => learn::learn(&arguments, output),
+        PolicyAction::Replay(arguments) => replay::replay(&arguments, output),
         PolicyAction::Test(arguments) => test(&arguments, output),
         PolicyAction::Prove(arguments) => proof::prove(&arguments, output),
         PolicyAction::Diff(arguments) => proof::diff(&arguments, output),

@@ -1,24 +1,17 @@
 //! The question at a run's end: what becomes of its changes.
 
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
-
-use atoll_layer::{DiffOptions, write_diff};
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::Signals;
-use atoll_store::{LayerKind, RunRecord};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::termios::{QueueSelector, tcflush};
+use atoll_store::RunRecord;
 
 use crate::changes::LayerChanges;
-use crate::console::terminal_size;
 use crate::decision::Decision;
-use crate::desk::wrapped;
+use crate::diff::show_diff;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::Style;
+use crate::terminal::{Typed, typed};
 
 /// What a person may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,195 +63,6 @@ pub fn ask(record: &RunRecord, all: &[LayerChanges], output: &Output) -> Result<
     }
 }
 
-/// SIGHUP, SIGINT, SIGQUIT and SIGTERM: they were taken over for the program, so that
-/// none of them ends Atoll by itself.
-const ENDING: [i32; 4] = [1, 2, 3, 15];
-
-/// How wide a terminal is that does not say so, columns.
-const COLUMNS: u16 = 80;
-/// A narrower one is written to as if it were so wide.
-const COLUMNS_MIN: u16 = 30;
-
-/// How tall a terminal is that does not say so, lines.
-const LINES: u16 = 24;
-/// A lower one is written to as if it were so tall.
-const LINES_MIN: u16 = 10;
-/// How many lines of it are for what is asked beneath.
-const BENEATH_LINES: u16 = 4;
-/// How much is shown before a question, bytes: nobody reads more, so that it is put to nobody.
-pub const SHOWN_BYTES_MAX: usize = 32 * 1024;
-
-/// What a person reads before they answer, in pages that fit the terminal: nothing of it has gone
-/// out of sight before it was seen, and nothing in a row can be a line of its own.
-#[derive(Debug)]
-pub struct Pages(Vec<String>);
-
-/// What became of reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
-    /// All of it was shown.
-    All,
-    /// The person said no before.
-    Denied,
-    /// The input ended, or a signal ended the question.
-    Left,
-    /// The time was over.
-    Late,
-}
-
-impl Pages {
-    /// These rows; nothing where they are more than anybody reads ([`SHOWN_BYTES_MAX`]).
-    pub fn of(rows: &[String]) -> Option<Self> {
-        let size = terminal_size();
-        let columns = size.map_or(COLUMNS, |size| size.columns);
-        let lines = size.map_or(LINES, |size| size.rows);
-        Self::fitting(rows, columns, lines)
-    }
-
-    fn fitting(rows: &[String], columns: u16, lines: u16) -> Option<Self> {
-        let columns = usize::from(columns.max(COLUMNS_MIN));
-        let room = usize::from(lines.max(LINES_MIN).saturating_sub(BENEATH_LINES));
-        let all: Vec<String> = rows.iter().flat_map(|row| wrapped(row, columns)).collect();
-        let bytes: usize = all.iter().map(String::len).sum();
-        let page = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect();
-        (bytes <= SHOWN_BYTES_MAX).then(|| Self(all.chunks(room).map(page).collect()))
-    }
-
-    /// Shows them, each further one after a line of the person's.
-    ///
-    /// # Errors
-    /// Where the terminal cannot be asked.
-    pub fn show(
-        &self,
-        signals: &Signals,
-        until: Instant,
-        output: &Output,
-    ) -> Result<Read, Failure> {
-        let count = self.0.len();
-        for (page, number) in self.0.iter().zip(1..) {
-            output.say(page);
-            if number == count {
-                break;
-            }
-            let told = format!("Page {number} of {count}");
-            if let Some(ended) = Self::turned(&told, signals, until, output)? {
-                return Ok(ended);
-            }
-        }
-        Ok(Read::All)
-    }
-
-    /// Waits until the person wants the next page. What ended it, where something did.
-    fn turned(
-        told: &str,
-        signals: &Signals,
-        until: Instant,
-        output: &Output,
-    ) -> Result<Option<Read>, Failure> {
-        loop {
-            if !settle(until).doing(UNASKED)? {
-                return Ok(Some(Read::Late));
-            }
-            output.say(&format!(
-                "{told}. Enter shows the next one, d and Enter denies: "
-            ));
-            match typed(signals, Some(until)) {
-                Typed::Line(line) => match line.trim() {
-                    "" => return Ok(None),
-                    "d" | "D" => return Ok(Some(Read::Denied)),
-                    _ => output.say("That is none of these.\n"),
-                },
-                Typed::Left => return Ok(Some(Read::Left)),
-                Typed::Late => return Ok(Some(Read::Late)),
-            }
-        }
-    }
-}
-
-/// What is told where a terminal that was there fails.
-pub const UNASKED: &str = "the terminal cannot be asked";
-
-/// How long nothing may be typed before an answer counts.
-const SETTLING: Duration = Duration::from_secs(1);
-
-/// What came of waiting for a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Typed {
-    /// It was typed, with its end.
-    Line(String),
-    /// The input ended, or a signal ended the question.
-    Left,
-    /// The time was over.
-    Late,
-}
-
-/// Drops what was typed before a question could be read, until no line came for a second.
-/// Whether that was before this time.
-///
-/// # Errors
-/// Where standard input is no terminal.
-pub fn settle(until: Instant) -> rustix::io::Result<bool> {
-    let stdin = std::io::stdin();
-    while Instant::now() < until {
-        tcflush(&stdin, QueueSelector::IFlush)?;
-        let mut on = [PollFd::new(&stdin, PollFlags::IN)];
-        let wait = Timespec::try_from(SETTLING).map_err(|_| Errno::INVAL)?;
-        match poll(&mut on, Some(&wait)) {
-            Ok(0) => {
-                tcflush(&stdin, QueueSelector::IFlush)?;
-                return Ok(true);
-            }
-            Ok(_) if on.iter().any(|one| one.revents().contains(PollFlags::HUP)) => {
-                return Err(Errno::IO);
-            }
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(false)
-}
-
-/// What a person types on a line, up to this time where there is one.
-pub fn typed(signals: &Signals, until: Option<Instant>) -> Typed {
-    let stdin = std::io::stdin();
-    let mut line = Vec::new();
-    while !line.ends_with(b"\n") {
-        let signalled = signals.descriptor();
-        let mut on =
-            [stdin.as_fd(), signalled].map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN));
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Typed::Late;
-        }
-        let wait = left.and_then(|left| Timespec::try_from(left).ok());
-        match poll(&mut on, wait.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return Typed::Left,
-        }
-        while let Some(signal) = signals.next() {
-            if ENDING.contains(&signal) {
-                return Typed::Left;
-            }
-        }
-        let [input, _] = on;
-        if input.revents().is_empty() {
-            continue;
-        }
-        // A terminal gives one line at a time.
-        let mut part = [0; LINE_BYTES];
-        match rustix::io::read(&stdin, &mut part) {
-            Ok(0) => return Typed::Left,
-            Ok(count) => line.extend(part.iter().take(count)),
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(_) => return Typed::Left,
-        }
-    }
-    Typed::Line(String::from_utf8_lossy(&line).into_owned())
-}
-
-/// The longest line that a terminal gives.
-const LINE_BYTES: usize = 4096;
-
 fn prompt(mode: WorkspaceMode, output: &Output) -> String {
     let paint = output.error_paint;
     let key = |text: &str| format!("[{}]", paint.style(Style::Command, text));
@@ -294,47 +98,9 @@ fn help(mode: WorkspaceMode) -> &'static str {
     }
 }
 
-/// Shows all that changed, page by page.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
-    let mut text = Vec::new();
-    for one in all.iter().filter(|one| one.layer.kind != LayerKind::Cache) {
-        let options = DiffOptions {
-            place: crate::changes::place_of(one),
-            colour: output.is_terminal,
-            ..DiffOptions::default()
-        };
-        write_diff(&one.paths, &one.set, &[], &mut text, &options)
-            .doing("no diff could be made")?;
-    }
-    text.extend(crate::review::refused_there(all, &[]).into_bytes());
-    crate::review::page(&text, output);
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_read_before_an_answer_fits_the_terminal_or_is_put_to_nobody() {
-        let rows: Vec<String> = (0..30).map(|number| format!("  row {number}")).collect();
-        let pages = Pages::fitting(&rows, 80, 24).unwrap().0;
-        assert_eq!(pages.len(), 2);
-        assert!(pages.iter().all(|page| page.lines().count() <= 20));
-        assert_eq!(pages.concat().lines().collect::<Vec<_>>(), rows);
-        // A row that goes on says so on each of its lines.
-        let long = Pages::fitting(&["x".repeat(4096)], 80, 24).unwrap().0;
-        let lines: Vec<&str> = long.iter().flat_map(|page| page.lines()).collect();
-        assert!(lines.iter().skip(1).all(|line| line.starts_with("| ")));
-        assert!(long.len() > 2 && lines.iter().all(|line| line.len() <= 80));
-        let most = vec!["x".repeat(70); SHOWN_BYTES_MAX / 70];
-        assert!(Pages::fitting(&most, 80, 24).is_some());
-        let more = [most, vec!["x".repeat(70)]].concat();
-        assert!(Pages::fitting(&more, 80, 24).is_none());
-    }
 
     #[test]
     fn answers_are_understood_and_nothing_keeps() {

@@ -10,6 +10,7 @@ mod progress;
 mod report;
 mod summary;
 mod table;
+mod wrap;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,8 @@ pub use summary::{
     Afterwards, Change, Changes, Denied, Group, Summary, Traffic, describe_attempts,
     describe_ending, limit_name, summary,
 };
-pub use table::{RunRow, runs_table};
+pub use table::{RunRow, runs_table, state_name, state_word};
+pub(crate) use wrap::{MARK, ascii, wrapped};
 
 /// How many digits of a version people are shown.
 const VERSION_DIGITS: usize = 12;
@@ -232,4 +234,10 @@ pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
     }
     let kept = text.chars().take(characters_max.saturating_sub(1));
     kept.chain(['…']).collect()
+}
+
+/// `2026-11-21T09:30:12.123456Z` to the second, as people write it.
+pub(crate) fn readable_time(time: &str) -> String {
+    let second = time.split('.').next().unwrap_or(time);
+    format!("{} UTC", second.replace('T', " "))
 }

@@ -10,12 +10,13 @@ use atoll_model::{RunId, parse_duration};
 use atoll_sandbox::{Answer, ControlError, Question, ask};
 use serde_json::Value;
 
-use crate::approvals::{BEGINNING, BEGINNING_PAUSE, done};
 use crate::arguments::RestrictArguments;
+use crate::control::{
+    BEGINNING, BEGINNING_PAUSE, Named, directory, done, going_on, none_goes_on, unanswered,
+};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
-use crate::ports::{Named, directory, going_on, none_goes_on, unanswered};
 
 /// Where a program inside asks Atoll itself.
 const INSIDE: (&str, u16) = ("atoll.internal", 80);

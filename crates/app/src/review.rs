@@ -2,53 +2,27 @@
 
 mod listing;
 
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Command, Stdio};
 
-use atoll_layer::{ChangeKind, Class, DiffOptions, Selection, write_diff};
+use atoll_layer::{Class, DiffOptions, Selection, write_diff};
 use atoll_ledger::{Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
-use atoll_sandbox::environment_outside;
 use atoll_store::{LayerKind, RunRecord, RunState, load_run, settle_run};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, UndoArguments};
 use crate::changes::{self, LayerChanges, selected_paths};
 use crate::configuration::Places;
 use crate::decision::Work;
-use crate::errands;
+use crate::decision::live;
+use crate::diff::{changes_json, page, refused_there, write_stat};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::finding;
-use crate::live;
 use crate::output::Output;
-use crate::render::{self, Style};
+use crate::render::{self, state_name, state_word};
 
 pub use listing::runs;
-
-/// The state in a word, for machines: what a live run wrote is not kept apart.
-#[must_use]
-pub fn state_word(record: &RunRecord) -> String {
-    match (record.mode, record.state) {
-        (WorkspaceMode::Live, RunState::Kept) => "written".to_owned(),
-        (_, state) => state_name(state).replace(' ', "-"),
-    }
-}
-
-/// The state in words.
-pub fn state_name(state: RunState) -> &'static str {
-    match state {
-        RunState::Running => "running",
-        RunState::Kept => "kept",
-        RunState::Applied => "applied",
-        RunState::PartlyApplied => "partly applied",
-        RunState::Discarded => "discarded",
-        RunState::Interrupted => "interrupted",
-        RunState::Undone => "undone",
-        RunState::Failed => "failed",
-    }
-}
 
 /// The state for writing and the record of a run that has ended, about whose changes is decided:
 /// `doing` says what, as `apply`.
@@ -60,7 +34,7 @@ fn load_ended(
     let places = Places::read()?;
     places.read_state()?;
     let state = places.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let run = finding::find_to_decide(&state, text, doing, output)?;
     let record = settle_run(&state, &run).doing("the run's record cannot be used")?;
     if record.state == RunState::Running {
@@ -136,21 +110,6 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What no apply takes over, a line each.
-pub fn refused_there(all: &[LayerChanges], filter: &[atoll_layer::RelativePath]) -> String {
-    let mut lines = String::new();
-    for one in all {
-        for refusal in one.set.refused.iter().chain(&one.set.withheld) {
-            let path = &refusal.path;
-            if filter.is_empty() || filter.iter().any(|wanted| path.starts_with(wanted)) {
-                let name = printable(&changes::shown_path(one, path.as_bytes()));
-                lines.push_str(&format!("refused: {name}: {}\n", refusal.why));
-            }
-        }
-    }
-    lines
-}
-
 /// Caches and ignored files are many and made by tools: they are counted, and
 /// shown only where asked for.
 fn without_bulk(
@@ -186,121 +145,6 @@ fn tell_left_out(
                 render::counted(group.total(), "change", "changes")
             ));
         }
-    }
-}
-
-/// One line for each change.
-pub fn write_stat(
-    one: &LayerChanges,
-    set: &atoll_layer::ChangeSet,
-    filter: &[atoll_layer::RelativePath],
-    output: &Output,
-    text: &mut Vec<u8>,
-) {
-    for change in &set.changes {
-        if !filter.is_empty() && !filter.iter().any(|wanted| change.path.starts_with(wanted)) {
-            continue;
-        }
-        let (style, sign) = match change.kind {
-            ChangeKind::Added => (Style::Good, "A"),
-            ChangeKind::Modified => (Style::Notable, "M"),
-            ChangeKind::Removed => (Style::Bad, "D"),
-            ChangeKind::Mode => (Style::Notable, "P"),
-            ChangeKind::Type => (Style::Notable, "T"),
-            ChangeKind::Renamed { .. } => (Style::Notable, "R"),
-        };
-        let class = match change.class {
-            Class::Ordinary => String::new(),
-            Class::Control => format!("  (control: {})", change.reason.unwrap_or("others run it")),
-            Class::Cache => "  (cache)".to_owned(),
-            Class::Ignored => "  (ignored)".to_owned(),
-        };
-        let name = printable(&changes::shown_path(one, change.path.as_bytes()));
-        let from = match &change.kind {
-            ChangeKind::Renamed { from } => format!("{} → ", printable(from.as_bytes())),
-            _ => String::new(),
-        };
-        text.extend(
-            format!("{} {from}{name}{class}\n", output.paint.style(style, sign)).into_bytes(),
-        );
-    }
-}
-
-/// Each change, and what is not carried over, for machines.
-pub fn changes_json(all: &[LayerChanges]) -> Value {
-    let one_change = |one: &LayerChanges, change: &atoll_layer::Change| {
-        json!({
-            "path": String::from_utf8_lossy(&changes::shown_path(one, change.path.as_bytes())),
-            "kind": match change.kind {
-                ChangeKind::Added => "added",
-                ChangeKind::Modified => "modified",
-                ChangeKind::Removed => "removed",
-                ChangeKind::Mode => "mode",
-                ChangeKind::Type => "type",
-                ChangeKind::Renamed { .. } => "renamed",
-            },
-            "class": match change.class {
-                Class::Ordinary => "ordinary",
-                Class::Control => "control",
-                Class::Cache => "cache",
-                Class::Ignored => "ignored",
-            },
-            "bytes": change.after.as_ref().map(|after| after.bytes),
-        })
-    };
-    let list: Vec<Value> = all
-        .iter()
-        .flat_map(|one| {
-            one.set
-                .changes
-                .iter()
-                .map(move |change| one_change(one, change))
-        })
-        .collect();
-    let refused: Vec<Value> = changes::refusals(all)
-        .map(|(path, why)| json!({ "path": String::from_utf8_lossy(&path), "why": why }))
-        .collect();
-    json!({ "changes": list, "refused": refused })
-}
-
-/// Shows a long text through the person's pager, or directly without one.
-pub fn page(text: &[u8], output: &Output) {
-    // Neither by PATH nor by any other variable a place of a workspace: a program inside may
-    // have written a `less` there.
-    let written =
-        Places::read().and_then(|places| errands::written(&errands::writers(&places, None)));
-    let Ok(written) = written else {
-        output.result(&String::from_utf8_lossy(text));
-        return;
-    };
-    let environment = environment_outside(&written);
-    let mut own = environment.iter().filter(|(name, _)| name == "PAGER");
-    let pager = own
-        .next()
-        .map_or("less".as_ref(), |(_, pager)| pager.as_os_str());
-    let mut command = Command::new("/bin/sh");
-    // The pager is the person's own setting, and may hold arguments.
-    command
-        .arg("-c")
-        .arg(pager)
-        .env_clear()
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .env("LESS", "FRX")
-        .current_dir("/")
-        .stdin(Stdio::piped());
-    let shown = output
-        .is_terminal
-        .then(|| command.spawn().ok())
-        .flatten()
-        .and_then(|mut child| {
-            let mut input = child.stdin.take()?;
-            // A pager that was left early needs no more.
-            let _ = input.write_all(text);
-            drop(input);
-            child.wait().ok().filter(std::process::ExitStatus::success)
-        });
-    if shown.is_none() {
-        output.result(&String::from_utf8_lossy(text));
     }
 }
 

@@ -16,13 +16,9 @@ use std::time::SystemTime;
 
 use atoll_gateway::{CallError, Called, Fate, Request, Tokens, call, kept_labels};
 use atoll_ledger::{Ledger, StateDir};
-use atoll_model::{
-    Call, InvalidLimit, LimitKey, Mode, RunId, SessionId, parse_duration, parse_limit,
-};
-use atoll_policy::{
-    EarlierPurposes, Facts, Grant, HostFacts, ProfileError, Requested, Rules, nearest,
-};
-use atoll_sandbox::{Handover, Host, RunGroup, Signals, Starting, run_groups};
+use atoll_model::{Call, Mode, RunId, SessionId};
+use atoll_policy::{EarlierPurposes, Facts, Grant, HostFacts, ProfileError, Requested, Rules};
+use atoll_sandbox::{Handover, Host, Signals, Starting};
 use atoll_store::RunRecord;
 
 use beginning::{given_tokens, handed, recall, session};
@@ -33,14 +29,16 @@ use crate::approvals;
 use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::configuration::{self, Places, PolicyFiles};
-use crate::console::{Console, ConsoleSettings, terminal_size};
+use crate::console::{Console, ConsoleSettings};
 use crate::credentials::Words;
+use crate::events::open_ledger;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::policy::rereading;
 use crate::reached;
+use crate::requested::requested;
 use crate::resuming::resumed;
-use crate::upkeep::requested_profile;
+use crate::terminal::terminal_size;
 use refused::explain;
 
 /// Runs a command in a boundary; returns its exit status.
@@ -285,33 +283,6 @@ fn no_rules(error: &ProfileError) -> Failure {
         .advise(advice::profile(error))
 }
 
-/// Opens the ledger, and clears away what interrupted runs have left of control
-/// groups, where nobody was left to do it.
-///
-/// # Errors
-/// When the ledger cannot be opened.
-pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
-    let ledger = atoll_store::open_ledger(state, SystemTime::now).map_err(|error| {
-        Failure::new("the ledger cannot be opened")
-            .because(&error)
-            .advise(advice::ledger(&error))
-    })?;
-    if !ledger.interrupted().is_empty()
-        && let Ok(host) = Host::read()
-    {
-        let is_interrupted =
-            |group: &RunGroup| ledger.interrupted().iter().any(|one| one.run == group.run);
-        for group in run_groups(&host)
-            .iter()
-            .filter(|group| is_interrupted(group))
-        {
-            // One that still has a process is for `atoll gc`.
-            let _ = group.remove();
-        }
-    }
-    Ok(ledger)
-}
-
 /// Whoever starts a run learns of what is lost of the record, before anything is shown.
 fn tell_losses(ledger: &Ledger, output: &Output) {
     let recorded = |loss: String| format!("{loss}; that is recorded (atoll ledger verify)");
@@ -383,73 +354,6 @@ fn readable_directory(path: &Path) -> Result<PathBuf, Failure> {
     }
     std::fs::read_dir(&real).map_err(|error| unusable(error.to_string()))?;
     Ok(real)
-}
-
-/// What was asked for, in the types of policy.
-pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
-    let mut limits = Vec::with_capacity(arguments.limit.len());
-    for text in &arguments.limit {
-        let (key, value) = parse_limit(text).map_err(|error| limit_mistake(text, &error))?;
-        limits.push((key, value.to_owned()));
-    }
-    let timeout = match &arguments.timeout {
-        None => None,
-        Some(text) => Some(
-            parse_duration(text)
-                .doing("--timeout is not usable")
-                .map_err(|failure| failure.advise("atoll run --timeout 90s -- …"))?,
-        ),
-    };
-    let mut read_only_dirs = Vec::with_capacity(arguments.ro.len());
-    for path in &arguments.ro {
-        read_only_dirs.push(
-            path.canonicalize()
-                .doing(&format!("--ro {} cannot be read", path.display()))
-                .map_err(|failure| failure.advise("name a file or directory that is there"))?,
-        );
-    }
-    Ok(Requested {
-        profile: arguments
-            .profile
-            .as_ref()
-            .map(|name| requested_profile(name))
-            .transpose()?,
-        login: arguments.login.clone(),
-        live: arguments.live,
-        root: arguments.root,
-        nesting: arguments.nesting,
-        read_only_dirs,
-        allow: arguments.allow.clone(),
-        tunnel: arguments.tunnel.clone(),
-        presets: arguments.preset.clone(),
-        trust: arguments.trust.clone(),
-        mode: arguments.mode.clone(),
-        task: arguments.task.clone(),
-        purpose: arguments.purpose.clone(),
-        earlier: EarlierPurposes::default(),
-        in_session: arguments.session.is_some() || arguments.resume.is_some(),
-        deny: arguments.deny.clone(),
-        ask: arguments.ask.clone(),
-        publish: arguments.publish.clone(),
-        learn: arguments.learn,
-        limits,
-        timeout,
-        environment: arguments.env.clone(),
-    })
-}
-
-fn limit_mistake(text: &str, error: &InvalidLimit) -> Failure {
-    let meant = match error {
-        InvalidLimit::Unknown(name) => nearest(name, LimitKey::names()),
-        InvalidLimit::Form(_) | InvalidLimit::Value { .. } => None,
-    };
-    let value = text.split_once('=').map_or("", |(_, value)| value);
-    Failure::new("--limit is not usable")
-        .because(error)
-        .advise(match meant {
-            Some(name) => format!("did you mean --limit {name}={value}?"),
-            None => "atoll run --limit memory=2GiB -- …".to_owned(),
-        })
 }
 
 fn wants_terminal(arguments: &RunArguments) -> Result<bool, Failure> {

@@ -326,7 +326,7 @@ pub fn keep(
     secrets: &[(&SecretName, &Zeroizing<String>)],
 ) -> Result<(), Failure> {
     let state = places.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     for (name, _) in secrets {
         ledger
             .record(
@@ -425,7 +425,7 @@ impl From<Stopped> for Failure {
 }
 
 fn record(state: &StateDir, kind: &'static str, body: serde_json::Value) -> Result<(), Failure> {
-    crate::run::open_ledger(state)?
+    crate::events::open_ledger(state)?
         .record(None, kind, body, Durability::Durable)
         .doing("the change cannot be recorded")?;
     Ok(())

@@ -26,15 +26,15 @@ use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
 use crate::advice;
-use crate::arguments::{LoginArguments, RunArguments, STATUS_OWN_ERROR};
+use crate::arguments::{LoginArguments, RunArguments};
 use crate::configuration::{self, Places, PolicyFiles};
-use crate::failure::{Doing, Failure};
+use crate::failure::{Doing, Failure, STATUS_OWN_ERROR};
 use crate::not_started;
 use crate::output::Output;
-use crate::question::{self, Typed};
 use crate::render;
+use crate::requested::requested_profile;
 use crate::run::carry_out;
-use crate::upkeep::requested_profile;
+use crate::terminal::{Typed, typed};
 use keeping::Keeping;
 
 /// How long somebody may take to log in.
@@ -392,7 +392,7 @@ fn not_logged_in(run: &RunId, login: &Login, why: String) -> Failure {
 fn agreed(keeping: &Keeping<'_>, output: &Output) -> Result<bool, Failure> {
     let signals = Signals::take().doing("signals cannot be taken over")?;
     output.say(&format!("Keep the login in {}? [y/N] ", keeping.asked()));
-    Ok(match question::typed(&signals, None) {
+    Ok(match typed(&signals, None) {
         Typed::Line(line) => matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"),
         Typed::Left | Typed::Late => false,
     })

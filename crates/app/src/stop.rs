@@ -6,18 +6,21 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_ledger::{Event, Ledger, StateDir, Unanswering, live_runs};
-use atoll_model::RunId;
+use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::{list, nearest};
 use atoll_sandbox::{Answer, ControlError, Question, Runs, ask_until, spoken_to};
 use atoll_store::end_unanswering;
+use serde_json::Value;
 
-use crate::approvals::{BEGINNING, BEGINNING_PAUSE, done};
 use crate::arguments::StopArguments;
 use crate::configuration::{Places, own_profiles, principal};
+use crate::control::{
+    BEGINNING, BEGINNING_PAUSE, Named, absent, directory, done, is_gone, named_of, none_goes_on,
+};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::finding::sessions;
 use crate::output::Output;
-use crate::ports::{Named, absent, directory, is_gone, named_of, none_goes_on};
 
 /// How long runs of which several are stopped are given to listen.
 const LISTENING: Duration = Duration::from_secs(10);
@@ -33,7 +36,7 @@ pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
         if !Places::read()?.state.exists() {
             return Err(none_goes_on());
         }
-        return crate::sessions::stop(session, output);
+        return stop_session(session, output);
     }
     if let Some(agent) = &arguments.agent {
         return stop_agent(agent, output);
@@ -49,6 +52,37 @@ pub fn stop(arguments: &StopArguments, output: &Output) -> Result<u8, Failure> {
             .advise("atoll stop --agent NAME ends the runs of a profile")
             .advise("atoll stop --all ends all that go on")),
     }
+}
+
+/// Ends the runs of a session that go on. One that began a moment ago is waited for.
+///
+/// # Errors
+/// When there is no such session, or a run does not answer.
+fn stop_session(text: &str, output: &Output) -> Result<u8, Failure> {
+    let state = Places::read()?.read_state()?;
+    let stop = |id: &SessionId| {
+        let is_its = |begun: &Event| {
+            let session = begun.body.get("session").and_then(Value::as_str);
+            session == Some(id.as_str())
+        };
+        stop_those(&state, &is_its, output).map(|(stopped, _)| stopped)
+    };
+    // What goes on is ended before all of the ledger is looked through.
+    let noted = match (SessionId::parse(text), SessionName::parse(text)) {
+        (Ok(id), _) => Some(id),
+        (Err(_), Ok(name)) => Ledger::noted_session(&state, &name),
+        (Err(_), Err(_)) => None,
+    };
+    if let Some(id) = &noted
+        && stop(id)? > 0
+    {
+        return Ok(0);
+    }
+    let session = sessions::find(&state, text)?;
+    if noted.as_ref() == Some(&session.id) || stop(&session.id)? == 0 {
+        output.say(&format!("No run of session {} goes on.\n", session.name));
+    }
+    Ok(0)
 }
 
 /// Ends several runs, none of which waits for another.

@@ -473,7 +473,7 @@ fn without_nothing(mut value: Value) -> Value {
 }
 
 fn record(state: &StateDir, kind: &'static str, body: Value) -> Result<(), Failure> {
-    crate::run::open_ledger(state)?
+    crate::events::open_ledger(state)?
         .record(None, kind, body, Durability::Durable)
         .doing("it cannot be recorded")?;
     Ok(())

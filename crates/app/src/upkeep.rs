@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use atoll_ledger::{Durability, Ledger, StateDir, forget, forgettable, host_text};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
-    PresetSummary, ProfileSummary, Requested, RequestedProfile, SourceFile, TrustList, check,
-    check_policies, digest, list, nearest, presets,
+    PresetSummary, ProfileSummary, Requested, SourceFile, TrustList, check, check_policies, digest,
+    list, nearest, presets,
 };
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use atoll_store::{
@@ -33,6 +33,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{self, Paint, Style, word};
 use crate::reputation;
+use crate::requested::requested_profile;
 
 use checking::check_profile;
 pub use doctor::doctor;
@@ -70,7 +71,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
         output.result(&format!(
             "{}  {:<14}  {room:>9}  {} old\n",
             item.run,
-            crate::review::state_name(item.state),
+            render::state_name(item.state),
             format_duration(item.age)
         ));
     }
@@ -95,7 +96,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
 
 /// Removes what is planned, and tells of it. How much of that could not be removed.
 fn remove_planned(state: &StateDir, plan: &CollectPlan, output: &Output) -> Result<usize, Failure> {
-    let ledger = crate::run::open_ledger(state)?;
+    let ledger = crate::events::open_ledger(state)?;
     let mut unrecorded = Ok(());
     // An apply may have begun, and been cut short, since the plan was made.
     let may_go = |record: &RunRecord| {
@@ -306,25 +307,6 @@ fn show_profile(arguments: &ShowProfileArguments, output: &Output) -> Result<u8,
     Ok(0)
 }
 
-/// A profile by its name, or by a file: whatever has a slash or ends in `.toml`.
-///
-/// # Errors
-/// For a file that cannot be read.
-pub fn requested_profile(text: &std::ffi::OsStr) -> Result<RequestedProfile, Failure> {
-    let path = Path::new(text);
-    let named = text.to_string_lossy();
-    if !named.contains('/') && path.extension().is_none_or(|end| end != "toml") {
-        return Ok(RequestedProfile::Named(named.into_owned()));
-    }
-    let absolute = std::path::absolute(path).doing("the profile's path is not usable")?;
-    configuration::read_optional(&absolute)?
-        .map(RequestedProfile::File)
-        .ok_or_else(|| {
-            Failure::new(format!("there is no profile {}", path.display()))
-                .advise("atoll profile list shows the profiles with a name")
-        })
-}
-
 fn list_trusted(trusted: &TrustList, output: &Output) {
     if trusted.entries().is_empty() {
         output.say("No project's file is trusted.\n");
@@ -354,7 +336,7 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
         .canonicalize()
         .doing(&format!("{} cannot be used", directory.display()))?;
     let state = places.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let mut there = Vec::new();
     if !arguments.revoke {
         there.extend(configuration::read_optional(&directory.join(PROJECT_FILE))?);

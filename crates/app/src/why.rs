@@ -24,11 +24,11 @@ use crate::answered;
 use crate::arguments::WhyArguments;
 use crate::conclusion::denials_not_seen;
 use crate::configuration::Places;
-use crate::explain::asking::Asking;
-use crate::explain::{self, Explained};
 use crate::failure::Failure;
 use crate::finding;
 use crate::output::Output;
+use crate::policy::explain::asking::Asking;
+use crate::policy::explain::{self, Explained};
 use crate::render::{self, Paint, Report, Style};
 use crate::used;
 
@@ -40,7 +40,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let state = places.read_state()?;
     let run = finding::find_in_ledger(&state, &arguments.run)?;
-    let events = crate::ledger::events_of(&state, &run)?;
+    let events = crate::events::events_of(&state, &run)?;
     if events.is_empty() {
         return Err(
             Failure::new(format!("the ledger knows nothing of run {run}"))
@@ -49,7 +49,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     }
     let opened = events.iter().find(|event| event.kind == "run.opened");
     let session = opened.and_then(|event| text(event.body.get("session")));
-    let session = session.map(|id| match crate::sessions::find(&state, &id) {
+    let session = session.map(|id| match crate::finding::sessions::find(&state, &id) {
         Ok(session) => session.name.to_string(),
         Err(_) => id,
     });
@@ -232,7 +232,7 @@ impl Story<'_> {
     fn asked(&self) -> String {
         let opened = self.event("run.opened");
         let when = opened.or_else(|| self.events.first());
-        let when = when.map_or_else(String::new, |event| readable_time(&event.time));
+        let when = when.map_or_else(String::new, |event| render::readable_time(&event.time));
         let name = text(self.said("run.opened", "/principal/name")).unwrap_or_default();
         let place = self
             .said("run.opened", "/directory")
@@ -391,7 +391,7 @@ impl Story<'_> {
                 "run.collected" => "removed by atoll gc".to_owned(),
                 _ => continue,
             };
-            let line = format!("{what}, {}", readable_time(&event.time));
+            let line = format!("{what}, {}", render::readable_time(&event.time));
             // An apply of several directories is one to a person.
             if lines.last() != Some(&line) {
                 lines.push(line);
@@ -460,10 +460,4 @@ fn layer_of(rule: &str) -> &'static str {
 
 fn text(value: Option<&Value>) -> Option<String> {
     value.and_then(Value::as_str).map(str::to_owned)
-}
-
-/// `2026-11-21T09:30:12.123456Z` to the second, as people write it.
-pub(crate) fn readable_time(time: &str) -> String {
-    let second = time.split('.').next().unwrap_or(time);
-    format!("{} UTC", second.replace('T', " "))
 }

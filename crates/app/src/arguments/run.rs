@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use atoll_model::network::CredentialName;
 use clap::{Args, ValueHint};
 
-use crate::desk::AskKey;
+use crate::ask_key::AskKey;
 
 const EXAMPLES: &str = "\
 Exit status:

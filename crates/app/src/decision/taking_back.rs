@@ -18,8 +18,8 @@ use super::others::Others;
 use super::undoing::shown_in;
 use crate::changes;
 use crate::escape::printable;
+use crate::events::events_of;
 use crate::failure::{Doing, Failure};
-use crate::ledger::events_of;
 
 impl Work<'_> {
     /// Something changed between the look at all and the last of it: what was taken back

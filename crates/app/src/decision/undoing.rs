@@ -14,11 +14,11 @@ use serde_json::json;
 
 use super::Work;
 use super::last_undo::LastUndo;
+use super::live::How;
 use super::met::Met;
 use super::others::Others;
 use crate::changes;
 use crate::failure::{Doing, Failure};
-use crate::live::How;
 
 /// A path of a layer as people know it.
 pub(super) fn shown_in(layer: &LayerRecord, path: &RelativePath) -> PathBuf {

@@ -8,14 +8,14 @@ use atoll_model::RunId;
 use atoll_model::network::{AskedCall, Listener};
 use atoll_sandbox::{Pending, Size};
 
-use super::{AskKey, LINE_CHARACTERS_MAX, Subject};
+use super::{LINE_CHARACTERS_MAX, Subject};
 use crate::approvals;
+use crate::ask_key::AskKey;
 use crate::escape::printable;
+use crate::render::{MARK, ascii, wrapped};
 
 /// Fewer show no question.
 const COLUMNS_MIN: usize = 30;
-/// What a line begins with that is not Atoll's own from its beginning.
-const MARK: &str = "| ";
 /// What stands behind an answer that one person alone cannot give.
 const TAKES_TWO: &str = " (takes two)";
 /// Where more has no room.
@@ -202,18 +202,6 @@ impl Page<'_> {
     }
 }
 
-/// What is printable already, with each letter that is not ASCII written by its number.
-fn ascii(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            ' '..='~' => shown.push(character),
-            _ => shown.extend(character.escape_unicode()),
-        }
-    }
-    shown
-}
-
 /// A line of ASCII that says where more of it has no room.
 fn cut(line: &str, columns: usize) -> String {
     if line.chars().count() <= columns {
@@ -331,17 +319,6 @@ fn of_program(marked: Vec<String>, columns: usize) -> Vec<Line> {
             beneath: Some(cut(WORDS, columns)),
         }));
     }
-    lines
-}
-
-/// A line as several of ASCII, none longer than there is room, and each but the first with the mark.
-pub(crate) fn wrapped(line: &str, columns: usize) -> Vec<String> {
-    let characters: Vec<char> = ascii(line).chars().collect();
-    let (first, rest) = characters.split_at(columns.min(characters.len()));
-    let mut lines = vec![first.iter().collect()];
-    let room = columns.saturating_sub(MARK.len()).max(1);
-    let more = rest.chunks(room);
-    lines.extend(more.map(|part| format!("{MARK}{}", part.iter().collect::<String>())));
     lines
 }
 

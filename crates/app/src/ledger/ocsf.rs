@@ -4,7 +4,7 @@
 use atoll_ledger::Event;
 use serde_json::{Map, Value, json};
 
-use super::times::microseconds;
+use crate::events::microseconds;
 
 /// The version of the schema whose words these are.
 const VERSION: &str = "1.6.0";

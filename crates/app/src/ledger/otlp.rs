@@ -104,7 +104,7 @@ impl Follower {
     /// The next event. What is to be told of it goes into the batch where there is one; an
     /// event without one is only remembered, as the beginning of what is told later.
     pub(super) fn follow(&mut self, event: &Event, to: Option<&mut Batch>) {
-        let nanos = super::times::microseconds(&event.time).saturating_mul(1_000);
+        let nanos = crate::events::microseconds(&event.time).saturating_mul(1_000);
         let run = event.run.as_ref().map(|run| run.as_str());
         let mut unheard = Batch::default();
         let batch = to.unwrap_or(&mut unheard);

@@ -10,8 +10,6 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::shortened;
 
-/// How a time is written in full.
-const TIME_SHAPE: &str = "0000-00-00T00:00:00.000000Z";
 /// How much of one member, and of a whole body, a line shows, characters.
 const WORD_CHARS_MAX: usize = 80;
 const SAID_CHARS_MAX: usize = 240;
@@ -37,7 +35,7 @@ pub fn query(
     };
     let session = match &arguments.session {
         None => None,
-        Some(text) => Some(crate::sessions::find(state, text)?.id),
+        Some(text) => Some(crate::finding::sessions::find(state, text)?.id),
     };
     let filter = Filter {
         run,
@@ -49,7 +47,7 @@ pub fn query(
         // Paths are sealed, and what refuses says so by its type too.
         mentions: arguments.host.iter().cloned().collect(),
     };
-    let seals = super::shredding::seals(state)?;
+    let seals = crate::events::seals(state)?;
     let mut has_one = false;
     for event in Ledger::events(state, filter).doing("the ledger cannot be read")? {
         let event = seals.open(event.doing("the ledger is damaged there")?);
@@ -125,7 +123,9 @@ fn between(arguments: &QueryLedgerArguments) -> Result<(Option<String>, Option<S
             )
             .advise(format!("atoll ledger query {option} 2026-11-21"))
         };
-        super::beginning(text).map(Some).ok_or_else(unusable)
+        crate::events::beginning(text)
+            .map(Some)
+            .ok_or_else(unusable)
     };
     let since = read("--since", &arguments.since)?;
     let until = read("--until", &arguments.until)?;
@@ -144,28 +144,6 @@ fn is_after(since: Option<&str>, until: Option<&str>) -> bool {
     let (since, until) = (since.unwrap_or_default(), until.unwrap_or_default());
     let least = since.len().min(until.len());
     since.get(..least) > until.get(..least)
-}
-
-/// Whether it is a time as events have it, perhaps cut short.
-pub(crate) fn begins_a_time(text: &str) -> bool {
-    let fits = |(byte, shape): (u8, u8)| match shape {
-        b'0' => byte.is_ascii_digit(),
-        shape => byte == shape,
-    };
-    // Months and days are counted from 1, hours and the rest from 0; what is cut short fits.
-    let ranges = [
-        (5, 1..=12),
-        (8, 1..=31),
-        (11, 0..=23),
-        (14, 0..=59),
-        (17, 0..=60),
-    ];
-    let is_there = ranges.iter().all(|(at, range)| {
-        let number = text.get(*at..at + 2).and_then(|number| number.parse().ok());
-        number.is_none_or(|number: u8| range.contains(&number))
-    });
-    let is_one = (4..=TIME_SHAPE.len()).contains(&text.len());
-    is_one && is_there && text.bytes().zip(TIME_SHAPE.bytes()).all(fits)
 }
 
 /// What was decided, by its word or by an event's type: `flow.refused` says no such word.
@@ -288,7 +266,7 @@ fn word(value: &Value) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::{begins_a_time, is_after, said};
+    use super::{is_after, said};
 
     #[test]
     fn an_event_is_a_line_of_words() {
@@ -318,25 +296,6 @@ mod tests {
             ("2026-11-21", "2026-11-21"),
         ] {
             assert!(!is_after(Some(since), Some(until)), "{since} {until}");
-        }
-    }
-
-    #[test]
-    fn a_time_can_be_cut_short_and_has_to_be_one() {
-        for (text, expected) in [
-            ("2026", true),
-            ("2026-1", true),
-            ("2026-11-21T09:30", true),
-            ("2026-11-21T09:30:12.000000Z", true),
-            ("2026-13-01", false),
-            ("2026-00", false),
-            ("2026-11-45", false),
-            ("2026-11-21T24", false),
-            ("2026-11-21 09", false),
-            ("202", false),
-            ("yesterday", false),
-        ] {
-            assert_eq!(begins_a_time(text), expected, "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use atoll_ledger::{Evidence, FollowedSeals, PrivateFault, Seals, ShredError, Shredded, StateDir};
+use atoll_ledger::{Evidence, ShredError, Shredded, StateDir};
 use atoll_model::{RunId, parse_duration};
 
 use crate::advice;
@@ -11,34 +11,12 @@ use crate::arguments::{HoldLedgerArguments, ShredLedgerArguments};
 use crate::configuration::Places;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::finding::{self, sessions};
 use crate::output::Output;
-use crate::{finding, render, sessions};
+use crate::render;
 
 /// How many runs an error names.
 const NAMED_MAX: usize = 5;
-
-/// The keys that what is sealed is read with.
-///
-/// # Errors
-/// When they cannot be read.
-pub fn seals(state: &StateDir) -> Result<Seals, Failure> {
-    Seals::read(state).map_err(unreadable)
-}
-
-/// The same, for whoever follows the ledger.
-///
-/// # Errors
-/// When they cannot be read.
-pub fn followed(state: &StateDir) -> Result<FollowedSeals, Failure> {
-    FollowedSeals::read(state).map_err(unreadable)
-}
-
-/// That the keys cannot be read.
-pub fn unreadable(fault: PrivateFault) -> Failure {
-    Failure::new("the keys of what is sealed cannot be read")
-        .because(&fault)
-        .advise(advice::private(&fault))
-}
 
 /// Destroys keys.
 pub fn shred(
@@ -47,7 +25,7 @@ pub fn shred(
     output: &Output,
 ) -> Result<u8, Failure> {
     let state = Places::read()?.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let meant = arguments.what.as_deref();
     let meant = meant.map(|what| Meant::find(read, what, Some(output)));
     let meant = meant.transpose()?;
@@ -144,7 +122,7 @@ pub fn hold(
 ) -> Result<u8, Failure> {
     let meant = Meant::find(read, &arguments.what, None)?;
     let state = Places::read()?.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     ledger
         .hold(&meant.what, on)
         .doing("the hold could not be recorded")?;

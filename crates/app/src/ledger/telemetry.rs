@@ -8,10 +8,11 @@ use atoll_egress::post::{Address, Headers, Reply, Unsent, post};
 use atoll_ledger::{Event, Filter, Ledger, LedgerError, Sent, StateDir};
 use serde_json::Value;
 
+use super::FOLLOW_INTERVAL;
 use super::otlp::{Batch, Follower, Message};
-use super::{FOLLOW_INTERVAL, shredding};
 use crate::arguments::ExportLedgerArguments;
 use crate::escape::printable;
+use crate::events;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
@@ -63,7 +64,7 @@ pub(super) fn send(
     let read_seals = || {
         arguments
             .unsealed
-            .then(|| shredding::followed(state))
+            .then(|| events::followed(state))
             .transpose()
     };
     let mut seals = read_seals()?;
@@ -83,7 +84,7 @@ pub(super) fn send(
             continue;
         };
         let event = match &mut seals {
-            Some(seals) => seals.open(state, event).map_err(shredding::unreadable)?,
+            Some(seals) => seals.open(state, event).map_err(events::unreadable)?,
             None => event,
         };
         let position = &event.position;

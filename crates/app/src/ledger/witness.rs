@@ -53,7 +53,7 @@ pub fn checkpoint(read: &StateDir) -> Result<Checkpoint, Failure> {
         return Err(nothing_yet().advise("atoll run -- COMMAND starts a run"));
     }
     let state = Places::read()?.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     ledger.checkpoint(&state).map_err(|error| {
         Failure::new("no checkpoint can be made")
             .because(&error)
@@ -109,7 +109,7 @@ pub fn give_each(state: &StateDir, checkpoint: &Checkpoint, when: When<'_>) -> R
 /// Records who is to have each checkpoint, and keeps it.
 fn keep(witness: Option<&Witness>) -> Result<(), Failure> {
     let state = Places::read()?.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let body = match witness {
         None => json!({}),
         Some(Witness::File(file)) => json!({ "file": host_text(file) }),

@@ -14,10 +14,10 @@ use crate::arguments::{
     OrganisationAction, OrganisationKeyArguments, SignOrganisationArguments,
     StatusOrganisationArguments, TrustOrganisationArguments, VerifyOrganisationArguments,
 };
+use crate::configuration::organisation::{self, Layer, Pin, Place, SIGNATURE};
 use crate::configuration::{Places, read_optional};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
-use crate::organisation::{self, Layer, Pin, Place, SIGNATURE};
 use crate::output::Output;
 use crate::render;
 
@@ -206,7 +206,7 @@ fn trust(arguments: &TrustOrganisationArguments, output: &Output) -> Result<u8, 
             ));
     }
     let state = places.open_state()?;
-    let ledger = crate::run::open_ledger(&state)?;
+    let ledger = crate::events::open_ledger(&state)?;
     let body = json!({ "key": key.to_string(), "path": host_text(&path) });
     ledger
         .record(None, "organisation.trusted", body, Durability::Durable)

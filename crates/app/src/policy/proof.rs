@@ -15,7 +15,7 @@ use crate::arguments::{DiffPolicyArguments, ProvePolicyArguments};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::upkeep::requested_profile;
+use crate::requested::requested_profile;
 
 /// The exit status where something is refuted, where it cannot be said, and where what proves is
 /// not there.

@@ -13,15 +13,16 @@ use atoll_sandbox::{Answer, ControlError, Declined, Question, Reloaded, Runs, Ve
 use super::prover::Programs;
 use super::widening::{Widens, widens};
 use crate::advice;
-use crate::approvals::{BEGINNING, BEGINNING_PAUSE};
 use crate::arguments::ReloadPolicyArguments;
 use crate::configuration::{Places, PolicyFiles};
+use crate::control::{
+    BEGINNING, BEGINNING_PAUSE, Named, directory, going_on, none_goes_on, unanswered,
+};
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
+use crate::finding::sessions;
 use crate::output::Output;
-use crate::ports::{Named, directory, going_on, none_goes_on, unanswered};
 use crate::render::short_version;
-use crate::sessions;
 
 /// The most that is read of two versions, bytes: as much as a prover reads.
 const COMPARED_BYTES_MAX: usize = ASKED_BYTES_MAX;

@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 
 use super::{Meant, Written, digests};
 use crate::configuration;
+use crate::diff::show_diff;
 use crate::escape::{printable, quoted};
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
-use crate::question::{self, Pages, Read, SHOWN_BYTES_MAX, Typed, UNASKED};
 use crate::render::counted;
+use crate::terminal::{self, Pages, Read, SHOWN_BYTES_MAX, Typed, UNASKED};
 
 /// How many changes a person is asked about at once: whoever is shown more reads none.
 const ASKED_MAX: usize = 40;
@@ -151,11 +152,11 @@ impl Question<'_> {
                     Read::Late => return Ok(Err(NoConsent::Late)),
                 }
             }
-            if !question::settle(until).doing(UNASKED)? {
+            if !terminal::settle(until).doing(UNASKED)? {
                 return Ok(Err(NoConsent::Late));
             }
             output.say("A letter, then Enter: o take them over once, v view the diff, d deny: ");
-            let line = match question::typed(signals, Some(until)) {
+            let line = match terminal::typed(signals, Some(until)) {
                 Typed::Line(line) => line,
                 Typed::Late => return Ok(Err(NoConsent::Late)),
                 Typed::Left => return Ok(Err(NoConsent::Left)),
@@ -165,7 +166,7 @@ impl Question<'_> {
                 "o" => return Ok(Err(NoConsent::Mismatch)),
                 "d" => return Ok(Err(NoConsent::Person)),
                 "v" => {
-                    question::show_diff(meant.all, output)?;
+                    show_diff(meant.all, output)?;
                     is_shown = false;
                 }
                 _ => output.say("That is none of these.\n"),

@@ -10,7 +10,7 @@ use atoll_policy::Maker;
 use atoll_store::{KeptName, KeptRecord, RunRecord, load_run};
 use serde_json::Value;
 
-use crate::explain::past::session_of;
+use crate::events::session_of;
 use crate::reputation::standing;
 
 /// The most runs that are asked about one by one, as far as what is known of them differs.

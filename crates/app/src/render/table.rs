@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 
-use atoll_model::{Ending, RunId};
+use atoll_model::{Ending, RunId, WorkspaceMode};
+use atoll_store::{RunRecord, RunState};
 
 use super::summary::describe_ending;
 use super::{Paint, Style, command_line, counted, grouped, shortened};
@@ -120,4 +121,27 @@ fn padded(cells: &[String; 6], widths: &[usize; 6]) -> String {
         .zip(widths)
         .map(|(cell, &width)| format!("{cell:width$}{GAP}"))
         .collect()
+}
+
+/// The state in a word, for machines: what a live run wrote is not kept apart.
+#[must_use]
+pub fn state_word(record: &RunRecord) -> String {
+    match (record.mode, record.state) {
+        (WorkspaceMode::Live, RunState::Kept) => "written".to_owned(),
+        (_, state) => state_name(state).replace(' ', "-"),
+    }
+}
+
+/// The state in words.
+pub fn state_name(state: RunState) -> &'static str {
+    match state {
+        RunState::Running => "running",
+        RunState::Kept => "kept",
+        RunState::Applied => "applied",
+        RunState::PartlyApplied => "partly applied",
+        RunState::Discarded => "discarded",
+        RunState::Interrupted => "interrupted",
+        RunState::Undone => "undone",
+        RunState::Failed => "failed",
+    }
 }

@@ -9,14 +9,13 @@ use atoll_model::{RunId, WorkspaceMode, format_duration};
 use atoll_store::{RECORD_VERSION, RunRecord, RunState, list_runs, settle_run};
 use serde_json::{Value, json};
 
-use super::state_word;
 use crate::arguments::RunsArguments;
 use crate::changes;
 use crate::configuration::Places;
+use crate::events::events_of;
 use crate::failure::{Doing, Failure};
-use crate::ledger::events_of;
 use crate::output::Output;
-use crate::render::{self, RunRow};
+use crate::render::{self, RunRow, state_word};
 
 /// The width of tables where the terminal's is not known.
 const COLUMNS: usize = 100;
@@ -73,7 +72,8 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
     }
     let now = SystemTime::now();
     let rows: Vec<RunRow> = records.iter().map(|record| row(record, now)).collect();
-    let columns = crate::console::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns));
+    let columns =
+        crate::terminal::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns));
     output.result(&render::runs_table(output.paint, &rows, columns));
     if records.len() < wanted.len() {
         output.say(&format!(

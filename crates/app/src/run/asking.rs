@@ -10,7 +10,7 @@ use crate::arguments::RunArguments;
 use crate::escape::{printable, quoted};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
-use crate::question::{self, Pages, Read, Typed};
+use crate::terminal::{self, Pages, Read, Typed};
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
@@ -38,7 +38,7 @@ pub(super) fn ask(
     let said = match Pages::of(&rows(call, &asked, &agreement)) {
         None => Err("the command is longer than anybody reads"),
         // A terminal that is gone says no.
-        Some(pages) => answer(&pages, &signals, output).unwrap_or(Err(question::UNASKED)),
+        Some(pages) => answer(&pages, &signals, output).unwrap_or(Err(terminal::UNASKED)),
     };
     match said {
         Ok(()) => rules.agree(agreement),
@@ -82,11 +82,11 @@ fn answer(
         Read::Late => return Ok(Err(LATE)),
     }
     loop {
-        if !question::settle(until).doing(question::UNASKED)? {
+        if !terminal::settle(until).doing(terminal::UNASKED)? {
             return Ok(Err(LATE));
         }
         output.say("A letter, then Enter: o start it once, d deny: ");
-        let line = match question::typed(signals, Some(until)) {
+        let line = match terminal::typed(signals, Some(until)) {
             Typed::Line(line) => line,
             Typed::Late => return Ok(Err(LATE)),
             Typed::Left => return Ok(Err(LEFT)),

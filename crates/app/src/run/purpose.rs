@@ -7,9 +7,10 @@ use atoll_ledger::{Ledger, LedgerError, StateDir};
 use atoll_policy::EarlierPurposes;
 use atoll_store::RunRecord;
 
+use crate::advice;
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
-use crate::{advice, sessions};
+use crate::finding::sessions;
 
 /// What the runs of the session, and the run whose layers this one goes on in, were for.
 ///

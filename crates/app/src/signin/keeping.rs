@@ -16,8 +16,8 @@ use super::place::Place;
 use super::{Gathered, not_logged_in};
 use crate::configuration::Places;
 use crate::credentials;
+use crate::events::open_ledger;
 use crate::failure::{Doing, Failure};
-use crate::run::open_ledger;
 use crate::secret;
 
 /// Where they are kept, which has been looked at before anybody logs in.

@@ -18,9 +18,9 @@ use atoll_model::Mode;
 
 use crate::arguments::{DoctorArguments, Requirement};
 use crate::configuration::Places;
-use crate::console::terminal_size;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::terminal::terminal_size;
 use facts::Facts;
 use findings::{Finding, Grade, Group};
 

@@ -5,9 +5,9 @@ use atoll_model::network::PublishedPort;
 use atoll_tokens::told_time;
 use serde_json::{Value, json};
 
-use super::{Story, readable_time, text};
+use super::{Story, text};
 use crate::configuration::user_name;
-use crate::render::{Report, Style, counted};
+use crate::render::{Report, Style, counted, readable_time};
 use crate::token::now_s;
 
 /// How many ports that were not published are told; the rest are counted.

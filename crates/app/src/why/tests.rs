@@ -2,7 +2,7 @@ use atoll_ledger::{Position, TreeHash};
 use atoll_model::network::NO_RULE;
 
 use super::*;
-use crate::explain::past::Pasts;
+use crate::policy::explain::past::Pasts;
 
 const RUN: &str = "261121-093012-k7qd";
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{Story, text};
 use crate::answered;
-use crate::explain::past::Pasts;
 use crate::failure::Failure;
+use crate::policy::explain::past::Pasts;
 use crate::render::{Report, Style};
 use crate::token::shown_id;
 

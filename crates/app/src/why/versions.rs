@@ -1,7 +1,7 @@
 //! Which policies a run was decided by, where others came while it went on.
 
-use super::{Story, readable_time, text};
-use crate::render::{Report, Style, short_version};
+use super::{Story, text};
+use crate::render::{Report, Style, readable_time, short_version};
 
 impl Story<'_> {
     /// Tells when policies were read anew, and by which the run went on.

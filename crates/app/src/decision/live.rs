@@ -15,10 +15,10 @@ use atoll_ledger::StateDir;
 use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState};
 
+use super::last_undo::LastUndo;
+use super::met::Met;
+use super::{Work, refuse_any};
 use crate::changes::{self, LayerChanges};
-use crate::decision::last_undo::LastUndo;
-use crate::decision::met::Met;
-use crate::decision::{Work, refuse_any};
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::Allowed;

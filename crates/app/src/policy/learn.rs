@@ -8,15 +8,15 @@ use atoll_model::RunId;
 use atoll_model::network::NetworkRule;
 use atoll_policy::{Rules, learnt_cedar};
 
+use super::explain::recorded::Opening;
+use super::explain::verdict::Sources;
 use crate::arguments::LearnPolicyArguments;
 use crate::configuration::Places;
 use crate::escape::printable;
-use crate::explain::recorded::Opening;
-use crate::explain::verdict::Sources;
+use crate::events::seals;
 use crate::failure::{Doing, Failure};
 use crate::finding;
 use crate::learnt;
-use crate::ledger::shredding::seals;
 use crate::output::Output;
 use crate::render::counted;
 
@@ -75,7 +75,7 @@ fn events(arguments: &LearnPolicyArguments, state: &StateDir) -> Result<Vec<Even
             .collect()
     };
     if let Some(session) = &arguments.session {
-        let session = Some(crate::sessions::find(state, session)?.id);
+        let session = Some(crate::finding::sessions::find(state, session)?.id);
         return read(Filter {
             session,
             ..Filter::default()

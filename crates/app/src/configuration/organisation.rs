@@ -9,8 +9,8 @@ use atoll_ledger::{StateDir, VerifierKey};
 use atoll_policy::{SignedBy, SourceFile, organisation_directory};
 use atoll_store::{Day, Manifest, OrganisationFault, remember_manifest};
 
+use super::{Places, read_optional, read_policies};
 use crate::advice;
-use crate::configuration::{Places, read_optional, read_policies};
 use crate::failure::{Doing, Failure};
 use crate::render::word;
 

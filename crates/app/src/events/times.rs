@@ -5,10 +5,11 @@ use std::time::SystemTime;
 use atoll_ledger::format_time;
 use atoll_model::parse_duration;
 
-use super::begins_a_time;
+/// How a time is written in full.
+const TIME_SHAPE: &str = "0000-00-00T00:00:00.000000Z";
 
 /// Microseconds since 1970 of a time as events have it: `2026-11-21T09:30:12.123456Z`.
-pub(super) fn microseconds(time: &str) -> u64 {
+pub(crate) fn microseconds(time: &str) -> u64 {
     let part = |from: usize, to: usize| -> i64 {
         time.get(from..to)
             .and_then(|digits| digits.parse().ok())
@@ -48,9 +49,31 @@ pub(crate) fn beginning(text: &str) -> Option<String> {
     }
 }
 
+/// Whether it is a time as events have it, perhaps cut short.
+fn begins_a_time(text: &str) -> bool {
+    let fits = |(byte, shape): (u8, u8)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        shape => byte == shape,
+    };
+    // Months and days are counted from 1, hours and the rest from 0; what is cut short fits.
+    let ranges = [
+        (5, 1..=12),
+        (8, 1..=31),
+        (11, 0..=23),
+        (14, 0..=59),
+        (17, 0..=60),
+    ];
+    let is_there = ranges.iter().all(|(at, range)| {
+        let number = text.get(*at..at + 2).and_then(|number| number.parse().ok());
+        number.is_none_or(|number: u8| range.contains(&number))
+    });
+    let is_one = (4..=TIME_SHAPE.len()).contains(&text.len());
+    is_one && is_there && text.bytes().zip(TIME_SHAPE.bytes()).all(fits)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{beginning, microseconds};
+    use super::{beginning, begins_a_time, microseconds};
 
     #[test]
     fn a_duration_is_before_now_and_a_time_is_that_time() {
@@ -75,6 +98,25 @@ mod tests {
             ("2100-03-01T00:00:00.000000Z", 4_107_542_400_000_000),
         ] {
             assert_eq!(microseconds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_can_be_cut_short_and_has_to_be_one() {
+        for (text, expected) in [
+            ("2026", true),
+            ("2026-1", true),
+            ("2026-11-21T09:30", true),
+            ("2026-11-21T09:30:12.000000Z", true),
+            ("2026-13-01", false),
+            ("2026-00", false),
+            ("2026-11-45", false),
+            ("2026-11-21T24", false),
+            ("2026-11-21 09", false),
+            ("202", false),
+            ("yesterday", false),
+        ] {
+            assert_eq!(begins_a_time(text), expected, "{text}");
         }
     }
 }

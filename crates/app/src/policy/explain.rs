@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 use crate::arguments::ExplainPolicyArguments;
 use crate::configuration::Places;
+use crate::events::events_of;
 use crate::failure::{Failure, STATUS_DENIED};
 use crate::finding;
-use crate::ledger::events_of;
 use crate::output::Output;
 use crate::policy;
 use crate::render::{Paint, Report, Style};

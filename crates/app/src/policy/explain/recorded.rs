@@ -11,10 +11,10 @@ use atoll_model::{Mode, RunId, WorkspaceMode};
 use atoll_policy::{EarlierPurposes, Requested};
 use serde_json::Value;
 
-use super::past::{Past, session_of};
+use super::past::Past;
 use crate::arguments::{self, Command};
-use crate::ledger::seconds;
-use crate::run;
+use crate::events::{seconds, session_of};
+use crate::requested::requested;
 
 /// What a run was asked for with, and what is said of it whatever it does.
 pub(crate) struct Opening {
@@ -111,7 +111,7 @@ impl Opening {
         let Ok(Command::Run(arguments)) = arguments::read(&line) else {
             return Err("the run's options are not known any more");
         };
-        let requested = run::requested(&arguments);
+        let requested = requested(&arguments);
         // The option that says so is not one of its boundary.
         let in_session = session_of(event).is_some();
         let earlier = earlier(event, in_session);

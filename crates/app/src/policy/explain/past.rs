@@ -10,6 +10,7 @@ use atoll_model::network::{GivenUp, GivenUps, HostPart};
 use atoll_model::{RunId, SessionId};
 use serde_json::Value;
 
+use crate::events::session_of;
 use crate::failure::{Doing, Failure};
 
 /// What a run had touched and given up.
@@ -125,12 +126,6 @@ impl Pasts {
     pub(crate) fn forget(&mut self, run: &RunId) {
         self.runs.remove(run);
     }
-}
-
-/// The session of a run, as its first event says.
-pub(crate) fn session_of(opened: &Event) -> Option<SessionId> {
-    let id = opened.body.get("session").and_then(Value::as_str)?;
-    SessionId::parse(id).ok()
 }
 
 #[cfg(test)]

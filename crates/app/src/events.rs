@@ -1,0 +1,83 @@
+//! The ledger as all commands use it: opened for writing, and what it tells of a run, with what
+//! is sealed in the clear where its key is here.
+
+mod times;
+
+use std::time::SystemTime;
+
+use atoll_ledger::{Event, FollowedSeals, Ledger, PrivateFault, Seals, StateDir};
+use atoll_model::{RunId, SessionId};
+use atoll_sandbox::{Host, RunGroup, run_groups};
+use serde_json::Value;
+
+use crate::advice;
+use crate::failure::{Doing, Failure};
+pub(crate) use times::{beginning, microseconds, seconds};
+
+/// Opens the ledger, and clears away what interrupted runs have left of control
+/// groups, where nobody was left to do it.
+///
+/// # Errors
+/// When the ledger cannot be opened.
+pub(crate) fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
+    let ledger = atoll_store::open_ledger(state, SystemTime::now).map_err(|error| {
+        Failure::new("the ledger cannot be opened")
+            .because(&error)
+            .advise(advice::ledger(&error))
+    })?;
+    if !ledger.interrupted().is_empty()
+        && let Ok(host) = Host::read()
+    {
+        let is_interrupted =
+            |group: &RunGroup| ledger.interrupted().iter().any(|one| one.run == group.run);
+        for group in run_groups(&host)
+            .iter()
+            .filter(|group| is_interrupted(group))
+        {
+            // One that still has a process is for `atoll gc`.
+            let _ = group.remove();
+        }
+    }
+    Ok(ledger)
+}
+
+/// All events of a run, with what is sealed in the clear where its key is here.
+///
+/// # Errors
+/// When the ledger or the keys cannot be read.
+pub(crate) fn events_of(state: &StateDir, run: &RunId) -> Result<Vec<Event>, Failure> {
+    let seals = seals(state)?;
+    let all = Ledger::show(state, run).doing("the ledger cannot be read")?;
+    let damaged = "the ledger is damaged there; atoll ledger verify tells more";
+    all.map(|event| Ok(seals.open(event.doing(damaged)?)))
+        .collect()
+}
+
+/// The keys that what is sealed is read with.
+///
+/// # Errors
+/// When they cannot be read.
+pub(crate) fn seals(state: &StateDir) -> Result<Seals, Failure> {
+    Seals::read(state).map_err(unreadable)
+}
+
+/// The same, for whoever follows the ledger.
+///
+/// # Errors
+/// When they cannot be read.
+pub(crate) fn followed(state: &StateDir) -> Result<FollowedSeals, Failure> {
+    FollowedSeals::read(state).map_err(unreadable)
+}
+
+/// That the keys cannot be read.
+pub(crate) fn unreadable(fault: PrivateFault) -> Failure {
+    Failure::new("the keys of what is sealed cannot be read")
+        .because(&fault)
+        .advise(advice::private(&fault))
+}
+
+/// The session of a run, as its first event says.
+pub(crate) fn session_of(opened: &Event) -> Option<SessionId> {
+    let id = opened.body.get("session").and_then(Value::as_str)?;
+    SessionId::parse(id).ok()
+}

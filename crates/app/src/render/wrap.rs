@@ -1,0 +1,27 @@
+//! Lines of ASCII for a terminal that shows nothing else: what goes on begins with a mark.
+
+/// What a line begins with that is not Atoll's own from its beginning.
+pub(crate) const MARK: &str = "| ";
+
+/// A line as several of ASCII, none longer than there is room, and each but the first with the mark.
+pub(crate) fn wrapped(line: &str, columns: usize) -> Vec<String> {
+    let characters: Vec<char> = ascii(line).chars().collect();
+    let (first, rest) = characters.split_at(columns.min(characters.len()));
+    let mut lines = vec![first.iter().collect()];
+    let room = columns.saturating_sub(MARK.len()).max(1);
+    let more = rest.chunks(room);
+    lines.extend(more.map(|part| format!("{MARK}{}", part.iter().collect::<String>())));
+    lines
+}
+
+/// What is printable already, with each letter that is not ASCII written by its number.
+pub(crate) fn ascii(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            ' '..='~' => shown.push(character),
+            _ => shown.extend(character.escape_unicode()),
+        }
+    }
+    shown
+}
