@@ -294,10 +294,17 @@ fn what_cannot_be_recorded_is_not_sent() {
 /// A person says yes, and there is no room to record it: nothing goes out.
 #[test]
 fn a_yes_that_cannot_be_recorded_is_none() {
-    let world = World::new("a_yes_that_cannot_be_recorded_is_none");
-    if !is_possible(&world, &[]) {
-        return;
+    for is_full in [false, true] {
+        let world = World::new("a_yes_that_cannot_be_recorded_is_none");
+        if !is_possible(&world, &[]) {
+            return;
+        }
+        answer_yes(&world, is_full);
     }
+}
+
+/// Has a person say yes to a run whose ledger has room, or has none.
+fn answer_yes(world: &World, is_full: bool) {
     let ledger = world.state().join("atoll/ledger");
     let ledger = ledger.display();
     let pending = "import json, sys; print([r['run'] + '.' + str(p['approval']) for r in json.load(sys.stdin) for p in r['pending']][0])";
@@ -306,27 +313,26 @@ fn a_yes_that_cannot_be_recorded_is_none() {
         "dd if=/dev/zero of='{ledger}/full' bs=1k 2>/dev/null; \
          while \"$ATOLL\" ledger hold last && \"$ATOLL\" ledger release last; do :; done >/dev/null 2>&1; "
     );
-    for (fill, is_full) in [("", false), (&fill[..], true)] {
-        let script = format!(
-            "mkdir -p '{ledger}' && chmod 700 '{ledger}' && mount -t tmpfs -o size=256k,mode=700 tmpfs '{ledger}' || exit 9; \
-             \"$ATOLL\" run --discard --ask example.com -- curl -sS -m 60 --noproxy '*' -d words http://example.com/asked </dev/null >/dev/null & run=$!; \
-             until name=$(\"$ATOLL\" approvals list --json | python3 -c \"{pending}\" 2>/dev/null); do sleep 0.05; done; \
-             {fill}\"$ATOLL\" approvals grant \"$name\" >/dev/null; wait $run; echo status $?; rm -f '{ledger}/full'; \
-             echo and then; \"$ATOLL\" ledger show last; \"$ATOLL\" ledger verify >&2"
-        );
-        let outcome = on_internet(&world, "sh -c \"$0\"")
-            .arg(script)
-            .within(LONG)
-            .run();
-        let first = fs::read_to_string(world.top().join("internet/first")).unwrap_or_default();
-        assert_eq!(first.contains("/asked"), !is_full, "{outcome}");
-        let (told, ledger) = told_and_recorded(&outcome);
-        let has = |kind: &str| ledger.contains(&format!("\"type\":\"{kind}\""));
-        assert!(has("approval.asked"), "{outcome}");
-        assert_eq!(has("approval.granted"), !is_full, "{outcome}");
-        assert_eq!(told.ends_with("status 125"), is_full, "{outcome}");
-        let _ = outcome.says(["The ledger is whole"]);
-    }
+    let fill = if is_full { &fill[..] } else { "" };
+    let script = format!(
+        "mkdir -p '{ledger}' && chmod 700 '{ledger}' && mount -t tmpfs -o size=256k,mode=700 tmpfs '{ledger}' || exit 9; \
+         \"$ATOLL\" run --discard --ask example.com -- curl -sS -m 60 --noproxy '*' -d words http://example.com/asked </dev/null >/dev/null & run=$!; \
+         until name=$(\"$ATOLL\" approvals list --json | python3 -c \"{pending}\" 2>/dev/null); do sleep 0.05; done; \
+         {fill}\"$ATOLL\" approvals grant \"$name\" >/dev/null; wait $run; echo status $?; rm -f '{ledger}/full'; \
+         echo and then; \"$ATOLL\" ledger show last; \"$ATOLL\" ledger verify >&2"
+    );
+    let outcome = on_internet(world, "sh -c \"$0\"")
+        .arg(script)
+        .within(LONG)
+        .run();
+    let first = fs::read_to_string(world.top().join("internet/first")).unwrap_or_default();
+    assert_eq!(first.contains("/asked"), !is_full, "{outcome}");
+    let (told, ledger) = told_and_recorded(&outcome);
+    let has = |kind: &str| ledger.contains(&format!("\"type\":\"{kind}\""));
+    assert!(has("approval.asked"), "{outcome}");
+    assert_eq!(has("approval.granted"), !is_full, "{outcome}");
+    assert_eq!(told.ends_with("status 125"), is_full, "{outcome}");
+    let _ = outcome.says(["The ledger is whole"]);
 }
 
 /// The same by HTTP/2: each way, and the statuses of HTTP and of curl. What is never

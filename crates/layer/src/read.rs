@@ -1,6 +1,5 @@
-//! Reads what differs. The walk keeps a list of directories still to visit and
-//! opens each from the root's descriptor, so that depth costs neither stack nor
-//! descriptors.
+//! Reads what differs. The walk keeps a list of directories still to visit and opens each from the
+//! root's descriptor, so that depth costs neither stack nor descriptors.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;

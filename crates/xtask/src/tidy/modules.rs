@@ -80,6 +80,8 @@ fn names_after(code: &str, begin: &str) -> BTreeSet<String> {
             None => names.extend([first_word(rest)]),
         }
     }
+    // After the last comma there is nothing.
+    names.remove("");
     names
 }
 
@@ -124,9 +126,9 @@ fn re_exports(code: &str) -> BTreeMap<String, String> {
             None => vec![taken],
         };
         for name in names {
-            let last = name.rsplit([' ', ':']).find(|word| !word.is_empty());
-            if let Some(last) = last {
-                found.insert(last.trim().to_owned(), module.trim().to_owned());
+            let mut words = name.split([' ', ':', '\n']);
+            if let Some(last) = words.rfind(|word| !word.is_empty()) {
+                found.insert(last.to_owned(), module.trim().to_owned());
             }
         }
     }

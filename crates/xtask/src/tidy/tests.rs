@@ -240,11 +240,11 @@ fn facades_open_only_their_names() {
     let cases = [
         ("use atoll_policy::Grant;", 0),
         ("use atoll_policy::{Grant, Rules};", 1),
-        ("fn a(x: atoll_store::Ledger) {}", 1),
-        ("use atoll_store::*;", 1),
-        ("use atoll_store as s;", 1),
+        ("fn a(x: atoll_ledger::Ledger) {}", 1),
+        ("use atoll_ledger::*;", 1),
+        ("use atoll_ledger as s;", 1),
         (
-            "// atoll_store::Ledger\n#[cfg(test)]\nuse atoll_store::Ledger;",
+            "// atoll_ledger::Ledger\n#[cfg(test)]\nuse atoll_ledger::Ledger;",
             0,
         ),
     ];
@@ -440,7 +440,7 @@ fn seeds_are_few_and_small_and_belong_to_a_target() {
 #[test]
 fn cycles_of_modules_are_found() {
     type Files<'a> = &'a [(&'a str, &'a str)];
-    let cases: [(Files<'_>, &[&str]); 6] = [
+    let cases: [(Files<'_>, &[&str]); 7] = [
         (
             &[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::c::C;")],
             &[],
@@ -464,6 +464,15 @@ fn cycles_of_modules_are_found() {
                 ("b.rs", "use crate::a::A;"),
             ],
             &["a", "b"],
+        ),
+        (
+            &[
+                ("lib.rs", "pub use b::{\n    B,\n    C,\n};"),
+                ("a.rs", "use crate::{\n    d::D,\n};"),
+                ("b.rs", "use crate::a::A;"),
+                ("d.rs", ""),
+            ],
+            &[],
         ),
         (
             &[
