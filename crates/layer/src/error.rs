@@ -7,11 +7,11 @@ use crate::{Conflict, RelativePath};
 #[derive(Debug, thiserror::Error)]
 #[error("{doing} {path}: {source}")]
 pub struct TreeError {
-    /// What was attempted, as "cannot read".
+    /// The operation attempted, as "cannot read".
     pub doing: &'static str,
-    /// On what, escaped for people.
+    /// The path, escaped for people.
     pub path: String,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -77,7 +77,7 @@ pub enum ApplyError {
     /// An operation failed; what was begun has been taken back.
     #[error("{cause}; nothing was changed")]
     TakenBack {
-        /// What failed.
+        /// The failure.
         cause: Box<ApplyError>,
     },
     /// An operation failed, and taking back failed too: the journal is needed.
@@ -86,11 +86,11 @@ pub enum ApplyError {
         journal.display()
     )]
     Stuck {
-        /// What failed first.
+        /// The first failure.
         cause: Box<ApplyError>,
-        /// What failed then.
+        /// The failure of the rollback.
         second: Box<ApplyError>,
-        /// Where the originals are.
+        /// The journal with the originals.
         journal: PathBuf,
     },
     /// There is no room for the new content or for the originals.
@@ -144,7 +144,7 @@ pub enum CheckpointError {
     Destination {
         /// The destination.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
 }
