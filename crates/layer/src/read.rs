@@ -1,6 +1,5 @@
-//! Reads what differs. The walk keeps a list of directories still to visit and
-//! opens each from the root's descriptor, so that depth costs neither stack nor
-//! descriptors.
+//! Reads the changes of a layer. The walk keeps a list of directories still to visit and opens each
+//! from the root's descriptor, so that depth costs neither stack nor descriptors.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -22,8 +21,8 @@ use crate::{
     AfterTree, Bounds, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, Refusal, RelativePath,
 };
 
-/// The kernel stamps inodes with the time of its last tick, which lags behind the
-/// clock that programs read. Only a time from a checkpoint's own record is exact.
+/// The longest tick of the kernel. It stamps inodes with the time of its last tick, which lags
+/// behind the clock that programs read. Only a time from a checkpoint's own record is exact.
 const TICK_MAX: Duration = Duration::from_millis(20);
 
 pub(crate) const UNCOPIED: &str =
@@ -65,10 +64,10 @@ pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadErr
     Ok(set)
 }
 
-/// As [`changes`], for a layer in which nothing works and on which nothing is
-/// mounted: what the program made unreadable for its owner is opened up first. The
-/// modes that it gave remain what is shown and applied; before a program goes on in
-/// the layer, [`crate::restore_modes`] puts them back.
+/// As [`changes`], for a layer in which nothing works and on which nothing is mounted: entries that
+/// the program made unreadable for their owner are opened up first. The modes that it set remain
+/// those that are shown and applied; before a program goes on in the layer,
+/// [`crate::restore_modes`] puts them back.
 ///
 /// # Errors
 /// As [`changes`].
@@ -110,7 +109,7 @@ fn is_permission(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// How the tree after is to be understood.
+/// The form of the tree after, which decides how it is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
     Overlay(XattrFlavour),
@@ -126,35 +125,35 @@ pub(crate) struct Reader {
     pub set: ChangeSet,
     pub ids: IdShift,
     pub since: SystemTime,
-    /// Where directories were at the checkpoint.
+    /// The places of directories at the checkpoint.
     places: Places,
-    /// The owner of the workspace: who new files may belong to.
+    /// The owner of the workspace, to whom new files may belong.
     pub owner: u32,
-    /// Where renamed directories were.
+    /// The old paths of renamed directories.
     pub moved: BTreeSet<RelativePath>,
     /// Removed directories that hold a control file, with its reason.
     pub control_within: HashMap<RelativePath, &'static str>,
     /// Files that changed under all of their names.
     pub index: Option<Index>,
-    /// Entries looked at.
+    /// The number of entries looked at.
     looked: u64,
-    /// Bytes of the paths seen.
+    /// The bytes of all paths seen.
     path_bytes: u64,
 }
 
 /// One directory of the merged view, still to be compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Visit {
-    /// Where it is in the merged view and in the tree after.
+    /// Its path in the merged view and in the tree after.
     pub path: RelativePath,
     /// The directory before that it is compared with.
     pub before: Option<RelativePath>,
-    /// Whether the tree after has it (an upper directory need not).
+    /// Set when the tree after has it (an upper directory need not).
     pub upper: bool,
     /// The directory before that shows through (overlay only).
     pub lower: Option<RelativePath>,
-    /// In a copy or in live mode: whether it is the directory that was here at the
-    /// checkpoint. Only then do old times in it mean that nothing changed.
+    /// In a copy or in live mode: set when it is the directory that was here at the checkpoint.
+    /// Only then do old times in it mean that nothing changed.
     pub in_place: bool,
 }
 
@@ -176,7 +175,8 @@ impl Visit {
         }
     }
 
-    /// Whether what the upper directory does not name is what was there before.
+    /// Returns whether entries that the upper directory does not name are those that were there
+    /// before.
     fn aligned(&self) -> bool {
         self.lower.is_some() && self.lower == self.before
     }
@@ -233,7 +233,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// In live mode the top is the person's own, and the program could change it too.
+    /// Compares the top directory: in live mode it is the person's own, and the program could
+    /// change it too.
     fn compare_top(&mut self) -> Result<(), ReadError> {
         let Shape::Live(_) = self.shape else {
             return Ok(());
@@ -385,7 +386,7 @@ impl Reader {
         }
     }
 
-    /// In a copy or in live mode: whether the program cannot have touched the entry.
+    /// In a copy or in live mode: returns whether the program cannot have touched the entry.
     fn older_than_the_copy(&self, facts: &Facts) -> bool {
         match self.shape {
             Shape::Overlay(_) => false,
@@ -399,7 +400,7 @@ impl Reader {
         }
     }
 
-    /// Whether a directory after is the one that was there at the checkpoint.
+    /// Returns whether a directory after is the one that was there at the checkpoint.
     pub fn is_in_place(&self, path: &RelativePath, facts: &Facts) -> bool {
         self.places.inodes.get(path) == Some(&facts.inode)
     }
@@ -472,7 +473,7 @@ impl Reader {
         });
     }
 
-    /// The attributes of an entry of the merged view.
+    /// Returns the attributes of an entry of the merged view.
     pub fn xattrs_of(&self, path: &RelativePath, found: &Found) -> io::Result<Xattrs> {
         let (tree, at) = self.place_of(path, &found.source)?;
         let flavour = match (&found.source, self.shape) {
@@ -489,7 +490,7 @@ impl Reader {
     }
 }
 
-/// The attributes of a file or directory; symbolic links carry none of a user's.
+/// Returns the attributes of a file or directory; symbolic links carry none of a user's.
 pub(crate) fn xattrs_at(
     tree: &Tree,
     path: &RelativePath,
@@ -504,7 +505,7 @@ pub(crate) fn xattrs_at(
     }
 }
 
-/// The entries of a directory with their types.
+/// Returns the entries of a directory with their types.
 pub(crate) fn list_with_kinds(
     tree: &Tree,
     directory: &RelativePath,

@@ -221,8 +221,8 @@ fn what_a_repository_has_is_found_loose_and_in_packs() {
     assert!(Outside::open(&tree).is_none());
 }
 
-/// What a configuration says that is not in the form that git reads is not known, nor what git
-/// makes of a name without a value: it was taken for SHA-1.
+/// A configuration that git cannot read has no known values, nor has a key without a value: it was
+/// taken for SHA-1.
 #[test]
 fn a_configuration_that_is_unclear_names_no_digest() {
     let named = |text: &str| Format::of(text.as_bytes());

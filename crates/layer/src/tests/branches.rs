@@ -1,4 +1,4 @@
-//! Which branches of a repository one worktree may change.
+//! The branches of a repository that one worktree may change.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,8 +9,8 @@ use super::worktrees::{
 };
 use crate::{Bounds, LayerPaths, Selection, apply, changes, plan_apply, undo, undo_outlook};
 
-/// The paths that wait for a yes of a layer with these objects and files over a repository with
-/// these files besides.
+/// Returns the paths that wait for approval in a layer with these objects and files over a
+/// repository with these further files.
 fn held(outside: &[(&str, &[u8])], objects: &[&Object], files: &[(&str, &[u8])]) -> Vec<String> {
     let (top, paths) = made(outside, objects, files);
     let held = classes(&paths, Some("wt")).0;
@@ -44,7 +44,8 @@ fn now() -> std::time::SystemTime {
     std::time::SystemTime::now()
 }
 
-/// What was held once for what it misses does not go in the next time because it is there then.
+/// A branch that was held once for missing objects is not applied the next time because they exist
+/// then.
 #[test]
 fn what_misses_something_is_held_at_each_apply() {
     let missing = "0123456789abcdef".repeat(3)[..40].to_owned();
@@ -196,7 +197,7 @@ fn a_packed_branch_goes_on_from_where_it_is_packed() {
     }
 }
 
-/// Where somebody has switched the worktree meanwhile, it is not known what the run was on; and
+/// If somebody has switched the worktree meanwhile, it is not known what branch the run was on; and
 /// a branch that somebody has moved meanwhile is a conflict.
 #[test]
 fn what_changed_outside_meanwhile_is_not_written_over() {

@@ -1,4 +1,4 @@
-//! What a hostile program leaves behind must not reach the person's directory.
+//! The remains of a hostile program, which must not reach the host directory.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

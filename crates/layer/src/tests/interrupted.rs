@@ -51,7 +51,7 @@ fn big_edits() -> Vec<Edit> {
     edits
 }
 
-/// What a child does: applies or undoes, and ends by itself where it was told to.
+/// The role of a child: applies or undoes, and ends by itself at the given step.
 pub fn child(role: &str, root: &Path) {
     let (role, at) = role.split_once(' ').unwrap_or((role, "-"));
     let mut left: i64 = at.parse().unwrap_or(i64::MAX);

@@ -11,7 +11,7 @@ struct Case {
     /// Letters for the kinds, with paths: `A a`, `M a`, `D a+3` (three within), `C a`
     /// (mode), `T a`, `R from>to`.
     expected: &'static str,
-    /// Where a move of a directory shows as a move.
+    /// The expected changes where a move of a directory shows as a move.
     expected_trusted: Option<&'static str>,
 }
 

@@ -37,7 +37,7 @@ const MOVED: [(&str, &str); 8] = [
     ("", "out0"),
     ("", "out1"),
 ];
-/// What is looked for.
+/// The paths that are looked for.
 const SOUGHT: [&str; 9] = [
     "d0",
     "d0/f0",
@@ -55,16 +55,17 @@ const KINDS: [(&str, &str); 2] = [("", "f0"), ("", "d0")];
 const DIRECTORY_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 const CHANGED_MODE: u32 = 0o600;
-/// What files are to be marked with, as an extended attribute.
+/// The extended attribute that files are to be marked with.
 const MARK: &str = "user.mark";
 /// A control file, of which there are some outside and none inside.
 const CONTROL: &str = ".envrc";
 const INSIDE: &str = "inside";
 const OUTSIDE: &str = "outside";
-/// How often a race is run at most until it had both outcomes.
+/// The most races that are run until one had both outcomes.
 const RACES_MAX: u64 = 10;
 
-/// The same names inside and outside, so that whoever is led out finds what was sought.
+/// Fills a tree with the same names inside and outside, so that whoever is led out finds what was
+/// sought.
 fn fill(top: &Path, content: &str) {
     for directory in ["d0", "d1", "d0/sub", "d1/sub", "sub"] {
         fs::create_dir_all(top.join(directory)).unwrap();
@@ -122,7 +123,7 @@ impl Arena {
         facts(&outside) == self.outside && self.outside.keys().all(is_same)
     }
 
-    /// Has `act` go on while entries change places; answers how often they did.
+    /// Runs `act` while entries change places; returns how often they did.
     fn race(&self, seed: u64, act: impl FnMut(&mut Numbers)) -> u64 {
         self.race_of(&MOVED, seed, act)
     }
@@ -137,7 +138,7 @@ impl Arena {
     }
 }
 
-/// What was read is what a file of the tree's own holds.
+/// Asserts that a text was read from a file of the tree's own.
 fn expect_own(text: &str, by: &str) {
     assert_eq!(text, INSIDE, "{by} was led out");
 }
@@ -224,8 +225,8 @@ fn changed_copy(arena: &Arena) -> (PathBuf, SystemTime) {
     (layer, finished)
 }
 
-/// Applies and takes back what is in a copy, over whatever changed outside; answers
-/// whether it was done. `look` comes at every step.
+/// Applies and undoes the changes in a copy, over whatever changed outside; returns whether it was
+/// done. `look` is called at every step.
 fn apply_and_undo(
     arena: &Arena,
     (layer, finished): &(PathBuf, SystemTime),
@@ -291,8 +292,8 @@ fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
     expect_own_copy(&host, "apply");
 }
 
-/// What is meant for a file changes files, and what is looked at is what is changed: a
-/// directory that takes the file's place at that moment keeps its mode.
+/// Metadata meant for a file changes files only, and the inode that is looked at is the one that is
+/// changed: a directory that takes the file's place at that moment keeps its mode.
 #[test]
 fn a_mode_never_meets_what_took_the_place_of_what_it_was_for() {
     let (arena, seed) = (Arena::new(), seed());
@@ -370,7 +371,7 @@ fn control_files_are_found_in_the_workspace_alone_whatever_moves() {
     );
 }
 
-/// Who looks for them by plain paths is led out by the same race.
+/// The control: a search by plain paths is led out by the same race.
 #[test]
 fn a_search_by_plain_paths_is_led_out_by_the_same_race() {
     until_lost("nothing outside was found", |seed| {
@@ -488,7 +489,7 @@ fn what_is_put_over_new_content_survives_the_swap_back() {
     }
 }
 
-/// What somebody writes while their directory is taken back is in no journal: it stays.
+/// An entry that somebody writes while their directory is rolled back is in no journal: it stays.
 #[test]
 fn what_is_written_while_something_is_taken_back_stays() {
     let place = Stand::bare();

@@ -203,7 +203,7 @@ pub fn assert_same(what: &str, left: &Snapshot, right: &Snapshot) {
     assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));
 }
 
-/// How an overlay is mounted.
+/// The way in which an overlay is mounted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mounted {
     /// By root, with redirects and an index.
@@ -249,8 +249,8 @@ impl Stand {
         place
     }
 
-    /// Makes the tree before, then lets a child do the edits in an overlay. Answers
-    /// the stand and what the child saw at the end, or why it is not possible here.
+    /// Makes the tree before, then lets a child do the edits in an overlay. Returns the stand and
+    /// the tree that the child saw at the end, or why it is not possible here.
     pub fn overlay(
         mounted: Mounted,
         before: &[Edit],
@@ -319,12 +319,12 @@ impl Stand {
         Ok((Self { place, paths }, seen.into_iter().collect()))
     }
 
-    /// The same with a private copy in place of an overlay.
+    /// As [`Stand::overlay`], with a private copy in place of an overlay.
     pub fn copy(before: &[Edit], edits: &[Edit]) -> (Self, Snapshot) {
         Self::copy_slowly(before, edits, || {})
     }
 
-    /// With a pause before each entry is copied.
+    /// As [`Stand::copy`], with a pause before each entry is copied.
     pub fn copy_slowly(before: &[Edit], edits: &[Edit], pause: impl Fn()) -> (Self, Snapshot) {
         let place = Self::bare();
         let root = place.path();
@@ -446,7 +446,7 @@ fn child() {
     }
 }
 
-/// Which groups of hard links there are.
+/// Returns the groups of hard links among these names.
 pub fn link_groups(root: &Path, names: &[&str]) -> Vec<u64> {
     let mut known: Vec<u64> = Vec::new();
     names

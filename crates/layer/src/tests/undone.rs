@@ -1,4 +1,5 @@
-//! What undoing leaves to others, what it keeps aside, and how an undo is taken back itself.
+//! Undoing: the entries that it leaves to others, those that it keeps in the journal, and its own
+//! rollback.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ fn paths(list: &[&str]) -> Vec<RelativePath> {
     list.iter().map(path).collect()
 }
 
-/// The paths of what is told, as text.
+/// Returns the paths of conflicts, as text.
 fn told(conflicts: &[Conflict]) -> Vec<String> {
     let each = conflicts.iter();
     each.map(|one| format!("{}: {}", one.path, one.why))

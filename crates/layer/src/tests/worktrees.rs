@@ -1,4 +1,4 @@
-//! What one worktree may change of what all of a repository share.
+//! The changes that one worktree may make to what all of a repository share.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -150,7 +150,7 @@ pub(super) fn layer(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LayerPaths) 
     (top, paths)
 }
 
-/// The paths that wait for a yes, and the others.
+/// Returns the paths that wait for approval, and the others.
 pub(super) fn classes(paths: &LayerPaths, worktree: Option<&str>) -> (Vec<String>, Vec<String>) {
     let mut set = changes(paths, &Bounds::default()).unwrap();
     set.classify_repository(worktree.map(OsStr::new), paths);
@@ -166,7 +166,8 @@ pub(super) fn classes(paths: &LayerPaths, worktree: Option<&str>) -> (Vec<String
     (control, other)
 }
 
-/// How one file of the layer is classed, beside a new commit with all that it needs.
+/// Returns whether one file of the layer is a control file, beside a new commit with all that it
+/// needs.
 fn is_control(file: &str, text: &[u8], worktree: Option<&str>) -> bool {
     let objects = new();
     let mut files: Vec<(&str, &[u8])> = objects
