@@ -404,7 +404,7 @@ fn permissions_that_somebody_gave_after_a_kill_stay() {
     );
 }
 
-/// What was noted may be gone after a power cut, and what was done be there.
+/// After a power cut the log of a finished step may be gone, and the step itself be there.
 #[test]
 fn what_was_removed_comes_back_also_where_no_note_tells_of_it() {
     for onward in [true, false] {

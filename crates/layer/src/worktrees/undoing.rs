@@ -24,7 +24,7 @@ pub(crate) enum Left {
     No,
     /// Its result stays.
     Yes,
-    /// It is undone only if a person forces it, for this reason.
+    /// The step is undone only if a person forces it, for this reason.
     Told(&'static str),
 }
 
