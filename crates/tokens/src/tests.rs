@@ -1,4 +1,4 @@
-//! What a token carries, and every way to have it carry more.
+//! The rights of tokens, and every way to widen them.
 
 use atoll_model::network::{HostPart, Look, Request, Scheme, Target};
 use atoll_model::{RunId, SessionName};
@@ -38,7 +38,7 @@ fn held_in(key: &IssuingKey, texts: &[&str], session: Option<&str>) -> Held {
     Held::take(&held.hand().unwrap()).unwrap()
 }
 
-/// What is asked, in the words of rights.
+/// Asks tokens about an action, given in the words of rights.
 fn ask_at(held: &Held, asked: &str, now_s: u64) -> bool {
     let words: Vec<&str> = asked.split(' ').collect();
     let host_port = |text: &str| {
@@ -653,8 +653,8 @@ fn a_block_whose_revocation_its_holder_could_undo_is_not_taken() {
     assert!(ask(&held(&key, &good), "publish 80"), "the control");
 }
 
-/// What both carry is asked of a token that was narrowed: where two rights do not meet, it carries
-/// none of what either does.
+/// Whether two rights meet agrees with the tokens: narrowed from one to the other, a token carries
+/// none of what either does where they do not meet.
 #[test]
 fn rights_that_do_not_meet_are_told_apart_from_those_that_do() {
     let right = |text: &str| text.parse::<Right>().unwrap();
