@@ -653,8 +653,8 @@ fn a_block_whose_revocation_its_holder_could_undo_is_not_taken() {
     assert!(ask(&held(&key, &good), "publish 80"), "the control");
 }
 
-/// Whether two rights meet agrees with the tokens: narrowed from one to the other, a token carries
-/// none of what either does where they do not meet.
+/// Agreement between `meets` and tokens: a token narrowed from one right to another carries none of
+/// what either does exactly where the two do not meet.
 #[test]
 fn rights_that_do_not_meet_are_told_apart_from_those_that_do() {
     let right = |text: &str| text.parse::<Right>().unwrap();
