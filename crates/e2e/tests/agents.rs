@@ -17,10 +17,10 @@ const LONG: Duration = Duration::from_secs(300);
 const MODEL: &str = include_str!("agents/servers.py");
 const SEARCH: &str = include_str!("credentials/search.py");
 const ATTACK: &str = include_str!("agents/attack.sh");
-/// What the model demands.
+/// The key that the model demands.
 const KEY: &str = "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 
-/// Whose model it is, and how it takes its key.
+/// The provider of a model, and the form in which it takes its key.
 struct Provider {
     host: &'static str,
     /// The variable with the key.
@@ -30,7 +30,7 @@ struct Provider {
     /// The header that shows it, and what is before it there.
     field: &'static str,
     words: &'static str,
-    /// How its keys begin.
+    /// The prefix of its keys.
     kind: &'static str,
     key: &'static str,
 }
@@ -66,7 +66,7 @@ const GOOGLE: Provider = Provider {
 };
 
 impl Provider {
-    /// What its model hears where it is shown the key.
+    /// Returns the text that its model receives when it is shown the key.
     fn shown(&self) -> String {
         match self.field {
             "Authorization" => format!("{}{}", self.words, self.key),
@@ -74,7 +74,7 @@ impl Provider {
         }
     }
 
-    /// What an agent of it does that was talked into an attack.
+    /// Returns the script of an agent of this provider that was talked into an attack.
     fn attack(&self, world: &World) -> String {
         let [settings, state] = [world.config(), world.state()].map(|one| one.join("atoll"));
         let of = [
@@ -90,17 +90,18 @@ impl Provider {
         format!("{}{ATTACK}", of.concat())
     }
 }
-/// What the model has the agent do.
+/// The command that the model has the agent run.
 const COMMAND: &str = "echo made by an agent > made.txt; cat made.txt; \
                        curl -sS -m 60 http://example.com/ 2>&1 || echo kept in";
 
-/// What attacks meanwhile, and what waits for its end.
+/// The command that starts the attack in the background, and the one that waits for its end.
 const BEGIN: &str = "setsid sh attack.sh >/dev/null 2>&1 </dev/null & echo made by an agent > made.txt; \
      cat made.txt; curl -sS -m 60 http://other.example/ 2>&1 || echo kept in";
 const WAIT: &str = "timeout 24 sh -c 'until tail -n 1 attack.out | grep -q OVER; do sleep 0.3; done'; \
      tail -n 1 attack.out";
 
-/// Where a package of npm lies in the cache, if this file of it is there.
+/// Returns the path of a file of an npm package in the cache, if it is there; else the test is
+/// skipped.
 fn package(world: &World, file: &str) -> Option<PathBuf> {
     let path = cache().map(|cache| cache.join("npm/node_modules").join(file));
     let found = path.filter(|path| path.is_file());
@@ -111,12 +112,12 @@ fn package(world: &World, file: &str) -> Option<PathBuf> {
     found
 }
 
-/// How a run is held.
+/// The way in which a run is sandboxed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// With namespaces.
     Full,
-    /// Where there are none: the workspace is the program's own.
+    /// Without namespaces: the program works in the workspace itself.
     Fence,
 }
 
@@ -153,7 +154,7 @@ fn at_work(
         .run()
 }
 
-/// What holds of each agent.
+/// Checks what holds of every agent.
 fn check(world: &World, provider: &Provider, mode: Mode, outcome: &Outcome) {
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
@@ -198,7 +199,7 @@ fn check(world: &World, provider: &Provider, mode: Mode, outcome: &Outcome) {
     );
 }
 
-/// What holds besides after an attack on the key.
+/// Checks what else holds after an attack on the key.
 fn check_attack(world: &World, provider: &Provider, mode: Mode, outcome: &Outcome) {
     check(world, provider, mode, outcome);
     let top = world.top();
@@ -275,7 +276,7 @@ fn refused_each_way(provider: &Provider, told: &BTreeMap<String, String>) {
     }
 }
 
-/// What the run's end and `atoll why` say of an attack.
+/// Checks the report of an attack at the run's end and by `atoll why`.
 fn tells_the_story(world: &World, provider: &Provider, outcome: &Outcome) {
     assert!(
         outcome.err().contains("alert: the program tried"),
@@ -305,7 +306,7 @@ fn tells_the_story(world: &World, provider: &Provider, outcome: &Outcome) {
     assert!(alerts.count() >= 10, "{refused:?}");
 }
 
-/// What stood for the key inside, as the attack found it.
+/// Returns the placeholder of the key in the sandbox, as the attack found it.
 fn searched_placeholder(world: &World, kind: &str) -> String {
     let shown = world.atoll(["diff", "last"]).run().success();
     let at = shown.out().find(kind).expect("it is among the changes");
@@ -424,7 +425,7 @@ const LEAVING: &[&str] = &[
     "a file in several parts",
 ];
 
-/// What came of each way of an attack, by what it is called.
+/// Returns the result of each way of an attack, by the way's name.
 fn verdicts(ways: &str, log: &str) -> BTreeMap<String, String> {
     let names: Vec<&str> = ways
         .lines()
@@ -502,7 +503,7 @@ fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// What the page on an agent tells people to type, where the model is; and its profile.
+/// Checks the commands of the page on an agent, where the model is, and its profile.
 fn page_works(world: &World, agent: &str, program: &str) {
     if !is_possible(world, &["openssl", "node"]) {
         return;
@@ -670,14 +671,14 @@ fn the_key_of_an_agent_need_not_be_there_and_never_goes_in() {
 
 /// A login file of an agent whose model demands this.
 struct LoggedIn<'a> {
-    /// Where it is in the home directory.
+    /// Its path in the home directory.
     file: &'a str,
     text: String,
-    /// Where the model is.
+    /// The host of the model.
     host: &'static str,
-    /// What the model demands.
+    /// The token that the model demands.
     token: String,
-    /// What of it goes nowhere.
+    /// The parts of it that may leak nowhere.
     secrets: Vec<String>,
 }
 
@@ -728,7 +729,7 @@ fn run_logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: 
     run.args(options).args(["--", "sh", "-c", script]).run()
 }
 
-/// The same, and that it works so.
+/// As [`run_logged_in`], and checks that the agent works so.
 fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str) {
     let outcome = run_logged_in(world, login, options, script);
     has_worked(world, login, &outcome);
@@ -1042,7 +1043,7 @@ fn codex(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Opti
     codex_by(world, mode, commands, further, "'do the work'")
 }
 
-/// The same with these words after its options.
+/// As [`codex`], with these words after its options.
 fn codex_by(
     world: &World,
     mode: Mode,
@@ -1098,11 +1099,11 @@ fn opencode_aborts_in_a_fence_and_it_is_told_why() {
     ]);
 }
 
-/// What the model has an agent do that goes on with what it did in another run: it counts the
-/// commands that were run in the conversation, and has the first one run where there was none.
+/// The commands that the model has an agent run when it resumes another run's conversation: it
+/// counts the commands of the conversation, and starts with the first one where there was none.
 const GOING_ON: &[&str] = &["echo begun > again.txt; cat again.txt", "echo gone on"];
 
-/// What holds of a run that goes on.
+/// Checks a run that resumes a conversation.
 fn check_going_on(world: &World, outcome: &Outcome) {
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
@@ -1229,7 +1230,7 @@ fn openclaw_works_by_a_key_among_its_settings_that_is_not_inside() {
     logged_in(&world, &login, &["--profile", "openclaw"], &script);
 }
 
-/// It has a workspace and a memory of its own, in its directory.
+/// OpenClaw has a workspace and a memory of its own, in its directory.
 #[test]
 fn what_openclaw_remembers_belongs_to_the_run() {
     let world = World::new("what_openclaw_remembers_belongs_to_the_run");
@@ -1308,7 +1309,7 @@ fn opencode(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> O
     opencode_by(world, mode, commands, further, "'do the work'")
 }
 
-/// The same with these words after its options.
+/// As [`opencode`], with these words after its options.
 fn opencode_by(
     world: &World,
     mode: Mode,
@@ -1340,7 +1341,7 @@ fn opencode_by(
     Some(at_work(world, &OPENAI, mode, commands, &options, &script))
 }
 
-/// Where OpenCode's program lies among the packages of npm.
+/// Returns the path of OpenCode's program among the packages of npm.
 fn opencode_program() -> String {
     let architecture = match std::env::consts::ARCH {
         "aarch64" => "arm64",
@@ -1349,7 +1350,7 @@ fn opencode_program() -> String {
     format!("opencode-linux-{architecture}/bin/opencode")
 }
 
-/// Where Claude Code's program lies among the packages of npm.
+/// Returns the path of Claude Code's program among the packages of npm.
 fn claude_program() -> String {
     let architecture = match std::env::consts::ARCH {
         "aarch64" => "arm64",

@@ -276,8 +276,8 @@ fn a_registry_that_never_ends_is_not_waited_for_slow() {
     assert!(why.contains("its registry took too long"), "{why}");
 }
 
-/// What of `aged` is installed: the release that npm chooses itself, the one that it chooses
-/// without a word on time, the young one by its name, and the old one.
+/// Prints the installed release of `aged`: the one that npm chooses itself, the one that it chooses
+/// without a setting on age, the young one by its name, and the old one.
 const NPM_SCRIPT: &str = "get() { rm -rf node_modules package.json package-lock.json; \
      npm install --silent --no-audit --no-fund --cache cache$2 \"$1\" >/dev/null 2>&1; \
      node -p 'require(\"aged/package\").version' 2>/dev/null || echo none; }; \

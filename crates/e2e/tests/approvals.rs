@@ -201,7 +201,7 @@ fn a_yes_that_comes_when_policies_say_no_is_none() {
 }
 
 const SERVERS: &str = include_str!("credential_bodies/servers.py");
-/// What the servers know, and no program does.
+/// The key that the servers know, and no program does.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 
 #[test]
@@ -244,7 +244,7 @@ fn a_secret_that_is_put_into_a_body_is_in_no_question() {
     assert!(requests.contains(REAL), "{requests}");
 }
 
-/// Where a policy has a person asked before a credential is used, what it is put into waits.
+/// A request waits where a policy requires an approval before its credential is used.
 #[test]
 fn a_credential_that_policies_ask_about_is_used_once_a_person_says_so() {
     let world = World::new("a_credential_that_policies_ask_about_is_used_once_a_person_says_so");
@@ -418,7 +418,7 @@ fn stop_ends_a_run_at_once_with_all_that_it_started() {
     let _ = world.atoll(["stop", "last"]).run().expect_status(125);
 }
 
-/// What was in the way when it began need not stay there.
+/// An obstacle at the start of a run need not last.
 #[test]
 fn a_run_that_could_not_be_spoken_to_at_first_is_stopped_later() {
     let world = World::new("a_run_that_could_not_be_spoken_to_at_first_is_stopped_later");
@@ -499,7 +499,7 @@ fn stop_ends_what_is_in_namespaces_of_the_programs_own() {
     assert!(refused.err().contains("does not work inside"), "{refused}");
 }
 
-/// Who says `last` means the run started last, whether or not it can be spoken to by now.
+/// `last` is the run started last, whether or not it can be reached by now.
 #[test]
 fn last_is_never_an_older_run_that_still_goes_on() {
     let world = World::new("last_is_never_an_older_run_that_still_goes_on");

@@ -28,7 +28,7 @@ fn world(test: &str) -> Option<World> {
     Some(world)
 }
 
-/// The same for an ordinary user, who can be without namespaces.
+/// As [`world`], for an ordinary user, who can be without namespaces.
 fn fenced(test: &str) -> Option<World> {
     if is_root() {
         World::new(test).skip("root always has namespaces", Avoidable::No);
@@ -58,7 +58,7 @@ fn seen(world: &World) -> Vec<(String, String)> {
         .collect()
 }
 
-/// How often a run came against a wall by a call, by its closing event.
+/// Returns the number of a run's violations of a kind by a call, from its closing event.
 fn counted(world: &World, wall: &str, call: &str) -> u64 {
     let closed = of_kind(world, "run.closed").pop().unwrap();
     let walls = closed["body"]["attempts"].as_array().unwrap().clone();
@@ -66,7 +66,7 @@ fn counted(world: &World, wall: &str, call: &str) -> u64 {
     at["calls"][call].as_u64().unwrap()
 }
 
-/// What `flood` and `interrupted` say that they have made.
+/// Returns the number of attempts that `flood` and `interrupted` print.
 fn made(outcome: &Outcome) -> u64 {
     let text = outcome.out();
     let line = text.lines().find_map(|line| line.strip_prefix("made "));
@@ -282,7 +282,7 @@ fn a_listener_of_the_programs_own_is_refused_and_other_filters_are_not() {
     assert_eq!(seen(&world), []);
 }
 
-/// What people and agents do all day, and what tools look at on the way.
+/// The daily work of people and agents, with the files that tools look at on the way.
 const HONEST: &[(&str, &str)] = &[
     (
         "sh",

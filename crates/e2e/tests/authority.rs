@@ -111,7 +111,7 @@ fn has(world: &World, program: &str) -> bool {
     program_exists(program) && (program != "java" || compiles())
 }
 
-/// What each client says of the server: 0 where it is content.
+/// Returns each client's verdict on the server: 0 when it accepts it.
 fn judged(world: &World, options: &[&str]) -> Vec<(String, i32, i32)> {
     world.write("Client.java", JAVA);
     let mut script = SERVER.to_owned();

@@ -13,7 +13,7 @@ const NONE: [&str; 0] = [];
 
 /// Before a command: the disk takes nothing that is waited for.
 const FAILING_DISK: &str = "inject=fdatasync:error=EIO";
-/// The same once the key has been taken that the record is sealed with.
+/// As [`FAILING_DISK`], once the key has been taken that seals the record.
 const FAILING_LEDGER: &str = "inject=fdatasync:error=EIO:when=2+";
 
 /// A command under which this fails.
@@ -638,7 +638,8 @@ const NO_FURTHER_NAMESPACES: &str = "\
 
 #[test]
 fn a_launcher_that_fails_early_is_told_with_its_reason() {
-    /// It fails while the control groups are made: which of both comes first varies.
+    /// The number of tries. The launcher fails while the control groups are made, and either can
+    /// come first.
     const ROUNDS: u32 = 25;
     let world = World::new("a_launcher_that_fails_early_is_told_with_its_reason");
     if !is_root() {

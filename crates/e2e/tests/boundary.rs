@@ -1,5 +1,5 @@
-//! What the boundary promises, tried from both sides. Every refusal has a positive
-//! control: the same act works where it should.
+//! The promises of the boundary, tried from both sides. Every refusal has a positive control: the
+//! same action works where it should.
 
 use std::fs;
 use std::io::Read;

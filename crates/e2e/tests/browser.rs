@@ -11,7 +11,7 @@ use e2e::{World, is_root};
 const LONG: Duration = Duration::from_secs(300);
 const SERVERS: &str = include_str!("browser/servers.py");
 const COLOUR: &str = include_str!("browser/colour.py");
-/// What browsers need that is installed nowhere by itself.
+/// The programs that browsers need and that are not installed by default.
 const PROGRAMS: &[&str] = &["chromium", "certutil", "openssl"];
 
 /// Chromium refuses to be root, whatever that is worth.

@@ -40,7 +40,7 @@ fn everywhere(
     }
 }
 
-/// What the servers have written down under a name.
+/// Returns the servers' records of a name.
 fn noted(world: &World, name: &str) -> String {
     fs::read_to_string(world.top().join("internet").join(name)).unwrap_or_default()
 }

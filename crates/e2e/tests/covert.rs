@@ -37,7 +37,7 @@ fn a_hidden_name_does_not_stand_for_the_one_that_can_be_read() {
     assert_eq!(refused.iter().filter(named).count(), 2, "{refused:?}");
 }
 
-/// What dns2tcp does: a connection in questions for names and their answers.
+/// The technique of dns2tcp: a connection in DNS queries and their answers.
 #[test]
 fn no_byte_gets_out_within_names() {
     let world = World::new("no_byte_gets_out_within_names");

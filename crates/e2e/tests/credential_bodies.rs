@@ -10,10 +10,10 @@ const SERVERS: &str = include_str!("credential_bodies/servers.py");
 const PROGRAM: &str = include_str!("credential_bodies/program.py");
 const TWO: &str = include_str!("credential_bodies/two.js");
 const NAMES: &[&str] = &["example.com", "other.example"];
-/// What the origins say back.
+/// The key that the origins echo.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const CURL: &str = "curl -sS -m 60 --noproxy '*'";
-/// What has the placeholder in a run without credentials: nothing of the kind.
+/// A text in the placeholder's place for a run without credentials: it stands for nothing.
 const NOTHING: &str = "ghp_a-text-that-stands-for-nothing-at-al";
 
 const NETWORK: &str = "[network]\nallow = [\"example.com\", \"other.example\"]\n";
@@ -58,7 +58,7 @@ fn online(world: &World, profile: &str, script: &str) -> Outcome {
     }
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
@@ -250,15 +250,15 @@ fn a_resumed_download_of_what_has_changed_begins_anew() {
     assert_eq!((closed.len(), failed.count()), (3, 1), "{closed:?}");
 }
 
-/// Whether a text has more of the real key in a row than may be told, which is seven bytes, and
-/// than what stands for it shares with it by chance.
+/// Returns whether a text discloses the real key: more consecutive bytes than the seven that are
+/// allowed and those that the placeholder shares with it by chance.
 fn tells(text: &str) -> bool {
     let mut parts = (0..=REAL.len() - 12).map(|at| &REAL[at..at + 12]);
     parts.any(|part| text.contains(part))
 }
 
-/// How an answer is compressed, what it is, how long each pause in it is, and after how many
-/// bytes there is one: before the last one of the value for none.
+/// Responses with pauses: the content coding, the content type, the length of each pause, and the
+/// number of bytes between pauses; 0 for a single one before the last byte of the value.
 const STALLS: &[(&str, &str, &str, usize)] = &[
     ("identity", "text/plain", "0", 0),
     ("identity", "text/plain", "0.06", 0),
@@ -479,7 +479,7 @@ fn frames_of_web_sockets_are_looked_through() {
     assert_eq!(free.out().matches(REAL).count(), 2, "{free}");
 }
 
-/// How a placeholder is put into a body, and whether nothing of the request may be sent.
+/// Ways to put a placeholder into a body, each with whether nothing of the request may be sent.
 const BODIES: &[(&str, &str, bool)] = &[
     ("raw", "-d \"$KEY\"", true),
     (
@@ -672,7 +672,7 @@ fn who_is_given_a_credential_may_be_told_what_stands_for_it() {
     assert_eq!(events(&world, "flow.refused").len(), 3);
 }
 
-/// How a field is written, and whether its credential is put in.
+/// Ways to write a field, each with whether its credential is injected.
 const FIELDS: &[(&str, &str, bool)] = &[
     (
         "form",
@@ -796,8 +796,8 @@ fn a_credential_goes_into_a_field_of_a_body() {
     assert!(outcome.err().contains(used), "{outcome}");
 }
 
-/// What is not changed and stops as elsewhere: how it is sent beside the credential that is for
-/// the host, and where to.
+/// Placeholders that are not replaced and block the request as elsewhere: the options that send one
+/// beside the host's own credential, and the destination.
 const STOPPED: &[(&str, &str, &str)] = &[
     (
         "digest",

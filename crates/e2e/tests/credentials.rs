@@ -15,7 +15,7 @@ const SEARCH: &str = include_str!("credentials/search.py");
 const HELLOS: &str = include_str!("credentials/hellos.py");
 const RUN: &str = include_str!("credentials/run.sh");
 const NAMES: &[&str] = &["example.com", "other.example"];
-/// What the origins demand.
+/// The key that the origins demand.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const CURL: &str = "curl -sS -m 20 --noproxy '*'";
 
@@ -82,7 +82,7 @@ fn what_carries_credentials_begins_before_there_is_a_connection() {
     }
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
@@ -212,7 +212,7 @@ fn a_file_that_can_be_read_inside_is_no_source() {
     }
 }
 
-/// Where a placeholder is not for, with what curl is given to send it there.
+/// Destinations that a placeholder is not for, each with the options of curl that send it there.
 const ELSEWHERE: &[[&str; 2]] = &[
     [
         "other-host",
@@ -651,8 +651,8 @@ fn keys_from_files_go_into_basic_authentication_and_queries() {
     }
 }
 
-/// Whether nothing but what carries holds the key, nothing on disk does, and the search
-/// would have found it.
+/// Checks that no process but the egress process holds the key, that nothing on disk does, and that
+/// the search would have found it.
 fn nobody_else_holds_it(world: &World, outcome: &Outcome) {
     let top = world.top();
     let searched = fs::read_to_string(top.join("searched")).unwrap_or_default();
@@ -911,7 +911,8 @@ fn a_key_is_in_no_core_dump_and_its_pages_are_locked() {
     }
 }
 
-/// Where the kernel locks no memory nobody carries, which a run is told that reached for nothing too.
+/// Without memory that the kernel locks, no egress process runs; a run that reached for nothing
+/// reports that too.
 #[test]
 fn where_no_memory_is_locked_for_keys_that_is_told_and_what_to_do() {
     let name = "where_no_memory_is_locked_for_keys_that_is_told_and_what_to_do";
@@ -943,8 +944,8 @@ fn where_no_memory_is_locked_for_keys_that_is_told_and_what_to_do() {
     assert!(!told.err().contains("MEMLOCK"), "{told}");
 }
 
-/// What a person sees, and can scroll back to, has what stands for a key and never the key:
-/// what the program writes, a question about a request, the end of a run and its alerts.
+/// Everything that a person sees, and can scroll back to, has placeholders and never a key: the
+/// program's output, a question about a request, the end of a run and its alerts.
 #[test]
 fn a_terminal_never_shows_a_key() {
     let name = "a_terminal_never_shows_a_key";

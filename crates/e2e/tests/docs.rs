@@ -1,4 +1,4 @@
-//! What the documents tell people to type works, and shows what they say.
+//! The commands in the documents work, and print what the documents show.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ fn without_remark(line: &str) -> &str {
     line.split(" # ").next().unwrap_or_default().trim_end()
 }
 
-/// What changes from run to run: ids, times, sizes, people.
+/// Removes from a text what changes from run to run: ids, times, sizes, people.
 fn without_particulars(text: &str) -> Vec<String> {
     text.lines()
         .map(|line| {
@@ -89,7 +89,7 @@ fn shell(world: &World, script: &str) -> String {
     world.host_shell(&script).run().out()
 }
 
-/// The same on a terminal, with this answer to what is asked at the end.
+/// As [`shell`] on a terminal, with this answer to the question at the end.
 fn shell_on_terminal(world: &World, script: &str, answer: &str) -> String {
     let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {script}");
     let shell = world.host_shell(&script).env("NO_COLOR", "1");
@@ -99,7 +99,7 @@ fn shell_on_terminal(world: &World, script: &str, answer: &str) -> String {
     terminal.wait().out()
 }
 
-/// Where an answer is typed.
+/// The prompt at which an answer is typed.
 const QUESTION_END: &str = "[?]: ";
 
 #[test]
@@ -240,7 +240,7 @@ fn online(world: &World, command: &str) -> String {
     shell.within(LONG).run().out()
 }
 
-/// What somebody types who has nothing but the program, in the order of the page.
+/// The page's commands in its order, for a user who has nothing but the program.
 #[test]
 fn the_commands_of_the_quickstart_work() {
     let world = World::new("the_commands_of_the_quickstart_work");
@@ -278,7 +278,7 @@ fn the_commands_of_the_quickstart_work() {
     assert!(!world.exists("made-here.txt"), "it was taken back");
 }
 
-/// The same at a terminal, with a yes.
+/// Runs a command of the page at a terminal, with an approval.
 fn answered(world: &World, command: &str) -> String {
     let line = format!("atoll() {{ \"$ATOLL\" \"$@\"; }}; {command}");
     let shell = internet::on_internet(world, "sh -c \"$1\"")
@@ -323,7 +323,7 @@ fn the_commands_about_the_network_work() {
     assert!(shown.starts_with("this is 93.184.216.34\n"), "{shown}");
 }
 
-/// What the page says can be written is read, and means what it says.
+/// The settings that the page shows are read, and have the meaning that it states.
 #[test]
 fn what_the_page_on_the_network_writes_is_a_profile() {
     let world = World::new("what_the_page_on_the_network_writes_is_a_profile");

@@ -1,4 +1,4 @@
-//! What `atoll doctor` says of this host is what `atoll run` then does.
+//! `atoll doctor` reports of this host what `atoll run` then does.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What decides on something, which facts mattered, and what would have allowed it.
+//! Explanations of decisions: the rule that decides, the facts that mattered, and the changes that
+//! would have allowed it.
 
 use std::fs;
 
@@ -88,8 +89,8 @@ fn what_decides_is_told_with_its_text_and_the_facts_that_matter() {
     assert_eq!(members, ["task"], "{told}");
 }
 
-/// What an agent states and what a session has touched are stated of a question, and told of
-/// where they matter.
+/// The confidence that an agent states and the labels that a session has touched are given with a
+/// question, and are reported where they matter.
 #[test]
 fn labels_and_confidence_are_asked_with_and_told_where_they_matter() {
     let world = World::new("labels_and_confidence_are_asked_with_and_told_where_they_matter");
@@ -473,7 +474,7 @@ fn requests_of_the_ledger_are_put_again_and_what_is_not_recorded_is_counted() {
     assert_eq!(told["changed"].as_array().unwrap().len(), 0, "{told}");
 }
 
-/// What a session had touched by then, and what an agent had said, decides again.
+/// The labels that a session had touched by then, and an agent's stated confidence, decide again.
 #[test]
 fn what_labels_and_confidence_decided_is_put_again_with_them() {
     let world = World::new("what_labels_and_confidence_decided_is_put_again_with_them");
@@ -547,7 +548,7 @@ fn what_labels_and_confidence_decided_is_put_again_with_them() {
     assert_eq!((status, counts.sum::<u64>()), (1, 3), "{told}");
 }
 
-/// What a run had given up by then is denied again, and nothing would allow it.
+/// A right that a run had given up by then is denied again, and nothing would allow it.
 #[test]
 fn what_was_given_up_is_put_again_as_given_up() {
     let world = World::new("what_was_given_up_is_put_again_as_given_up");
@@ -744,8 +745,8 @@ fn what_nobody_was_asked_about_and_what_a_token_refused_is_told() {
     );
 }
 
-/// Where a yes is asked for is not the same for what goes out and for what is started or taken
-/// over, and a group that nobody knows is asked nowhere.
+/// The places that ask for an approval differ between outgoing requests and runs or applies, and an
+/// unknown group of approvers is asked nowhere.
 #[test]
 fn who_would_say_yes_is_told_and_where() {
     let world = World::new("who_would_say_yes_is_told_and_where");

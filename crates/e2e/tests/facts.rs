@@ -1,4 +1,4 @@
-//! What is true of a run moves one call through allow, ask and deny: each fact by itself.
+//! Facts about a run, each of which by itself moves one call through allow, ask and deny.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,17 +9,17 @@ use rustix::process::Signal;
 
 const CURL: &str = "curl -sS -m 5 --noproxy '*' -w '%{http_code}\\n'";
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Became {
     Allowed,
-    /// It waited for a person, and went out to nobody.
+    /// The request waited for an approval, and was sent nowhere.
     Asked,
     Denied,
 }
 use Became::{Allowed, Asked, Denied};
 
-/// What became of a request for a path in what was seen.
+/// Returns the outcome of a request for a path in the traffic seen.
 fn became(world: &World, seen: &Seen, path: &str) -> Became {
     let asked = events(world, "approval.asked");
     let is_asked = asked.iter().any(|one| one["path"] == path);
@@ -31,7 +31,7 @@ fn became(world: &World, seen: &Seen, path: &str) -> Became {
     }
 }
 
-/// What became of a post with these options, after this script.
+/// Returns the outcome of a post with these options, after this script.
 fn post(world: &World, options: &[&str], before: &str, header: &str) -> Became {
     let script = format!("{before} {CURL} {header} -d text http://example.com/write; true");
     let options = [
@@ -197,7 +197,7 @@ fn a_used_credential_and_a_lease_each_move_a_call() {
     }
 }
 
-/// What an agent states of itself opens nothing, and is not sent on.
+/// The confidence that an agent states allows nothing more, and is not sent on.
 #[test]
 fn stated_confidence_only_tightens() {
     let world = World::new("stated_confidence_only_tightens");
@@ -331,8 +331,8 @@ fn labels_of_a_session_are_never_lost() {
     assert_eq!(with(&["--session", "one"]), Asked);
 }
 
-/// What runs of a session tell each other is a file that goes once none of them is left; the labels
-/// are in the ledger.
+/// Runs of a session share facts in a file that is removed once none of the runs is left; the
+/// labels are in the ledger.
 #[test]
 fn gc_removes_what_runs_of_a_session_told_each_other_and_loses_no_label() {
     let world = World::new("gc_removes_what_runs_of_a_session_told_each_other_and_loses_no_label");
@@ -489,8 +489,8 @@ fn forbidding(world: &World, when: &str) {
     );
 }
 
-/// What is known of the run that has made changes is in the question about them: at its end, later,
-/// and where it is only asked.
+/// The facts known about a run are in the question about its changes: at its end, later, and where
+/// it is only asked.
 #[test]
 fn what_is_known_of_a_run_counts_when_its_changes_are_taken_over() {
     let world = World::new("what_is_known_of_a_run_counts_when_its_changes_are_taken_over");
@@ -561,7 +561,7 @@ fn what_is_known_of_a_run_counts_when_its_changes_are_taken_over() {
     assert!(!world.exists("first"));
 }
 
-/// What no ledger tells denies, where policies ask.
+/// Facts that are in no ledger deny, where policies ask for them.
 #[test]
 fn what_is_not_known_of_a_run_lets_none_of_its_changes_be_taken_over() {
     let world = World::new("what_is_not_known_of_a_run_lets_none_of_its_changes_be_taken_over");
@@ -595,7 +595,7 @@ fn what_is_not_known_of_a_run_lets_none_of_its_changes_be_taken_over() {
     assert!(world.exists("made"));
 }
 
-/// What an agent has said last of how sure it is counts for what it has changed.
+/// The confidence that an agent has stated last counts for its changes.
 #[test]
 fn the_confidence_that_was_stated_last_counts_for_changes() {
     let world = World::new("the_confidence_that_was_stated_last_counts_for_changes");

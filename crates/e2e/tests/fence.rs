@@ -1,6 +1,5 @@
-//! Where user namespaces are forbidden: what a fence lets a program do, and what it
-//! holds. What an attack did is looked at from outside, and the same attack succeeds
-//! there.
+//! Runs in a fence, where user namespaces are forbidden: its allowances and its limits. The effect
+//! of an attack is checked from outside, and the same attack succeeds there.
 
 use std::fs;
 use std::io::Read;
@@ -92,8 +91,8 @@ fn a_run_in_a_fence_of_which_nothing_is_kept_leaves_the_workspace_as_it_was() {
     assert!(world.runs().iter().all(|run| run["state"] != "kept"));
 }
 
-/// Where a user namespace can hold no further one, its root is an ordinary user to the
-/// kernel, and is fenced in like one: what it is called gives the program nothing.
+/// In a user namespace that can hold no further one, root is an ordinary user to the kernel, and is
+/// fenced in like one: its name gives the program nothing.
 #[test]
 fn root_of_a_user_namespace_that_holds_no_further_one_is_fenced_in() {
     let name = "root_of_a_user_namespace_that_holds_no_further_one_is_fenced_in";
@@ -677,7 +676,7 @@ fn a_pipe_in_the_workspace_keeps_a_fence_from_starting() {
     assert!(!world.exists("made"));
 }
 
-/// What the page on the fence says can be typed, and what then happens.
+/// The commands of the page on the fence, and their effects.
 #[test]
 fn the_commands_of_the_page_on_the_fence_work() {
     let Some(world) = fenced("the_commands_of_the_page_on_the_fence_work") else {
@@ -767,8 +766,8 @@ fn fence_links_no_file_from_outside() {
     assert_eq!(world.read(shown.join("file")), "mine");
 }
 
-/// What keeps the program's owner out of the workspace keeps Atoll out too, until it gives
-/// itself the right.
+/// Permissions that keep the program's owner out of the workspace keep Atoll out too, until it
+/// gives itself the right.
 #[test]
 fn workspace_closed_in_a_fence_is_taken_back() {
     let Some(world) = fenced("workspace_closed_in_a_fence_is_taken_back") else {

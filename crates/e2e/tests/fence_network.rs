@@ -1,5 +1,5 @@
-//! What a program in a fence reaches of the outside, on a small internet of each test's
-//! own: a name server and servers that write down who came.
+//! The destinations that a program in a fence reaches, on a small internet of each test's own: a
+//! name server and servers that record their clients.
 
 use std::fs;
 
@@ -342,8 +342,8 @@ node t.mjs"#;
     assert_eq!(seen.reached, ["93.184.216.34 80"]);
 }
 
-/// What connections to the outside come to is open to everybody on the host, who gets
-/// nothing of it: nor does the program itself, nor does anybody's knocking hold it up.
+/// The listener of the egress process is open to everybody on the host, but serves its own program
+/// alone, and nobody else's connections hold that up.
 #[test]
 fn the_way_out_of_a_fence_is_for_its_program_alone() {
     let Some(world) = fenced("the_way_out_of_a_fence_is_for_its_program_alone") else {

@@ -13,7 +13,7 @@ const SEARCH: &str = include_str!("credentials/search.py");
 const RUN: &str = include_str!("credentials/run.sh");
 const PRINTS: &str = include_str!("fetched/prints.py");
 const NAMES: &[&str] = &["example.com", "other.example"];
-/// What the origins demand.
+/// The key that the origins demand.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 const AUTH: &str = "-H \"Authorization: Bearer $TOKEN\"";
@@ -48,14 +48,14 @@ fn online(world: &World, script: &str) -> Outcome {
     online_as(world, "\"$ATOLL\" run --discard \"$@\"", script)
 }
 
-/// The same, by this command line.
+/// As [`online`], by this command line.
 fn online_as(world: &World, command: &str, script: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, command).env("CANARY_OUTSIDE", "of-the-person");
     run.args(["sh", "--profile", "bound", "--", "sh", "-c", script])
         .run()
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
@@ -71,8 +71,8 @@ fn forget_runs(world: &World) {
     let _ = fs::remove_file(world.top().join("runs"));
 }
 
-/// Where the real key is on disk, but for the file that the test has put it into, and what
-/// reached the origins.
+/// Checks that the real key is on disk only in the file that the test has put it into, and in the
+/// origins' records.
 fn is_nowhere_on_disk(world: &World) {
     let top = world.top();
     let grep = world.host("grep").args(["-rlaF", REAL]).arg(top).run();

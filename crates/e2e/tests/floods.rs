@@ -12,15 +12,15 @@ const LONG: Duration = Duration::from_secs(400);
 const SERVERS: &str = include_str!("upstreams/servers.py");
 const FLOOD: &str = include_str!("floods/flood.py");
 
-/// How much more memory of its own what carries may take than without a flood, KiB.
+/// The most memory of its own that the egress process may take beyond a run without a flood, KiB.
 const GROWTH_KIB_MAX: u64 = 48 * 1024;
 
-/// What a flood came to.
+/// The result of a flood.
 struct Came {
     outcome: Outcome,
-    /// What it said.
+    /// Its output.
     told: String,
-    /// What reached the servers.
+    /// The servers' records.
     noted: Vec<String>,
 }
 

@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(180);
 const SERVERS: &str = include_str!("clients/servers.py");
 /// The certificates of all that these servers are.
 const NAMES: &[&str] = &["git.example"];
-/// What the server demands.
+/// The password that the server demands.
 const REAL: &str = "ghp_r3alP4ssw0rdOfTh1sT3stN0bodyS33s1t00";
 
 /// Runs a shell script inside where the servers are: in a sandbox, and then for an ordinary
@@ -55,7 +55,7 @@ fn key_is_secret(world: &World) {
     }
 }
 
-/// What the servers have written down under a name.
+/// Returns the servers' records of a name.
 fn noted(world: &World, name: &str) -> String {
     fs::read_to_string(world.top().join("internet").join(name)).unwrap_or_default()
 }
@@ -176,7 +176,7 @@ fingerprint=$(ssh-keygen -lf "$place/client.pub" | cut -d' ' -f2)
 sed -i "s|FINGERPRINT|$fingerprint|" "$PROFILE"
 "#;
 
-/// The same as [`everywhere`], with that agent.
+/// As [`everywhere`], with that agent.
 fn with_agent(world: &World, profile: &str, further: &str, script: &str, check: impl Fn(&Outcome)) {
     world.profile("bound", profile);
     let path = world.config().join("atoll/profiles/bound.toml");

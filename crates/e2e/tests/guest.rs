@@ -1,6 +1,6 @@
-//! What this machine's kernel may not have: a guest of the distribution's kernel with
-//! control groups of version 2, in which the real program is tried. Each test is one guest
-//! and tries all that it can show; its checks are the scripts beside this file.
+//! Features that this machine's kernel may lack: a guest of the distribution's kernel with control
+//! groups of version 2, in which the real program is tried. Each test is one guest and tries all
+//! that it can show; its checks are the scripts beside this file.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use e2e::{Avoidable, Guest, Kernel, ProfileParser, World, program_exists};
 
 const CHECKS: &str = include_str!("guest/checks.sh");
-/// What each person's limits make of checks, see `limits` there.
+/// The number of checks of each user's limits, see `limits` there.
 const LIMITS: usize = 11 + 12;
 
 /// The checks in a guest whose first process they are.
@@ -69,7 +69,7 @@ fn check(name: &str, guest: impl FnOnce() -> Guest, expected: &[(&str, usize)]) 
     guest().run(&world).expect(expected);
 }
 
-/// Who has a control group, of his own or in part, has every limit; who has none is told.
+/// A user who has a control group, whole or in part, has every limit; one who has none is told.
 #[test]
 fn guest_without_systemd_holds_every_limit_slow() {
     check(

@@ -25,7 +25,7 @@ fn python(code: &str) -> String {
     format!("python3 -c '{code}'")
 }
 
-/// Whether the test can go on; otherwise its skipping is reported.
+/// Returns whether the host has Python; else the test is skipped.
 fn has_python(world: &World) -> bool {
     let has = program_exists("python3");
     if !has {
@@ -337,7 +337,7 @@ fn inputs_that_lead_out_are_refused() {
 
 // The sandbox's first process.
 
-/// What a program could change of another process: limits, processors, priority.
+/// Returns the settings of a process that another one could change: limits, processors, priority.
 fn standing(pid: u32) -> [String; 3] {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
     let stat = read("stat");
@@ -607,7 +607,7 @@ fn a_program_that_stops_itself_does_not_stop_the_clock() {
     }
 }
 
-/// What is left of a sandbox while its Atoll is stopped.
+/// Returns whether any process of a sandbox is left while its Atoll is stopped.
 fn lives(pid: u32) -> bool {
     let all = descendants_of(pid);
     all.iter().any(|one| !matches!(one.state, 'Z' | 'X'))

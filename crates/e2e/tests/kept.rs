@@ -1,5 +1,5 @@
-//! What is kept of an agent's directories from run to run: what of it the next run sees, and
-//! how a person takes it over or throws it away.
+//! An agent's directories that are kept from run to run: the parts that the next run sees, and how
+//! a person applies or discards them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use e2e::{Avoidable, Outcome, World, fine, is_root};
 
 const KEEP: &str = "[home]\nkeep = [\".agent\"]\n";
-/// The same for one run alone.
+/// The profile that has the directory in a layer for one run alone.
 const LAYER: &str = "[home]\nlayer = [\".agent\"]\n";
 
-/// What an agent that was led astray leaves beside its history.
+/// The files that an agent that was led astray leaves beside its history.
 const PLANTED: &str = "cd ~/.agent; mkdir -p sessions/deep hooks projects/p/memory sessions/repository; \
     echo said > sessions/deep/one.jsonl; echo asked >> history.jsonl; echo kept > projects/p/one.jsonl; \
     echo planted > config.toml; echo planted > hooks/one.sh; echo planted > projects/p/memory/MEMORY.md; \
@@ -35,7 +35,7 @@ fn world(name: &str, profile: &str) -> World {
     world
 }
 
-/// Who takes over what is kept is asked where a policy says so.
+/// Applying a kept layer needs an approval where a policy requires it.
 #[test]
 fn a_policy_asks_before_what_is_kept_is_taken_over() {
     let world = world("a_policy_asks_before_what_is_kept_is_taken_over", KEEP);
@@ -117,7 +117,7 @@ fn what_a_narrowed_run_has_used_is_refused_with_what_to_do_next() {
     assert_eq!(history(), "before\nnewer\n");
 }
 
-/// What is known of each run that may have put something there counts: of the one that found it
+/// The facts of each run that may have contributed to a kept layer count: of the one that found it
 /// empty, and of all since.
 #[test]
 fn what_is_known_of_every_run_counts_when_what_is_kept_is_taken_over() {
@@ -202,7 +202,7 @@ fn labels_of_last(world: &World) -> Option<Vec<String>> {
     labels.map(|labels| labels.iter().map(text).collect())
 }
 
-/// What a run that was shown private data has left is as private for whoever is shown it.
+/// The history of a run that was shown private data labels every run that is shown that history.
 #[test]
 fn kept_history_labels_the_runs_that_see_it() {
     let labelled = format!("{KEEP}[labels]\nprivate = [\"~/notes\"]\n");
@@ -277,7 +277,7 @@ fn seen(world: &World) -> String {
     run(world, SHOW).out()
 }
 
-/// What `atoll kept` tells of all layers.
+/// Returns the list of all layers by `atoll kept`.
 fn kept(world: &World) -> Vec<serde_json::Value> {
     let told = fine(world, &["kept", "--json"]).json();
     told.as_array().unwrap().clone()

@@ -27,7 +27,7 @@ const KILL_AFTER_MAX: Duration = Duration::from_millis(40);
 
 const KILL_EARLY_MAX: Duration = Duration::from_millis(6);
 
-/// Which process of a sandbox is killed.
+/// The process of a sandbox that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     CommandLine,
@@ -273,8 +273,8 @@ fn find(victim: Victim, running: &mut Running) -> Option<Vec<u32>> {
     None
 }
 
-/// How the command line ends when this process is killed: as it was itself, with
-/// an error of its own, or telling how the program ended.
+/// Returns the statuses with which the command line can end when this process is killed: its own
+/// signal, an error of its own, or the program's end.
 fn expected(victim: Victim) -> &'static [i32] {
     match victim {
         Victim::CommandLine | Victim::CommandLineAndLauncher => &[137],
@@ -554,7 +554,7 @@ fn until_journal(world: &World, run: &str, applying: &mut Running) -> Duration {
     begun.elapsed()
 }
 
-/// Whether every change of the apply is there, to the last.
+/// Returns whether every change of the apply is there, to the last.
 fn is_changed(world: &World) -> bool {
     let reads = |path: String, text: String| {
         fs::read_to_string(world.path(path)).is_ok_and(|found| found == text)
@@ -576,7 +576,7 @@ fn is_changed(world: &World) -> bool {
         && contents(&world.workspace()).len() == usize::try_from(APPLIED_FILES * 6 + 2).unwrap()
 }
 
-/// What went wrong, all of it, so that a night tells more than its first kill.
+/// All failures together, so that a nightly run reports more than its first kill.
 #[derive(Default)]
 struct Troubles(Vec<String>);
 

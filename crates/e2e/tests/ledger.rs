@@ -18,7 +18,7 @@ fn key(world: &World) -> String {
     key.trim_end().to_owned()
 }
 
-/// What somebody else's verifier says; nothing where Python is missing.
+/// Runs an independent verifier; `None` where Python is missing.
 fn others_say<'a>(world: &World, arguments: impl IntoIterator<Item = &'a str>) -> Option<Outcome> {
     if !program_exists("python3") {
         world.skip("python3 is not installed", Avoidable::Yes);
@@ -378,8 +378,8 @@ fn a_full_disk_keeps_a_checkpoint_from_being_written_and_no_run_from_ending() {
     assert!(sizes.len() == 2 && sizes[0] != sizes[1], "{ended}");
 }
 
-/// What would turn the text of a terminal round is written as JSON writes it, and not as text for
-/// people.
+/// Characters that would reverse the text of a terminal are written as JSON escapes them, and not
+/// as text for people.
 #[test]
 fn what_the_ledger_prints_is_json_whatever_was_run() {
     let world = World::new("what_the_ledger_prints_is_json_whatever_was_run");
@@ -912,7 +912,7 @@ struct OnNetwork {
     _running: e2e::Running,
     url: String,
     key: String,
-    /// Whose certificate it shows, in PEM.
+    /// The authority of the certificate that it shows, in PEM.
     authority: PathBuf,
     state: PathBuf,
 }
@@ -978,7 +978,7 @@ impl OnNetwork {
         asked.env("SSL_CERT_FILE", &self.authority).run()
     }
 
-    /// How many events it has seen of the one ledger that it knows.
+    /// Returns the number of events that it has seen of the one ledger that it knows.
     fn has_seen(&self) -> u64 {
         let state: Value = serde_json::from_str(&fs::read_to_string(&self.state).unwrap()).unwrap();
         let (_, seen) = state.as_object().unwrap().iter().next().unwrap();

@@ -1,7 +1,7 @@
-//! What others' programs for tiled logs make of the ledger: Cloudflare's `signed_note` and
-//! `tlog_tiles`, which are ported from those of Go's checksum database. Nothing of Atoll's
-//! checks here: the test takes apart the lines of a proof and the lengths in a bundle, and all
-//! that is signed, hashed or proven is reckoned by those two.
+//! The ledger, checked by others' programs for tiled logs: Cloudflare's `signed_note` and
+//! `tlog_tiles`, which are ported from those of Go's checksum database. Nothing of Atoll's checks
+//! here: the test parses the lines of a proof and the lengths in a bundle, and everything that is
+//! signed, hashed or proven is computed by those two.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use tlog_tiles::{
     check_tree, prove_record, prove_tree, record_hash, stored_hashes, tree_hash,
 };
 
-/// Why it is not accepted.
+/// The reason why a proof is not accepted.
 type Refused = String;
 
 fn refused(why: impl ToString) -> Refused {
@@ -129,8 +129,8 @@ fn hashes<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<Hash>, Refused
         .collect()
 }
 
-/// Whether a file of `ledger prove inclusion` proves what it says: the event's number, and the
-/// hashes beside its way.
+/// Verifies a file of `ledger prove inclusion`; returns the event's number, and the hashes of its
+/// proof.
 fn included(proof: &[u8], key: &str) -> Result<(u64, Vec<Hash>), Refused> {
     let proof = std::str::from_utf8(proof).map_err(refused)?;
     let (facts, note) = proof.split_once("\n\n").ok_or("no checkpoint")?;
@@ -146,8 +146,8 @@ fn included(proof: &[u8], key: &str) -> Result<(u64, Vec<Hash>), Refused> {
     Ok((index, path))
 }
 
-/// Whether a file of `ledger prove consistency` proves that what was signed then is the
-/// beginning of what it ends with: the hashes.
+/// Verifies a file of `ledger prove consistency`, from an old size and root hash to its checkpoint;
+/// returns the hashes.
 fn grown(proof: &[u8], key: &str, old: (u64, Hash)) -> Result<Vec<Hash>, Refused> {
     let proof = std::str::from_utf8(proof).map_err(refused)?;
     let (facts, note) = proof.split_once("\n\n").ok_or("no checkpoint")?;
@@ -162,7 +162,7 @@ fn grown(proof: &[u8], key: &str, old: (u64, Hash)) -> Result<Vec<Hash>, Refused
     Ok(path)
 }
 
-/// It with a byte changed, each in turn.
+/// Returns copies of a file with a byte changed, each in turn.
 fn changed(content: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     (0..content.len()).map(move |at| {
         let mut content = content.to_vec();
@@ -215,7 +215,7 @@ fn export(world: &World, name: &str) -> PathBuf {
     to
 }
 
-/// What `ledger prove` writes of this.
+/// Returns the proof that `ledger prove` writes.
 fn proof(world: &World, how: &str, what: u64) -> Vec<u8> {
     let to = world.top().join("proofs");
     let _ = fs::remove_dir_all(&to);

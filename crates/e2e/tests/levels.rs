@@ -1,4 +1,4 @@
-//! How far a program is trusted: one call moved through allow, ask and deny by each fact.
+//! Trust levels of a program: one call moved through allow, ask and deny by each fact.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,17 +11,17 @@ use e2e::internet::{Seen, events, is_possible, on_internet, online};
 const OUTSIDE: &str = include_str!("approvals/outside.py");
 const CURL: &str = "curl -sS -m 5 --noproxy '*' -w '%{http_code}\\n'";
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Became {
     Allowed,
-    /// It waited for a person, and went out to nobody.
+    /// The request waited for an approval, and was sent nowhere.
     Asked,
     Denied,
 }
 use Became::{Allowed, Asked, Denied};
 
-/// What became of a read and of a post in a run with these options.
+/// Returns the outcomes of a read and of a post in a run with these options.
 fn became(world: &World, options: &[&str]) -> [Became; 2] {
     let script =
         format!("{CURL} http://example.com/read; {CURL} -d text http://example.com/write; true");
@@ -334,7 +334,7 @@ fn rows(page: &str) -> Vec<Vec<&str>> {
     cells.map(Iterator::collect).collect()
 }
 
-/// What the table says is what becomes of runs, with each level in each mode.
+/// Runs behave as the table states, with each level in each mode.
 #[test]
 fn each_row_of_the_table_of_trust_holds_runs() {
     let world = World::new("each_row_of_the_table_of_trust_holds_runs");
@@ -421,7 +421,7 @@ fn the_commands_of_the_page_on_levels_are_understood() {
     }
 }
 
-/// What stopped it comes first, and what was left out besides behind it.
+/// The reason for a refusal comes first, and anything else that was left out after it.
 #[test]
 fn a_refusal_is_told_before_what_was_left_out() {
     let world = World::new("a_refusal_is_told_before_what_was_left_out");

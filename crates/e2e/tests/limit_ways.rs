@@ -1,6 +1,6 @@
-//! How much rules allow, by every way that a connection can take: many streams of HTTP/2 at
-//! once, WebSockets, CONNECT and SOCKS 5, tunnels; with namespaces and in a fence. Each of
-//! them without limits as well, where everything arrives.
+//! The limits of rules, by every way that a connection can take: many streams of HTTP/2 at once,
+//! WebSockets, CONNECT and SOCKS 5, tunnels; with namespaces and in a fence. Each of them without
+//! limits as well, where everything arrives.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use e2e::internet::{self, events, is_possible};
 use e2e::{Outcome, World, is_root};
 
-/// What makes the servers' certificates and runs `web.js`, on the small internet.
+/// The script that makes the servers' certificates and runs `web.js`, on the small internet.
 const WEB: &str = include_str!("inspection/web.sh");
 const SERVERS: &str = include_str!("limit_ways/web.js");
 const STREAMS: &str = include_str!("limit_ways/streams.mjs");
@@ -17,12 +17,12 @@ const WAYS: &str = include_str!("limit_ways/ways.py");
 
 const LONG: Duration = Duration::from_secs(400);
 
-/// How a run is held.
+/// The way in which a run is sandboxed.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     /// With namespaces.
     Full,
-    /// Where there are none.
+    /// Without namespaces.
     Fence,
 }
 
@@ -43,7 +43,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What the program wrote, but how long anything took: on a busy host that is nothing.
+    /// Returns the program's output without durations: on a busy host they mean nothing.
     fn unhurried(&self) -> String {
         let told = self.outcome.out();
         told.replace(" at once\n", "\n").replace(" slowly\n", "\n")
@@ -107,7 +107,7 @@ fn told(world: &World) -> BTreeSet<String> {
     limits.map(str::to_owned).collect()
 }
 
-/// How many bytes of requests that begin so the ledger says were carried.
+/// Returns the number of bytes that the ledger records for requests whose path begins so.
 fn carried(world: &World, way: &str, path: &str) -> u64 {
     let opened = events(world, "flow.opened");
     let is_its = |flow: &serde_json::Value| {

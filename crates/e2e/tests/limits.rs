@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use e2e::traces::{Traces, alone};
 use e2e::{Avoidable, Invocation, Outcome, World, is_root, program_exists};
 
-/// How a bomb has to end.
+/// The expected end of a bomb.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     /// Atoll or the kernel ends the run, and the outcome names this limit.
@@ -23,10 +23,10 @@ enum End {
     Refused(u64, &'static str),
     /// As that; the outcome counts it as denied by this limit.
     Denied(u64, &'static str, &'static str),
-    /// It gets all: its own use gives way, or is nobody's loss.
+    /// The program gets everything: its own use gives way, or is nobody's loss.
     Goes,
-    /// It gets all, since nothing on such a host counts it. That is said: whoever holds
-    /// this limit does so in part.
+    /// The program gets everything, since nothing on such a host counts it. That is reported: this
+    /// enforces the limit only in part.
     NotCounted(&'static str),
 }
 
@@ -35,13 +35,14 @@ use End::{Denied, Ended, Goes, NotCounted, Refused};
 /// One way to take too much.
 struct Row {
     id: &'static str,
-    /// What the program is told: the kind of thing, and the rest after the time it holds it.
+    /// The arguments of the program: the kind of thing, and the rest after the time that it holds
+    /// it.
     kind: &'static str,
     amount: u64,
     how: &'static str,
     /// The limit that it runs into.
     limit: &'static [&'static str],
-    /// How it ends where control groups hold limits, without them, and in a fence.
+    /// Its end where control groups enforce limits, without them, and in a fence.
     ends: [End; 3],
     /// The limit with which it does not, and how much it gets then.
     lifted: &'static [&'static str],
@@ -100,7 +101,7 @@ const MANY: &[&str] = &["--limit", "processes=512"];
 const SHORT: &[&str] = &["--timeout", "500ms"];
 const MINUTE: &[&str] = &["--timeout", "60s"];
 
-/// What is limited for all of a sandbox together.
+/// Limits that count all processes of a sandbox together.
 const PROCESSES: &[Row] = &[
     // The limit counts the sandbox's first process; in a fence, roughly, others of the
     // user's too.
@@ -575,7 +576,8 @@ fn disk_left(world: &World) -> u64 {
     facts.f_bavail * facts.f_frsize
 }
 
-/// How much the bomb says that it got, and by what it ended; nothing when it was ended.
+/// Returns the amount that the bomb reports to have got, and the error that ended it; `None` when
+/// it was killed.
 fn reached(outcome: &Outcome) -> Option<(u64, String)> {
     let out = outcome.out();
     let line = out
@@ -627,7 +629,7 @@ impl Row {
         println!("{id} {host:?}: {end:?} after {took:?}");
     }
 
-    /// How it ended: what the program saw, what the outcome and the ledger name.
+    /// Checks its end: as the program saw it, and as the outcome and the ledger name it.
     fn judge(&self, world: &World, host: Host, outcome: &Outcome) {
         let told = json(world, outcome);
         let what = format!("{} {host:?}: {outcome}\n{told:#}", self.id);
@@ -703,8 +705,8 @@ fn until_it_goes_on(world: &World, words: &str) {
     });
 }
 
-/// What others write to the same disk meanwhile is not the sandbox's, also where its
-/// processes come and go.
+/// Data that others write to the same disk meanwhile is not the sandbox's, also where its processes
+/// come and go.
 #[test]
 fn what_others_write_ends_nobody() {
     alone();
@@ -732,11 +734,11 @@ fn what_others_write_ends_nobody() {
     }
 }
 
-/// How long a bomb stays that is to be ended: less than the time after which a count was
-/// made in any case, when others' room still decided on it.
+/// The life of a bomb that is to be ended, ms: less than the time after which a count was made in
+/// any case, when the space of others still decided on it.
 const UNTIL_COUNTED_MS: u64 = 20_000;
 
-/// What others free on the same disk meanwhile hides nothing.
+/// Space that others free on the same disk meanwhile hides nothing.
 #[test]
 fn growth_while_others_free_space_is_ended() {
     alone();
@@ -781,8 +783,8 @@ fn growth_while_others_free_space_is_ended() {
     }
 }
 
-/// What others have in memory meanwhile is not the sandbox's: not where it hides nothing,
-/// even if it shares memory and passes descriptors on.
+/// Memory of others is not the sandbox's: not where it hides nothing, even if it shares memory and
+/// passes descriptors on.
 #[test]
 fn memory_of_others_ends_nobody() {
     alone();
@@ -817,7 +819,7 @@ fn memory_of_others_ends_nobody() {
     }
 }
 
-/// What is not a matter of more or less: a limit that does not end or refuse anything.
+/// A limit that is not a matter of more or less: it does not end or refuse anything.
 #[test]
 fn a_flood_of_output_is_shown_and_kept_up_to_its_limit() {
     alone();
@@ -927,7 +929,7 @@ fn time_of_the_processor_is_held_or_refused() {
     }
 }
 
-/// Who turns without end in a thousand sessions has the weight of one, and a low one.
+/// A program that spins in a thousand sessions has the weight of one, and a low one.
 #[test]
 fn a_sandbox_weighs_as_one_and_little() {
     alone();
@@ -951,8 +953,7 @@ fn a_sandbox_weighs_as_one_and_little() {
     );
 }
 
-/// Where no control group can be made, each of its processes weighs half of another, and cannot
-/// have more.
+/// Without a control group, each of its processes weighs half of another, and cannot have more.
 #[test]
 fn a_sandbox_without_groups_weighs_little_too() {
     alone();
@@ -977,7 +978,7 @@ fn a_sandbox_without_groups_weighs_little_too() {
     assert_eq!(said, [expected, expected], "{ended}");
 }
 
-/// What the ledger says of the last run's end.
+/// Returns the ledger's record of the last run's end.
 fn closed(world: &World) -> serde_json::Value {
     let events = e2e::traces::events(world);
     let mut closed = events.iter().filter(|event| event["type"] == "run.closed");

@@ -331,8 +331,8 @@ fn rules_with_lock_files_are_checked() {
     );
 }
 
-/// What is installed of `aged` once its lock file is in the workspace: by the lock file, by
-/// name as another release, another package, and by a lock file that was rewritten.
+/// Prints the installed releases of `aged` once its lock file is in the workspace: by the lock
+/// file, by name as another release, another package, and by a lock file that was rewritten.
 const NPM_SCRIPT: &str = "ci() { rm -rf node_modules; npm ci --silent --no-audit --no-fund --cache cache$1 >/dev/null 2>&1; shown aged; }; \
      shown() { node -p \"require('$1/package').version\" 2>/dev/null || echo none; }; \
      get() { rm -rf node_modules; npm install --silent --no-save --no-audit --no-fund --cache cache$3 $1 >/dev/null 2>&1; shown $2; }; \

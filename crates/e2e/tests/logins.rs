@@ -12,10 +12,10 @@ use e2e::{Avoidable, Outcome, World, is_root, make_fifo};
 const SERVERS: &str = include_str!("credentials/servers.py");
 const NAMES: &[&str] = &["example.com", "other.example"];
 const CURL: &str = "curl -sS -m 20 --noproxy '*'";
-/// What the origins demand.
+/// The token that the origins demand.
 const REAL: &str = "sk-ant-oat01-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const RENEWAL: &str = "sk-ant-ort01-an0th3rOfTh1sT3stWh1chN0bodyM4yS33in";
-/// What nobody has heard of yet.
+/// A token that nobody knows yet.
 const UNKNOWN: &str = "c4n4ryOfTh1sT3stWh1chN0bodyM4yS33in";
 
 const PROFILE: &str = r#"
@@ -38,7 +38,7 @@ paths = ["/oauth/token"]
 place = { refresh = "refresh_token" }
 "#;
 
-/// How a program inside reads a value of its login.
+/// The shell function by which a program in the sandbox reads a value of its login.
 const FIELD: &str =
     "field() { sed -n \"s/.*\\\"$1\\\":\\\"\\([^\\\"]*\\)\\\".*/\\1/p\" ~/.agent/auth.json; }; ";
 

@@ -24,7 +24,7 @@ fn nested(world: &World, options: &[&str], script: &str) -> Outcome {
         .run()
 }
 
-/// Whether what the test is about is installed.
+/// Returns whether the program under test is installed; else the test is skipped.
 fn has(world: &World, program: &str) -> bool {
     let is_there = program_exists(program);
     if !is_there {

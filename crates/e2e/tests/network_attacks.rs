@@ -16,7 +16,7 @@ use crate::attacks::harness::{SWITCH, WEAKENED};
 const LONG: Duration = Duration::from_secs(60);
 const PROGRAM: &str = include_str!("network_attacks/attack.py");
 
-/// What makes the same attack succeed.
+/// The change that makes the same attack succeed.
 #[derive(Clone, Copy, Debug)]
 enum Control {
     /// One more rule: then this is reached or asked for.
@@ -33,10 +33,10 @@ struct Row {
     /// The way, in the program.
     way: &'static str,
     allow: &'static [&'static str],
-    /// What the internet may write down, at most: what is reached, and what is asked for.
+    /// The most that the internet may record: the destinations reached, and the names asked for.
     reaches: &'static [&'static str],
     asks: &'static [&'static str],
-    /// What it must write down in the control.
+    /// The record that the control must leave.
     mark: &'static str,
     control: Control,
 }
@@ -145,12 +145,12 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Where a program can read it, in the workspace.
+/// Writes the program into the workspace, where a run can read it.
 fn place_program(world: &World) {
     fs::write(world.workspace().join("attack.py"), PROGRAM).unwrap();
 }
 
-/// What the small internet has written down: what was reached, `asked` and a name, `first`
+/// Returns the records of the small internet: the destinations reached, `asked` and a name, `first`
 /// and the first bytes of a connection.
 fn marks(seen: &Seen) -> Vec<String> {
     let asked = seen.asked.iter().map(|name| format!("asked {name}"));
@@ -163,7 +163,7 @@ fn marks(seen: &Seen) -> Vec<String> {
         .collect()
 }
 
-/// Whether a line is meant: `*` stands for anything.
+/// Returns whether a line matches: `*` stands for anything.
 fn fits(pattern: &str, line: &str) -> bool {
     match pattern.split_once('*') {
         Some((before, after)) => line.starts_with(before) && line.ends_with(after),
@@ -249,7 +249,7 @@ fn nothing_that_no_rule_allows_is_reached_by_any_way() {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// Who takes as many connections as there can be takes none of anybody else's.
+/// A program that takes as many connections as there can be takes none of anybody else's.
 #[test]
 fn who_takes_all_connections_leaves_neighbours_theirs() {
     let world = World::new("who_takes_all_connections_leaves_neighbours_theirs");

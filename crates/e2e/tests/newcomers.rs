@@ -1,5 +1,4 @@
-//! What people meet who are new to it: words that say what happened, where a rule
-//! stands, and what to type next.
+//! Messages to new users: they state what happened, where a rule stands, and what to type next.
 
 use std::fs;
 
@@ -666,13 +665,13 @@ fn what_a_command_did_not_do_it_does_not_say() {
     assert!(!discarded.err().contains("warning"), "{discarded}");
 }
 
-/// Where programs begin within these bytes, each with its own headers.
+/// Returns the number of programs within these bytes, each with its own headers.
 fn programs_within(bytes: &[u8]) -> usize {
     let starts = |at: &[u8]| at[..7] == *b"\x7fELF\x02\x01\x01" && at[52..56] == [64, 0, 56, 0];
     bytes.windows(56).filter(|at| starts(at)).count()
 }
 
-/// What people download is no larger than it has to be: it holds itself and the launcher.
+/// The download is no larger than it has to be: it holds itself and the launcher.
 #[test]
 fn the_program_holds_its_launcher_once() {
     let program = std::env::var_os("ATOLL_BIN").unwrap();

@@ -1,4 +1,4 @@
-//! What takes two persons, on a small internet of each test's own.
+//! Dual control: approvals that take two persons, on a small internet of each test's own.
 
 use std::fs;
 use std::os::unix::fs::chown;

@@ -299,7 +299,7 @@ END
     );
 }
 
-/// What a member of a group tries with files that only root and the group may use.
+/// Attempts of a member of a group on files that only root and the group may use.
 const AS_MEMBER: &str = r#"id -G
 cat "$1/data" || echo unread
 echo x >> "$1/data" || echo unwritten

@@ -152,7 +152,8 @@ fn every_file_of_a_projects_policies_counts_once_it_is_trusted() {
     ran("true").expect_status(125).says(["64 at most"]);
 }
 
-/// What waits for somebody who never asks is refused by a check, and told at each start.
+/// A policy that waits for an approver who is never asked is refused by a check, and reported at
+/// each start.
 #[test]
 fn a_policy_that_waits_for_what_never_asks_is_refused_and_told() {
     let world = World::new("a_policy_that_waits_for_what_never_asks_is_refused_and_told");
@@ -208,7 +209,7 @@ fn a_policy_that_is_too_deep_is_refused_by_its_name_wherever_it_is_read() {
     let _ = started(&world, &["true"]).success();
 }
 
-/// Which policies decided is said of each thing that goes out, is refused or asked about.
+/// The policies that decided are recorded with every request that is sent, refused or asked about.
 #[test]
 fn every_flow_names_the_policies_that_decided() {
     let world = World::new("every_flow_names_the_policies_that_decided");
@@ -290,7 +291,7 @@ fn policies_refuse_changes_before_any_is_taken_over() {
     assert!(world.exists("secret/key"));
 }
 
-/// What is taken over by a policy with `@checkpoint` can be taken back, by what the record names.
+/// An apply by a policy with `@checkpoint` can be undone, by the checkpoint that the record names.
 #[test]
 fn a_checkpoint_is_there_before_changes_are_taken_over() {
     let world = World::new("a_checkpoint_is_there_before_changes_are_taken_over");
@@ -364,8 +365,8 @@ fn asking_about_secret(world: &World, whom: &str) {
 
 const ANSWER: &str = "d deny: ";
 
-/// Who takes changes over is asked where a policy says so: with what becomes of each path, and
-/// nothing is written before the yes. What was asked and said is in the ledger.
+/// An apply needs an approval where a policy requires it: the question shows the effect on each
+/// path, and nothing is written before the approval. Question and answer are in the ledger.
 #[test]
 fn a_policy_asks_before_changes_are_taken_over() {
     let world = World::new("a_policy_asks_before_changes_are_taken_over");
@@ -526,8 +527,8 @@ fn nothing_that_asks_is_taken_over_without_a_person() {
     assert!(world.exists("open") && world.exists("secret/key"));
 }
 
-/// What decides is shown: permissions before and after, the whole of a target. No name is a row of
-/// its own, and none is out of sight before it was read.
+/// Everything that decides is shown: permissions before and after, the whole of a target. No name
+/// is a row of its own, and none is out of sight before it was read.
 #[test]
 fn all_that_decides_is_shown_before_a_person_answers() {
     let world = World::new("all_that_decides_is_shown_before_a_person_answers");
@@ -634,7 +635,7 @@ fn a_terminal_that_goes_away_says_no() {
     assert_eq!(events(&world, "approval.asked").len(), 2);
 }
 
-/// What a person has agreed to is what is written: what changed since they were shown it is not.
+/// An approval covers exactly what is written: anything that changed since it was shown is not.
 #[test]
 fn what_changes_while_a_person_is_asked_is_not_taken_over() {
     let world = World::new("what_changes_while_a_person_is_asked_is_not_taken_over");
@@ -697,7 +698,7 @@ fn found(place: &Path, name: &str) -> Option<std::path::PathBuf> {
     })
 }
 
-/// Who starts a run is asked where a policy says so, about the command as it is.
+/// Starting a run needs an approval where a policy requires it, about the command as it is.
 #[test]
 fn a_policy_asks_before_a_run_is_started() {
     let world = World::new("a_policy_asks_before_a_run_is_started");
@@ -777,8 +778,8 @@ fn a_policy_asks_before_a_run_is_started() {
     );
 }
 
-/// Who starts a run is asked about the ports that it publishes, and a yes is to what was shown:
-/// once other policies ask, who visits is refused.
+/// The question at the start of a run includes the ports that it publishes, and an approval covers
+/// what was shown: once other policies ask, visitors are refused.
 #[test]
 fn a_port_that_policies_ask_about_is_published_by_a_yes_before_the_run() {
     let world = World::new("a_port_that_policies_ask_about_is_published_by_a_yes_before_the_run");
@@ -869,7 +870,7 @@ fn table() -> Vec<(String, Vec<(String, String)>)> {
     rows.map(row).collect()
 }
 
-/// What the table says of what a run begins with, and of what is taken over, is so in a run.
+/// The table's statements about the start of a run, and about applying, hold in a run.
 #[test]
 fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
     let world = World::new("each_cell_of_the_table_of_annotations_holds_in_a_run");
@@ -1372,8 +1373,7 @@ to = "example.com"
 place = { header = "authorization", form = "Bearer {}" }
 "#;
 
-/// What a person does and a run begins with: each is asked about, and done where nothing is
-/// forbidden.
+/// Actions of a person and of a run's start: each is decided, and done where nothing is forbidden.
 #[test]
 fn every_door_of_this_host_is_closed_by_a_policy_of_its_action() {
     let world = World::new("every_door_of_this_host_is_closed_by_a_policy_of_its_action");
@@ -1418,7 +1418,7 @@ fn every_door_of_this_host_is_closed_by_a_policy_of_its_action() {
     }
 }
 
-/// What programs do on the network: names, tunnels, requests, uses of a credential.
+/// Network actions of programs: names, tunnels, requests, uses of a credential.
 #[test]
 fn every_door_of_the_network_is_closed_by_a_policy_of_its_action() {
     let world = World::new("every_door_of_the_network_is_closed_by_a_policy_of_its_action");
@@ -1477,8 +1477,8 @@ fn a_port_that_is_published_later_is_closed_by_a_policy() {
     });
 }
 
-/// What Cedar may not bear, and what is to forbid and never does, is told where somebody looks for
-/// mistakes and where somebody relies on it.
+/// Policies that Cedar may not evaluate, and those that are to forbid and never do, are reported by
+/// the check, and at the start of a run that relies on them.
 #[test]
 fn what_does_not_hold_as_it_is_written_is_told_by_the_check_and_at_the_start() {
     let world =

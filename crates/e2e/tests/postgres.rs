@@ -84,7 +84,7 @@ fn outcome(world: &World, servers: &str, atoll: &str, script: &str) -> Outcome {
     run.env("INTERNET_PORTS", "7").within(LONG).run()
 }
 
-/// What the server of the test's own has written down.
+/// Returns the records of the test's own server.
 fn fake(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/fake")).unwrap_or_default()
 }
@@ -112,7 +112,7 @@ fn a_program_of_node_queries_alone_and_in_a_pool() {
     });
 }
 
-/// Where a policy has a person asked before a credential is used, the login waits for that.
+/// A login waits where a policy requires an approval before its credential is used.
 #[test]
 fn a_login_by_a_credential_that_policies_ask_about_waits_for_a_person() {
     let name = "a_login_by_a_credential_that_policies_ask_about_waits_for_a_person";
@@ -150,7 +150,7 @@ fn a_login_by_a_credential_that_policies_ask_about_waits_for_a_person() {
     }
 }
 
-/// Why something was refused, in the last run.
+/// Returns the reasons of refusals in the last run.
 fn refused(world: &World) -> Vec<String> {
     let refused = events(world, "flow.refused");
     let why = refused.iter().filter_map(|one| one["why"].as_str());
@@ -606,7 +606,7 @@ fn a_program_says_as_whom_it_signs_in_in_one_way() {
     });
 }
 
-/// What follows a login is searched as all else is, and without the real password.
+/// Data after a login is searched like everything else, and without the real password.
 #[test]
 fn a_placeholder_is_neither_asked_nor_copied_into_a_database() {
     let name = "a_placeholder_is_neither_asked_nor_copied_into_a_database";

@@ -16,7 +16,7 @@ const NAMES: &[&str] = &[
     "sts.eu-west-1.amazonaws.com",
     "other.example",
 ];
-/// What each real id, secret and session token has in it.
+/// A part of each real id, secret and session token.
 const REAL: [&str; 3] = [
     "PR1NT3DK3YTEST",
     "pr1nt3dS3c/0fTh1sT3st",
@@ -26,8 +26,8 @@ const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 /// A request that curl signs.
 const SIGNED: &str = "curl -sS -m 60 --noproxy '*' --aws-sigv4 aws:amz:eu-west-1:s3 \
     --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" -H \"x-amz-security-token: $AWS_SESSION_TOKEN\"";
-/// What version 2 of AWS's command line has as `aws configure export-credentials`, by the library
-/// that finds keys for both versions.
+/// The equivalent of `aws configure export-credentials` in version 2 of AWS's command line, by the
+/// library that finds keys for both versions.
 const EXPORT: &str = "#!/usr/bin/python3 -I
 import json, sys
 sys.path.insert(0, 'SITE')
@@ -78,12 +78,12 @@ fn online(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
 
-/// How often the command was run.
+/// Returns the number of times that the command was run.
 fn runs(world: &World) -> usize {
     let runs = fs::read_to_string(world.top().join("runs"));
     runs.unwrap_or_default().lines().count()

@@ -50,7 +50,7 @@ fn check(world: &World, solver: &Path, text: &str, property: &[&str], status: i3
     }
 }
 
-/// What refutes is a question that anybody can put, and Atoll answers as was said.
+/// Checks a counterexample: it is a question that anybody can put, and Atoll answers as was said.
 fn shown(world: &World, found: &Outcome, is_failure: bool) {
     let out = found.out();
     let command = out
@@ -285,7 +285,7 @@ const MODES: [&str; 3] = ["strict", "layered", "permissive"];
 /// All that goes out or in, and what for.
 const OUTSIDE: [&str; 5] = ["resolve", "connect", "request", "use_credential", "publish"];
 
-/// What a level says in a mode, as a file of policies of its own.
+/// Writes the policies of a level in a mode to a file of their own; returns its name and the text.
 fn level(world: &World, level: &str, mode: &str) -> (String, String) {
     let shown = [
         "policy", "show", "default", "--trust", level, "--mode", mode,
@@ -620,7 +620,7 @@ fn of_two_layers_with_one_policy_each_is_told_to_change_nothing() {
     }
 }
 
-/// What a permit of one layer lets through another one can deny, whichever of them comes first.
+/// A permit of one layer can be overruled by another layer's denial, whichever of them comes first.
 #[test]
 fn a_permit_that_another_layer_never_lets_count_is_told() {
     let world = World::new("a_permit_that_another_layer_never_lets_count_is_told");
@@ -808,8 +808,8 @@ fn versions_of_a_file_are_compared() {
     );
 }
 
-/// What is denied since nobody does what it asks for, or can say yes, is no less denied by what
-/// asks for nothing, or for somebody else.
+/// A version that denies because nobody fulfils its obligation, or can give its approval, is not
+/// tightened by one without an obligation, or with another approver.
 #[test]
 fn what_is_denied_for_its_obligations_is_not_allowed_by_a_tighter_version() {
     let world =
@@ -859,7 +859,7 @@ fn what_is_denied_for_its_obligations_is_not_allowed_by_a_tighter_version() {
     }
 }
 
-/// What policies have done where they allow is done by a tighter version too, wherever it allows.
+/// The obligations of policies that allow are those of a tighter version too, wherever it allows.
 #[test]
 fn what_is_done_besides_is_done_by_a_tighter_version() {
     let world = World::new("what_is_done_besides_is_done_by_a_tighter_version");
@@ -1101,7 +1101,7 @@ fn where_no_policies_count_there_is_nothing_to_prove() {
     assert_eq!(prover["grade"], "note", "{prover}");
 }
 
-/// That programs are there says nothing of what they prove.
+/// The presence of the programs is no evidence that they prove anything.
 #[test]
 fn the_doctor_tries_a_proof() {
     let world = World::new("the_doctor_tries_a_proof");

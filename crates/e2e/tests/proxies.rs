@@ -124,7 +124,7 @@ fn a_connection_by_a_proxy_is_recorded_as_any_other() {
     assert_eq!(events(&world, "flow.closed").len(), 1);
 }
 
-/// What is asked, and what the program is told.
+/// Questions, and the answers that the program gets.
 #[test]
 fn what_may_not_be_reached_is_refused_by_a_proxy_in_its_own_words() {
     let world = World::new("what_may_not_be_reached_is_refused_by_a_proxy_in_its_own_words");

@@ -234,7 +234,7 @@ fn a_port_is_published_by_a_key_at_the_terminal() {
     );
 }
 
-/// What a person reads does not hold up a run whose program has ended.
+/// A page that a person is reading does not hold up a run whose program has ended.
 #[test]
 fn a_run_ends_under_the_page_of_a_port() {
     let world = World::new("a_run_ends_under_the_page_of_a_port");

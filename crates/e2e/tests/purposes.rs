@@ -1,5 +1,4 @@
-//! What a session is for: runs, changes and requests that a purpose narrows, and that nothing
-//! inside widens.
+//! The purpose of a session: it narrows runs, changes and requests, and nothing inside widens it.
 
 use std::fs;
 
@@ -31,7 +30,7 @@ fn apply(world: &World, further: &[&str]) -> Outcome {
     world.atoll(["apply", "last"]).args(further).run()
 }
 
-/// What the last run's record says that it was decided by.
+/// Returns a member of the last run's recorded decision.
 fn decision(world: &World, member: &str) -> String {
     let opened = events(world, "run.opened");
     opened[0]["decision"][member]
@@ -143,8 +142,8 @@ fn what_belongs_to_a_purpose_is_taken_over_and_nothing_else() {
     assert!(!world.exists("new.md"));
 }
 
-/// What is kept of an agent's home comes from many runs: where one of them was narrowed, that
-/// counts for all of it.
+/// A kept layer of an agent's home comes from many runs: if one of them was narrowed, that counts
+/// for the whole layer.
 #[test]
 fn what_a_narrowed_run_keeps_is_not_taken_over_later() {
     let world = World::new("what_a_narrowed_run_keeps_is_not_taken_over_later");
@@ -246,7 +245,7 @@ fn a_session_keeps_its_purpose() {
     assert_eq!(purpose(), "documentation");
 }
 
-/// What a project has added is no word of the person's, and stays with the session all the same.
+/// A purpose added by a project is not the person's own, and still stays with the session.
 #[test]
 fn what_a_project_adds_stays_with_its_session_and_what_is_resumed() {
     let world = World::new("what_a_project_adds_stays_with_its_session_and_what_is_resumed");
@@ -347,7 +346,7 @@ fn a_purpose_that_permits_stops_the_runs_that_are_for_it() {
         .is_clear_error(["purpose acme has narrowed", "acme.purpose.cedar"]);
 }
 
-/// What docs/purposes.md shows is typed, and the file that it writes is a purpose.
+/// The commands of docs/purposes.md work, and the file that it writes is a purpose.
 #[test]
 fn the_page_about_purposes_is_as_it_says() {
     let world = World::new("the_page_about_purposes_is_as_it_says");

@@ -9,7 +9,8 @@ const SERVERS: &str = include_str!("redaction/servers.py");
 const INSIDE: &str = include_str!("redaction/inside.py");
 const BOUND: &str = "[network]\nallow = [\"example.com\"]\n[credential.key]\nsource = { environment = \"KEY\" }\n\
                      to = \"example.com\"\nplace = { header = \"authorization\", form = \"Bearer {}\" }\n";
-/// What a program sends and is answered: by TLS and without, one header twice, in each case.
+/// The requests that a program sends and prints with their responses: by TLS and without, one
+/// header twice, in each case.
 const SCRIPT: &str = "for url in http://example.com/a https://example.com/a https://example.com/chunks; do
         case $url in https*) key=$KEY ;; *) key=none ;; esac
         curl -sS -f -m 10 -i --noproxy '*' -H 'X-Internal: SECRET-OUT' -H 'x-INTERNAL: SECRET-OUT-2' \

@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(180);
 struct Registry {
     preset: &'static str,
     program: &'static str,
-    /// Where it comes from.
+    /// Its hosts.
     hosts: &'static [&'static str],
     /// Fetches it, and says its version.
     script: &'static str,
@@ -65,7 +65,7 @@ fn further(world: &World, host: &str) -> Option<Vec<String>> {
     Some(private.map(|address| address.ip().to_string()).collect())
 }
 
-/// The same by the age of its release, which its registry tells: old enough, and not.
+/// Fetches a package by the age of its release, which its registry states: old enough, and not.
 fn aged(world: &World, registry: &Registry, options: &[String], script: &str) {
     let preset = registry.preset;
     if preset == "cargo" && is_mirrored(world) {
@@ -94,15 +94,15 @@ fn aged(world: &World, registry: &Registry, options: &[String], script: &str) {
     }
 }
 
-/// Whether crates come from elsewhere than their registry's own host.
+/// Returns whether crates come from elsewhere than their registry's own host.
 fn is_mirrored(world: &World) -> bool {
     let config = ["-sS", "-m", "20", "https://index.crates.io/config.json"];
     let told = world.host("curl").args(config).run().out();
     !told.contains("\"https://static.crates.io/crates\"")
 }
 
-/// The same by a lock file of the workspace: one that names its release, and one that names
-/// another one.
+/// Fetches a package by a lock file of the workspace: one that names its release, and one that
+/// names another one.
 fn locked(world: &World, registry: &Registry, options: &[String], script: &str) {
     let Registry {
         preset, version, ..

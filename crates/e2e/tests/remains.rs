@@ -380,7 +380,7 @@ fn a_deaf_program_ends_with_the_command_line() {
     before.expect_no_processes(&world, "deaf");
 }
 
-/// What is counted on the whole machine, where others work too.
+/// Counts for the whole machine, where others work too.
 struct Counted {
     descriptors: usize,
     sockets: [usize; 3],
@@ -403,7 +403,7 @@ impl Counted {
         /// A network namespace costs more than this.
         const KERNEL_BYTES_OF_RUN_MAX: u64 = 16 * 1024;
         const BYTES_OF_RUN_MAX: u64 = 512 * 1024;
-        /// What others may take meanwhile.
+        /// The most that others may take meanwhile, bytes.
         const KERNEL_BYTES_OF_OTHERS: u64 = 24 << 20;
         const BYTES_OF_OTHERS: u64 = 2 << 30;
         let now = Self::take();

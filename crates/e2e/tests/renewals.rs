@@ -14,14 +14,14 @@ const SERVERS: &str = include_str!("renewals/servers.py");
 const NAMES: &[&str] = &["example.com", "other.example", "another.example"];
 const CURL: &str = "curl -sS -m 90 --noproxy '*'";
 const AUTH: &str = "-H \"Authorization: Bearer $(field access)\"";
-/// What is in the file at the beginning.
+/// The tokens in the file at the beginning.
 const OLD: &str = "tok-f1rstT0kenOfTh1sT3stWh1chN0bodyM4yS33in1";
 const REFRESH: &str = "ref-f1rstT0kenOfTh1sT3stWh1chN0bodyM4yS33in1";
 const ID: &str = "idt-f1rstT0kenOfTh1sT3stWh1chN0bodyM4yS33in1";
 /// Another credential.
 const GIVEN: &str = "giv-enT0kenOfTh1sT3stWh1chN0bodyM4yS33in0000";
 
-/// How a program inside reads a value of its login.
+/// The shell function by which a program in the sandbox reads a value of its login.
 const FIELD: &str =
     "field() { sed -n \"s/.*\\\"$1\\\":\\\"\\([^\\\"]*\\)\\\".*/\\1/p\" ~/.agent/auth.json; }; ";
 
@@ -90,7 +90,7 @@ fn online_as(world: &World, command: &str, script: &str) -> Outcome {
         .run()
 }
 
-/// What the servers have written down under a name, line by line.
+/// Returns the servers' records of a name, line by line.
 fn noted(world: &World, name: &str) -> Vec<String> {
     let text = fs::read_to_string(world.top().join("internet").join(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -411,7 +411,7 @@ fn a_run_that_ends_while_a_login_is_renewed_has_it_written_back() {
     is_nowhere(&world, &outcome);
 }
 
-/// What a program sends to renew its login goes nowhere, and is a use of the login all the same.
+/// A program's request to renew its login is sent nowhere, and is a use of the login all the same.
 #[test]
 fn a_login_that_policies_do_not_let_be_used_is_not_renewed() {
     let name = "a_login_that_policies_do_not_let_be_used_is_not_renewed";

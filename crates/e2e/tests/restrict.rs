@@ -93,7 +93,7 @@ fn what_a_person_gives_up_for_a_run_is_denied_from_then_on_and_open_tunnels_end(
     );
 }
 
-/// What a program inside gives up, however it tries to have it back.
+/// Checks the rights that a program in the sandbox gives up, however it tries to get them back.
 fn from_inside(world: &World, atoll: Option<&str>) {
     let options = "--live --allow example.com --allow 93.184.216.35";
     let script = INSIDE.replace("CURL", CURL);

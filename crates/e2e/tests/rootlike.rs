@@ -22,7 +22,7 @@ const FIRST: u32 = 300_000;
 /// Preparing the layers of an ordinary user takes its time on a cold disk.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Who starts Atoll.
+/// The user who starts Atoll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     /// Whoever runs the tests: root, or a user without further ids.
@@ -160,7 +160,7 @@ fn pip_installs_into_the_system_as_root_inside() {
     }
 }
 
-/// Where PostgreSQL's programs are.
+/// Returns the path of PostgreSQL's programs.
 fn postgres() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut programs = versions.flatten().map(|one| one.path().join("bin/initdb"));
@@ -396,7 +396,7 @@ const OWNERS: &str = "echo mine > new; mkdir -m 700 closed deep; echo theirs > c
     touch /etc/closed/file; mkdir -p -m 700 /var/lib/closed/again; chown -R 77 /var/lib/closed
     chown 88 /usr /etc; chmod 000 closed\n";
 
-/// What is left of runs below the state.
+/// Returns the remains of runs in the state directory.
 fn left(world: &World) -> Vec<PathBuf> {
     let below = |name: &str| fs::read_dir(world.state().join("atoll").join(name));
     let all = ["scratch", "runs", "ids"].into_iter().map(below);
@@ -460,7 +460,7 @@ fn a_killed_run_of_root_inside_leaves_nothing() {
     }
 }
 
-/// What other users inside hold counts, though nobody of the sandbox may look at it.
+/// Memory of other users in the sandbox counts, though nobody of the sandbox may look at it.
 #[test]
 fn memory_of_other_users_inside_counts() {
     let Some(world) = world_with_owners("memory_of_other_users_inside_counts") else {

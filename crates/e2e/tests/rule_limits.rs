@@ -1,5 +1,5 @@
-//! How much rules allow, on a small internet of each test's own, with an origin that
-//! writes down what reaches it.
+//! The limits of rules, on a small internet of each test's own, with an origin that records what
+//! reaches it.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ fn limited(world: &World, rule: &str, script: &str) -> Seen {
     online(world, &["--profile", "limited"], script)
 }
 
-/// That the ledger, the summary and `atoll why` tell of a limit and where it stands, and
-/// how many flows it has ended.
+/// Checks that the ledger, the summary and `atoll why` report a limit and its source; returns the
+/// number of flows that it has ended.
 fn is_told(world: &World, seen: &Seen, limit: &str, said: &str) -> usize {
     let refused: Vec<Value> = events(world, "flow.refused");
     let of_limit = |body: &&Value| body["limit"] == limit;

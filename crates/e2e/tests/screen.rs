@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 300 -w ' %{http_code}\\n' -o /dev/null --noproxy '*'";
 const OPTIONS: &str = "--discard --ask example.com";
-/// What stands there once an answer counts.
+/// The prompt that is shown once an answer counts.
 const PROMPT: &str = "A letter, then Enter: ";
 const RACE: &str = include_str!("screen/race.py");
 
@@ -346,7 +346,8 @@ fn who_asks_nobody_denies_at_once() {
     assert!(fs::read_dir(world.workspace()).unwrap().next().is_none());
 }
 
-/// What was said of each question: by its number, yes or no. Each has one answer.
+/// Returns the answer to each question: its number, and whether it was granted. Each has one
+/// answer.
 fn answers(world: &World) -> Vec<(u64, bool)> {
     let of = |kind: &str, is_granted: bool| {
         let all = events(world, kind).into_iter();

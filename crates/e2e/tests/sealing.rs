@@ -1,4 +1,4 @@
-//! What is sensitive in the ledger is sealed, and ends with its key.
+//! Sensitive parts of the ledger, which are sealed, and end with their key.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -34,7 +34,7 @@ fn says(bytes: &[u8], word: &str) -> bool {
         .any(|part| part == word.as_bytes())
 }
 
-/// What the verifier says of the ledger and its witness, and of an export in the clear.
+/// Returns the verifier's report on the ledger and its witness, and on an unsealed export.
 fn others_check(world: &World, witness: &Path, unsealed: &str) -> Option<String> {
     if !program_exists("python3") {
         world.skip("python3 is not installed", Avoidable::Yes);

@@ -12,7 +12,7 @@ use e2e::{Avoidable, Outcome, World, is_root, make_fifo};
 const SERVERS: &str = include_str!("credentials/servers.py");
 const NAMES: &[&str] = &["example.com", "other.example"];
 const CURL: &str = "curl -sS -m 20 --noproxy '*'";
-/// What the origins demand.
+/// The key that the origins demand.
 const REAL: &str = "sk-ant-api03-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 /// Another one, which is for nobody here.
 const OTHER: &str = "an0th3rOfTh1sT3stWh1chN0bodyM4yS33in";
@@ -53,7 +53,7 @@ place = { header = "authorization", form = "Bearer {}" }
 optional = true
 "#;
 
-/// How a program inside reads its key.
+/// The shell command by which a program in the sandbox reads its key.
 const FIELD: &str =
     "K=$(sed -n 's/.*\"primaryApiKey\": *\"\\([^\"]*\\)\".*/\\1/p' ~/.agent/settings.json); ";
 

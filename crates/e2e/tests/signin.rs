@@ -78,7 +78,7 @@ fn online(world: &World, words: &[&str]) -> Outcome {
     run.within(Duration::from_secs(240)).run()
 }
 
-/// The same at a terminal, where this is typed when it asks.
+/// As [`online`] at a terminal, where this answer is typed.
 fn at_a_terminal(world: &World, words: &[&str], answer: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, "\"$ATOLL\" \"$@\"");
     let run = run.env("ISSUERS", NAMES.join(" ")).env("ANSWER", answer);
@@ -632,7 +632,7 @@ fn claude_code_logs_in_inside_and_its_tokens_stay_outside() {
     assert!(status.out().contains("\"loggedIn\": true"), "{status}");
 }
 
-/// What packages of npm call this machine.
+/// Returns npm's name for this machine's architecture.
 fn npm_machine() -> &'static str {
     match cfg!(target_arch = "aarch64") {
         true => "arm64",
@@ -838,7 +838,7 @@ fn what_an_agent_is_given_goes_into_the_vault_where_its_profile_says_so() {
     nowhere(&world, &used, &[]);
 }
 
-/// Who carries connections looks into none of a tunnel, so that tokens would come in as they are.
+/// The egress process does not inspect a tunnel, so tokens would come in through one as they are.
 #[test]
 fn no_tunnel_leads_to_an_issuer_not_by_its_address_either() {
     let Some(world) = world("no_tunnel_leads_to_an_issuer_not_by_its_address_either") else {

@@ -71,7 +71,7 @@ fn online(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
@@ -403,7 +403,7 @@ fn no_process_but_the_one_that_carries_holds_a_key_that_signs() {
     holders::expect_held_by(&world, &["atoll-egress"], &outcome.to_string());
 }
 
-/// Who signed meant all of it to arrive: it is not signed anew without a part.
+/// A signature covers the whole request: it is not signed anew without a part.
 #[test]
 fn what_is_signed_and_taken_out_does_not_go() {
     let name = "what_is_signed_and_taken_out_does_not_go";

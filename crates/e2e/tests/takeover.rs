@@ -22,7 +22,7 @@ struct Row {
     without: &'static str,
     /// Seen from outside.
     taken: &'static [&'static str],
-    /// What the code says of itself, where nothing outside changes.
+    /// The report of the code itself, where nothing outside changes.
     done: &'static [&'static str],
 }
 
@@ -33,7 +33,7 @@ impl Row {
         self.id == "init" && !is_root()
     }
 
-    /// Whether the program can reach something outside.
+    /// Returns whether the program can reach something outside.
     fn leads_outside(&self) -> bool {
         self.id.starts_with("router") || self.who == "egress"
     }
@@ -160,8 +160,8 @@ const FENCE: &[Row] = &[
     },
 ];
 
-/// What carries connections: to make them is what it is for, also to what listens on
-/// this host. It has no file, wherever it tries.
+/// The egress process: to connect is its purpose, also to listeners on this host. It has no file,
+/// wherever it tries.
 const EGRESS: &[Row] = &[
     Row {
         id: "egress",
@@ -231,7 +231,7 @@ fn a_taken_over_process_of_a_fence_reaches_what_it_judges() {
     try_all(TEST, FENCE, Where::Fence);
 }
 
-/// Where a takeover is tried, and where its canaries lie.
+/// The place where a takeover is tried, and that of its canaries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
     /// In a sandbox, with canaries beside the workspace.
@@ -277,7 +277,7 @@ fn try_all(test: &str, rows: &[Row], place: Where) {
     }
 }
 
-/// What a takeover got, seen from outside, and what it said.
+/// Returns the effects of a takeover, seen from outside, and its report.
 fn take_over(
     test: &str,
     row: &Row,
@@ -370,13 +370,13 @@ fn stack(pid: u32) -> usize {
     })
 }
 
-/// Whether processes of the same user are kept from each other's memory anyway.
+/// Returns whether processes of the same user are kept from each other's memory anyway.
 fn is_yama_there() -> bool {
     let setting = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     setting.is_ok_and(|scope| scope.trim() != "0")
 }
 
-/// Whether somebody has ended it; it is ended now.
+/// Returns whether somebody has ended the victim; it is ended now.
 fn wait_until_killed(victim: &mut std::process::Child) -> bool {
     let ended = victim.try_wait().unwrap().is_some();
     e2e::end(victim);
@@ -453,7 +453,7 @@ fn the_list_of_mounts_names_no_path_of_the_host() {
     }
 }
 
-/// Whether a process has this text anywhere in its memory.
+/// Returns whether a process has this text anywhere in its memory.
 fn holds(pid: u32, text: &str) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();

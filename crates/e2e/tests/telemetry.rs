@@ -1,4 +1,4 @@
-//! What happens is told to collectors of OpenTelemetry: a real one understands all of it.
+//! Telemetry for collectors of OpenTelemetry: a real one understands all of it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(60);
 const ANSWERS: &str = include_str!("telemetry/answers.py");
 const PERSON: &str = include_str!("telemetry/person.py");
 const SERVERS: &str = include_str!("credentials/servers.py");
-/// What the servers demand.
+/// The key that the servers demand.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const BOUND: &str = r#"
 [network]
@@ -219,7 +219,7 @@ fn what_a_collector_does_not_take_is_sent_again_and_never_lost() {
     assert_eq!(told.code(), 125, "{told}");
 }
 
-/// What something is told to be by an attribute.
+/// Returns the value of an attribute.
 fn attribute(of: &Value, key: &str) -> Option<String> {
     let all = of["attributes"].as_array()?;
     let one = all.iter().find(|one| one["key"] == key)?;

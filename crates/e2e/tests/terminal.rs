@@ -1,5 +1,5 @@
-//! What a person at a terminal gets: a terminal inside that behaves as usual,
-//! their own back as it was, and a question at the end.
+//! A person at a terminal: the program gets a terminal that behaves as usual, the person gets
+//! theirs back as it was, and a question at the end.
 
 use e2e::{BOUND, Invocation, Process, World, descendants_of, is_alive, tree, wait_until};
 use rustix::termios::LocalModes;

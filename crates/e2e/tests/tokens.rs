@@ -69,7 +69,7 @@ fn online(world: &World, script: &str) -> Outcome {
     online_as(world, "\"$ATOLL\" run --discard \"$@\"", script)
 }
 
-/// The same, by this command line.
+/// As [`online`], by this command line.
 fn online_as(world: &World, command: &str, script: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, command)
         .env("CLIENT_SECRET", SECRETS[0].1)
@@ -78,13 +78,13 @@ fn online_as(world: &World, command: &str, script: &str) -> Outcome {
         .run()
 }
 
-/// What the servers have written down under a name, line by line.
+/// Returns the servers' records of a name, line by line.
 fn noted(world: &World, name: &str) -> Vec<String> {
     let text = fs::read_to_string(world.top().join("internet").join(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// What the issuer was asked.
+/// Returns the requests to the issuer.
 fn asked_for(world: &World) -> Vec<Value> {
     let lines = noted(world, "asked-for");
     lines
@@ -601,8 +601,8 @@ fn a_token_of_an_app_is_asked_for_and_taken_back() {
     refused.is_clear_error(["holds no key of an app", "no private key in PEM"]);
 }
 
-/// Whether nothing but what carries holds what a token is asked for by, nor the token, and
-/// the search would have found it.
+/// Checks that no process but the egress process holds the token, nor the secrets by which it is
+/// requested, and that the search would have found them.
 fn nobody_else_holds_them(world: &World, outcome: &Outcome) {
     let top = world.top();
     let searched = fs::read_to_string(top.join("searched")).unwrap_or_default();
@@ -736,7 +736,7 @@ fn refreshed_by(world: &World, how: &str, source: &str) {
     asked_by(world, &refresh, "");
 }
 
-/// What is in the file with the refresh token.
+/// Returns the content of the file with the refresh token.
 fn kept(world: &World) -> String {
     fs::read_to_string(world.top().join("refresh")).unwrap()
 }

@@ -244,7 +244,7 @@ fn undone_in_part(name: &str, force: &[&str]) -> (World, String) {
     undone_in_part_of(name, false, force)
 }
 
-/// The same, or of a live run.
+/// As [`undone_in_part`], or for a live run.
 fn undone_in_part_of(name: &str, is_live: bool, force: &[&str]) -> (World, String) {
     const FILES: u32 = 1500;
     for _ in 0..20 {

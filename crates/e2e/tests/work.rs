@@ -22,7 +22,7 @@ fn world_with(name: &str, files: &[(&str, &str)]) -> World {
     world
 }
 
-/// Whether the host has all these programs; says so where it has not.
+/// Returns whether the host has all these programs; else the test is skipped.
 fn has(world: &World, programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs
         .iter()

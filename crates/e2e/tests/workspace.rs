@@ -1,5 +1,5 @@
-//! What the workspace promises: nothing changes outside until it is applied,
-//! every kind of change is applied right, and all of it can be taken back.
+//! The promises of the workspace: nothing changes outside until it is applied, every kind of change
+//! is applied right, and all of it can be undone.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -714,8 +714,8 @@ fn hard_links_and_times_are_as_inside() {
     assert_eq!(fs::metadata(world.path("a")).unwrap().mtime(), 981_173_106);
 }
 
-/// Whether a change through one name of a file shows under the other depends on how the
-/// workspace is kept apart; what is applied is what was seen either way.
+/// A change through one name of a file shows under the other or not, depending on how the workspace
+/// is kept apart; an apply does what was seen either way.
 #[test]
 fn a_change_through_a_name_that_is_gone_is_applied_as_it_was_seen() {
     let world = World::new("a_change_through_a_name_that_is_gone_is_applied_as_it_was_seen");

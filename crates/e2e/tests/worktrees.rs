@@ -227,7 +227,7 @@ fn paths_take_over_nothing_of_a_repository() {
     assert!(before == tree(&shared(&world)));
 }
 
-/// What of the configuration is a secret does not go in, and nothing of it comes out again.
+/// Secrets of the configuration do not go in, and nothing of them comes out again.
 #[test]
 fn secrets_of_a_repositorys_configuration_are_not_inside() {
     let name = "secrets_of_a_repositorys_configuration_are_not_inside";
@@ -280,7 +280,7 @@ fn secrets_of_a_repositorys_configuration_are_not_inside() {
     }
 }
 
-/// What the other worktrees rely on, and what git runs: each is a control file, alone.
+/// Files that the other worktrees rely on, and those that git runs: each is a control file, alone.
 #[test]
 fn what_worktrees_share_waits_for_a_yes_of_its_own() {
     let Some(world) = worktrees("what_worktrees_share_waits_for_a_yes_of_its_own") else {
@@ -489,7 +489,8 @@ fn a_forged_git_file_shows_nothing() {
     assert!(!done.err().contains("git does not work"), "{done}");
 }
 
-/// Whose it is, where it lies, and what is denied decide besides what it names.
+/// The owner of a repository, its place, and denied paths decide besides the directories that it
+/// names.
 #[test]
 fn a_repository_that_may_not_be_shown_is_told_of() {
     let name = "a_repository_that_may_not_be_shown_is_told_of";
@@ -617,7 +618,7 @@ fn a_submodules_directory_is_a_workspace() {
     done.says(["does not name this directory back"]);
 }
 
-/// Where the workspace has no layer, its repository has none either.
+/// A workspace without a layer has a repository without one.
 #[test]
 fn a_live_workspace_reads_its_repository() {
     let Some(world) = worktrees("a_live_workspace_reads_its_repository") else {

@@ -16,7 +16,7 @@ const APART: &str = "set -e; top=$1; shift; mount --rbind \"$top\" /mnt; \
      for place in /tmp /var/tmp /dev/shm; do mount -t tmpfs none $place; done; \
      mkdir -p \"$top\"; mount --rbind /mnt \"$top\"; cd \"$PWD\"; exec \"$@\"";
 
-/// Where it is seen that a way has got the key.
+/// The place where it shows that a way has got the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
     /// In what the way itself prints.
@@ -214,14 +214,14 @@ const WAYS: &[(&str, Seen, &[&str])] = &[
     ("bytes of no protocol", First, &["b'{key}'\n"]),
 ];
 
-/// What the ways of the attack are called, sorted.
+/// Returns the names of the ways of the attack, sorted.
 pub(super) fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = WAYS.iter().map(|(name, ..)| *name).collect();
     names.sort_unstable();
     names
 }
 
-/// What stands in the texts of the table, with what it means.
+/// Returns the variables in the texts of the table, with their values.
 fn meanings(world: &World, provider: &Provider) -> Vec<(&'static str, String)> {
     let key = provider.key;
     let base64 = |text: &str| {
@@ -244,14 +244,14 @@ fn meanings(world: &World, provider: &Provider) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the attack comes to beside programs that have the key.
+/// The result of the attack beside programs that have the key.
 struct Unheld {
     told: std::collections::BTreeMap<String, String>,
     noted: Box<dyn Fn(&str) -> String>,
 }
 
 impl Unheld {
-    /// Whether this is seen of a way, all of it in one place.
+    /// Returns whether all these texts show for a way, in one place.
     fn is_seen(&self, way: &str, seen: Seen, texts: &[String]) -> bool {
         let places: Vec<String> = match seen {
             Printed => self.told.get(way).into_iter().cloned().collect(),
@@ -275,8 +275,8 @@ impl Unheld {
     }
 }
 
-/// Whether namespaces of processes with their own `/proc` can be made, and programs here keep
-/// keys in the kernel.
+/// Returns whether PID namespaces with their own `/proc` can be made, and programs here keep keys
+/// in the kernel.
 fn is_possible_unheld(world: &World) -> bool {
     if !is_root() && !can_be_ordinary_root() {
         world.skip("no namespaces for an ordinary user", Avoidable::No);

@@ -1,5 +1,4 @@
-//! What the kernel keeps for processes to share: System V and POSIX communication,
-//! keyrings, terminals.
+//! Kernel objects that processes share: System V and POSIX communication, keyrings, terminals.
 
 use super::harness::{Attack, Control, Technique, try_all};
 use super::prey;

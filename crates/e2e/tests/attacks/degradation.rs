@@ -12,7 +12,7 @@ struct Lack {
     call: (i64, i64),
     /// An argument by its place and the value it has; by -1 whatever it is.
     argument: (i64, u32),
-    /// Whether an ordinary user's sandbox needs it too.
+    /// Set when an ordinary user's sandbox needs it too.
     everyone: bool,
 }
 

@@ -1,5 +1,5 @@
-//! How one attack is tried: inside the ordinary program, where it has to fail, and
-//! then where it has to succeed, or it would test nothing.
+//! The trial of one attack: inside the ordinary program, where it has to fail, and then where it
+//! has to succeed, or it would test nothing.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(30);
 /// Attacks on views that only the owner of a file can make.
 const OWNERS_ALONE: [&str; 2] = ["view-made-old", "view-opened-up"];
 
-/// What an attack does, by MITRE ATLAS.
+/// The technique of an attack, by MITRE ATLAS.
 #[derive(Debug, Clone, Copy)]
 pub enum Technique {
     /// AML.T0105
@@ -54,7 +54,7 @@ impl Technique {
     }
 }
 
-/// Where the same attack has to succeed.
+/// The place where the same attack has to succeed.
 #[derive(Debug, Clone, Copy)]
 pub enum Control {
     /// Inside, with these defences left out and no others.
@@ -71,11 +71,11 @@ pub enum Control {
 /// Looks from outside, after the attempt, whether it was taken.
 pub type Judge = Box<dyn FnMut(&World, &Outcome) -> bool>;
 
-/// What an attack is after, watched from outside.
+/// The target of an attack, watched from outside.
 pub struct Prey {
-    /// What `{name}` in scripts, options and fronts stands for.
+    /// The values of `{name}` in scripts, options and fronts.
     pub names: Vec<(&'static str, String)>,
-    /// Whether the attack got it.
+    /// The judge of whether the attack got it.
     pub taken: Judge,
 }
 
@@ -94,7 +94,7 @@ pub struct Attack {
     told: Option<Told>,
 }
 
-/// What the ledger says of an attack: the wall that it came against, and the technique.
+/// The ledger's record of an attack: the kind of violation, and the technique.
 #[derive(Debug, Clone, Copy)]
 struct Told {
     wall: &'static str,
@@ -150,7 +150,7 @@ impl Attack {
         self
     }
 
-    /// It comes against the filter, who tells of it, in a fence too.
+    /// Expects a violation, which the filter reports, also in a fence.
     pub const fn told(mut self, wall: &'static str, atlas: &'static str) -> Self {
         self.told = Some(Told {
             wall,
@@ -160,8 +160,8 @@ impl Attack {
         self
     }
 
-    /// The same, but for a fence: process 1 is the host's there, and what a fence says
-    /// at its start reads like prey on a terminal.
+    /// As [`Attack::told`], but not in a fence: process 1 is the host's there, and the messages of
+    /// a fence at its start read like prey on a terminal.
     pub const fn told_but_in_a_fence(self, wall: &'static str, atlas: &'static str) -> Self {
         let told = Some(Told {
             wall,
@@ -243,7 +243,7 @@ impl Attack {
         }
     }
 
-    /// Whether it could succeed anywhere on this host.
+    /// Returns whether it could succeed anywhere on this host.
     fn is_possible(&self, test: &str) -> bool {
         let alone = !matches!(self.control, Control::OutsideAsRoot) || is_root();
         alone
@@ -288,7 +288,7 @@ impl Attack {
         }
     }
 
-    /// The same once more where root can make no user namespaces.
+    /// Repeats the trial where root can make no user namespaces.
     fn check_unmapped(&self, test: &str, weakened: &Path) {
         let id = self.id;
         if self.options.contains(&"--live") {

@@ -18,8 +18,8 @@ const fn masked(id: &'static str, script: &'static str) -> Attack {
     .if_host(script)
 }
 
-/// What only root of the host may do, who may not do it inside either. It writes what
-/// is there already, or opens without writing.
+/// Returns an attack that only root of the host can make, which may not do it in the sandbox
+/// either. It writes only values that are there already, or opens without writing.
 const fn of_root(id: &'static str, script: &'static str) -> Attack {
     Attack::new(
         id,

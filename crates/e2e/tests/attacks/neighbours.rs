@@ -7,9 +7,9 @@ use rustix::process::Signal;
 
 use super::harness::{SWITCH, note_row, program, weakened, world};
 
-/// What the first one does until it reads a line, after it has said `ready`; what the
-/// second one does meanwhile. It counts that the first one heard something, or that the
-/// second one took something.
+/// Two sandboxes: the script of the first one until it reads a line, after it has printed `ready`,
+/// and that of the second one meanwhile. The attack succeeds if the first one heard something, or
+/// the second one took something.
 struct Pair {
     id: &'static str,
     first: &'static str,
@@ -65,7 +65,7 @@ const PAIRS: &[Pair] = &[
     },
 ];
 
-/// Whether the second one reached the first.
+/// Runs both, and returns whether the second one reached the first, with the output.
 fn meet(test: &str, pair: &Pair, program: Option<&Path>, without: &str) -> (bool, String) {
     let world = world(test);
     let key = format!("{}1", std::process::id());

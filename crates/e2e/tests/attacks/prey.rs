@@ -1,4 +1,4 @@
-//! What attacks are after, each watched from outside of the sandbox.
+//! The targets of attacks, each watched from outside of the sandbox.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,9 +15,9 @@ use e2e::{Outcome, World, make_fifo, status_field};
 
 use super::harness::Prey;
 
-/// What attacks write where they can.
+/// The text that attacks write where they can.
 const EVIL: &str = "evil";
-/// What comes from the test itself, behind all that an attack has sent.
+/// The text sent by the test itself, after everything that an attack has sent.
 const OWN: &[u8] = b"from the test";
 
 /// A number that no other prey of this machine has.
@@ -107,23 +107,23 @@ pub fn canary(world: &World) -> Prey {
     canary_at(world, world.top().join("canary"))
 }
 
-/// The same in a directory that is shown.
+/// A [`canary`] in a directory that is shown.
 pub fn shared_canary(world: &World) -> Prey {
     canary_at(world, world.top().join("shared/canary"))
 }
 
-/// The same in the workspace.
+/// A [`canary`] in the workspace.
 pub fn workspace_canary(world: &World) -> Prey {
     canary_at(world, world.path("canary"))
 }
 
-/// The same as a git hook of the workspace.
+/// A [`canary`] that is a git hook of the workspace.
 pub fn hook(world: &World) -> Prey {
     world.write(".git/HEAD", "ref: refs/heads/main\n");
     canary_at(world, world.path(".git/hooks/pre-commit"))
 }
 
-/// The same as a profile of the person's.
+/// A [`canary`] that is a profile of the user's own.
 pub fn own_profile(world: &World) -> Prey {
     canary_at(world, world.config().join("atoll/profiles/another.toml"))
 }
@@ -173,12 +173,12 @@ pub fn shared_listener(world: &World) -> Prey {
     unix_listener(world, world.top().join("shared/listening"))
 }
 
-/// The same in the workspace.
+/// A listener of the host in the workspace.
 pub fn workspace_listener(world: &World) -> Prey {
     unix_listener(world, world.path("listening"))
 }
 
-/// The same in the home, as agents for keys, buses and daemons have theirs.
+/// A listener of the host in the home, as agents for keys, buses and daemons have theirs.
 pub fn home_listener(world: &World) -> Prey {
     unix_listener(world, world.home().join(".run/listening"))
 }
@@ -228,7 +228,7 @@ pub fn loopback(world: &World) -> Prey {
     tcp(world, "127.0.0.1:0")
 }
 
-/// The same for the newer protocol.
+/// A listener on the host's loopback by IPv6.
 pub fn loopback_six(world: &World) -> Prey {
     tcp(world, "[::1]:0")
 }
@@ -327,7 +327,7 @@ pub fn victim(world: &World) -> Prey {
     })
 }
 
-/// What the kernel holds until somebody removes it.
+/// Kernel objects that stay until somebody removes them.
 struct Kept {
     attack: PathBuf,
     remove: [String; 2],

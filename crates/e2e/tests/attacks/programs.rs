@@ -1,4 +1,4 @@
-//! Where only listed programs may be executed: ways to run another one.
+//! Ways to run another program where only listed ones may be executed.
 
 use std::path::PathBuf;
 

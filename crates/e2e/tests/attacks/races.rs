@@ -14,9 +14,9 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::harness::weakened;
 
-/// How long each race is run.
+/// The length of each race.
 const RACE: Duration = Duration::from_secs(4);
-/// How long the control may take to lose.
+/// The longest time for the control to lose.
 const CONTROL_MAX: Duration = Duration::from_secs(60);
 
 /// So many exchanges at a time, an even number; then everything is in its place for a

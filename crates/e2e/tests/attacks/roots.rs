@@ -1,4 +1,4 @@
-//! What may be reached comes from the person, never from what a program says or leaves.
+//! Paths come from the person, never from the words or the files of a program.
 
 use e2e::World;
 
