@@ -8,8 +8,9 @@ use atoll_model::network::{
     parse_method,
 };
 
-/// A right that a token carries: `connect api.example.com:443`, `request GET
-/// https://api.example.com/v1/*`, `resolve *.example.com`, `use-credential github`, `publish 8080`.
+/// A right that a token carries: `connect api.example.com:443`,
+/// `request GET https://api.example.com/v1/*`, `resolve *.example.com`, `use-credential github`,
+/// `publish 8080`.
 ///
 /// A right to connect to a host includes resolving its name and sending requests there; a right to
 /// send requests includes the connection for them, which is inspected.
