@@ -1,6 +1,6 @@
-//! Agents at work, with a model that demands its key and has its answers ready under the name
-//! of a real one: a turn runs a command, which makes a file and tries to reach somebody else;
-//! another one tries to get hold of the key, or to send it away.
+//! Agents at work, with a model that demands its key and has its answers ready under the name of a
+//! real one: a turn runs a command, which makes a file and tries to reach another host; another one
+//! tries to get hold of the key, or to send it away.
 
 #[path = "agents/unheld.rs"]
 mod unheld;
@@ -27,7 +27,7 @@ struct Provider {
     variable: &'static str,
     /// The credential of the agents' profiles.
     credential: &'static str,
-    /// The header that shows it, and what is before it there.
+    /// The header that carries it, and the words before it there.
     field: &'static str,
     words: &'static str,
     /// The prefix of its keys.
@@ -121,7 +121,7 @@ enum Mode {
     Fence,
 }
 
-/// Runs an agent by a shell script, where the model is.
+/// Runs an agent by a shell script, where the model is reachable.
 fn at_work(
     world: &World,
     provider: &Provider,
@@ -260,8 +260,7 @@ fn check_attack(world: &World, provider: &Provider, mode: Mode, outcome: &Outcom
     refused_each_way(provider, &verdicts(&world.read("attack.out"), &log));
 }
 
-/// Each way of an attack came to nothing, and those by which a text leaves because of what the
-/// text stands for.
+/// Checks that each way of an attack failed, including those by which only the placeholder leaves.
 fn refused_each_way(provider: &Provider, told: &BTreeMap<String, String>) {
     let tried: Vec<&str> = told.keys().map(String::as_str).collect();
     assert_eq!(tried, unheld::names(), "{told:?}");
@@ -316,7 +315,8 @@ fn searched_placeholder(world: &World, kind: &str) -> String {
     rest[..end].to_owned()
 }
 
-/// The forms in which a text is looked for; escaped for a URL or in JSON this one is as it is.
+/// Returns the forms in which a text is searched for; this one is the same escaped for a URL or in
+/// JSON.
 fn forms(world: &World, text: &str) -> Vec<String> {
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     let mut forms = vec![text.to_owned(), hex.clone(), hex.to_uppercase()];
@@ -356,7 +356,7 @@ fn codex_works_in_a_fence_too() {
     }
 }
 
-/// The turns of an attack.
+/// Returns the turns of an attack.
 fn attack(world: &World, provider: &Provider) -> Vec<&'static str> {
     world.write("attack.sh", provider.attack(world));
     [vec![BEGIN], vec![WAIT; 8]].concat()
@@ -495,7 +495,7 @@ fn each_way_of_the_attack_works_but_with_a_placeholder() {
     }
 }
 
-/// The blocks of a page that begin like this.
+/// Returns the blocks of a page that begin with this.
 fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
     let blocks = page.split(kind).skip(1);
     blocks
@@ -669,7 +669,7 @@ fn the_key_of_an_agent_need_not_be_there_and_never_goes_in() {
     }
 }
 
-/// A login file of an agent whose model demands this.
+/// A login file of an agent, and the model that demands its token.
 struct LoggedIn<'a> {
     /// Its path in the home directory.
     file: &'a str,
@@ -682,7 +682,7 @@ struct LoggedIn<'a> {
     secrets: Vec<String>,
 }
 
-/// A web token that nobody checks.
+/// Returns a web token that nobody verifies.
 fn web_token(claims: &serde_json::Value, signature: &str) -> String {
     let part = |text: &str| {
         const LETTERS: &[u8; 64] =
@@ -736,7 +736,8 @@ fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str
     nowhere(world, login, &outcome);
 }
 
-/// The model took the real token, and its command was run, where the login file opens nothing.
+/// Checks that the model took the real token, and that its command was run, where the login file
+/// itself opens nothing.
 fn has_worked(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
@@ -753,7 +754,7 @@ fn has_worked(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
     assert!(!diff.out().contains(name), "{diff}");
 }
 
-/// Nothing of a login is anywhere but where it was, and at the model.
+/// Checks that nothing of a login is anywhere but in its file and at the model.
 fn nowhere(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
     let file = world.home().join(login.file);
     let mut find = world.host("grep").arg("-rlaF");
@@ -786,7 +787,7 @@ const RENEWAL: &str = "rt-an0th3rS3cr3tOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM
 const RENEWED: &str = "rt-th1rdS3cr3tOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0r";
 const SIGNATURE: &str = "s1gn4tur3OfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
 
-/// Codex, with such a login; none where it is not installed.
+/// Returns Codex with such a login; `None` where it is not installed.
 fn codex_login<'a>(
     world: &World,
     text: &serde_json::Value,
@@ -821,7 +822,7 @@ fn codex_logged_in(world: &World, text: &serde_json::Value, token: &str) {
     }
 }
 
-/// A login with ChatGPT that is valid until then, and its token.
+/// Returns a login with ChatGPT that is valid until then, and its token.
 fn with_chatgpt(until: u64, renewed: &str) -> (serde_json::Value, String) {
     let claims = serde_json::json!({
         "email": "ann@example.com", "exp": until, "sub": "user-of-this-test",
@@ -869,8 +870,8 @@ fn codex_works_by_a_login_that_is_renewed_outside_and_written_back() {
     assert_ne!(now["last_refresh"], "2023-11-14T00:00:00Z", "{now}");
 }
 
-/// An agent works by a login that has ended, its issuer is asked once and gives this, and what
-/// it gave is nowhere but in the login file; what that is then.
+/// Checks that an agent works by a login that has ended: its issuer is asked once and answers with
+/// this, and the answer is nowhere but in the login file. Returns that file's content.
 fn renewed(
     world: &World,
     mut login: LoggedIn<'_>,
@@ -949,8 +950,8 @@ fn opencode_works_by_a_login_that_is_not_inside() {
 const ACCESS: &str = "sk-ant-oat01-r3alAcc3ssOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 const ACCESS_RENEWED: &str = "sk-ant-oat01-s3c0ndAcc3ssOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m";
 
-/// Claude Code, with a login of a subscription that holds until then, in milliseconds since
-/// 1970; none where it is not installed. Its model demands this token.
+/// Returns Claude Code with a subscription's login that is valid until then, in milliseconds since
+/// 1970; `None` where it is not installed. Its model demands this token.
 fn claude_login<'a>(world: &World, until: u64, token: &str) -> Option<(LoggedIn<'a>, String)> {
     if !is_possible(world, &["openssl"]) {
         return None;

@@ -1,5 +1,5 @@
-//! Attempts to leave a sandbox are in the ledger, with what they are called by MITRE
-//! ATLAS; honest work has none.
+//! Violations of a sandbox are in the ledger, with their names by MITRE ATLAS; honest work has
+//! none.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use e2e::{Avoidable, Invocation, Outcome, World, is_root, program_exists, wait_until};
 use serde_json::{Value, json};
 
-/// Whatever might hang is given this long on a busy machine.
+/// The longest time on a busy machine for anything that might hang.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A world with the attempting program in its workspace.
+/// Returns a world with the attempting program in its workspace.
 fn world(test: &str) -> Option<World> {
     let world = World::new(test);
     if !program_exists("cc") {
@@ -37,7 +37,7 @@ fn fenced(test: &str) -> Option<World> {
     world(test)
 }
 
-/// Every event of the ledger.
+/// Returns every event of the ledger.
 fn events(world: &World) -> Vec<Value> {
     let text = fs::read_to_string(world.segment()).unwrap();
     let event = |line: &str| serde_json::from_str(line.split_once(' ').unwrap().1).unwrap();
@@ -49,7 +49,7 @@ fn of_kind(world: &World, kind: &str) -> Vec<Value> {
     all.filter(|event| event["type"] == kind).collect()
 }
 
-/// Walls with their technique, as they were first seen.
+/// Returns kinds of violations with their techniques, in the order of their first occurrence.
 fn seen(world: &World) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     of_kind(world, "attempt.seen")

@@ -1,13 +1,13 @@
-//! Ways to hide what is said to whom: names within the beginning of TLS, bytes within
-//! names. Seen from outside, with a control that gets through.
+//! Covert channels: names within the beginning of TLS, bytes within names. Seen from outside, with
+//! a control that gets through.
 
 use std::fs;
 
 use e2e::World;
 use e2e::internet::{Seen, events, is_possible, on_internet, online};
 
-/// With Encrypted Client Hello (RFC 9849) the name that can be read is the outer one: it
-/// has to be the one that was asked for.
+/// With Encrypted Client Hello (RFC 9849) the readable name is the outer one: it has to be the one
+/// that was asked for.
 #[test]
 fn a_hidden_name_does_not_stand_for_the_one_that_can_be_read() {
     let world = World::new("a_hidden_name_does_not_stand_for_the_one_that_can_be_read");

@@ -1,5 +1,5 @@
-//! Credentials and bodies: what a program sends in them, what comes back in them, on a small
-//! internet of each test's own with origins that write down what reaches them.
+//! Credentials in request and response bodies, on a small internet of each test's own with origins
+//! that record what reaches them.
 
 use std::fs;
 
@@ -43,8 +43,8 @@ fn world(name: &str, credential: &str) -> Option<World> {
     is_possible(&world, &["openssl", "zstd"]).then_some(world)
 }
 
-/// Runs a shell script inside, where the origins are and the real key is in Atoll's
-/// environment alone; in `$KEY` is what stands for it, or nothing of the kind.
+/// Runs a shell script in a sandbox, where the origins are and the real key is in Atoll's
+/// environment alone; `$KEY` is its placeholder, or a text that is none.
 fn online(world: &World, profile: &str, script: &str) -> Outcome {
     let command = "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
     let run = on_servers(world, SERVERS, NAMES, command);
@@ -63,7 +63,7 @@ fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
 
-/// The real key in every form that the origins write.
+/// Returns the real key in every form that the origins write.
 fn forms(world: &World) -> Vec<String> {
     let form = |number| fs::read_to_string(world.top().join(format!("internet/form-{number}")));
     let forms: Vec<String> = (0..).map_while(|number| form(number).ok()).collect();
@@ -171,8 +171,8 @@ fn what_cannot_be_masked_does_not_come() {
     assert!(free.out().contains(&REAL[15..]), "{free}");
 }
 
-/// Servers that answer another question than the one that they were asked, where a program has
-/// chosen the range so that the answer begins within the value.
+/// Servers that answer another range than the one requested, where a program has chosen the range
+/// so that the response begins within the value.
 #[test]
 fn a_part_that_is_told_wrongly_does_not_come() {
     let name = "a_part_that_is_told_wrongly_does_not_come";
@@ -544,7 +544,7 @@ const BODIES: &[(&str, &str, bool)] = &[
     ),
 ];
 
-/// The files that are sent: the long ones have it across the borders of what is read at once.
+/// The files that are sent: long ones have the key across the bounds of a buffer.
 const FILES: &str = "printf %s \"$KEY\" >key; gzip -k key; zstd -q key; \
      (head -c 1048560 /dev/zero | tr '\\0' .; cat key; head -c 300000 /dev/urandom | base64) >long; gzip -k long; ";
 

@@ -9,7 +9,7 @@ use e2e::{World, internet, program_exists};
 /// Making the layers of a system takes its time on a cold disk.
 const LONG: Duration = Duration::from_secs(300);
 
-/// The top of the project: the documents are there.
+/// Returns the top of the project, where the documents are.
 fn project() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
     Path::new(&package).join("../..")
@@ -19,7 +19,7 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(project().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Every page in `docs/`, from the project's top on.
+/// Returns every page in `docs/`, by its path in the project.
 fn pages() -> Vec<String> {
     let files = e2e::tree(&project().join("docs")).into_keys();
     let pages = files.filter(|path| path.extension().is_some_and(|end| end == "md"));
@@ -30,7 +30,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// The blocks of a page in this language, or in none.
+/// Returns the blocks of a page in this language, or in none.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let fences = page.split("```").skip(1).step_by(2);
     fences
@@ -40,7 +40,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// A command without the remark behind it.
+/// Returns a command without the remark behind it.
 fn without_remark(line: &str) -> &str {
     let line = line.split("   ").next().unwrap_or_default();
     line.split(" # ").next().unwrap_or_default().trim_end()
@@ -67,7 +67,7 @@ fn without_particulars(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The commands of a transcript, each with what it printed.
+/// Returns the commands of a transcript, each with its output.
 fn transcript(block: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     for line in block.lines() {
@@ -83,7 +83,7 @@ fn transcript(block: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// Runs a line as a person's shell would, who has installed `atoll`.
+/// Runs a line as the shell of a user who has installed `atoll` would.
 fn shell(world: &World, script: &str) -> String {
     let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {script}");
     world.host_shell(&script).run().out()
@@ -231,7 +231,7 @@ fn the_commands_about_nesting_work() {
     }
 }
 
-/// Runs a line as a person's shell would, where there is a small internet.
+/// Runs a line as a user's shell would, where there is a small internet.
 fn online(world: &World, command: &str) -> String {
     let line = format!("exec 2>&1; atoll() {{ \"$ATOLL\" \"$@\"; }}; {command}");
     let shell = internet::on_internet(world, "sh -c \"$1\"")
@@ -676,7 +676,7 @@ fn is_opened(page: &str, sources: &[String]) -> bool {
         .any(|source| opens(source) || is_of_an_agent(source))
 }
 
-/// The sources beneath a directory of the project.
+/// Returns the sources beneath a directory of the project.
 fn sources(directory: &str) -> Vec<String> {
     let directory = project().join(directory);
     let files = e2e::tree(&directory).into_keys();
@@ -710,7 +710,7 @@ fn the_tests_that_the_page_on_takeovers_names_exist() {
     }
 }
 
-/// Every member of a document that a run writes stands on the page.
+/// The page documents every member of the document that a run writes.
 #[test]
 fn the_page_on_outcomes_names_every_member() {
     let world = World::new("the_page_on_outcomes_names_every_member");

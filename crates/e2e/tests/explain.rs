@@ -23,7 +23,7 @@ fn json(world: &World, words: &[&str]) -> Value {
     serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"))
 }
 
-/// The texts of the steps of the first change.
+/// Returns the texts of the steps of the first change.
 fn first_change(told: &Value) -> Vec<String> {
     let steps = told["changes"][0]["steps"].as_array().unwrap();
     let texts = steps.iter().map(|step| step["text"].as_str().unwrap());
@@ -164,7 +164,8 @@ fn labels_and_confidence_are_asked_with_and_told_where_they_matter() {
     let _ = explained(&world, &[&question[..], &both[..4]].concat()).success();
 }
 
-/// Each change is carried out as it is told, and then it is allowed: and without it it is not.
+/// Each suggested change is carried out as stated, and allows the action, which is denied without
+/// it.
 #[test]
 fn what_is_told_to_allow_something_allows_it() {
     let world = World::new("what_is_told_to_allow_something_allows_it");
@@ -668,7 +669,7 @@ fn what_is_learnt_of_a_run_lets_it_through_again_and_no_neighbour_of_it() {
     );
 }
 
-/// Whoever asks the ledger is told of all of its runs, also of those of which nothing is kept.
+/// The ledger's list has all of its runs, also those of which nothing is kept.
 #[test]
 fn a_run_that_there_is_not_is_told_with_those_that_there_are() {
     let world = World::new("a_run_that_there_is_not_is_told_with_those_that_there_are");

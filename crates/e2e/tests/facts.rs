@@ -55,7 +55,7 @@ fn own(world: &World, text: &str) {
 
 const REST: &str = "@id(\"rest\") permit(principal, action == Action::\"request\", resource);\n";
 
-/// A policy that asks, and one that forbids, where something holds of the context.
+/// Returns a policy that asks, and one that forbids, where a condition on the context holds.
 fn moved(name: &str, asks: &str, denies: &str) -> String {
     format!(
         "{REST}@id(\"{name}-asks\") @approve(\"person\") permit(principal, action == Action::\"request\", resource) when {{ {asks} }};\n\
@@ -137,7 +137,7 @@ fn one_call_is_moved_by_each_fact() {
     assert_eq!(web["by"], "policy web", "{gained:?}");
 }
 
-/// A credential that was put in, by the label of its name, and a yes that lasts: each moves a call by
+/// A credential that was injected, by the label of its name, and a lease: each moves a call by
 /// itself.
 #[test]
 fn a_used_credential_and_a_lease_each_move_a_call() {
@@ -232,7 +232,7 @@ fn stated_confidence_only_tightens() {
     assert_ne!(checked.code(), 0, "{checked}");
 }
 
-/// The rule that holds without a word of anybody's: private data, untrusted content, sending.
+/// The rule that holds by default: private data, untrusted content, sending.
 #[test]
 fn what_has_read_private_data_and_untrusted_content_asks_before_it_sends() {
     let world = World::new("what_has_read_private_data_and_untrusted_content_asks_before_it_sends");
@@ -300,7 +300,7 @@ fn what_has_read_private_data_and_untrusted_content_asks_before_it_sends() {
     assert_eq!(seen.reached.len(), 1, "{seen:?}");
 }
 
-/// Runs of one session have what any of them has gained, also by what was ended.
+/// Runs of one session share the labels that any of them has gained, also those of ended runs.
 #[test]
 fn labels_of_a_session_are_never_lost() {
     let world = World::new("labels_of_a_session_are_never_lost");
@@ -380,7 +380,7 @@ fn gc_removes_what_runs_of_a_session_told_each_other_and_loses_no_label() {
     assert_eq!(files(), ["private\n"]);
 }
 
-/// A link is another name of a place: what it leads to counts as read, whoever names it.
+/// A link is another name of a place: its target counts as read, whoever names it.
 #[test]
 fn a_private_place_by_another_name_is_private() {
     use std::os::unix::fs::symlink;
@@ -413,7 +413,7 @@ fn a_private_place_by_another_name_is_private() {
     assert!(shown_as_private("other", "work"));
 }
 
-/// Each policy counts for itself what it lets happen.
+/// Each policy counts the actions that it allows by itself.
 #[test]
 fn a_rate_denies_what_comes_too_often() {
     let world = World::new("a_rate_denies_what_comes_too_often");
@@ -455,7 +455,7 @@ fn a_rate_denies_what_comes_too_often() {
     );
 }
 
-/// The page's profile, policies and commands are what they say.
+/// The page's profile, policies and commands work as described.
 #[test]
 fn the_page_of_labels_is_as_it_works() {
     let world = World::new("the_page_of_labels_is_as_it_works");
@@ -479,7 +479,7 @@ fn the_page_of_labels_is_as_it_works() {
     }
 }
 
-/// A file of policies that forbids that changes are taken over where this holds.
+/// Returns a file of policies that forbids applying changes where this holds.
 fn forbidding(world: &World, when: &str) {
     own(
         world,
@@ -619,8 +619,8 @@ fn the_confidence_that_was_stated_last_counts_for_changes() {
     }
 }
 
-/// Two runs of one session at once: what one gains counts for the other from then on, and is its
-/// own too. A run of no session learns nothing of it.
+/// Two runs of one session at once: a label that one gains counts for the other from then on, and
+/// is its own too. A run without a session learns nothing of it.
 #[test]
 fn a_label_that_one_run_of_a_session_gains_holds_in_another_that_goes_on() {
     let world = World::new("a_label_that_one_run_of_a_session_gains_holds_in_another_that_goes_on");

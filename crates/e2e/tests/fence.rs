@@ -18,7 +18,7 @@ use e2e::{Avoidable, Invocation, World, descendants_of, is_root, wait_until};
 
 const NONE: [&str; 0] = [];
 
-/// A world for an ordinary user who may make no namespaces.
+/// Returns a world for an ordinary user who may make no namespaces.
 fn fenced(name: &str) -> Option<World> {
     let world = World::new(name);
     if is_root() {
@@ -32,7 +32,7 @@ fn run(world: &World, script: &str) -> Invocation {
     world.run(NONE, script).without_namespaces()
 }
 
-/// The program of these tests, made from its source beside this file.
+/// Returns the program of these tests, compiled from its source beside this file.
 fn attack(world: &World) -> PathBuf {
     let program = world.path("attack");
     let _ = world
@@ -158,8 +158,8 @@ fn root_of_a_user_namespace_that_holds_no_further_one_is_fenced_in() {
     }
 }
 
-/// Whoever owns what the program closed may open it, and Atoll is the same user. What was
-/// closed before is the person's own: there is no copy of it, so it stays.
+/// The owner of entries that the program closed may open them, and Atoll is the same user. Entries
+/// that were closed before are the person's own: there is no copy of them, so they stay.
 #[test]
 fn what_a_program_made_unreadable_in_a_fence_is_taken_back_too() {
     let name = "what_a_program_made_unreadable_in_a_fence_is_taken_back_too";
@@ -260,7 +260,7 @@ fn real_work_goes_on_in_a_fence() {
     );
 }
 
-/// Counts who comes to a listener.
+/// Counts the clients of a listener.
 struct Heard(Arc<AtomicUsize>);
 
 impl Heard {
@@ -491,7 +491,7 @@ fn attributes_of_files_outside_cannot_be_changed_from_a_fence() {
     }
 }
 
-/// All of a file that someone could change.
+/// Returns all of a file that someone could change.
 fn facts(path: &Path) -> String {
     let Ok(facts) = fs::symlink_metadata(path) else {
         return "gone".to_owned();
@@ -724,7 +724,7 @@ fn the_commands_of_the_page_on_the_fence_work() {
     assert!(!world.exists("made"), "taken back");
 }
 
-/// Landlock looks at directories, and a file of the workspace's may have a name elsewhere.
+/// Landlock checks directories, and a file of the workspace may have a name elsewhere.
 #[test]
 fn hard_links_out_of_workspace_refuse_a_fence() {
     let Some(world) = fenced("hard_links_out_of_workspace_refuse_a_fence") else {

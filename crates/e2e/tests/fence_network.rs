@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 
-/// A world for an ordinary user who may make no namespaces, where there can be an internet.
+/// Returns a world for an ordinary user who may make no namespaces, where there can be an internet.
 fn fenced(name: &str) -> Option<World> {
     let world = World::new(name);
     if is_root() {
@@ -19,7 +19,7 @@ fn fenced(name: &str) -> Option<World> {
     internet::is_possible(&world, &["cc"]).then_some(world)
 }
 
-/// A command on the small internet; in its script `$FENCED` is Atoll for the ordinary user,
+/// Returns a command on the small internet; in its script `$FENCED` is Atoll for the ordinary user,
 /// who may make no namespaces there.
 fn on_internet(world: &World, script: &str) -> Invocation {
     let path = internet::without_namespaces(world);
@@ -158,7 +158,7 @@ fn a_fence_reaches_a_named_service_of_the_host_and_no_other() {
     assert!(seen.reached.is_empty(), "{:?}", seen.reached);
 }
 
-/// A program of these tests, made from its source beside this file.
+/// Returns a program of these tests, compiled from its source beside this file.
 fn compiled(world: &World, name: &str, source: &str, options: &[&str]) {
     let _ = world
         .host("cc")

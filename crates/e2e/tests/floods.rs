@@ -1,6 +1,6 @@
-//! Floods from inside: of slow heads, of endless ones, of certificates, of frames of
-//! HTTP/2. Whoever makes one may stand in its own way; what carries stays small, the
-//! server hears little of it, and a neighbour's run goes on.
+//! Floods from the sandbox: of slow request heads, of endless ones, of certificates, of frames of
+//! HTTP/2. A program may stand in its own way; the egress process stays small, the server receives
+//! little of it, and a neighbour's run goes on.
 
 use std::fs;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn flood(world: &World, way: &str) -> Came {
     }
 }
 
-/// Each way, and what it says came of it: a little of the same goes on.
+/// Each way of a flood, and its reported result: a little of the same goes on.
 const WAYS: &[[&str; 2]] = &[
     ["slow-heads", "True True"],
     ["endless-heads", "40 {'ended'} True"],

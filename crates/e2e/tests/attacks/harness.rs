@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use e2e::{Avoidable, Invocation, Outcome, World, is_root, program_exists};
 
-/// By which a build for tests learns what to leave out.
+/// The variable by which a build for tests learns which defences to leave out.
 pub const SWITCH: &str = "ATOLL_TEST_WITHOUT";
-/// Names that build.
+/// The variable that names that build.
 pub const WEAKENED: &str = "ATOLL_BIN_WITHOUT";
-/// Each attempt has this long on a busy machine.
+/// The longest time of an attempt on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
 /// Attacks on views that only the owner of a file can make.
@@ -57,10 +57,9 @@ impl Technique {
 /// The place where the same attack has to succeed.
 #[derive(Debug, Clone, Copy)]
 pub enum Control {
-    /// Inside, with these defences left out and no others.
+    /// In a sandbox with these defences left out and no others.
     Without(&'static str),
-    /// Outside: what stops it is the shape of the sandbox, and there is nothing that
-    /// could be left out.
+    /// Outside: the shape of the sandbox stops it, and there is nothing that could be left out.
     Outside,
     /// Outside, as root of the host. An ordinary user cannot do it anywhere.
     OutsideAsRoot,
@@ -68,7 +67,7 @@ pub enum Control {
     InNamespaces,
 }
 
-/// Looks from outside, after the attempt, whether it was taken.
+/// Returns, from outside and after the attempt, whether the target was taken.
 pub type Judge = Box<dyn FnMut(&World, &Outcome) -> bool>;
 
 /// The target of an attack, watched from outside.
@@ -125,26 +124,26 @@ impl Attack {
         }
     }
 
-    /// With these options of `atoll run`.
+    /// Adds these options of `atoll run`.
     pub const fn options(mut self, options: &'static [&'static str]) -> Self {
         self.options = options;
         self
     }
 
-    /// Started from this part of a shell script, which ends before the program.
+    /// Starts it from this part of a shell script, which ends before the program.
     pub const fn front(mut self, front: &'static str) -> Self {
         self.front = front;
         self
     }
 
-    /// Only where this script of the host succeeds: a kernel without a thing cannot
-    /// be attacked through it.
+    /// Tries it only where this script succeeds on the host: a kernel without a feature cannot be
+    /// attacked through it.
     pub const fn if_host(mut self, script: &'static str) -> Self {
         self.possible = script;
         self
     }
 
-    /// With a terminal.
+    /// Gives it a terminal.
     pub const fn on_terminal(mut self) -> Self {
         self.on_terminal = true;
         self
@@ -322,15 +321,15 @@ impl Attack {
 #[derive(Clone)]
 enum Place {
     Inside(PathBuf, &'static str),
-    /// Inside, where root can make no user namespaces.
+    /// In a sandbox, where root can make no user namespaces.
     Unmapped(PathBuf, &'static str),
-    /// Inside, without namespaces.
+    /// In a fence, without namespaces.
     Fenced,
     Outside,
     InNamespaces,
 }
 
-/// Tries a table of attacks; all of them, whatever the first ones come to.
+/// Tries a whole table of attacks, whatever the results of the first ones.
 pub fn try_all(test: &str, attacks: &[Attack]) {
     let Some(weakened) = weakened(test) else {
         return;
@@ -347,7 +346,7 @@ pub fn try_all(test: &str, attacks: &[Attack]) {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// The build that can leave defences out, unless the test has to be skipped.
+/// Returns the build that can leave defences out, unless the test has to be skipped.
 pub fn weakened(test: &str) -> Option<PathBuf> {
     if attack_program().is_none() {
         World::new(test).skip("there is no C compiler", Avoidable::Yes);
@@ -360,7 +359,7 @@ pub fn weakened(test: &str) -> Option<PathBuf> {
     named
 }
 
-/// A world with the attacking program in its workspace.
+/// Returns a world with the attacking program in its workspace.
 pub fn world(test: &str) -> World {
     let world = World::new(test);
     // By a process of its own: a file that this one has open for writing is inherited by
@@ -378,7 +377,7 @@ pub fn world(test: &str) -> World {
     world
 }
 
-/// The attacking program, compiled once.
+/// Returns the attacking program, compiled once.
 pub fn attack_program() -> Option<&'static [u8]> {
     static COMPILED: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     COMPILED.get_or_init(compile).as_deref()
@@ -404,13 +403,13 @@ fn compile() -> Option<Vec<u8>> {
     Some(fs::read(target).unwrap())
 }
 
-/// The ordinary program.
+/// Returns the ordinary program.
 pub fn program() -> PathBuf {
     let named: OsString = std::env::var_os("ATOLL_BIN").unwrap();
     named.into()
 }
 
-/// Tells that a row of a table was carried out.
+/// Reports that a row of a table was carried out.
 pub fn note_row(id: &str) {
     if let Some(file) = std::env::var_os("ATOLL_RAN_FILE") {
         let mut options = fs::File::options();

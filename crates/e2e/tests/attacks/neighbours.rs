@@ -1,4 +1,4 @@
-//! Two sandboxes at once, of which one looks for the other.
+//! Two sandboxes at once, of which one attacks the other.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ struct Pair {
     id: &'static str,
     first: &'static str,
     second: &'static str,
-    /// The defences without which they meet; none where it is the shape alone, and both
-    /// are tried outside.
+    /// The defences without which they meet; `None` where it is the shape alone, and both are tried
+    /// outside.
     without: Option<&'static str>,
 }
 
@@ -111,7 +111,7 @@ fn neighbours_do_not_meet() {
     }
 }
 
-/// A neighbour that is killed in the middle leaves nothing to find either.
+/// A neighbour that is killed in the middle leaves no traces either.
 #[test]
 fn a_killed_neighbour_leaves_nothing_to_find() {
     const TEST: &str = "a_killed_neighbour_leaves_nothing_to_find";

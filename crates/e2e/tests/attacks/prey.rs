@@ -20,14 +20,14 @@ const EVIL: &str = "evil";
 /// The text sent by the test itself, after everything that an attack has sent.
 const OWN: &[u8] = b"from the test";
 
-/// A number that no other prey of this machine has.
+/// Returns a number that no other prey of this machine has.
 fn unique() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     (std::process::id() % 4_000_000) * 1_000 + count % 1_000
 }
 
-/// A text that nobody can guess.
+/// Returns a text that nobody can guess.
 fn sesame() -> String {
     let mut bytes = [0; 8];
     let mut random = fs::File::open("/dev/urandom").unwrap();
@@ -77,7 +77,7 @@ pub fn any_output(world: &World) -> Prey {
     prey(world, [], |_, outcome| !outcome.stdout.is_empty())
 }
 
-/// A secret in a file, in many places of a person's; printing it counts.
+/// A secret in a file, in many of a user's directories; printing it counts.
 pub fn secret(world: &World) -> Prey {
     let secret = sesame();
     let home = world.home();
@@ -146,7 +146,7 @@ fn canary_at(world: &World, path: PathBuf) -> Prey {
     })
 }
 
-/// Returns whether somebody has connected: whoever has is in the queue from then on.
+/// Returns whether somebody has connected: a client is in the queue from then on.
 fn has_visitors(listener: &UnixListener) -> bool {
     listener.set_nonblocking(true).unwrap();
     listener.accept().is_ok()
@@ -245,8 +245,7 @@ pub fn loopback_datagrams(world: &World) -> Prey {
     })
 }
 
-/// A named pipe in a directory that is shown: what is written to it counts, and what
-/// is read from it.
+/// A named pipe in a directory that is shown: data written to it or read from it counts.
 pub fn shared_pipe(world: &World) -> Prey {
     let path = world.top().join("shared/pipe");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -273,7 +272,7 @@ pub fn shared_pipe(world: &World) -> Prey {
 struct Victim(Child);
 
 impl Victim {
-    /// Returns whether it still says what it hears: where a signal is on its way, it does not.
+    /// Returns whether it still echoes its input: it does not while a signal is pending.
     fn answers(&mut self) -> bool {
         let said = self.0.stdin.as_mut().unwrap().write_all(b"x");
         let heard = self.0.stdout.as_mut().unwrap().read(&mut [0; 1]);
@@ -288,8 +287,8 @@ impl Drop for Victim {
     }
 }
 
-/// A process of the host, of the same user. Its end counts, a change of its priority,
-/// limits or processors, and a word of what it holds.
+/// A process of the host, of the same user. Its end counts, a change of its priority, limits or
+/// processors, and any of its data.
 pub fn victim(world: &World) -> Prey {
     let secret = sesame();
     let child = Command::new("cat")
