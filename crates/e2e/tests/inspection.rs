@@ -10,7 +10,7 @@ use serde_json::Value;
 const WEB: &str = include_str!("inspection/web.sh");
 const SERVERS: &str = include_str!("inspection/web.js");
 
-/// A program that was run, and what the web saw of it.
+/// A program that was run, and the traffic that the web saw of it.
 struct Seen {
     outcome: Outcome,
     requests: Vec<String>,
@@ -23,7 +23,7 @@ impl Seen {
     }
 }
 
-/// Runs a shell script inside, with these options, where there is a web.
+/// Runs a shell script in a sandbox, with these options, where there is a web.
 fn online(world: &World, options: &[&str], script: &str) -> Seen {
     online_under(world, options, script, "\"$@\"")
 }
@@ -410,8 +410,8 @@ fn bodies_pass_as_they_come() {
     assert_eq!(cut, 1, "{closed:?}");
 }
 
-/// Clients ask for WebSockets by HTTP/2 (RFC 8441) where the other side says that it has them;
-/// else they ask by HTTP/1.1, where they work.
+/// Clients ask for WebSockets by HTTP/2 (RFC 8441) only if the other side offers them; else they
+/// ask by HTTP/1.1, where they work.
 #[test]
 fn web_sockets_by_http_2_are_not_offered_and_early_hints_are_left_out() {
     let world = World::new("web_sockets_by_http_2_are_not_offered_and_early_hints_are_left_out");

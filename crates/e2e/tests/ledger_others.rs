@@ -25,7 +25,7 @@ fn refused(why: impl ToString) -> Refused {
     why.to_string()
 }
 
-/// A signed note, opened by this key alone.
+/// Opens a signed note by this key alone.
 fn opened(note: &[u8], key: &str) -> Result<Checkpoint, Refused> {
     let key = StandardVerifier::new(key).map_err(refused)?;
     let name = key.name().to_owned();
@@ -44,7 +44,7 @@ fn opened(note: &[u8], key: &str) -> Result<Checkpoint, Refused> {
 struct Tiles<'a>(&'a Path);
 
 impl Tiles<'_> {
-    /// A tile, or the bundle of events beneath it. Go's database has the height in its paths
+    /// Reads a tile, or the bundle of events beneath it. Go's database has the height in its paths
     /// and calls bundles `data`; C2SP's logs, all of this one height, do not.
     fn read(&self, tile: &Tile) -> Result<Vec<u8>, Refused> {
         let place = tile.path().replacen("tile/8/", "tile/", 1);
@@ -52,7 +52,7 @@ impl Tiles<'_> {
         fs::read(self.0.join(&place)).map_err(|why| format!("{place}: {why}"))
     }
 
-    /// All events, from the bundles.
+    /// Returns all events, from the bundles.
     fn events(&self, size: u64) -> Result<Vec<Vec<u8>>, Refused> {
         let mut events = Vec::new();
         while (events.len() as u64) < size {
@@ -99,8 +99,8 @@ impl HashReader for Stored {
     }
 }
 
-/// An export that is read whole: its checkpoint, and its events. The root is reckoned from the
-/// events, and again from the tiles above; each tile has to be what the events make it.
+/// Reads a whole export: its checkpoint, and its events. The root is computed from the events, and
+/// again from the tiles above; each tile has to follow from the events.
 fn whole(export: &Path, key: &str) -> Result<(Checkpoint, Vec<Vec<u8>>), Refused> {
     let note = fs::read(export.join("checkpoint")).map_err(refused)?;
     let checkpoint = opened(&note, key)?;
@@ -202,7 +202,7 @@ fn fill(world: &World, from: u64, to: u64) {
     }
 }
 
-/// The events as they stand in the ledger, the first so many.
+/// Returns the first so many events as they are in the ledger.
 fn events(world: &World, count: usize) -> Vec<Vec<u8>> {
     let segment = fs::read(world.state().join("atoll/ledger/000001.seg")).unwrap();
     let lines = segment.split(|byte| *byte == b'\n').take(count);

@@ -106,7 +106,7 @@ fn one_call_moves_through_allow_ask_and_deny_by_each_fact() {
     }
 }
 
-/// A GET that a server may take for another method is none.
+/// A GET that a server may take for another method does not count as one.
 #[test]
 fn what_is_sent_in_disguise_is_sent() {
     let world = World::new("what_is_sent_in_disguise_is_sent");
@@ -220,7 +220,7 @@ fn a_level_holds_what_a_run_starts_with() {
         .says(["--trust", "did you mean \"high\""]);
 }
 
-/// Each level is in the record with who has set it, and what it takes away is told by its name.
+/// Each level is recorded with who has set it, and a denial by it names it.
 #[test]
 fn a_level_is_told_of_and_blamed_by_its_name() {
     let world = World::new("a_level_is_told_of_and_blamed_by_its_name");
@@ -280,7 +280,8 @@ fn a_level_is_told_of_and_blamed_by_its_name() {
     );
 }
 
-/// A question names the policy once, and a tunnel that a level stops says what is looked into.
+/// A question names the policy once, and the refusal of a tunnel names a rule under which requests
+/// are inspected.
 #[test]
 fn a_level_says_how_to_be_asked_and_what_it_reads() {
     let world = World::new("a_level_says_how_to_be_asked_and_what_it_reads");
@@ -325,7 +326,7 @@ fn page() -> String {
     fs::read_to_string(Path::new(&package).join("../../docs/levels.md")).unwrap()
 }
 
-/// The rows of the page's table of levels, the heads first.
+/// Returns the rows of the page's table of levels, the headings first.
 fn rows(page: &str) -> Vec<Vec<&str>> {
     let (_, section) = page.split_once("## The table").unwrap();
     let lines = section.lines().skip_while(|line| !line.starts_with('|'));

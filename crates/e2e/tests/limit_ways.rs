@@ -26,7 +26,7 @@ enum Mode {
     Fence,
 }
 
-/// Those in which a run can be here: root has namespaces always.
+/// Returns the modes in which a run can be here: root has namespaces always.
 fn modes() -> &'static [Mode] {
     match is_root() {
         true => &[Mode::Full],
@@ -34,11 +34,11 @@ fn modes() -> &'static [Mode] {
     }
 }
 
-/// A program that was run, and what the servers saw of it.
+/// A program that was run, and the traffic that the servers saw of it.
 struct Seen {
     outcome: Outcome,
     requests: Vec<String>,
-    /// Bodies that came to their end.
+    /// The bodies that arrived completely.
     whole: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Seen {
     }
 }
 
-/// Runs a command inside where a profile has these lines of rules.
+/// Runs a command in a sandbox with a profile that has these lines of rules.
 fn online(world: &World, mode: Mode, rules: &str, command: &str) -> Seen {
     world.profile("limited", &format!("[network]\nallow = [\n{rules}]\n"));
     world.write("streams.mjs", STREAMS);
@@ -91,7 +91,7 @@ fn online(world: &World, mode: Mode, rules: &str, command: &str) -> Seen {
     }
 }
 
-/// A rule for each limit, and the same rules without them.
+/// Returns a rule for each limit, and the same rules without them.
 fn rules(rows: &[[&str; 2]]) -> [String; 2] {
     let limited = rows
         .iter()
@@ -100,7 +100,7 @@ fn rules(rows: &[[&str; 2]]) -> [String; 2] {
     [limited.collect(), free.collect()]
 }
 
-/// The limits that the ledger tells of.
+/// Returns the limits that the ledger records.
 fn told(world: &World) -> BTreeSet<String> {
     let refused = events(world, "flow.refused");
     let limits = refused.iter().filter_map(|one| one["limit"].as_str());

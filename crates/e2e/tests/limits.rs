@@ -1,9 +1,9 @@
-//! Every limit, reached by a program that takes without end what it limits; each with a
-//! control, in which a higher limit lets the same program reach a stated mark. In the
-//! end nothing of it is there, and the host has had memory and disk all the time.
+//! Every limit, reached by a program that takes without end the resource that it limits; each with
+//! a control, in which a higher limit lets the same program reach a stated mark. In the end nothing
+//! of it is left, and the host has had memory and disk all the time.
 //!
-//! Start reading at [`ROWS`]. The program is `limits/bomb.c`; the same one is shipped
-//! into guests, whose control groups are of version 2.
+//! Start reading at [`ROWS`]. The program is `limits/bomb.c`; the same one is shipped into guests,
+//! whose control groups are of version 2.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,9 +19,9 @@ use e2e::{Avoidable, Invocation, Outcome, World, is_root, program_exists};
 enum End {
     /// Atoll or the kernel ends the run, and the outcome names this limit.
     Ended(&'static str),
-    /// The program is refused more than so many, by this error, and goes on.
+    /// The program is refused more than so many, with this error, and goes on.
     Refused(u64, &'static str),
-    /// As that; the outcome counts it as denied by this limit.
+    /// As [`End::Refused`]; the outcome counts it as denied by this limit.
     Denied(u64, &'static str, &'static str),
     /// The program gets everything: its own use gives way, or is nobody's loss.
     Goes,
@@ -44,7 +44,7 @@ struct Row {
     limit: &'static [&'static str],
     /// Its end where control groups enforce limits, without them, and in a fence.
     ends: [End; 3],
-    /// The limit with which it does not, and how much it gets then.
+    /// A limit that it does not run into, and the amount that it gets then.
     lifted: &'static [&'static str],
     mark: u64,
 }
@@ -458,9 +458,9 @@ const IN_TIME: &[Row] = &[
     .reaching(700),
 ];
 
-/// A row stays this long with what it has where it is to be ended.
+/// The time for which a row keeps its resources where it is to be ended, ms.
 const UNTIL_ENDED_MS: u64 = 30_000;
-/// As a control it stays for longer than whoever watches takes to look, and than the
+/// The time for which a control keeps them, ms: longer than an observer takes to look, and than the
 /// short limit of time.
 const SEEN_MS: u64 = 700;
 
@@ -477,7 +477,7 @@ const WITHOUT_GROUPS: [&str; 9] = [
     "sh",
 ];
 
-/// A kind of host, by who holds the limits.
+/// A kind of host, by the means that enforce limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Host {
     Groups,
@@ -485,7 +485,7 @@ enum Host {
     Fence,
 }
 
-/// The hosts that this machine can be for this user.
+/// Returns the hosts that this machine can be for this user.
 fn hosts(world: &World) -> Vec<Host> {
     let plain = run(world, Host::Groups, &[], "time 1 0").outcome;
     let told = json(world, &plain);
@@ -507,13 +507,13 @@ fn held_by(told: &serde_json::Value, limit: &str) -> String {
     one["by"].as_str().unwrap().to_owned()
 }
 
-/// The summary for machines.
+/// Returns the summary for machines.
 fn json(world: &World, outcome: &Outcome) -> serde_json::Value {
     let text = world.read(world.top().join("outcome.json"));
     serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {outcome}"))
 }
 
-/// A run of the bomb, with what the host had left at its worst meanwhile.
+/// A run of the bomb, with the least that the host had left meanwhile.
 struct Tried {
     outcome: Outcome,
     memory_left: u64,
@@ -588,7 +588,7 @@ fn reached(outcome: &Outcome) -> Option<(u64, String)> {
     Some((number.parse().unwrap(), end.to_owned()))
 }
 
-/// The limits that the outcome names as having been reached.
+/// Returns the limits that the outcome names as reached.
 fn named(told: &serde_json::Value) -> Vec<String> {
     let denied = told["denied"].as_array().unwrap().iter();
     let names = denied.filter_map(|one| one["limit"].as_str());
@@ -671,8 +671,8 @@ impl Row {
         }
     }
 
-    /// The host has had room all the time. Others work on it too: what a bomb may take
-    /// is far less than what is asked for here.
+    /// Checks that the host has had room all the time. Others work on it too: a bomb may take far
+    /// less than is asked for here.
     fn expect_room(&self, host: Host, before: (u64, u64), tried: &Tried) {
         let least = (before.0 / 2, before.1.saturating_sub(before.1 / 8));
         let left = (tried.memory_left, tried.disk_left);
@@ -680,7 +680,7 @@ impl Row {
         assert!(left.0 >= least.0 && left.1 >= least.1, "{what}");
     }
 
-    /// With a higher limit the same program reaches its mark, so it was the limit.
+    /// Checks that with a higher limit the same program reaches its mark, so it was the limit.
     fn control(&self, world: &World, host: Host) {
         let words = self.words(self.mark, SEEN_MS);
         let tried = run(world, host, self.lifted, &words);
@@ -693,7 +693,7 @@ impl Row {
     }
 }
 
-/// Waits until the bomb itself is there, and not only who starts it.
+/// Waits until the bomb itself runs, and not only its parent.
 fn until_it_goes_on(world: &World, words: &str) {
     let bomb = world.top().join("bomb/bomb").display().to_string();
     let is_bomb = |pid: &u32| {
@@ -864,7 +864,7 @@ fn a_flood_of_output_is_shown_and_kept_up_to_its_limit() {
     }
 }
 
-/// Nobody reads what a program writes without end: Atoll does not keep it in memory.
+/// Endless output that nobody reads: Atoll does not keep it in memory.
 #[test]
 fn a_flood_that_nobody_reads_waits() {
     alone();
@@ -893,8 +893,8 @@ fn a_flood_that_nobody_reads_waits() {
     assert!(ended.err().contains("\n124\n"), "{ended}");
 }
 
-/// Programs that turn without end get the time that they may have, or nothing starts.
-/// How often a control is tried that a busy machine can spoil.
+/// The most tries of a control that a busy machine can spoil. Programs that spin get the processor
+/// time that they may have, or nothing starts.
 const TRIES: u32 = 10;
 
 #[test]
@@ -985,7 +985,7 @@ fn closed(world: &World) -> serde_json::Value {
     closed.next_back().unwrap()["body"].clone()
 }
 
-/// A world with the bomb in it, compiled there; nothing where that cannot be.
+/// Returns a world with the bomb in it, compiled there; `None` where that is impossible.
 fn world(test: &str) -> Option<World> {
     let world = World::new(test);
     if !program_exists("cc") {
@@ -1009,7 +1009,7 @@ fn compile(world: &World, path: &str) -> PathBuf {
     bomb
 }
 
-/// All rows of a table, whatever the first ones come to.
+/// Checks all rows of a table, whatever the results of the first ones.
 fn check_all(test: &str, rows: &[Row]) {
     alone();
     let Some(world) = world(test) else { return };

@@ -1,5 +1,5 @@
-//! Login files of agents: what is in them is put in outside, and inside something else stands
-//! in their places.
+//! Login files of agents: their tokens are injected outside, and in a sandbox placeholders take
+//! their place.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -50,7 +50,7 @@ fn login() -> String {
     )
 }
 
-/// A world with a login, and a profile that says this.
+/// Returns a world with a login, and a profile with this text.
 fn world(name: &str, profile: &str) -> World {
     let world = World::new(name);
     world.profile("agent", profile);
@@ -81,7 +81,7 @@ fn online(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// A run where there are no servers.
+/// Runs a script where there are no servers.
 fn run(world: &World, script: &str) -> Outcome {
     world
         .run(
@@ -91,7 +91,7 @@ fn run(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// None of these is in what was said, nor in any file of the world but those.
+/// Checks that none of these is in the output, nor in any file of the world but those.
 fn nowhere(world: &World, said: &Outcome, but: &[PathBuf]) {
     let mut find = world.host("grep").arg("-rlaF");
     for secret in [REAL, RENEWAL, UNKNOWN] {
@@ -505,7 +505,7 @@ fn no_process_but_the_one_that_carries_holds_a_login() {
     }
 }
 
-/// Each of the agents that have a profile, in the same words.
+/// Each of the agents that have a profile is covered, in the same words.
 #[test]
 fn an_agent_without_a_key_or_a_login_is_told_of_before_it_starts() {
     let world = World::new("an_agent_without_a_key_or_a_login_is_told_of_before_it_starts");

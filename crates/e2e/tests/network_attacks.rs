@@ -1,6 +1,6 @@
-//! Ways past what may be reached, tried from inside on a small internet that writes down
-//! who came; each with a control, in which one more rule, or a program that leaves one
-//! defence out, lets the same program through.
+//! Ways past the allowed destinations, tried from a sandbox on a small internet that records its
+//! clients; each with a control, in which one more rule, or a program that leaves one defence out,
+//! lets the same program through.
 //!
 //! Start reading at [`ROWS`]. The programs are in `network_attacks/attack.py`.
 
@@ -19,10 +19,10 @@ const PROGRAM: &str = include_str!("network_attacks/attack.py");
 /// The change that makes the same attack succeed.
 #[derive(Clone, Copy, Debug)]
 enum Control {
-    /// One more rule: then this is reached or asked for.
+    /// One more rule, which allows this to be reached or asked for.
     Allowing(&'static str),
-    /// These defences left out, no others, and nothing allowed: what carries connections would
-    /// listen where the small internet does.
+    /// These defences left out, no others, and nothing allowed: the egress process would listen
+    /// where the small internet does.
     Without(&'static str),
 }
 
@@ -42,7 +42,7 @@ struct Row {
 }
 
 const EXAMPLE: &[&str] = &["--allow", "example.com"];
-/// The servers of example.com, which is what may be reached.
+/// The servers of example.com, the only ones that may be reached.
 const OF_EXAMPLE: &[&str] = &["93.184.216.34 80", "93.184.216.34 443"];
 
 const ROWS: &[Row] = &[

@@ -8,7 +8,7 @@ use serde_json::Value;
 const NONE: [&str; 0] = [];
 const QUESTION: &str = "What becomes of the changes?";
 
-/// The types of the events of the last run, and the state that each names.
+/// Returns the types of the events of the last run, and the state that each names.
 fn events(world: &World, run: &str) -> Vec<(String, Value)> {
     let shown = fine(world, &["ledger", "show", run]).out();
     let read = |line: &str| {
@@ -43,7 +43,7 @@ fn why_names_the_rule_its_layer_and_what_to_do() {
     assert_eq!(told["reasons"][0]["rule"], "shipped/strict.toml:3");
 }
 
-/// The profile that is told works, and drops nothing of what counted before.
+/// The suggested profile works, and drops nothing that counted before.
 #[test]
 fn a_program_that_no_profile_shows_is_found_with_the_profile_that_is_told() {
     let world =

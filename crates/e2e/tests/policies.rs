@@ -1,4 +1,4 @@
-//! Policies in Cedar, of the user and of a project: what they take away, and how that is told.
+//! Policies in Cedar, of the user and of a project: their denials, and how those are reported.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 10 --noproxy '*'";
 
-/// A file of the user's policies.
+/// Writes a file of the user's policies.
 fn own(world: &World, text: &str) {
     world.write(world.config().join("atoll/own.cedar"), text);
 }
 
-/// A run of this command alone.
+/// Runs this command alone.
 fn started(world: &World, command: &[&str]) -> Outcome {
     world.atoll(["run", "--"]).args(command).run()
 }
@@ -182,7 +182,7 @@ fn a_policy_that_waits_for_what_never_asks_is_refused_and_told() {
     assert!(!format!("{told}").contains("own.cedar"), "{told}");
 }
 
-/// Of a row of 900 the check came to the end of its stack, without a word.
+/// A row of 900 made the check overflow its stack, without a message.
 #[test]
 fn a_policy_that_is_too_deep_is_refused_by_its_name_wherever_it_is_read() {
     let world = World::new("a_policy_that_is_too_deep_is_refused_by_its_name_wherever_it_is_read");
@@ -252,7 +252,7 @@ fn every_flow_names_the_policies_that_decided() {
     assert!(why.out().contains("they refused something"), "{why}");
 }
 
-/// A run that writes the file has it kept back as one that other programs read.
+/// A run's changes to the file are held back as changes to a file that other programs read.
 #[test]
 fn a_run_does_not_write_its_projects_policies() {
     let world = World::new("a_run_does_not_write_its_projects_policies");
@@ -350,7 +350,7 @@ fn a_checkpoint_is_there_before_changes_are_taken_over() {
     assert!(world.exists("new"));
 }
 
-/// Policies that ask about what lies in `secret`, and about nothing else.
+/// Writes policies that ask about paths in `secret`, and about nothing else.
 fn asking_about_secret(world: &World, whom: &str) {
     let place = world.workspace();
     let place = place.display();
@@ -452,8 +452,8 @@ fn a_policy_asks_before_changes_are_taken_over() {
     );
 }
 
-/// In mode strict nobody is asked while a run goes on, nor by its own option; who takes its changes
-/// over afterwards is.
+/// In mode strict nobody is asked while a run goes on, nor by its own option; a person who applies
+/// its changes afterwards is.
 #[test]
 fn what_a_strict_run_changed_is_asked_about_when_a_person_takes_it_over() {
     let world = World::new("what_a_strict_run_changed_is_asked_about_when_a_person_takes_it_over");
@@ -481,7 +481,7 @@ fn what_a_strict_run_changed_is_asked_about_when_a_person_takes_it_over() {
     }
 }
 
-/// Without a person nothing is taken over, nor with another one than a person.
+/// Nothing is applied without a person, nor with an approver other than a person.
 #[test]
 fn nothing_that_asks_is_taken_over_without_a_person() {
     let world = World::new("nothing_that_asks_is_taken_over_without_a_person");
@@ -612,7 +612,7 @@ fn all_that_decides_is_shown_before_a_person_answers() {
     assert!(!world.exists("secret/1") && !world.exists("secret/open"));
 }
 
-/// Whatever ends a question that was put, it has an answer, and that is no.
+/// A question that was put gets an answer whatever ends it, and that is a denial.
 #[test]
 fn a_terminal_that_goes_away_says_no() {
     let world = World::new("a_terminal_that_goes_away_says_no");
@@ -685,7 +685,7 @@ fn what_changes_while_a_person_is_asked_is_not_taken_over() {
     );
 }
 
-/// A file of this name, wherever it lies in a directory.
+/// Finds a file of this name anywhere in a directory.
 fn found(place: &Path, name: &str) -> Option<std::path::PathBuf> {
     let entries = fs::read_dir(place).ok()?.map(|entry| entry.unwrap());
     entries.into_iter().find_map(|entry| {
@@ -849,8 +849,8 @@ fn a_port_that_policies_ask_about_is_published_by_a_yes_before_the_run() {
     let _ = asked.wait();
 }
 
-/// The rows of the table of annotations in the document about policies: for each action what
-/// comes of it.
+/// Returns the rows of the table of annotations in the document about policies: for each action its
+/// result.
 fn table() -> Vec<(String, Vec<(String, String)>)> {
     let project = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
     let text = fs::read_to_string(Path::new(&project).join("../../docs/policy.md")).unwrap();
@@ -945,7 +945,7 @@ fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
     assert!(begun > 10 && denied > 30, "{begun} {denied}");
 }
 
-/// A directory that moves takes what is in it along, unnamed.
+/// A directory that moves takes its entries along, unnamed.
 #[test]
 fn a_moved_directory_takes_nothing_past_a_policy() {
     let world = World::new("a_moved_directory_takes_nothing_past_a_policy");
@@ -1087,7 +1087,7 @@ fn the_commands_about_policies_work() {
         .says(["@quarantine"]);
 }
 
-/// A link to nothing is no file that is not there: whoever made it meant policies to count.
+/// A dangling link is not an absent file: whoever made it meant policies to count.
 #[test]
 fn a_policy_that_cannot_be_read_stops_every_run() {
     let world = World::new("a_policy_that_cannot_be_read_stops_every_run");
@@ -1235,7 +1235,7 @@ fn a_test_of_policies_that_fails_says_which_case_and_ends_with_one() {
     let _ = world.atoll(both).run().expect_status(1);
 }
 
-/// A test of policies says what asking them says, and neither passes over what is stated.
+/// A test of policies gives the same decisions as a question, and neither ignores stated facts.
 #[test]
 fn policies_asked_and_tested_decide_the_same() {
     let world = World::new("policies_asked_and_tested_decide_the_same");
@@ -1329,13 +1329,13 @@ fn mistakes_at_the_commands_about_policies_name_the_right_one() {
         .says(["atoll policy check FILE"]);
 }
 
-/// A policy that closes an action, whatever it is about.
+/// Returns a policy that forbids an action on anything.
 fn closing(action: &str) -> String {
     format!("@id(\"closed\") forbid(principal, action == Action::\"{action}\", resource);\n")
 }
 
-/// Checks that what this action is asked for is done (it prints `done`), and is not where a
-/// policy forbids the action. `prepare` comes before, without the policy.
+/// Checks that a command that needs this action works (it prints `done`), and does not where a
+/// policy forbids the action. `prepare` runs before, without the policy.
 fn is_closed_by(world: &World, action: &str, prepare: &str, run: &dyn Fn() -> Outcome) {
     let path = world.config().join("atoll/own.cedar");
     for is_closed in [false, true] {

@@ -1,5 +1,5 @@
-//! Being a proxy for programs that want one: what they ask for is judged as everything else,
-//! on a small internet of each test's own.
+//! A proxy for programs that want one: their requests are judged like everything else, on a small
+//! internet of each test's own.
 
 use e2e::World;
 use e2e::internet::{events, is_possible, online};
@@ -17,7 +17,7 @@ const ALLOW: [&str; 8] = [
 
 const CURL: &str = "curl -sS -m 20 --noproxy ''";
 
-/// Sends text to the proxy and prints what comes back, its first line and its last.
+/// Sends text to the proxy and prints the first and the last line of its answer.
 const SPEAK: &str = r#"
 import socket, sys
 def speak(text):

@@ -20,7 +20,7 @@ const ALL: [&str; 8] = [
     "data-analysis",
 ];
 
-/// A run with these options, without a network.
+/// Runs a script with these options, without a network.
 fn run(world: &World, options: &[&str], script: &str) -> Outcome {
     let run = world.atoll(["run", "--keep"]).args(options);
     run.args(["--", "sh", "-c", script]).run()
@@ -167,7 +167,7 @@ fn what_a_narrowed_run_keeps_is_not_taken_over_later() {
     assert_eq!(world.read(&history), "before\nsaid\n");
 }
 
-/// Variables, files and the program itself: none of them is asked what a run is for.
+/// Variables, files and the program itself have no say in the purpose of a run.
 #[test]
 fn nothing_inside_changes_what_a_run_is_for() {
     let world = World::new("nothing_inside_changes_what_a_run_is_for");
@@ -285,7 +285,7 @@ fn what_a_project_adds_stays_with_its_session_and_what_is_resumed() {
     assert!(world.exists("a.rs"));
 }
 
-/// A person's policy permits by what a run is for, which a project's file does not say.
+/// A person's policy permits by the purpose of a run, which a project's file cannot set.
 #[test]
 fn a_project_cannot_say_a_purpose_by_which_a_policy_permits() {
     let world = World::new("a_project_cannot_say_a_purpose_by_which_a_policy_permits");

@@ -1,4 +1,4 @@
-//! `@redact`: headers that do not leave, and those that do not come in.
+//! `@redact`: headers that are removed from requests, and from responses.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn own(world: &World, text: &str) {
     world.write(world.config().join("atoll/own.cedar"), text);
 }
 
-/// A world, a program in it, and what has come to the servers.
+/// Returns the result of a script in a new world, and the data that has reached the servers.
 fn seen(world: &World, script: &str) -> (Outcome, String) {
     world.canary("the-real-key-0123456789abcdefghij", &[]);
     let command = "sh -c 'KEY=the-real-key-0123456789abcdefghij; export KEY; exec \"$ATOLL\" run --discard --profile bound -- sh -c \"$1\"' sh \"$@\"";

@@ -1,6 +1,5 @@
-//! The registries that this machine's own packages come from, by the presets that are for
-//! them. Where one is a mirror at an address that is not on the internet, a rule for that
-//! address is needed too.
+//! The registries of this machine's own packages, by the presets for them. Where one is a mirror at
+//! an address that is not on the internet, a rule for that address is needed too.
 
 use std::net::ToSocketAddrs;
 use std::time::Duration;
@@ -17,7 +16,7 @@ struct Registry {
     program: &'static str,
     /// Its hosts.
     hosts: &'static [&'static str],
-    /// Fetches it, and says its version.
+    /// Fetches it, and prints its version.
     script: &'static str,
     version: &'static str,
 }
@@ -50,8 +49,8 @@ const REGISTRIES: &[Registry] = &[
     },
 ];
 
-/// The options that let a host be reached where its address is not on the internet, or
-/// None where it cannot be reached from here at all.
+/// Returns the options that let a host be reached whose address is not on the internet; `None`
+/// where it cannot be reached from here at all.
 fn further(world: &World, host: &str) -> Option<Vec<String>> {
     let found = (host, 443).to_socket_addrs().ok()?;
     let url = format!("https://{host}/");

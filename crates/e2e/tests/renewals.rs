@@ -1,5 +1,5 @@
-//! Logins of agents that do not hold any more: renewed outside, by one request for all that
-//! wait, and written back to the host's file before the new token is used.
+//! Expired logins of agents: renewed outside, by one request for all that wait, and written back to
+//! the host's file before the new token is used.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,10 +32,10 @@ fn login(expires: &str) -> String {
     )
 }
 
-/// Ended long ago, as some write it.
+/// A time long past, in the form of some agents.
 const ENDED: &str = ", \"expires\": 1700000000000";
 
-/// A world with a login that is renewed in the way that the path names.
+/// Returns a world with a login that is renewed in the way that the path names.
 fn world(name: &str, how: &str, expires: &str) -> Option<World> {
     let world = World::new(name);
     to_go(&world, how);
@@ -78,7 +78,7 @@ fn auth(world: &World) -> PathBuf {
     world.home().join(".agent/auth.json")
 }
 
-/// Runs a shell script inside, where the servers are.
+/// Runs a shell script in a sandbox, where the servers are.
 fn online(world: &World, script: &str) -> Outcome {
     online_as(world, "\"$ATOLL\" run --keep \"$@\"", script)
 }
@@ -104,8 +104,8 @@ fn asked_for(world: &World) -> Vec<Value> {
         .collect()
 }
 
-/// Checks that no token is in what was said, nor on disk but in the login's file and where the
-/// test and the servers have put it.
+/// Checks that no token is in the output, nor on disk but in the login's file and where the test
+/// and the servers have put it.
 fn is_nowhere(world: &World, said: &Outcome) {
     let all = [noted(world, "issued"), noted(world, "refreshed")].concat();
     let first = [OLD, REFRESH, GIVEN].map(str::to_owned);
@@ -132,7 +132,7 @@ fn is_nowhere(world: &World, said: &Outcome) {
     }
 }
 
-/// The login's file as it is to be now.
+/// Returns the login's file as it is to be now.
 fn renewed(world: &World, expires: bool) -> Value {
     let text = fs::read_to_string(auth(world)).unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
@@ -439,7 +439,7 @@ fn a_login_that_policies_do_not_let_be_used_is_not_renewed() {
     is_nowhere(&world, &outcome);
 }
 
-/// Some agents' makers have published a secret of their client: it is heard from the agent.
+/// Some agents' makers have published a secret of their client: it is learned from the agent.
 #[test]
 fn what_an_agents_makers_have_published_is_heard_from_the_agent_itself() {
     let name = "what_an_agents_makers_have_published_is_heard_from_the_agent_itself";

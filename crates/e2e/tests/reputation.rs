@@ -6,7 +6,7 @@ use e2e::{Outcome, World};
 use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 5 --noproxy '*' -w '%{http_code}\\n'";
-/// A call that hardly any program makes but to get out.
+/// A call that hardly any program makes except to break out.
 const ATTEMPT: &str = "python3 -c 'import ctypes; ctypes.CDLL(None).mount(b\"none\", b\"/mnt\", b\"tmpfs\", 0, None)'";
 
 /// The outcome of a request.
@@ -54,7 +54,7 @@ fn post(world: &World, options: &[&str]) -> Became {
     }
 }
 
-/// A run whose changes a person takes over.
+/// Runs a program whose changes a person applies.
 fn work(world: &World, name: &str) -> String {
     let run = world.atoll(["run", "--keep", "--", "touch", name]);
     let _ = run.run().success();

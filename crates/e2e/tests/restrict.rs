@@ -1,4 +1,4 @@
-//! Runs that give rights up for good: by a person outside, and by their own program.
+//! Runs that give up rights for good: by a person outside, and by their own program.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const INSIDE: &str = include_str!("restrict/inside.sh");
 /// Prints the status of a request.
 const CURL: &str = "curl -s -m 20 --noproxy '*' -o answer -w '%{http_code}\\n'";
 
-/// Has a person play a scene with runs of this script.
+/// Has a person act out a scene with runs of this script.
 fn scene(world: &World, scene: &str, options: &str, script: &str, atoll: Option<&str>) -> Seen {
     let outside = world.top().join("outside.py");
     fs::write(&outside, OUTSIDE).unwrap();

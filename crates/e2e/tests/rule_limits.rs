@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 
-/// Runs a script where a profile has this rule alone.
+/// Runs a script with a profile that has this rule alone.
 fn limited(world: &World, rule: &str, script: &str) -> Seen {
     world.profile(
         "limited",
@@ -115,7 +115,7 @@ fn a_body_beyond_its_limit_never_arrives_whole() {
     assert!(seen.first.contains("POST /told"), "{}", seen.first);
 }
 
-/// Sends so many bytes to what sends them back, by one connection, and says how many came.
+/// Sends so many bytes to an echo server, by one connection, and prints how many came back.
 fn echo(bytes: usize) -> String {
     format!(
         "python3 -c 'import socket, threading\n\

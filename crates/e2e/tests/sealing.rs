@@ -8,13 +8,13 @@ use std::time::Duration;
 use e2e::internet::{is_possible, online};
 use e2e::{Avoidable, World, fine, program_exists};
 
-/// Somebody else's, written by the documentation alone.
+/// An independent verifier, written from the documentation alone.
 const VERIFIER: &str = include_str!("ledger/verify.py");
 
-/// Nobody else says this.
+/// A word that occurs nowhere else.
 const WORD: &str = "unheard-of-argument";
 
-/// Everything that is in the files of a directory.
+/// Returns everything in the files of a directory.
 fn everything_in(directory: &Path) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -287,7 +287,7 @@ fn sealed_content_is_shredded_and_a_hold_keeps_it() {
     assert_eq!(readable().0, 1);
 }
 
-/// A run is named whole, and is one: what is done cannot be taken back.
+/// A run is named in full, and has to exist: the operation cannot be undone.
 #[test]
 fn what_is_held_or_shredded_is_a_run_that_there_is() {
     let world = World::new("what_is_held_or_shredded_is_a_run_that_there_is");

@@ -1,5 +1,5 @@
-//! Undo loses nothing of anybody's: what others have made stays, what is overwritten comes back.
-//! And which run is meant by `last`, which paths by an apply.
+//! Undo loses nothing of anybody's: files that others have made stay, overwritten ones come back.
+//! And the run that `last` means, and the paths of an apply.
 
 use std::fs;
 use std::os::unix::net::UnixListener;

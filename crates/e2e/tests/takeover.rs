@@ -1,6 +1,6 @@
-//! Code that runs as one of Atoll's own processes, once that has confined itself: what
-//! it can do is seen from outside, by canaries. With the defences left out the same
-//! code succeeds. See docs/takeover.md.
+//! Code that runs as one of Atoll's own processes, once that has confined itself: its abilities are
+//! checked from outside, by canaries. With the defences left out the same code succeeds. See
+//! docs/takeover.md.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,20 +15,20 @@ use e2e::{Avoidable, World, descendants_of, is_root, wait_until};
 const SOON: Duration = Duration::from_secs(30);
 const SECRET: &str = "sesame-of-a-takeover";
 
-/// One takeover: of whom, where, without which defences, and what it gets.
+/// One takeover: its process, its place, the defences left out, and the effects that it has.
 struct Row {
     id: &'static str,
     who: &'static str,
     without: &'static str,
-    /// Seen from outside.
+    /// The effects seen from outside.
     taken: &'static [&'static str],
     /// The report of the code itself, where nothing outside changes.
     done: &'static [&'static str],
 }
 
 impl Row {
-    /// An ordinary user's first process counts memory itself where no control group
-    /// does: it reads what the program may read.
+    /// Returns whether the process may read files: an ordinary user's first process counts memory
+    /// itself where no control group does, so it reads what the program may read.
     fn may_look(&self) -> bool {
         self.id == "init" && !is_root()
     }
@@ -39,12 +39,12 @@ impl Row {
     }
 }
 
-/// All that is tried, and seen from outside.
+/// All attempts that are seen from outside.
 const ALL: &[&str] = &[
     "execute", "kill", "made", "mkdir", "mode", "read", "rmdir", "tcp", "unix", "unlink",
 ];
-/// All that is tried and changes nothing outside. What no process of an ordinary user
-/// or of a sandbox can do anyway is not among it: there only has to be no success.
+/// All attempts that change nothing outside. Those that no process of an ordinary user or of a
+/// sandbox can make anyway are not among them: they only must not succeed.
 const INNER: &[&str] = &["code", "key", "root", "vsock"];
 
 const LAUNCHER: &[Row] = &[
@@ -79,7 +79,7 @@ const LAUNCHER: &[Row] = &[
     },
 ];
 
-/// In the workspace of a live run: the only place of the host that it sees.
+/// The first process, in the workspace of a live run: the only place of the host that it sees.
 const INIT: &[Row] = &[
     Row {
         id: "init",
@@ -361,7 +361,7 @@ fn take_over(
     (taken.collect(), outcome.err() + &told)
 }
 
-/// The lowest address of a process's stack, once it has one of its own.
+/// Returns the lowest address of a process's stack, once it has one of its own.
 fn stack(pid: u32) -> usize {
     wait_until("the victim's stack", SOON, || {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;

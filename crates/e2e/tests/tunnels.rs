@@ -49,7 +49,7 @@ fn holds(all: &[Vec<u8>], part: &str) -> bool {
     all.any(|one| one.windows(part.len()).any(|window| window == part))
 }
 
-/// The rows of the program inside.
+/// Returns the rows of the program in the sandbox.
 fn rows() -> Vec<&'static str> {
     let row = |line: &'static str| line.strip_prefix("    (\"")?.split('"').next();
     let rows: Vec<&str> = SAY.lines().filter_map(row).collect();

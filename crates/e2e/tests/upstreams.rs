@@ -1,5 +1,5 @@
-//! Servers that misbehave: whatever they do, a program gets what they said or a clear
-//! end, what carries stays small, and other connections go on.
+//! Misbehaving servers: whatever they do, a program gets their data or a clear end, the egress
+//! process stays small, and other connections go on.
 
 use std::fs;
 use std::time::Duration;
@@ -16,8 +16,8 @@ const CURL: &str = "curl -sS --noproxy '*'";
 /// KiB: one body kept in memory would be more.
 const GROWTH_KIB_MAX: u64 = 40 * 1024;
 
-/// Runs a shell script inside where these servers are: at the ports of the web they are
-/// looked into, at 9000 and 7 they are not.
+/// Runs a shell script in a sandbox where these servers are: on the ports of the web they are
+/// inspected, on 9000 and 7 they are not.
 fn online(world: &World, script: &str) -> Outcome {
     world.write("client.py", CLIENT);
     let command = format!(
@@ -291,7 +291,7 @@ fn what_cannot_be_recorded_is_not_sent() {
     ]);
 }
 
-/// A person says yes, and there is no room to record it: nothing goes out.
+/// A person approves, and there is no room to record it: no request is sent.
 #[test]
 fn a_yes_that_cannot_be_recorded_is_none() {
     let world = World::new("a_yes_that_cannot_be_recorded_is_none");

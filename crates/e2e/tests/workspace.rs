@@ -18,7 +18,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
-/// A workspace with something of each kind in it.
+/// Returns a workspace with an entry of each kind.
 fn furnished(name: &str) -> World {
     let world = World::new(name);
     world.write("text", "one\n");

@@ -21,7 +21,7 @@ const TOKEN: &str = concat!(
 );
 const RENEWAL: &str = "rt-r3newalOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
 const PASSWORD: &str = "ghp_r3alP4ssw0rdOfTh1sT3stN0bodyS33s1t00";
-/// The agent waits for half a minute at most with each command.
+/// The wait for a person to look: the agent waits for half a minute at most with each command.
 const LOOK: &str = "for one in $(seq 250); do test -e seen && break; sleep 0.1; done";
 /// The commands that the model has the agent run: mend it, run it, wait until somebody has looked,
 /// push it.
