@@ -1,5 +1,5 @@
-//! Real work in a sandbox, judged by its results: each test has a program do its work in `atoll
-//! run`, checks that nothing has changed outside, applies, and uses the result outside.
+//! Real work in a sandbox, judged by its results: each test has a program work in `atoll run`, checks
+//! that nothing has changed outside, applies, and uses the result outside.
 
 use std::collections::BTreeMap;
 use std::fs;

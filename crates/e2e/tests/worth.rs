@@ -132,8 +132,9 @@ fn an_agent_mends_a_program_and_pushes_it_from_an_empty_home_slow() {
     assert_eq!(verified.code(), 0, "{verified}");
 }
 
-/// The agent's own file has all environments inside, with what stands for both secrets; they
-/// themselves are in no file but those that a person gave, and in no memory but one.
+/// Checks that the agent's own file has all environments in the sandbox, with the placeholders of both
+/// secrets; the secrets themselves are in no file but those that a person gave, and in the memory of
+/// one process.
 fn no_secret_is_inside(world: &World, what: &str, searched: &str) {
     let environments = world.home().join("work/environments");
     let environments = fs::read(environments).expect(what);
