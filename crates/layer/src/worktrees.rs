@@ -97,9 +97,9 @@ struct Measure<'a> {
     own_branch: Option<Vec<u8>>,
     /// `None` where they cannot be read.
     references: Option<References<'a>>,
-    /// None where every branch may be checked out.
+    /// `None` where every branch may be checked out.
     elsewhere: Option<Elsewhere>,
-    /// None where nothing is known of objects.
+    /// `None` where the objects cannot be read.
     objects: Option<New<'a>>,
     /// Branches that are applied, and those that are not.
     taken: HashSet<Vec<u8>>,

@@ -17,7 +17,7 @@ fn git(at: &Path, words: &[&str]) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
-/// A repository with two commits, a directory, a link, a program and a tag.
+/// Makes a repository with two commits, a directory, a link, a program and a tag.
 fn repository(format: &[&str]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let at = place.path();
@@ -36,7 +36,7 @@ fn repository(format: &[&str]) -> tempfile::TempDir {
     place
 }
 
-/// All loose objects, with their names.
+/// Returns all loose objects, with their names.
 fn loose(at: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     for directory in fs::read_dir(at.join(".git/objects")).unwrap() {
@@ -70,7 +70,7 @@ fn compressed(text: &[u8]) -> Vec<u8> {
     stream.finish().unwrap()
 }
 
-/// An object of this text, by the name that its digest gives it.
+/// Makes an object of this text, with the name by its digest.
 fn made(text: &[u8]) -> (Vec<u8>, String) {
     let digest = Sha1::digest(text);
     let name = digest.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -38,7 +38,7 @@ fn made(
     (top, paths)
 }
 
-/// A time that is later than what was written before, by a coarse clock too.
+/// Returns a time that is later than all earlier writes, by a coarse clock too.
 fn now() -> std::time::SystemTime {
     std::thread::sleep(std::time::Duration::from_millis(20));
     std::time::SystemTime::now()
@@ -70,7 +70,8 @@ fn what_misses_something_is_held_at_each_apply() {
     }
 }
 
-/// Git reads the whole repository when it tidies up, and stops at what is of another kind.
+/// Git reads the whole repository for maintenance, and stops at an object of another kind than
+/// expected.
 #[test]
 fn objects_of_other_kinds_than_what_names_them_says_are_not_taken_over() {
     let [blob, tree, first] = new();
@@ -132,7 +133,7 @@ fn objects_of_other_kinds_than_what_names_them_says_are_not_taken_over() {
     }
 }
 
-/// The worktree's branch goes on from where it is outside; nobody else's is moved at all.
+/// The worktree's branch moves on from its commit on the host; nobody else's moves at all.
 #[test]
 fn a_branch_goes_on_from_where_it_is_outside() {
     let [blob, tree, first] = new();
@@ -261,7 +262,7 @@ fn a_directory_of_branches_is_none_of_them() {
     assert_eq!(held, ["worktrees/wt/HEAD"]);
 }
 
-/// Whoever may write to a branch moves it for all.
+/// Anybody who may write to a branch moves it for all.
 #[test]
 fn what_others_could_write_to_waits_for_a_yes() {
     let [blob, tree, first] = new();

@@ -147,8 +147,8 @@ fn owners_are_shifted_back() {
     assert!(!host.join("stranger").exists() && !host.join("unshifted").exists());
 }
 
-/// A program outside of the sandbox that plays along, or a second sandbox, swaps a
-/// directory of the workspace for a link to somewhere else as fast as it can.
+/// A cooperating program outside of the sandbox, or a second sandbox, swaps a directory of the
+/// workspace for a link to somewhere else as fast as it can.
 #[test]
 fn a_swapped_directory_never_leads_out() {
     let mut before = vec![write("outside-twin", "x")];
@@ -275,7 +275,7 @@ fn a_full_disk_leaves_everything_as_it_was() {
     );
 }
 
-/// The child's part: the host's directory is on a small file system.
+/// The child's part: the host directory is on a small file system.
 pub fn no_space(root: &Path) {
     let host = root.join("small/host");
     fs::create_dir(&host).unwrap();

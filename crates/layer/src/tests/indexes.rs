@@ -6,7 +6,7 @@ use std::process::Command;
 use super::support::*;
 use crate::*;
 
-/// The index that git writes of one file.
+/// Returns the index that git writes of one file.
 fn index(format: &str) -> Vec<u8> {
     let place = tempfile::tempdir().unwrap();
     let git = |words: &[&str]| {

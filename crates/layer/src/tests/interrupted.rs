@@ -1,4 +1,4 @@
-//! Killed anywhere, applying can go on to the end or back to the beginning.
+//! Killed anywhere, applying can be rolled forward or back.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -117,7 +117,7 @@ pub fn run_child(root: &Path, role: &str) -> std::process::Child {
     child
 }
 
-/// A number that differs from round to round, without a clock.
+/// Returns a number that differs from round to round, without a clock.
 pub fn spread(round: u64, below: u64) -> u64 {
     round.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) % below
 }
@@ -243,8 +243,8 @@ fn undo_and_take_back_can_be_killed_too() {
     }
 }
 
-/// An apply that was killed while names were changed, with files that it has written by then: one
-/// in the place of another, one in a directory that was not there.
+/// Returns an apply that was killed while names were changed, with files that it has written by
+/// then: one in the place of another, one in a directory that was not there.
 fn stopped_midway() -> (Stand, Snapshot, [String; 2]) {
     for at in (150..).step_by(5) {
         let (stand, before, _, _) = make();

@@ -383,7 +383,7 @@ fn one_journal_one_worker() {
     assert!(matches!(take_back(&journal), Err(ApplyError::State { .. })));
 }
 
-/// A database that a run wrote, and a log of it that was written outside meanwhile.
+/// A database that a run wrote, and a log of it that was written on the host meanwhile.
 #[test]
 fn a_database_is_not_written_beside_a_log_of_another_time() {
     let before = [write("state.db", "one\n"), write("other", "one\n")];

@@ -1,11 +1,9 @@
-//! Every way by which this crate finds something by its path, against a model, while the
-//! tree is changed beneath it: directories, files and links to outside take each other's
-//! places as fast as can be.
+//! Every lookup by path in this crate, against a model, while the tree is changed beneath it:
+//! directories, files and links to outside take each other's places as fast as possible.
 //!
-//! The model: whatever was found is one of the tree's own inodes, or nothing; what was
-//! read is what one of its own files holds; and outside not an inode, a byte, a time
-//! or a link count differs afterwards. The controls do the same by plain paths, and are
-//! led outside.
+//! The model: every entry found is one of the tree's own inodes, or nothing; every text read is the
+//! content of one of its own files; and outside not an inode, a byte, a time or a link count
+//! differs afterwards. The controls do the same by plain paths, and are led outside.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -51,7 +49,7 @@ const SOUGHT: [&str; 9] = [
 ];
 /// A file and a directory that take each other's place.
 const KINDS: [(&str, &str); 2] = [("", "f0"), ("", "d0")];
-/// The modes that directories and files have, and those that files are to get.
+/// The modes of directories and files, and those that files are to get.
 const DIRECTORY_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 const CHANGED_MODE: u32 = 0o600;
@@ -143,8 +141,8 @@ fn expect_own(text: &str, by: &str) {
     assert_eq!(text, INSIDE, "{by} was led out");
 }
 
-/// Everything in a copy is of the tree's own: no file holds what lies outside. And what was
-/// meant for a file (its mode, its mark) has never met a directory.
+/// Asserts that everything in a copy is of the tree's own: no file holds content from outside, and
+/// no metadata meant for a file (its mode, its mark) has reached a directory.
 fn expect_own_copy(copy: &Path, by: &str) {
     for path in facts(copy).keys() {
         let found = fs::symlink_metadata(path).unwrap();
@@ -212,7 +210,7 @@ fn what_is_found_by_a_path_is_the_trees_own_whatever_moves() {
     assert!(arena.is_untouched());
 }
 
-/// A copy of the arena in which a program has changed all files' modes and marks.
+/// Returns a copy of the arena in which a program has changed all files' modes and marks.
 fn changed_copy(arena: &Arena) -> (PathBuf, SystemTime) {
     let layer = arena.place.path().join("layer");
     let finished = checkpoint(&arena.host(), &layer, IdShift::None, &mut |_| {})
@@ -327,8 +325,8 @@ fn a_mode_never_meets_what_took_the_place_of_what_it_was_for() {
     expect_own_copy(&arena.host(), "apply");
 }
 
-/// A look by name and an act by name, which is what must not be: the directory gets what
-/// was meant for the file.
+/// The control: a lookup and a change by name, which must not be; the directory gets the mode meant
+/// for the file.
 #[test]
 fn a_look_by_name_is_led_to_another_kind_by_the_same_race() {
     until_lost("no directory got a file's mode", |seed| {
@@ -411,15 +409,15 @@ fn plain_paths_are_led_out_by_the_same_race() {
     });
 }
 
-/// Repeats a race that has to be lost for others to mean something, each on a tree of its own:
-/// who is to lose it may not get the processor in time.
+/// Repeats a race that has to be lost for others to mean something, each on a tree of its own: the
+/// loser may not get the processor in time.
 fn until_lost(otherwise: &str, lost: impl Fn(u64) -> bool) {
     let seed = seed();
     let is_lost = (0..RACES_MAX).any(|more| lost(seed.wrapping_add(more)));
     assert!(is_lost, "{otherwise}");
 }
 
-/// Work of one step, as it stands in a journal, with the person's directory open.
+/// Returns the work of one step, as a journal records it, with the host directory open.
 fn engine(place: &Path, act: Act, at: &str, loose: bool) -> Engine {
     let host = match place.ends_with("journal") {
         true => place.with_file_name("host"),
@@ -527,7 +525,7 @@ fn what_is_written_while_something_is_taken_back_stays() {
     }
 }
 
-/// Taking back gives a mode back to what lost it, and to nothing that took its place.
+/// A rollback gives a mode back to the file that lost it, and to nothing that took its place.
 #[test]
 fn taking_back_leaves_alone_what_took_the_place_of_a_file() {
     let place = Stand::bare();

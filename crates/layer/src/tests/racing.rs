@@ -1,5 +1,5 @@
-//! Races of paths: entries of a directory change places as fast as can be while something
-//! looks for them. Used by the tests of more than one crate.
+//! Races of paths: entries of a directory change places as fast as possible while something looks
+//! for them. Used by the tests of more than one crate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::fs::{RenameFlags, renameat_with};
 
 const MOVERS: u64 = 2;
 
-/// Numbers that follow from a seed (xorshift), so that a failure can be had again.
+/// Numbers that follow from a seed (xorshift), so that a failure can be reproduced.
 pub struct Numbers(u64);
 
 impl Numbers {

@@ -1,5 +1,5 @@
-//! Real trees, real overlays: edits are done by a child process inside a private
-//! mount namespace, which then writes down what it saw.
+//! Real trees, real overlays: edits are done by a child process inside a private mount namespace,
+//! which then records the tree that it saw.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use sha2::Digest;
 use crate::path::Bytes;
 use crate::*;
 
-/// One thing that a program does to a tree.
+/// An edit that a program makes to a tree.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub enum Edit {
     Write(RelativePath, Bytes),
@@ -69,7 +69,7 @@ pub fn at(root: &Path, path: &RelativePath) -> PathBuf {
 }
 
 impl Edit {
-    /// Does it; failures are part of life (a directory cannot be moved, …).
+    /// Does the edit; some fail by design (a directory cannot be moved, …).
     pub fn perform(&self, root: &Path) -> std::io::Result<()> {
         match self {
             Self::Write(path, bytes) => {
@@ -222,7 +222,8 @@ pub struct Stand {
     pub paths: LayerPaths,
 }
 
-/// An ordinary user cannot remove what lies in read-only directories.
+/// Makes everything writable first: an ordinary user cannot remove entries of read-only
+/// directories.
 impl Drop for Stand {
     fn drop(&mut self) {
         let _ = Command::new("chmod")
@@ -350,7 +351,7 @@ impl Stand {
         (Self { place, paths }, seen)
     }
 
-    /// A checkpoint, then edits in the directory itself.
+    /// Takes a checkpoint, then edits the directory itself.
     pub fn live(before: &[Edit], edits: &[Edit]) -> Self {
         let place = Self::bare();
         let root = place.path();
@@ -416,7 +417,7 @@ pub fn as_child(mut command: Command, role: &str, root: &Path) -> Command {
     command
 }
 
-/// Not a test: what the child processes of tests do.
+/// Not a test: the roles of child processes of tests.
 #[test]
 fn child() {
     let (Ok(role), Ok(root)) = (

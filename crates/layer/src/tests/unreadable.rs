@@ -62,7 +62,7 @@ fn stands() -> Vec<Stand> {
     stands
 }
 
-/// A copy has no kernel that shows the child everything: the tree is made as is.
+/// Makes the tree as it is: a copy has no kernel that shows the child everything.
 fn unreadable_copy() -> Stand {
     let (stand, _) = Stand::copy(&before(), &[]);
     let AfterTree::Copy { path, .. } = &stand.paths.after else {
@@ -228,7 +228,7 @@ fn ended(before: &[Edit], edits: &[Edit]) -> (Stand, EndNote) {
     ended_with_top(before, edits, None)
 }
 
-/// One that changed the mode of its workspace itself at the end.
+/// As [`ended`], where the run gave the workspace itself this mode, if any, at the end.
 fn ended_with_top(before: &[Edit], edits: &[Edit], top: Option<u32>) -> (Stand, EndNote) {
     let stand = Stand::live(before, edits);
     if let Some(top) = top {

@@ -240,7 +240,7 @@ fn what_an_index_names_has_to_be_there() {
     assert!(held(&mut |id, _| id == [9; 20]));
 }
 
-/// Of version 4, a name is what it has more than the one before: short entries, long names.
+/// Names of index version 4, each longer than the one before: short entries, long names.
 fn growing(count: usize, first: usize) -> Vec<u8> {
     let mut entries = Vec::new();
     for at in 0..count {
