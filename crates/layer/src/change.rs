@@ -170,13 +170,13 @@ pub struct Counts {
 }
 
 impl ChangeSet {
-    /// The counts of one class.
+    /// Returns the counts of one class.
     #[must_use]
     pub fn counts(&self, class: Class) -> Counts {
         self.count(|change| change.class == class)
     }
 
-    /// The counts of all classes together.
+    /// Returns the counts of all classes together.
     #[must_use]
     pub fn counts_of_all(&self) -> Counts {
         self.count(|_| true)

@@ -42,7 +42,7 @@ impl Noted {
     }
 }
 
-/// The bits that an owner needs to read an entry.
+/// Returns the bits that an owner needs to read an entry.
 fn needed(kind: Kind) -> u32 {
     match kind {
         Kind::Directory => 0o500,

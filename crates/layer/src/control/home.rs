@@ -72,7 +72,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../docs/kept.md");
 
-    /// The names in one row or several of the page's table.
+    /// Returns the names in one row or several of the page's table.
     fn names<'a>(rows: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         rows.flat_map(|row| row.split('`').skip(1).step_by(2))
             .collect()

@@ -275,7 +275,7 @@ fn a_full_disk_leaves_everything_as_it_was() {
     );
 }
 
-/// The child's part: the host directory is on a small file system.
+/// Plays the child's part: the host directory is on a small file system.
 pub fn no_space(root: &Path) {
     let host = root.join("small/host");
     fs::create_dir(&host).unwrap();

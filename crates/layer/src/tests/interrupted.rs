@@ -51,7 +51,7 @@ fn big_edits() -> Vec<Edit> {
     edits
 }
 
-/// The role of a child: applies or undoes, and ends by itself at the given step.
+/// Plays the role of a child: applies or undoes, and ends by itself at the given step.
 pub fn child(role: &str, root: &Path) {
     let (role, at) = role.split_once(' ').unwrap_or((role, "-"));
     let mut left: i64 = at.parse().unwrap_or(i64::MAX);
@@ -308,7 +308,7 @@ fn what_somebody_wrote_after_a_kill_is_no_part_of_what_is_finished() {
     }
 }
 
-/// A file that the apply which was killed has not come to.
+/// Returns a file that the killed apply has not reached.
 fn not_come_to(stand: &Stand) -> String {
     let is_old = |at: &String| {
         let text = std::fs::read_to_string(stand.host().join(at)).unwrap();
