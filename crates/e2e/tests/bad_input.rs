@@ -16,7 +16,7 @@ const FAILING_DISK: &str = "inject=fdatasync:error=EIO";
 /// As [`FAILING_DISK`], once the key has been taken that seals the record.
 const FAILING_LEDGER: &str = "inject=fdatasync:error=EIO:when=2+";
 
-/// A command under which this fails.
+/// Returns the words before a command that inject this failure of `fdatasync`.
 fn strace(failing: &'static str) -> [&'static str; 8] {
     [
         "strace",

@@ -51,8 +51,8 @@ fn leaves(pid: u32) -> Vec<Process> {
         .collect()
 }
 
-/// The `sleep` that a script starts in the background, once it is one: a shell says
-/// that it is ready while its child is still a shell itself.
+/// Returns the `sleep` that a script starts in the background, once it is one: a shell prints that
+/// it is ready while its child is still a shell itself.
 fn sleep_of(running: &Running) -> Process {
     wait_until("the program, seen from outside", e2e::BOUND, || {
         descendants_of(running.pid())

@@ -22,7 +22,7 @@ fn front() -> &'static str {
     }
 }
 
-/// A block of the page, by how it begins.
+/// Returns a block of the page, by its beginning.
 fn of_page(kind: &str) -> String {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
     let page = Path::new(&package).join("../../docs/browser.md");

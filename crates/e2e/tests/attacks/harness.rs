@@ -102,7 +102,7 @@ struct Told {
 }
 
 impl Attack {
-    /// An attack with default options.
+    /// Returns an attack with default options.
     pub const fn new(
         id: &'static str,
         technique: Technique,

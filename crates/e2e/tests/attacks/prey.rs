@@ -66,18 +66,18 @@ fn prey(
     }
 }
 
-/// Whatever the attacking program prints when it has something that no program
-/// should get: the control shows that it does.
+/// Returns a target that counts as taken once the attacking program prints, as it does when it has
+/// something that no program should get: the control shows that it does.
 pub fn what_it_prints(world: &World) -> Prey {
     prey(world, [], |_, outcome| outcome.out().contains("taken"))
 }
 
-/// Anything at all on standard output.
+/// Returns a target that counts as taken by anything at all on standard output.
 pub fn any_output(world: &World) -> Prey {
     prey(world, [], |_, outcome| !outcome.stdout.is_empty())
 }
 
-/// A secret in a file, in many of a user's directories; printing it counts.
+/// Returns a secret in a file, in many of a user's directories; printing it counts.
 pub fn secret(world: &World) -> Prey {
     let secret = sesame();
     let home = world.home();
@@ -102,28 +102,28 @@ pub fn secret(world: &World) -> Prey {
     )
 }
 
-/// A file outside that everyone may write; any change of it counts.
+/// Returns a file outside that everyone may write; any change of it counts.
 pub fn canary(world: &World) -> Prey {
     canary_at(world, world.top().join("canary"))
 }
 
-/// A [`canary`] in a directory that is shown.
+/// Returns a [`canary`] in a directory that is shown.
 pub fn shared_canary(world: &World) -> Prey {
     canary_at(world, world.top().join("shared/canary"))
 }
 
-/// A [`canary`] in the workspace.
+/// Returns a [`canary`] in the workspace.
 pub fn workspace_canary(world: &World) -> Prey {
     canary_at(world, world.path("canary"))
 }
 
-/// A [`canary`] that is a git hook of the workspace.
+/// Returns a [`canary`] that is a git hook of the workspace.
 pub fn hook(world: &World) -> Prey {
     world.write(".git/HEAD", "ref: refs/heads/main\n");
     canary_at(world, world.path(".git/hooks/pre-commit"))
 }
 
-/// A [`canary`] that is a profile of the user's own.
+/// Returns a [`canary`] that is a profile of the user's own.
 pub fn own_profile(world: &World) -> Prey {
     canary_at(world, world.config().join("atoll/profiles/another.toml"))
 }
@@ -168,22 +168,22 @@ fn unix_listener(world: &World, path: PathBuf) -> Prey {
     })
 }
 
-/// A listener of the host in a directory that is shown.
+/// Returns a listener of the host in a directory that is shown.
 pub fn shared_listener(world: &World) -> Prey {
     unix_listener(world, world.top().join("shared/listening"))
 }
 
-/// A listener of the host in the workspace.
+/// Returns a listener of the host in the workspace.
 pub fn workspace_listener(world: &World) -> Prey {
     unix_listener(world, world.path("listening"))
 }
 
-/// A listener of the host in the home, as agents for keys, buses and daemons have theirs.
+/// Returns a listener of the host in the home, as agents for keys, buses and daemons have theirs.
 pub fn home_listener(world: &World) -> Prey {
     unix_listener(world, world.home().join(".run/listening"))
 }
 
-/// A listener for datagrams in a directory that is shown.
+/// Returns a listener for datagrams in a directory that is shown.
 pub fn shared_datagrams(world: &World) -> Prey {
     let path = world.top().join("shared/listening");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -193,7 +193,7 @@ pub fn shared_datagrams(world: &World) -> Prey {
     prey(world, [("socket", name)], move |_, _| has_letters(&socket))
 }
 
-/// An abstract listener of the host.
+/// Returns an abstract listener of the host.
 pub fn abstract_listener(world: &World) -> Prey {
     let name = format!("atoll-attacks-{}", unique());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
@@ -203,7 +203,7 @@ pub fn abstract_listener(world: &World) -> Prey {
     })
 }
 
-/// An abstract listener for datagrams.
+/// Returns an abstract listener for datagrams.
 pub fn abstract_datagrams(world: &World) -> Prey {
     let name = format!("atoll-attacks-{}", unique());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
@@ -223,17 +223,17 @@ fn tcp(world: &World, address: &str) -> Prey {
     })
 }
 
-/// A listener on the host's loopback.
+/// Returns a listener on the host's loopback.
 pub fn loopback(world: &World) -> Prey {
     tcp(world, "127.0.0.1:0")
 }
 
-/// A listener on the host's loopback by IPv6.
+/// Returns a listener on the host's loopback by IPv6.
 pub fn loopback_six(world: &World) -> Prey {
     tcp(world, "[::1]:0")
 }
 
-/// The host's loopback, for datagrams.
+/// Returns a listener for datagrams on the host's loopback.
 pub fn loopback_datagrams(world: &World) -> Prey {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port().to_string();
@@ -245,7 +245,7 @@ pub fn loopback_datagrams(world: &World) -> Prey {
     })
 }
 
-/// A named pipe in a directory that is shown: data written to it or read from it counts.
+/// Returns a named pipe in a directory that is shown: data written to it or read from it counts.
 pub fn shared_pipe(world: &World) -> Prey {
     let path = world.top().join("shared/pipe");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -287,8 +287,8 @@ impl Drop for Victim {
     }
 }
 
-/// A process of the host, of the same user. Its end counts, a change of its priority, limits or
-/// processors, and any of its data.
+/// Returns a process of the host, of the same user. Its end counts, a change of its priority,
+/// limits or processors, and any of its data.
 pub fn victim(world: &World) -> Prey {
     let secret = sesame();
     let child = Command::new("cat")
@@ -363,7 +363,7 @@ fn kept(world: &World, kind: &str, key: &str, make: &[&str], look: &str, untouch
     })
 }
 
-/// Shared memory of the host's, System V.
+/// Returns shared memory of the host's, System V.
 pub fn shared_memory(world: &World) -> Prey {
     let key = unique().to_string();
     kept(
@@ -376,7 +376,7 @@ pub fn shared_memory(world: &World) -> Prey {
     )
 }
 
-/// A queue of the host's, System V.
+/// Returns a queue of the host's, System V.
 pub fn queue(world: &World) -> Prey {
     kept(
         world,
@@ -388,7 +388,7 @@ pub fn queue(world: &World) -> Prey {
     )
 }
 
-/// A semaphore of the host's, System V.
+/// Returns a semaphore of the host's, System V.
 pub fn semaphore(world: &World) -> Prey {
     let key = unique().to_string();
     kept(
@@ -401,13 +401,13 @@ pub fn semaphore(world: &World) -> Prey {
     )
 }
 
-/// A queue of the host's, POSIX.
+/// Returns a queue of the host's, POSIX.
 pub fn posix_queue(world: &World) -> Prey {
     let name = format!("/atoll-attacks-{}", unique());
     kept(world, "mq", &name, &["mq-make"], "mq-receive", "")
 }
 
-/// A file in the host's shared memory, POSIX.
+/// Returns a file in the host's shared memory, POSIX.
 pub fn posix_memory(world: &World) -> Prey {
     struct Removed(PathBuf);
     impl Drop for Removed {
@@ -429,7 +429,7 @@ fn write_for_all_in_place(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
 }
 
-/// A file of the workspace that must not take its owner's rights.
+/// Returns a file of the workspace that must not take its owner's rights.
 pub fn set_id(world: &World) -> Prey {
     write_for_all(&world.path("file"), "text\n", 0o755);
     prey(world, [], |world, _| {

@@ -66,7 +66,7 @@ impl Drop for Swapper {
 
 type Outside = std::collections::BTreeMap<PathBuf, Entry>;
 
-/// A workspace whose `dir` can be exchanged for a link to `outside`.
+/// Returns a workspace whose `dir` can be exchanged for a link to `outside`, and that `outside`.
 fn furnish(test: &str) -> (World, Outside) {
     let world = World::new(test);
     world.write("dir/file", "text\n");
