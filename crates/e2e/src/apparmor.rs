@@ -6,7 +6,7 @@ use crate::{Outcome, World, cache};
 /// The tree that `cargo xtask test` has unpacked: a newer release's parser, since that of
 /// this distribution may not know user namespaces yet.
 const TREE: &str = "guest/apparmor-1";
-/// What has to be on a machine for the parser to run and to read profiles.
+/// The loader that a machine needs for the parser to run and to read profiles.
 const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const PARSER: &str = "usr/sbin/apparmor_parser";
@@ -19,7 +19,7 @@ pub struct ProfileParser {
 }
 
 impl ProfileParser {
-    /// Finds it.
+    /// Finds the parser.
     ///
     /// # Errors
     /// In words, what is missing.
@@ -35,7 +35,7 @@ impl ProfileParser {
         }
     }
 
-    /// Reads a profile and compiles it, and does nothing with that.
+    /// Reads a profile and compiles it, without loading it.
     #[must_use]
     pub fn check(&self, world: &World, profile: &str) -> Outcome {
         world
@@ -49,7 +49,7 @@ impl ProfileParser {
             .run()
     }
 
-    /// The files by which another machine has it too, with a script that starts it:
+    /// Returns the files that give another machine the parser too, with a script that starts it:
     /// absolute path, mode, content.
     ///
     /// # Panics
@@ -88,7 +88,7 @@ impl ProfileParser {
     }
 }
 
-/// The names of the files of a directory.
+/// Returns the names of the files of a directory.
 fn entries(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let files = entries.filter(|entry| entry.path().is_file());

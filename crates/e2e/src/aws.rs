@@ -32,7 +32,7 @@ pub fn unpack(world: &World) -> bool {
     true
 }
 
-/// What makes them there in a shell inside, where `site` is shown.
+/// Returns the shell commands that define them in a sandbox where `site` is mounted.
 #[must_use]
 pub fn inside(world: &World) -> String {
     format!(

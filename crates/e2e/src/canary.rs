@@ -1,10 +1,11 @@
-//! Values that are to be nowhere: each is looked for in all forms that a program could
-//! have written it in, in all of a world's files, in the host's places for temporary
-//! files, and in everything that the world's programs wrote to their outputs and terminals.
+//! Canaries: secret values that must not appear anywhere. Each is searched for in all forms that a
+//! program could have written it in, in all of a world's files, in the host's directories for
+//! temporary files, and in everything that the world's programs wrote to their outputs and
+//! terminals.
 //!
-//! A [`crate::World`] that was told of such values by [`crate::World::canary`] looks for
-//! them when it ends. The search is `grep`'s; each time it has to find all forms of all
-//! values in a file that has them, so that one which finds nothing has looked.
+//! A [`crate::World`] with canaries ([`crate::World::canary`]) searches for them when it ends. The
+//! search is `grep`'s; each time it has to find all forms of all values in a file that has them, so
+//! that one which finds nothing has looked.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -18,16 +19,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Access, access};
 
-/// Where programs put temporary files and shared memory.
+/// The directories for temporary files and shared memory.
 const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
-/// How the directories of all worlds begin, and of what tests are run in.
+/// The prefix of the directories of all worlds, and of those that tests are run in.
 pub(crate) const PREFIX: &str = "atoll-e2e-";
-/// How the directories begin of which suites run their tests.
+/// The prefix of the directories from which suites run their tests.
 const STAGE: &str = "atoll-test-";
-/// What is shorter is found by chance.
+/// The shortest value, bytes: shorter ones are found by chance.
 const VALUE_BYTES_MIN: usize = 12;
 
-/// What a world is to look for, and what its programs wrote so far.
+/// The values to search for in a world, and the output of its programs so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Canaries {
     shared: Arc<Mutex<Told>>,
@@ -36,16 +37,16 @@ pub(crate) struct Canaries {
 #[derive(Debug)]
 struct Told {
     values: Vec<Canary>,
-    /// What was written, with where it was, once there is a value to look for.
+    /// The output with its source, once there is a value to search for.
     written: Vec<(&'static str, Vec<u8>)>,
-    /// What was among temporary files at the beginning.
+    /// The temporary files at the beginning.
     before: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug)]
 struct Canary {
     value: Vec<u8>,
-    /// Relative to the top of the world: files and directories that may hold it.
+    /// The files and directories that may hold it, relative to the top of the world.
     own: Vec<PathBuf>,
 }
 
@@ -71,8 +72,8 @@ impl Canaries {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more to look for. Of a value of several lines each long one counts, since
-    /// programs write such texts in other lines.
+    /// Adds a value. Of a value of several lines each long line counts, since programs wrap such
+    /// texts differently.
     pub(crate) fn add(&self, value: &[u8], own: &[&Path]) {
         let mut lines: Vec<&[u8]> = value.split(|byte| *byte == b'\n').collect();
         lines.retain(|line| line.len() >= VALUE_BYTES_MIN && !line.starts_with(b"-----"));
@@ -91,7 +92,7 @@ impl Canaries {
         }
     }
 
-    /// Remembers what a program wrote.
+    /// Records a program's output.
     pub(crate) fn wrote(&self, place: &'static str, bytes: &[u8]) {
         let mut told = self.told();
         if !told.values.is_empty() && !bytes.is_empty() {
@@ -99,19 +100,19 @@ impl Canaries {
         }
     }
 
-    /// Whether there is something to look for.
+    /// Returns whether there is a value to search for.
     pub(crate) fn are_told(&self) -> bool {
         !self.told().values.is_empty()
     }
 
-    /// Looks for nothing from now on.
+    /// Ends the search: nothing is searched for from now on.
     pub(crate) fn forget(&self) {
         let mut told = self.told();
         told.values.clear();
         told.written.clear();
     }
 
-    /// Where a value is that should not be there, a line each.
+    /// Returns the forbidden occurrences of values, a line each.
     ///
     /// # Panics
     /// When the search does not find what it has to find.
@@ -148,7 +149,7 @@ impl Canaries {
 }
 
 impl Told {
-    /// Which values and forms are in files that may not have them.
+    /// Returns the values and forms in files that may not have them, a line each.
     fn judge(&self, top: &Path, control: &Path, holding: &[PathBuf]) -> Vec<String> {
         let mut lines = Vec::new();
         for file in holding {
@@ -175,7 +176,7 @@ impl Told {
     }
 }
 
-/// What is among temporary files, but for worlds, of which each looks for itself.
+/// Returns the temporary files, without those of worlds, each of which searches its own.
 fn temporary() -> impl Iterator<Item = PathBuf> {
     let entries = TEMPORARY
         .iter()
@@ -198,7 +199,7 @@ fn temporary() -> impl Iterator<Item = PathBuf> {
         .filter(move |path| !is_of_the_project(path))
 }
 
-/// The names of all files beneath, and where links lead.
+/// Returns the names of all files beneath a directory, and the targets of links.
 fn names(below: &Path) -> Vec<u8> {
     let mut names = Vec::new();
     let mut waiting = vec![below.to_path_buf()];
@@ -222,7 +223,7 @@ fn names(below: &Path) -> Vec<u8> {
     names
 }
 
-/// The files at these places that hold one of these lines.
+/// Returns the files at these places that hold one of these lines.
 fn holding(places: &[PathBuf], lines: &[u8]) -> Vec<PathBuf> {
     let mut grep = Command::new("grep");
     // Pipes and devices are skipped, links are not followed.
@@ -244,8 +245,8 @@ fn holding(places: &[PathBuf], lines: &[u8]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Makes everything beneath readable, where that is the user's to do: the search is to
-/// miss nothing that its owner has closed.
+/// Makes everything beneath a directory readable where the user may do so: the search is to miss
+/// nothing that its owner has closed.
 pub(crate) fn open_for_search(directory: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let open = |path: &Path, mode| {
@@ -280,7 +281,7 @@ fn position(bytes: &[u8], text: &[u8]) -> Option<usize> {
     None
 }
 
-/// A value as programs write it, with the name of each form; none has a line's end.
+/// Returns a value in the forms that programs write, each with its name; none has a line break.
 #[must_use]
 pub fn forms(value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let text = String::from_utf8_lossy(value).into_owned();
@@ -336,7 +337,7 @@ fn hex(value: &[u8], before: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Everything but what RFC 3986, 2.3 leaves as it is.
+/// Percent-encodes everything except unreserved characters (RFC 3986, 2.3).
 fn escaped(value: &[u8], is_lower: bool) -> Vec<u8> {
     let mut text = String::new();
     for byte in value {
@@ -366,7 +367,7 @@ fn two_bytes_each(value: &[u8]) -> Vec<u8> {
     all
 }
 
-/// RFC 4648, 4, of whole groups of three bytes.
+/// Encodes whole groups of three bytes (RFC 4648, 4).
 fn base64(value: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

@@ -11,9 +11,9 @@ const EMULATOR: &str = "qemu-system-x86_64";
 const DISK: &str = "disk-1.img";
 /// The first process of every guest.
 const INIT: &str = include_str!("../tests/guest/init.sh");
-/// How long a guest may take from its start to its end.
+/// The longest time from a guest's start to its end.
 const END: Duration = Duration::from_secs(15 * 60);
-/// How often is looked whether it has ended.
+/// The interval at which its end is checked for.
 const POLL: Duration = Duration::from_millis(100);
 
 /// The kernel of a guest.
@@ -25,15 +25,15 @@ pub enum Kernel {
     Old,
 }
 
-/// A machine of its own, emulated: the distribution's kernel, a small disk of the
-/// distribution's, whose changes are lost, and what a test hands in.
+/// An emulated machine: the distribution's kernel, a small disk of the distribution's, whose
+/// changes are lost, and files from the test.
 #[derive(Debug)]
 pub struct Guest {
     /// Its kernel.
     pub kernel: Kernel,
-    /// The command that goes on in the place of the first process.
+    /// The command that replaces the first process.
     pub next: &'static str,
-    /// Further words of the kernel's command line.
+    /// Further words on the kernel's command line.
     pub words: &'static str,
     /// Files to be put on its disk: absolute path, mode, content.
     pub files: Vec<(String, u32, Vec<u8>)>,
@@ -47,7 +47,7 @@ pub struct GuestReport {
 }
 
 impl Guest {
-    /// What is missing for a guest, if anything is.
+    /// Returns the first prerequisite of a guest that is missing, if any.
     #[must_use]
     pub fn missing() -> Option<String> {
         let programs = [EMULATOR, "busybox", "setpriv"];
@@ -122,7 +122,7 @@ impl Guest {
         told
     }
 
-    /// Everything that is there before the disk is, as cpio's format "newc".
+    /// Returns the initial file system, in cpio's format "newc".
     fn archive(&self, overlay: &Path) -> Vec<u8> {
         let busybox = std::env::var_os("PATH").and_then(|path| {
             let mut all = std::env::split_paths(&path).map(|one| one.join("busybox"));
@@ -175,8 +175,8 @@ impl GuestReport {
         }
     }
 
-    /// Expects, for each of these beginnings of names, that the checks are so many, that there
-    /// are no others, and that all went well.
+    /// Checks that for each of these prefixes of names there are so many checks and no others, and
+    /// that all succeeded.
     ///
     /// # Panics
     /// When they are not, or did not; all that failed is named.

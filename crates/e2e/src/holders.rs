@@ -1,5 +1,5 @@
-//! Which processes of a run hold a value in their memory, arguments or environment, looked
-//! for by a program of the host while the run goes on.
+//! A search for the processes of a run that hold a value in their memory, arguments or environment,
+//! by a program of the host while the run goes on.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,22 +10,22 @@ const SEARCH: &str = include_str!("../tests/credentials/search.py");
 const RUN: &str = include_str!("../tests/credentials/run.sh");
 const CORES: &str = include_str!("../tests/credentials/cores.py");
 
-/// The file with the value that is sought.
+/// Returns the file with the value to search for.
 #[must_use]
 pub fn sought(world: &World) -> PathBuf {
     world.top().join("sought/real")
 }
 
-/// Prepares a search for what is in [`sought`] when the program
-/// inside has written `READY`; returns the shell command that takes the options of
-/// `atoll run`. What the program writes as `KEY=` is looked for, too: it is the control.
+/// Prepares a search for the value in [`sought`] once the program in the sandbox has written
+/// `READY`; returns the shell command that takes the options of `atoll run`. The value that the
+/// program writes as `KEY=` is searched for, too: it is the control.
 #[must_use]
 pub fn searching(world: &World) -> String {
     prepared(world, SEARCH)
 }
 
-/// The same for what ends processes by a signal that makes core dumps. Where that is
-/// allowed without bounds is Atoll itself started.
+/// As [`searching`], but ends the processes by a signal that makes core dumps. Atoll itself is
+/// started where core dumps are allowed without bounds.
 #[must_use]
 pub fn dumping(world: &World) -> String {
     fs::create_dir(world.top().join("dumped")).unwrap();
@@ -46,7 +46,7 @@ fn prepared(world: &World, program: &str) -> String {
     format!("sh '{0}/run.sh' '{0}' \"$@\"", world.top().display())
 }
 
-/// The same for a command of `atoll` other than `run`.
+/// As [`searching`], for a command of `atoll` other than `run`.
 #[must_use]
 pub fn searching_beside(world: &World) -> String {
     let prepared = prepared(world, SEARCH);
@@ -58,9 +58,9 @@ pub fn searching_beside(world: &World) -> String {
     prepared
 }
 
-/// Ends a command of Atoll's that is started and reads or holds the value, as [`dumping`] ends those
-/// of a run, and checks the same of it but for its memory being locked. It has to have been started
-/// where core dumps are allowed without bounds ([`UNBOUNDED`]).
+/// Ends a running command of Atoll's that reads or holds the value, as [`dumping`] ends the
+/// processes of a run, and checks the same of it except for locked memory. It has to have been
+/// started where core dumps are allowed without bounds ([`UNBOUNDED`]).
 ///
 /// # Panics
 /// When that is not so.
@@ -70,7 +70,7 @@ pub fn expect_no_dump_of_command(world: &World, pid: u32) {
     expect_no_dump_of_looked_at(world, &looked.to_string());
 }
 
-/// A shell script that does the same to the process of its argument; what it finds out is for
+/// Returns a shell script that does the same to the process of its argument; its findings are for
 /// [`expect_no_dump_of_looked_at`].
 #[must_use]
 pub fn looking(world: &World) -> String {
@@ -86,7 +86,7 @@ pub fn looking(world: &World) -> String {
     )
 }
 
-/// Checks what [`looking`] has found out.
+/// Checks the findings of [`looking`].
 ///
 /// # Panics
 /// As [`expect_no_dump_of_command`].
@@ -97,9 +97,9 @@ pub fn expect_no_dump_of_looked_at(world: &World, what: &str) {
 /// Shell words that start a command where core dumps are allowed without bounds.
 pub const UNBOUNDED: &str = "ulimit -c unlimited && exec \"$@\"";
 
-/// Checks what [`dumping`] has found out: these processes were ended and left no core dump,
-/// where one of the test's own did; nobody else could look into them; and the first of them,
-/// which holds the value, has locked memory.
+/// Checks the findings of [`dumping`]: these processes were ended and left no core dump, where one
+/// of the test's own did; nobody else could inspect them; and the first of them, which holds the
+/// value, has locked memory.
 ///
 /// # Panics
 /// When that is not so.
@@ -112,8 +112,8 @@ pub fn expect_no_dump_of(world: &World, holders: &[&str], what: &str) {
     assert!(locked > 0, "{what}\n{searched}");
 }
 
-/// That these processes were ended and left no core dump, where one of the test's own did, and
-/// that nobody else could look into them.
+/// Checks that these processes were ended and left no core dump, where one of the test's own did,
+/// and that nobody else could inspect them.
 fn expect_closed(world: &World, holders: &[&str], what: &str) {
     let searched = searched(world);
     let what = format!("{what}\n{searched}");
@@ -129,8 +129,8 @@ fn expect_closed(world: &World, holders: &[&str], what: &str) {
     }
 }
 
-/// Whether the kernel writes core dumps into the directory of who ends, so that a test finds
-/// them; else the test is skipped.
+/// Returns whether the kernel writes core dumps into the ended process's directory, so that a test
+/// finds them; else the test is skipped.
 #[must_use]
 pub fn dumps_are_files(world: &World) -> bool {
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
@@ -141,20 +141,21 @@ pub fn dumps_are_files(world: &World) -> bool {
     are_files
 }
 
-/// Starts no search before the program inside is ready, with no variable of a key.
+/// Delays the search until the program in the sandbox is ready, and leaves out the variable of the
+/// key.
 pub fn without_variable(world: &World, run: Invocation) -> Invocation {
     world.write(world.top().join("printed"), "");
     run.env("KEYLESS", "1")
 }
 
-/// What was found, a line each.
+/// Returns the findings, a line each.
 #[must_use]
 pub fn searched(world: &World) -> String {
     fs::read_to_string(world.top().join("searched")).unwrap_or_default()
 }
 
-/// Checks that these processes alone hold the value, and that all others were read. What
-/// holds it may be read by root alone, so for others that is what is checked.
+/// Checks that these processes alone hold the value, and that all others were read. A holder may be
+/// read by root alone, so for other users that is what is checked.
 ///
 /// # Panics
 /// When that is not so.

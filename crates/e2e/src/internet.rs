@@ -1,5 +1,5 @@
-//! A small internet of a test's own: a name server and servers at public and private
-//! addresses, which write down who came.
+//! A small internet of a test's own: a name server and servers at public and private addresses,
+//! which record their clients.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::{Avoidable, Invocation, Outcome, World, program_exists, write_program};
 
-/// The program that is the internet: a directory for what it writes down, and a command.
+/// The program that is the internet: it takes a directory for its records, and a command.
 pub const PROGRAM: &str = include_str!("internet/internet.py");
-/// What makes certificates there: the directory, names, `--`, and a command.
+/// The script that makes certificates there: it takes the directory, names, `--`, and a command.
 const SIGNED: &str = include_str!("internet/signed.sh");
 
-/// Whom `tests/agents/servers.py` is: the models of the agents, who renews their logins, and two
-/// strangers.
+/// The hosts that `tests/agents/servers.py` serves: the models of the agents, the hosts that renew
+/// their logins, and two strangers.
 pub const MODELS: &[&str] = &[
     "api.openai.com",
     "api.anthropic.com",
@@ -25,21 +25,21 @@ pub const MODELS: &[&str] = &[
     "other.example",
 ];
 
-/// A program that was run, and what the internet saw of it.
+/// A program that was run, and the traffic that the internet saw of it.
 #[derive(Debug)]
 pub struct Seen {
-    /// The program.
+    /// The program's result.
     pub outcome: Outcome,
-    /// The names that the name server was asked for.
+    /// The names that the name server was asked to resolve.
     pub asked: Vec<String>,
-    /// What was reached: `address port`, or `udp port`.
+    /// The destinations reached: `address port`, or `udp port`.
     pub reached: Vec<String>,
     /// The first bytes of each connection, a line each, as Python writes them.
     pub first: String,
 }
 
 impl Seen {
-    /// What a program on the small internet of this world came to.
+    /// Returns the result of a program on the small internet of this world, with its traffic.
     #[must_use]
     pub fn of(world: &World, outcome: Outcome) -> Self {
         Self {
@@ -50,21 +50,21 @@ impl Seen {
         }
     }
 
-    /// What the program wrote, trimmed.
+    /// Returns the program's output, trimmed.
     #[must_use]
     pub fn output(&self) -> String {
         self.outcome.out().trim().to_owned()
     }
 }
 
-/// What the small internet has written down under a name.
+/// Returns the small internet's records of a name.
 fn noted(world: &World, name: &str) -> Vec<String> {
     let path = world.top().join("internet").join(name);
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Whether a small internet can be made here, with these programs too; else the test is
+/// Returns whether a small internet can be made here, with these programs too; else the test is
 /// skipped.
 #[must_use]
 pub fn is_possible(world: &World, further: &[&str]) -> bool {
@@ -76,7 +76,7 @@ pub fn is_possible(world: &World, further: &[&str]) -> bool {
     missing.is_none()
 }
 
-/// A shell command on a new small internet.
+/// Returns a shell command on a new small internet.
 pub fn on_internet(world: &World, command: &str) -> Invocation {
     let internet = world.top().join("internet");
     let _ = fs::remove_dir_all(&internet);
@@ -87,9 +87,9 @@ pub fn on_internet(world: &World, command: &str) -> Invocation {
     world.network_shell(&command)
 }
 
-/// A shell command on a new small internet with servers of the test's own: a Python
-/// program, which is given the internet's directory and the command to run while they
-/// are there. For each of these names there is a certificate that the host trusts.
+/// Returns a shell command on a new small internet with servers of the test's own: a Python
+/// program, which is given the internet's directory and the command to run while the servers are
+/// up. For each of these names there is a certificate that the host trusts.
 pub fn on_servers(world: &World, servers: &str, names: &[&str], command: &str) -> Invocation {
     let place = world.top().join("internet");
     let names = names.join(" ");
@@ -106,7 +106,7 @@ pub fn on_servers(world: &World, servers: &str, names: &[&str], command: &str) -
     on_internet(world, &around).env("INTERNET_PORTS", "7 22")
 }
 
-/// What leads, on a small internet, to Atoll for the ordinary user, who may make no
+/// Returns a program that starts Atoll, on a small internet, as the ordinary user, who may make no
 /// namespaces there: its runs are fenced in.
 ///
 /// # Panics
@@ -126,8 +126,8 @@ pub fn without_namespaces(world: &World) -> PathBuf {
     path
 }
 
-/// Shell words that run a command, and write down how much memory of its own what
-/// carries its connections takes at most, KiB.
+/// Returns shell words that run a command and record the peak of its egress process's own memory,
+/// KiB.
 #[must_use]
 pub fn measuring(world: &World) -> String {
     let to = world.top().join("measured");
@@ -141,7 +141,7 @@ pub fn measuring(world: &World) -> String {
     )
 }
 
-/// What [`measuring`] has written down, KiB.
+/// Returns the record of [`measuring`], KiB.
 ///
 /// # Panics
 /// When nothing was carried.
@@ -151,7 +151,7 @@ pub fn measured(world: &World) -> u64 {
     text.expect("nothing was carried").trim().parse().unwrap()
 }
 
-/// Runs a shell script inside, with these options, where there is an internet.
+/// Runs a shell script in a sandbox, with these options, on a small internet.
 #[must_use]
 pub fn online(world: &World, options: &[&str], script: &str) -> Seen {
     let run = on_internet(world, "\"$ATOLL\" run --discard \"$@\"");
@@ -159,7 +159,7 @@ pub fn online(world: &World, options: &[&str], script: &str) -> Seen {
     Seen::of(world, run.run())
 }
 
-/// The bodies of the last run's events of a type.
+/// Returns the bodies of the last run's events of a type.
 #[must_use]
 pub fn events(world: &World, kind: &str) -> Vec<Value> {
     let told = world.atoll(["ledger", "show", "last"]).run().success();

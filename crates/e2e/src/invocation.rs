@@ -23,7 +23,7 @@ pub struct Invocation {
     canaries: Option<Canaries>,
 }
 
-/// What is put in front of a program of root that is to make no user namespaces.
+/// The words in front of a program of root that must not make user namespaces.
 pub(crate) const IN_A_CHANGED_ROOT: [&str; 8] = [
     "unshare",
     "--mount",
@@ -53,13 +53,13 @@ impl Invocation {
         }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.push(argument.as_ref().to_owned());
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.command
             .extend(arguments.into_iter().map(|one| one.as_ref().to_owned()));
@@ -74,31 +74,31 @@ impl Invocation {
         self
     }
 
-    /// Takes a variable away.
+    /// Removes a variable.
     pub fn without_env(mut self, name: impl AsRef<OsStr>) -> Self {
         self.environment.retain(|(known, _)| known != name.as_ref());
         self
     }
 
-    /// Starts in this directory; the workspace otherwise.
+    /// Sets the working directory; the workspace by default.
     pub fn dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.directory = directory.as_ref().to_path_buf();
         self
     }
 
-    /// What it reads from standard input; nothing otherwise.
+    /// Sets the standard input; empty by default.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = Some(bytes.into());
         self
     }
 
-    /// How long it may take; the harness's bound otherwise.
+    /// Sets the longest time that it may take; the harness's bound by default.
     pub fn within(mut self, bound: Duration) -> Self {
         self.bound = bound;
         self
     }
 
-    /// What it writes may have values that are to be nowhere else: it is the control.
+    /// Allows canaries in its output: it is the control.
     pub fn control(mut self) -> Self {
         self.canaries = None;
         self
@@ -115,8 +115,8 @@ impl Invocation {
         self
     }
 
-    /// Forbids it user namespaces, as hardened hosts do: it is below one whose own
-    /// limit is 0. For ordinary users; the host's settings stay as they are.
+    /// Forbids it user namespaces, as hardened hosts do: it runs in a namespace whose own limit is
+    /// 0. For ordinary users; the host's settings stay as they are.
     pub fn without_namespaces(self) -> Self {
         let forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv \
                       --inh-caps=-all --ambient-caps=-all --bounding-set=-all \"$@\"";
@@ -143,8 +143,7 @@ impl Invocation {
         running.wait()
     }
 
-    /// Starts it. Input given before is written and ended; otherwise
-    /// [`Running::send`] writes.
+    /// Starts it. Input given before is written and closed; otherwise [`Running::send`] writes.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -206,7 +205,7 @@ impl Invocation {
     }
 }
 
-/// A program that runs, with what it has written so far.
+/// A running program, with its output so far.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -218,7 +217,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its number on the host.
+    /// Returns its process id on the host.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -234,7 +233,7 @@ impl Running {
         input.flush().unwrap();
     }
 
-    /// Returns whether it has read all that was written to its standard input.
+    /// Returns whether it has read everything written to its standard input.
     ///
     /// # Panics
     /// When that was closed.
@@ -244,7 +243,7 @@ impl Running {
         rustix::io::ioctl_fionread(input).unwrap() == 0
     }
 
-    /// Ends its standard input.
+    /// Closes its standard input.
     pub fn close_stdin(&mut self) {
         self.input = None;
     }
@@ -270,7 +269,7 @@ impl Running {
         kill(self.pid(), signal);
     }
 
-    /// Its status, if it has ended.
+    /// Returns its status, if it has ended.
     ///
     /// # Panics
     /// When the kernel does not tell.
@@ -319,7 +318,7 @@ impl Drop for Running {
     }
 }
 
-/// What was read from a pipe so far, filled by a thread.
+/// The bytes read from a pipe so far, filled by a thread.
 #[derive(Debug, Clone)]
 struct Stream {
     shared: Arc<(Mutex<Collected>, Condvar)>,

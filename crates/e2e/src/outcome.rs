@@ -1,19 +1,19 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// How a program ended and what it wrote.
+/// A program's exit status and output.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Its status.
     pub status: ExitStatus,
-    /// What it wrote to standard output, or to its terminal.
+    /// Its standard output, or that to its terminal.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error; empty with a terminal.
+    /// Its standard error; empty with a terminal.
     pub stderr: Vec<u8>,
 }
 
 impl Outcome {
-    /// The exit status as a shell shows it.
+    /// Returns the exit status as a shell shows it.
     #[must_use]
     pub fn code(&self) -> i32 {
         self.status
@@ -21,19 +21,19 @@ impl Outcome {
             .unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 
-    /// Standard output as text.
+    /// Returns standard output as text.
     #[must_use]
     pub fn out(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Standard error as text.
+    /// Returns standard error as text.
     #[must_use]
     pub fn err(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Standard output as JSON.
+    /// Parses standard output as JSON.
     ///
     /// # Panics
     /// When it is something else.
@@ -42,7 +42,7 @@ impl Outcome {
         serde_json::from_slice(&self.stdout).unwrap_or_else(|why| panic!("no JSON: {why}\n{self}"))
     }
 
-    /// The same, after a check of the exit status.
+    /// Checks the exit status, and returns the outcome.
     ///
     /// # Panics
     /// When it is another one.
@@ -52,7 +52,7 @@ impl Outcome {
         self
     }
 
-    /// The same, after a check that it ended well.
+    /// Checks that the program succeeded, and returns the outcome.
     ///
     /// # Panics
     /// When it did not.
@@ -76,7 +76,7 @@ impl Outcome {
         self
     }
 
-    /// Checks that an error names what failed, why, and what to do next.
+    /// Checks that an error names the failure, its reason, and the next step.
     ///
     /// # Panics
     /// When one of these is missing, or Atoll broke down.

@@ -5,9 +5,9 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A process as /proc shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its number on the host.
+    /// Its process id on the host.
     pub pid: u32,
-    /// Its parent's.
+    /// Its parent's process id.
     pub parent: u32,
     /// Its name.
     pub name: String,
@@ -15,7 +15,7 @@ pub struct Process {
     pub state: char,
 }
 
-/// All processes of the host.
+/// Returns all processes of the host.
 fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -44,13 +44,13 @@ fn read(pid: u32) -> Option<Process> {
     })
 }
 
-/// The children of a process.
+/// Returns the children of a process.
 #[must_use]
 pub fn children_of(pid: u32) -> Vec<Process> {
     all().into_iter().filter(|one| one.parent == pid).collect()
 }
 
-/// A process's children, theirs, and so on; not the process itself.
+/// Returns a process's children, theirs, and so on; not the process itself.
 #[must_use]
 pub fn descendants_of(pid: u32) -> Vec<Process> {
     let all = all();
@@ -65,13 +65,13 @@ pub fn descendants_of(pid: u32) -> Vec<Process> {
     found
 }
 
-/// Whether a process is there and not a zombie.
+/// Returns whether a process exists and is not a zombie.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
     read(pid).is_some_and(|process| !matches!(process.state, 'Z' | 'X'))
 }
 
-/// A field of `/proc/PID/status`, as `Uid`, without the blanks around it.
+/// Returns a field of `/proc/PID/status`, as `Uid`, without the blanks around it.
 #[must_use]
 pub fn status_field(pid: u32, field: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -81,8 +81,8 @@ pub fn status_field(pid: u32, field: &str) -> Option<String> {
     })
 }
 
-/// The processes of the host whose command line holds a text; a text that is
-/// unique to a test finds what it left behind.
+/// Returns the processes of the host whose command line holds a text; a text that is unique to a
+/// test finds those that it left behind.
 #[must_use]
 pub fn pids_of_command(text: &str) -> Vec<u32> {
     let holds = |process: &Process| {
@@ -107,7 +107,7 @@ pub fn kill(pid: u32, signal: Signal) {
     }
 }
 
-/// Ends a child that still runs, with all that it started.
+/// Ends a child that still runs, with everything that it started.
 pub fn end(child: &mut std::process::Child) {
     if matches!(child.try_wait(), Ok(None)) {
         let below = descendants_of(child.id());

@@ -1,16 +1,16 @@
-//! Registries of packages on a small internet of a test's own, where `aged` has the releases
-//! 1.0.0 and, of yesterday, 1.1.0; that of npm has the same of every other name.
+//! Package registries on a small internet of a test's own, where `aged` has the releases 1.0.0 and,
+//! of yesterday, 1.1.0; that of npm has the same of every other name.
 
 use std::time::Duration;
 
 use crate::internet::on_servers;
 use crate::{Outcome, World};
 
-/// How long a package manager may take.
+/// The longest time that a package manager may take.
 pub const LONG: Duration = Duration::from_secs(180);
-/// What answers for them.
+/// The program that answers for the registries.
 pub const SERVERS: &str = include_str!("../tests/ages/servers.py");
-/// Their certificates.
+/// The names of their certificates.
 pub const NAMES: &[&str] = &[
     "registry.npmjs.org",
     "registry.yarnpkg.com",
@@ -19,14 +19,14 @@ pub const NAMES: &[&str] = &[
     "index.crates.io",
     "static.crates.io",
 ];
-/// Tells the status of an answer alone.
+/// The command that prints the status of a response alone.
 pub const CURL: &str = "curl -sS --noproxy '*' --path-as-is -o /dev/null -w '%{http_code} '";
-/// Where that of npm is.
+/// The registry of npm.
 pub const NPM: &str = "https://registry.npmjs.org";
-/// Rules that allow all of each.
+/// Rules that allow every registry entirely.
 pub const PRESETS: &str = "presets = ['npm', 'pip', 'cargo']";
 
-/// Runs a shell script inside where these registries are, by these rules.
+/// Runs a shell script in a sandbox on an internet with these registries, with these rules.
 #[must_use]
 pub fn online(world: &World, network: &str, options: &[&str], script: &str) -> Outcome {
     world.profile("registries", &format!("[network]\n{network}\n"));
@@ -36,7 +36,7 @@ pub fn online(world: &World, network: &str, options: &[&str], script: &str) -> O
     run.args(["--", "sh", "-c", script]).run()
 }
 
-/// What has reached the registries, a line each.
+/// Returns the requests that have reached the registries, a line each.
 #[must_use]
 pub fn requests(world: &World) -> Vec<String> {
     let path = world.top().join("internet/requests");

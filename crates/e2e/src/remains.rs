@@ -1,8 +1,8 @@
-//! What a run could leave behind on the host, and how to look for it.
+//! The remains that a run could leave on the host, and how to find them.
 //!
-//! Everything is found from outside, without a word from Atoll: processes by
-//! their descent from this test, namespaces by their numbers, control groups by
-//! the ids of the runs in the ledger, mounts and files by their paths.
+//! Everything is found from outside, without asking Atoll: processes by their descent from this
+//! test, namespaces by their numbers, control groups by the ids of the runs in the ledger, mounts
+//! and files by their paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,8 +16,8 @@ use crate::processes::{Process, children_of, descendants_of, is_alive};
 /// The kinds of namespaces that a sandbox has of its own.
 const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 
-/// From now on, whatever loses its parent beneath this process becomes its
-/// child, so that nothing hides behind a double fork.
+/// Makes this process adopt every orphan beneath it from now on, so that nothing hides behind a
+/// double fork.
 ///
 /// # Panics
 /// When the kernel does not allow it.
@@ -25,7 +25,7 @@ pub fn adopt_orphans() {
     set_child_subreaper(Some(getpid())).unwrap();
 }
 
-/// What runs beneath this process.
+/// Returns the living descendants of this process.
 #[must_use]
 pub fn alive() -> Vec<Process> {
     let mut all = descendants_of(std::process::id());
@@ -33,8 +33,8 @@ pub fn alive() -> Vec<Process> {
     all
 }
 
-/// Collects every child of this process that has ended, and so was adopted, but
-/// for the one that somebody else waits for.
+/// Reaps every child of this process that has ended, and so was adopted, except for the one that
+/// somebody else waits for.
 pub fn collect_all_but(other: u32) {
     for child in children_of(std::process::id()) {
         let pid = i32::try_from(child.pid).ok().and_then(Pid::from_raw);
@@ -45,8 +45,8 @@ pub fn collect_all_but(other: u32) {
     }
 }
 
-/// The namespaces of a process that this one is not in. Of a process that may
-/// not be inspected there is nothing to learn.
+/// Returns the namespaces of a process that this one is not in; none for a process that may not be
+/// inspected.
 #[must_use]
 pub fn foreign_namespaces(pid: u32) -> BTreeSet<PathBuf> {
     let link = |of: &str, kind: &str| fs::read_link(format!("/proc/{of}/ns/{kind}")).ok();
@@ -59,7 +59,7 @@ pub fn foreign_namespaces(pid: u32) -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// How long the machine has run, in hundredths of a second.
+/// Returns the machine's uptime, in hundredths of a second.
 ///
 /// # Panics
 /// Where the kernel does not say so (proc_uptime(5)).
@@ -70,8 +70,8 @@ pub fn uptime() -> u64 {
     first.replace('.', "").parse().unwrap()
 }
 
-/// The living processes of the machine that are in one of these namespaces, and were so at a
-/// time: once those are gone, the kernel gives their numbers to others.
+/// Returns the living processes of the machine that are in one of these namespaces and had begun by
+/// the time `at`: once those are gone, the kernel gives the namespaces' numbers to others.
 #[must_use]
 pub fn inhabitants(namespaces: &BTreeSet<PathBuf>, at: u64) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -82,7 +82,7 @@ pub fn inhabitants(namespaces: &BTreeSet<PathBuf>, at: u64) -> Vec<u32> {
         .collect()
 }
 
-/// When a process began, in the clock ticks of [`uptime`] (proc_pid_stat(5)).
+/// Returns the start of a process, in the clock ticks of [`uptime`] (proc_pid_stat(5)).
 fn began(pid: u32) -> Option<u64> {
     let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = line.iter().rposition(|byte| *byte == b')')?;
@@ -90,7 +90,7 @@ fn began(pid: u32) -> Option<u64> {
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// The ids of all runs that the ledger in a state directory tells of.
+/// Returns the ids of all runs that the ledger in a state directory records.
 #[must_use]
 pub fn recorded_runs(state: &Path) -> BTreeSet<String> {
     const MEMBER: &str = "\"run\":\"";
@@ -111,7 +111,7 @@ pub fn recorded_runs(state: &Path) -> BTreeSet<String> {
     runs
 }
 
-/// The control groups of these runs.
+/// Returns the control groups of these runs.
 #[must_use]
 pub fn groups(runs: &BTreeSet<String>) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -135,8 +135,8 @@ pub fn groups(runs: &BTreeSet<String>) -> Vec<PathBuf> {
     found
 }
 
-/// The mounts that this process sees and that tell of a directory, or of a
-/// layer made from open files, as the launcher makes them.
+/// Returns the mounts that this process sees and that name a directory, or a layer made from open
+/// files, as the launcher makes them.
 #[must_use]
 pub fn mounts(directory: &Path) -> Vec<String> {
     let directory = directory.to_string_lossy().into_owned();
@@ -145,7 +145,7 @@ pub fn mounts(directory: &Path) -> Vec<String> {
     text.lines().filter(is_ours).map(str::to_owned).collect()
 }
 
-/// Everything beneath a directory, with the lengths of files.
+/// Returns everything beneath a directory, with the lengths of files.
 #[must_use]
 pub fn files(directory: &Path) -> BTreeMap<PathBuf, u64> {
     let mut found = BTreeMap::new();
@@ -164,7 +164,7 @@ pub fn files(directory: &Path) -> BTreeMap<PathBuf, u64> {
     found
 }
 
-/// How many sockets this network namespace has: Unix, TCP, TCP over IPv6.
+/// Returns the numbers of sockets in this network namespace: Unix, TCP, TCP over IPv6.
 #[must_use]
 pub fn sockets() -> [usize; 3] {
     ["unix", "tcp", "tcp6"].map(|kind| {
@@ -173,13 +173,13 @@ pub fn sockets() -> [usize; 3] {
     })
 }
 
-/// How many descriptors this process has open.
+/// Returns the number of open descriptors of this process.
 #[must_use]
 pub fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// One number of `/proc/meminfo`, bytes.
+/// Returns one number of `/proc/meminfo`, bytes.
 #[must_use]
 pub fn memory(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -193,7 +193,7 @@ pub fn memory(name: &str) -> u64 {
         .saturating_mul(1024)
 }
 
-/// What would show that the host's system was changed.
+/// Returns the metadata that would show that the host's system was changed.
 ///
 /// # Panics
 /// When its directories cannot be read.

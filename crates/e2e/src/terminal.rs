@@ -12,13 +12,13 @@ use crate::Outcome;
 use crate::canary::Canaries;
 use crate::processes::end;
 
-/// A program on a terminal, with the person's side of it in the test's hands.
+/// A program on a terminal, with the user's side of it in the test's hands.
 #[derive(Debug)]
 pub struct Terminal {
     child: Child,
     person: Option<File>,
     seen: Vec<u8>,
-    /// Up to where [`Terminal::expect`] has found what it looked for.
+    /// The end of the last text that [`Terminal::expect`] has found.
     read_to: usize,
     bound: Duration,
     canaries: Option<Canaries>,
@@ -57,13 +57,13 @@ impl Terminal {
         }
     }
 
-    /// The number of the program on it.
+    /// Returns the process id of the program on it.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Types.
+    /// Types bytes.
     ///
     /// # Panics
     /// When the terminal was closed.
@@ -76,13 +76,12 @@ impl Terminal {
         self.send(format!("{text}\r"));
     }
 
-    /// Makes the window another size.
+    /// Resizes the window.
     pub fn resize(&mut self, rows: u16, columns: u16) {
         set_size(self.person(), rows, columns);
     }
 
-    /// Waits for a text that was not found before, and returns what was shown up
-    /// to its end.
+    /// Waits for a text that was not found before, and returns the output up to its end.
     ///
     /// # Panics
     /// When it does not come within the bound, or the program ends before.
@@ -107,19 +106,19 @@ impl Terminal {
         }
     }
 
-    /// Everything shown so far.
+    /// Returns everything shown so far.
     #[must_use]
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
 
-    /// Everything shown so far, as it came.
+    /// Returns everything shown so far, as raw bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.seen
     }
 
-    /// How the terminal is set.
+    /// Returns the terminal's settings.
     ///
     /// # Panics
     /// When it was closed.
@@ -128,7 +127,7 @@ impl Terminal {
         tcgetattr(self.person.as_ref().unwrap()).unwrap()
     }
 
-    /// The person's window goes away.
+    /// Closes the user's window.
     pub fn close(&mut self) {
         self.person = None;
     }
@@ -178,7 +177,7 @@ impl Terminal {
             && one[0].revents().contains(PollFlags::IN)
     }
 
-    /// Reads what there is; `false` when nobody holds the program's side anymore.
+    /// Reads the available output; `false` when nobody holds the program's side anymore.
     fn pump(&mut self, wait: Duration) -> bool {
         let Some(person) = &mut self.person else {
             return false;

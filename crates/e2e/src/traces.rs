@@ -1,4 +1,4 @@
-//! What a run might change of its host, taken before and compared afterwards.
+//! The traces that a run might leave on its host, taken before and compared afterwards.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 use crate::remains::{adopt_orphans, alive, files, groups, mounts, recorded_runs};
 use crate::{Entry, Running, World, tree};
 
-/// How long the end of a sandbox may take on a machine however busy: who waits longer hangs.
+/// The longest time for the end of a sandbox, on a machine however busy: a longer wait is a hang.
 pub const GONE_WITHIN: Duration = Duration::from_secs(60);
-/// The numbers of users that Atoll makes itself, as root without user namespaces.
+/// The user ids that Atoll allocates itself, as root without user namespaces.
 const USERS_OF_RUNS: std::ops::RangeInclusive<u32> = 1_879_048_192..=2_147_483_647;
-/// How often the host is looked at.
+/// The interval at which the host is checked.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Has what loses its parent beneath this process become its child, so that this test's
-/// processes can be counted.
+/// Makes this process adopt every orphan beneath it, so that this test's processes can be counted.
 ///
 /// # Panics
 /// When other tests run in the same process: whose processes are counted then?
@@ -27,7 +26,7 @@ pub fn alone() {
     adopt_orphans();
 }
 
-/// What a test can see of the host that a run might change.
+/// The state of the host that a test can see and a run might change.
 #[derive(Debug)]
 pub struct Traces {
     files: BTreeMap<PathBuf, u64>,
@@ -36,7 +35,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Takes them.
+    /// Takes the traces.
     ///
     /// # Panics
     /// When the first run does not succeed.
@@ -87,8 +86,8 @@ impl Traces {
     }
 }
 
-/// What lies in the machine's shared memory and could come from a run of this user, but for
-/// what tests put there themselves.
+/// Returns the entries of the machine's shared memory that could come from a run of this user,
+/// without those of the tests themselves.
 fn shared_memory() -> BTreeMap<PathBuf, u64> {
     let own = rustix::process::geteuid().as_raw();
     let is_of_a_run = |path: &Path| {
@@ -109,8 +108,8 @@ fn is_of_a_test(path: &Path) -> bool {
     path.components().any(own)
 }
 
-/// All of a world's files but the ledger, which is there to grow, and the
-/// records of runs that failed, which `atoll why` and `atoll gc` work with.
+/// Returns all of a world's files except the ledger, which is there to grow, and the records of
+/// failed runs, which `atoll why` and `atoll gc` work with.
 fn lasting_files(world: &World) -> BTreeMap<PathBuf, u64> {
     let mut all = files(world.top());
     let state = world.state().join("atoll");
@@ -130,7 +129,7 @@ fn lasting_files(world: &World) -> BTreeMap<PathBuf, u64> {
     all
 }
 
-/// The status of a command line that ends in time.
+/// Returns the status of a command line that ends in time.
 #[must_use]
 pub fn end_of(running: &mut Running) -> Option<i32> {
     use std::os::unix::process::ExitStatusExt;
@@ -146,7 +145,7 @@ pub fn end_of(running: &mut Running) -> Option<i32> {
     }
 }
 
-/// Asks again and again until the answer is empty; returns the last one.
+/// Repeats a query until its result is empty; returns the last one.
 pub fn until_none<T>(mut ask: impl FnMut() -> Vec<T>) -> Vec<T> {
     let end = Instant::now() + GONE_WITHIN;
     loop {
@@ -158,7 +157,7 @@ pub fn until_none<T>(mut ask: impl FnMut() -> Vec<T>) -> Vec<T> {
     }
 }
 
-/// Content, mode and owner of everything beneath, but no times.
+/// Returns content, mode and owner of everything beneath a directory, but no times.
 #[must_use]
 pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Entry> {
     let mut all = tree(directory);
@@ -166,7 +165,7 @@ pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Entry> {
     all
 }
 
-/// The events of the ledger.
+/// Returns the events of the ledger.
 ///
 /// # Panics
 /// When it cannot be shown.

@@ -3,7 +3,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a path is.
+/// The type of a path, with its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A file with these bytes.
@@ -12,25 +12,25 @@ pub enum Kind {
     Directory,
     /// A symbolic link to this.
     Link(PathBuf),
-    /// Something else.
+    /// Any other type.
     Other,
 }
 
-/// One path with all that an apply or an undo could get wrong.
+/// One path with everything that an apply or an undo could get wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is, with its content.
+    /// Its type, with its content.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
     /// Owner and group.
     pub owner: (u32, u32),
-    /// Modification time; that of a directory is left out, because whatever is
-    /// made and removed in it changes it.
+    /// Modification time; `None` for a directory, because any entry made or removed in it changes
+    /// its time.
     pub modified: Option<(i64, i64)>,
 }
 
-/// Everything below a directory, by path relative to it.
+/// Returns everything beneath a directory, by path relative to it.
 ///
 /// # Panics
 /// When something cannot be read.

@@ -1,9 +1,9 @@
 use std::time::{Duration, Instant};
 
-/// How long anything that should be soon may take on a busy machine.
+/// The longest wait on a busy machine for anything that should be soon.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// How often a condition is looked at.
+/// The interval at which a condition is checked.
 const POLL: Duration = Duration::from_millis(5);
 
 /// Waits until `condition` gives a value.

@@ -11,20 +11,21 @@ use crate::canary::{self, Canaries};
 use crate::invocation::IN_A_CHANGED_ROOT;
 use crate::{Invocation, Outcome};
 
-/// File systems in memory, and those that are layers themselves (statfs(2)).
+/// The magic numbers of file systems in memory, and of those that are layers themselves
+/// (statfs(2)).
 const NOT_A_DISK: [u64; 3] = [0x0102_1994, 0x794c_7630, 0x8584_58f6];
 
-/// Whether a host of this kind could have run a test that was skipped.
+/// The avoidability of a skip: whether a host of this kind could have run the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Avoidable {
-    /// It could, had it been set up for it.
+    /// The host could have run it, had it been set up for it.
     Yes,
-    /// It could not.
+    /// The host could not have run it.
     No,
 }
 
-/// A person's world for one test: a home, configuration, Atoll's state and a
-/// workspace, all new, all gone at the end.
+/// A user's world for one test: a home, configuration, Atoll's state and a workspace, all new, all
+/// removed at the end.
 #[derive(Debug)]
 pub struct World {
     top: PathBuf,
@@ -79,40 +80,39 @@ impl World {
         world
     }
 
-    /// The directory that holds all of it.
+    /// Returns the directory that holds all of it.
     #[must_use]
     pub fn top(&self) -> &Path {
         &self.top
     }
 
-    /// `HOME`.
+    /// Returns `HOME`.
     #[must_use]
     pub fn home(&self) -> PathBuf {
         self.top.join("home")
     }
 
-    /// `XDG_CONFIG_HOME`.
+    /// Returns `XDG_CONFIG_HOME`.
     #[must_use]
     pub fn config(&self) -> PathBuf {
         self.top.join("config")
     }
 
-    /// `XDG_STATE_HOME`.
+    /// Returns `XDG_STATE_HOME`.
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.top.join("state")
     }
 
-    /// The workspace, where programs start.
+    /// Returns the workspace, in which programs start.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
         self.top.join("workspace")
     }
 
-    /// Tells of a value that is to be nowhere but in these files and directories, named from
-    /// the world's top on, and in what the servers of a small internet have written down.
-    /// From now on everything is kept that programs of the world write; it is searched, with
-    /// all files, when the world ends.
+    /// Adds a value that must appear nowhere but in these files and directories, relative to the
+    /// world's top, and in the records of a small internet's servers. From now on all output of the
+    /// world's programs is kept; it is searched, with all files, when the world ends.
     ///
     /// # Panics
     /// When the value is too short to be looked for.
@@ -122,7 +122,7 @@ impl World {
             .add(value.as_ref(), &own.collect::<Vec<&Path>>());
     }
 
-    /// Looks for all such values now; returns where they are, a line each.
+    /// Searches for all such values now; returns their occurrences, a line each.
     ///
     /// # Panics
     /// When the search does not find what it has to find.
@@ -131,7 +131,8 @@ impl World {
         self.canaries.found(&self.top)
     }
 
-    /// Looks for them now and not any more: what follows is the control, which shows them.
+    /// Searches for them now and not any more: the rest of the test is the control, which shows
+    /// them.
     ///
     /// # Panics
     /// When one is where it should not be.
@@ -141,14 +142,14 @@ impl World {
         self.canaries.forget();
     }
 
-    /// A path in the workspace.
+    /// Returns a path in the workspace.
     #[must_use]
     pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.workspace().join(relative)
     }
 
-    /// Writes a file of the workspace, or any with an absolute path; directories
-    /// on the way are made.
+    /// Writes a file of the workspace, or any with an absolute path, and makes the directories
+    /// above it.
     ///
     /// # Panics
     /// When that does not work.
@@ -169,7 +170,7 @@ impl World {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Whether there is something, a dangling link too.
+    /// Returns whether a path exists, even as a dangling link.
     #[must_use]
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.path(path).symlink_metadata().is_ok()
@@ -183,12 +184,12 @@ impl World {
         );
     }
 
-    /// `atoll` with these arguments.
+    /// Returns an invocation of `atoll` with these arguments.
     pub fn atoll<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Invocation {
         self.host(program()).args(arguments)
     }
 
-    /// `atoll run` with options and a shell script to run inside.
+    /// Returns an invocation of `atoll run` with options and a shell script to run in the sandbox.
     pub fn run<S: AsRef<OsStr>>(
         &self,
         options: impl IntoIterator<Item = S>,
@@ -199,13 +200,13 @@ impl World {
             .args(["--", "sh", "-c", script])
     }
 
-    /// Runs a shell script inside, with default options.
+    /// Runs a shell script in a sandbox, with default options.
     #[must_use]
     pub fn run_inside(&self, script: &str) -> Outcome {
         self.run([""; 0], script).run()
     }
 
-    /// A program of the host, in the same environment.
+    /// Returns an invocation of a program of the host, in the same environment.
     pub fn host(&self, program: impl AsRef<OsStr>) -> Invocation {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         let environment: Vec<(OsString, OsString)> = vec![
@@ -225,14 +226,14 @@ impl World {
         )
     }
 
-    /// A shell script of the host, in which `$ATOLL` is the program.
+    /// Returns an invocation of a shell script of the host, in which `$ATOLL` is the program.
     pub fn host_shell(&self, script: &str) -> Invocation {
         self.host("sh").args(["-c", script])
     }
 
-    /// A host shell script as root of a mount namespace of its own, in which it
-    /// can mount what nobody else sees. An ordinary user is root there by a user
-    /// namespace, and `$ATOLL` leads back to his own number.
+    /// Returns an invocation of a host shell script as root of a mount namespace of its own, in
+    /// which it can mount what nobody else sees. An ordinary user is root there by a user
+    /// namespace, and `$ATOLL` returns to the user's own id.
     ///
     /// # Panics
     /// When that way back cannot be written.
@@ -240,7 +241,7 @@ impl World {
         self.apart(script, "--mount")
     }
 
-    /// The same with a network of its own, on which it can have any address.
+    /// As [`Self::mount_shell`], with a network of its own, on which it can have any address.
     ///
     /// # Panics
     /// When the way back cannot be written.
@@ -258,8 +259,8 @@ impl World {
         self.host_shell(script).env("ATOLL", back).under(own)
     }
 
-    /// What leads from a [`Self::network_shell`] back to a program as the user whose tests these
-    /// are; for root the program itself.
+    /// Returns a program that starts another from a [`Self::network_shell`] as the user who runs
+    /// these tests; for root the program itself.
     ///
     /// # Panics
     /// When it cannot be written.
@@ -278,9 +279,9 @@ impl World {
         back
     }
 
-    /// What leads to a program on a host whose root can make no user namespaces: in a
-    /// changed root directory the kernel makes none, and gives everything else. For root;
-    /// the host's settings stay as they are.
+    /// Returns a program that starts another as on a host whose root can make no user namespaces:
+    /// in a changed root directory the kernel makes none, and allows everything else. For root; the
+    /// host's settings stay as they are.
     ///
     /// # Panics
     /// When it cannot be written.
@@ -295,7 +296,7 @@ impl World {
         path
     }
 
-    /// The id of the run started last.
+    /// Returns the id of the run started last.
     ///
     /// # Panics
     /// When there is none.
@@ -311,7 +312,7 @@ impl World {
         last["run"].as_str().unwrap().to_owned()
     }
 
-    /// The newest segment of the ledger.
+    /// Returns the newest segment of the ledger.
     ///
     /// # Panics
     /// When there is none.
@@ -326,7 +327,7 @@ impl World {
         found.pop().unwrap()
     }
 
-    /// All runs, the newest first.
+    /// Returns all runs, the newest first.
     ///
     /// # Panics
     /// When they cannot be listed.
@@ -336,7 +337,7 @@ impl World {
         listed.json().as_array().unwrap().clone()
     }
 
-    /// Reports that this test cannot do its work here; the test then returns.
+    /// Reports that this test cannot run here; the test then returns.
     ///
     /// # Panics
     /// When the report cannot be written.
@@ -344,7 +345,7 @@ impl World {
         note_skip(&self.name, reason, avoidable);
     }
 
-    /// Reports that a row of this test's table cannot be tried here; the others are.
+    /// Reports that a row of this test's table cannot be tried here, though others can.
     ///
     /// # Panics
     /// When the report cannot be written.
@@ -369,7 +370,7 @@ fn note_skip(name: &str, reason: &str, avoidable: Avoidable) {
         .unwrap();
 }
 
-/// Runs `atoll` and expects that it ends well.
+/// Runs `atoll` and expects that it succeeds.
 ///
 /// # Panics
 /// When it does not.
@@ -426,14 +427,14 @@ fn open_up(directory: &Path) {
     }
 }
 
-/// The program under test.
+/// Returns the program under test.
 fn program() -> PathBuf {
     std::env::var_os("ATOLL_BIN")
         .expect("ATOLL_BIN names the program to test")
         .into()
 }
 
-/// Where worlds are made: on a disk, as a person's directories are.
+/// Returns the directory in which worlds are made: on a disk, as people's directories are.
 fn base() -> PathBuf {
     let on_disk = |path: &Path| {
         statfs(path).is_ok_and(|StatFs { f_type, .. }| !NOT_A_DISK.contains(&(f_type as u64)))
@@ -446,13 +447,13 @@ fn base() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("/var/tmp"))
 }
 
-/// Whether this is root.
+/// Returns whether this process is root.
 #[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// This user's and group's numbers.
+/// Returns this user's and group's ids.
 #[must_use]
 pub fn id() -> (u32, u32) {
     (
@@ -461,26 +462,26 @@ pub fn id() -> (u32, u32) {
     )
 }
 
-/// Whether the tests that take long are wanted.
+/// Returns whether the tests that take long are wanted.
 #[must_use]
 pub fn is_nightly() -> bool {
     std::env::var_os("ATOLL_NIGHTLY").is_some()
 }
 
-/// The project's cache of what was installed for tests, if there is one.
+/// Returns the project's cache of programs installed for tests, if there is one.
 #[must_use]
 pub fn cache() -> Option<PathBuf> {
     std::env::var_os("ATOLL_TEST_CACHE").map(PathBuf::from)
 }
 
-/// Whether the host has a program.
+/// Returns whether the host has a program.
 #[must_use]
 pub fn program_exists(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
 }
 
-/// Whether an ordinary user can be root of namespaces of his own.
+/// Returns whether an ordinary user can be root of namespaces of their own.
 #[must_use]
 pub fn can_be_ordinary_root() -> bool {
     let mut command = Command::new("unshare");
@@ -491,9 +492,9 @@ pub fn can_be_ordinary_root() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Writes a program that is executed. A process of its own writes it: what a thread of the
-/// tests has open for writing is inherited by what another one starts at that moment, and
-/// until that is a program itself nobody can execute the file (`ETXTBSY`, execve(2)).
+/// Writes an executable program, from a process of its own: a file that a thread of the tests has
+/// open for writing is inherited by a process that another thread starts at that moment, and until
+/// that executes its program nobody can execute the file (`ETXTBSY`, execve(2)).
 ///
 /// # Panics
 /// When that does not work.

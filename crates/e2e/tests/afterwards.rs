@@ -1,5 +1,5 @@
-//! What the commands promise that look at runs afterwards: what became of a run,
-//! what it changed, and taking that over, back or away.
+//! The commands that look at runs afterwards: a run's outcome, its changes, and applying, undoing
+//! or discarding them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -279,7 +279,7 @@ fn gc_removes_what_is_not_needed_and_says_it_before() {
     assert!(world.runs().is_empty());
 }
 
-/// What `atoll gc --help` says about each state.
+/// Each state behaves as `atoll gc --help` states.
 #[test]
 fn gc_keeps_to_what_its_help_says() {
     let world = World::new("gc_keeps_to_what_its_help_says");
@@ -517,8 +517,8 @@ fn a_run_that_was_discarded_is_told_as_such() {
     never.is_clear_error(["zzzzzzzz", "atoll runs"]);
 }
 
-/// What git's configuration outside names, git runs: it waits for a yes as a hook in `.git` does, and
-/// a live run cannot write to what is there.
+/// Programs that git's configuration outside names are run by git: they wait for approval as a hook
+/// in `.git` does, and a live run cannot write to existing ones.
 #[test]
 fn apply_programs_that_git_names_wait_for_control() {
     let world = World::new("apply_programs_that_git_names_wait_for_control");

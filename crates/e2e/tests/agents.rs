@@ -1,6 +1,6 @@
-//! Agents at work, with a model that demands its key and has its answers ready under the name
-//! of a real one: a turn runs a command, which makes a file and tries to reach somebody else;
-//! another one tries to get hold of the key, or to send it away.
+//! Agents at work, with a model that demands its key and has its answers ready under the name of a
+//! real one: a turn runs a command, which makes a file and tries to reach another host; another one
+//! tries to get hold of the key, or to send it away.
 
 #[path = "agents/unheld.rs"]
 mod unheld;
@@ -17,20 +17,20 @@ const LONG: Duration = Duration::from_secs(300);
 const MODEL: &str = include_str!("agents/servers.py");
 const SEARCH: &str = include_str!("credentials/search.py");
 const ATTACK: &str = include_str!("agents/attack.sh");
-/// What the model demands.
+/// The key that the model demands.
 const KEY: &str = "sk-proj-r3alK3yOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 
-/// Whose model it is, and how it takes its key.
+/// The provider of a model, and the form in which it takes its key.
 struct Provider {
     host: &'static str,
     /// The variable with the key.
     variable: &'static str,
     /// The credential of the agents' profiles.
     credential: &'static str,
-    /// The header that shows it, and what is before it there.
+    /// The header that carries it, and the words before it there.
     field: &'static str,
     words: &'static str,
-    /// How its keys begin.
+    /// The prefix of its keys.
     kind: &'static str,
     key: &'static str,
 }
@@ -66,7 +66,7 @@ const GOOGLE: Provider = Provider {
 };
 
 impl Provider {
-    /// What its model hears where it is shown the key.
+    /// Returns the text that its model receives when it is shown the key.
     fn shown(&self) -> String {
         match self.field {
             "Authorization" => format!("{}{}", self.words, self.key),
@@ -74,7 +74,7 @@ impl Provider {
         }
     }
 
-    /// What an agent of it does that was talked into an attack.
+    /// Returns the script of an agent of this provider that was talked into an attack.
     fn attack(&self, world: &World) -> String {
         let [settings, state] = [world.config(), world.state()].map(|one| one.join("atoll"));
         let of = [
@@ -90,17 +90,18 @@ impl Provider {
         format!("{}{ATTACK}", of.concat())
     }
 }
-/// What the model has the agent do.
+/// The command that the model has the agent run.
 const COMMAND: &str = "echo made by an agent > made.txt; cat made.txt; \
                        curl -sS -m 60 http://example.com/ 2>&1 || echo kept in";
 
-/// What attacks meanwhile, and what waits for its end.
+/// The command that starts the attack in the background, and the one that waits for its end.
 const BEGIN: &str = "setsid sh attack.sh >/dev/null 2>&1 </dev/null & echo made by an agent > made.txt; \
      cat made.txt; curl -sS -m 60 http://other.example/ 2>&1 || echo kept in";
 const WAIT: &str = "timeout 24 sh -c 'until tail -n 1 attack.out | grep -q OVER; do sleep 0.3; done'; \
      tail -n 1 attack.out";
 
-/// Where a package of npm lies in the cache, if this file of it is there.
+/// Returns the path of a file of an npm package in the cache, if it is there; else the test is
+/// skipped.
 fn package(world: &World, file: &str) -> Option<PathBuf> {
     let path = cache().map(|cache| cache.join("npm/node_modules").join(file));
     let found = path.filter(|path| path.is_file());
@@ -111,16 +112,16 @@ fn package(world: &World, file: &str) -> Option<PathBuf> {
     found
 }
 
-/// How a run is held.
+/// The way in which a run is sandboxed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// With namespaces.
     Full,
-    /// Where there are none: the workspace is the program's own.
+    /// Without namespaces: the program works in the workspace itself.
     Fence,
 }
 
-/// Runs an agent by a shell script, where the model is.
+/// Runs an agent by a shell script, where the model is reachable.
 fn at_work(
     world: &World,
     provider: &Provider,
@@ -153,7 +154,7 @@ fn at_work(
         .run()
 }
 
-/// What holds of each agent.
+/// Checks what holds of every agent.
 fn check(world: &World, provider: &Provider, mode: Mode, outcome: &Outcome) {
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
@@ -198,7 +199,7 @@ fn check(world: &World, provider: &Provider, mode: Mode, outcome: &Outcome) {
     );
 }
 
-/// What holds besides after an attack on the key.
+/// Checks what else holds after an attack on the key.
 fn check_attack(world: &World, provider: &Provider, mode: Mode, outcome: &Outcome) {
     check(world, provider, mode, outcome);
     let top = world.top();
@@ -259,8 +260,7 @@ fn check_attack(world: &World, provider: &Provider, mode: Mode, outcome: &Outcom
     refused_each_way(provider, &verdicts(&world.read("attack.out"), &log));
 }
 
-/// Each way of an attack came to nothing, and those by which a text leaves because of what the
-/// text stands for.
+/// Checks that each way of an attack failed, including those by which only the placeholder leaves.
 fn refused_each_way(provider: &Provider, told: &BTreeMap<String, String>) {
     let tried: Vec<&str> = told.keys().map(String::as_str).collect();
     assert_eq!(tried, unheld::names(), "{told:?}");
@@ -275,7 +275,7 @@ fn refused_each_way(provider: &Provider, told: &BTreeMap<String, String>) {
     }
 }
 
-/// What the run's end and `atoll why` say of an attack.
+/// Checks the report of an attack at the run's end and by `atoll why`.
 fn tells_the_story(world: &World, provider: &Provider, outcome: &Outcome) {
     assert!(
         outcome.err().contains("alert: the program tried"),
@@ -305,7 +305,7 @@ fn tells_the_story(world: &World, provider: &Provider, outcome: &Outcome) {
     assert!(alerts.count() >= 10, "{refused:?}");
 }
 
-/// What stood for the key inside, as the attack found it.
+/// Returns the placeholder of the key in the sandbox, as the attack found it.
 fn searched_placeholder(world: &World, kind: &str) -> String {
     let shown = world.atoll(["diff", "last"]).run().success();
     let at = shown.out().find(kind).expect("it is among the changes");
@@ -315,7 +315,8 @@ fn searched_placeholder(world: &World, kind: &str) -> String {
     rest[..end].to_owned()
 }
 
-/// The forms in which a text is looked for; escaped for a URL or in JSON this one is as it is.
+/// Returns the forms in which a text is searched for; this one is the same escaped for a URL or in
+/// JSON.
 fn forms(world: &World, text: &str) -> Vec<String> {
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     let mut forms = vec![text.to_owned(), hex.clone(), hex.to_uppercase()];
@@ -355,7 +356,7 @@ fn codex_works_in_a_fence_too() {
     }
 }
 
-/// The turns of an attack.
+/// Returns the turns of an attack.
 fn attack(world: &World, provider: &Provider) -> Vec<&'static str> {
     world.write("attack.sh", provider.attack(world));
     [vec![BEGIN], vec![WAIT; 8]].concat()
@@ -424,7 +425,7 @@ const LEAVING: &[&str] = &[
     "a file in several parts",
 ];
 
-/// What came of each way of an attack, by what it is called.
+/// Returns the result of each way of an attack, by the way's name.
 fn verdicts(ways: &str, log: &str) -> BTreeMap<String, String> {
     let names: Vec<&str> = ways
         .lines()
@@ -494,7 +495,7 @@ fn each_way_of_the_attack_works_but_with_a_placeholder() {
     }
 }
 
-/// The blocks of a page that begin like this.
+/// Returns the blocks of a page that begin with this.
 fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
     let blocks = page.split(kind).skip(1);
     blocks
@@ -502,7 +503,7 @@ fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// What the page on an agent tells people to type, where the model is; and its profile.
+/// Checks the commands of the page on an agent, where the model is, and its profile.
 fn page_works(world: &World, agent: &str, program: &str) {
     if !is_possible(world, &["openssl", "node"]) {
         return;
@@ -668,20 +669,20 @@ fn the_key_of_an_agent_need_not_be_there_and_never_goes_in() {
     }
 }
 
-/// A login file of an agent whose model demands this.
+/// A login file of an agent, and the model that demands its token.
 struct LoggedIn<'a> {
-    /// Where it is in the home directory.
+    /// Its path in the home directory.
     file: &'a str,
     text: String,
-    /// Where the model is.
+    /// The host of the model.
     host: &'static str,
-    /// What the model demands.
+    /// The token that the model demands.
     token: String,
-    /// What of it goes nowhere.
+    /// The parts of it that may leak nowhere.
     secrets: Vec<String>,
 }
 
-/// A web token that nobody checks.
+/// Returns a web token that nobody verifies.
 fn web_token(claims: &serde_json::Value, signature: &str) -> String {
     let part = |text: &str| {
         const LETTERS: &[u8; 64] =
@@ -728,14 +729,15 @@ fn run_logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: 
     run.args(options).args(["--", "sh", "-c", script]).run()
 }
 
-/// The same, and that it works so.
+/// As [`run_logged_in`], and checks that the agent works so.
 fn logged_in(world: &World, login: &LoggedIn<'_>, options: &[&str], script: &str) {
     let outcome = run_logged_in(world, login, options, script);
     has_worked(world, login, &outcome);
     nowhere(world, login, &outcome);
 }
 
-/// The model took the real token, and its command was run, where the login file opens nothing.
+/// Checks that the model took the real token, and that its command was run, where the login file
+/// itself opens nothing.
 fn has_worked(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
@@ -752,7 +754,7 @@ fn has_worked(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
     assert!(!diff.out().contains(name), "{diff}");
 }
 
-/// Nothing of a login is anywhere but where it was, and at the model.
+/// Checks that nothing of a login is anywhere but in its file and at the model.
 fn nowhere(world: &World, login: &LoggedIn<'_>, outcome: &Outcome) {
     let file = world.home().join(login.file);
     let mut find = world.host("grep").arg("-rlaF");
@@ -785,7 +787,7 @@ const RENEWAL: &str = "rt-an0th3rS3cr3tOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM
 const RENEWED: &str = "rt-th1rdS3cr3tOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0r";
 const SIGNATURE: &str = "s1gn4tur3OfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
 
-/// Codex, with such a login; none where it is not installed.
+/// Returns Codex with such a login; `None` where it is not installed.
 fn codex_login<'a>(
     world: &World,
     text: &serde_json::Value,
@@ -820,7 +822,7 @@ fn codex_logged_in(world: &World, text: &serde_json::Value, token: &str) {
     }
 }
 
-/// A login with ChatGPT that is valid until then, and its token.
+/// Returns a login with ChatGPT that is valid until then, and its token.
 fn with_chatgpt(until: u64, renewed: &str) -> (serde_json::Value, String) {
     let claims = serde_json::json!({
         "email": "ann@example.com", "exp": until, "sub": "user-of-this-test",
@@ -868,8 +870,8 @@ fn codex_works_by_a_login_that_is_renewed_outside_and_written_back() {
     assert_ne!(now["last_refresh"], "2023-11-14T00:00:00Z", "{now}");
 }
 
-/// An agent works by a login that has ended, its issuer is asked once and gives this, and what
-/// it gave is nowhere but in the login file; what that is then.
+/// Checks that an agent works by a login that has ended: its issuer is asked once and answers with
+/// this, and the answer is nowhere but in the login file. Returns that file's content.
 fn renewed(
     world: &World,
     mut login: LoggedIn<'_>,
@@ -948,8 +950,8 @@ fn opencode_works_by_a_login_that_is_not_inside() {
 const ACCESS: &str = "sk-ant-oat01-r3alAcc3ssOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0";
 const ACCESS_RENEWED: &str = "sk-ant-oat01-s3c0ndAcc3ssOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m";
 
-/// Claude Code, with a login of a subscription that holds until then, in milliseconds since
-/// 1970; none where it is not installed. Its model demands this token.
+/// Returns Claude Code with a subscription's login that is valid until then, in milliseconds since
+/// 1970; `None` where it is not installed. Its model demands this token.
 fn claude_login<'a>(world: &World, until: u64, token: &str) -> Option<(LoggedIn<'a>, String)> {
     if !is_possible(world, &["openssl"]) {
         return None;
@@ -1042,7 +1044,7 @@ fn codex(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> Opti
     codex_by(world, mode, commands, further, "'do the work'")
 }
 
-/// The same with these words after its options.
+/// As [`codex`], with these words after its options.
 fn codex_by(
     world: &World,
     mode: Mode,
@@ -1098,11 +1100,11 @@ fn opencode_aborts_in_a_fence_and_it_is_told_why() {
     ]);
 }
 
-/// What the model has an agent do that goes on with what it did in another run: it counts the
-/// commands that were run in the conversation, and has the first one run where there was none.
+/// The commands that the model has an agent run when it resumes another run's conversation: it
+/// counts the commands of the conversation, and starts with the first one where there was none.
 const GOING_ON: &[&str] = &["echo begun > again.txt; cat again.txt", "echo gone on"];
 
-/// What holds of a run that goes on.
+/// Checks a run that resumes a conversation.
 fn check_going_on(world: &World, outcome: &Outcome) {
     let requests = fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default();
     let what = format!("{outcome}\n{requests}");
@@ -1229,7 +1231,7 @@ fn openclaw_works_by_a_key_among_its_settings_that_is_not_inside() {
     logged_in(&world, &login, &["--profile", "openclaw"], &script);
 }
 
-/// It has a workspace and a memory of its own, in its directory.
+/// OpenClaw has a workspace and a memory of its own, in its directory.
 #[test]
 fn what_openclaw_remembers_belongs_to_the_run() {
     let world = World::new("what_openclaw_remembers_belongs_to_the_run");
@@ -1308,7 +1310,7 @@ fn opencode(world: &World, mode: Mode, commands: &[&str], further: &[&str]) -> O
     opencode_by(world, mode, commands, further, "'do the work'")
 }
 
-/// The same with these words after its options.
+/// As [`opencode`], with these words after its options.
 fn opencode_by(
     world: &World,
     mode: Mode,
@@ -1340,7 +1342,7 @@ fn opencode_by(
     Some(at_work(world, &OPENAI, mode, commands, &options, &script))
 }
 
-/// Where OpenCode's program lies among the packages of npm.
+/// Returns the path of OpenCode's program among the packages of npm.
 fn opencode_program() -> String {
     let architecture = match std::env::consts::ARCH {
         "aarch64" => "arm64",
@@ -1349,7 +1351,7 @@ fn opencode_program() -> String {
     format!("opencode-linux-{architecture}/bin/opencode")
 }
 
-/// Where Claude Code's program lies among the packages of npm.
+/// Returns the path of Claude Code's program among the packages of npm.
 fn claude_program() -> String {
     let architecture = match std::env::consts::ARCH {
         "aarch64" => "arm64",

@@ -1,18 +1,18 @@
-//! Packages by the age of their releases: what is too young is not fetched, in whatever way
-//! it is asked for and whatever its registry says; what is old enough is, by real programs.
+//! Packages by the age of their releases: a release that is too young is not fetched, in whatever
+//! way it is asked for and whatever its registry says; one that is old enough is, by real programs.
 
 use e2e::internet::{events, is_possible};
 use e2e::registries::{CURL, NPM, PRESETS, online, requests};
 use e2e::{Avoidable, World, program_exists};
 
-/// The rules of a run: presets that allow everything, and the age that is denied whatever
-/// allows it; or only what is of an age.
+/// The rules of a run: presets that allow everything, and the age that is denied whatever allows
+/// it; or only releases of an age.
 const DENIED: &str = "presets = ['npm', 'pip', 'cargo']\n\
      deny = [{ registry = 'npm', minimum-age = '7d' }, { registry = 'pip', minimum-age = '7d' }, { registry = 'cargo', minimum-age = '7d' }]";
 const ALLOWED: &str = "allow = [{ registry = 'npm', minimum-age = '7d' }, { registry = 'pip', minimum-age = '7d' }, { registry = 'cargo', minimum-age = '7d' }]";
 const BOTH: &str = "presets = ['npm', 'pip', 'cargo']\n\
      allow = [{ registry = 'npm', minimum-age = '7d' }, { registry = 'pip', minimum-age = '7d' }, { registry = 'cargo', minimum-age = '7d' }]";
-/// The requests of Atoll's own among them.
+/// Returns Atoll's own requests among them.
 fn asked(world: &World) -> Vec<String> {
     let own = |line: &String| line.contains(" atoll/");
     requests(world).into_iter().filter(own).collect()
@@ -24,7 +24,7 @@ fn why(world: &World) -> String {
     told.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Each of these, fetched in order.
+/// Returns a script that fetches each of these, in order.
 fn fetch(urls: &[String]) -> String {
     let each = urls.iter().map(|url| format!("{CURL} {url}; "));
     each.collect()
@@ -276,8 +276,8 @@ fn a_registry_that_never_ends_is_not_waited_for_slow() {
     assert!(why.contains("its registry took too long"), "{why}");
 }
 
-/// What of `aged` is installed: the release that npm chooses itself, the one that it chooses
-/// without a word on time, the young one by its name, and the old one.
+/// Prints the installed release of `aged`: the one that npm chooses itself, the one that it chooses
+/// without a setting on age, the young one by its name, and the old one.
 const NPM_SCRIPT: &str = "get() { rm -rf node_modules package.json package-lock.json; \
      npm install --silent --no-audit --no-fund --cache cache$2 \"$1\" >/dev/null 2>&1; \
      node -p 'require(\"aged/package\").version' 2>/dev/null || echo none; }; \
@@ -364,7 +364,7 @@ fn cargo_takes_a_release_that_is_old_enough() {
     }
 }
 
-/// Of policies by which a person would be asked, a program is not told where they are written.
+/// A program is not told where policies that would ask a person are written.
 #[test]
 fn where_a_policy_asks_about_a_registry_its_program_is_told_no_more() {
     let name = "where_a_policy_asks_about_a_registry_its_program_is_told_no_more";

@@ -1,4 +1,4 @@
-//! Questions to a person before something goes out, on a small internet of each test's own.
+//! Approvals before a request is sent, on a small internet of each test's own.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -14,7 +14,7 @@ const OUTSIDE: &str = include_str!("approvals/outside.py");
 const INSIDE: &str = include_str!("approvals/inside.py");
 const CURL: &str = "curl -sS -m 40 --noproxy '*' -w '%{http_code}\\n'";
 
-/// Has a person play a scene with a run of this script.
+/// Has a person act out a scene with a run of this script.
 fn scene(world: &World, scene: &str, options: &str, script: &str, atoll: Option<&str>) -> Seen {
     let outside = world.top().join("outside.py");
     fs::write(&outside, OUTSIDE).unwrap();
@@ -201,7 +201,7 @@ fn a_yes_that_comes_when_policies_say_no_is_none() {
 }
 
 const SERVERS: &str = include_str!("credential_bodies/servers.py");
-/// What the servers know, and no program does.
+/// The key that the servers know, and no program does.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 
 #[test]
@@ -244,7 +244,7 @@ fn a_secret_that_is_put_into_a_body_is_in_no_question() {
     assert!(requests.contains(REAL), "{requests}");
 }
 
-/// Where a policy has a person asked before a credential is used, what it is put into waits.
+/// A request waits where a policy requires an approval before its credential is used.
 #[test]
 fn a_credential_that_policies_ask_about_is_used_once_a_person_says_so() {
     let world = World::new("a_credential_that_policies_ask_about_is_used_once_a_person_says_so");
@@ -383,8 +383,8 @@ fn a_denial_can_end_the_run_and_its_record_says_who_did() {
     }
 }
 
-/// Nothing inside is asked to end or waited for: neither what would say so at a signal, nor
-/// what is deaf to them. How soon that is, `bench` measures.
+/// No process in the sandbox is asked to end or waited for: neither one that would report a signal,
+/// nor one that ignores it. `bench` measures how soon that is.
 #[test]
 fn stop_ends_a_run_at_once_with_all_that_it_started() {
     let world = World::new("stop_ends_a_run_at_once_with_all_that_it_started");
@@ -418,7 +418,7 @@ fn stop_ends_a_run_at_once_with_all_that_it_started() {
     let _ = world.atoll(["stop", "last"]).run().expect_status(125);
 }
 
-/// What was in the way when it began need not stay there.
+/// An obstacle at the start of a run need not last.
 #[test]
 fn a_run_that_could_not_be_spoken_to_at_first_is_stopped_later() {
     let world = World::new("a_run_that_could_not_be_spoken_to_at_first_is_stopped_later");
@@ -442,7 +442,8 @@ fn a_run_that_could_not_be_spoken_to_at_first_is_stopped_later() {
     assert_eq!(outcome.code(), 137, "{outcome}");
 }
 
-/// Somebody has suspended it, as with Ctrl-Z: what is inside goes on, and it answers nobody.
+/// The command line is suspended, as with Ctrl-Z: the processes in the sandbox go on, and it
+/// answers nobody.
 #[test]
 fn a_run_that_does_not_answer_is_stopped() {
     let world = World::new("a_run_that_does_not_answer_is_stopped");
@@ -474,7 +475,8 @@ fn a_run_that_does_not_answer_is_stopped() {
     let _ = world.atoll(["ledger", "verify"]).run().success();
 }
 
-/// A run starts no other runs: what it started are its processes, wherever these are.
+/// A run starts no other runs: everything that it started is its own process, in whatever
+/// namespaces.
 #[test]
 fn stop_ends_what_is_in_namespaces_of_the_programs_own() {
     let world = World::new("stop_ends_what_is_in_namespaces_of_the_programs_own");
@@ -499,7 +501,7 @@ fn stop_ends_what_is_in_namespaces_of_the_programs_own() {
     assert!(refused.err().contains("does not work inside"), "{refused}");
 }
 
-/// Who says `last` means the run started last, whether or not it can be spoken to by now.
+/// `last` is the run started last, whether or not it can be reached by now.
 #[test]
 fn last_is_never_an_older_run_that_still_goes_on() {
     let world = World::new("last_is_never_an_older_run_that_still_goes_on");
@@ -565,7 +567,7 @@ fn the_commands_of_the_page_on_approvals_are_understood() {
     assert!(wrong.err().contains("--ever"), "{wrong}");
 }
 
-/// An agent is known by its profile, also where nothing of a run is kept.
+/// An agent is identified by its profile, also where nothing of a run is kept.
 #[test]
 fn stop_by_agent_ends_the_runs_of_that_profile_alone() {
     let world = World::new("stop_by_agent_ends_the_runs_of_that_profile_alone");
@@ -596,7 +598,7 @@ fn stop_by_agent_ends_the_runs_of_that_profile_alone() {
     assert!(outcome.out().contains("unharmed"), "{outcome}");
 }
 
-/// None of them waits for another, and what is no run that goes on is told for itself.
+/// None of the stops waits for another, and each run that is not going on is reported by itself.
 #[test]
 fn several_runs_are_stopped_at_once_and_each_failure_is_told() {
     let world = World::new("several_runs_are_stopped_at_once_and_each_failure_is_told");

@@ -1,5 +1,5 @@
-//! Attempts to leave a sandbox are in the ledger, with what they are called by MITRE
-//! ATLAS; honest work has none.
+//! Violations of a sandbox are in the ledger, with their names by MITRE ATLAS; honest work has
+//! none.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use e2e::{Avoidable, Invocation, Outcome, World, is_root, program_exists, wait_until};
 use serde_json::{Value, json};
 
-/// Whatever might hang is given this long on a busy machine.
+/// The longest time on a busy machine for anything that might hang.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A world with the attempting program in its workspace.
+/// Returns a world with the attempting program in its workspace.
 fn world(test: &str) -> Option<World> {
     let world = World::new(test);
     if !program_exists("cc") {
@@ -28,7 +28,7 @@ fn world(test: &str) -> Option<World> {
     Some(world)
 }
 
-/// The same for an ordinary user, who can be without namespaces.
+/// As [`world`], for an ordinary user, who can be without namespaces.
 fn fenced(test: &str) -> Option<World> {
     if is_root() {
         World::new(test).skip("root always has namespaces", Avoidable::No);
@@ -37,7 +37,7 @@ fn fenced(test: &str) -> Option<World> {
     world(test)
 }
 
-/// Every event of the ledger.
+/// Returns every event of the ledger.
 fn events(world: &World) -> Vec<Value> {
     let text = fs::read_to_string(world.segment()).unwrap();
     let event = |line: &str| serde_json::from_str(line.split_once(' ').unwrap().1).unwrap();
@@ -49,7 +49,7 @@ fn of_kind(world: &World, kind: &str) -> Vec<Value> {
     all.filter(|event| event["type"] == kind).collect()
 }
 
-/// Walls with their technique, as they were first seen.
+/// Returns kinds of violations with their techniques, in the order of their first occurrence.
 fn seen(world: &World) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     of_kind(world, "attempt.seen")
@@ -58,7 +58,7 @@ fn seen(world: &World) -> Vec<(String, String)> {
         .collect()
 }
 
-/// How often a run came against a wall by a call, by its closing event.
+/// Returns the number of a run's violations of a kind by a call, from its closing event.
 fn counted(world: &World, wall: &str, call: &str) -> u64 {
     let closed = of_kind(world, "run.closed").pop().unwrap();
     let walls = closed["body"]["attempts"].as_array().unwrap().clone();
@@ -66,7 +66,7 @@ fn counted(world: &World, wall: &str, call: &str) -> u64 {
     at["calls"][call].as_u64().unwrap()
 }
 
-/// What `flood` and `interrupted` say that they have made.
+/// Returns the number of attempts that `flood` and `interrupted` print.
 fn made(outcome: &Outcome) -> u64 {
     let text = outcome.out();
     let line = text.lines().find_map(|line| line.strip_prefix("made "));
@@ -282,7 +282,7 @@ fn a_listener_of_the_programs_own_is_refused_and_other_filters_are_not() {
     assert_eq!(seen(&world), []);
 }
 
-/// What people and agents do all day, and what tools look at on the way.
+/// The daily work of people and agents, with the files that tools look at on the way.
 const HONEST: &[(&str, &str)] = &[
     (
         "sh",

@@ -1,5 +1,5 @@
-//! The certificate authority that sandboxes trust: where it is kept, and that programs
-//! inside accept what it signs, without being told.
+//! The certificate authority that sandboxes trust: its place, and that programs in a sandbox accept
+//! its certificates without being told.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,7 +14,7 @@ use e2e::traces::events;
 use e2e::{Avoidable, World, expect_same, program_exists, tree};
 use serde_json::{Value, json};
 
-/// A boundary that is looked into.
+/// The options of a run with inspection.
 const ALLOW: [&str; 4] = ["--discard", "--allow", "localhost", "--no-tty"];
 
 /// Serves one page within TLS, and waits until it does.
@@ -69,7 +69,7 @@ fn is_possible(world: &World) -> bool {
     missing.is_none()
 }
 
-/// Programs, what they do with a server, and with nothing in their environment.
+/// Programs, each with a command that visits a server, and with nothing in their environment.
 const CLIENTS: [(&str, &str); 7] = [
     ("curl", "curl -sS -o /dev/null https://localhost:8443/"),
     ("wget", "wget -q -O /dev/null https://localhost:8443/"),
@@ -92,7 +92,7 @@ const CLIENTS: [(&str, &str); 7] = [
     ("java", "java Client.java"),
 ];
 
-/// Programs that bring certificates of their own: they have to be told.
+/// Programs that bring certificates of their own: they have to be configured.
 const TOLD: [&str; 1] = ["node"];
 
 const JAVA: &str = "
@@ -112,7 +112,7 @@ fn has(world: &World, program: &str) -> bool {
     program_exists(program) && (program != "java" || compiles())
 }
 
-/// What each client says of the server: 0 where it is content.
+/// Returns each client's verdict on the server: 0 when it accepts it.
 fn judged(world: &World, options: &[&str]) -> Vec<(String, i32, i32)> {
     world.write("Client.java", JAVA);
     let mut script = SERVER.to_owned();

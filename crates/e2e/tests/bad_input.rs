@@ -1,4 +1,4 @@
-//! Bad input of every kind: a clear error that says what, why and what to do, and
+//! Bad input of every kind: a clear error that states the failure, its reason and a remedy, and
 //! nothing lost.
 
 use std::ffi::OsStr;
@@ -11,12 +11,12 @@ use e2e::{Avoidable, Invocation, Outcome, World, can_be_ordinary_root, is_root, 
 
 const NONE: [&str; 0] = [];
 
-/// Before a command: the disk takes nothing that is waited for.
+/// Put before a command: the disk fails every synchronous write.
 const FAILING_DISK: &str = "inject=fdatasync:error=EIO";
-/// The same once the key has been taken that the record is sealed with.
+/// As [`FAILING_DISK`], once the key has been taken that seals the record.
 const FAILING_LEDGER: &str = "inject=fdatasync:error=EIO:when=2+";
 
-/// A command under which this fails.
+/// Returns the words before a command that inject this failure of `fdatasync`.
 fn strace(failing: &'static str) -> [&'static str; 8] {
     [
         "strace",
@@ -38,7 +38,7 @@ fn open_again(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Runs a host script as root of a mount namespace; nothing where that cannot be.
+/// Runs a host script as root of a mount namespace; `None` where that is impossible.
 fn in_mount_namespace(world: &World, script: &str) -> Option<Outcome> {
     mount_script(world, script).map(Invocation::run)
 }
@@ -524,8 +524,8 @@ fn state_on_an_overlay_falls_back_to_a_copy_and_says_so() {
     );
 }
 
-/// Names of a workspace and of a mount in it; those that the kernel's list of
-/// mounts has escapes for, and such that are no text.
+/// Names of a workspace and of a mount in it: those that the kernel's list of mounts escapes, and
+/// some that are no text.
 const MOUNT_NAMES: [(&[u8], &[u8]); 7] = [
     (b"plain", b"sub"),
     (b"with spaces", b"a b"),
@@ -638,7 +638,8 @@ const NO_FURTHER_NAMESPACES: &str = "\
 
 #[test]
 fn a_launcher_that_fails_early_is_told_with_its_reason() {
-    /// It fails while the control groups are made: which of both comes first varies.
+    /// The number of tries. The launcher fails while the control groups are made, and either can
+    /// come first.
     const ROUNDS: u32 = 25;
     let world = World::new("a_launcher_that_fails_early_is_told_with_its_reason");
     if !is_root() {

@@ -1,5 +1,5 @@
-//! What the boundary promises, tried from both sides. Every refusal has a positive
-//! control: the same act works where it should.
+//! The promises of the boundary, tried from both sides. Every refusal has a positive control: the
+//! same action works where it should.
 
 use std::fs;
 use std::io::Read;
@@ -42,7 +42,7 @@ fn connected(outcome: &Outcome) -> bool {
     outcome.out().contains("connected")
 }
 
-/// The innermost processes below one: what runs in its sandbox.
+/// Returns the innermost processes beneath one: those of its sandbox.
 fn leaves(pid: u32) -> Vec<Process> {
     let all = descendants_of(pid);
     all.iter()
@@ -51,8 +51,8 @@ fn leaves(pid: u32) -> Vec<Process> {
         .collect()
 }
 
-/// The `sleep` that a script starts in the background, once it is one: a shell says
-/// that it is ready while its child is still a shell itself.
+/// Returns the `sleep` that a script starts in the background, once it is one: a shell prints that
+/// it is ready while its child is still a shell itself.
 fn sleep_of(running: &Running) -> Process {
     wait_until("the program, seen from outside", e2e::BOUND, || {
         descendants_of(running.pid())
@@ -159,7 +159,7 @@ fn processes_of_the_host_cannot_be_seen() {
     assert!(pid < 20 || outer.code() != 0, "{outer}");
 }
 
-/// For outcomes that are looked at whatever their status.
+/// Outcomes that are checked whatever their status.
 trait Checked {
     fn run_checked(self) -> Outcome;
 }
@@ -199,7 +199,7 @@ fn home_state_and_run_of_the_host_cannot_be_read() {
     assert_eq!(seen.out(), "no\nno\nno\n0\n0\n0\n", "{seen}");
 }
 
-/// Directories of the host that a program can be shown, with the options for it.
+/// Returns directories of the host that a program can be shown, with the options for it.
 fn places(world: &World) -> [(PathBuf, Vec<String>); 3] {
     let shared = world.top().join("shared");
     fs::create_dir(&shared).unwrap();
@@ -325,7 +325,7 @@ fn its_own_loopback_works() {
     }
 }
 
-/// System calls by number on this machine's architecture, or nothing.
+/// Returns system calls by number on this machine's architecture, if known.
 fn calls() -> Option<[(&'static str, String); 13]> {
     let (
         unshare,

@@ -1,5 +1,5 @@
-//! A real browser inside: it looks at a server inside and at a page outside, trusts whom it is
-//! to trust, and sees why it is refused a page.
+//! A real browser in a sandbox: it visits a server inside and a page outside, trusts the right
+//! authorities, and shows why a page is refused.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use e2e::{World, is_root};
 const LONG: Duration = Duration::from_secs(300);
 const SERVERS: &str = include_str!("browser/servers.py");
 const COLOUR: &str = include_str!("browser/colour.py");
-/// What browsers need that is installed nowhere by itself.
+/// The programs that browsers need and that are not installed by default.
 const PROGRAMS: &[&str] = &["chromium", "certutil", "openssl"];
 
 /// Chromium refuses to be root, whatever that is worth.
@@ -22,7 +22,7 @@ fn front() -> &'static str {
     }
 }
 
-/// A block of the page, by how it begins.
+/// Returns a block of the page, by its beginning.
 fn of_page(kind: &str) -> String {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
     let page = Path::new(&package).join("../../docs/browser.md");
@@ -54,8 +54,8 @@ fn the_page_on_browsers_works_slow() {
     assert!(told.out().contains("nesting = true"), "{told}");
 }
 
-/// Runs a script inside by the profile, with one page allowed, where `shot NAME URL` makes a
-/// picture and tells its colour, and `text URL` what a page says.
+/// Runs a script in a sandbox by the profile, with one page allowed, where `shot NAME URL` makes a
+/// picture and prints its colour, and `text URL` prints a page's text.
 fn browse(world: &World, options: &[&str], script: &str) -> Seen {
     world.write("colour.py", COLOUR);
     world.write(
@@ -133,7 +133,7 @@ fn a_browser_sees_a_server_inside_and_the_page_that_is_allowed_slow() {
     assert!(changed.out().contains("outside.png"), "{changed}");
 }
 
-/// Without namespaces of its own it works too, where its own sandbox is left out.
+/// The browser works without namespaces of its own too, where its own sandbox is left out.
 #[test]
 fn a_browser_without_its_own_sandbox_needs_no_nesting_slow() {
     let world = World::new("a_browser_without_its_own_sandbox_needs_no_nesting_slow");

@@ -1,4 +1,4 @@
-//! The search for values that are to be nowhere finds each form of one at each place.
+//! The search for canaries finds each form of a value at each place.
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use e2e::World;
 use e2e::canary::forms;
 
-/// With what each form escapes in its own way; a text of each test's own.
+/// Returns a value, unique to each test, with characters that each form escapes in its own way.
 fn value(of: &str) -> String {
     let process = std::process::id();
     format!("c4nary{process}+Of/{of}=\"quoted\" \\ and ~tilde?")
 }
 
-/// Those of all forms that can be part of a file's name, and how many there are.
+/// Returns those forms that can be part of a file's name.
 fn name_forms(value: &str) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = forms(value.as_bytes())
         .into_iter()

@@ -1,4 +1,5 @@
-//! Runs that hold capability tokens: what leaves is carried by each of them, and allowed besides.
+//! Runs that hold capability tokens: every request that is sent is carried by each of them, and
+//! allowed by policies too.
 
 use std::fs;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use e2e::internet::{Seen, events, is_possible, on_internet};
 
 const OUTSIDE: &str = include_str!("capability/outside.py");
 
-/// Has a person play a scene.
+/// Has a person act out a scene.
 fn scene(world: &World, scene: &str) -> Seen {
     let outside = world.top().join("outside.py");
     fs::write(&outside, OUTSIDE).unwrap();
@@ -231,8 +232,8 @@ fn what_is_wrong_about_a_token_is_told_before_it_is_of_no_use() {
     );
 }
 
-/// A token of one run counts in the first that holds it, and in no other: not later, not at the same
-/// time, and not by what was made from it.
+/// A token for a single run counts in the first that holds it, and in no other: not later, not at
+/// the same time, and not by a token made from it.
 #[test]
 fn a_token_of_one_run_counts_in_the_first_alone() {
     let world = World::new("a_token_of_one_run_counts_in_the_first_alone");

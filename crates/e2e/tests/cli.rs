@@ -1,5 +1,5 @@
-//! What the command line promises: statuses, streams, options, and the commands
-//! about profiles, the ledger and the machine.
+//! The promises of the command line: statuses, streams, options, and the commands about profiles,
+//! the ledger and the machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 const NONE: [&str; 0] = [];
 
-/// Whether this host can hold the processor time of an ordinary user, which the
-/// profile `strict` wants. Where it cannot, that is a clear error.
+/// Returns whether this host can limit an ordinary user's processor time, as the profile `strict`
+/// demands. Where it cannot, that is a clear error.
 fn holds_cpu(world: &World) -> bool {
     let tried = world.run(["--limit", "cpu=1", "--discard"], "true").run();
     if tried.code() != 0 {

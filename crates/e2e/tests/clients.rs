@@ -1,6 +1,5 @@
-//! Real clients, which know of no proxy, and real servers: what they are allowed works as
-//! if there were no Atoll, and what they are not reaches nobody. In a sandbox, and for an
-//! ordinary user in a fence too.
+//! Real clients, which know of no proxy, and real servers: allowed requests work as if there were
+//! no Atoll, and others reach nobody. In a sandbox, and for an ordinary user in a fence too.
 
 use std::fs;
 use std::time::Duration;
@@ -13,8 +12,8 @@ const SERVERS: &str = include_str!("clients/servers.py");
 /// The certificates of all that these servers are.
 const NAMES: &[&str] = &["example.com", "git.example", "db.example"];
 
-/// Runs a shell script inside where these servers are, with these options: in a sandbox,
-/// and then for an ordinary user in a fence. What came of each is checked.
+/// Runs a shell script where these servers are, with these options: in a sandbox, and then for an
+/// ordinary user in a fence. Each result is checked.
 fn everywhere(
     world: &World,
     servers: &str,
@@ -40,7 +39,7 @@ fn everywhere(
     }
 }
 
-/// What the servers have written down under a name.
+/// Returns the servers' records of a name.
 fn noted(world: &World, name: &str) -> String {
     fs::read_to_string(world.top().join("internet").join(name)).unwrap_or_default()
 }

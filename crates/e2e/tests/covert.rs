@@ -1,13 +1,13 @@
-//! Ways to hide what is said to whom: names within the beginning of TLS, bytes within
-//! names. Seen from outside, with a control that gets through.
+//! Covert channels: names within the beginning of TLS, bytes within names. Seen from outside, with
+//! a control that gets through.
 
 use std::fs;
 
 use e2e::World;
 use e2e::internet::{Seen, events, is_possible, on_internet, online};
 
-/// With Encrypted Client Hello (RFC 9849) the name that can be read is the outer one: it
-/// has to be the one that was asked for.
+/// With Encrypted Client Hello (RFC 9849) the readable name is the outer one: it has to be the one
+/// that was asked for.
 #[test]
 fn a_hidden_name_does_not_stand_for_the_one_that_can_be_read() {
     let world = World::new("a_hidden_name_does_not_stand_for_the_one_that_can_be_read");
@@ -37,7 +37,7 @@ fn a_hidden_name_does_not_stand_for_the_one_that_can_be_read() {
     assert_eq!(refused.iter().filter(named).count(), 2, "{refused:?}");
 }
 
-/// What dns2tcp does: a connection in questions for names and their answers.
+/// The technique of dns2tcp: a connection in DNS queries and their answers.
 #[test]
 fn no_byte_gets_out_within_names() {
     let world = World::new("no_byte_gets_out_within_names");

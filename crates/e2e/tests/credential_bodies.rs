@@ -1,5 +1,5 @@
-//! Credentials and bodies: what a program sends in them, what comes back in them, on a small
-//! internet of each test's own with origins that write down what reaches them.
+//! Credentials in request and response bodies, on a small internet of each test's own with origins
+//! that record what reaches them.
 
 use std::fs;
 
@@ -10,10 +10,10 @@ const SERVERS: &str = include_str!("credential_bodies/servers.py");
 const PROGRAM: &str = include_str!("credential_bodies/program.py");
 const TWO: &str = include_str!("credential_bodies/two.js");
 const NAMES: &[&str] = &["example.com", "other.example"];
-/// What the origins say back.
+/// The key that the origins echo.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const CURL: &str = "curl -sS -m 60 --noproxy '*'";
-/// What has the placeholder in a run without credentials: nothing of the kind.
+/// A text in the placeholder's place for a run without credentials: it stands for nothing.
 const NOTHING: &str = "ghp_a-text-that-stands-for-nothing-at-al";
 
 const NETWORK: &str = "[network]\nallow = [\"example.com\", \"other.example\"]\n";
@@ -43,8 +43,8 @@ fn world(name: &str, credential: &str) -> Option<World> {
     is_possible(&world, &["openssl", "zstd"]).then_some(world)
 }
 
-/// Runs a shell script inside, where the origins are and the real key is in Atoll's
-/// environment alone; in `$KEY` is what stands for it, or nothing of the kind.
+/// Runs a shell script in a sandbox, where the origins are and the real key is in Atoll's
+/// environment alone; `$KEY` is its placeholder, or a text that is none.
 fn online(world: &World, profile: &str, script: &str) -> Outcome {
     let command = "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
     let run = on_servers(world, SERVERS, NAMES, command);
@@ -58,12 +58,12 @@ fn online(world: &World, profile: &str, script: &str) -> Outcome {
     }
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
 
-/// The real key in every form that the origins write.
+/// Returns the real key in every form that the origins write.
 fn forms(world: &World) -> Vec<String> {
     let form = |number| fs::read_to_string(world.top().join(format!("internet/form-{number}")));
     let forms: Vec<String> = (0..).map_while(|number| form(number).ok()).collect();
@@ -171,8 +171,8 @@ fn what_cannot_be_masked_does_not_come() {
     assert!(free.out().contains(&REAL[15..]), "{free}");
 }
 
-/// Servers that answer another question than the one that they were asked, where a program has
-/// chosen the range so that the answer begins within the value.
+/// Servers that answer another range than the one requested, where a program has chosen the range
+/// so that the response begins within the value.
 #[test]
 fn a_part_that_is_told_wrongly_does_not_come() {
     let name = "a_part_that_is_told_wrongly_does_not_come";
@@ -250,15 +250,15 @@ fn a_resumed_download_of_what_has_changed_begins_anew() {
     assert_eq!((closed.len(), failed.count()), (3, 1), "{closed:?}");
 }
 
-/// Whether a text has more of the real key in a row than may be told, which is seven bytes, and
-/// than what stands for it shares with it by chance.
+/// Returns whether a text discloses the real key: more consecutive bytes than the seven that are
+/// allowed and those that the placeholder shares with it by chance.
 fn tells(text: &str) -> bool {
     let mut parts = (0..=REAL.len() - 12).map(|at| &REAL[at..at + 12]);
     parts.any(|part| text.contains(part))
 }
 
-/// How an answer is compressed, what it is, how long each pause in it is, and after how many
-/// bytes there is one: before the last one of the value for none.
+/// Responses with pauses: the content coding, the content type, the length of each pause, and the
+/// number of bytes between pauses; 0 for a single one before the last byte of the value.
 const STALLS: &[(&str, &str, &str, usize)] = &[
     ("identity", "text/plain", "0", 0),
     ("identity", "text/plain", "0.06", 0),
@@ -479,7 +479,7 @@ fn frames_of_web_sockets_are_looked_through() {
     assert_eq!(free.out().matches(REAL).count(), 2, "{free}");
 }
 
-/// How a placeholder is put into a body, and whether nothing of the request may be sent.
+/// Ways to put a placeholder into a body, each with whether nothing of the request may be sent.
 const BODIES: &[(&str, &str, bool)] = &[
     ("raw", "-d \"$KEY\"", true),
     (
@@ -544,7 +544,7 @@ const BODIES: &[(&str, &str, bool)] = &[
     ),
 ];
 
-/// The files that are sent: the long ones have it across the borders of what is read at once.
+/// The files that are sent: long ones have the key across the bounds of a buffer.
 const FILES: &str = "printf %s \"$KEY\" >key; gzip -k key; zstd -q key; \
      (head -c 1048560 /dev/zero | tr '\\0' .; cat key; head -c 300000 /dev/urandom | base64) >long; gzip -k long; ";
 
@@ -672,7 +672,7 @@ fn who_is_given_a_credential_may_be_told_what_stands_for_it() {
     assert_eq!(events(&world, "flow.refused").len(), 3);
 }
 
-/// How a field is written, and whether its credential is put in.
+/// Ways to write a field, each with whether its credential is injected.
 const FIELDS: &[(&str, &str, bool)] = &[
     (
         "form",
@@ -796,8 +796,8 @@ fn a_credential_goes_into_a_field_of_a_body() {
     assert!(outcome.err().contains(used), "{outcome}");
 }
 
-/// What is not changed and stops as elsewhere: how it is sent beside the credential that is for
-/// the host, and where to.
+/// Placeholders that are not replaced and block the request as elsewhere: the options that send one
+/// beside the host's own credential, and the destination.
 const STOPPED: &[(&str, &str, &str)] = &[
     (
         "digest",

@@ -1,5 +1,5 @@
-//! Credentials that no sandbox holds: put in where they are bound to, on a small internet of
-//! each test's own with origins that demand them and write down what reaches them.
+//! Credentials that no sandbox holds: injected where they are bound to, on a small internet of each
+//! test's own with origins that demand them and record what reaches them.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ const SEARCH: &str = include_str!("credentials/search.py");
 const HELLOS: &str = include_str!("credentials/hellos.py");
 const RUN: &str = include_str!("credentials/run.sh");
 const NAMES: &[&str] = &["example.com", "other.example"];
-/// What the origins demand.
+/// The key that the origins demand.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const CURL: &str = "curl -sS -m 20 --noproxy '*'";
 
@@ -39,7 +39,7 @@ paths = ["/v1/**"]
 place = { header = "authorization", form = "Bearer {}" }
 "#;
 
-/// A world where a profile says this of credentials, if there can be one.
+/// Returns a world with a profile that has these credentials, if there can be one.
 fn world(name: &str, credential: &str) -> Option<World> {
     let world = World::new(name);
     world.profile("bound", &format!("{NETWORK}{credential}"));
@@ -50,7 +50,7 @@ fn world(name: &str, credential: &str) -> Option<World> {
     is_possible(&world, &["openssl"]).then_some(world)
 }
 
-/// Runs a shell script inside, where the origins are and the real key is in Atoll's
+/// Runs a shell script in a sandbox, where the origins are and the real key is in Atoll's
 /// environment alone.
 fn online(world: &World, script: &str) -> Outcome {
     let command = "sh -c 'GITHUB_TOKEN=$(cat \"$REAL\"); export GITHUB_TOKEN; exec \"$ATOLL\" run --discard \"$@\"' sh \"$@\"";
@@ -60,7 +60,7 @@ fn online(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// Starts a run of `cat`, and says whether there is somebody who carries while it reads.
+/// Starts a run of `cat`, and reports whether there is an egress process while it reads.
 const WATCHED: &str = r#"sh -c 'export GITHUB_TOKEN=$(cat "$REAL"); mkfifo go; "$ATOLL" run --discard "$@" <go & run=$!;
 exec 9>go; n=0; until p=$(pgrep -P $run -x atoll-egress) || test $n = $ROUNDS; do sleep 0.05; n=$((n + 1)); done;
 test -n "$p" && echo carried || echo none; exec 9>&-; wait $run' sh "$@""#;
@@ -82,7 +82,7 @@ fn what_carries_credentials_begins_before_there_is_a_connection() {
     }
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
@@ -166,7 +166,7 @@ fn a_secret_of_the_vault_is_put_in() {
     assert!(!requests(&world).contains("/v1/sealed"));
 }
 
-/// A binding to methods holds for what servers take for one, too.
+/// A binding to methods also covers methods that servers take from elsewhere in a request.
 #[test]
 fn a_method_that_is_said_elsewhere_gets_no_credential() {
     let name = "a_method_that_is_said_elsewhere_gets_no_credential";
@@ -212,7 +212,7 @@ fn a_file_that_can_be_read_inside_is_no_source() {
     }
 }
 
-/// Where a placeholder is not for, with what curl is given to send it there.
+/// Destinations that a placeholder is not for, each with the options of curl that send it there.
 const ELSEWHERE: &[[&str; 2]] = &[
     [
         "other-host",
@@ -512,7 +512,7 @@ fn a_request_with_a_key_is_sent_again_once_at_most() {
     assert_eq!(opened.len(), lines, "{opened:?}");
 }
 
-/// Starts a run as people type it: their shell puts the key where a variable of it stands.
+/// Starts a run as people type it: their shell puts the key in place of its variable.
 const TYPED: &str = r#"sh -c 'GITHUB_TOKEN=$(cat "$REAL"); export GITHUB_TOKEN GH_TOKEN="x $GITHUB_TOKEN y"; eval "$0"'"#;
 
 #[test]
@@ -651,8 +651,8 @@ fn keys_from_files_go_into_basic_authentication_and_queries() {
     }
 }
 
-/// Whether nothing but what carries holds the key, nothing on disk does, and the search
-/// would have found it.
+/// Checks that no process but the egress process holds the key, that nothing on disk does, and that
+/// the search would have found it.
 fn nobody_else_holds_it(world: &World, outcome: &Outcome) {
     let top = world.top();
     let searched = fs::read_to_string(top.join("searched")).unwrap_or_default();
@@ -843,7 +843,7 @@ fn a_credential_that_is_missing_or_not_accepted_is_told() {
     }
 }
 
-/// A policy about a credential is asked at each use: one that a run began with ends.
+/// A policy about a credential decides at each use: a use that a run began with ends.
 #[test]
 fn a_policy_ends_the_use_of_a_credential_while_a_run_goes_on() {
     let name = "a_policy_ends_the_use_of_a_credential_while_a_run_goes_on";
@@ -870,8 +870,8 @@ fn a_policy_ends_the_use_of_a_credential_while_a_run_goes_on() {
     assert!(!out.contains("own.cedar"), "{outcome}");
 }
 
-/// Whoever carries is in no core dump, though cores are allowed to whoever starts Atoll and
-/// the kernel writes them into plain files; what is secret is locked into memory there.
+/// The egress process leaves no core dump, though cores are allowed to the user who starts Atoll
+/// and the kernel writes them into plain files; its secrets are in locked memory.
 #[test]
 fn a_key_is_in_no_core_dump_and_its_pages_are_locked() {
     let name = "a_key_is_in_no_core_dump_and_its_pages_are_locked";
@@ -911,7 +911,8 @@ fn a_key_is_in_no_core_dump_and_its_pages_are_locked() {
     }
 }
 
-/// Where the kernel locks no memory nobody carries, which a run is told that reached for nothing too.
+/// Without memory that the kernel locks, no egress process runs; a run that reached for nothing
+/// reports that too.
 #[test]
 fn where_no_memory_is_locked_for_keys_that_is_told_and_what_to_do() {
     let name = "where_no_memory_is_locked_for_keys_that_is_told_and_what_to_do";
@@ -943,8 +944,8 @@ fn where_no_memory_is_locked_for_keys_that_is_told_and_what_to_do() {
     assert!(!told.err().contains("MEMLOCK"), "{told}");
 }
 
-/// What a person sees, and can scroll back to, has what stands for a key and never the key:
-/// what the program writes, a question about a request, the end of a run and its alerts.
+/// Everything that a person sees, and can scroll back to, has placeholders and never a key: the
+/// program's output, a question about a request, the end of a run and its alerts.
 #[test]
 fn a_terminal_never_shows_a_key() {
     let name = "a_terminal_never_shows_a_key";

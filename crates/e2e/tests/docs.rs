@@ -1,4 +1,4 @@
-//! What the documents tell people to type works, and shows what they say.
+//! The commands in the documents work, and print what the documents show.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use e2e::{World, internet, program_exists};
 /// Making the layers of a system takes its time on a cold disk.
 const LONG: Duration = Duration::from_secs(300);
 
-/// The top of the project: the documents are there.
+/// Returns the top of the project, where the documents are.
 fn project() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
     Path::new(&package).join("../..")
@@ -19,7 +19,7 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(project().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Every page in `docs/`, from the project's top on.
+/// Returns every page in `docs/`, by its path in the project.
 fn pages() -> Vec<String> {
     let files = e2e::tree(&project().join("docs")).into_keys();
     let pages = files.filter(|path| path.extension().is_some_and(|end| end == "md"));
@@ -30,7 +30,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// The blocks of a page in this language, or in none.
+/// Returns the blocks of a page in this language, or in none.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let fences = page.split("```").skip(1).step_by(2);
     fences
@@ -40,13 +40,13 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// A command without the remark behind it.
+/// Returns a command without the remark behind it.
 fn without_remark(line: &str) -> &str {
     let line = line.split("   ").next().unwrap_or_default();
     line.split(" # ").next().unwrap_or_default().trim_end()
 }
 
-/// What changes from run to run: ids, times, sizes, people.
+/// Removes from a text what changes from run to run: ids, times, sizes, people.
 fn without_particulars(text: &str) -> Vec<String> {
     text.lines()
         .map(|line| {
@@ -67,7 +67,7 @@ fn without_particulars(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The commands of a transcript, each with what it printed.
+/// Returns the commands of a transcript, each with its output.
 fn transcript(block: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     for line in block.lines() {
@@ -83,13 +83,13 @@ fn transcript(block: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// Runs a line as a person's shell would, who has installed `atoll`.
+/// Runs a line as the shell of a user who has installed `atoll` would.
 fn shell(world: &World, script: &str) -> String {
     let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {script}");
     world.host_shell(&script).run().out()
 }
 
-/// The same on a terminal, with this answer to what is asked at the end.
+/// As [`shell`] on a terminal, with this answer to the question at the end.
 fn shell_on_terminal(world: &World, script: &str, answer: &str) -> String {
     let script = format!("PATH=$(dirname \"$ATOLL\"):$PATH; {script}");
     let shell = world.host_shell(&script).env("NO_COLOR", "1");
@@ -99,7 +99,7 @@ fn shell_on_terminal(world: &World, script: &str, answer: &str) -> String {
     terminal.wait().out()
 }
 
-/// Where an answer is typed.
+/// The prompt at which an answer is typed.
 const QUESTION_END: &str = "[?]: ";
 
 #[test]
@@ -231,7 +231,7 @@ fn the_commands_about_nesting_work() {
     }
 }
 
-/// Runs a line as a person's shell would, where there is a small internet.
+/// Runs a line as a user's shell would, where there is a small internet.
 fn online(world: &World, command: &str) -> String {
     let line = format!("exec 2>&1; atoll() {{ \"$ATOLL\" \"$@\"; }}; {command}");
     let shell = internet::on_internet(world, "sh -c \"$1\"")
@@ -240,7 +240,7 @@ fn online(world: &World, command: &str) -> String {
     shell.within(LONG).run().out()
 }
 
-/// What somebody types who has nothing but the program, in the order of the page.
+/// The page's commands in its order, for a user who has nothing but the program.
 #[test]
 fn the_commands_of_the_quickstart_work() {
     let world = World::new("the_commands_of_the_quickstart_work");
@@ -278,7 +278,7 @@ fn the_commands_of_the_quickstart_work() {
     assert!(!world.exists("made-here.txt"), "it was taken back");
 }
 
-/// The same at a terminal, with a yes.
+/// Runs a command of the page at a terminal, with an approval.
 fn answered(world: &World, command: &str) -> String {
     let line = format!("atoll() {{ \"$ATOLL\" \"$@\"; }}; {command}");
     let shell = internet::on_internet(world, "sh -c \"$1\"")
@@ -323,7 +323,7 @@ fn the_commands_about_the_network_work() {
     assert!(shown.starts_with("this is 93.184.216.34\n"), "{shown}");
 }
 
-/// What the page says can be written is read, and means what it says.
+/// The settings that the page shows are read, and have the meaning that it states.
 #[test]
 fn what_the_page_on_the_network_writes_is_a_profile() {
     let world = World::new("what_the_page_on_the_network_writes_is_a_profile");
@@ -676,7 +676,7 @@ fn is_opened(page: &str, sources: &[String]) -> bool {
         .any(|source| opens(source) || is_of_an_agent(source))
 }
 
-/// The sources beneath a directory of the project.
+/// Returns the sources beneath a directory of the project.
 fn sources(directory: &str) -> Vec<String> {
     let directory = project().join(directory);
     let files = e2e::tree(&directory).into_keys();
@@ -710,7 +710,7 @@ fn the_tests_that_the_page_on_takeovers_names_exist() {
     }
 }
 
-/// Every member of a document that a run writes stands on the page.
+/// The page documents every member of the document that a run writes.
 #[test]
 fn the_page_on_outcomes_names_every_member() {
     let world = World::new("the_page_on_outcomes_names_every_member");

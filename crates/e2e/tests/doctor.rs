@@ -1,11 +1,11 @@
-//! What `atoll doctor` says of this host is what `atoll run` then does.
+//! `atoll doctor` reports of this host what `atoll run` then does.
 
 use std::collections::BTreeMap;
 
 use e2e::{Avoidable, Invocation, ProfileParser, World, expect_same, fine, is_root, tree};
 use serde_json::Value;
 
-/// By what each limit is held, as a run's document has it.
+/// Returns the means by which each limit is enforced, as a run's document has it.
 fn held_by(document: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let all = document["limits-held-by"].as_array().unwrap();
@@ -14,7 +14,7 @@ fn held_by(document: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Has doctor and a run under the same conditions, and compares them; returns the mode.
+/// Runs doctor and a run under the same conditions, and compares them; returns the mode.
 fn agreed(world: &World, under: impl Fn(Invocation) -> Invocation) -> Option<String> {
     let doctor = under(world.atoll(["doctor", "--json"])).run();
     let told = doctor.json();
@@ -68,7 +68,7 @@ fn doctor_says_what_a_run_does_without_namespaces() {
     );
 }
 
-/// Root holds programs without user namespaces, and is told what is weaker.
+/// Root sandboxes programs without user namespaces, and is told which parts are weaker.
 #[test]
 fn doctor_says_what_a_run_of_root_does_without_user_namespaces() {
     let world = World::new("doctor_says_what_a_run_of_root_does_without_user_namespaces");
@@ -86,8 +86,7 @@ fn doctor_says_what_a_run_of_root_does_without_user_namespaces() {
     let _ = required.without_user_namespaces().run().success();
 }
 
-/// Nothing forbids namespaces, and they are of no use: a part of /proc is covered, as
-/// in containers.
+/// Namespaces are permitted but of no use: a part of /proc is covered, as in containers.
 #[test]
 fn what_only_a_try_shows_decides_about_doctor_and_run() {
     let world = World::new("what_only_a_try_shows_decides_about_doctor_and_run");
@@ -107,7 +106,7 @@ fn what_only_a_try_shows_decides_about_doctor_and_run() {
     }
 }
 
-/// A filter of system calls, as a container has one, decides about both.
+/// A filter of system calls, as a container has one, affects both alike.
 #[test]
 fn a_filter_around_atoll_decides_about_doctor_and_run() {
     let world = World::new("a_filter_around_atoll_decides_about_doctor_and_run");

@@ -1,5 +1,5 @@
-//! What programs reach of the outside, on a small internet of each test's own: a name
-//! server and servers that write down who came.
+//! The destinations that programs reach, on a small internet of each test's own: a name server and
+//! servers that record their clients.
 
 use e2e::World;
 use e2e::internet::{events, is_possible, on_internet, online};

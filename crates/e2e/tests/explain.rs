@@ -1,4 +1,5 @@
-//! What decides on something, which facts mattered, and what would have allowed it.
+//! Explanations of decisions: the rule that decides, the facts that mattered, and the changes that
+//! would have allowed it.
 
 use std::fs;
 
@@ -22,7 +23,7 @@ fn json(world: &World, words: &[&str]) -> Value {
     serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"))
 }
 
-/// The texts of the steps of the first change.
+/// Returns the texts of the steps of the first change.
 fn first_change(told: &Value) -> Vec<String> {
     let steps = told["changes"][0]["steps"].as_array().unwrap();
     let texts = steps.iter().map(|step| step["text"].as_str().unwrap());
@@ -88,8 +89,8 @@ fn what_decides_is_told_with_its_text_and_the_facts_that_matter() {
     assert_eq!(members, ["task"], "{told}");
 }
 
-/// What an agent states and what a session has touched are stated of a question, and told of
-/// where they matter.
+/// The confidence that an agent states and the labels that a session has touched are given with a
+/// question, and are reported where they matter.
 #[test]
 fn labels_and_confidence_are_asked_with_and_told_where_they_matter() {
     let world = World::new("labels_and_confidence_are_asked_with_and_told_where_they_matter");
@@ -163,7 +164,8 @@ fn labels_and_confidence_are_asked_with_and_told_where_they_matter() {
     let _ = explained(&world, &[&question[..], &both[..4]].concat()).success();
 }
 
-/// Each change is carried out as it is told, and then it is allowed: and without it it is not.
+/// Each suggested change is carried out as stated, and allows the action, which is denied without
+/// it.
 #[test]
 fn what_is_told_to_allow_something_allows_it() {
     let world = World::new("what_is_told_to_allow_something_allows_it");
@@ -473,7 +475,7 @@ fn requests_of_the_ledger_are_put_again_and_what_is_not_recorded_is_counted() {
     assert_eq!(told["changed"].as_array().unwrap().len(), 0, "{told}");
 }
 
-/// What a session had touched by then, and what an agent had said, decides again.
+/// The labels that a session had touched by then, and an agent's stated confidence, decide again.
 #[test]
 fn what_labels_and_confidence_decided_is_put_again_with_them() {
     let world = World::new("what_labels_and_confidence_decided_is_put_again_with_them");
@@ -547,7 +549,7 @@ fn what_labels_and_confidence_decided_is_put_again_with_them() {
     assert_eq!((status, counts.sum::<u64>()), (1, 3), "{told}");
 }
 
-/// What a run had given up by then is denied again, and nothing would allow it.
+/// A right that a run had given up by then is denied again, and nothing would allow it.
 #[test]
 fn what_was_given_up_is_put_again_as_given_up() {
     let world = World::new("what_was_given_up_is_put_again_as_given_up");
@@ -667,7 +669,7 @@ fn what_is_learnt_of_a_run_lets_it_through_again_and_no_neighbour_of_it() {
     );
 }
 
-/// Whoever asks the ledger is told of all of its runs, also of those of which nothing is kept.
+/// The ledger's list has all of its runs, also those of which nothing is kept.
 #[test]
 fn a_run_that_there_is_not_is_told_with_those_that_there_are() {
     let world = World::new("a_run_that_there_is_not_is_told_with_those_that_there_are");
@@ -744,8 +746,8 @@ fn what_nobody_was_asked_about_and_what_a_token_refused_is_told() {
     );
 }
 
-/// Where a yes is asked for is not the same for what goes out and for what is started or taken
-/// over, and a group that nobody knows is asked nowhere.
+/// The places that ask for an approval differ between outgoing requests and runs or applies, and an
+/// unknown group of approvers is asked nowhere.
 #[test]
 fn who_would_say_yes_is_told_and_where() {
     let world = World::new("who_would_say_yes_is_told_and_where");

@@ -1,4 +1,4 @@
-//! What is true of a run moves one call through allow, ask and deny: each fact by itself.
+//! Facts about a run, each of which by itself moves one call through allow, ask and deny.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,17 +9,17 @@ use rustix::process::Signal;
 
 const CURL: &str = "curl -sS -m 5 --noproxy '*' -w '%{http_code}\\n'";
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Became {
     Allowed,
-    /// It waited for a person, and went out to nobody.
+    /// The request waited for an approval, and was sent nowhere.
     Asked,
     Denied,
 }
 use Became::{Allowed, Asked, Denied};
 
-/// What became of a request for a path in what was seen.
+/// Returns the outcome of a request for a path in the traffic seen.
 fn became(world: &World, seen: &Seen, path: &str) -> Became {
     let asked = events(world, "approval.asked");
     let is_asked = asked.iter().any(|one| one["path"] == path);
@@ -31,7 +31,7 @@ fn became(world: &World, seen: &Seen, path: &str) -> Became {
     }
 }
 
-/// What became of a post with these options, after this script.
+/// Returns the outcome of a post with these options, after this script.
 fn post(world: &World, options: &[&str], before: &str, header: &str) -> Became {
     let script = format!("{before} {CURL} {header} -d text http://example.com/write; true");
     let options = [
@@ -55,7 +55,7 @@ fn own(world: &World, text: &str) {
 
 const REST: &str = "@id(\"rest\") permit(principal, action == Action::\"request\", resource);\n";
 
-/// A policy that asks, and one that forbids, where something holds of the context.
+/// Returns a policy that asks, and one that forbids, where a condition on the context holds.
 fn moved(name: &str, asks: &str, denies: &str) -> String {
     format!(
         "{REST}@id(\"{name}-asks\") @approve(\"person\") permit(principal, action == Action::\"request\", resource) when {{ {asks} }};\n\
@@ -137,7 +137,7 @@ fn one_call_is_moved_by_each_fact() {
     assert_eq!(web["by"], "policy web", "{gained:?}");
 }
 
-/// A credential that was put in, by the label of its name, and a yes that lasts: each moves a call by
+/// A credential that was injected, by the label of its name, and a lease: each moves a call by
 /// itself.
 #[test]
 fn a_used_credential_and_a_lease_each_move_a_call() {
@@ -197,7 +197,7 @@ fn a_used_credential_and_a_lease_each_move_a_call() {
     }
 }
 
-/// What an agent states of itself opens nothing, and is not sent on.
+/// The confidence that an agent states allows nothing more, and is not sent on.
 #[test]
 fn stated_confidence_only_tightens() {
     let world = World::new("stated_confidence_only_tightens");
@@ -232,7 +232,7 @@ fn stated_confidence_only_tightens() {
     assert_ne!(checked.code(), 0, "{checked}");
 }
 
-/// The rule that holds without a word of anybody's: private data, untrusted content, sending.
+/// The rule that holds by default: private data, untrusted content, sending.
 #[test]
 fn what_has_read_private_data_and_untrusted_content_asks_before_it_sends() {
     let world = World::new("what_has_read_private_data_and_untrusted_content_asks_before_it_sends");
@@ -300,7 +300,7 @@ fn what_has_read_private_data_and_untrusted_content_asks_before_it_sends() {
     assert_eq!(seen.reached.len(), 1, "{seen:?}");
 }
 
-/// Runs of one session have what any of them has gained, also by what was ended.
+/// Runs of one session share the labels that any of them has gained, also those of ended runs.
 #[test]
 fn labels_of_a_session_are_never_lost() {
     let world = World::new("labels_of_a_session_are_never_lost");
@@ -331,8 +331,8 @@ fn labels_of_a_session_are_never_lost() {
     assert_eq!(with(&["--session", "one"]), Asked);
 }
 
-/// What runs of a session tell each other is a file that goes once none of them is left; the labels
-/// are in the ledger.
+/// Runs of a session share facts in a file that is removed once none of the runs is left; the
+/// labels are in the ledger.
 #[test]
 fn gc_removes_what_runs_of_a_session_told_each_other_and_loses_no_label() {
     let world = World::new("gc_removes_what_runs_of_a_session_told_each_other_and_loses_no_label");
@@ -380,7 +380,7 @@ fn gc_removes_what_runs_of_a_session_told_each_other_and_loses_no_label() {
     assert_eq!(files(), ["private\n"]);
 }
 
-/// A link is another name of a place: what it leads to counts as read, whoever names it.
+/// A link is another name of a place: its target counts as read, whoever names it.
 #[test]
 fn a_private_place_by_another_name_is_private() {
     use std::os::unix::fs::symlink;
@@ -413,7 +413,7 @@ fn a_private_place_by_another_name_is_private() {
     assert!(shown_as_private("other", "work"));
 }
 
-/// Each policy counts for itself what it lets happen.
+/// Each policy counts the actions that it allows by itself.
 #[test]
 fn a_rate_denies_what_comes_too_often() {
     let world = World::new("a_rate_denies_what_comes_too_often");
@@ -455,7 +455,7 @@ fn a_rate_denies_what_comes_too_often() {
     );
 }
 
-/// The page's profile, policies and commands are what they say.
+/// The page's profile, policies and commands work as described.
 #[test]
 fn the_page_of_labels_is_as_it_works() {
     let world = World::new("the_page_of_labels_is_as_it_works");
@@ -479,7 +479,7 @@ fn the_page_of_labels_is_as_it_works() {
     }
 }
 
-/// A file of policies that forbids that changes are taken over where this holds.
+/// Returns a file of policies that forbids applying changes where this holds.
 fn forbidding(world: &World, when: &str) {
     own(
         world,
@@ -489,8 +489,8 @@ fn forbidding(world: &World, when: &str) {
     );
 }
 
-/// What is known of the run that has made changes is in the question about them: at its end, later,
-/// and where it is only asked.
+/// The facts known about a run are in the question about its changes: at its end, later, and where
+/// it is only asked.
 #[test]
 fn what_is_known_of_a_run_counts_when_its_changes_are_taken_over() {
     let world = World::new("what_is_known_of_a_run_counts_when_its_changes_are_taken_over");
@@ -561,7 +561,7 @@ fn what_is_known_of_a_run_counts_when_its_changes_are_taken_over() {
     assert!(!world.exists("first"));
 }
 
-/// What no ledger tells denies, where policies ask.
+/// Facts that are in no ledger deny, where policies ask for them.
 #[test]
 fn what_is_not_known_of_a_run_lets_none_of_its_changes_be_taken_over() {
     let world = World::new("what_is_not_known_of_a_run_lets_none_of_its_changes_be_taken_over");
@@ -595,7 +595,7 @@ fn what_is_not_known_of_a_run_lets_none_of_its_changes_be_taken_over() {
     assert!(world.exists("made"));
 }
 
-/// What an agent has said last of how sure it is counts for what it has changed.
+/// The confidence that an agent has stated last counts for its changes.
 #[test]
 fn the_confidence_that_was_stated_last_counts_for_changes() {
     let world = World::new("the_confidence_that_was_stated_last_counts_for_changes");
@@ -619,8 +619,8 @@ fn the_confidence_that_was_stated_last_counts_for_changes() {
     }
 }
 
-/// Two runs of one session at once: what one gains counts for the other from then on, and is its
-/// own too. A run of no session learns nothing of it.
+/// Two runs of one session at once: a label that one gains counts for the other from then on, and
+/// is its own too. A run without a session learns nothing of it.
 #[test]
 fn a_label_that_one_run_of_a_session_gains_holds_in_another_that_goes_on() {
     let world = World::new("a_label_that_one_run_of_a_session_gains_holds_in_another_that_goes_on");

@@ -1,6 +1,5 @@
-//! Where user namespaces are forbidden: what a fence lets a program do, and what it
-//! holds. What an attack did is looked at from outside, and the same attack succeeds
-//! there.
+//! Runs in a fence, where user namespaces are forbidden: its allowances and its limits. The effect
+//! of an attack is checked from outside, and the same attack succeeds there.
 
 use std::fs;
 use std::io::Read;
@@ -19,7 +18,7 @@ use e2e::{Avoidable, Invocation, World, descendants_of, is_root, wait_until};
 
 const NONE: [&str; 0] = [];
 
-/// A world for an ordinary user who may make no namespaces.
+/// Returns a world for an ordinary user who may make no namespaces.
 fn fenced(name: &str) -> Option<World> {
     let world = World::new(name);
     if is_root() {
@@ -33,7 +32,7 @@ fn run(world: &World, script: &str) -> Invocation {
     world.run(NONE, script).without_namespaces()
 }
 
-/// The program of these tests, made from its source beside this file.
+/// Returns the program of these tests, compiled from its source beside this file.
 fn attack(world: &World) -> PathBuf {
     let program = world.path("attack");
     let _ = world
@@ -92,8 +91,8 @@ fn a_run_in_a_fence_of_which_nothing_is_kept_leaves_the_workspace_as_it_was() {
     assert!(world.runs().iter().all(|run| run["state"] != "kept"));
 }
 
-/// Where a user namespace can hold no further one, its root is an ordinary user to the
-/// kernel, and is fenced in like one: what it is called gives the program nothing.
+/// In a user namespace that can hold no further one, root is an ordinary user to the kernel, and is
+/// fenced in like one: its name gives the program nothing.
 #[test]
 fn root_of_a_user_namespace_that_holds_no_further_one_is_fenced_in() {
     let name = "root_of_a_user_namespace_that_holds_no_further_one_is_fenced_in";
@@ -159,8 +158,8 @@ fn root_of_a_user_namespace_that_holds_no_further_one_is_fenced_in() {
     }
 }
 
-/// Whoever owns what the program closed may open it, and Atoll is the same user. What was
-/// closed before is the person's own: there is no copy of it, so it stays.
+/// The owner of entries that the program closed may open them, and Atoll is the same user. Entries
+/// that were closed before are the person's own: there is no copy of them, so they stay.
 #[test]
 fn what_a_program_made_unreadable_in_a_fence_is_taken_back_too() {
     let name = "what_a_program_made_unreadable_in_a_fence_is_taken_back_too";
@@ -261,7 +260,7 @@ fn real_work_goes_on_in_a_fence() {
     );
 }
 
-/// Counts who comes to a listener.
+/// Counts the clients of a listener.
 struct Heard(Arc<AtomicUsize>);
 
 impl Heard {
@@ -492,7 +491,7 @@ fn attributes_of_files_outside_cannot_be_changed_from_a_fence() {
     }
 }
 
-/// All of a file that someone could change.
+/// Returns all of a file that someone could change.
 fn facts(path: &Path) -> String {
     let Ok(facts) = fs::symlink_metadata(path) else {
         return "gone".to_owned();
@@ -677,7 +676,7 @@ fn a_pipe_in_the_workspace_keeps_a_fence_from_starting() {
     assert!(!world.exists("made"));
 }
 
-/// What the page on the fence says can be typed, and what then happens.
+/// The commands of the page on the fence, and their effects.
 #[test]
 fn the_commands_of_the_page_on_the_fence_work() {
     let Some(world) = fenced("the_commands_of_the_page_on_the_fence_work") else {
@@ -725,7 +724,7 @@ fn the_commands_of_the_page_on_the_fence_work() {
     assert!(!world.exists("made"), "taken back");
 }
 
-/// Landlock looks at directories, and a file of the workspace's may have a name elsewhere.
+/// Landlock checks directories, and a file of the workspace may have a name elsewhere.
 #[test]
 fn hard_links_out_of_workspace_refuse_a_fence() {
     let Some(world) = fenced("hard_links_out_of_workspace_refuse_a_fence") else {
@@ -767,8 +766,8 @@ fn fence_links_no_file_from_outside() {
     assert_eq!(world.read(shown.join("file")), "mine");
 }
 
-/// What keeps the program's owner out of the workspace keeps Atoll out too, until it gives
-/// itself the right.
+/// Permissions that keep the program's owner out of the workspace keep Atoll out too, until it
+/// gives itself the right.
 #[test]
 fn workspace_closed_in_a_fence_is_taken_back() {
     let Some(world) = fenced("workspace_closed_in_a_fence_is_taken_back") else {

@@ -1,5 +1,5 @@
-//! What a program in a fence reaches of the outside, on a small internet of each test's
-//! own: a name server and servers that write down who came.
+//! The destinations that a program in a fence reaches, on a small internet of each test's own: a
+//! name server and servers that record their clients.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 
-/// A world for an ordinary user who may make no namespaces, where there can be an internet.
+/// Returns a world for an ordinary user who may make no namespaces, where there can be an internet.
 fn fenced(name: &str) -> Option<World> {
     let world = World::new(name);
     if is_root() {
@@ -19,7 +19,7 @@ fn fenced(name: &str) -> Option<World> {
     internet::is_possible(&world, &["cc"]).then_some(world)
 }
 
-/// A command on the small internet; in its script `$FENCED` is Atoll for the ordinary user,
+/// Returns a command on the small internet; in its script `$FENCED` is Atoll for the ordinary user,
 /// who may make no namespaces there.
 fn on_internet(world: &World, script: &str) -> Invocation {
     let path = internet::without_namespaces(world);
@@ -158,7 +158,7 @@ fn a_fence_reaches_a_named_service_of_the_host_and_no_other() {
     assert!(seen.reached.is_empty(), "{:?}", seen.reached);
 }
 
-/// A program of these tests, made from its source beside this file.
+/// Returns a program of these tests, compiled from its source beside this file.
 fn compiled(world: &World, name: &str, source: &str, options: &[&str]) {
     let _ = world
         .host("cc")
@@ -342,8 +342,8 @@ node t.mjs"#;
     assert_eq!(seen.reached, ["93.184.216.34 80"]);
 }
 
-/// What connections to the outside come to is open to everybody on the host, who gets
-/// nothing of it: nor does the program itself, nor does anybody's knocking hold it up.
+/// The listener of the egress process is open to everybody on the host, but serves its own program
+/// alone, and nobody else's connections hold that up.
 #[test]
 fn the_way_out_of_a_fence_is_for_its_program_alone() {
     let Some(world) = fenced("the_way_out_of_a_fence_is_for_its_program_alone") else {

@@ -1,5 +1,5 @@
-//! Credentials that are fetched outside when a request needs them: once, after it was
-//! allowed and recorded, and by nothing that a sandbox sees.
+//! Credentials that are fetched outside when a request needs them: once, after it was allowed and
+//! recorded, and by nothing that a sandbox can see.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,12 +13,12 @@ const SEARCH: &str = include_str!("credentials/search.py");
 const RUN: &str = include_str!("credentials/run.sh");
 const PRINTS: &str = include_str!("fetched/prints.py");
 const NAMES: &[&str] = &["example.com", "other.example"];
-/// What the origins demand.
+/// The key that the origins demand.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 const AUTH: &str = "-H \"Authorization: Bearer $TOKEN\"";
 
-/// A world where a profile has a command for the key, if there can be one.
+/// Returns a world with a profile that has a command for the key, if there can be one.
 fn world(name: &str, how: &str, further: &str) -> Option<World> {
     let world = World::new(name);
     world.write(world.top().join("real"), REAL);
@@ -28,7 +28,7 @@ fn world(name: &str, how: &str, further: &str) -> Option<World> {
     is_possible(&world, &["openssl", "python3"]).then_some(world)
 }
 
-/// Has the command go in that way.
+/// Sets the behaviour of the command.
 fn to_go(world: &World, how: &str, further: &str) {
     let top = world.top().display();
     world.profile(
@@ -43,24 +43,24 @@ fn to_go(world: &World, how: &str, further: &str) {
     );
 }
 
-/// Runs a shell script inside, where the origins are.
+/// Runs a shell script in a sandbox, where the origins are.
 fn online(world: &World, script: &str) -> Outcome {
     online_as(world, "\"$ATOLL\" run --discard \"$@\"", script)
 }
 
-/// The same, by this command line.
+/// As [`online`], by this command line.
 fn online_as(world: &World, command: &str, script: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, command).env("CANARY_OUTSIDE", "of-the-person");
     run.args(["sh", "--profile", "bound", "--", "sh", "-c", script])
         .run()
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
 
-/// The runs of the command.
+/// Returns the runs of the command.
 fn runs(world: &World) -> Vec<Value> {
     let runs = fs::read_to_string(world.top().join("runs")).unwrap_or_default();
     let runs = runs.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -71,8 +71,8 @@ fn forget_runs(world: &World) {
     let _ = fs::remove_file(world.top().join("runs"));
 }
 
-/// Where the real key is on disk, but for the file that the test has put it into, and what
-/// reached the origins.
+/// Checks that the real key is on disk only in the file that the test has put it into, and in the
+/// origins' records.
 fn is_nowhere_on_disk(world: &World) {
     let top = world.top();
     let grep = world.host("grep").args(["-rlaF", REAL]).arg(top).run();

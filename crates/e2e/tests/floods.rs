@@ -1,6 +1,6 @@
-//! Floods from inside: of slow heads, of endless ones, of certificates, of frames of
-//! HTTP/2. Whoever makes one may stand in its own way; what carries stays small, the
-//! server hears little of it, and a neighbour's run goes on.
+//! Floods from the sandbox: of slow request heads, of endless ones, of certificates, of frames of
+//! HTTP/2. A program may stand in its own way; the egress process stays small, the server receives
+//! little of it, and a neighbour's run goes on.
 
 use std::fs;
 use std::time::Duration;
@@ -12,15 +12,15 @@ const LONG: Duration = Duration::from_secs(400);
 const SERVERS: &str = include_str!("upstreams/servers.py");
 const FLOOD: &str = include_str!("floods/flood.py");
 
-/// How much more memory of its own what carries may take than without a flood, KiB.
+/// The most memory of its own that the egress process may take beyond a run without a flood, KiB.
 const GROWTH_KIB_MAX: u64 = 48 * 1024;
 
-/// What a flood came to.
+/// The result of a flood.
 struct Came {
     outcome: Outcome,
-    /// What it said.
+    /// Its output.
     told: String,
-    /// What reached the servers.
+    /// The servers' records.
     noted: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ fn flood(world: &World, way: &str) -> Came {
     }
 }
 
-/// Each way, and what it says came of it: a little of the same goes on.
+/// Each way of a flood, and its reported result: a little of the same goes on.
 const WAYS: &[[&str; 2]] = &[
     ["slow-heads", "True True"],
     ["endless-heads", "40 {'ended'} True"],

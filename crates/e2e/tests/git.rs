@@ -1,5 +1,5 @@
-//! git with what no sandbox holds: passwords that are put in outside, keys that sign outside.
-//! Real git, real servers, in a sandbox, and for an ordinary user in a fence too.
+//! git with credentials that no sandbox holds: passwords that are injected outside, keys that sign
+//! outside. Real git, real servers, in a sandbox, and for an ordinary user in a fence too.
 
 use std::fs;
 use std::time::Duration;
@@ -12,11 +12,11 @@ const LONG: Duration = Duration::from_secs(180);
 const SERVERS: &str = include_str!("clients/servers.py");
 /// The certificates of all that these servers are.
 const NAMES: &[&str] = &["git.example"];
-/// What the server demands.
+/// The password that the server demands.
 const REAL: &str = "ghp_r3alP4ssw0rdOfTh1sT3stN0bodyS33s1t00";
 
-/// Runs a shell script inside where the servers are: in a sandbox, and then for an ordinary
-/// user in a fence. What came of each is checked. `before` is shell that runs outside first.
+/// Runs a shell script where the servers are: in a sandbox, and then for an ordinary user in a
+/// fence. Each result is checked. `before` is shell that runs outside first.
 fn everywhere(world: &World, before: &str, script: &str, check: impl Fn(&Outcome)) {
     check(&outcome(world, "\"$ATOLL\"", before, script));
     if !is_root() {
@@ -46,7 +46,7 @@ fn outcome(world: &World, atoll: &str, before: &str, script: &str) -> Outcome {
     outcome
 }
 
-/// The client's key is to be nowhere but in the file that Atoll is told to read.
+/// Forbids the client's key anywhere but in the file that Atoll is told to read.
 fn key_is_secret(world: &World) {
     // What stands there by the first lines is in every key's file.
     let key = noted(world, "client");
@@ -55,7 +55,7 @@ fn key_is_secret(world: &World) {
     }
 }
 
-/// What the servers have written down under a name.
+/// Returns the servers' records of a name.
 fn noted(world: &World, name: &str) -> String {
     fs::read_to_string(world.top().join("internet").join(name)).unwrap_or_default()
 }
@@ -153,7 +153,7 @@ fn submodules_are_fetched_where_their_repositories_are_named() {
     });
 }
 
-/// A profile by which the agent's key logs in to one host as one user.
+/// Returns a profile by which the agent's key logs in to one host as one user.
 fn granted(further: &str) -> String {
     format!(
         "[network]\nallow = ['git.example:22', 'another.example:22', 'other.example:22']\n\
@@ -161,8 +161,8 @@ fn granted(further: &str) -> String {
     )
 }
 
-/// Shell that has an agent with two keys outside, of which one is granted, and accepts the
-/// host's key. What is left of the agent ends with the small internet.
+/// Shell that starts an agent with two keys outside, of which one is granted, and accepts the
+/// host's key. The agent ends with the small internet.
 const AGENT: &str = r#"
 place=$(dirname "$0")/internet
 eval "$(ssh-agent -s)" >/dev/null
@@ -176,7 +176,7 @@ fingerprint=$(ssh-keygen -lf "$place/client.pub" | cut -d' ' -f2)
 sed -i "s|FINGERPRINT|$fingerprint|" "$PROFILE"
 "#;
 
-/// The same as [`everywhere`], with that agent.
+/// As [`everywhere`], with that agent.
 fn with_agent(world: &World, profile: &str, further: &str, script: &str, check: impl Fn(&Outcome)) {
     world.profile("bound", profile);
     let path = world.config().join("atoll/profiles/bound.toml");
@@ -248,8 +248,8 @@ fn ssh_alone_finds_its_configuration() {
     assert_eq!(outcome.out(), "in\nconfig\n", "{outcome}");
 }
 
-/// A policy has a person asked before a key signs: without a yes it does not, and a yes is for the
-/// key and host that were shown.
+/// A policy requires an approval before a key signs: without one it does not, and an approval
+/// covers the key and host that were shown.
 #[test]
 fn a_key_that_policies_ask_about_signs_once_a_person_says_so() {
     let world = World::new("a_key_that_policies_ask_about_signs_once_a_person_says_so");
@@ -292,7 +292,7 @@ fn a_key_that_policies_ask_about_signs_once_a_person_says_so() {
     }
 }
 
-/// Asks the agent inside for signatures that it does not give: arguments are what to ask.
+/// Asks the agent in the sandbox for signatures that it refuses, one for each argument.
 const ASK: &str = include_str!("git/ask.py");
 
 #[test]
@@ -443,7 +443,7 @@ fn a_host_whose_key_nobody_knows_is_none() {
     refused.is_clear_error(["no key of that host is known", "host-keys"]);
 }
 
-/// A policy closes the way to a server of SSH from the first, and each signature while a run
+/// A policy forbids connecting to a server of SSH from the start, and each signature while a run
 /// goes on.
 #[test]
 fn a_login_by_ssh_is_closed_by_a_policy_of_its_action() {
@@ -495,15 +495,15 @@ fn a_login_by_ssh_is_closed_by_a_policy_of_its_action() {
     });
 }
 
-/// Writes what is secret of a key of Ed25519: most of its seed, which stands before the
-/// public half (PROTOCOL.key of OpenSSH), and its file's lines.
+/// Writes the secret parts of an Ed25519 key: most of its seed, which stands before the public half
+/// (PROTOCOL.key of OpenSSH), and its file's lines.
 const SEED: &str = "import base64, sys\nplace, to = sys.argv[1:]\n\
     lines = [one for one in open(f'{place}/client').read().split('\\n') if one and one[0] != '-']\n\
     public = base64.b64decode(open(f'{place}/client.pub').read().split()[1])[-32:]\n\
     held = base64.b64decode(''.join(lines))\nat = held.rindex(public)\n\
     open(f'{to}/sought/real', 'wb').write(held[at - 32:at - 4])\nopen(f'{to}/lines', 'w').write(lines[2])";
 
-/// A run by which a key in a file signs, in which this searches while the run goes on.
+/// Returns a run in which a key in a file signs, and which this command searches meanwhile.
 fn signing_while(world: &World, searching: &str) -> Outcome {
     let profile = granted("").replace("'FINGERPRINT'", "{ file = '~/.ssh/mine' }");
     world.profile(

@@ -1,9 +1,10 @@
-//! Golden files: what people and programs read of `atoll`, as it was when somebody last looked.
+//! Golden files: the output of `atoll` for people and programs, as it was when somebody last
+//! looked.
 //!
-//! A file `golden/NAME.console` is a session in a shell: `$ command`, then its standard output,
-//! its standard error with `! ` in front, and `= N` where the status is not 0. All commands of a
-//! file run in one world, as root. With `ATOLL_GOLDEN=write` the files are written anew: read
-//! the difference before you commit it.
+//! A file `golden/NAME.console` is a session in a shell: `$ command`, then its standard output, its
+//! standard error with `! ` in front, and `= N` where the status is not 0. All commands of a file
+//! run in one world, as root. With `ATOLL_GOLDEN=write` the files are written anew: read the
+//! difference before you commit it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -73,13 +74,13 @@ fn carried_out(world: &World, command: &str, names: &mut Names) -> String {
     text
 }
 
-/// Names for what differs from run to run, by the order in which it is first seen.
+/// Names for values that differ from run to run, in the order of their first occurrence.
 struct Names {
     top: String,
     seen: BTreeMap<String, String>,
 }
 
-/// Keys of JSON whose numbers are of this run and this machine: how many follow.
+/// Keys of JSON whose numbers vary with the run and the machine, each with how many follow.
 const MEASURED: [(&str, usize); 8] = [
     ("-ms", 1),
     ("_us", 1),
@@ -90,7 +91,7 @@ const MEASURED: [(&str, usize); 8] = [
     ("byte", 1),
     ("since", 2),
 ];
-/// Units of what is measured, and by which word they are replaced.
+/// Units of measured values, and the words that replace them.
 const UNITS: [(&str, &str); 7] = [
     ("ms", "TIME"),
     ("s", "TIME"),
@@ -107,7 +108,7 @@ fn is_of_token(character: char) -> bool {
         || matches!(character, '-' | ':' | '.' | '+' | '/' | '=' | '_')
 }
 
-/// Cuts a line into what stands between tokens, and the token after it.
+/// Splits a line into the texts between tokens, each with the token after it.
 fn tokens(line: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut rest = line;
@@ -130,7 +131,7 @@ impl Names {
         Self { top, seen }
     }
 
-    /// Replaces the world's directory, ids, digests, keys, times and what is measured.
+    /// Replaces the world's directory, ids, digests, keys, times and measured values.
     fn replaced(&mut self, text: &str) -> String {
         let text = text.replace(&self.top, "/TOP");
         let lines = text.lines().map(|line| self.line(line) + "\n");
@@ -183,7 +184,7 @@ impl Names {
     }
 }
 
-/// Returns what stands between tokens, without the width of columns.
+/// Returns the text between tokens, without the padding of columns.
 fn narrowed(between: &str, is_indentation: bool) -> String {
     match between.contains("   ") && !is_indentation {
         true => between.split_whitespace().collect::<Vec<_>>().join(" ") + "  ",
@@ -191,7 +192,7 @@ fn narrowed(between: &str, is_indentation: bool) -> String {
     }
 }
 
-/// Returns by which word a token is named that differs from run to run.
+/// Returns the word that names a token that differs from run to run.
 fn kind(token: &str) -> Option<&'static str> {
     let is_hex = |text: &str| text.chars().all(|one| matches!(one, '0'..='9' | 'a'..='f'));
     let digits = token.chars().filter(char::is_ascii_digit).count();

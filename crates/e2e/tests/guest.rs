@@ -1,6 +1,6 @@
-//! What this machine's kernel may not have: a guest of the distribution's kernel with
-//! control groups of version 2, in which the real program is tried. Each test is one guest
-//! and tries all that it can show; its checks are the scripts beside this file.
+//! Features that this machine's kernel may lack: a guest of the distribution's kernel with control
+//! groups of version 2, in which the real program is tried. Each test is one guest and tries all
+//! that it can show; its checks are the scripts beside this file.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use e2e::{Avoidable, Guest, Kernel, ProfileParser, World, program_exists};
 
 const CHECKS: &str = include_str!("guest/checks.sh");
-/// What each person's limits make of checks, see `limits` there.
+/// The number of checks of each user's limits, see `limits` there.
 const LIMITS: usize = 11 + 12;
 
-/// The checks in a guest whose first process they are.
+/// Returns a guest whose first process runs the checks.
 fn plain(kernel: Kernel, script: &str) -> Guest {
     Guest {
         kernel,
@@ -30,7 +30,7 @@ fn program() -> (String, u32, Vec<u8>) {
     )
 }
 
-/// The bombs of `limits.rs`: what uses up one thing after the other.
+/// Returns the bomb of `limits.rs`, which uses up one resource after the other.
 fn bomb() -> (String, u32, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("bomb");
@@ -53,8 +53,8 @@ fn checks(script: &str) -> (String, u32, Vec<u8>) {
     ("/atoll/checks.sh".to_owned(), 0o644, text.into_bytes())
 }
 
-/// Starts a guest and expects of it, for each of these beginnings, so many checks, all of
-/// which went well; the test is skipped where there can be no guest.
+/// Starts a guest and expects, for each of these prefixes, so many checks, all of which succeeded;
+/// the test is skipped where there can be no guest.
 fn check(name: &str, guest: impl FnOnce() -> Guest, expected: &[(&str, usize)]) {
     let world = World::new(name);
     if cfg!(not(target_arch = "x86_64")) {
@@ -69,7 +69,7 @@ fn check(name: &str, guest: impl FnOnce() -> Guest, expected: &[(&str, usize)]) 
     guest().run(&world).expect(expected);
 }
 
-/// Who has a control group, of his own or in part, has every limit; who has none is told.
+/// A user who has a control group, whole or in part, has every limit; one who has none is told.
 #[test]
 fn guest_without_systemd_holds_every_limit_slow() {
     check(
@@ -115,7 +115,7 @@ fn guest_with_systemd_holds_what_it_delegates_slow() {
     );
 }
 
-/// The commands by which docs/doctor.md has the profile installed.
+/// Returns the commands by which docs/doctor.md has the profile installed.
 fn documented() -> String {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo or xtask sets it");
     let page = std::path::Path::new(&package).join("../../docs/doctor.md");

@@ -1,5 +1,5 @@
-//! Holes that were found and closed: each is tried here by a program inside and
-//! judged from outside, and beside each refusal stands what has to go on working.
+//! Vulnerabilities that were found and fixed: each is tried here by a program in a sandbox and
+//! judged from outside, and beside each refusal stands something that has to go on working.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,16 +16,16 @@ use e2e::{
 use rustix::process::Signal;
 
 const NONE: [&str; 0] = [];
-/// Whatever might hang is given this long on a busy machine.
+/// The longest time on a busy machine for anything that might hang.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A shell command that runs Python code, in which no single quote may be.
+/// Returns a shell command that runs Python code, in which no single quote may be.
 fn python(code: &str) -> String {
     assert!(!code.contains('\''), "{code}");
     format!("python3 -c '{code}'")
 }
 
-/// Whether the test can go on; otherwise its skipping is reported.
+/// Returns whether the host has Python; else the test is skipped.
 fn has_python(world: &World) -> bool {
     let has = program_exists("python3");
     if !has {
@@ -34,7 +34,7 @@ fn has_python(world: &World) -> bool {
     has
 }
 
-/// Calls the kernel by numbers; none where they are not known.
+/// Returns system calls by their numbers; `None` where they are not known.
 fn numbers() -> Option<[(&'static str, u32); 4]> {
     let numbers = match std::env::consts::ARCH {
         "x86_64" => [302, 203, 141, 452],
@@ -133,7 +133,7 @@ fn nothing_in_a_live_workspace_becomes_set_user_id() {
     assert_eq!((mode("there"), mode("directory") & 0o1000), (0o750, 0o1000));
 }
 
-/// Everything of a repository that its own programs would run or follow.
+/// Writes everything of a repository that its own programs would run or follow.
 fn repository(world: &World) {
     for (path, text) in [
         (".git/HEAD", "ref: refs/heads/main\n"),
@@ -193,8 +193,8 @@ fn hooks_stay_sealed_in_a_live_workspace() {
     assert_eq!(world.read("d/moved"), "new\n");
 }
 
-/// Git takes hooks and configuration from where `.git` leads, whatever that is called: there, they
-/// wait for a yes as in `.git`, and a commit is taken over as there.
+/// Git takes hooks and configuration from where `.git` leads, whatever that is called: there they
+/// wait for approval as in `.git`, and a commit is applied as there.
 #[test]
 fn a_git_directory_of_another_name_has_hooks_that_wait_for_a_yes() {
     let world = World::new("a_git_directory_of_another_name_has_hooks_that_wait_for_a_yes");
@@ -337,7 +337,7 @@ fn inputs_that_lead_out_are_refused() {
 
 // The sandbox's first process.
 
-/// What a program could change of another process: limits, processors, priority.
+/// Returns the settings of a process that another one could change: limits, processors, priority.
 fn standing(pid: u32) -> [String; 3] {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
     let stat = read("stat");
@@ -352,7 +352,7 @@ fn standing(pid: u32) -> [String; 3] {
     ]
 }
 
-/// The process that is the first of its sandbox, by its number on the host.
+/// Returns the first process of its sandbox, by its process id on the host.
 fn first_process(running: &Running) -> u32 {
     let all = descendants_of(running.pid());
     let is_first = |pid: u32| {
@@ -579,7 +579,7 @@ fn a_named_pipe_in_place_of_a_configuration_does_not_hang() {
     );
 }
 
-/// The time limit of one second ends a program that stops itself like this.
+/// Checks that the time limit of one second ends a program that stops itself like this.
 fn clock_goes_on(world: &World, stop: &str) {
     let options = ["--keep", "--timeout", "1s"];
     let mut terminal = world.run(options, stop).within(SOON).on_terminal(24, 80);
@@ -607,7 +607,7 @@ fn a_program_that_stops_itself_does_not_stop_the_clock() {
     }
 }
 
-/// What is left of a sandbox while its Atoll is stopped.
+/// Returns whether any process of a sandbox is left while its Atoll is stopped.
 fn lives(pid: u32) -> bool {
     let all = descendants_of(pid);
     all.iter().any(|one| !matches!(one.state, 'Z' | 'X'))

@@ -62,7 +62,7 @@ fn a_named_service_of_the_host_is_reached_by_its_name_and_port() {
     }
 }
 
-/// Whatever else is allowed, by whichever way.
+/// No other rule opens it, in whatever way it is tried.
 #[test]
 fn nothing_but_a_rule_that_names_it_opens_the_hosts_loopback() {
     let world = World::new("nothing_but_a_rule_that_names_it_opens_the_hosts_loopback");

@@ -1,5 +1,5 @@
-//! What programs reach of a web whose requests are looked into, on a small internet of
-//! each test's own: real clients, and servers that write down what reaches them.
+//! Inspected requests of programs, on a small internet of each test's own: real clients, and
+//! servers that record what reaches them.
 
 use std::fs;
 
@@ -10,25 +10,25 @@ use serde_json::Value;
 const WEB: &str = include_str!("inspection/web.sh");
 const SERVERS: &str = include_str!("inspection/web.js");
 
-/// A program that was run, and what the web saw of it.
+/// A program that was run, and the traffic that the web saw of it.
 struct Seen {
     outcome: Outcome,
     requests: Vec<String>,
 }
 
 impl Seen {
-    /// What the program wrote, trimmed.
+    /// Returns the program's output, trimmed.
     fn output(&self) -> String {
         self.outcome.out().trim().to_owned()
     }
 }
 
-/// Runs a shell script inside, with these options, where there is a web.
+/// Runs a shell script in a sandbox, with these options, where there is a web.
 fn online(world: &World, options: &[&str], script: &str) -> Seen {
     online_under(world, options, script, "\"$@\"")
 }
 
-/// The same, with this around it.
+/// As [`online`], with this command around it.
 fn online_under(world: &World, options: &[&str], script: &str, around: &str) -> Seen {
     let internet = world.top().join("internet");
     let _ = fs::remove_dir_all(&internet);
@@ -263,7 +263,7 @@ fn a_server_with_a_certificate_of_nobodys_is_told_and_gets_no_request() {
     }
 }
 
-/// What a program says by HTTP/2, in Node: to a host, requests, then what comes of each.
+/// A program that speaks HTTP/2, in Node: to a host, requests, then the result of each.
 const SPEAK_2: &str = r#"
 const http2 = require('http2'), fs = require('fs');
 const session = http2.connect(process.argv[2]);
@@ -410,8 +410,8 @@ fn bodies_pass_as_they_come() {
     assert_eq!(cut, 1, "{closed:?}");
 }
 
-/// Clients ask for WebSockets by HTTP/2 (RFC 8441) where the other side says that it has them;
-/// else they ask by HTTP/1.1, where they work.
+/// Clients ask for WebSockets by HTTP/2 (RFC 8441) only if the other side offers them; else they
+/// ask by HTTP/1.1, where they work.
 #[test]
 fn web_sockets_by_http_2_are_not_offered_and_early_hints_are_left_out() {
     let world = World::new("web_sockets_by_http_2_are_not_offered_and_early_hints_are_left_out");
@@ -453,7 +453,7 @@ node two.mjs; for how in http1.1 http2; do {CURL} --$how -w '%{{http_code}}
     );
 }
 
-/// What an old client (HTTP/1.0) takes for an answer's end is the connection's.
+/// An old client (HTTP/1.0) takes the connection's end for the response's.
 #[test]
 fn an_answer_that_is_cut_short_looks_whole_to_no_client() {
     let world = World::new("an_answer_that_is_cut_short_looks_whole_to_no_client");

@@ -1,5 +1,5 @@
-//! What is kept of an agent's directories from run to run: what of it the next run sees, and
-//! how a person takes it over or throws it away.
+//! An agent's directories that are kept from run to run: the parts that the next run sees, and how
+//! a person applies or discards them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use e2e::{Avoidable, Outcome, World, fine, is_root};
 
 const KEEP: &str = "[home]\nkeep = [\".agent\"]\n";
-/// The same for one run alone.
+/// The profile that has the directory in a layer for one run alone.
 const LAYER: &str = "[home]\nlayer = [\".agent\"]\n";
 
-/// What an agent that was led astray leaves beside its history.
+/// The files that an agent that was led astray leaves beside its history.
 const PLANTED: &str = "cd ~/.agent; mkdir -p sessions/deep hooks projects/p/memory sessions/repository; \
     echo said > sessions/deep/one.jsonl; echo asked >> history.jsonl; echo kept > projects/p/one.jsonl; \
     echo planted > config.toml; echo planted > hooks/one.sh; echo planted > projects/p/memory/MEMORY.md; \
@@ -19,10 +19,10 @@ const PLANTED: &str = "cd ~/.agent; mkdir -p sessions/deep hooks projects/p/memo
     mkfifo sessions/pipe; echo planted > sessions/repository/HEAD; echo planted > sessions/.envrc; \
     mkdir -p tmp/bin; echo planted > tmp/bin/rg; chmod +x tmp/bin/rg; \
     rm -f rules.md; cd - > /dev/null; ";
-/// Everything in the agent's directory, as a program inside sees it.
+/// Prints everything in the agent's directory, as a program in a sandbox sees it.
 const SHOW: &str = "cd ~/.agent; find . ! -type d | sort; cat history.jsonl config.toml; true";
 
-/// A world with an agent's directory, and profiles that say this.
+/// Returns a world with an agent's directory, and profiles with this text.
 fn world(name: &str, profile: &str) -> World {
     let world = World::new(name);
     for name in ["agent", "other"] {
@@ -35,7 +35,7 @@ fn world(name: &str, profile: &str) -> World {
     world
 }
 
-/// Who takes over what is kept is asked where a policy says so.
+/// Applying a kept layer needs an approval where a policy requires it.
 #[test]
 fn a_policy_asks_before_what_is_kept_is_taken_over() {
     let world = world("a_policy_asks_before_what_is_kept_is_taken_over", KEEP);
@@ -72,8 +72,8 @@ fn a_policy_asks_before_what_is_kept_is_taken_over() {
     }
 }
 
-/// Nobody can tell which run made what of it: so all of it is refused for what a later run was for,
-/// and the refusal says what to do.
+/// Nobody can tell which run made which part: so all of it is refused for the purpose of a later
+/// run, and the refusal says what to do.
 #[test]
 fn what_a_narrowed_run_has_used_is_refused_with_what_to_do_next() {
     let world = world(
@@ -117,7 +117,7 @@ fn what_a_narrowed_run_has_used_is_refused_with_what_to_do_next() {
     assert_eq!(history(), "before\nnewer\n");
 }
 
-/// What is known of each run that may have put something there counts: of the one that found it
+/// The facts of each run that may have contributed to a kept layer count: of the one that found it
 /// empty, and of all since.
 #[test]
 fn what_is_known_of_every_run_counts_when_what_is_kept_is_taken_over() {
@@ -147,8 +147,8 @@ fn what_is_known_of_every_run_counts_when_what_is_kept_is_taken_over() {
     assert_eq!(history(), "before\nmore\n");
 }
 
-/// A yes is to both parts, also where they share a directory that neither has found: both are
-/// written, and what another one takes the place of meanwhile is not, in none of them.
+/// An approval covers both parts, also where they share a directory that neither has found: both
+/// are written, and if anything takes the place of one meanwhile, neither is.
 #[test]
 fn a_yes_to_what_is_kept_is_to_all_of_it() {
     let world = world("a_yes_to_what_is_kept_is_to_all_of_it", KEEP);
@@ -188,7 +188,7 @@ fn a_yes_to_what_is_kept_is_to_all_of_it() {
     assert_eq!(is_there(), [false; 3]);
 }
 
-/// The labels with which the last run of these began; none where nobody noted them.
+/// Returns the labels with which the last run of these began; `None` where none were recorded.
 fn labels_of_run(world: &World, options: &[&str], script: &str) -> Option<Vec<String>> {
     let run = world.atoll(["run", "--profile", "agent"]).args(options);
     let _ = run.args(["--", "sh", "-c", script]).run().success();
@@ -202,7 +202,7 @@ fn labels_of_last(world: &World) -> Option<Vec<String>> {
     labels.map(|labels| labels.iter().map(text).collect())
 }
 
-/// What a run that was shown private data has left is as private for whoever is shown it.
+/// The history of a run that was shown private data labels every run that is shown that history.
 #[test]
 fn kept_history_labels_the_runs_that_see_it() {
     let labelled = format!("{KEEP}[labels]\nprivate = [\"~/notes\"]\n");
@@ -253,7 +253,7 @@ fn kept_history_labels_the_runs_that_see_it() {
     apart.says(["nobody can tell what runs that have used what is kept of it have touched"]);
 }
 
-/// The record of the one layer that is kept.
+/// Returns the record of the one layer that is kept.
 fn kept_record(world: &World) -> PathBuf {
     let mut all = fs::read_dir(world.state().join("atoll/kept")).unwrap();
     let path = all.next().unwrap().unwrap().path().join("record.json");
@@ -272,12 +272,12 @@ fn run(world: &World, script: &str) -> Outcome {
         .success()
 }
 
-/// The names that a program sees there.
+/// Returns the names that a program sees there.
 fn seen(world: &World) -> String {
     run(world, SHOW).out()
 }
 
-/// What `atoll kept` tells of all layers.
+/// Returns the list of all layers by `atoll kept`.
 fn kept(world: &World) -> Vec<serde_json::Value> {
     let told = fine(world, &["kept", "--json"]).json();
     told.as_array().unwrap().clone()
@@ -640,8 +640,8 @@ fn what_stands_for_a_login_is_made_anew_and_never_kept() {
     assert_eq!(world.read(own(&world).join("sessions/one.jsonl")), "said\n");
 }
 
-/// Of a login whose file is not there outside: what a program makes in its place is not kept, as it
-/// is where there is no such login.
+/// A login whose file does not exist outside: a file that a program makes in its place is not kept,
+/// as it is where there is no such login.
 #[test]
 fn what_is_made_in_the_place_of_a_login_that_is_not_there_is_never_kept() {
     let before = "[network]\nallow = [\"example.com\"]\n[home]\nkeep = [\".agent\"]\n";

@@ -1,8 +1,6 @@
-//! Whatever process of Atoll is killed, at a random moment: nothing is left behind
-//! and nothing is lost.
-//!
-//! Only such are killed that a test of this file has started; they are found by
-//! descent, never by name.
+//! Kills of each process of Atoll, at a random moment: nothing is left behind and nothing is lost.
+//! Only processes that a test of this file has started are killed; they are found by descent, never
+//! by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +17,7 @@ use e2e::traces::{
 use e2e::{Running, World, children_of, descendants_of, kill};
 use rustix::process::Signal;
 
-/// Rounds of kills of each process, always and in the night.
+/// The rounds of kills of each process, always and in nightly runs.
 const ROUNDS: u32 = 20;
 const ROUNDS_NIGHTLY: u32 = 500;
 /// The latest moment of a kill, counted from the start of its victim.
@@ -27,14 +25,14 @@ const KILL_AFTER_MAX: Duration = Duration::from_millis(40);
 
 const KILL_EARLY_MAX: Duration = Duration::from_millis(6);
 
-/// Which process of a sandbox is killed.
+/// The process of a sandbox that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     CommandLine,
     Launcher,
     Init,
     Program,
-    /// As when the kernel or a person ends all of Atoll.
+    /// All of Atoll, as when the kernel or a person ends it.
     CommandLineAndLauncher,
 }
 
@@ -102,8 +100,8 @@ fn command_lines_and_launchers_killed_together_leave_nothing_nightly() {
     kill_rounds(name, Victim::CommandLineAndLauncher, ROUNDS_NIGHTLY);
 }
 
-/// Kills one process of a sandbox in each round and looks at what is left: of
-/// the processes at once, of the groups too, of the records at the next command.
+/// Kills one process of a sandbox in each round and checks for remains: for processes at once, for
+/// control groups too, for records at the next command.
 fn kill_rounds(name: &str, victim: Victim, rounds: u32) {
     alone();
     let world = World::new(name);
@@ -190,7 +188,7 @@ fn kill_round(
     look_around(world, victim, round, sandbox, troubles);
 }
 
-/// Notes what is still there some time after the kill.
+/// Records the remains some time after the kill.
 fn look_around(
     world: &World,
     victim: Victim,
@@ -227,12 +225,12 @@ fn look_around(
     }
 }
 
-/// The user namespace of a process, where it is still there.
+/// Returns the user namespace of a process, where it still exists.
 fn user_namespace(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/ns/user")).ok()
 }
 
-/// Waits for the victim and tells its number, or numbers.
+/// Waits for the victim and returns its process id, or ids.
 fn find(victim: Victim, running: &mut Running) -> Option<Vec<u32>> {
     let command_line = running.pid();
     let child = |pid: u32| children_of(pid).first().map(|one| one.pid);
@@ -273,8 +271,8 @@ fn find(victim: Victim, running: &mut Running) -> Option<Vec<u32>> {
     None
 }
 
-/// How the command line ends when this process is killed: as it was itself, with
-/// an error of its own, or telling how the program ended.
+/// Returns the statuses with which the command line can end when this process is killed: its own
+/// signal, an error of its own, or the program's end.
 fn expected(victim: Victim) -> &'static [i32] {
     match victim {
         Victim::CommandLine | Victim::CommandLineAndLauncher => &[137],
@@ -283,7 +281,7 @@ fn expected(victim: Victim) -> &'static [i32] {
     }
 }
 
-/// Each run was opened once and closed once; a killed command line closes none.
+/// Checks that each run was opened once and closed once; a killed command line closes none.
 fn check_events(world: &World, victim: Victim) -> Vec<String> {
     const CLOSING: [&str; 4] = ["run.closed", "run.denied", "run.failed", "run.interrupted"];
     let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -313,7 +311,7 @@ fn check_events(world: &World, victim: Victim) -> Vec<String> {
         .collect()
 }
 
-/// No record says that its run is going on, and what a killed run wrote is not lost.
+/// Checks that no record states that its run is going on, and that no data of a killed run is lost.
 fn check_records(world: &World) -> Vec<String> {
     let mut troubles = Vec::new();
     for record in world.runs() {
@@ -464,7 +462,7 @@ fn a_killed_live_run_can_be_undone() {
     assert_eq!(world.read("file"), "before\n");
 }
 
-/// Files of each kind of change for the kills during an apply.
+/// The number of files of each kind of change for the kills during an apply.
 const APPLIED_FILES: u32 = 120;
 
 #[test]
@@ -554,7 +552,7 @@ fn until_journal(world: &World, run: &str, applying: &mut Running) -> Duration {
     begun.elapsed()
 }
 
-/// Whether every change of the apply is there, to the last.
+/// Returns whether every change of the apply is there, to the last.
 fn is_changed(world: &World) -> bool {
     let reads = |path: String, text: String| {
         fs::read_to_string(world.path(path)).is_ok_and(|found| found == text)
@@ -576,7 +574,7 @@ fn is_changed(world: &World) -> bool {
         && contents(&world.workspace()).len() == usize::try_from(APPLIED_FILES * 6 + 2).unwrap()
 }
 
-/// What went wrong, all of it, so that a night tells more than its first kill.
+/// All failures together, so that a nightly run reports more than its first kill.
 #[derive(Default)]
 struct Troubles(Vec<String>);
 
@@ -599,7 +597,7 @@ impl Troubles {
     }
 }
 
-/// Numbers without a pattern, from a seed that a failure tells.
+/// Random numbers, from a seed that a failure prints.
 struct Random {
     seed: u64,
     state: u64,

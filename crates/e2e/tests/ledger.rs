@@ -1,4 +1,4 @@
-//! The ledger as others check it: signed checkpoints, proofs, tiles, witnesses.
+//! The ledger as others verify it: signed checkpoints, proofs, tiles, witnesses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn key(world: &World) -> String {
     key.trim_end().to_owned()
 }
 
-/// What somebody else's verifier says; nothing where Python is missing.
+/// Runs an independent verifier; `None` where Python is missing.
 fn others_say<'a>(world: &World, arguments: impl IntoIterator<Item = &'a str>) -> Option<Outcome> {
     if !program_exists("python3") {
         world.skip("python3 is not installed", Avoidable::Yes);
@@ -378,8 +378,8 @@ fn a_full_disk_keeps_a_checkpoint_from_being_written_and_no_run_from_ending() {
     assert!(sizes.len() == 2 && sizes[0] != sizes[1], "{ended}");
 }
 
-/// What would turn the text of a terminal round is written as JSON writes it, and not as text for
-/// people.
+/// Characters that would reverse the text of a terminal are written as JSON escapes them, and not
+/// as text for people.
 #[test]
 fn what_the_ledger_prints_is_json_whatever_was_run() {
     let world = World::new("what_the_ledger_prints_is_json_whatever_was_run");
@@ -592,8 +592,8 @@ fn a_key_of_the_ledger_is_exchanged() {
     );
 }
 
-/// A proof is checked by whoever has only the key before, with a proof of the hand-over; by
-/// others' verifier too, which also follows in an export of tiles.
+/// Checks a proof with nothing but the old key and a proof of the hand-over; also by the
+/// independent verifier, which follows the hand-over in an export of tiles, too.
 fn proofs_lead_over_a_hand_over(
     world: &World,
     witness: &Path,
@@ -665,7 +665,7 @@ fn proofs_lead_over_a_hand_over(
     }
 }
 
-/// A ledger with an event of every type that has words of its own there.
+/// Makes a ledger with an event of every type that has words of its own there.
 fn ledger_of_every_type(world: &World) {
     use atoll_ledger::{Durability, EventBody, StateDir};
     use atoll_model::{Call, Ending, Outcome, Principal, RunId, Usage, Verdict};
@@ -907,12 +907,12 @@ fn events_are_exported_in_the_words_of_ocsf() {
 /// A witness that was written from C2SP's documents alone.
 const WITNESS: &str = include_str!("ledger/witness.py");
 
-/// One that goes on, for the ledgers of these keys: how it is asked, by its path, and its key.
+/// A running witness for the ledgers of these keys: its URL, by its path, and its key.
 struct OnNetwork {
     _running: e2e::Running,
     url: String,
     key: String,
-    /// Whose certificate it shows, in PEM.
+    /// The authority of the certificate that it shows, in PEM.
     authority: PathBuf,
     state: PathBuf,
 }
@@ -978,7 +978,7 @@ impl OnNetwork {
         asked.env("SSL_CERT_FILE", &self.authority).run()
     }
 
-    /// How many events it has seen of the one ledger that it knows.
+    /// Returns the number of events that it has seen of the one ledger that it knows.
     fn has_seen(&self) -> u64 {
         let state: Value = serde_json::from_str(&fs::read_to_string(&self.state).unwrap()).unwrap();
         let (_, seen) = state.as_object().unwrap().iter().next().unwrap();
@@ -1058,7 +1058,8 @@ fn a_witness_over_the_network_signs_what_only_grew() {
     the_witness_finds(&world, &witness, run);
 }
 
-/// A past that was put back, and one that was written anew with the ledger's own key.
+/// Checks that the witness detects a past that was restored, and one that was rewritten with the
+/// ledger's own key.
 fn the_witness_finds(world: &World, witness: &OnNetwork, run: impl Fn(bool) -> Outcome) {
     let atoll = world.state().join("atoll");
     let copy = world.top().join("copy");

@@ -1,7 +1,7 @@
-//! What others' programs for tiled logs make of the ledger: Cloudflare's `signed_note` and
-//! `tlog_tiles`, which are ported from those of Go's checksum database. Nothing of Atoll's
-//! checks here: the test takes apart the lines of a proof and the lengths in a bundle, and all
-//! that is signed, hashed or proven is reckoned by those two.
+//! The ledger, checked by others' programs for tiled logs: Cloudflare's `signed_note` and
+//! `tlog_tiles`, which are ported from those of Go's checksum database. Nothing of Atoll's checks
+//! here: the test parses the lines of a proof and the lengths in a bundle, and everything that is
+//! signed, hashed or proven is computed by those two.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use tlog_tiles::{
     check_tree, prove_record, prove_tree, record_hash, stored_hashes, tree_hash,
 };
 
-/// Why it is not accepted.
+/// The reason why a proof is not accepted.
 type Refused = String;
 
 fn refused(why: impl ToString) -> Refused {
     why.to_string()
 }
 
-/// A signed note, opened by this key alone.
+/// Opens a signed note by this key alone.
 fn opened(note: &[u8], key: &str) -> Result<Checkpoint, Refused> {
     let key = StandardVerifier::new(key).map_err(refused)?;
     let name = key.name().to_owned();
@@ -44,7 +44,7 @@ fn opened(note: &[u8], key: &str) -> Result<Checkpoint, Refused> {
 struct Tiles<'a>(&'a Path);
 
 impl Tiles<'_> {
-    /// A tile, or the bundle of events beneath it. Go's database has the height in its paths
+    /// Reads a tile, or the bundle of events beneath it. Go's database has the height in its paths
     /// and calls bundles `data`; C2SP's logs, all of this one height, do not.
     fn read(&self, tile: &Tile) -> Result<Vec<u8>, Refused> {
         let place = tile.path().replacen("tile/8/", "tile/", 1);
@@ -52,7 +52,7 @@ impl Tiles<'_> {
         fs::read(self.0.join(&place)).map_err(|why| format!("{place}: {why}"))
     }
 
-    /// All events, from the bundles.
+    /// Returns all events, from the bundles.
     fn events(&self, size: u64) -> Result<Vec<Vec<u8>>, Refused> {
         let mut events = Vec::new();
         while (events.len() as u64) < size {
@@ -99,8 +99,8 @@ impl HashReader for Stored {
     }
 }
 
-/// An export that is read whole: its checkpoint, and its events. The root is reckoned from the
-/// events, and again from the tiles above; each tile has to be what the events make it.
+/// Reads a whole export: its checkpoint, and its events. The root is computed from the events, and
+/// again from the tiles above; each tile has to follow from the events.
 fn whole(export: &Path, key: &str) -> Result<(Checkpoint, Vec<Vec<u8>>), Refused> {
     let note = fs::read(export.join("checkpoint")).map_err(refused)?;
     let checkpoint = opened(&note, key)?;
@@ -129,8 +129,8 @@ fn hashes<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<Hash>, Refused
         .collect()
 }
 
-/// Whether a file of `ledger prove inclusion` proves what it says: the event's number, and the
-/// hashes beside its way.
+/// Verifies a file of `ledger prove inclusion`; returns the event's number, and the hashes of its
+/// proof.
 fn included(proof: &[u8], key: &str) -> Result<(u64, Vec<Hash>), Refused> {
     let proof = std::str::from_utf8(proof).map_err(refused)?;
     let (facts, note) = proof.split_once("\n\n").ok_or("no checkpoint")?;
@@ -146,8 +146,8 @@ fn included(proof: &[u8], key: &str) -> Result<(u64, Vec<Hash>), Refused> {
     Ok((index, path))
 }
 
-/// Whether a file of `ledger prove consistency` proves that what was signed then is the
-/// beginning of what it ends with: the hashes.
+/// Verifies a file of `ledger prove consistency`, from an old size and root hash to its checkpoint;
+/// returns the hashes.
 fn grown(proof: &[u8], key: &str, old: (u64, Hash)) -> Result<Vec<Hash>, Refused> {
     let proof = std::str::from_utf8(proof).map_err(refused)?;
     let (facts, note) = proof.split_once("\n\n").ok_or("no checkpoint")?;
@@ -162,7 +162,7 @@ fn grown(proof: &[u8], key: &str, old: (u64, Hash)) -> Result<Vec<Hash>, Refused
     Ok(path)
 }
 
-/// It with a byte changed, each in turn.
+/// Returns copies of a file with a byte changed, each in turn.
 fn changed(content: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     (0..content.len()).map(move |at| {
         let mut content = content.to_vec();
@@ -202,7 +202,7 @@ fn fill(world: &World, from: u64, to: u64) {
     }
 }
 
-/// The events as they stand in the ledger, the first so many.
+/// Returns the first so many events as they are in the ledger.
 fn events(world: &World, count: usize) -> Vec<Vec<u8>> {
     let segment = fs::read(world.state().join("atoll/ledger/000001.seg")).unwrap();
     let lines = segment.split(|byte| *byte == b'\n').take(count);
@@ -215,7 +215,7 @@ fn export(world: &World, name: &str) -> PathBuf {
     to
 }
 
-/// What `ledger prove` writes of this.
+/// Returns the proof that `ledger prove` writes.
 fn proof(world: &World, how: &str, what: u64) -> Vec<u8> {
     let to = world.top().join("proofs");
     let _ = fs::remove_dir_all(&to);

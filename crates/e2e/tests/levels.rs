@@ -1,4 +1,4 @@
-//! How far a program is trusted: one call moved through allow, ask and deny by each fact.
+//! Trust levels of a program: one call moved through allow, ask and deny by each fact.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,17 +11,17 @@ use e2e::internet::{Seen, events, is_possible, on_internet, online};
 const OUTSIDE: &str = include_str!("approvals/outside.py");
 const CURL: &str = "curl -sS -m 5 --noproxy '*' -w '%{http_code}\\n'";
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Became {
     Allowed,
-    /// It waited for a person, and went out to nobody.
+    /// The request waited for an approval, and was sent nowhere.
     Asked,
     Denied,
 }
 use Became::{Allowed, Asked, Denied};
 
-/// What became of a read and of a post in a run with these options.
+/// Returns the outcomes of a read and of a post in a run with these options.
 fn became(world: &World, options: &[&str]) -> [Became; 2] {
     let script =
         format!("{CURL} http://example.com/read; {CURL} -d text http://example.com/write; true");
@@ -106,7 +106,7 @@ fn one_call_moves_through_allow_ask_and_deny_by_each_fact() {
     }
 }
 
-/// A GET that a server may take for another method is none.
+/// A GET that a server may take for another method does not count as one.
 #[test]
 fn what_is_sent_in_disguise_is_sent() {
     let world = World::new("what_is_sent_in_disguise_is_sent");
@@ -220,7 +220,7 @@ fn a_level_holds_what_a_run_starts_with() {
         .says(["--trust", "did you mean \"high\""]);
 }
 
-/// Each level is in the record with who has set it, and what it takes away is told by its name.
+/// Each level is recorded with who has set it, and a denial by it names it.
 #[test]
 fn a_level_is_told_of_and_blamed_by_its_name() {
     let world = World::new("a_level_is_told_of_and_blamed_by_its_name");
@@ -280,7 +280,8 @@ fn a_level_is_told_of_and_blamed_by_its_name() {
     );
 }
 
-/// A question names the policy once, and a tunnel that a level stops says what is looked into.
+/// A question names the policy once, and the refusal of a tunnel names a rule under which requests
+/// are inspected.
 #[test]
 fn a_level_says_how_to_be_asked_and_what_it_reads() {
     let world = World::new("a_level_says_how_to_be_asked_and_what_it_reads");
@@ -325,7 +326,7 @@ fn page() -> String {
     fs::read_to_string(Path::new(&package).join("../../docs/levels.md")).unwrap()
 }
 
-/// The rows of the page's table of levels, the heads first.
+/// Returns the rows of the page's table of levels, the headings first.
 fn rows(page: &str) -> Vec<Vec<&str>> {
     let (_, section) = page.split_once("## The table").unwrap();
     let lines = section.lines().skip_while(|line| !line.starts_with('|'));
@@ -334,7 +335,7 @@ fn rows(page: &str) -> Vec<Vec<&str>> {
     cells.map(Iterator::collect).collect()
 }
 
-/// What the table says is what becomes of runs, with each level in each mode.
+/// Runs behave as the table states, with each level in each mode.
 #[test]
 fn each_row_of_the_table_of_trust_holds_runs() {
     let world = World::new("each_row_of_the_table_of_trust_holds_runs");
@@ -421,7 +422,7 @@ fn the_commands_of_the_page_on_levels_are_understood() {
     }
 }
 
-/// What stopped it comes first, and what was left out besides behind it.
+/// The reason for a refusal comes first, and anything else that was left out after it.
 #[test]
 fn a_refusal_is_told_before_what_was_left_out() {
     let world = World::new("a_refusal_is_told_before_what_was_left_out");

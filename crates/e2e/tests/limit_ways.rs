@@ -1,6 +1,6 @@
-//! How much rules allow, by every way that a connection can take: many streams of HTTP/2 at
-//! once, WebSockets, CONNECT and SOCKS 5, tunnels; with namespaces and in a fence. Each of
-//! them without limits as well, where everything arrives.
+//! The limits of rules, by every way that a connection can take: many streams of HTTP/2 at once,
+//! WebSockets, CONNECT and SOCKS 5, tunnels; with namespaces and in a fence. Each of them without
+//! limits as well, where everything arrives.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use e2e::internet::{self, events, is_possible};
 use e2e::{Outcome, World, is_root};
 
-/// What makes the servers' certificates and runs `web.js`, on the small internet.
+/// The script that makes the servers' certificates and runs `web.js`, on the small internet.
 const WEB: &str = include_str!("inspection/web.sh");
 const SERVERS: &str = include_str!("limit_ways/web.js");
 const STREAMS: &str = include_str!("limit_ways/streams.mjs");
@@ -17,16 +17,16 @@ const WAYS: &str = include_str!("limit_ways/ways.py");
 
 const LONG: Duration = Duration::from_secs(400);
 
-/// How a run is held.
+/// The way in which a run is sandboxed.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     /// With namespaces.
     Full,
-    /// Where there are none.
+    /// Without namespaces.
     Fence,
 }
 
-/// Those in which a run can be here: root has namespaces always.
+/// Returns the modes in which a run can be here: root has namespaces always.
 fn modes() -> &'static [Mode] {
     match is_root() {
         true => &[Mode::Full],
@@ -34,23 +34,23 @@ fn modes() -> &'static [Mode] {
     }
 }
 
-/// A program that was run, and what the servers saw of it.
+/// A program that was run, and the traffic that the servers saw of it.
 struct Seen {
     outcome: Outcome,
     requests: Vec<String>,
-    /// Bodies that came to their end.
+    /// The bodies that arrived completely.
     whole: Vec<String>,
 }
 
 impl Seen {
-    /// What the program wrote, but how long anything took: on a busy host that is nothing.
+    /// Returns the program's output without durations: on a busy host they mean nothing.
     fn unhurried(&self) -> String {
         let told = self.outcome.out();
         told.replace(" at once\n", "\n").replace(" slowly\n", "\n")
     }
 }
 
-/// Runs a command inside where a profile has these lines of rules.
+/// Runs a command in a sandbox with a profile that has these lines of rules.
 fn online(world: &World, mode: Mode, rules: &str, command: &str) -> Seen {
     world.profile("limited", &format!("[network]\nallow = [\n{rules}]\n"));
     world.write("streams.mjs", STREAMS);
@@ -91,7 +91,7 @@ fn online(world: &World, mode: Mode, rules: &str, command: &str) -> Seen {
     }
 }
 
-/// A rule for each limit, and the same rules without them.
+/// Returns a rule for each limit, and the same rules without them.
 fn rules(rows: &[[&str; 2]]) -> [String; 2] {
     let limited = rows
         .iter()
@@ -100,14 +100,14 @@ fn rules(rows: &[[&str; 2]]) -> [String; 2] {
     [limited.collect(), free.collect()]
 }
 
-/// The limits that the ledger tells of.
+/// Returns the limits that the ledger records.
 fn told(world: &World) -> BTreeSet<String> {
     let refused = events(world, "flow.refused");
     let limits = refused.iter().filter_map(|one| one["limit"].as_str());
     limits.map(str::to_owned).collect()
 }
 
-/// How many bytes of requests that begin so the ledger says were carried.
+/// Returns the number of bytes that the ledger records for requests whose path begins so.
 fn carried(world: &World, way: &str, path: &str) -> u64 {
     let opened = events(world, "flow.opened");
     let is_its = |flow: &serde_json::Value| {

@@ -1,9 +1,9 @@
-//! Every limit, reached by a program that takes without end what it limits; each with a
-//! control, in which a higher limit lets the same program reach a stated mark. In the
-//! end nothing of it is there, and the host has had memory and disk all the time.
+//! Every limit, reached by a program that takes without end the resource that it limits; each with
+//! a control, in which a higher limit lets the same program reach a stated mark. In the end nothing
+//! of it is left, and the host has had memory and disk all the time.
 //!
-//! Start reading at [`ROWS`]. The program is `limits/bomb.c`; the same one is shipped
-//! into guests, whose control groups are of version 2.
+//! Start reading at [`ROWS`]. The program is `limits/bomb.c`; the same one is shipped into guests,
+//! whose control groups are of version 2.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,19 +14,19 @@ use std::time::{Duration, Instant};
 use e2e::traces::{Traces, alone};
 use e2e::{Avoidable, Invocation, Outcome, World, is_root, program_exists};
 
-/// How a bomb has to end.
+/// The expected end of a bomb.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     /// Atoll or the kernel ends the run, and the outcome names this limit.
     Ended(&'static str),
-    /// The program is refused more than so many, by this error, and goes on.
+    /// The program is refused more than so many, with this error, and goes on.
     Refused(u64, &'static str),
-    /// As that; the outcome counts it as denied by this limit.
+    /// As [`End::Refused`]; the outcome counts it as denied by this limit.
     Denied(u64, &'static str, &'static str),
-    /// It gets all: its own use gives way, or is nobody's loss.
+    /// The program gets everything: its own use gives way, or is nobody's loss.
     Goes,
-    /// It gets all, since nothing on such a host counts it. That is said: whoever holds
-    /// this limit does so in part.
+    /// The program gets everything, since nothing on such a host counts it. That is reported: this
+    /// enforces the limit only in part.
     NotCounted(&'static str),
 }
 
@@ -35,15 +35,16 @@ use End::{Denied, Ended, Goes, NotCounted, Refused};
 /// One way to take too much.
 struct Row {
     id: &'static str,
-    /// What the program is told: the kind of thing, and the rest after the time it holds it.
+    /// The arguments of the program: the kind of thing, and the rest after the time that it holds
+    /// it.
     kind: &'static str,
     amount: u64,
     how: &'static str,
     /// The limit that it runs into.
     limit: &'static [&'static str],
-    /// How it ends where control groups hold limits, without them, and in a fence.
+    /// Its end where control groups enforce limits, without them, and in a fence.
     ends: [End; 3],
-    /// The limit with which it does not, and how much it gets then.
+    /// A limit that it does not run into, and the amount that it gets then.
     lifted: &'static [&'static str],
     mark: u64,
 }
@@ -100,7 +101,7 @@ const MANY: &[&str] = &["--limit", "processes=512"];
 const SHORT: &[&str] = &["--timeout", "500ms"];
 const MINUTE: &[&str] = &["--timeout", "60s"];
 
-/// What is limited for all of a sandbox together.
+/// Limits that count all processes of a sandbox together.
 const PROCESSES: &[Row] = &[
     // The limit counts the sandbox's first process; in a fence, roughly, others of the
     // user's too.
@@ -457,9 +458,9 @@ const IN_TIME: &[Row] = &[
     .reaching(700),
 ];
 
-/// A row stays this long with what it has where it is to be ended.
+/// The time for which a row keeps its resources where it is to be ended, ms.
 const UNTIL_ENDED_MS: u64 = 30_000;
-/// As a control it stays for longer than whoever watches takes to look, and than the
+/// The time for which a control keeps them, ms: longer than an observer takes to look, and than the
 /// short limit of time.
 const SEEN_MS: u64 = 700;
 
@@ -476,7 +477,7 @@ const WITHOUT_GROUPS: [&str; 9] = [
     "sh",
 ];
 
-/// A kind of host, by who holds the limits.
+/// A kind of host, by the means that enforce limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Host {
     Groups,
@@ -484,7 +485,7 @@ enum Host {
     Fence,
 }
 
-/// The hosts that this machine can be for this user.
+/// Returns the hosts that this machine can be for this user.
 fn hosts(world: &World) -> Vec<Host> {
     let plain = run(world, Host::Groups, &[], "time 1 0").outcome;
     let told = json(world, &plain);
@@ -506,13 +507,13 @@ fn held_by(told: &serde_json::Value, limit: &str) -> String {
     one["by"].as_str().unwrap().to_owned()
 }
 
-/// The summary for machines.
+/// Returns the summary for machines.
 fn json(world: &World, outcome: &Outcome) -> serde_json::Value {
     let text = world.read(world.top().join("outcome.json"));
     serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {outcome}"))
 }
 
-/// A run of the bomb, with what the host had left at its worst meanwhile.
+/// A run of the bomb, with the least that the host had left meanwhile.
 struct Tried {
     outcome: Outcome,
     memory_left: u64,
@@ -575,7 +576,8 @@ fn disk_left(world: &World) -> u64 {
     facts.f_bavail * facts.f_frsize
 }
 
-/// How much the bomb says that it got, and by what it ended; nothing when it was ended.
+/// Returns the amount that the bomb reports to have got, and the error that ended it; `None` when
+/// it was killed.
 fn reached(outcome: &Outcome) -> Option<(u64, String)> {
     let out = outcome.out();
     let line = out
@@ -586,7 +588,7 @@ fn reached(outcome: &Outcome) -> Option<(u64, String)> {
     Some((number.parse().unwrap(), end.to_owned()))
 }
 
-/// The limits that the outcome names as having been reached.
+/// Returns the limits that the outcome names as reached.
 fn named(told: &serde_json::Value) -> Vec<String> {
     let denied = told["denied"].as_array().unwrap().iter();
     let names = denied.filter_map(|one| one["limit"].as_str());
@@ -627,7 +629,7 @@ impl Row {
         println!("{id} {host:?}: {end:?} after {took:?}");
     }
 
-    /// How it ended: what the program saw, what the outcome and the ledger name.
+    /// Checks its end: as the program saw it, and as the outcome and the ledger name it.
     fn judge(&self, world: &World, host: Host, outcome: &Outcome) {
         let told = json(world, outcome);
         let what = format!("{} {host:?}: {outcome}\n{told:#}", self.id);
@@ -669,8 +671,8 @@ impl Row {
         }
     }
 
-    /// The host has had room all the time. Others work on it too: what a bomb may take
-    /// is far less than what is asked for here.
+    /// Checks that the host has had room all the time. Others work on it too: a bomb may take far
+    /// less than is asked for here.
     fn expect_room(&self, host: Host, before: (u64, u64), tried: &Tried) {
         let least = (before.0 / 2, before.1.saturating_sub(before.1 / 8));
         let left = (tried.memory_left, tried.disk_left);
@@ -678,7 +680,7 @@ impl Row {
         assert!(left.0 >= least.0 && left.1 >= least.1, "{what}");
     }
 
-    /// With a higher limit the same program reaches its mark, so it was the limit.
+    /// Checks that with a higher limit the same program reaches its mark, so it was the limit.
     fn control(&self, world: &World, host: Host) {
         let words = self.words(self.mark, SEEN_MS);
         let tried = run(world, host, self.lifted, &words);
@@ -691,7 +693,7 @@ impl Row {
     }
 }
 
-/// Waits until the bomb itself is there, and not only who starts it.
+/// Waits until the bomb itself runs, and not only its parent.
 fn until_it_goes_on(world: &World, words: &str) {
     let bomb = world.top().join("bomb/bomb").display().to_string();
     let is_bomb = |pid: &u32| {
@@ -703,8 +705,8 @@ fn until_it_goes_on(world: &World, words: &str) {
     });
 }
 
-/// What others write to the same disk meanwhile is not the sandbox's, also where its
-/// processes come and go.
+/// Data that others write to the same disk meanwhile is not the sandbox's, also where its processes
+/// come and go.
 #[test]
 fn what_others_write_ends_nobody() {
     alone();
@@ -732,11 +734,11 @@ fn what_others_write_ends_nobody() {
     }
 }
 
-/// How long a bomb stays that is to be ended: less than the time after which a count was
-/// made in any case, when others' room still decided on it.
+/// The life of a bomb that is to be ended, ms: less than the time after which a count was made in
+/// any case, when the space of others still decided on it.
 const UNTIL_COUNTED_MS: u64 = 20_000;
 
-/// What others free on the same disk meanwhile hides nothing.
+/// Space that others free on the same disk meanwhile hides nothing.
 #[test]
 fn growth_while_others_free_space_is_ended() {
     alone();
@@ -781,8 +783,8 @@ fn growth_while_others_free_space_is_ended() {
     }
 }
 
-/// What others have in memory meanwhile is not the sandbox's: not where it hides nothing,
-/// even if it shares memory and passes descriptors on.
+/// Memory of others is not the sandbox's: not where it hides nothing, even if it shares memory and
+/// passes descriptors on.
 #[test]
 fn memory_of_others_ends_nobody() {
     alone();
@@ -817,7 +819,7 @@ fn memory_of_others_ends_nobody() {
     }
 }
 
-/// What is not a matter of more or less: a limit that does not end or refuse anything.
+/// A limit that is not a matter of more or less: it does not end or refuse anything.
 #[test]
 fn a_flood_of_output_is_shown_and_kept_up_to_its_limit() {
     alone();
@@ -862,7 +864,7 @@ fn a_flood_of_output_is_shown_and_kept_up_to_its_limit() {
     }
 }
 
-/// Nobody reads what a program writes without end: Atoll does not keep it in memory.
+/// Endless output that nobody reads: Atoll does not keep it in memory.
 #[test]
 fn a_flood_that_nobody_reads_waits() {
     alone();
@@ -891,8 +893,8 @@ fn a_flood_that_nobody_reads_waits() {
     assert!(ended.err().contains("\n124\n"), "{ended}");
 }
 
-/// Programs that turn without end get the time that they may have, or nothing starts.
-/// How often a control is tried that a busy machine can spoil.
+/// The most tries of a control that a busy machine can spoil. Programs that spin get the processor
+/// time that they may have, or nothing starts.
 const TRIES: u32 = 10;
 
 #[test]
@@ -927,7 +929,7 @@ fn time_of_the_processor_is_held_or_refused() {
     }
 }
 
-/// Who turns without end in a thousand sessions has the weight of one, and a low one.
+/// A program that spins in a thousand sessions has the weight of one, and a low one.
 #[test]
 fn a_sandbox_weighs_as_one_and_little() {
     alone();
@@ -951,8 +953,7 @@ fn a_sandbox_weighs_as_one_and_little() {
     );
 }
 
-/// Where no control group can be made, each of its processes weighs half of another, and cannot
-/// have more.
+/// Without a control group, each of its processes weighs half of another, and cannot have more.
 #[test]
 fn a_sandbox_without_groups_weighs_little_too() {
     alone();
@@ -977,14 +978,14 @@ fn a_sandbox_without_groups_weighs_little_too() {
     assert_eq!(said, [expected, expected], "{ended}");
 }
 
-/// What the ledger says of the last run's end.
+/// Returns the ledger's record of the last run's end.
 fn closed(world: &World) -> serde_json::Value {
     let events = e2e::traces::events(world);
     let mut closed = events.iter().filter(|event| event["type"] == "run.closed");
     closed.next_back().unwrap()["body"].clone()
 }
 
-/// A world with the bomb in it, compiled there; nothing where that cannot be.
+/// Returns a world with the bomb in it, compiled there; `None` where that is impossible.
 fn world(test: &str) -> Option<World> {
     let world = World::new(test);
     if !program_exists("cc") {
@@ -1008,7 +1009,7 @@ fn compile(world: &World, path: &str) -> PathBuf {
     bomb
 }
 
-/// All rows of a table, whatever the first ones come to.
+/// Checks all rows of a table, whatever the results of the first ones.
 fn check_all(test: &str, rows: &[Row]) {
     alone();
     let Some(world) = world(test) else { return };

@@ -1,4 +1,4 @@
-//! Packages by lock files: what a file names as it was before the program started is fetched,
+//! Packages by lock files: the releases that a file named before the program started are fetched,
 //! by real programs, and nothing else is, in whatever way it is asked for.
 
 use std::fs;
@@ -10,8 +10,8 @@ use e2e::{Avoidable, Outcome, World, program_exists};
 
 const LOCKS: &str = "[{ registry = 'npm', lock = 'package-lock.json' }, { registry = 'pip', lock = 'requirements.txt' }, { registry = 'cargo', lock = 'Cargo.lock' }]";
 
-/// The rules of a run: what a lock file names alone; the same with presets that allow all;
-/// and denied whatever allows it.
+/// Returns the rules of a run: only the releases that a lock file names; the same with presets that
+/// allow all; and denied whatever allows it.
 fn locked() -> [String; 3] {
     [
         format!("allow = {LOCKS}"),
@@ -20,7 +20,7 @@ fn locked() -> [String; 3] {
     ]
 }
 
-/// A lock file of npm that names these.
+/// Returns a lock file of npm that names these.
 fn npm_lock(releases: &[(&str, &str)]) -> String {
     let packages: serde_json::Map<String, serde_json::Value> = releases
         .iter()
@@ -39,7 +39,7 @@ fn cargo_lock(name: &str, version: &str) -> String {
     )
 }
 
-/// A project that has chosen the old releases.
+/// Writes a project that has chosen the old releases.
 fn write_locks(world: &World) {
     let npm = npm_lock(&[("aged", "1.0.0"), ("@a/aged", "1.0.0")]);
     world.write("package-lock.json", npm);
@@ -208,7 +208,7 @@ fn a_lock_file_an_age_and_names_have_to_agree() {
     }
 }
 
-/// Also where the program works in the workspace itself.
+/// Holds also where the program works in the workspace itself.
 #[test]
 fn what_is_written_to_a_lock_file_counts_in_the_next_run() {
     let world = World::new("what_is_written_to_a_lock_file_counts_in_the_next_run");
@@ -331,8 +331,8 @@ fn rules_with_lock_files_are_checked() {
     );
 }
 
-/// What is installed of `aged` once its lock file is in the workspace: by the lock file, by
-/// name as another release, another package, and by a lock file that was rewritten.
+/// Prints the installed releases of `aged` once its lock file is in the workspace: by the lock
+/// file, by name as another release, another package, and by a lock file that was rewritten.
 const NPM_SCRIPT: &str = "ci() { rm -rf node_modules; npm ci --silent --no-audit --no-fund --cache cache$1 >/dev/null 2>&1; shown aged; }; \
      shown() { node -p \"require('$1/package').version\" 2>/dev/null || echo none; }; \
      get() { rm -rf node_modules; npm install --silent --no-save --no-audit --no-fund --cache cache$3 $1 >/dev/null 2>&1; shown $2; }; \

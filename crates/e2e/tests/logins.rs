@@ -1,5 +1,5 @@
-//! Login files of agents: what is in them is put in outside, and inside something else stands
-//! in their places.
+//! Login files of agents: their tokens are injected outside, and in a sandbox placeholders take
+//! their place.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,10 +12,10 @@ use e2e::{Avoidable, Outcome, World, is_root, make_fifo};
 const SERVERS: &str = include_str!("credentials/servers.py");
 const NAMES: &[&str] = &["example.com", "other.example"];
 const CURL: &str = "curl -sS -m 20 --noproxy '*'";
-/// What the origins demand.
+/// The token that the origins demand.
 const REAL: &str = "sk-ant-oat01-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const RENEWAL: &str = "sk-ant-ort01-an0th3rOfTh1sT3stWh1chN0bodyM4yS33in";
-/// What nobody has heard of yet.
+/// A token that nobody knows yet.
 const UNKNOWN: &str = "c4n4ryOfTh1sT3stWh1chN0bodyM4yS33in";
 
 const PROFILE: &str = r#"
@@ -38,7 +38,7 @@ paths = ["/oauth/token"]
 place = { refresh = "refresh_token" }
 "#;
 
-/// How a program inside reads a value of its login.
+/// The shell function by which a program in the sandbox reads a value of its login.
 const FIELD: &str =
     "field() { sed -n \"s/.*\\\"$1\\\":\\\"\\([^\\\"]*\\)\\\".*/\\1/p\" ~/.agent/auth.json; }; ";
 
@@ -50,7 +50,7 @@ fn login() -> String {
     )
 }
 
-/// A world with a login, and a profile that says this.
+/// Returns a world with a login, and a profile with this text.
 fn world(name: &str, profile: &str) -> World {
     let world = World::new(name);
     world.profile("agent", profile);
@@ -81,7 +81,7 @@ fn online(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// A run where there are no servers.
+/// Runs a script where there are no servers.
 fn run(world: &World, script: &str) -> Outcome {
     world
         .run(
@@ -91,7 +91,7 @@ fn run(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// None of these is in what was said, nor in any file of the world but those.
+/// Checks that none of these is in the output, nor in any file of the world but those.
 fn nowhere(world: &World, said: &Outcome, but: &[PathBuf]) {
     let mut find = world.host("grep").arg("-rlaF");
     for secret in [REAL, RENEWAL, UNKNOWN] {
@@ -505,7 +505,7 @@ fn no_process_but_the_one_that_carries_holds_a_login() {
     }
 }
 
-/// Each of the agents that have a profile, in the same words.
+/// Each of the agents that have a profile is covered, in the same words.
 #[test]
 fn an_agent_without_a_key_or_a_login_is_told_of_before_it_starts() {
     let world = World::new("an_agent_without_a_key_or_a_login_is_told_of_before_it_starts");

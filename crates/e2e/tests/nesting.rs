@@ -1,5 +1,5 @@
-//! Sandboxes that a program makes beneath its own: what works, and that nothing of what
-//! they open leads to the host. What came through is seen outside.
+//! Sandboxes that a program makes beneath its own: the features that work, and that nothing of what
+//! they permit leads to the host. Escapes are checked for outside.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use e2e::{Avoidable, Outcome, World, is_root, program_exists};
 
 const LONG: Duration = Duration::from_secs(300);
 
-/// The ordinary user who is tried besides, where the tests are root's.
+/// The ordinary user with whom root's tests are repeated.
 const OTHER: u32 = 61_234;
 
-/// `atoll run --nesting` of a shell script inside.
+/// Runs a shell script with `atoll run --nesting`.
 fn nested(world: &World, options: &[&str], script: &str) -> Outcome {
     world.write("inside.sh", script);
     world
@@ -24,7 +24,7 @@ fn nested(world: &World, options: &[&str], script: &str) -> Outcome {
         .run()
 }
 
-/// Whether what the test is about is installed.
+/// Returns whether the program under test is installed; else the test is skipped.
 fn has(world: &World, program: &str) -> bool {
     let is_there = program_exists(program);
     if !is_there {
@@ -134,14 +134,14 @@ fn podman_runs_a_container_inside_slow() {
     assert_eq!(ended.out(), expected, "{ended}");
 }
 
-/// Settings of the machine, and what it is called.
+/// Returns settings of the machine, and its name.
 fn settings() -> Vec<String> {
     let names = ["core_pattern", "hostname", "panic", "modprobe", "sysrq"];
     let read = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     names.map(read).to_vec()
 }
 
-/// Everything at once, control groups too, or without them where the user has some.
+/// All namespaces at once, control groups too, or without those where the user has some.
 const ALL: &str = "unshare --user --map-root-user --mount --pid --fork --ipc --uts --net";
 
 #[test]
@@ -344,8 +344,8 @@ fn nesting_is_told_wherever_a_run_is() {
     assert!(shown.out().contains("deny-nesting = true"), "{shown}");
 }
 
-/// Container managers answer calls of what they contain by a listener, of which a process
-/// can have one (seccomp_unotify(2)).
+/// Container managers answer calls of their containers by a listener, of which a process can have
+/// one (seccomp_unotify(2)).
 #[test]
 fn a_program_supervises_calls_by_a_listener_of_its_own() {
     let world = World::new("a_program_supervises_calls_by_a_listener_of_its_own");

@@ -1,6 +1,6 @@
-//! Ways past what may be reached, tried from inside on a small internet that writes down
-//! who came; each with a control, in which one more rule, or a program that leaves one
-//! defence out, lets the same program through.
+//! Ways past the allowed destinations, tried from a sandbox on a small internet that records its
+//! clients; each with a control, in which one more rule, or a program that leaves one defence out,
+//! lets the same program through.
 //!
 //! Start reading at [`ROWS`]. The programs are in `network_attacks/attack.py`.
 
@@ -16,13 +16,13 @@ use crate::attacks::harness::{SWITCH, WEAKENED};
 const LONG: Duration = Duration::from_secs(60);
 const PROGRAM: &str = include_str!("network_attacks/attack.py");
 
-/// What makes the same attack succeed.
+/// The change that makes the same attack succeed.
 #[derive(Clone, Copy, Debug)]
 enum Control {
-    /// One more rule: then this is reached or asked for.
+    /// One more rule, which allows this to be reached or asked for.
     Allowing(&'static str),
-    /// These defences left out, no others, and nothing allowed: what carries connections would
-    /// listen where the small internet does.
+    /// These defences left out, no others, and nothing allowed: the egress process would listen
+    /// where the small internet does.
     Without(&'static str),
 }
 
@@ -33,16 +33,16 @@ struct Row {
     /// The way, in the program.
     way: &'static str,
     allow: &'static [&'static str],
-    /// What the internet may write down, at most: what is reached, and what is asked for.
+    /// The most that the internet may record: the destinations reached, and the names asked for.
     reaches: &'static [&'static str],
     asks: &'static [&'static str],
-    /// What it must write down in the control.
+    /// The record that the control must leave.
     mark: &'static str,
     control: Control,
 }
 
 const EXAMPLE: &[&str] = &["--allow", "example.com"];
-/// The servers of example.com, which is what may be reached.
+/// The servers of example.com, the only ones that may be reached.
 const OF_EXAMPLE: &[&str] = &["93.184.216.34 80", "93.184.216.34 443"];
 
 const ROWS: &[Row] = &[
@@ -145,12 +145,12 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Where a program can read it, in the workspace.
+/// Writes the program into the workspace, where a run can read it.
 fn place_program(world: &World) {
     fs::write(world.workspace().join("attack.py"), PROGRAM).unwrap();
 }
 
-/// What the small internet has written down: what was reached, `asked` and a name, `first`
+/// Returns the records of the small internet: the destinations reached, `asked` and a name, `first`
 /// and the first bytes of a connection.
 fn marks(seen: &Seen) -> Vec<String> {
     let asked = seen.asked.iter().map(|name| format!("asked {name}"));
@@ -163,7 +163,7 @@ fn marks(seen: &Seen) -> Vec<String> {
         .collect()
 }
 
-/// Whether a line is meant: `*` stands for anything.
+/// Returns whether a line matches: `*` stands for anything.
 fn fits(pattern: &str, line: &str) -> bool {
     match pattern.split_once('*') {
         Some((before, after)) => line.starts_with(before) && line.ends_with(after),
@@ -249,7 +249,7 @@ fn nothing_that_no_rule_allows_is_reached_by_any_way() {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// Who takes as many connections as there can be takes none of anybody else's.
+/// A program that takes as many connections as there can be takes none of anybody else's.
 #[test]
 fn who_takes_all_connections_leaves_neighbours_theirs() {
     let world = World::new("who_takes_all_connections_leaves_neighbours_theirs");

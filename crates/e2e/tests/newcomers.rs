@@ -1,5 +1,4 @@
-//! What people meet who are new to it: words that say what happened, where a rule
-//! stands, and what to type next.
+//! Messages to new users: they state what happened, where a rule stands, and what to type next.
 
 use std::fs;
 
@@ -9,7 +8,7 @@ use serde_json::Value;
 const NONE: [&str; 0] = [];
 const QUESTION: &str = "What becomes of the changes?";
 
-/// The types of the events of the last run, and the state that each names.
+/// Returns the types of the events of the last run, and the state that each names.
 fn events(world: &World, run: &str) -> Vec<(String, Value)> {
     let shown = fine(world, &["ledger", "show", run]).out();
     let read = |line: &str| {
@@ -44,7 +43,7 @@ fn why_names_the_rule_its_layer_and_what_to_do() {
     assert_eq!(told["reasons"][0]["rule"], "shipped/strict.toml:3");
 }
 
-/// The profile that is told works, and drops nothing of what counted before.
+/// The suggested profile works, and drops nothing that counted before.
 #[test]
 fn a_program_that_no_profile_shows_is_found_with_the_profile_that_is_told() {
     let world =
@@ -666,13 +665,13 @@ fn what_a_command_did_not_do_it_does_not_say() {
     assert!(!discarded.err().contains("warning"), "{discarded}");
 }
 
-/// Where programs begin within these bytes, each with its own headers.
+/// Returns the number of programs within these bytes, each with its own headers.
 fn programs_within(bytes: &[u8]) -> usize {
     let starts = |at: &[u8]| at[..7] == *b"\x7fELF\x02\x01\x01" && at[52..56] == [64, 0, 56, 0];
     bytes.windows(56).filter(|at| starts(at)).count()
 }
 
-/// What people download is no larger than it has to be: it holds itself and the launcher.
+/// The download is no larger than it has to be: it holds itself and the launcher.
 #[test]
 fn the_program_holds_its_launcher_once() {
     let program = std::env::var_os("ATOLL_BIN").unwrap();

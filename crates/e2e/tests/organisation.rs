@@ -1,4 +1,5 @@
-//! The organisation's signed layer: nothing starts but with what its pinned key has signed.
+//! The organisation's signed layer: nothing starts without the policies that its pinned key has
+//! signed.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +12,7 @@ const VERIFIER: &str = include_str!("organisation/verify.py");
 const BOUNDS: &str = "[require]\ndeny-publishing = true\n";
 const NO_ECHO: &str = "@id(\"no-echo\") forbid(principal, action == Action::\"run\", resource in Program::\"echo\");\n";
 
-/// An organisation's layer that lies where anybody could have put it.
+/// An organisation's layer in a directory that anybody could have written.
 struct Acme {
     directory: PathBuf,
     key: String,
@@ -49,7 +50,7 @@ fn sign(world: &World, acme: &Acme, options: &[&str]) -> Outcome {
     )
 }
 
-/// A layer that is named, signed and pinned.
+/// Returns a layer that is named, signed and pinned.
 fn acme(world: &World) -> Acme {
     let acme = Acme {
         directory: world.top().join("acme"),
@@ -84,7 +85,7 @@ fn started(world: &World, command: &[&str]) -> Outcome {
     world.atoll(["run", "--discard", "--"]).args(command).run()
 }
 
-/// Nothing starts, and that is said with its cause and what to do.
+/// Checks that nothing starts, and that the error names the reason and a remedy.
 fn stopped(world: &World, words: &[&str]) {
     let stopped = started(world, &["sh", "-c", "echo it started"]).expect_status(125);
     assert!(!stopped.out().contains("it started"), "{stopped}");
@@ -485,11 +486,11 @@ fn keys_and_layers_with_mistakes_are_not_signed() {
     let _ = organisation(&world, &["sign", &empty, "--key", &other]).expect_status(125);
 }
 
-/// A layer's last day, and the day on which the second verifier is asked: one that no clock has
+/// A layer's last day, and the day for which the second verifier is asked: one that no clock has
 /// passed, for `sign` goes by the machine's.
 const LAST_DAY: &str = "9999-12-31";
 
-/// Written from the documents, with nothing of Atoll's.
+/// The verifier was written from the documents, with nothing of Atoll's.
 #[test]
 fn a_second_verifier_agrees() {
     let world = World::new("a_second_verifier_agrees");
@@ -552,7 +553,7 @@ fn a_second_verifier_agrees() {
     agree("over");
 }
 
-/// As root of a mount namespace, where `/etc/atoll` is another one.
+/// Runs a script as root of a mount namespace with another `/etc/atoll`.
 fn on_machine(world: &World, script: &str) -> Option<Outcome> {
     if !is_root() && !can_be_ordinary_root() {
         world.skip("no user namespaces for ordinary users", Avoidable::Yes);

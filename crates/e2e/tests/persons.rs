@@ -1,4 +1,4 @@
-//! What takes two persons, on a small internet of each test's own.
+//! Dual control: approvals that take two persons, on a small internet of each test's own.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -11,7 +11,7 @@ const OUTSIDE: &str = include_str!("persons/outside.py");
 const CURL: &str =
     "curl -sS -m 60 --noproxy '*' -o /dev/null -w '%{http_code}\\n' http://example.com";
 
-/// Has persons play with a run of this script; whose run it is.
+/// Has persons act with a run of this script; returns the user whose run it is, too.
 fn played(world: &World, script: &str) -> (Seen, u32) {
     let owner = match is_root() {
         true => 61234,

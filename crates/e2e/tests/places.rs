@@ -1,5 +1,5 @@
-//! File systems as containers have them: overlays beneath everything, files
-//! mounted over files. What cannot be had as usual is had otherwise, and said.
+//! File systems as containers have them: overlays beneath everything, files mounted over files. A
+//! feature that is unavailable is replaced by another, which is reported.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 
 use e2e::{Avoidable, Outcome, World, can_be_ordinary_root, is_root};
 
-/// Runs a host script as root of a mount namespace; nothing where that cannot be.
+/// Runs a host script as root of a mount namespace; `None` where that is impossible.
 fn in_mount_namespace(world: &World, script: &str) -> Option<Outcome> {
     if !is_root() && !can_be_ordinary_root() {
         world.skip("nobody but root can mount here", Avoidable::No);
@@ -16,7 +16,7 @@ fn in_mount_namespace(world: &World, script: &str) -> Option<Outcome> {
     Some(world.mount_shell(&format!("set -e\n{script}")).run())
 }
 
-/// Changes of every kind, looked at, taken over and taken back, with owners.
+/// Changes of every kind, shown, applied and undone, with owners.
 const ROUND: &str = "
     \"$ATOLL\" run --keep -- sh -c 'stat -c %u:%g . text dir; echo two >> text; rm gone; mv dir moved; echo new > new'
     cat text
@@ -35,7 +35,7 @@ fn prepare(world: &World) {
     world.write("dir/in", "in\n");
 }
 
-/// Judges what [`ROUND`] has printed.
+/// Checks the output of [`ROUND`].
 fn went_round(ended: Outcome) {
     let ended = ended.success();
     let (out, me) = (ended.out(), own());
@@ -52,7 +52,7 @@ fn went_round(ended: Outcome) {
     assert!(out.ends_with("one\ngone\nin\n"), "{ended}");
 }
 
-/// The numbers of whoever runs Atoll, inside and outside alike.
+/// Returns the ids of the user who runs Atoll, inside and outside alike.
 fn own() -> String {
     let (uid, gid) = e2e::id();
     format!("{uid}:{gid}")
@@ -299,7 +299,7 @@ END
     );
 }
 
-/// What a member of a group tries with files that only root and the group may use.
+/// Attempts of a member of a group on files that only root and the group may use.
 const AS_MEMBER: &str = r#"id -G
 cat "$1/data" || echo unread
 echo x >> "$1/data" || echo unwritten

@@ -1,4 +1,4 @@
-//! Policies in Cedar, of the user and of a project: what they take away, and how that is told.
+//! Policies in Cedar, of the user and of a project: their denials, and how those are reported.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 10 --noproxy '*'";
 
-/// A file of the user's policies.
+/// Writes a file of the user's policies.
 fn own(world: &World, text: &str) {
     world.write(world.config().join("atoll/own.cedar"), text);
 }
 
-/// A run of this command alone.
+/// Runs this command alone.
 fn started(world: &World, command: &[&str]) -> Outcome {
     world.atoll(["run", "--"]).args(command).run()
 }
@@ -152,7 +152,8 @@ fn every_file_of_a_projects_policies_counts_once_it_is_trusted() {
     ran("true").expect_status(125).says(["64 at most"]);
 }
 
-/// What waits for somebody who never asks is refused by a check, and told at each start.
+/// A policy that waits for an approver who is never asked is refused by a check, and reported at
+/// each start.
 #[test]
 fn a_policy_that_waits_for_what_never_asks_is_refused_and_told() {
     let world = World::new("a_policy_that_waits_for_what_never_asks_is_refused_and_told");
@@ -181,7 +182,7 @@ fn a_policy_that_waits_for_what_never_asks_is_refused_and_told() {
     assert!(!format!("{told}").contains("own.cedar"), "{told}");
 }
 
-/// Of a row of 900 the check came to the end of its stack, without a word.
+/// A row of 900 made the check overflow its stack, without a message.
 #[test]
 fn a_policy_that_is_too_deep_is_refused_by_its_name_wherever_it_is_read() {
     let world = World::new("a_policy_that_is_too_deep_is_refused_by_its_name_wherever_it_is_read");
@@ -208,7 +209,7 @@ fn a_policy_that_is_too_deep_is_refused_by_its_name_wherever_it_is_read() {
     let _ = started(&world, &["true"]).success();
 }
 
-/// Which policies decided is said of each thing that goes out, is refused or asked about.
+/// The policies that decided are recorded with every request that is sent, refused or asked about.
 #[test]
 fn every_flow_names_the_policies_that_decided() {
     let world = World::new("every_flow_names_the_policies_that_decided");
@@ -251,7 +252,7 @@ fn every_flow_names_the_policies_that_decided() {
     assert!(why.out().contains("they refused something"), "{why}");
 }
 
-/// A run that writes the file has it kept back as one that other programs read.
+/// A run's changes to the file are held back as changes to a file that other programs read.
 #[test]
 fn a_run_does_not_write_its_projects_policies() {
     let world = World::new("a_run_does_not_write_its_projects_policies");
@@ -290,7 +291,7 @@ fn policies_refuse_changes_before_any_is_taken_over() {
     assert!(world.exists("secret/key"));
 }
 
-/// What is taken over by a policy with `@checkpoint` can be taken back, by what the record names.
+/// An apply by a policy with `@checkpoint` can be undone, by the checkpoint that the record names.
 #[test]
 fn a_checkpoint_is_there_before_changes_are_taken_over() {
     let world = World::new("a_checkpoint_is_there_before_changes_are_taken_over");
@@ -349,7 +350,7 @@ fn a_checkpoint_is_there_before_changes_are_taken_over() {
     assert!(world.exists("new"));
 }
 
-/// Policies that ask about what lies in `secret`, and about nothing else.
+/// Writes policies that ask about paths in `secret`, and about nothing else.
 fn asking_about_secret(world: &World, whom: &str) {
     let place = world.workspace();
     let place = place.display();
@@ -364,8 +365,8 @@ fn asking_about_secret(world: &World, whom: &str) {
 
 const ANSWER: &str = "d deny: ";
 
-/// Who takes changes over is asked where a policy says so: with what becomes of each path, and
-/// nothing is written before the yes. What was asked and said is in the ledger.
+/// An apply needs an approval where a policy requires it: the question shows the effect on each
+/// path, and nothing is written before the approval. Question and answer are in the ledger.
 #[test]
 fn a_policy_asks_before_changes_are_taken_over() {
     let world = World::new("a_policy_asks_before_changes_are_taken_over");
@@ -451,8 +452,8 @@ fn a_policy_asks_before_changes_are_taken_over() {
     );
 }
 
-/// In mode strict nobody is asked while a run goes on, nor by its own option; who takes its changes
-/// over afterwards is.
+/// In mode strict nobody is asked while a run goes on, nor by its own option; a person who applies
+/// its changes afterwards is.
 #[test]
 fn what_a_strict_run_changed_is_asked_about_when_a_person_takes_it_over() {
     let world = World::new("what_a_strict_run_changed_is_asked_about_when_a_person_takes_it_over");
@@ -480,7 +481,7 @@ fn what_a_strict_run_changed_is_asked_about_when_a_person_takes_it_over() {
     }
 }
 
-/// Without a person nothing is taken over, nor with another one than a person.
+/// Nothing is applied without a person, nor with an approver other than a person.
 #[test]
 fn nothing_that_asks_is_taken_over_without_a_person() {
     let world = World::new("nothing_that_asks_is_taken_over_without_a_person");
@@ -526,8 +527,8 @@ fn nothing_that_asks_is_taken_over_without_a_person() {
     assert!(world.exists("open") && world.exists("secret/key"));
 }
 
-/// What decides is shown: permissions before and after, the whole of a target. No name is a row of
-/// its own, and none is out of sight before it was read.
+/// Everything that decides is shown: permissions before and after, the whole of a target. No name
+/// is a row of its own, and none is out of sight before it was read.
 #[test]
 fn all_that_decides_is_shown_before_a_person_answers() {
     let world = World::new("all_that_decides_is_shown_before_a_person_answers");
@@ -611,7 +612,7 @@ fn all_that_decides_is_shown_before_a_person_answers() {
     assert!(!world.exists("secret/1") && !world.exists("secret/open"));
 }
 
-/// Whatever ends a question that was put, it has an answer, and that is no.
+/// A question that was put gets an answer whatever ends it, and that is a denial.
 #[test]
 fn a_terminal_that_goes_away_says_no() {
     let world = World::new("a_terminal_that_goes_away_says_no");
@@ -634,7 +635,7 @@ fn a_terminal_that_goes_away_says_no() {
     assert_eq!(events(&world, "approval.asked").len(), 2);
 }
 
-/// What a person has agreed to is what is written: what changed since they were shown it is not.
+/// An approval covers exactly what is written: anything that changed since it was shown is not.
 #[test]
 fn what_changes_while_a_person_is_asked_is_not_taken_over() {
     let world = World::new("what_changes_while_a_person_is_asked_is_not_taken_over");
@@ -684,7 +685,7 @@ fn what_changes_while_a_person_is_asked_is_not_taken_over() {
     );
 }
 
-/// A file of this name, wherever it lies in a directory.
+/// Finds a file of this name anywhere in a directory.
 fn found(place: &Path, name: &str) -> Option<std::path::PathBuf> {
     let entries = fs::read_dir(place).ok()?.map(|entry| entry.unwrap());
     entries.into_iter().find_map(|entry| {
@@ -697,7 +698,7 @@ fn found(place: &Path, name: &str) -> Option<std::path::PathBuf> {
     })
 }
 
-/// Who starts a run is asked where a policy says so, about the command as it is.
+/// Starting a run needs an approval where a policy requires it, about the command as it is.
 #[test]
 fn a_policy_asks_before_a_run_is_started() {
     let world = World::new("a_policy_asks_before_a_run_is_started");
@@ -777,8 +778,8 @@ fn a_policy_asks_before_a_run_is_started() {
     );
 }
 
-/// Who starts a run is asked about the ports that it publishes, and a yes is to what was shown:
-/// once other policies ask, who visits is refused.
+/// The question at the start of a run includes the ports that it publishes, and an approval covers
+/// what was shown: once other policies ask, visitors are refused.
 #[test]
 fn a_port_that_policies_ask_about_is_published_by_a_yes_before_the_run() {
     let world = World::new("a_port_that_policies_ask_about_is_published_by_a_yes_before_the_run");
@@ -848,8 +849,8 @@ fn a_port_that_policies_ask_about_is_published_by_a_yes_before_the_run() {
     let _ = asked.wait();
 }
 
-/// The rows of the table of annotations in the document about policies: for each action what
-/// comes of it.
+/// Returns the rows of the table of annotations in the document about policies: for each action its
+/// result.
 fn table() -> Vec<(String, Vec<(String, String)>)> {
     let project = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
     let text = fs::read_to_string(Path::new(&project).join("../../docs/policy.md")).unwrap();
@@ -869,7 +870,7 @@ fn table() -> Vec<(String, Vec<(String, String)>)> {
     rows.map(row).collect()
 }
 
-/// What the table says of what a run begins with, and of what is taken over, is so in a run.
+/// The table's statements about the start of a run, and about applying, hold in a run.
 #[test]
 fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
     let world = World::new("each_cell_of_the_table_of_annotations_holds_in_a_run");
@@ -944,7 +945,7 @@ fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
     assert!(begun > 10 && denied > 30, "{begun} {denied}");
 }
 
-/// A directory that moves takes what is in it along, unnamed.
+/// A directory that moves takes its entries along, unnamed.
 #[test]
 fn a_moved_directory_takes_nothing_past_a_policy() {
     let world = World::new("a_moved_directory_takes_nothing_past_a_policy");
@@ -1086,7 +1087,7 @@ fn the_commands_about_policies_work() {
         .says(["@quarantine"]);
 }
 
-/// A link to nothing is no file that is not there: whoever made it meant policies to count.
+/// A dangling link is not an absent file: whoever made it meant policies to count.
 #[test]
 fn a_policy_that_cannot_be_read_stops_every_run() {
     let world = World::new("a_policy_that_cannot_be_read_stops_every_run");
@@ -1234,7 +1235,7 @@ fn a_test_of_policies_that_fails_says_which_case_and_ends_with_one() {
     let _ = world.atoll(both).run().expect_status(1);
 }
 
-/// A test of policies says what asking them says, and neither passes over what is stated.
+/// A test of policies gives the same decisions as a question, and neither ignores stated facts.
 #[test]
 fn policies_asked_and_tested_decide_the_same() {
     let world = World::new("policies_asked_and_tested_decide_the_same");
@@ -1328,13 +1329,13 @@ fn mistakes_at_the_commands_about_policies_name_the_right_one() {
         .says(["atoll policy check FILE"]);
 }
 
-/// A policy that closes an action, whatever it is about.
+/// Returns a policy that forbids an action on anything.
 fn closing(action: &str) -> String {
     format!("@id(\"closed\") forbid(principal, action == Action::\"{action}\", resource);\n")
 }
 
-/// Checks that what this action is asked for is done (it prints `done`), and is not where a
-/// policy forbids the action. `prepare` comes before, without the policy.
+/// Checks that a command that needs this action works (it prints `done`), and does not where a
+/// policy forbids the action. `prepare` runs before, without the policy.
 fn is_closed_by(world: &World, action: &str, prepare: &str, run: &dyn Fn() -> Outcome) {
     let path = world.config().join("atoll/own.cedar");
     for is_closed in [false, true] {
@@ -1372,8 +1373,7 @@ to = "example.com"
 place = { header = "authorization", form = "Bearer {}" }
 "#;
 
-/// What a person does and a run begins with: each is asked about, and done where nothing is
-/// forbidden.
+/// Actions of a person and of a run's start: each is decided, and done where nothing is forbidden.
 #[test]
 fn every_door_of_this_host_is_closed_by_a_policy_of_its_action() {
     let world = World::new("every_door_of_this_host_is_closed_by_a_policy_of_its_action");
@@ -1418,7 +1418,7 @@ fn every_door_of_this_host_is_closed_by_a_policy_of_its_action() {
     }
 }
 
-/// What programs do on the network: names, tunnels, requests, uses of a credential.
+/// Network actions of programs: names, tunnels, requests, uses of a credential.
 #[test]
 fn every_door_of_the_network_is_closed_by_a_policy_of_its_action() {
     let world = World::new("every_door_of_the_network_is_closed_by_a_policy_of_its_action");
@@ -1477,8 +1477,8 @@ fn a_port_that_is_published_later_is_closed_by_a_policy() {
     });
 }
 
-/// What Cedar may not bear, and what is to forbid and never does, is told where somebody looks for
-/// mistakes and where somebody relies on it.
+/// Policies that Cedar may not evaluate, and those that are to forbid and never do, are reported by
+/// the check, and at the start of a run that relies on them.
 #[test]
 fn what_does_not_hold_as_it_is_written_is_told_by_the_check_and_at_the_start() {
     let world =

@@ -1,6 +1,5 @@
-//! PostgreSQL with a password that is not inside: the real server and its clients, and servers
-//! and programs that do what they should not. In a sandbox, and for an ordinary user in a fence
-//! too.
+//! PostgreSQL with a password that is not in the sandbox: the real server and its clients, and
+//! misbehaving servers and programs. In a sandbox, and for an ordinary user in a fence too.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +16,7 @@ const CLIENT: &str = include_str!("postgres/client.py");
 const SEARCH: &str = include_str!("credentials/search.py");
 const RUN: &str = include_str!("credentials/run.sh");
 const NAMES: &[&str] = &["db.example", "late.example"];
-/// The password of everybody on these servers.
+/// The password of every user on these servers.
 const REAL: &str = "r3alP4ssw0rdOfTheD4tabaseN0bodyS33s";
 
 const REAL_ONE: &str = r#"
@@ -34,7 +33,7 @@ place = { postgres = { user = "app", database = ["shop", "second"] } }
 variable = "PGPASSWORD"
 "#;
 
-/// A world where a profile says this, if there can be one with a real server.
+/// Returns a world with a profile of this text, if there can be one with a real server.
 fn world(name: &str, profile: &str) -> Option<World> {
     let world = World::new(name);
     world.profile("bound", profile);
@@ -55,8 +54,8 @@ fn world(name: &str, profile: &str) -> Option<World> {
     Some(world)
 }
 
-/// Runs a shell script inside where these servers are: in a sandbox, and then for an ordinary
-/// user in a fence. What came of each is checked.
+/// Runs a shell script where these servers are: in a sandbox, and then for an ordinary user in a
+/// fence. Each result is checked.
 fn everywhere(world: &World, servers: &str, script: &str, check: impl Fn(&Outcome)) {
     check(&outcome(world, servers, "\"$ATOLL\"", script));
     if !is_root() {
@@ -84,7 +83,7 @@ fn outcome(world: &World, servers: &str, atoll: &str, script: &str) -> Outcome {
     run.env("INTERNET_PORTS", "7").within(LONG).run()
 }
 
-/// What the server of the test's own has written down.
+/// Returns the records of the test's own server.
 fn fake(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/fake")).unwrap_or_default()
 }
@@ -112,7 +111,7 @@ fn a_program_of_node_queries_alone_and_in_a_pool() {
     });
 }
 
-/// Where a policy has a person asked before a credential is used, the login waits for that.
+/// A login waits where a policy requires an approval before its credential is used.
 #[test]
 fn a_login_by_a_credential_that_policies_ask_about_waits_for_a_person() {
     let name = "a_login_by_a_credential_that_policies_ask_about_waits_for_a_person";
@@ -150,7 +149,7 @@ fn a_login_by_a_credential_that_policies_ask_about_waits_for_a_person() {
     }
 }
 
-/// Why something was refused, in the last run.
+/// Returns the reasons of refusals in the last run.
 fn refused(world: &World) -> Vec<String> {
     let refused = events(world, "flow.refused");
     let why = refused.iter().filter_map(|one| one["why"].as_str());
@@ -374,8 +373,8 @@ to = "private.example"
 place = { postgres = { user = "fetched", database = "second", tls = "none" } }
 "#;
 
-/// A server of a private network is signed in to without TLS where that is said, by SCRAM alone;
-/// no other one is, and no other login.
+/// The login to a server of a private network works without TLS where that is configured, by SCRAM
+/// alone; no other server's does, and no other login.
 #[test]
 fn a_login_without_tls_is_for_private_networks_alone() {
     let name = "a_login_without_tls_is_for_private_networks_alone";
@@ -606,7 +605,7 @@ fn a_program_says_as_whom_it_signs_in_in_one_way() {
     });
 }
 
-/// What follows a login is searched as all else is, and without the real password.
+/// Data after a login is searched like everything else, and without the real password.
 #[test]
 fn a_placeholder_is_neither_asked_nor_copied_into_a_database() {
     let name = "a_placeholder_is_neither_asked_nor_copied_into_a_database";
@@ -767,7 +766,7 @@ fn nothing_but_what_carries_holds_the_password_of_a_database() {
     assert_eq!(others, Vec::<&str>::new(), "{what}");
 }
 
-/// A policy closes the way there from the first, and the login while a run goes on.
+/// A policy forbids connecting from the start, and the login while a run goes on.
 #[test]
 fn a_login_is_closed_by_a_policy_of_its_action() {
     let name = "a_login_is_closed_by_a_policy_of_its_action";

@@ -1,5 +1,5 @@
-//! Keys that sign and that a command prints: fetched outside when a request needs one, used
-//! until shortly before they end, and inside as little as any other.
+//! Signing keys that a command prints: fetched outside when a request needs one, used until shortly
+//! before they end, and in the sandbox as little as any other.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -16,7 +16,7 @@ const NAMES: &[&str] = &[
     "sts.eu-west-1.amazonaws.com",
     "other.example",
 ];
-/// What each real id, secret and session token has in it.
+/// A part of each real id, secret and session token.
 const REAL: [&str; 3] = [
     "PR1NT3DK3YTEST",
     "pr1nt3dS3c/0fTh1sT3st",
@@ -26,8 +26,8 @@ const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 /// A request that curl signs.
 const SIGNED: &str = "curl -sS -m 60 --noproxy '*' --aws-sigv4 aws:amz:eu-west-1:s3 \
     --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" -H \"x-amz-security-token: $AWS_SESSION_TOKEN\"";
-/// What version 2 of AWS's command line has as `aws configure export-credentials`, by the library
-/// that finds keys for both versions.
+/// The equivalent of `aws configure export-credentials` in version 2 of AWS's command line, by the
+/// library that finds keys for both versions.
 const EXPORT: &str = "#!/usr/bin/python3 -I
 import json, sys
 sys.path.insert(0, 'SITE')
@@ -37,7 +37,8 @@ print(json.dumps({'Version': 1, 'AccessKeyId': key.access_key, 'SecretAccessKey'
 ";
 const BUCKET: &str = "https://s3.eu-west-1.amazonaws.com/bucket";
 
-/// A world with AWS's programs and a command that prints keys in that way, if there can be one.
+/// Returns a world with AWS's programs and a command that prints keys in this way, if there can be
+/// one.
 fn world(name: &str, how: &str) -> Option<World> {
     let world = World::new(name);
     write_program(&world.top().join("prints.py"), PRINTS);
@@ -48,7 +49,7 @@ fn world(name: &str, how: &str) -> Option<World> {
     (is_possible(&world, &["openssl"]) && aws::unpack(&world)).then_some(world)
 }
 
-/// Has the command go in that way.
+/// Sets the behaviour of the command.
 fn to_go(world: &World, how: &str, further: &str) {
     let top = world.top().display();
     from(
@@ -57,7 +58,7 @@ fn to_go(world: &World, how: &str, further: &str) {
     );
 }
 
-/// Has the key come from this source.
+/// Sets the source of the key.
 fn from(world: &World, source: &str) {
     let hosts = "['s3.eu-west-1.amazonaws.com', 'dynamodb.eu-west-1.amazonaws.com']";
     let profile = format!(
@@ -69,7 +70,7 @@ fn from(world: &World, source: &str) {
     world.profile("bound", &profile);
 }
 
-/// Runs a shell script inside, where the origins are.
+/// Runs a shell script in a sandbox, where the origins are.
 fn online(world: &World, script: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, "\"$ATOLL\" run --discard \"$@\"");
     let site = world.top().join("site").display().to_string();
@@ -78,12 +79,12 @@ fn online(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
 
-/// How often the command was run.
+/// Returns the number of times that the command was run.
 fn runs(world: &World) -> usize {
     let runs = fs::read_to_string(world.top().join("runs"));
     runs.unwrap_or_default().lines().count()
@@ -95,8 +96,8 @@ fn forget(world: &World) {
     }
 }
 
-/// Nothing real was seen inside, and nothing but what is signed right by a key that holds has
-/// arrived.
+/// Checks that the program has seen no real key, and that only requests signed correctly by a valid
+/// key have arrived.
 fn expect_clean(world: &World, outcome: &Outcome) {
     let reached = requests(world);
     assert!(!reached.contains("WRONG "), "{reached}\n{outcome}");
@@ -346,7 +347,7 @@ fn no_process_but_the_one_that_carries_holds_a_key_that_a_command_printed() {
     }
 }
 
-/// The two files of AWS's command line, of which the first has no key.
+/// Writes the two files of AWS's command line, of which the first has no key.
 fn settings(world: &World, text: &str) {
     let place = world.home().join(".aws");
     fs::create_dir_all(&place).unwrap();

@@ -1,5 +1,5 @@
-//! `atoll policy prove` and `diff`, with the real prover and the real solver: what holds of every
-//! request, and requests of which something does not hold.
+//! `atoll policy prove` and `diff`, with the real prover and the real solver: properties that hold
+//! of every request, and counterexamples to those that do not.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use e2e::{Avoidable, Outcome, World, cache, fine, write_program};
 
-/// The solver, or nothing where it or the prover is not installed.
+/// Returns the solver; `None` where it or the prover is not installed.
 fn solver(world: &World) -> Option<PathBuf> {
     let program = PathBuf::from(std::env::var_os("ATOLL_BIN").unwrap());
     if !program.with_file_name("atoll-prove").is_file() {
@@ -23,7 +23,7 @@ fn solver(world: &World) -> Option<PathBuf> {
     found
 }
 
-/// `atoll policy` with a solver.
+/// Runs `atoll policy` with a solver.
 fn policy<'a>(
     world: &World,
     solver: &Path,
@@ -33,7 +33,7 @@ fn policy<'a>(
     invocation.within(Duration::from_secs(300)).run()
 }
 
-/// One file of policies and one property, and what has to be told.
+/// Checks one property of a file of policies, and the texts that have to be printed.
 fn check(world: &World, solver: &Path, text: &str, property: &[&str], status: i32, says: &[&str]) {
     world.write("new.cedar", text);
     let arguments = ["prove", "new.cedar"]
@@ -50,7 +50,7 @@ fn check(world: &World, solver: &Path, text: &str, property: &[&str], status: i3
     }
 }
 
-/// What refutes is a question that anybody can put, and Atoll answers as was said.
+/// Checks a counterexample: it is a question that anybody can put, and Atoll answers as was said.
 fn shown(world: &World, found: &Outcome, is_failure: bool) {
     let out = found.out();
     let command = out
@@ -218,8 +218,8 @@ fn a_policy_that_decides_nothing_is_found() {
     }
 }
 
-/// Every shipped profile, in Cedar: none of its rules fails, and the address at which clouds tell
-/// a machine's secrets is reached by none.
+/// Every shipped profile, in Cedar: none of its rules fails, and the address at which clouds give
+/// out a machine's secrets is reached by none.
 #[test]
 fn shipped_profiles_are_proven() {
     let world = World::new("shipped_profiles_are_proven");
@@ -241,7 +241,7 @@ fn shipped_profiles_are_proven() {
     assert!(count > 10, "{listed}");
 }
 
-/// Every shipped preset, those that are a level of trust too.
+/// Every shipped preset, including those that are a level of trust.
 #[test]
 fn shipped_presets_are_proven() {
     let world = World::new("shipped_presets_are_proven");
@@ -282,10 +282,10 @@ fn shipped_presets_are_proven() {
 
 const LEVELS: [&str; 5] = ["none", "low", "medium", "high", "full"];
 const MODES: [&str; 3] = ["strict", "layered", "permissive"];
-/// All that goes out or in, and what for.
+/// The actions that leave or enter the sandbox, and the use of a credential for them.
 const OUTSIDE: [&str; 5] = ["resolve", "connect", "request", "use_credential", "publish"];
 
-/// What a level says in a mode, as a file of policies of its own.
+/// Writes the policies of a level in a mode to a file of their own; returns its name and the text.
 fn level(world: &World, level: &str, mode: &str) -> (String, String) {
     let shown = [
         "policy", "show", "default", "--trust", level, "--mode", mode,
@@ -301,8 +301,8 @@ fn only_tightens(world: &World, solver: &Path, one: &str, other: &str) -> Outcom
     policy(world, solver, ["prove", one, "--only-tightens", other])
 }
 
-/// Each level takes away of the next higher one, and each mode of the next looser one: what is
-/// denied or asked about there is not less so here. No policy of a level fails.
+/// Each level is stricter than the next higher one, and each mode than the next looser one:
+/// anything denied or asked about there is not less so here. No policy of a level fails.
 #[test]
 fn lower_levels_and_stricter_modes_only_tighten() {
     let world = World::new("lower_levels_and_stricter_modes_only_tighten");
@@ -352,8 +352,8 @@ fn lower_levels_and_stricter_modes_only_tighten() {
     }
 }
 
-/// Each purpose takes away of whatever people allow: of everything, of what is asked about, of what
-/// has something done besides. No policy of one fails, and each says something of its own.
+/// Each purpose narrows whatever people allow: everything, actions that are asked about, actions
+/// with obligations. No policy of one fails, and each says something of its own.
 #[test]
 fn every_shipped_purpose_only_tightens() {
     let world = World::new("every_shipped_purpose_only_tightens");
@@ -397,7 +397,7 @@ fn every_shipped_purpose_only_tightens() {
     shown(&world, &found, false);
 }
 
-/// A level with a hole is found out, by a request that goes through it.
+/// A level with a hole is refuted, by a request that goes through it.
 #[test]
 fn a_broken_level_is_refuted() {
     let world = World::new("a_broken_level_is_refuted");
@@ -452,8 +452,9 @@ fn a_broken_level_is_refuted() {
     }
 }
 
-/// As it is put together for a run: at the lowest level nothing is reached in any mode, whatever
-/// people have written; and where nobody is asked, nothing is that would be asked about.
+/// Policies as they are assembled for a run: at the lowest level nothing is reached in any mode,
+/// whatever people have written; and where nobody is asked, nothing is reached that would be asked
+/// about.
 #[test]
 fn nothing_is_reached_at_trust_level_none() {
     let world = World::new("nothing_is_reached_at_trust_level_none");
@@ -543,8 +544,7 @@ fn lower_layers_only_tighten() {
     let _ = found.expect_status(1);
 }
 
-/// The organisation's layer is in what is proven as its key has signed it, and nothing is proven
-/// of another.
+/// The organisation's layer is proven as its key has signed it, and nothing is proven of another.
 #[test]
 fn every_layer_below_the_signed_one_only_tightens() {
     let world = World::new("every_layer_below_the_signed_one_only_tightens");
@@ -582,8 +582,8 @@ fn every_layer_below_the_signed_one_only_tightens() {
     assert!(found.out().contains("refuted  nobody-reaches"), "{found}");
 }
 
-/// Two layers of the same files: what is called alike in both is one policy in each, and either
-/// alone decides the same.
+/// Two layers of the same files: policies with the same name in both are one policy in each, and
+/// either alone decides the same.
 #[test]
 fn of_two_layers_with_one_policy_each_is_told_to_change_nothing() {
     let world = World::new("of_two_layers_with_one_policy_each_is_told_to_change_nothing");
@@ -620,7 +620,7 @@ fn of_two_layers_with_one_policy_each_is_told_to_change_nothing() {
     }
 }
 
-/// What a permit of one layer lets through another one can deny, whichever of them comes first.
+/// A permit of one layer can be overruled by another layer's denial, whichever of them comes first.
 #[test]
 fn a_permit_that_another_layer_never_lets_count_is_told() {
     let world = World::new("a_permit_that_another_layer_never_lets_count_is_told");
@@ -706,7 +706,7 @@ fn without_a_solver_nothing_is_proven() {
     }
 }
 
-/// Neither beside the program nor in `PATH`: it says how the prover is got.
+/// The prover is neither beside the program nor in `PATH`: the error says how to get it.
 #[test]
 fn without_the_prover_nothing_is_proven() {
     let world = World::new("without_the_prover_nothing_is_proven");
@@ -740,7 +740,7 @@ fn without_the_prover_nothing_is_proven() {
     assert!(found.out().contains("proven   never-errors"), "{found}");
 }
 
-/// One that somebody else could have written is told, and not run.
+/// A prover that somebody else could have written is reported, and not run.
 #[test]
 fn a_prover_that_others_can_change_is_told_and_not_run() {
     let world = World::new("a_prover_that_others_can_change_is_told_and_not_run");
@@ -808,8 +808,8 @@ fn versions_of_a_file_are_compared() {
     );
 }
 
-/// What is denied since nobody does what it asks for, or can say yes, is no less denied by what
-/// asks for nothing, or for somebody else.
+/// A version that denies because nobody fulfils its obligation, or can give its approval, is not
+/// tightened by one without an obligation, or with another approver.
 #[test]
 fn what_is_denied_for_its_obligations_is_not_allowed_by_a_tighter_version() {
     let world =
@@ -859,7 +859,7 @@ fn what_is_denied_for_its_obligations_is_not_allowed_by_a_tighter_version() {
     }
 }
 
-/// What policies have done where they allow is done by a tighter version too, wherever it allows.
+/// The obligations of policies that allow are those of a tighter version too, wherever it allows.
 #[test]
 fn what_is_done_besides_is_done_by_a_tighter_version() {
     let world = World::new("what_is_done_besides_is_done_by_a_tighter_version");
@@ -942,7 +942,7 @@ fn what_is_done_besides_is_done_by_a_tighter_version() {
     assert!(found.out().contains("nothing more is allowed\n"), "{found}");
 }
 
-/// A session gains it, and what it may do next is asked with it.
+/// A session gains a label, and the question about its next action includes it.
 #[test]
 fn a_label_more_is_tighter_only_where_nothing_is_allowed_by_it() {
     let world = World::new("a_label_more_is_tighter_only_where_nothing_is_allowed_by_it");
@@ -1101,7 +1101,7 @@ fn where_no_policies_count_there_is_nothing_to_prove() {
     assert_eq!(prover["grade"], "note", "{prover}");
 }
 
-/// That programs are there says nothing of what they prove.
+/// The presence of the programs is no evidence that they prove anything.
 #[test]
 fn the_doctor_tries_a_proof() {
     let world = World::new("the_doctor_tries_a_proof");

@@ -1,5 +1,5 @@
-//! Being a proxy for programs that want one: what they ask for is judged as everything else,
-//! on a small internet of each test's own.
+//! A proxy for programs that want one: their requests are judged like everything else, on a small
+//! internet of each test's own.
 
 use e2e::World;
 use e2e::internet::{events, is_possible, online};
@@ -17,7 +17,7 @@ const ALLOW: [&str; 8] = [
 
 const CURL: &str = "curl -sS -m 20 --noproxy ''";
 
-/// Sends text to the proxy and prints what comes back, its first line and its last.
+/// Sends text to the proxy and prints the first and the last line of its answer.
 const SPEAK: &str = r#"
 import socket, sys
 def speak(text):
@@ -124,7 +124,7 @@ fn a_connection_by_a_proxy_is_recorded_as_any_other() {
     assert_eq!(events(&world, "flow.closed").len(), 1);
 }
 
-/// What is asked, and what the program is told.
+/// Questions, and the answers that the program gets.
 #[test]
 fn what_may_not_be_reached_is_refused_by_a_proxy_in_its_own_words() {
     let world = World::new("what_may_not_be_reached_is_refused_by_a_proxy_in_its_own_words");

@@ -1,4 +1,4 @@
-//! Ports inside that programs of the host visit, on a network of each test's own.
+//! Published ports of a sandbox that programs of the host visit, on a network of each test's own.
 
 use std::fs;
 use std::net::TcpListener;
@@ -182,7 +182,7 @@ fn a_port_is_published_while_a_run_goes_on_and_only_when_asked_for() {
     let _ = seen.outcome.says(["4000 (python3)", "--publish 4000"]);
 }
 
-/// The key brings it up, a letter publishes it; nothing of that is the program's to do.
+/// A key opens the page, a letter publishes the port; neither reaches the program.
 #[test]
 fn a_port_is_published_by_a_key_at_the_terminal() {
     let world = World::new("a_port_is_published_by_a_key_at_the_terminal");
@@ -234,7 +234,7 @@ fn a_port_is_published_by_a_key_at_the_terminal() {
     );
 }
 
-/// What a person reads does not hold up a run whose program has ended.
+/// A page that a person is reading does not hold up a run whose program has ended.
 #[test]
 fn a_run_ends_under_the_page_of_a_port() {
     let world = World::new("a_run_ends_under_the_page_of_a_port");
@@ -309,7 +309,7 @@ fn nothing_inside_finds_where_its_run_is_spoken_to() {
     assert_eq!(ended.out(), "nothing\n", "{ended}");
 }
 
-/// Nothing inside reaches more because a port is published, and other rules hold beside.
+/// A published port lets the sandbox reach nothing more, and other rules hold beside it.
 #[test]
 fn what_is_published_opens_no_way_out() {
     let world = World::new("what_is_published_opens_no_way_out");

@@ -1,5 +1,4 @@
-//! What a session is for: runs, changes and requests that a purpose narrows, and that nothing
-//! inside widens.
+//! The purpose of a session: it narrows runs, changes and requests, and nothing inside widens it.
 
 use std::fs;
 
@@ -21,7 +20,7 @@ const ALL: [&str; 8] = [
     "data-analysis",
 ];
 
-/// A run with these options, without a network.
+/// Runs a script with these options, without a network.
 fn run(world: &World, options: &[&str], script: &str) -> Outcome {
     let run = world.atoll(["run", "--keep"]).args(options);
     run.args(["--", "sh", "-c", script]).run()
@@ -31,7 +30,7 @@ fn apply(world: &World, further: &[&str]) -> Outcome {
     world.atoll(["apply", "last"]).args(further).run()
 }
 
-/// What the last run's record says that it was decided by.
+/// Returns a member of the last run's recorded decision.
 fn decision(world: &World, member: &str) -> String {
     let opened = events(world, "run.opened");
     opened[0]["decision"][member]
@@ -143,8 +142,8 @@ fn what_belongs_to_a_purpose_is_taken_over_and_nothing_else() {
     assert!(!world.exists("new.md"));
 }
 
-/// What is kept of an agent's home comes from many runs: where one of them was narrowed, that
-/// counts for all of it.
+/// A kept layer of an agent's home comes from many runs: if one of them was narrowed, that counts
+/// for the whole layer.
 #[test]
 fn what_a_narrowed_run_keeps_is_not_taken_over_later() {
     let world = World::new("what_a_narrowed_run_keeps_is_not_taken_over_later");
@@ -168,7 +167,7 @@ fn what_a_narrowed_run_keeps_is_not_taken_over_later() {
     assert_eq!(world.read(&history), "before\nsaid\n");
 }
 
-/// Variables, files and the program itself: none of them is asked what a run is for.
+/// Variables, files and the program itself have no say in the purpose of a run.
 #[test]
 fn nothing_inside_changes_what_a_run_is_for() {
     let world = World::new("nothing_inside_changes_what_a_run_is_for");
@@ -246,7 +245,7 @@ fn a_session_keeps_its_purpose() {
     assert_eq!(purpose(), "documentation");
 }
 
-/// What a project has added is no word of the person's, and stays with the session all the same.
+/// A purpose added by a project is not the person's own, and still stays with the session.
 #[test]
 fn what_a_project_adds_stays_with_its_session_and_what_is_resumed() {
     let world = World::new("what_a_project_adds_stays_with_its_session_and_what_is_resumed");
@@ -286,7 +285,7 @@ fn what_a_project_adds_stays_with_its_session_and_what_is_resumed() {
     assert!(world.exists("a.rs"));
 }
 
-/// A person's policy permits by what a run is for, which a project's file does not say.
+/// A person's policy permits by the purpose of a run, which a project's file cannot set.
 #[test]
 fn a_project_cannot_say_a_purpose_by_which_a_policy_permits() {
     let world = World::new("a_project_cannot_say_a_purpose_by_which_a_policy_permits");
@@ -347,7 +346,7 @@ fn a_purpose_that_permits_stops_the_runs_that_are_for_it() {
         .is_clear_error(["purpose acme has narrowed", "acme.purpose.cedar"]);
 }
 
-/// What docs/purposes.md shows is typed, and the file that it writes is a purpose.
+/// The commands of docs/purposes.md work, and the file that it writes is a purpose.
 #[test]
 fn the_page_about_purposes_is_as_it_says() {
     let world = World::new("the_page_about_purposes_is_as_it_says");

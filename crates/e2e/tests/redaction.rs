@@ -1,4 +1,4 @@
-//! `@redact`: headers that do not leave, and those that do not come in.
+//! `@redact`: headers that are removed from requests, and from responses.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ const SERVERS: &str = include_str!("redaction/servers.py");
 const INSIDE: &str = include_str!("redaction/inside.py");
 const BOUND: &str = "[network]\nallow = [\"example.com\"]\n[credential.key]\nsource = { environment = \"KEY\" }\n\
                      to = \"example.com\"\nplace = { header = \"authorization\", form = \"Bearer {}\" }\n";
-/// What a program sends and is answered: by TLS and without, one header twice, in each case.
+/// The requests that a program sends and prints with their responses: by TLS and without, one
+/// header twice, in each case.
 const SCRIPT: &str = "for url in http://example.com/a https://example.com/a https://example.com/chunks; do
         case $url in https*) key=$KEY ;; *) key=none ;; esac
         curl -sS -f -m 10 -i --noproxy '*' -H 'X-Internal: SECRET-OUT' -H 'x-INTERNAL: SECRET-OUT-2' \
@@ -21,7 +22,7 @@ fn own(world: &World, text: &str) {
     world.write(world.config().join("atoll/own.cedar"), text);
 }
 
-/// A world, a program in it, and what has come to the servers.
+/// Returns the result of a script in a new world, and the data that has reached the servers.
 fn seen(world: &World, script: &str) -> (Outcome, String) {
     world.canary("the-real-key-0123456789abcdefghij", &[]);
     let command = "sh -c 'KEY=the-real-key-0123456789abcdefghij; export KEY; exec \"$ATOLL\" run --discard --profile bound -- sh -c \"$1\"' sh \"$@\"";

@@ -1,6 +1,5 @@
-//! The registries that this machine's own packages come from, by the presets that are for
-//! them. Where one is a mirror at an address that is not on the internet, a rule for that
-//! address is needed too.
+//! The registries of this machine's own packages, by the presets for them. Where one is a mirror at
+//! an address that is not on the internet, a rule for that address is needed too.
 
 use std::net::ToSocketAddrs;
 use std::time::Duration;
@@ -15,9 +14,9 @@ const LONG: Duration = Duration::from_secs(180);
 struct Registry {
     preset: &'static str,
     program: &'static str,
-    /// Where it comes from.
+    /// Its hosts.
     hosts: &'static [&'static str],
-    /// Fetches it, and says its version.
+    /// Fetches it, and prints its version.
     script: &'static str,
     version: &'static str,
 }
@@ -50,8 +49,8 @@ const REGISTRIES: &[Registry] = &[
     },
 ];
 
-/// The options that let a host be reached where its address is not on the internet, or
-/// None where it cannot be reached from here at all.
+/// Returns the options that let a host be reached whose address is not on the internet; `None`
+/// where it cannot be reached from here at all.
 fn further(world: &World, host: &str) -> Option<Vec<String>> {
     let found = (host, 443).to_socket_addrs().ok()?;
     let url = format!("https://{host}/");
@@ -65,7 +64,7 @@ fn further(world: &World, host: &str) -> Option<Vec<String>> {
     Some(private.map(|address| address.ip().to_string()).collect())
 }
 
-/// The same by the age of its release, which its registry tells: old enough, and not.
+/// Fetches a package by the age of its release, which its registry states: old enough, and not.
 fn aged(world: &World, registry: &Registry, options: &[String], script: &str) {
     let preset = registry.preset;
     if preset == "cargo" && is_mirrored(world) {
@@ -94,15 +93,15 @@ fn aged(world: &World, registry: &Registry, options: &[String], script: &str) {
     }
 }
 
-/// Whether crates come from elsewhere than their registry's own host.
+/// Returns whether crates come from elsewhere than their registry's own host.
 fn is_mirrored(world: &World) -> bool {
     let config = ["-sS", "-m", "20", "https://index.crates.io/config.json"];
     let told = world.host("curl").args(config).run().out();
     !told.contains("\"https://static.crates.io/crates\"")
 }
 
-/// The same by a lock file of the workspace: one that names its release, and one that names
-/// another one.
+/// Fetches a package by a lock file of the workspace: one that names its release, and one that
+/// names another one.
 fn locked(world: &World, registry: &Registry, options: &[String], script: &str) {
     let Registry {
         preset, version, ..

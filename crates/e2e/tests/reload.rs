@@ -1,4 +1,4 @@
-//! Policies that are read anew while a run goes on.
+//! Policies that are reloaded while a run goes on.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ const TUNNEL: &str = "import socket\n\
     try: print(\"tunnel ended\", one.recv(1) == b\"\")\n\
     except OSError: print(\"tunnel ended\", True)\n";
 
-/// Has a person play a scene with a run of this script.
+/// Has a person act out a scene with a run of this script.
 fn scene(world: &World, scene: &str, options: &str, script: &str, atoll: Option<&str>) -> Seen {
     scene_with(world, scene, options, script, atoll, "")
 }
@@ -48,7 +48,7 @@ fn scene_with(
     Seen::of(world, run.within(Duration::from_secs(400)).run())
 }
 
-/// The solver, where it and the prover are installed.
+/// Returns the solver, where it and the prover are installed.
 fn solver() -> Option<PathBuf> {
     let program = PathBuf::from(std::env::var_os("ATOLL_BIN").unwrap());
     let solver = cache()?.join("solver/cvc5");
@@ -67,7 +67,7 @@ fn text<'a>(event: &'a Value, member: &str) -> &'a str {
     event[member].as_str().unwrap_or_default()
 }
 
-/// By which policies something of this path was decided.
+/// Returns the policies that decided on a path, event by event.
 fn decided_by(world: &World, kind: &str, path: &str) -> Vec<Option<String>> {
     let told = events(world, kind);
     let its = told.iter().filter(|one| text(one, "path") == path);
@@ -192,7 +192,7 @@ fn a_run_without_policies_gets_its_first_and_loses_its_last() {
     }
 }
 
-/// Each is decided by one of two versions, and by the one that it says.
+/// Each request is decided by one of two versions, and by the one that its record names.
 #[test]
 fn requests_during_many_reloads_are_each_decided_by_one_version() {
     let world = World::new("requests_during_many_reloads_are_each_decided_by_one_version");

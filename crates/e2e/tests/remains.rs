@@ -195,13 +195,12 @@ fn two_runs_at_once_are_separate() {
     assert!(!world.exists("two"));
 }
 
-/// A control group of the host that an Atoll can be started in, removed with all
-/// beneath it.
+/// A control group of the host that an Atoll can be started in, removed with everything beneath it.
 struct OuterGroup(PathBuf);
 
 impl OuterGroup {
-    /// Beneath the own group; where there are separate controllers, in the one of
-    /// memory. Nothing where none can be made.
+    /// Makes one beneath the own group; with separate controllers, in that of memory. `None` where
+    /// that is impossible.
     fn make() -> Option<Self> {
         let list = fs::read_to_string("/proc/self/cgroup").unwrap();
         let own = |controller: &str| {
@@ -217,7 +216,7 @@ impl OuterGroup {
         fs::create_dir(&path).ok().map(|()| Self(path))
     }
 
-    /// Makes an empty one in it that bears the name of a run.
+    /// Makes an empty group in it with the name of a run.
     fn with_group_of(&self, run: &str) -> PathBuf {
         let path = self.0.join(format!("atoll-{run}"));
         fs::create_dir(&path).unwrap();
@@ -380,7 +379,7 @@ fn a_deaf_program_ends_with_the_command_line() {
     before.expect_no_processes(&world, "deaf");
 }
 
-/// What is counted on the whole machine, where others work too.
+/// Counts for the whole machine, where others work too.
 struct Counted {
     descriptors: usize,
     sockets: [usize; 3],
@@ -398,12 +397,12 @@ impl Counted {
         }
     }
 
-    /// Whatever stayed behind after each run would show as a multiple of them.
+    /// Checks that nothing grows with the number of runs: remains of each would show as a multiple.
     fn expect_no_trend(&self, runs: u32) {
-        /// A network namespace costs more than this.
+        /// The least cost of a network namespace, bytes.
         const KERNEL_BYTES_OF_RUN_MAX: u64 = 16 * 1024;
         const BYTES_OF_RUN_MAX: u64 = 512 * 1024;
-        /// What others may take meanwhile.
+        /// The most that others may take meanwhile, bytes.
         const KERNEL_BYTES_OF_OTHERS: u64 = 24 << 20;
         const BYTES_OF_OTHERS: u64 = 2 << 30;
         let now = Self::take();

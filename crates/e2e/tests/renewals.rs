@@ -1,5 +1,5 @@
-//! Logins of agents that do not hold any more: renewed outside, by one request for all that
-//! wait, and written back to the host's file before the new token is used.
+//! Expired logins of agents: renewed outside, by one request for all that wait, and written back to
+//! the host's file before the new token is used.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,14 +14,14 @@ const SERVERS: &str = include_str!("renewals/servers.py");
 const NAMES: &[&str] = &["example.com", "other.example", "another.example"];
 const CURL: &str = "curl -sS -m 90 --noproxy '*'";
 const AUTH: &str = "-H \"Authorization: Bearer $(field access)\"";
-/// What is in the file at the beginning.
+/// The tokens in the file at the beginning.
 const OLD: &str = "tok-f1rstT0kenOfTh1sT3stWh1chN0bodyM4yS33in1";
 const REFRESH: &str = "ref-f1rstT0kenOfTh1sT3stWh1chN0bodyM4yS33in1";
 const ID: &str = "idt-f1rstT0kenOfTh1sT3stWh1chN0bodyM4yS33in1";
 /// Another credential.
 const GIVEN: &str = "giv-enT0kenOfTh1sT3stWh1chN0bodyM4yS33in0000";
 
-/// How a program inside reads a value of its login.
+/// The shell function by which a program in the sandbox reads a value of its login.
 const FIELD: &str =
     "field() { sed -n \"s/.*\\\"$1\\\":\\\"\\([^\\\"]*\\)\\\".*/\\1/p\" ~/.agent/auth.json; }; ";
 
@@ -32,10 +32,10 @@ fn login(expires: &str) -> String {
     )
 }
 
-/// Ended long ago, as some write it.
+/// A time long past, in the form of some agents.
 const ENDED: &str = ", \"expires\": 1700000000000";
 
-/// A world with a login that is renewed in the way that the path names.
+/// Returns a world with a login that is renewed in the way that the path names.
 fn world(name: &str, how: &str, expires: &str) -> Option<World> {
     let world = World::new(name);
     to_go(&world, how);
@@ -78,7 +78,7 @@ fn auth(world: &World) -> PathBuf {
     world.home().join(".agent/auth.json")
 }
 
-/// Runs a shell script inside, where the servers are.
+/// Runs a shell script in a sandbox, where the servers are.
 fn online(world: &World, script: &str) -> Outcome {
     online_as(world, "\"$ATOLL\" run --keep \"$@\"", script)
 }
@@ -90,7 +90,7 @@ fn online_as(world: &World, command: &str, script: &str) -> Outcome {
         .run()
 }
 
-/// What the servers have written down under a name, line by line.
+/// Returns the servers' records of a name, line by line.
 fn noted(world: &World, name: &str) -> Vec<String> {
     let text = fs::read_to_string(world.top().join("internet").join(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -104,8 +104,8 @@ fn asked_for(world: &World) -> Vec<Value> {
         .collect()
 }
 
-/// Checks that no token is in what was said, nor on disk but in the login's file and where the
-/// test and the servers have put it.
+/// Checks that no token is in the output, nor on disk but in the login's file and where the test
+/// and the servers have put it.
 fn is_nowhere(world: &World, said: &Outcome) {
     let all = [noted(world, "issued"), noted(world, "refreshed")].concat();
     let first = [OLD, REFRESH, GIVEN].map(str::to_owned);
@@ -132,7 +132,7 @@ fn is_nowhere(world: &World, said: &Outcome) {
     }
 }
 
-/// The login's file as it is to be now.
+/// Returns the login's file as it is to be now.
 fn renewed(world: &World, expires: bool) -> Value {
     let text = fs::read_to_string(auth(world)).unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
@@ -411,7 +411,7 @@ fn a_run_that_ends_while_a_login_is_renewed_has_it_written_back() {
     is_nowhere(&world, &outcome);
 }
 
-/// What a program sends to renew its login goes nowhere, and is a use of the login all the same.
+/// A program's request to renew its login is sent nowhere, and is a use of the login all the same.
 #[test]
 fn a_login_that_policies_do_not_let_be_used_is_not_renewed() {
     let name = "a_login_that_policies_do_not_let_be_used_is_not_renewed";
@@ -439,7 +439,7 @@ fn a_login_that_policies_do_not_let_be_used_is_not_renewed() {
     is_nowhere(&world, &outcome);
 }
 
-/// Some agents' makers have published a secret of their client: it is heard from the agent.
+/// Some agents' makers have published a secret of their client: it is learned from the agent.
 #[test]
 fn what_an_agents_makers_have_published_is_heard_from_the_agent_itself() {
     let name = "what_an_agents_makers_have_published_is_heard_from_the_agent_itself";

@@ -1,18 +1,19 @@
-//! What an agent has earned, by the ledger: one call is moved by it through allow, ask and deny.
+//! The reputation that an agent has earned, by the ledger: one call is moved by it through allow,
+//! ask and deny.
 
 use e2e::internet::{Seen, events, is_possible, online};
 use e2e::{Outcome, World};
 use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 5 --noproxy '*' -w '%{http_code}\\n'";
-/// A call that hardly any program makes but to get out.
+/// A call that hardly any program makes except to break out.
 const ATTEMPT: &str = "python3 -c 'import ctypes; ctypes.CDLL(None).mount(b\"none\", b\"/mnt\", b\"tmpfs\", 0, None)'";
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Became {
     Allowed,
-    /// It waited for a person, and went out to nobody.
+    /// The request waited for an approval, and was sent nowhere.
     Asked,
     Denied,
 }
@@ -22,7 +23,7 @@ fn own(world: &World, text: &str) {
     world.write(world.config().join("atoll/own.cedar"), text);
 }
 
-/// What is asked about below 8 points, and denied below 4.
+/// Sets policies that ask below 8 points, and deny below 4.
 fn moved(world: &World) {
     own(
         world,
@@ -53,7 +54,7 @@ fn post(world: &World, options: &[&str]) -> Became {
     }
 }
 
-/// A run whose changes a person takes over.
+/// Runs a program whose changes a person applies.
 fn work(world: &World, name: &str) -> String {
     let run = world.atoll(["run", "--keep", "--", "touch", name]);
     let _ = run.run().success();
@@ -62,7 +63,7 @@ fn work(world: &World, name: &str) -> String {
     run.split('`').next().unwrap().to_owned()
 }
 
-/// What is said as the answer, not beside it.
+/// Checks the lines of an answer on standard output.
 fn tells(told: &Outcome, lines: &[&str]) {
     for line in lines {
         assert!(told.out().contains(line), "{line}: {told}");
@@ -126,7 +127,7 @@ fn one_call_is_moved_by_what_its_agent_has_earned() {
     assert_eq!(post(&world, &[]), Denied);
 }
 
-/// What a run does against its sandbox counts for itself at once, and for those that follow.
+/// A run's violations count for itself at once, and for those that follow.
 #[test]
 fn an_attempt_takes_from_a_run_that_goes_on() {
     let world = World::new("an_attempt_takes_from_a_run_that_goes_on");
@@ -194,7 +195,7 @@ fn what_is_written_about_reputation_works() {
     assert!(own.is_some(), "{explained}");
 }
 
-/// What nobody can vouch for has earned nothing, and the run says why.
+/// A ledger that nobody can vouch for earns nothing, and the run states why.
 #[test]
 fn an_altered_ledger_makes_everybody_unknown() {
     let world = World::new("an_altered_ledger_makes_everybody_unknown");

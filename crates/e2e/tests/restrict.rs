@@ -1,4 +1,4 @@
-//! Runs that give rights up for good: by a person outside, and by their own program.
+//! Runs that give up rights for good: by a person outside, and by their own program.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const INSIDE: &str = include_str!("restrict/inside.sh");
 /// Prints the status of a request.
 const CURL: &str = "curl -s -m 20 --noproxy '*' -o answer -w '%{http_code}\\n'";
 
-/// Has a person play a scene with runs of this script.
+/// Has a person act out a scene with runs of this script.
 fn scene(world: &World, scene: &str, options: &str, script: &str, atoll: Option<&str>) -> Seen {
     let outside = world.top().join("outside.py");
     fs::write(&outside, OUTSIDE).unwrap();
@@ -93,7 +93,7 @@ fn what_a_person_gives_up_for_a_run_is_denied_from_then_on_and_open_tunnels_end(
     );
 }
 
-/// What a program inside gives up, however it tries to have it back.
+/// Checks the rights that a program in the sandbox gives up, however it tries to get them back.
 fn from_inside(world: &World, atoll: Option<&str>) {
     let options = "--live --allow example.com --allow 93.184.216.35";
     let script = INSIDE.replace("CURL", CURL);

@@ -1,6 +1,5 @@
-//! Root inside: what it can do with a system of its own, and that it can do nothing
-//! with the host's. As host root, as an ordinary user with further ids, and as one
-//! without.
+//! Root in a sandbox: its abilities with a system of its own, and that it can do nothing to the
+//! host's. As host root, as an ordinary user with further ids, and as one without.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -22,16 +21,16 @@ const FIRST: u32 = 300_000;
 /// Preparing the layers of an ordinary user takes its time on a cold disk.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Who starts Atoll.
+/// The user who starts Atoll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
-    /// Whoever runs the tests: root, or a user without further ids.
+    /// The user who runs the tests: root, or a user without further ids.
     Oneself,
     /// A user who has further ids.
     Ranger,
 }
 
-/// Those that the tests' own user can be.
+/// Returns those that the tests' own user can be.
 fn everybody() -> Vec<Who> {
     if is_root() && program_exists("newuidmap") {
         vec![Who::Oneself, Who::Ranger]
@@ -40,7 +39,7 @@ fn everybody() -> Vec<Who> {
     }
 }
 
-/// A host script of this user, in which `$ATOLL` is the program.
+/// Returns a host script of this user, in which `$ATOLL` is the program.
 fn shell(world: &World, who: Who, script: &str) -> Invocation {
     if who == Who::Oneself {
         return world.host_shell(script).within(LONG);
@@ -52,7 +51,8 @@ fn shell(world: &World, who: Who, script: &str) -> Invocation {
     .arg(script)
 }
 
-/// A host script of the user with further ids, given as an argument, after this one of root.
+/// Returns a host script of the user with further ids, given as an argument, after this one of
+/// root.
 fn as_ranger(world: &World, before: &str) -> Invocation {
     let top = world.top().display();
     let prepare = format!(
@@ -70,14 +70,14 @@ fn as_ranger(world: &World, before: &str) -> Invocation {
     world.mount_shell(&prepare).within(LONG)
 }
 
-/// `atoll run --root` of a script of a shell inside.
+/// Returns `atoll run --root` with a shell script.
 fn inside(world: &World, who: Who, options: &str, script: &str) -> Invocation {
     world.write("inside.sh", script);
     let run = format!("exec \"$ATOLL\" run --root {options} -- sh ./inside.sh");
     shell(world, who, &run)
 }
 
-/// A world for whoever can give files to other users inside.
+/// Returns a world for a user who can give files to other users of a sandbox.
 fn world_with_owners(name: &str) -> Option<World> {
     let world = World::new(name);
     if !is_root() {
@@ -124,7 +124,7 @@ fn package_managers_and_other_users_work_as_root_inside() {
     }
 }
 
-/// A wheel by hand, of nothing but a module that can be run.
+/// A wheel made by hand, of nothing but a module that can be run.
 const WHEEL: &str = "
     set -e
     mkdir -p wheel/atoll_hello wheel/atoll_hello-1.0.dist-info
@@ -160,7 +160,7 @@ fn pip_installs_into_the_system_as_root_inside() {
     }
 }
 
-/// Where PostgreSQL's programs are.
+/// Returns the path of PostgreSQL's programs.
 fn postgres() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut programs = versions.flatten().map(|one| one.path().join("bin/initdb"));
@@ -208,7 +208,7 @@ fn a_user_without_further_ids_is_root_alone_inside() {
     assert!(Path::new("/usr/bin/env").exists());
 }
 
-/// The host's files below a directory that not everybody may read.
+/// Collects the host's files beneath a directory that not everybody may read.
 fn secrets(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let Ok(facts) = entry.path().symlink_metadata() else {
@@ -287,7 +287,7 @@ fn root_inside_has_no_right_over_the_host() {
     }
 }
 
-/// Its home, its state and its workspace lie in a directory that root inside has for its own.
+/// Home, state and workspace lie in a directory that root in the sandbox has as its own.
 #[test]
 fn root_inside_works_where_a_home_is_below_var() {
     let world = World::new("root_inside_works_where_a_home_is_below_var");
@@ -390,13 +390,13 @@ fn root_inside_is_refused_where_it_would_not_be_held() {
     assert!(ledger.out().contains("\"root\":true"), "{ledger}");
 }
 
-/// Files of other users wherever a program can write.
+/// Makes files of other users wherever a program can write.
 const OWNERS: &str = "echo mine > new; mkdir -m 700 closed deep; echo theirs > closed/file
     chown -R 33:44 closed new; chown 55 deep; mkdir -m 700 /etc/closed; chown 66 /etc/closed
     touch /etc/closed/file; mkdir -p -m 700 /var/lib/closed/again; chown -R 77 /var/lib/closed
     chown 88 /usr /etc; chmod 000 closed\n";
 
-/// What is left of runs below the state.
+/// Returns the remains of runs in the state directory.
 fn left(world: &World) -> Vec<PathBuf> {
     let below = |name: &str| fs::read_dir(world.state().join("atoll").join(name));
     let all = ["scratch", "runs", "ids"].into_iter().map(below);
@@ -460,7 +460,7 @@ fn a_killed_run_of_root_inside_leaves_nothing() {
     }
 }
 
-/// What other users inside hold counts, though nobody of the sandbox may look at it.
+/// Memory of other users in the sandbox counts, though nobody of the sandbox may look at it.
 #[test]
 fn memory_of_other_users_inside_counts() {
     let Some(world) = world_with_owners("memory_of_other_users_inside_counts") else {
@@ -496,9 +496,9 @@ print(\"took it\")'"
     }
 }
 
-/// Whoever cleans up after an Atoll that was killed waits for its sandbox, which may still
-/// write: the launcher has its lock. Who would end the sandbox is stopped here, so that it
-/// goes on.
+/// A command that cleans up after a killed Atoll waits for its sandbox, which may still write: the
+/// launcher holds its lock. The process that would end the sandbox is stopped here, so that it goes
+/// on.
 #[test]
 fn what_a_sandbox_still_writes_is_not_taken_back() {
     let name = "what_a_sandbox_still_writes_is_not_taken_back";

@@ -1,5 +1,5 @@
-//! How much rules allow, on a small internet of each test's own, with an origin that
-//! writes down what reaches it.
+//! The limits of rules, on a small internet of each test's own, with an origin that records what
+//! reaches it.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 60 --noproxy '*'";
 
-/// Runs a script where a profile has this rule alone.
+/// Runs a script with a profile that has this rule alone.
 fn limited(world: &World, rule: &str, script: &str) -> Seen {
     world.profile(
         "limited",
@@ -18,8 +18,8 @@ fn limited(world: &World, rule: &str, script: &str) -> Seen {
     online(world, &["--profile", "limited"], script)
 }
 
-/// That the ledger, the summary and `atoll why` tell of a limit and where it stands, and
-/// how many flows it has ended.
+/// Checks that the ledger, the summary and `atoll why` report a limit and its source; returns the
+/// number of flows that it has ended.
 fn is_told(world: &World, seen: &Seen, limit: &str, said: &str) -> usize {
     let refused: Vec<Value> = events(world, "flow.refused");
     let of_limit = |body: &&Value| body["limit"] == limit;
@@ -115,7 +115,7 @@ fn a_body_beyond_its_limit_never_arrives_whole() {
     assert!(seen.first.contains("POST /told"), "{}", seen.first);
 }
 
-/// Sends so many bytes to what sends them back, by one connection, and says how many came.
+/// Sends so many bytes to an echo server, by one connection, and prints how many came back.
 fn echo(bytes: usize) -> String {
     format!(
         "python3 -c 'import socket, threading\n\

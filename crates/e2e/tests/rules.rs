@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 10 --noproxy '*'";
 
-/// What `atoll why` says of the last run.
+/// Returns the report of `atoll why` on the last run.
 fn why(world: &World) -> String {
     world.atoll(["why", "last"]).run().success().out()
 }

@@ -1,4 +1,4 @@
-//! Questions to a person at the terminal where a run goes on.
+//! Questions to a person at the terminal of a run.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,18 +9,18 @@ use serde_json::Value;
 
 const CURL: &str = "curl -sS -m 300 -w ' %{http_code}\\n' -o /dev/null --noproxy '*'";
 const OPTIONS: &str = "--discard --ask example.com";
-/// What stands there once an answer counts.
+/// The prompt that is shown once an answer counts.
 const PROMPT: &str = "A letter, then Enter: ";
 const RACE: &str = include_str!("screen/race.py");
 
-/// A run of this script that asks.
+/// Returns a run of this script that asks.
 fn asking(world: &World, options: &str, script: &str) -> Invocation {
     let command = format!("\"$ATOLL\" run {options} -- sh -c \"$1\"");
     let run = on_internet(world, &command).args(["sh", script]);
     run.within(Duration::from_secs(300))
 }
 
-/// A person at the terminal of a run of this script.
+/// Returns a person at the terminal of a run of this script.
 fn person(world: &World, script: &str) -> Terminal {
     asking(world, OPTIONS, script).on_terminal(40, 100)
 }
@@ -163,7 +163,7 @@ fn nothing_typed_or_shown_before_a_question_answers_it_or_is_drawn_over_it() {
     assert_eq!(arrived(&world, ended), [] as [&str; 0]);
 }
 
-/// Draws a whole screen, and again whenever its window has another size.
+/// Draws a whole screen, and again whenever its window is resized.
 const WHOLE_SCREEN: &str = r#"
 import os, signal, subprocess, sys
 def draw(*_):
@@ -346,7 +346,8 @@ fn who_asks_nobody_denies_at_once() {
     assert!(fs::read_dir(world.workspace()).unwrap().next().is_none());
 }
 
-/// What was said of each question: by its number, yes or no. Each has one answer.
+/// Returns the answer to each question: its number, and whether it was granted. Each has one
+/// answer.
 fn answers(world: &World) -> Vec<(u64, bool)> {
     let of = |kind: &str, is_granted: bool| {
         let all = events(world, kind).into_iter();
@@ -362,7 +363,7 @@ fn answers(world: &World) -> Vec<(u64, bool)> {
     all
 }
 
-/// The run that asks.
+/// Returns the run that asks.
 fn asking_run(world: &World) -> String {
     wait_until("a run asks", BOUND, || {
         let listed = world.atoll(["approvals", "list", "--json"]).run().success();
@@ -371,8 +372,8 @@ fn asking_run(world: &World) -> String {
     })
 }
 
-/// Yes and no at once: one of them counts, its command alone says so, and what was asked about
-/// goes out where it was yes.
+/// An approval and a denial at once: one of them counts, its command alone reports so, and the
+/// request is sent if it was the approval.
 #[test]
 fn of_two_answers_at_once_one_counts() {
     // More are asked of nobody in a minute.
@@ -415,8 +416,8 @@ fn of_two_answers_at_once_one_counts() {
     }
 }
 
-/// A question is answered by a command while somebody types: the letter is for that question,
-/// and for no later one.
+/// A command answers a question while somebody types: the letter is for that question, and for no
+/// later one.
 #[test]
 fn a_letter_for_a_question_that_was_answered_elsewhere_answers_no_other() {
     let name = "a_letter_for_a_question_that_was_answered_elsewhere_answers_no_other";
@@ -450,8 +451,8 @@ fn a_letter_for_a_question_that_was_answered_elsewhere_answers_no_other() {
     assert_eq!(arrived(&world, ended), expected);
 }
 
-/// Nobody answers: after two minutes by the clock it is denied, the terminal is the program's again,
-/// and who comes later is told so.
+/// Nobody answers: after two minutes by the clock the request is denied, the terminal is the
+/// program's again, and a late answer is told so.
 #[test]
 fn a_question_that_nobody_answers_is_denied_after_two_minutes_slow() {
     let world = World::new("a_question_that_nobody_answers_is_denied_after_two_minutes_slow");
@@ -483,8 +484,8 @@ fn a_question_that_nobody_answers_is_denied_after_two_minutes_slow() {
     assert_eq!(arrived(&world, ended), [] as [&str; 0]);
 }
 
-/// A yes and a stop at once, for real: whichever comes first, the run ends, and nothing goes out of
-/// which nobody has recorded a yes.
+/// An approval and a stop at once, in real processes: whichever comes first, the run ends, and no
+/// request is sent without a recorded approval.
 #[test]
 fn of_a_yes_and_a_stop_at_once_nothing_goes_out_without_a_yes() {
     let world = World::new("of_a_yes_and_a_stop_at_once_nothing_goes_out_without_a_yes");

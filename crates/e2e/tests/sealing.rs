@@ -1,4 +1,4 @@
-//! What is sensitive in the ledger is sealed, and ends with its key.
+//! Sensitive parts of the ledger, which are sealed, and end with their key.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use e2e::internet::{is_possible, online};
 use e2e::{Avoidable, World, fine, program_exists};
 
-/// Somebody else's, written by the documentation alone.
+/// An independent verifier, written from the documentation alone.
 const VERIFIER: &str = include_str!("ledger/verify.py");
 
-/// Nobody else says this.
+/// A word that occurs nowhere else.
 const WORD: &str = "unheard-of-argument";
 
-/// Everything that is in the files of a directory.
+/// Returns everything in the files of a directory.
 fn everything_in(directory: &Path) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -34,7 +34,7 @@ fn says(bytes: &[u8], word: &str) -> bool {
         .any(|part| part == word.as_bytes())
 }
 
-/// What the verifier says of the ledger and its witness, and of an export in the clear.
+/// Returns the verifier's report on the ledger and its witness, and on an unsealed export.
 fn others_check(world: &World, witness: &Path, unsealed: &str) -> Option<String> {
     if !program_exists("python3") {
         world.skip("python3 is not installed", Avoidable::Yes);
@@ -287,7 +287,7 @@ fn sealed_content_is_shredded_and_a_hold_keeps_it() {
     assert_eq!(readable().0, 1);
 }
 
-/// A run is named whole, and is one: what is done cannot be taken back.
+/// A run is named in full, and has to exist: the operation cannot be undone.
 #[test]
 fn what_is_held_or_shredded_is_a_run_that_there_is() {
     let world = World::new("what_is_held_or_shredded_is_a_run_that_there_is");

@@ -1,4 +1,4 @@
-//! `atoll secret`: what is kept sealed, where its key is, and what is never shown again.
+//! `atoll secret`: sealed values, the place of their key, and values that are never shown again.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const CANARY: &str = "ghp_canary4Q7xZ2mN9pL5vB8cT1wR6yK3";
 const PASSPHRASE: &str = "four words for tests";
 
-/// Every file below a directory.
+/// Returns every file beneath a directory.
 fn files(below: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(below).into_iter().flatten().flatten() {
@@ -24,7 +24,7 @@ fn files(below: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files of a world that hold these bytes.
+/// Returns the files of a world that hold these bytes.
 fn holding(world: &World, wanted: &str) -> Vec<PathBuf> {
     let holds = |path: &PathBuf| {
         let bytes = fs::read(path).unwrap_or_default();
@@ -34,7 +34,7 @@ fn holding(world: &World, wanted: &str) -> Vec<PathBuf> {
     files(world.top()).into_iter().filter(holds).collect()
 }
 
-/// The file with the vault's key.
+/// Returns the file with the vault's key.
 fn key_file(world: &World) -> PathBuf {
     let mut all = files(&world.config()).into_iter();
     let is_key = |path: &PathBuf| path.extension().is_some_and(|end| end == "key");
@@ -255,7 +255,7 @@ fn what_is_typed_is_not_shown() {
     assert_eq!(names(&world), ["typed"]);
 }
 
-/// Each command that reads a secret, a passphrase or the key, while it does.
+/// Each command that reads a secret, a passphrase or the key is checked while it does.
 #[test]
 fn a_command_that_reads_a_secret_leaves_no_core_dump_and_nobody_looks_into_it() {
     let name = "a_command_that_reads_a_secret_leaves_no_core_dump_and_nobody_looks_into_it";

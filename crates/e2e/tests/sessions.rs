@@ -1,4 +1,4 @@
-//! Sessions: logs of a task that outlive the runs, what carries them and what is kept of them.
+//! Sessions: logs of a task that outlive its runs, its processes, and its records.
 
 use std::fs;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn states(session: &Value) -> Vec<&str> {
     runs.map(|run| run["state"].as_str().unwrap()).collect()
 }
 
-/// A run of a session that goes on until somebody ends it.
+/// Starts a run of a session that goes on until somebody ends it.
 fn going_on(world: &World, name: &str) -> Running {
     let options = ["--session", name, "--no-tty", "--keep"];
     let run = world.run(options, "echo begun; sleep 600").start();

@@ -1,5 +1,5 @@
-//! Files of agents' settings that have keys among them: inside they are without those, and what a
-//! program makes of them writes over none.
+//! Agents' settings files with keys among the settings: in a sandbox they are without the keys, and
+//! a program's changes to them overwrite none.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,9 +12,9 @@ use e2e::{Avoidable, Outcome, World, is_root, make_fifo};
 const SERVERS: &str = include_str!("credentials/servers.py");
 const NAMES: &[&str] = &["example.com", "other.example"];
 const CURL: &str = "curl -sS -m 20 --noproxy '*'";
-/// What the origins demand.
+/// The key that the origins demand.
 const REAL: &str = "sk-ant-api03-r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
-/// Another one, which is for nobody here.
+/// Another key, for none of the hosts here.
 const OTHER: &str = "an0th3rOfTh1sT3stWh1chN0bodyM4yS33in";
 
 /// Copies that no profile names.
@@ -53,7 +53,7 @@ place = { header = "authorization", form = "Bearer {}" }
 optional = true
 "#;
 
-/// How a program inside reads its key.
+/// The shell command by which a program in the sandbox reads its key.
 const FIELD: &str =
     "K=$(sed -n 's/.*\"primaryApiKey\": *\"\\([^\"]*\\)\".*/\\1/p' ~/.agent/settings.json); ";
 
@@ -72,7 +72,7 @@ fn alone() -> String {
     format!("{{\"theme\": \"dark\", \"botToken\": \"{OTHER}\"}}\n")
 }
 
-/// All of them, and their texts.
+/// Returns all of them, with their texts.
 fn files(world: &World) -> [(PathBuf, String); 4] {
     let home = world.home();
     [
@@ -83,7 +83,7 @@ fn files(world: &World) -> [(PathBuf, String); 4] {
     ]
 }
 
-/// A world with them, and a profile that says this.
+/// Returns a world with them, and a profile of this text.
 fn world(name: &str, profile: &str) -> World {
     let world = World::new(name);
     world.profile("agent", profile);
@@ -114,7 +114,7 @@ fn unharmed(world: &World, outcome: &Outcome) {
     }
 }
 
-/// A run where there are no servers.
+/// Runs a script where there are no servers.
 fn run(world: &World, script: &str) -> Outcome {
     world
         .run(
@@ -124,7 +124,7 @@ fn run(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// Nothing of them was said.
+/// Checks that none of the keys is in the output.
 fn nowhere(said: &Outcome) {
     for secret in [REAL, OTHER, "987654"] {
         let is_said = said.out().contains(secret) || said.err().contains(secret);
@@ -439,8 +439,8 @@ fn settings_that_nothing_can_stand_for_are_not_shown_and_it_is_said() {
     }
 }
 
-/// People keep their settings elsewhere and link to them. Where a program inside can say what the
-/// link leads to, it would have any file read outside, and what is left of that shown to it.
+/// People keep their settings elsewhere and link to them. If a program in a sandbox could choose
+/// the link's target, it would have any file read outside, and the rest of that file shown to it.
 #[test]
 fn a_link_of_settings_is_followed_where_no_program_inside_says_where_it_leads() {
     let name = "a_link_of_settings_is_followed_where_no_program_inside_says_where_it_leads";

@@ -1,5 +1,5 @@
-//! Logging in from inside: the tokens that an issuer answers stay outside, what stands for them
-//! goes in, and the login file that the agent writes is written outside with the real ones.
+//! Logins from a sandbox: the issuer's tokens stay outside, placeholders go in, and the login file
+//! that the agent writes is written outside with the real tokens.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ const NAMES: &[&str] = &[
     "platform.claude.com",
     "api.anthropic.com",
 ];
-/// The files of logins, which are where tokens belong.
+/// The login files, the only places where tokens belong.
 const LOGINS: &[&str] = &[
     "home/.agent/auth.json",
     "home/.codex/auth.json",
@@ -71,14 +71,14 @@ fn auth(world: &World) -> PathBuf {
     world.home().join(".agent/auth.json")
 }
 
-/// Atoll with these words, where the issuer is.
+/// Runs Atoll with these words, where the issuer is.
 fn online(world: &World, words: &[&str]) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, "\"$ATOLL\" \"$@\"");
     let run = run.env("ISSUERS", NAMES.join(" ")).arg("sh").args(words);
     run.within(Duration::from_secs(240)).run()
 }
 
-/// The same at a terminal, where this is typed when it asks.
+/// As [`online`] at a terminal, where this answer is typed.
 fn at_a_terminal(world: &World, words: &[&str], answer: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, "\"$ATOLL\" \"$@\"");
     let run = run.env("ISSUERS", NAMES.join(" ")).env("ANSWER", answer);
@@ -86,7 +86,7 @@ fn at_a_terminal(world: &World, words: &[&str], answer: &str) -> Outcome {
     run.within(Duration::from_secs(240)).run()
 }
 
-/// A login by this shell script in the agent's place.
+/// Runs a login with this shell script in place of the agent.
 fn login(world: &World, script: &str) -> Outcome {
     let words = ["login", "agent", "--profile", "agent", "--yes", "--"];
     online(world, &[&words[..], &["sh", "-c", script]].concat())
@@ -96,7 +96,7 @@ fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
 
-/// None of the tokens is in what was said, nor in any file but those that have them.
+/// Checks that none of the tokens is in the output, nor in any file but those that have them.
 fn nowhere(world: &World, said: &Outcome, further: &[PathBuf]) {
     let mut find = world.host("grep").arg("-rlaF");
     for secret in [REAL, RENEWAL, CANARY] {
@@ -365,7 +365,7 @@ fn a_forged_login_file_of_an_agent_is_not_written() {
     );
 }
 
-/// An agent that asks for tokens by itself, and writes its login file.
+/// Returns an agent that asks for tokens by itself, and writes its login file.
 fn asking() -> String {
     format!(
         "cd ~/.agent; {CURL} -d 'grant_type=authorization_code&code=good' https://example.com/oauth/token > given; \
@@ -486,7 +486,7 @@ fn a_login_needs_a_yes_a_place_and_a_way() {
     );
 }
 
-/// A program of the cache, and the profile that lets it be read inside.
+/// Returns a program of the cache, and lets the profile show it in a sandbox.
 fn package(world: &World, profile: &str, program: &str) -> Option<String> {
     let npm = cache().map(|cache| cache.join("npm"));
     let found = npm.map(|npm| (npm.join("node_modules").join(program), npm));
@@ -507,7 +507,7 @@ fn package(world: &World, profile: &str, program: &str) -> Option<String> {
 
 const CODEX: &str = "@openai/codex/bin/codex.js";
 
-/// Codex logs in by these words of it.
+/// Checks that Codex logs in with these words.
 fn codex_logs_in(world: &World, program: &str, words: &[&str]) {
     let login = ["login", "codex", "--profile", "test-of-it", "--yes", "--"];
     let outcome = online(world, &[&login[..], &["node", program], words].concat());
@@ -632,7 +632,7 @@ fn claude_code_logs_in_inside_and_its_tokens_stay_outside() {
     assert!(status.out().contains("\"loggedIn\": true"), "{status}");
 }
 
-/// What packages of npm call this machine.
+/// Returns npm's name for this machine's architecture.
 fn npm_machine() -> &'static str {
     match cfg!(target_arch = "aarch64") {
         true => "arm64",
@@ -838,7 +838,7 @@ fn what_an_agent_is_given_goes_into_the_vault_where_its_profile_says_so() {
     nowhere(&world, &used, &[]);
 }
 
-/// Who carries connections looks into none of a tunnel, so that tokens would come in as they are.
+/// The egress process does not inspect a tunnel, so tokens would come in through one as they are.
 #[test]
 fn no_tunnel_leads_to_an_issuer_not_by_its_address_either() {
     let Some(world) = world("no_tunnel_leads_to_an_issuer_not_by_its_address_either") else {
@@ -993,7 +993,7 @@ fn no_process_but_the_one_that_carries_holds_tokens_of_a_login() {
     }
 }
 
-/// While it asks whether the login is kept, `atoll login` has the tokens.
+/// `atoll login` has the tokens while it asks whether to keep the login.
 #[test]
 fn who_asks_whether_a_login_is_kept_leaves_no_core_dump_and_nobody_looks_into_it() {
     let name = "who_asks_whether_a_login_is_kept_leaves_no_core_dump_and_nobody_looks_into_it";

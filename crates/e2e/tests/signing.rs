@@ -1,4 +1,4 @@
-//! Keys that sign: AWS's own programs sign with placeholders inside, and origins that check
+//! Signing keys: AWS's own programs sign with placeholders in a sandbox, and origins that verify
 //! each signature with AWS's own library get those of the real key.
 
 use std::fs;
@@ -34,7 +34,7 @@ source = { environment = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SES
 to = ["s3.eu-west-1.amazonaws.com", "dynamodb.eu-west-1.amazonaws.com"]
 place = { sigv4 = { region = "eu-west-1", service = ["s3", "dynamodb"] } }
 "#;
-/// One for a field of bodies at one of those hosts.
+/// A profile's credential for a field of bodies at one of those hosts.
 const FIELD: &str = r#"
 [credential.field]
 source = { environment = "FIELD_KEY" }
@@ -44,7 +44,8 @@ place = { body = "key" }
 /// Each of AWS's programs takes seconds to start where much else goes on.
 const LONG: Duration = Duration::from_secs(180);
 const REAL_FIELD: &str = "f13ldK3yOfTh1sT3stWh1chN0bodyM4yS33";
-/// A world where a profile says this of credentials, with AWS's programs, if there can be one.
+/// Returns a world with a profile that has these credentials, and AWS's programs, if there can be
+/// one.
 fn world(name: &str, credential: &str) -> Option<World> {
     let world = World::new(name);
     world.profile("bound", &format!("{RULES}{credential}"));
@@ -56,7 +57,7 @@ fn world(name: &str, credential: &str) -> Option<World> {
     (is_possible(&world, &["openssl"]) && aws::unpack(&world)).then_some(world)
 }
 
-/// Runs a shell script inside, where the origins are and the real key is in Atoll's
+/// Runs a shell script in a sandbox, where the origins are and the real key is in Atoll's
 /// environment alone.
 fn online(world: &World, script: &str) -> Outcome {
     let site = world.top().join("site").display().to_string();
@@ -71,7 +72,7 @@ fn online(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// What has reached the origins.
+/// Returns the requests that have reached the origins.
 fn requests(world: &World) -> String {
     fs::read_to_string(world.top().join("internet/requests")).unwrap_or_default()
 }
@@ -134,8 +135,8 @@ fn programs_of_aws_sign_with_placeholders_and_are_served() {
     assert!(!outcome.err().contains("alert"), "{outcome}");
 }
 
-/// Objects come and go whole as AWS's programs send and ask for them without any settings: checksums
-/// after unsigned bodies, several parts at once, and parts of what is large.
+/// Objects are transferred whole as AWS's programs do it by default: checksums after unsigned
+/// bodies, several parts at once, and ranges of large objects.
 #[test]
 fn objects_go_and_come_whole_as_programs_of_aws_do_it_by_default() {
     let name = "objects_go_and_come_whole_as_programs_of_aws_do_it_by_default";
@@ -403,7 +404,7 @@ fn no_process_but_the_one_that_carries_holds_a_key_that_signs() {
     holders::expect_held_by(&world, &["atoll-egress"], &outcome.to_string());
 }
 
-/// Who signed meant all of it to arrive: it is not signed anew without a part.
+/// A signature covers the whole request: it is not signed anew without a part.
 #[test]
 fn what_is_signed_and_taken_out_does_not_go() {
     let name = "what_is_signed_and_taken_out_does_not_go";

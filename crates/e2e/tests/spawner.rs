@@ -1,5 +1,5 @@
-//! Many sandboxes from one process, whose launcher stays. The example program
-//! `spawner` makes them; what is checked is seen from outside.
+//! Many sandboxes from one process, whose launcher stays. The example program `spawner` makes them;
+//! the checks are made from outside.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ fn spawner(world: &World, source: &str, what: &str, number: u32) -> Invocation {
         .args([what, &number.to_string()])
 }
 
-/// No process, mount or file of a sandbox.
+/// Checks that no process, mount or file of a sandbox is left.
 fn nothing_is_left(world: &World) {
     let left = until_none(alive);
     assert!(left.is_empty(), "alive: {left:?}");
@@ -61,8 +61,8 @@ fn sandboxes_follow_one_another_from_a_launcher_that_stays() {
     nothing_is_left(&world);
 }
 
-/// On a file system of which has to be tried whether owners can be mapped, which is
-/// done by a process: two at the same time must not wait for each other.
+/// On some file systems a process has to try whether owners can be mapped: two at the same time
+/// must not wait for each other.
 #[test]
 fn sandboxes_made_at_once_do_not_wait_for_each_other() {
     alone();

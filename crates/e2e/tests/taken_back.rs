@@ -1,5 +1,5 @@
-//! Undo loses nothing of anybody's: what others have made stays, what is overwritten comes back.
-//! And which run is meant by `last`, which paths by an apply.
+//! Undo loses nothing of anybody's: files that others have made stay, overwritten ones come back.
+//! And the run that `last` means, and the paths of an apply.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -143,7 +143,7 @@ fn what_undo_overwrites_by_force_is_named_and_comes_back() {
     assert_eq!(world.read("d/7"), "edited\n");
 }
 
-/// What `--list` tells of these, as paths.
+/// Returns one list of these by `--list`, as paths.
 fn listed(world: &World, arguments: &[&str], member: &str) -> Vec<String> {
     let told = fine(world, &[arguments, &["--list", "--json"]].concat()).json();
     let each = told[member].as_array().unwrap().iter();

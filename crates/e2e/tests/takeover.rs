@@ -1,6 +1,6 @@
-//! Code that runs as one of Atoll's own processes, once that has confined itself: what
-//! it can do is seen from outside, by canaries. With the defences left out the same
-//! code succeeds. See docs/takeover.md.
+//! Code that runs as one of Atoll's own processes, once that has confined itself: its abilities are
+//! checked from outside, by canaries. With the defences left out the same code succeeds. See
+//! docs/takeover.md.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,36 +15,36 @@ use e2e::{Avoidable, World, descendants_of, is_root, wait_until};
 const SOON: Duration = Duration::from_secs(30);
 const SECRET: &str = "sesame-of-a-takeover";
 
-/// One takeover: of whom, where, without which defences, and what it gets.
+/// One takeover: its process, its place, the defences left out, and the effects that it has.
 struct Row {
     id: &'static str,
     who: &'static str,
     without: &'static str,
-    /// Seen from outside.
+    /// The effects seen from outside.
     taken: &'static [&'static str],
-    /// What the code says of itself, where nothing outside changes.
+    /// The report of the code itself, where nothing outside changes.
     done: &'static [&'static str],
 }
 
 impl Row {
-    /// An ordinary user's first process counts memory itself where no control group
-    /// does: it reads what the program may read.
+    /// Returns whether the process may read files: an ordinary user's first process counts memory
+    /// itself where no control group does, so it reads what the program may read.
     fn may_look(&self) -> bool {
         self.id == "init" && !is_root()
     }
 
-    /// Whether the program can reach something outside.
+    /// Returns whether the program can reach something outside.
     fn leads_outside(&self) -> bool {
         self.id.starts_with("router") || self.who == "egress"
     }
 }
 
-/// All that is tried, and seen from outside.
+/// All attempts that are seen from outside.
 const ALL: &[&str] = &[
     "execute", "kill", "made", "mkdir", "mode", "read", "rmdir", "tcp", "unix", "unlink",
 ];
-/// All that is tried and changes nothing outside. What no process of an ordinary user
-/// or of a sandbox can do anyway is not among it: there only has to be no success.
+/// All attempts that change nothing outside. Those that no process of an ordinary user or of a
+/// sandbox can make anyway are not among them: they only must not succeed.
 const INNER: &[&str] = &["code", "key", "root", "vsock"];
 
 const LAUNCHER: &[Row] = &[
@@ -79,7 +79,7 @@ const LAUNCHER: &[Row] = &[
     },
 ];
 
-/// In the workspace of a live run: the only place of the host that it sees.
+/// The first process, in the workspace of a live run: the only place of the host that it sees.
 const INIT: &[Row] = &[
     Row {
         id: "init",
@@ -160,8 +160,8 @@ const FENCE: &[Row] = &[
     },
 ];
 
-/// What carries connections: to make them is what it is for, also to what listens on
-/// this host. It has no file, wherever it tries.
+/// The egress process: to connect is its purpose, also to listeners on this host. It has no file,
+/// wherever it tries.
 const EGRESS: &[Row] = &[
     Row {
         id: "egress",
@@ -231,7 +231,7 @@ fn a_taken_over_process_of_a_fence_reaches_what_it_judges() {
     try_all(TEST, FENCE, Where::Fence);
 }
 
-/// Where a takeover is tried, and where its canaries lie.
+/// The place where a takeover is tried, and that of its canaries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
     /// In a sandbox, with canaries beside the workspace.
@@ -277,7 +277,7 @@ fn try_all(test: &str, rows: &[Row], place: Where) {
     }
 }
 
-/// What a takeover got, seen from outside, and what it said.
+/// Returns the effects of a takeover, seen from outside, and its report.
 fn take_over(
     test: &str,
     row: &Row,
@@ -361,7 +361,7 @@ fn take_over(
     (taken.collect(), outcome.err() + &told)
 }
 
-/// The lowest address of a process's stack, once it has one of its own.
+/// Returns the lowest address of a process's stack, once it has one of its own.
 fn stack(pid: u32) -> usize {
     wait_until("the victim's stack", SOON, || {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
@@ -370,13 +370,13 @@ fn stack(pid: u32) -> usize {
     })
 }
 
-/// Whether processes of the same user are kept from each other's memory anyway.
+/// Returns whether processes of the same user are kept from each other's memory anyway.
 fn is_yama_there() -> bool {
     let setting = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     setting.is_ok_and(|scope| scope.trim() != "0")
 }
 
-/// Whether somebody has ended it; it is ended now.
+/// Returns whether somebody has ended the victim; it is ended now.
 fn wait_until_killed(victim: &mut std::process::Child) -> bool {
     let ended = victim.try_wait().unwrap().is_some();
     e2e::end(victim);
@@ -453,7 +453,7 @@ fn the_list_of_mounts_names_no_path_of_the_host() {
     }
 }
 
-/// Whether a process has this text anywhere in its memory.
+/// Returns whether a process has this text anywhere in its memory.
 fn holds(pid: u32, text: &str) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();

@@ -1,4 +1,4 @@
-//! What happens is told to collectors of OpenTelemetry: a real one understands all of it.
+//! Telemetry for collectors of OpenTelemetry: a real one understands all of it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,12 +8,12 @@ use e2e::internet::{is_possible, on_servers};
 use e2e::{Avoidable, Outcome, Running, World, cache, program_exists, wait_until};
 use serde_json::Value;
 
-/// Whatever might hang is given this long on a busy machine.
+/// The longest time on a busy machine for anything that might hang.
 const SOON: Duration = Duration::from_secs(60);
 const ANSWERS: &str = include_str!("telemetry/answers.py");
 const PERSON: &str = include_str!("telemetry/person.py");
 const SERVERS: &str = include_str!("credentials/servers.py");
-/// What the servers demand.
+/// The key that the servers demand.
 const REAL: &str = "ghp_r3alK3yOfTh1sT3stWh1chN0bodyM4yS33in";
 const BOUND: &str = r#"
 [network]
@@ -26,7 +26,7 @@ to = "example.com"
 place = { header = "authorization", form = "Bearer {}" }
 "#;
 
-/// A collector in Rust that prints what it takes, and its address.
+/// Starts a collector in Rust that prints what it receives; returns its address, too.
 fn collector(world: &World) -> Option<(Running, String)> {
     let wheels = cache().map(|cache| cache.join("pip/wheels"));
     let wheel = wheels.iter().flat_map(fs::read_dir).flatten().flatten();
@@ -161,7 +161,7 @@ fn a_collector_is_told_of_runs_flows_and_refusals_once() {
     let _ = collector.wait();
 }
 
-/// A server that answers so, and its address.
+/// Starts a server that answers with these statuses; returns its address, too.
 fn answering(world: &World, statuses: &[&str]) -> (Running, String) {
     let server = world.host("python3").args(["-c", ANSWERS]).args(statuses);
     let running = server.start();
@@ -219,7 +219,7 @@ fn what_a_collector_does_not_take_is_sent_again_and_never_lost() {
     assert_eq!(told.code(), 125, "{told}");
 }
 
-/// What something is told to be by an attribute.
+/// Returns the value of an attribute.
 fn attribute(of: &Value, key: &str) -> Option<String> {
     let all = of["attributes"].as_array()?;
     let one = all.iter().find(|one| one["key"] == key)?;
@@ -231,7 +231,7 @@ fn attribute(of: &Value, key: &str) -> Option<String> {
     )
 }
 
-/// All that was sent under these names: of resources, of scopes, of items.
+/// Returns everything sent under these names: of resources, of scopes, of items.
 fn items(sent: &str, [resources, scopes, name]: [&str; 3]) -> Vec<Value> {
     let messages = sent
         .lines()
@@ -247,8 +247,8 @@ fn items(sent: &str, [resources, scopes, name]: [&str; 3]) -> Vec<Value> {
     all
 }
 
-/// A run that reaches a host, asks about another, is refused a third, sends a placeholder where
-/// it does not belong, and tries to get out; and another one of its session.
+/// Makes a run that reaches a host, asks about another, is refused a third, sends a placeholder
+/// where it does not belong, and tries to break out; and another run of its session.
 fn told_of_everything(world: &World) -> String {
     world.profile("bound", BOUND);
     world.write(world.top().join("real"), REAL);

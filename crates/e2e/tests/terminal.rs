@@ -1,12 +1,12 @@
-//! What a person at a terminal gets: a terminal inside that behaves as usual,
-//! their own back as it was, and a question at the end.
+//! A person at a terminal: the program gets a terminal that behaves as usual, the person gets
+//! theirs back as it was, and a question at the end.
 
 use e2e::{BOUND, Invocation, Process, World, descendants_of, is_alive, tree, wait_until};
 use rustix::termios::LocalModes;
 
 const QUESTION: &str = "What becomes of the changes?";
 
-/// `atoll run` with an answer given beforehand, so that nothing is asked.
+/// Returns `atoll run` with an answer given beforehand, so that nothing is asked.
 fn kept(world: &World, script: &str) -> Invocation {
     world.run(["--keep"], script)
 }
@@ -358,8 +358,8 @@ fn nothing_is_asked_when_nothing_changed() {
     assert!(!ended.out().contains(QUESTION), "{ended}");
 }
 
-/// The window is closed while the script runs: nothing is left of the sandbox, and
-/// nothing of its changes is lost.
+/// Closes the window while the script runs, and checks that nothing is left of the sandbox, and
+/// that none of its changes is lost.
 fn window_closed(world: &World, script: &str) {
     let before = tree(&world.workspace());
     let mut terminal = world.run([""; 0], script).on_terminal(24, 80);

@@ -1,5 +1,5 @@
-//! Tokens that Atoll itself asks for when a request needs one: once, after it was allowed and
-//! recorded, by secrets that no sandbox sees, and taken back at the end.
+//! Tokens that Atoll itself requests when a request needs one: once, after it was allowed and
+//! recorded, with secrets that no sandbox sees, and revoked at the end.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,11 +26,11 @@ const SECRETS: [(&str, &str); 4] = [
 ];
 const CURL: &str = "curl -sS -m 90 --noproxy '*'";
 const AUTH: &str = "-H \"Authorization: Bearer $TOKEN\"";
-/// By which the client says who it is.
+/// The client's identity.
 const CLIENT: &str = "client = 'client one', secret = { environment = 'CLIENT_SECRET' }";
 const REVOKE: &str = "revoke = 'https://another.example/revoke'";
 
-/// A world where a profile has a token asked for, in the way that the path names.
+/// Returns a world with a profile that has a token requested, in the way that the path names.
 fn world(name: &str, how: &str, further: &str) -> Option<World> {
     let world = World::new(name);
     for (name, text) in SECRETS {
@@ -43,13 +43,13 @@ fn world(name: &str, how: &str, further: &str) -> Option<World> {
     is_possible(&world, &["openssl", "python3"]).then_some(world)
 }
 
-/// Has it asked for so.
+/// Sets the way in which it is requested.
 fn to_go(world: &World, how: &str, further: &str) {
     let token = format!("token = 'https://another.example/token/{how}', {CLIENT}{further}");
     asked_by(world, &token, "");
 }
 
-/// Has it asked for by all of this, in a network of these rules besides.
+/// Sets everything by which it is requested, in a network with these further rules.
 fn asked_by(world: &World, oauth: &str, rules: &str) {
     world.profile(
         "bound",
@@ -64,12 +64,12 @@ fn asked_by(world: &World, oauth: &str, rules: &str) {
     );
 }
 
-/// Runs a shell script inside, where the servers are.
+/// Runs a shell script in a sandbox, where the servers are.
 fn online(world: &World, script: &str) -> Outcome {
     online_as(world, "\"$ATOLL\" run --discard \"$@\"", script)
 }
 
-/// The same, by this command line.
+/// As [`online`], by this command line.
 fn online_as(world: &World, command: &str, script: &str) -> Outcome {
     let run = on_servers(world, SERVERS, NAMES, command)
         .env("CLIENT_SECRET", SECRETS[0].1)
@@ -78,13 +78,13 @@ fn online_as(world: &World, command: &str, script: &str) -> Outcome {
         .run()
 }
 
-/// What the servers have written down under a name, line by line.
+/// Returns the servers' records of a name, line by line.
 fn noted(world: &World, name: &str) -> Vec<String> {
     let text = fs::read_to_string(world.top().join("internet").join(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// What the issuer was asked.
+/// Returns the requests to the issuer.
 fn asked_for(world: &World) -> Vec<Value> {
     let lines = noted(world, "asked-for");
     lines
@@ -93,7 +93,7 @@ fn asked_for(world: &World) -> Vec<Value> {
         .collect()
 }
 
-/// The last run's ledger.
+/// Returns the last run's ledger.
 fn ledger(world: &World) -> String {
     world
         .atoll(["ledger", "show", "last"])
@@ -601,8 +601,8 @@ fn a_token_of_an_app_is_asked_for_and_taken_back() {
     refused.is_clear_error(["holds no key of an app", "no private key in PEM"]);
 }
 
-/// Whether nothing but what carries holds what a token is asked for by, nor the token, and
-/// the search would have found it.
+/// Checks that no process but the egress process holds the token, nor the secrets by which it is
+/// requested, and that the search would have found them.
 fn nobody_else_holds_them(world: &World, outcome: &Outcome) {
     let top = world.top();
     let searched = fs::read_to_string(top.join("searched")).unwrap_or_default();
@@ -625,7 +625,7 @@ fn nobody_else_holds_them(world: &World, outcome: &Outcome) {
     assert!(has("placeholder sh environment"), "{what}");
 }
 
-/// Runs a program that waits while everything is looked through for the client's secret.
+/// Runs a program that waits while everything is searched for the client's secret.
 fn searched(world: &World, fenced: bool) -> Outcome {
     world.write(world.top().join("real"), SECRETS[0].1);
     let oauth = "token = 'https://another.example/token/good', client = 'client one', \
@@ -726,8 +726,8 @@ fn a_secret_that_is_not_there_lets_nothing_start() {
     assert_eq!(started.out(), "started 40\n", "{started}");
 }
 
-/// A profile whose token is asked for by a refresh token that is there, in the way that the
-/// path names.
+/// Sets a profile whose token is requested with an existing refresh token, in the way that the path
+/// names.
 fn refreshed_by(world: &World, how: &str, source: &str) {
     let refresh = format!(
         "token = 'https://another.example/token/{how}', {CLIENT}, grant = 'refresh', \
@@ -736,7 +736,7 @@ fn refreshed_by(world: &World, how: &str, source: &str) {
     asked_by(world, &refresh, "");
 }
 
-/// What is in the file with the refresh token.
+/// Returns the content of the file with the refresh token.
 fn kept(world: &World) -> String {
     fs::read_to_string(world.top().join("refresh")).unwrap()
 }
@@ -747,7 +747,7 @@ fn got(path: &str) -> String {
     format!("{CURL} {AUTH} https://example.com{path}")
 }
 
-/// A run after another one, where the servers stay.
+/// Starts a run after another one, where the servers stay.
 const TWICE: &str = "sh -c '\"$ATOLL\" run --discard \"$@\"; \"$ATOLL\" run --discard \"$@\"' sh";
 
 #[test]
@@ -907,8 +907,8 @@ fn a_run_that_is_killed_while_a_refresh_token_is_replaced_has_used_nothing_that_
     assert_eq!(noted(&world, "refreshed"), [kept(&world)], "{outcome}");
 }
 
-/// A policy that closes the way to who issues tokens, or a use of what they are for, has none
-/// asked for.
+/// A policy that forbids connecting to the issuer of tokens, or using the credential, has none
+/// requested.
 #[test]
 fn a_token_is_not_asked_for_where_a_policy_closes_the_way() {
     let name = "a_token_is_not_asked_for_where_a_policy_closes_the_way";

@@ -1,5 +1,5 @@
-//! What nobody reads of a connection, in a run with a credential: what stands for it does not
-//! leave by a tunnel, and the real value does not come back by one.
+//! Tunnels, which nobody inspects, in a run with a credential: the placeholder does not leave by
+//! one, and the real value does not come back by one.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use e2e::{Outcome, World};
 
 const SERVERS: &str = include_str!("tunnels/servers.py");
 const SAY: &str = include_str!("tunnels/say.py");
-/// What the servers know of.
+/// The key that the servers know.
 const REAL: &str = "ghp_r3alK3yOfTunn3lsTh4tN0bodyM4yS33in00";
 const NETWORK: &str = r#"
 [network]
@@ -34,7 +34,7 @@ fn online(world: &World, script: &str) -> Outcome {
         .run()
 }
 
-/// What has reached the servers, as text, whatever bytes it was.
+/// Returns the data that has reached the servers, whatever bytes it was.
 fn recorded(world: &World) -> Vec<Vec<u8>> {
     let path = world.top().join("internet/recorded");
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -49,7 +49,7 @@ fn holds(all: &[Vec<u8>], part: &str) -> bool {
     all.any(|one| one.windows(part.len()).any(|window| window == part))
 }
 
-/// The rows of the program inside.
+/// Returns the rows of the program in the sandbox.
 fn rows() -> Vec<&'static str> {
     let row = |line: &'static str| line.strip_prefix("    (\"")?.split('"').next();
     let rows: Vec<&str> = SAY.lines().filter_map(row).collect();

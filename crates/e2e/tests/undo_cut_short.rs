@@ -1,6 +1,6 @@
-//! An undo, or the taking back of one, that is killed: a repeat ends it, and all that it has
-//! overwritten comes back, whichever part it was killed in. Of runs with layers, of live runs, and
-//! of what is kept.
+//! An undo, or the rollback of one, that is killed: a repeat ends it, and everything that it has
+//! overwritten comes back, whichever part it was killed in. For runs with layers, live runs, and
+//! kept layers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use e2e::{Outcome, World, fine, kill};
 use rustix::process::Signal;
 
-/// So many files that there is time for a kill while they are written.
+/// A number of files that leaves time for a kill while they are written.
 const MANY: u32 = 600;
 
 fn atoll(world: &World, arguments: &[&str]) -> Outcome {
     world.atoll(arguments).run()
 }
 
-/// The journal of this name: there is one.
+/// Returns the only journal of this name.
 fn journal(world: &World, name: &str) -> PathBuf {
     journal_if_any(world, name).unwrap_or_else(|| panic!("there is no journal {name}"))
 }
@@ -55,8 +55,8 @@ fn killed_at(world: &World, arguments: &[&str], journal: &Path, wanted: &str) {
     assert!(!running.wait().err().contains("aken back"));
 }
 
-/// A run whose changes were applied in two steps, the first of which is small or large; `a` was
-/// edited since.
+/// Returns a run whose changes were applied in two steps, the first of which is small or large; `a`
+/// was edited since.
 fn applied_in_two(name: &str, is_first_small: bool) -> World {
     let world = World::new(name);
     world.write("a", "old\n");
@@ -238,13 +238,13 @@ fn what_kept_undo_has_begun_is_ended_or_taken_back() {
     }
 }
 
-/// A run whose many changed files were applied, and an undo of it that was killed while it changed
-/// them: with the name of one that was taken back by then.
+/// Returns a run whose many changed files were applied, and whose undo was killed while it changed
+/// them, with the name of a file that was undone by then.
 fn undone_in_part(name: &str, force: &[&str]) -> (World, String) {
     undone_in_part_of(name, false, force)
 }
 
-/// The same, or of a live run.
+/// As [`undone_in_part`], or for a live run.
 fn undone_in_part_of(name: &str, is_live: bool, force: &[&str]) -> (World, String) {
     const FILES: u32 = 1500;
     for _ in 0..20 {
@@ -357,7 +357,7 @@ fn an_undo_of_a_live_run_that_was_killed_goes_on() {
     assert_eq!(world.read("f7"), "new 7\n");
 }
 
-/// The kinds of a run's events about applies and undos, in their order.
+/// Returns the types of a run's events about applies and undos, in order.
 fn told(world: &World) -> Vec<String> {
     let run = world.last_run();
     let shown = fine(world, &["ledger", "show", &run]).out();
@@ -372,8 +372,8 @@ fn told(world: &World) -> Vec<String> {
         .collect()
 }
 
-/// A kill at the very end leaves all undone, but for the last word of it in a journal, in the
-/// record, or in both.
+/// A kill at the very end leaves everything undone, but for the last record of it in a journal, in
+/// the run's record, or in both.
 #[test]
 fn an_undo_that_is_killed_at_its_end_is_ended_by_a_repeat() {
     for is_in_the_journal in [true, false] {
@@ -413,8 +413,8 @@ fn an_undo_that_is_killed_at_its_end_is_ended_by_a_repeat() {
     }
 }
 
-/// An apply that was killed is taken back over nothing that somebody wrote since, and all of that
-/// is named.
+/// The rollback of a killed apply overwrites nothing that somebody wrote since, and names all of
+/// that.
 #[test]
 fn all_that_is_in_the_way_of_taking_an_apply_back_is_named() {
     const FILES: u32 = 1500;
@@ -449,8 +449,8 @@ fn all_that_is_in_the_way_of_taking_an_apply_back_is_named() {
     }
 }
 
-/// An apply of so many new files in a directory that is there, killed while it named them; none
-/// where it was not.
+/// Returns a killed apply of so many new files in an existing directory, killed while it renamed
+/// them; `None` if the kill came at another time.
 fn killed_apply(world: World, is_kept: bool, files: u32) -> Option<(World, PathBuf)> {
     let place = match is_kept {
         true => world.home().join(".agent/sessions"),

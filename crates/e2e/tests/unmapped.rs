@@ -1,5 +1,5 @@
-//! Root where no user namespace can be made: what holds a program there, and what is
-//! other than elsewhere.
+//! Root where no user namespace can be made: the restrictions on a program there, and the
+//! differences from other hosts.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use e2e::remains::{groups, mounts, recorded_runs};
 use e2e::{Avoidable, Invocation, World, descendants_of, is_root, status_field, wait_until};
 
-/// The first of the users that Atoll has for programs, and the first beyond them.
+/// The user ids that Atoll has for programs.
 const USERS: std::ops::Range<u32> = 1_879_048_192..2_147_483_647;
 
 const NONE: [PathBuf; 0] = [];
 
-/// A world for root, and the program where no user namespace can be made.
+/// Returns a world for root, and the program where no user namespace can be made.
 fn unmapped(name: &str) -> Option<(World, PathBuf)> {
     let world = World::new(name);
     if !is_root() {

@@ -1,4 +1,5 @@
-//! Hosts from which connections go on by a proxy, and which trust authorities of their own.
+//! Hosts whose connections go on through an upstream proxy, and which trust authorities of their
+//! own.
 
 use std::fs;
 use std::time::Duration;
@@ -27,7 +28,7 @@ fn certify(world: &World) {
     let _ = world.host_shell(script).dir(&place).run().success();
 }
 
-/// Runs a script inside with a profile's lines about the network.
+/// Runs a script in a sandbox with a profile that has these lines about the network.
 fn online(world: &World, profile: &str, options: &[&str], script: &str) -> (Seen, Vec<String>) {
     let place = world.top().join("corporate");
     let _ = fs::remove_file(place.join("proxied"));
@@ -123,7 +124,7 @@ fn connections_go_on_by_the_upstream_proxy_of_a_profile() {
     }
 }
 
-/// The proxy hears every name, and asks for it: a name can be a message.
+/// The proxy sees every name, and resolves it: a name can be a message.
 #[test]
 fn names_are_on_disk_before_a_proxy_is_asked_and_not_without_end() {
     let world = World::new("names_are_on_disk_before_a_proxy_is_asked_and_not_without_end");

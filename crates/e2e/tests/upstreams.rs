@@ -1,5 +1,5 @@
-//! Servers that misbehave: whatever they do, a program gets what they said or a clear
-//! end, what carries stays small, and other connections go on.
+//! Misbehaving servers: whatever they do, a program gets their data or a clear end, the egress
+//! process stays small, and other connections go on.
 
 use std::fs;
 use std::time::Duration;
@@ -12,12 +12,12 @@ const SERVERS: &str = include_str!("upstreams/servers.py");
 const CLIENT: &str = include_str!("upstreams/client.py");
 const CURL: &str = "curl -sS --noproxy '*'";
 
-/// How much more memory of its own what carries may take than for servers that behave, KiB:
-/// one body kept in memory would be more.
+/// The most memory of its own that the egress process may take beyond that for servers that behave,
+/// KiB: one body kept in memory would be more.
 const GROWTH_KIB_MAX: u64 = 40 * 1024;
 
-/// Runs a shell script inside where these servers are: at the ports of the web they are
-/// looked into, at 9000 and 7 they are not.
+/// Runs a shell script in a sandbox where these servers are: on the ports of the web they are
+/// inspected, on 9000 and 7 they are not.
 fn online(world: &World, script: &str) -> Outcome {
     world.write("client.py", CLIENT);
     let command = format!(
@@ -29,14 +29,14 @@ fn online(world: &World, script: &str) -> Outcome {
     run.args(["sh", script]).within(LONG).run()
 }
 
-/// How much memory of its own what carries takes for servers that behave, KiB.
+/// Returns the egress process's own memory for servers that behave, KiB.
 fn ordinary(world: &World) -> u64 {
     let outcome = online(world, "python3 client.py plain tls tunnel -- ok; sleep 1");
     assert!(outcome.out().ends_with("went on\n"), "{outcome}");
     measured(world)
 }
 
-/// That what carries has not grown by more than it may.
+/// Checks that the egress process has not grown by more than it may.
 fn is_small(world: &World, ordinary: u64) {
     let most = measured(world);
     println!("{most} KiB of memory, {ordinary} KiB of them as ever");
@@ -46,14 +46,14 @@ fn is_small(world: &World, ordinary: u64) {
     );
 }
 
-/// What the servers have written down.
+/// Returns the servers' records.
 fn noted(world: &World) -> Vec<String> {
     let path = world.top().join("internet/noted");
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// What comes of a path: by HTTP that is looked into, and by a tunnel.
+/// Paths, each with its result: by inspected HTTP, and by a tunnel.
 const ROWS: &[[&str; 3]] = &[
     [
         "slow",
@@ -239,7 +239,7 @@ fn a_server_that_says_nothing_holds_up_nobody_else() {
     );
 }
 
-/// What was said before the ledger was shown, and it.
+/// Returns the output before the ledger was shown, and the ledger.
 fn told_and_recorded(outcome: &Outcome) -> (String, String) {
     let said = outcome.out();
     let (told, ledger) = said.split_once("and then\n").unwrap();
@@ -291,7 +291,7 @@ fn what_cannot_be_recorded_is_not_sent() {
     ]);
 }
 
-/// A person says yes, and there is no room to record it: nothing goes out.
+/// A person approves, and there is no room to record it: no request is sent.
 #[test]
 fn a_yes_that_cannot_be_recorded_is_none() {
     for is_full in [false, true] {
@@ -335,8 +335,8 @@ fn answer_yes(world: &World, is_full: bool) {
     let _ = outcome.says(["The ledger is whole"]);
 }
 
-/// The same by HTTP/2: each way, and the statuses of HTTP and of curl. What is never
-/// answered is not answered here either (28); what breaks off does (92, 18).
+/// Ways of an HTTP/2 upstream, each with the statuses of HTTP and of curl. A request that is never
+/// answered is not answered here either (28); one that breaks off breaks off (92, 18).
 const WAYS: &[[&str; 2]] = &[
     ["well", "200 0 well"],
     ["headers", "502 0 {"],

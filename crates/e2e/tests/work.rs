@@ -1,6 +1,5 @@
-//! Real work inside, judged by what it leaves: each test has a program do its
-//! work in `atoll run`, checks that nothing has changed outside, applies, and
-//! uses the result outside.
+//! Real work in a sandbox, judged by its results: each test has a program work in `atoll run`, checks
+//! that nothing has changed outside, applies, and uses the result outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +12,7 @@ use e2e::{Avoidable, Invocation, Outcome, World, cache, is_root, program_exists,
 /// Builds and tools on a busy machine take longer than anything else.
 const LONG: Duration = Duration::from_secs(300);
 
-/// A world with files in its workspace.
+/// Returns a world with files in its workspace.
 fn world_with(name: &str, files: &[(&str, &str)]) -> World {
     let world = World::new(name);
     for (path, content) in files {
@@ -22,7 +21,7 @@ fn world_with(name: &str, files: &[(&str, &str)]) -> World {
     world
 }
 
-/// Whether the host has all these programs; says so where it has not.
+/// Returns whether the host has all these programs; else the test is skipped.
 fn has(world: &World, programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs
         .iter()
@@ -39,7 +38,7 @@ fn has(world: &World, programs: &[&str]) -> bool {
     false
 }
 
-/// Runs a script inside that must succeed and must not touch the workspace.
+/// Runs a script in a sandbox that must succeed and must not touch the workspace.
 fn inside(world: &World, options: &[&str], script: &str) -> Outcome {
     let before = tree(&world.workspace());
     let options: Vec<&str> = ["--keep"].iter().chain(options).copied().collect();
@@ -55,7 +54,7 @@ fn inside(world: &World, options: &[&str], script: &str) -> Outcome {
     done
 }
 
-/// Takes everything over that the last run made.
+/// Applies all changes of the last run.
 fn apply_all(world: &World) {
     let all = ["apply", "last", "--control", "--caches", "--ignored"];
     let _ = world.atoll(all).within(LONG).run().success();
@@ -65,7 +64,8 @@ fn host(world: &World, program: impl AsRef<Path>) -> Invocation {
     world.host(program.as_ref()).within(LONG)
 }
 
-/// The toolchain that a sandbox can show: no home, a place that everyone enters.
+/// Returns the toolchain that a sandbox can show: in no home, in a directory that everyone may
+/// enter.
 fn toolchain() -> Option<PathBuf> {
     let given = std::env::var_os("ATOLL_TEST_TOOLCHAIN").map(PathBuf::from);
     given.filter(|path| path.join("bin/cargo").is_file())
@@ -179,7 +179,7 @@ with zipfile.ZipFile("atollgreets-1.0-py3-none-any.whl", "w") as wheel:
     wheel.writestr(record, "\n".join(lines + [record + ",,"]) + "\n")
 "#;
 
-/// The system's own Python: one from a home would be of no use inside.
+/// The system's own Python: one from a home would be of no use in a sandbox.
 const PYTHON: &str = "/usr/bin/python3";
 
 #[test]
@@ -594,7 +594,7 @@ fn ten_thousand_small_files() {
 
 const GIB: u64 = 1 << 30;
 
-/// Like [`inside`], without a look at contents that are too large to compare.
+/// As [`inside`], without checking contents that are too large to compare.
 fn keep(world: &World, script: &str) {
     let script = format!("set -eu\n{script}");
     let _ = world.run(["--keep"], &script).within(LONG).run().success();

@@ -1,5 +1,5 @@
-//! What the workspace promises: nothing changes outside until it is applied,
-//! every kind of change is applied right, and all of it can be taken back.
+//! The promises of the workspace: nothing changes outside until it is applied, every kind of change
+//! is applied right, and all of it can be undone.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,7 +18,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
-/// A workspace with something of each kind in it.
+/// Returns a workspace with an entry of each kind.
 fn furnished(name: &str) -> World {
     let world = World::new(name);
     world.write("text", "one\n");
@@ -714,8 +714,8 @@ fn hard_links_and_times_are_as_inside() {
     assert_eq!(fs::metadata(world.path("a")).unwrap().mtime(), 981_173_106);
 }
 
-/// Whether a change through one name of a file shows under the other depends on how the
-/// workspace is kept apart; what is applied is what was seen either way.
+/// A change through one name of a file shows under the other or not, depending on how the workspace
+/// is kept apart; an apply does what was seen either way.
 #[test]
 fn a_change_through_a_name_that_is_gone_is_applied_as_it_was_seen() {
     let world = World::new("a_change_through_a_name_that_is_gone_is_applied_as_it_was_seen");

@@ -1,6 +1,6 @@
-//! Workspaces whose git repository lies outside: linked worktrees and submodules. Git works inside,
-//! what it writes is decided about like the workspace, and what all worktrees share needs a yes of
-//! its own. A forged `.git` shows nothing.
+//! Workspaces whose git repository lies outside: linked worktrees and submodules. Git works in the
+//! sandbox, its changes are reviewed like those of the workspace, and changes that all worktrees
+//! share need an approval of their own. A forged `.git` shows nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use e2e::{Avoidable, Outcome, World, can_be_ordinary_root, is_root, program_exis
 const LONG: Duration = Duration::from_secs(180);
 const NONE: [&str; 0] = [];
 
-/// A repository `main` with one commit. The workspace is its worktree with the branch `work`, and
-/// `other` one with the branch `other`.
+/// Makes a repository `main` with one commit. The workspace is its worktree with the branch `work`,
+/// and `other` one with the branch `other`.
 const WORKTREES: &str = "set -eu; cd \"$1\"; git init -q -b main main; cd main; \
     git config user.name T; git config user.email t@example.org; git config commit.gpgsign false; \
     echo one > a; echo of-main > secret; git add a; git commit -q -m first; \
@@ -23,7 +23,7 @@ fn worktrees(name: &str) -> Option<World> {
     made(name, WORKTREES)
 }
 
-/// A world in which a script was run, whose argument is the world's top.
+/// Returns a world in which a script was run, whose argument is the world's top.
 fn made(name: &str, script: &str) -> Option<World> {
     let world = World::new(name);
     if !program_exists("git") {
@@ -40,7 +40,7 @@ fn shared(world: &World) -> PathBuf {
     world.top().join("main/.git")
 }
 
-/// Git outside, which writes nothing that it was not asked for.
+/// Runs git outside, without any optional writes.
 fn git(world: &World, directory: &str, arguments: &[&str]) -> String {
     let place = world.top().join(directory);
     let git = world.host("git").arg("--no-optional-locks").arg("-C");
@@ -58,7 +58,7 @@ fn decided(world: &World, arguments: &[&str]) -> Outcome {
     world.atoll(arguments).within(LONG).run()
 }
 
-/// All that a directory holds, and the main worktree's own state.
+/// Returns all that a directory holds, and the main worktree's own state.
 fn of_main(world: &World) -> (Vec<u8>, String, String) {
     let index = fs::read(shared(world).join("index")).unwrap();
     let head = fs::read_to_string(shared(world).join("HEAD")).unwrap();
@@ -138,7 +138,7 @@ fn a_commit_in_a_linked_worktree_is_taken_over_and_back() {
     );
 }
 
-/// An index is written out without another look at its names; an object is believed by its name.
+/// Git checks out an index without checking its names again, and trusts an object by its name.
 #[test]
 fn a_forged_index_and_forged_objects_wait_for_a_yes() {
     let name = "a_forged_index_and_forged_objects_wait_for_a_yes";
@@ -183,7 +183,7 @@ fn a_forged_index_and_forged_objects_wait_for_a_yes() {
     assert!(done.out().contains(".././plant"), "{done}");
 }
 
-/// A pack can have other objects in it than its index says, and an index of packs, too.
+/// A pack can have other objects than its index states, and an index of packs, too.
 #[test]
 fn packs_wait_for_a_yes_with_what_is_in_them_alone() {
     let name = "packs_wait_for_a_yes_with_what_is_in_them_alone";
@@ -213,7 +213,8 @@ fn packs_wait_for_a_yes_with_what_is_in_them_alone() {
     let _ = git(&world, "main", &["fsck", "--strict"]);
 }
 
-/// Files of the workspace are taken over alone by their paths: a repository is whole or nothing.
+/// Only files of the workspace can be applied by their paths: a repository is applied whole or not
+/// at all.
 #[test]
 fn paths_take_over_nothing_of_a_repository() {
     let Some(world) = worktrees("paths_take_over_nothing_of_a_repository") else {
@@ -227,7 +228,7 @@ fn paths_take_over_nothing_of_a_repository() {
     assert!(before == tree(&shared(&world)));
 }
 
-/// What of the configuration is a secret does not go in, and nothing of it comes out again.
+/// Secrets of the configuration do not go in, and nothing of them comes out again.
 #[test]
 fn secrets_of_a_repositorys_configuration_are_not_inside() {
     let name = "secrets_of_a_repositorys_configuration_are_not_inside";
@@ -280,7 +281,7 @@ fn secrets_of_a_repositorys_configuration_are_not_inside() {
     }
 }
 
-/// What the other worktrees rely on, and what git runs: each is a control file, alone.
+/// Files that the other worktrees rely on, and those that git runs: each is a control file, alone.
 #[test]
 fn what_worktrees_share_waits_for_a_yes_of_its_own() {
     let Some(world) = worktrees("what_worktrees_share_waits_for_a_yes_of_its_own") else {
@@ -359,8 +360,8 @@ fn what_worktrees_share_waits_for_a_yes_of_its_own() {
     assert!(!shared(&world).join("hooks/post-checkout").exists());
 }
 
-/// Two agents in two worktrees: what one has committed is no conflict of the other's, but what
-/// both have done to one branch is, and then nothing is written anywhere.
+/// Two agents in two worktrees: commits of one are no conflict of the other's, but changes of both
+/// to one branch are, and then nothing is written anywhere.
 #[test]
 fn commits_of_two_worktrees_are_taken_over_beside_each_other() {
     let name = "commits_of_two_worktrees_are_taken_over_beside_each_other";
@@ -402,8 +403,8 @@ fn commits_of_two_worktrees_are_taken_over_beside_each_other() {
     );
 }
 
-/// Each is written by whoever wrote the workspace, and leads to something that git did not make
-/// for it.
+/// Each file is written by the author of the workspace, and leads to something that git did not
+/// make for it.
 #[test]
 fn a_forged_git_file_shows_nothing() {
     let Some(world) = worktrees("a_forged_git_file_shows_nothing") else {
@@ -489,7 +490,8 @@ fn a_forged_git_file_shows_nothing() {
     assert!(!done.err().contains("git does not work"), "{done}");
 }
 
-/// Whose it is, where it lies, and what is denied decide besides what it names.
+/// The owner of a repository, its place, and denied paths decide besides the directories that it
+/// names.
 #[test]
 fn a_repository_that_may_not_be_shown_is_told_of() {
     let name = "a_repository_that_may_not_be_shown_is_told_of";
@@ -617,7 +619,7 @@ fn a_submodules_directory_is_a_workspace() {
     done.says(["does not name this directory back"]);
 }
 
-/// Where the workspace has no layer, its repository has none either.
+/// A workspace without a layer has a repository without one.
 #[test]
 fn a_live_workspace_reads_its_repository() {
     let Some(world) = worktrees("a_live_workspace_reads_its_repository") else {
@@ -647,8 +649,8 @@ fn a_live_workspace_reads_its_repository() {
     }
 }
 
-/// Root inside, nested views, a part of the repository that is shown for reading, a run that goes
-/// on with another's layers, and one that is thrown away.
+/// Root in a sandbox, nested views, a part of the repository that is shown for reading, a run that
+/// resumes another's layers, and one that is discarded.
 #[test]
 fn a_worktree_is_whole_in_runs_of_all_kinds() {
     let Some(world) = worktrees("a_worktree_is_whole_in_runs_of_all_kinds") else {

@@ -1,5 +1,5 @@
-//! Whether it is worth something to a person: from an empty home to an agent that is logged in, and whose
-//! work is looked at, pushed and taken over, with real programs, and no secret inside at any time.
+//! The worth of Atoll to a person: from an empty home to an agent that is logged in, and whose work
+//! is reviewed, pushed and applied, with real programs, and no secret in the sandbox at any time.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const MODEL: &str = include_str!("agents/servers.py");
 const SEARCH: &str = include_str!("credentials/search.py");
 const GIT: &str = include_str!("clients/servers.py");
 const DAY: &str = include_str!("worth/day.py");
-/// What the agent's issuer gives who logs in: a web token, for the account `account-1`.
+/// The token that the agent's issuer gives at a login: a web token, for the account `account-1`.
 const TOKEN: &str = concat!(
     "eyJhbGciOiAiUlMyNTYiLCAidHlwIjogIkpXVCJ9.",
     "eyJlbWFpbCI6ICJhbm5AZXhhbXBsZS5jb20iLCAiZXhwIjogNDkwMDAwMDAwMCwgInN1YiI6ICJ1c2VyLW9mLXRoaXMtdGVz",
@@ -21,9 +21,10 @@ const TOKEN: &str = concat!(
 );
 const RENEWAL: &str = "rt-r3newalOfTh1sT3stWh1chN0Ag3ntM4yS33iNf1lesN0rInM3m0ry";
 const PASSWORD: &str = "ghp_r3alP4ssw0rdOfTh1sT3stN0bodyS33s1t00";
-/// The agent waits for half a minute at most with each command.
+/// The wait for a person to look: the agent waits for half a minute at most with each command.
 const LOOK: &str = "for one in $(seq 250); do test -e seen && break; sleep 0.1; done";
-/// What the model has the agent do: mend it, run it, wait until somebody has looked, push it.
+/// The commands that the model has the agent run: mend it, run it, wait until somebody has looked,
+/// push it.
 const COMMANDS: [&str; 7] = [
     "printf %s \"$HUB_TOKEN\" > inside-key; cp ~/.codex/auth.json inside-login; sed -i 's/a - b/a + b/' app.py && python3 test.py",
     "setsid python3 app.py >/dev/null 2>&1 </dev/null & for one in $(seq 100); do \
@@ -131,8 +132,9 @@ fn an_agent_mends_a_program_and_pushes_it_from_an_empty_home_slow() {
     assert_eq!(verified.code(), 0, "{verified}");
 }
 
-/// The agent's own file has all environments inside, with what stands for both secrets; they
-/// themselves are in no file but those that a person gave, and in no memory but one.
+/// Checks that the agent's own file has all environments in the sandbox, with the placeholders of both
+/// secrets; the secrets themselves are in no file but those that a person gave, and in the memory of
+/// one process.
 fn no_secret_is_inside(world: &World, what: &str, searched: &str) {
     let environments = world.home().join("work/environments");
     let environments = fs::read(environments).expect(what);

@@ -17,16 +17,13 @@ mod refresh;
 mod rotation;
 mod values;
 
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
+use std::{fmt, io};
 
-use atoll_model::network::{
-    Binding, CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched, HostPart, Network, Part, Place,
-    Placeholder, Request as Judged,
-};
+use atoll_model::network::{Binding, CREDENTIAL_BYTES_MAX, CredentialName, Fetch, Fetched};
+use atoll_model::network::{HostPart, Network, Part, Place, Placeholder, Request as Judged};
 use atoll_sys::socket;
 use hyper::HeaderMap;
 use zeroize::Zeroizing;

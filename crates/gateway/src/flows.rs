@@ -40,19 +40,11 @@ pub(crate) fn record(
 
 /// Returns the labels that a run gains by these events.
 pub(crate) fn labels<'a>(news: &'a [FlowNews<'_>]) -> impl Iterator<Item = &'a str> {
-    news.iter().filter_map(|one| match one {
-        FlowNews::Labelled { label, .. } => Some(*label),
-        FlowNews::Opened { .. }
-        | FlowNews::Closed { .. }
-        | FlowNews::Refused(_)
-        | FlowNews::Published { .. }
-        | FlowNews::Unpublished { .. }
-        | FlowNews::AgreedPort { .. }
-        | FlowNews::Unheard { .. }
-        | FlowNews::Approval(_)
-        | FlowNews::GivenUp(_)
-        | FlowNews::Reloaded { .. }
-        | FlowNews::Unreloaded { .. } => None,
+    news.iter().filter_map(|one| {
+        let FlowNews::Labelled { label, .. } = one else {
+            return None;
+        };
+        Some(*label)
     })
 }
 

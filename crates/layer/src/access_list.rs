@@ -11,21 +11,21 @@ use crate::path::Bytes;
 
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
 
-/// The form of the list, as the kernel gives it: a version, then entries of a tag, of
-/// rights and of an id.
+/// The list's format in the extended attribute: a version, then entries of a tag, of rights and of
+/// an id.
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
 const ENTRY_BYTES: usize = 8;
 const TAG_GROUP: u16 = 0x04;
 const TAG_MASK: u16 = 0x10;
 
-/// The access list among the lists of an entry.
+/// Returns the access ACL among an entry's lists.
 pub(crate) fn access(lists: &[(Bytes, Bytes)]) -> Option<&Bytes> {
     let found = lists.iter().find(|(name, _)| name.0 == ACCESS);
     found.map(|(_, value)| value)
 }
 
-/// The mode that gives nobody more than the entry does, once its list is gone: the
-/// group has what the list leaves to it. Of a list that cannot be understood, nothing.
+/// Returns the mode that gives nobody more than the entry does once its list is gone: the group
+/// keeps what the list leaves to it, and nothing where the list cannot be parsed.
 pub(crate) fn mode_without(list: &Bytes, mode: u32) -> u32 {
     let group = group_rights(&list.0).unwrap_or(0) & mode >> 3 & 0o7;
     mode & !0o070 | group << 3
@@ -51,7 +51,7 @@ fn group_rights(list: &[u8]) -> Option<u32> {
     Some(group? & mask & 0o7)
 }
 
-/// Whether an entry that was just made or is to be changed has a list.
+/// Returns whether an entry, just made or about to be changed, has an access control list.
 pub(crate) fn is_listed(path: &str) -> io::Result<bool> {
     match rustix::fs::getxattr_query(path, ACCESS) {
         Ok(bytes) => Ok(bytes > 0),

@@ -1,4 +1,4 @@
-//! Applies a plan, goes on or back after an interruption.
+//! Applies a plan, and finishes or rolls back after an interruption.
 
 use std::mem;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use crate::unchanged::are_permissions_of;
 use crate::way_back::{Later, way_back};
 use crate::{ApplyError, Plan, Step, TreeError};
 
-/// What was done.
+/// The amount of work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Steps, each atomic.
@@ -26,7 +26,7 @@ pub struct Applied {
     pub bytes: u64,
 }
 
-/// Which part of the work is going on.
+/// A phase of the work, for progress reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Originals are copied into the journal.
@@ -41,38 +41,38 @@ pub enum Phase {
     Copying,
 }
 
-/// How far the work is.
+/// The progress of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The part that goes on.
+    /// The current phase.
     pub phase: Phase,
     /// Entries done.
     pub done: u64,
-    /// Entries in all; 0 when it is not known yet.
+    /// Entries in all; 0 while unknown.
     pub total: u64,
 }
 
-/// What a journal says.
+/// A journal's state, as recorded in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalState {
     /// Nothing was begun.
     None,
-    /// A process ended in the middle: [`finish`] or [`take_back`].
+    /// A process ended in the middle: continue with [`finish`] or [`take_back`].
     Interrupted,
     /// The plan is applied.
     Done,
-    /// It was undone or taken back.
+    /// The plan was undone or rolled back.
     Undone,
 }
 
-/// The journal within that takes back.
+/// The name of the nested journal that rolls back.
 const BACK: &str = "back";
-/// The journal within that undoes.
+/// The name of the nested journal that undoes.
 pub(crate) const UNDO: &str = "undo";
 
-/// Does what a plan says. Until all new content is written and durable nothing of
-/// the person's changes; when anything fails, all is as before. The journal's
-/// directory is made, it must be the caller's own.
+/// Applies a plan. Nothing in the host directory changes until all new content is written and
+/// durable; when anything fails, everything is as before. The journal's directory is made, and must
+/// be the caller's own.
 ///
 /// # Errors
 /// [`ApplyError::Conflicts`] when the plan has any; [`ApplyError::TakenBack`] when
@@ -106,8 +106,8 @@ pub fn apply(
     run_or_take_back(&engine, progress)
 }
 
-/// Goes on after an interruption, to the end of what was going on: applying,
-/// taking back or undoing. Of what is at its end, what was done last is answered.
+/// Rolls forward after an interruption, to the end of the operation in progress: applying, rolling
+/// back or undoing. For a journal already at its end, returns the result of its last operation.
 ///
 /// # Errors
 /// As [`apply`].
@@ -130,9 +130,9 @@ pub fn finish(journal: &Path) -> Result<Applied, ApplyError> {
     }
 }
 
-/// Goes back after an interruption: what was begun is as if it never had been. An
-/// interrupted undo is taken back to what it was to undo, one that was being taken back is as
-/// it was.
+/// Rolls back after an interruption: what was begun is as if it never had been. An interrupted undo
+/// returns to the state that it was to undo, an interrupted rollback of an undo to the state before
+/// it.
 ///
 /// # Errors
 /// [`ApplyError::State`] when the journal is done: that is for [`crate::undo`].
@@ -164,7 +164,7 @@ pub fn take_back(journal: &Path) -> Result<Applied, ApplyError> {
     }
 }
 
-/// What a journal says about its work; nothing is opened or locked.
+/// Reads a journal's state; nothing is opened or locked.
 ///
 /// # Errors
 /// [`ApplyError::Damaged`], or when it cannot be read.
@@ -199,7 +199,7 @@ pub(crate) fn run_or_take_back(engine: &Engine, progress: Show<'_>) -> Result<Ap
     }
 }
 
-/// Takes back whatever of a journal's steps were done, by a journal within.
+/// Rolls back those steps of a journal that were done, with a nested journal.
 fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
     let done = put_back_half_done(engine)?;
     engine.remove_temporaries()?;
@@ -226,8 +226,8 @@ fn go_back(engine: &Engine) -> Result<Applied, ApplyError> {
     Ok(applied(&within.work))
 }
 
-/// Swaps back what was swapped but not yet looked at, since only then is the
-/// original itself still there. Answers which steps are done for good.
+/// Swaps back what was swapped but not yet checked, since only then is the original itself still
+/// there. Returns the indexes of the steps that are done for good.
 fn put_back_half_done(engine: &Engine) -> Result<Vec<usize>, ApplyError> {
     let logged = engine.journal.logged()?;
     let committing = engine.journal.stage()? == Some(Stage::Committing);
@@ -333,7 +333,7 @@ fn resume_within(journal: &Journal, name: &str, end: Stage) -> Result<Applied, A
     Ok(done)
 }
 
-/// Ends the taking back of an undo that was cut short.
+/// Completes the rollback of an undo that was interrupted.
 fn settle_putting_back(journal: &Journal, onward: bool) -> Result<Applied, ApplyError> {
     let within = journal.within(UNDO).join(UNDO);
     let (end, done) = match stage_of(&within)? {
@@ -368,8 +368,8 @@ fn applied(work: &Work) -> Applied {
     }
 }
 
-/// Sixteen random characters, so that no program could have taken the temporary
-/// names beforehand.
+/// Returns sixteen random characters, so that no program could have taken the temporary names
+/// beforehand.
 fn fresh_tag() -> Result<String, ApplyError> {
     use std::io::Read as _;
     let path = "/dev/urandom";

@@ -1,5 +1,5 @@
-//! A layer that is kept for the next run: what of it the next program may find, and what is
-//! set aside until a person has looked at it.
+//! The upper directory of a layer that is kept for the next run: the entries that the next program
+//! may see, and those set aside until a person has reviewed them.
 //!
 //! Only what is surely history stays. An agent runs or believes the rest when it starts, so that
 //! one run that was led astray would lead all that follow.
@@ -20,17 +20,18 @@ use crate::read::xattrs_at;
 use crate::tree::{Tree, names_in, os};
 use crate::{Bounds, RelativePath, XattrFlavour, control};
 
-/// What the owner of a directory needs to look at it and to take something out of it.
+/// The permissions that a directory's owner needs to list it and to move entries out of it.
 pub(crate) const OWNER_RIGHTS: u32 = 0o700;
-/// That somebody may execute a file.
+/// The execute bits: somebody may execute the file.
 pub(crate) const EXECUTABLE: u32 = 0o111;
 
-/// Moves all that is not history out of a kept layer's upper directory `from` into `to`, an
-/// upper directory like it, where what is newer takes the place of what is older. `host` is the
-/// person's directory below both, which may be gone. `drop` names entries at the top that are
-/// nobody's to keep. Returns what was moved: paths, none beneath another.
+/// Moves all that is not history out of a kept layer's upper directory `from` into `to`, another
+/// upper directory, where newer entries replace older ones. `host` is the lower directory of both,
+/// which may be gone. `drop` names top-level entries that are deleted, not kept. Returns the paths
+/// that were moved, none beneath another.
 ///
-/// Nothing may be mounted on either, and no program work in them. Cut short it can be done again.
+/// Nothing may be mounted on either directory, and no program may work in them. An interrupted call
+/// can be repeated.
 ///
 /// # Errors
 /// When something cannot be looked at or moved: the layer is not to be used then.
@@ -66,7 +67,7 @@ struct Aside {
 }
 
 impl Aside {
-    /// Moves what does not stay out of one directory that does, or the whole of it.
+    /// Moves out of a directory that stays whatever does not, or the whole directory.
     fn sort_out(
         &mut self,
         path: &RelativePath,
@@ -118,13 +119,14 @@ impl Aside {
         Ok(())
     }
 
-    /// Whether an entry hides something of the directory below that is no history.
+    /// Returns whether an entry hides something in the lower directory that is not history.
     fn hides_control(&mut self, path: &RelativePath, facts: &Facts) -> Result<bool, TreeError> {
         let is_through = facts.kind == Kind::Directory && !self.is_apart(&self.from, path)?;
         Ok(!is_through && self.below.has_control(path))
     }
 
-    /// Whether through a directory not the one of the same name below is seen.
+    /// Returns whether a directory does not merge with the lower one of the same name: it is opaque
+    /// or redirected.
     fn is_apart(&self, tree: &Tree, path: &RelativePath) -> Result<bool, TreeError> {
         let failed = |error| tree.error("cannot look at", path, error);
         let bytes_max = Bounds::default().xattr_bytes_max;
@@ -144,8 +146,9 @@ impl Aside {
         inner.map_err(|error| self.from.error("cannot look at", path, error))
     }
 
-    /// Hides what lies beside each database of the layer outside: with that of another
-    /// database, it would be destroyed. Where the layer has none any more, nothing is hidden.
+    /// Hides the companion files of each of the layer's databases in the lower directory: read with
+    /// the log of another database, a database would be destroyed. Where the layer has no database
+    /// of that name any more, nothing is hidden.
     fn part_databases(&self, path: &RelativePath, names: &[Vec<u8>]) -> Result<(), TreeError> {
         for main in names.iter().filter(|name| is_database(name)) {
             for name in companions(main).filter(|name| names.binary_search(name).is_err()) {
@@ -188,7 +191,7 @@ impl Aside {
         Ok(())
     }
 
-    /// Makes the directories above a path where they are missing, as they are in the layer.
+    /// Makes the missing directories above a path, as they are in the layer.
     fn make_above(&self, path: &RelativePath) -> Result<(), TreeError> {
         let above: Vec<RelativePath> = path.ancestors().collect();
         for directory in above.into_iter().rev() {
@@ -218,8 +221,8 @@ impl Aside {
         Ok(())
     }
 
-    /// Lays one entry where it belongs. Two directories become one, unless one
-    /// hides what is below.
+    /// Moves one entry into its destination. Two directories are merged, unless one hides the lower
+    /// one.
     fn lay(&mut self, top: &RelativePath) -> Result<(), TreeError> {
         let mut waiting = vec![top.clone()];
         let mut merged = Vec::new();
@@ -256,8 +259,8 @@ impl Aside {
         Ok(())
     }
 
-    /// Whether of two directories one hides what is below and the other may not: together
-    /// they would say what neither does.
+    /// Returns whether one of two directories hides the lower one: merged, they would mean what
+    /// neither does.
     fn replaces(&self, path: &RelativePath) -> Result<bool, TreeError> {
         let is_apart = self.is_apart(&self.from, path)? || self.is_apart(&self.to, path)?;
         Ok(is_apart && self.below.has_directory(path))
@@ -269,7 +272,7 @@ impl Aside {
         Ok(rustix::fs::renameat(from, name, to, name)?)
     }
 
-    /// Whoever moves a directory elsewhere has to be able to write to it.
+    /// Makes a directory writable to its owner, as moving it elsewhere requires.
     fn open_up(&self, path: &RelativePath, facts: &Facts) -> std::io::Result<()> {
         if facts.mode & OWNER_RIGHTS == OWNER_RIGHTS {
             return Ok(());
@@ -280,7 +283,7 @@ impl Aside {
     }
 }
 
-/// Whether the next program may find an entry.
+/// Returns whether an entry stays where the next program sees it.
 fn stays(path: &RelativePath, facts: &Facts) -> bool {
     let is_plain = match facts.kind {
         // Gemini CLI puts programs among what it has for a while, and runs them.
@@ -297,8 +300,8 @@ fn stays(path: &RelativePath, facts: &Facts) -> bool {
     is_plain && !too_deep && !is_control && control::is_history(path)
 }
 
-/// Files that stay in a kept layer and that the person's directory has changed since they
-/// were written there: inside, the layer's own are seen. At most `shown` of them.
+/// Returns up to `shown` files of a kept layer that the host directory has changed since they were
+/// written to the layer: in the sandbox, the layer's own are seen.
 ///
 /// # Errors
 /// When the layer cannot be looked at.
@@ -337,7 +340,7 @@ fn kind_at(directory: BorrowedFd<'_>, name: &[u8]) -> Option<Kind> {
     facts.map(|facts| facts.kind)
 }
 
-/// Whether the host's file was written after the layer's own came into being.
+/// Returns whether the host's file was written after the layer's was created.
 fn is_newer(host: &Tree, upper: &Tree, path: &RelativePath) -> bool {
     let (Ok(Some(facts)), Ok(born)) = (host.facts(path), upper.born(path)) else {
         return false;

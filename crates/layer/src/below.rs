@@ -1,4 +1,4 @@
-//! The person's directory below a layer, as far as it says what the layer's entries mean.
+//! The lower directory of a layer, as far as the meaning of the layer's entries depends on it.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use crate::read::list_with_kinds;
 use crate::tree::{Tree, is_absence};
 use crate::{Bounds, RelativePath, control};
 
-/// The directory below a layer.
+/// A layer's lower directory.
 pub(crate) struct Below {
-    /// Nothing, where the directory is gone.
+    /// `None` when the directory is gone.
     tree: Option<Tree>,
-    /// How many entries were looked at.
+    /// The number of entries looked at.
     looked: u64,
 }
 
 impl Below {
-    /// Opens it.
+    /// Opens the lower directory.
     ///
     /// # Errors
     /// When it is there and cannot be opened.
@@ -29,15 +29,15 @@ impl Below {
         Ok(Self { tree, looked: 0 })
     }
 
-    /// Whether it has a directory there.
+    /// Returns whether it has a directory at a path, or may have one.
     pub(crate) fn has_directory(&self, path: &RelativePath) -> bool {
         let facts = self.tree.as_ref().map(|tree| tree.facts(path));
         // What cannot be looked at may be one.
         facts.is_some_and(|facts| facts.map_or(true, |facts| facts.is_some_and(is_directory)))
     }
 
-    /// Whether something there or beneath is no history, as memories. What cannot be looked
-    /// at may be.
+    /// Returns whether an entry at or beneath a path is not history, as memories are not. True for
+    /// what cannot be read.
     pub(crate) fn has_control(&mut self, path: &RelativePath) -> bool {
         if !self.has_directory(path) {
             return false;
@@ -68,7 +68,7 @@ impl Below {
         false
     }
 
-    /// Whether a directory there is a git repository. One that cannot be read may be.
+    /// Returns whether a directory is a git repository. True for one that cannot be read.
     pub(crate) fn is_repository(&self, path: &RelativePath) -> bool {
         let Some(tree) = &self.tree else {
             return false;
@@ -82,7 +82,7 @@ fn is_directory(facts: Facts) -> bool {
     facts.kind == Kind::Directory
 }
 
-/// Whether an entry of this name makes its directory a git repository.
+/// Returns whether an entry of this name makes its directory a git repository.
 pub(crate) fn is_head(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"HEAD")
 }

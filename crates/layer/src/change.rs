@@ -4,33 +4,34 @@ use std::time::SystemTime;
 use crate::RelativePath;
 use crate::plan::Stamp;
 
-/// Why something is a control file that is none by its name.
+/// The reason for control files that are not control files by name.
 const ASIDE: &str = "it is no history, and was set aside from what runs see";
 
 /// Everything that differs between the two trees, sorted by path bytes.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeSet {
-    /// What can be shown and, if chosen, applied.
+    /// Changes that can be shown and, if selected, applied.
     pub changes: Vec<Change>,
-    /// What will never be applied, and why.
+    /// Entries that will never be applied, each with the reason.
     pub refused: Vec<Refusal>,
-    /// What is among the changes and will all the same not be applied, and why.
+    /// Entries that are among the changes and will nevertheless not be applied, each with the
+    /// reason.
     pub withheld: Vec<Refusal>,
-    /// What is applied without some part of it, and other things worth knowing.
+    /// Entries that are applied only in part, and other remarks.
     pub notes: Vec<Refusal>,
-    /// Whether the permissions of something kept it from being read.
+    /// Set when an entry's permissions kept it from being read.
     pub(crate) is_locked: bool,
-    /// What these kept from being read, as it was then.
+    /// The state of each entry that could not be read for that, as it was then.
     pub(crate) locked: BTreeMap<RelativePath, Stamp>,
-    /// Of the common directory of a git repository: where in it the worktree's own is.
+    /// For the common directory of a git repository: the worktree's own directory within it.
     pub(crate) repository: Option<RelativePath>,
-    /// In live mode: what was there before, but is not in the checkpoint.
+    /// In live mode: entries of the tree before that are not in the checkpoint.
     pub(crate) uncopied: BTreeSet<RelativePath>,
 }
 
 impl ChangeSet {
-    /// Takes all of it for control files: it was set aside from what the next run sees, because
-    /// that run would run or believe it, whatever it is called.
+    /// Classifies all changes as control files: they were set aside from the next run, which would
+    /// run or believe them, whatever they are called.
     pub fn classify_aside(&mut self) {
         for change in &mut self.changes {
             change.class = Class::Control;
@@ -38,8 +39,8 @@ impl ChangeSet {
         }
     }
 
-    /// Leaves out all that is at these paths or beneath them: what they are is nobody's to see
-    /// and to take over.
+    /// Leaves out everything at these paths or beneath them: they are not for anybody to review or
+    /// apply.
     pub fn leave_out(&mut self, paths: &[RelativePath]) {
         let is_left = |path: &RelativePath| paths.iter().any(|one| path.starts_with(one));
         self.changes.retain(|change| !is_left(&change.path));
@@ -52,29 +53,29 @@ impl ChangeSet {
 /// One entry that differs.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Where.
+    /// Its path.
     pub path: RelativePath,
-    /// In what way.
+    /// The way in which it differs.
     pub kind: ChangeKind,
-    /// How much care it needs.
+    /// The care it needs.
     pub class: Class,
-    /// For control files: who would execute or trust it.
+    /// For control files: the program or person that would execute or trust it.
     pub reason: Option<&'static str>,
     /// The entry before; `None` when added.
     pub before: Option<EntryFacts>,
     /// The entry after; `None` when removed.
     pub after: Option<EntryFacts>,
-    /// For a removed or renamed directory: how many entries lie beneath it. They
-    /// are not listed on their own.
+    /// For a removed or renamed directory: the number of entries beneath it, which are not listed
+    /// on their own.
     pub within: u64,
-    /// Where the content after comes from.
+    /// The place from which the content after is read.
     pub(crate) source: Source,
-    /// For what seems to be added: whether it is older than the run, so that it was
-    /// moved here by the program, or removed outside.
+    /// For an apparent addition: set when it is older than the run, so that the program moved it
+    /// here or it was removed on the host.
     pub(crate) is_older: bool,
 }
 
-/// Where an entry's content after is to be read.
+/// The place from which an entry's content after is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// In the upper directory or the copy, at the change's own path.
@@ -86,53 +87,53 @@ pub(crate) enum Source {
     Before(RelativePath),
 }
 
-/// In what way an entry differs.
+/// The way in which an entry differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It is new.
+    /// The entry is new.
     Added,
     /// Its content differs (and perhaps its mode).
     Modified,
-    /// It is gone.
+    /// The entry is gone.
     Removed,
     /// Only its permissions, owner or extended attributes differ.
     Mode,
-    /// It is of another type: a file is now a directory or a symbolic link, …
+    /// The type differs: a file is now a directory or a symbolic link, …
     Type,
     /// A directory moved as it was, nothing in it changed.
     Renamed {
-        /// Where it was.
+        /// The old path.
         from: RelativePath,
     },
 }
 
-/// How much care a change needs.
+/// The care that a change needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// A file like any other.
+    /// An ordinary file.
     Ordinary,
-    /// Others execute or trust it: needs a yes of its own.
+    /// A file that others execute or trust: it needs an approval of its own.
     Control,
-    /// A tool can make it again.
+    /// A cache that a tool can make again.
     Cache,
-    /// The project's own ignore files, as they were before, exclude it.
+    /// A file excluded by the project's own ignore files, as they were before.
     Ignored,
 }
 
-/// What is known about an entry.
+/// An entry's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryFacts {
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
     /// Its permission bits, special bits included.
     pub mode: u32,
     /// Its size in bytes, as stated by the file system.
     pub bytes: u64,
-    /// When its content was last written.
+    /// The time of the last write to its content.
     pub modified: SystemTime,
 }
 
-/// What an entry is.
+/// An entry's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -141,23 +142,23 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link.
     Symlink {
-        /// Where it points, as written; never followed.
+        /// The target, as written; never followed.
         target: Vec<u8>,
     },
-    /// A socket, FIFO or device: only ever before, or after in live mode.
+    /// A socket, FIFO or device: only in the tree before, or after in live mode.
     Special,
 }
 
-/// Something that is not done, and why.
+/// An entry that is not read or applied, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Where.
+    /// Its path.
     pub path: RelativePath,
-    /// Why, for a person.
+    /// The reason, for a person.
     pub why: String,
 }
 
-/// How many entries of one class were added, changed and removed.
+/// The numbers of entries of one class that were added, changed and removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// New entries.
@@ -169,19 +170,19 @@ pub struct Counts {
 }
 
 impl ChangeSet {
-    /// The counts of one class.
+    /// Returns the counts of one class.
     #[must_use]
     pub fn counts(&self, class: Class) -> Counts {
         self.count(|change| change.class == class)
     }
 
-    /// The counts of all classes together.
+    /// Returns the counts of all classes together.
     #[must_use]
     pub fn counts_of_all(&self) -> Counts {
         self.count(|_| true)
     }
 
-    /// Whether nothing differs and nothing was refused.
+    /// Returns whether nothing differs and nothing was refused.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.refused.is_empty()

@@ -21,11 +21,11 @@ use crate::{
     Bounds, CheckpointError, IdShift, Phase, Progress, Refusal, RelativePath, content, host,
 };
 
-/// What a checkpoint holds.
+/// A summary of a checkpoint's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointFacts {
-    /// When it was complete, by the clock that the kernel stamps files with: it
-    /// lags behind the one that programs read, on a busy machine by many ticks.
+    /// The time of completion, by the clock that the kernel stamps files with: it lags behind the
+    /// one that programs read, on a busy machine by many ticks.
     pub finished: SystemTime,
     /// Regular files, each name counted.
     pub files: u64,
@@ -35,18 +35,18 @@ pub struct CheckpointFacts {
     pub symlinks: u64,
     /// Bytes of the files, as stated by the file system.
     pub bytes: u64,
-    /// What could not be copied, and why.
+    /// Entries that could not be copied, each with the reason.
     pub skipped: Vec<Refusal>,
-    /// What has further names (hard links) that are not in the directory: a name of each
-    /// such file. Who writes to it changes what lies elsewhere.
+    /// Files with further names (hard links) outside of the directory: one name of each. A write to
+    /// one changes a file that lies elsewhere.
     pub shared: Vec<RelativePath>,
 }
 
-/// Copies `directory` into `into`, which is made. What cannot be read and what is
-/// neither file, directory nor symbolic link is skipped and named. Beside `into`, in
-/// a file of the same name with `.directories` at its end, it is noted which
-/// directory was where and what there is no copy of; [`crate::changes`] reads it. The copy's owners are shifted by
-/// `ids`, for a program to which they are to look like its own.
+/// Copies `directory` into `into`, which is made. Entries that cannot be read, and those that are
+/// neither file, directory nor symbolic link, are skipped and named. A file beside `into`, of the
+/// same name with `.directories` at its end, records which directory was where and which entries
+/// were not copied; [`crate::changes`] reads it. The copy's owners are shifted by `ids`, for a
+/// program to which they are to look like its own.
 ///
 /// # Errors
 /// When the destination cannot be used or written; what was copied stays.
@@ -146,12 +146,12 @@ fn destination(directory: &Path, into: &Path) -> Result<Tree, CheckpointError> {
     }
 }
 
-/// The names of a file that has several.
+/// The counted names of a file with several.
 struct Names {
     first: RelativePath,
-    /// How many were met.
+    /// The number of names found.
     met: u64,
-    /// How many there are.
+    /// The number of names that the file has.
     all: u64,
 }
 
@@ -160,17 +160,17 @@ struct Copier {
     to: Tree,
     ids: IdShift,
     walker: Walker,
-    /// Where the first name of each file with several is.
+    /// The first path found of each file with several names, by inode.
     links: HashMap<u64, RelativePath>,
-    /// What has further names, by device and inode.
+    /// The files with several names, by device and inode.
     names: BTreeMap<(u64, u64), Names>,
-    /// Inodes of what is skipped.
+    /// The inodes of skipped entries.
     uncopied: Vec<u64>,
     facts: CheckpointFacts,
 }
 
 impl Copier {
-    /// Copies one entry; answers a directory, whose content is still to come.
+    /// Copies one entry; returns a directory, whose content is still to be copied.
     fn copy(
         &mut self,
         path: &RelativePath,
@@ -215,7 +215,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Answers the copy's inode.
+    /// Completes a copied directory; returns the copy's inode.
     fn finish_directory(&self, path: &RelativePath, entry: &Entry) -> Result<u64, TreeError> {
         let finish = || -> io::Result<u64> {
             let handle = self.to.handle(path)?;
@@ -257,7 +257,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Takes down one name of what has several. Directories have none besides their own.
+    /// Counts one name of a file with several. Directories have only their own.
     fn count_name(&mut self, path: &RelativePath, stamp: Option<Stamp>) {
         let several = |stamp: &Stamp| stamp.links > 1 && !stamp.is_directory();
         let Some(stamp) = stamp.filter(several) else {
@@ -288,8 +288,8 @@ impl Copier {
     }
 }
 
-/// Gives a copy its owner, permissions and times. An owner that this user cannot give
-/// is left, and with it the bits that lend its rights.
+/// Gives a copy its owner, permissions and times. An owner that this user cannot set is left out,
+/// and with it the set-user-ID and set-group-ID bits.
 fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
     let is_about_owners = |error: &io::Error| {
         let errors = [Errno::PERM, Errno::INVAL];

@@ -1,5 +1,5 @@
-//! How much care a change needs: the control table, known caches, and the ignore
-//! files as they were before the program could write them.
+//! Classifies changes by the care that they need: by the table of control files, known caches, and
+//! the ignore files as they were before the program could write them.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
@@ -54,25 +54,25 @@ pub(crate) struct Classifier<'a> {
     before: &'a Tree,
     after: &'a Tree,
     ignore_file_bytes_max: u64,
-    /// What is not there any more, or comes from elsewhere in the tree before.
+    /// Paths that are gone, or now come from elsewhere in the tree before.
     moved: HashSet<RelativePath>,
-    /// What can make a directory a git directory, and differs.
+    /// Changed entries that can make a directory a git directory.
     parts: HashSet<RelativePath>,
-    /// What is known of directories: each is asked for once, however deep.
+    /// The surroundings known so far, by directory: each is determined once, however deep.
     directories: HashMap<RelativePath, Rc<Surroundings>>,
 }
 
-/// What a directory means for what is in it.
+/// The meaning of a directory for the entries in it.
 struct Surroundings {
     is_cache: bool,
     is_ignored: bool,
-    /// Whether the tree before has it: only then can it hold an ignore file.
+    /// Set when the tree before has the directory: only then can it hold an ignore file.
     is_before: bool,
-    /// The git directories that it is or lies in, whatever they are called, nearest last; and
-    /// whether that one was there before.
+    /// The git directories that it is or lies in, whatever they are called, nearest last; each with
+    /// whether it was there before.
     git: Vec<RelativePath>,
     is_git_before: bool,
-    /// The ignore files that count here, nearest last, with their directories.
+    /// The ignore files that apply here, nearest last, with their directories.
     ignores: Vec<Rc<(RelativePath, Gitignore)>>,
 }
 
@@ -100,8 +100,7 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// Sets a change's class. Control wins over cache and ignored, since those are
-    /// looked at less.
+    /// Sets a change's class. Control wins over cache and ignored, since those are reviewed less.
     pub fn classify(&mut self, change: &mut Change, control_within: Option<&'static str>) {
         let now = change.after.as_ref().or(change.before.as_ref());
         let kind = now.map(|facts| &facts.kind);
@@ -136,7 +135,8 @@ impl<'a> Classifier<'a> {
         };
     }
 
-    /// Why a change needs a yes of its own, by its name or by its place in a git directory.
+    /// Returns the reason why a change needs an approval of its own, by its name or by its place in
+    /// a git directory.
     fn reason(
         &self,
         change: &Change,
@@ -160,8 +160,8 @@ impl<'a> Classifier<'a> {
         })
     }
 
-    /// Whether git takes, or may take, a directory for a git directory: by what is in it before or
-    /// after, since not all of it need be taken over.
+    /// Returns whether git takes, or may take, a directory for a git directory: by its entries
+    /// before or after, since not all changes need be applied.
     fn is_git(&self, directory: &RelativePath) -> bool {
         let trees = [self.before, self.after];
         control::is_git_directory(|name| {
@@ -177,7 +177,8 @@ impl<'a> Classifier<'a> {
         })
     }
 
-    /// Why a repository's index needs a yes of its own, by what it names.
+    /// Returns the reason why a repository's index needs an approval of its own, by the paths it
+    /// names.
     fn index_reason(&self, change: &Change, around: &Surroundings) -> Option<&'static str> {
         let in_git = around
             .git
@@ -195,8 +196,8 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// By which digest the repository with this index names its objects, whether or not what the
-    /// program did to its configuration is taken over. None where that is unclear.
+    /// Returns the digest by which the repository with this index names its objects, whether or not
+    /// the program's changes to its configuration are applied. `None` where that is unclear.
     fn format(&self, index: &RelativePath) -> Option<Format> {
         let own = index.parent()?;
         let worktrees = own.parent().filter(|at| at.name() == b"worktrees");
@@ -230,8 +231,7 @@ impl<'a> Classifier<'a> {
         are_same.then_some(first)
     }
 
-    /// What is known of a directory: from the nearest one above that is known
-    /// already, downwards.
+    /// Returns a directory's surroundings, computed downwards from the nearest known ancestor.
     fn surroundings(&mut self, directory: &RelativePath) -> Rc<Surroundings> {
         let mut unknown = Vec::new();
         let mut at = Some(directory.clone());
@@ -350,9 +350,9 @@ impl<'a> Classifier<'a> {
 }
 
 impl Surroundings {
-    /// Whether the ignore files exclude an entry of the directory: the nearest that
-    /// has an opinion decides. Nothing beneath an excluded directory can be included
-    /// again, so the directories above are asked first.
+    /// Returns whether the ignore files exclude an entry of the directory: the nearest one that
+    /// matches decides. Nothing beneath an excluded directory can be included again, so the
+    /// directories above are checked first.
     fn excludes(&self, path: &RelativePath, is_directory: bool) -> bool {
         for ignore in self.ignores.iter().rev() {
             let (directory, patterns) = ignore.as_ref();

@@ -1,6 +1,6 @@
-//! The moment of writing: one step at a time, each atomic, each checked against
-//! what was planned. The check comes after the swap where it can, because only
-//! then can nothing slip in between; what does not match is swapped back.
+//! The commit stage: one step at a time, each atomic, each checked against the plan. The check
+//! comes after the swap where it can, because only then can nothing slip in between; what does not
+//! match is swapped back.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,8 +16,8 @@ use crate::tree::is_absence;
 use crate::{ApplyError, RelativePath, Step};
 
 impl Engine {
-    /// Does one step that is not known to be done. `prepared` is what its new
-    /// content looked like under the temporary name.
+    /// Does one step that is not known to be done. `prepared` is the stamp of its new content under
+    /// the temporary name.
     pub fn commit_one(
         &self,
         index: usize,
@@ -58,7 +58,7 @@ impl Engine {
         place.map_err(|error| self.failed("cannot open", &step.path, error))
     }
 
-    /// Whether the names were changed already, by a process that was killed then.
+    /// Returns whether the names were swapped already, by a process that was killed then.
     pub fn is_swapped(
         &self,
         step: &Step,
@@ -115,8 +115,7 @@ impl Engine {
         }
     }
 
-    /// Looks at what was swapped out. When it is not what was planned, it goes back
-    /// to its place.
+    /// Checks what was swapped out, and swaps it back when it is not what was planned.
     fn settle(
         &self,
         step: &Step,
@@ -136,8 +135,8 @@ impl Engine {
         }
     }
 
-    /// Undoes [`Engine::swap_in`] while both sides are still there. What somebody put over
-    /// the new content meanwhile stays: it is newer than both.
+    /// Reverts [`Engine::swap_in`] while both sides are still there. What somebody put over the new
+    /// content meanwhile stays: it is newer than both.
     pub fn swap_back(
         &self,
         step: &Step,
@@ -163,8 +162,8 @@ impl Engine {
         }
     }
 
-    /// Gives an original that is aside its name again, where that is free. What is in its way
-    /// otherwise.
+    /// Gives a displaced original its name again where that is free; otherwise returns what is in
+    /// its way.
     pub fn put_back(
         &self,
         step: &Step,
@@ -297,8 +296,8 @@ impl Engine {
     }
 }
 
-/// A move within one directory never crosses file systems: the kernel says so of a
-/// directory that an overlay shows from below.
+/// Explains a failed rename: a move within one directory never crosses file systems, but the kernel
+/// says so of a directory that shows through from the lower layer of an overlay.
 fn explained(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::CrossesDevices {
         return error;
@@ -309,7 +308,7 @@ fn explained(error: io::Error) -> io::Error {
     )
 }
 
-/// Whether a rename failed because someone else was there first.
+/// Returns whether a rename failed because another process was there first.
 fn changed_meanwhile(error: &io::Error) -> bool {
     matches!(
         error.kind(),

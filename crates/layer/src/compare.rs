@@ -1,5 +1,5 @@
-//! Compares one entry before with one entry after, and refuses what a hostile
-//! program must not bring into the person's directory.
+//! Compares one entry before with one entry after, and refuses what a hostile program must not
+//! bring into the host directory.
 
 use crate::access_list::{access, mode_without};
 use crate::change::Source;
@@ -47,8 +47,8 @@ impl Reader {
         self.record(path, kind, before, after, &notes)
     }
 
-    /// A layer's access control list is not taken over: what the group has without it
-    /// is what counts, unless the host has a list of its own, whose mask it is then.
+    /// Drops a layer's access control list: what the group has without it is what counts, unless
+    /// the host's entry has a list, whose mask the mode then sets.
     fn set_list_aside(
         &mut self,
         path: &RelativePath,
@@ -121,7 +121,7 @@ impl Reader {
         self.record(path, kind, before, after, notes)
     }
 
-    /// Which directory before shows through an entry of the merged view.
+    /// Returns the directory of the tree before that shows through an entry of the merged view.
     fn lower_of(
         &self,
         visit: &Visit,
@@ -147,8 +147,8 @@ impl Reader {
         }))
     }
 
-    /// Whether a directory only moved: nothing in it changed, nothing took its old
-    /// place, and no control file is among what moved.
+    /// Returns whether a directory only moved: nothing in it changed, nothing took its old place,
+    /// and no control file moved with it.
     fn is_pure_move(
         &mut self,
         visit: &Visit,
@@ -186,8 +186,8 @@ impl Reader {
         self.moves_as_it_was(path, from)
     }
 
-    /// Whether it lies in a git directory, whatever that is called: what moves there or away from
-    /// there is looked at one by one.
+    /// Returns whether a path lies in a git directory, whatever that is called: entries that move
+    /// there or away from there are compared one by one.
     fn is_in_git(&self, path: &RelativePath) -> bool {
         let trees = [&self.before, &self.after];
         path.ancestors()
@@ -260,7 +260,7 @@ impl Reader {
         Ok(())
     }
 
-    /// How two entries of the same type differ, if they do.
+    /// Returns the difference between two entries of the same type, if any.
     fn difference(
         &mut self,
         path: &RelativePath,
@@ -326,8 +326,8 @@ impl Reader {
         !compared.unwrap_or(false)
     }
 
-    /// Whether another owner means a change. An ordinary user's copies are all the
-    /// user's own, whosever the originals are; and nobody but root gives files away.
+    /// Returns whether another owner is a change. An ordinary user's copies are all the user's own,
+    /// whosever the originals are; and nobody but root gives files away.
     fn owners_tell(&self) -> bool {
         match self.shape {
             Shape::Overlay(_) => true,
@@ -335,7 +335,7 @@ impl Reader {
         }
     }
 
-    /// The owner on the host; entries of the tree before are not shifted.
+    /// Returns the entry's owner on the host; entries of the tree before are not shifted.
     pub fn host_owner(&self, found: &Found) -> Option<u32> {
         match found.source {
             Source::After | Source::Indexed(_) => self.ids.to_host(found.facts.uid),
@@ -343,7 +343,7 @@ impl Reader {
         }
     }
 
-    /// Why an entry must not be applied, if so.
+    /// Returns the reason why an entry must not be applied, if any.
     pub fn objection(
         &self,
         found: &Found,
@@ -435,9 +435,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether something that seems to be added was there when the run began: then
-    /// the program moved it here, or someone removed it outside. Of a directory it
-    /// is known which.
+    /// Returns whether an apparent addition was there when the run began: then the program moved it
+    /// here, or somebody removed it on the host. For a directory it is known which.
     fn is_older(&self, path: &RelativePath, after: &Found, notes: &Xattrs) -> bool {
         let is_directory = after.facts.kind == Kind::Directory;
         match self.shape {
@@ -472,7 +471,7 @@ impl Reader {
     }
 }
 
-/// Why something of this mode is not applied for an ordinary user: once it is on
+/// Returns the reason why an entry of this mode is not applied for an ordinary user: once it is on
 /// the host, it could be neither kept for undoing nor checked.
 pub(crate) fn unreadable(mode: u32) -> String {
     format!(
@@ -480,7 +479,7 @@ pub(crate) fn unreadable(mode: u32) -> String {
     )
 }
 
-/// Whether a link's target, read as text, ends outside of the tree.
+/// Returns whether a link's target, read as text, ends outside of the tree.
 fn leads_out(path: &RelativePath, target: &[u8]) -> bool {
     if target.starts_with(b"/") {
         return true;

@@ -1,5 +1,5 @@
-//! File contents: compared and copied, with holes kept as holes. A hostile file
-//! can claim to be of any size; only the parts that hold data cost anything.
+//! Comparison and copying of file contents, with holes kept as holes. A hostile file can claim to
+//! be of any size; only the parts that hold data cost anything.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Whether two files of the same size hold the same bytes.
+/// Returns whether two files of the same size hold the same bytes.
 pub(crate) fn equal(left: &File, right: &File, bytes: u64) -> io::Result<bool> {
     let mut left_buffer = vec![0; BUFFER_BYTES];
     let mut right_buffer = vec![0; BUFFER_BYTES];
@@ -45,8 +45,8 @@ pub(crate) fn equal(left: &File, right: &File, bytes: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Shows what a file holds, part by part: each begins at a multiple of the same length, and
-/// those that lie within a hole are left out.
+/// Passes a file's content to `show` part by part: each begins at a multiple of the same length,
+/// and those that lie within a hole are left out.
 pub(crate) fn parts(file: &File, bytes: u64, mut show: impl FnMut(u64, &[u8])) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut at = 0;
@@ -62,8 +62,8 @@ pub(crate) fn parts(file: &File, bytes: u64, mut show: impl FnMut(u64, &[u8])) -
     Ok(())
 }
 
-/// Copies a file's content into an empty file: shared blocks where the file
-/// system can, else only what holds data.
+/// Copies a file's content into an empty file: by shared blocks where the file system can, else
+/// only the parts that hold data.
 pub(crate) fn copy(from: &File, to: &File, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
@@ -140,7 +140,7 @@ fn read_full(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Where data begins at or after `at`; `None` when only a hole follows.
+/// Returns the offset at which data begins at or after `at`; `None` when only a hole follows.
 fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
     match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(start) => Ok(Some(start)),

@@ -1,6 +1,5 @@
-//! Files that others execute or trust. A hostile program that may change one of
-//! them escapes at the person's next command, so they are shown apart and need a
-//! yes of their own.
+//! Files that others execute or trust. A hostile program that may change one of them escapes at the
+//! person's next command, so they are shown apart and need an approval of their own.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -18,16 +17,16 @@ pub use table::CONTROL_FILES;
 /// One kind of control file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlFile {
-    /// Path components, matched at any depth, without regard to case; what lies
-    /// beneath is meant too. A component can hold one `*`.
+    /// Path components, matched at any depth, without regard to case, and with everything beneath.
+    /// A component can hold one `*`.
     pub pattern: &'static str,
-    /// Who executes or trusts it.
+    /// The program or person that executes or trusts it.
     pub reason: &'static str,
 }
 
-/// Why the path is a control file, if it is one. `whole` means that the entry
-/// stands for all that is or could be beneath it, as a symbolic link or a moved
-/// directory does: then the beginning of a pattern matches too.
+/// Returns the reason why the path is a control file, if it is one. `whole` means that the entry
+/// stands for all that is or could be beneath it, as a symbolic link or a moved directory does:
+/// then the beginning of a pattern matches too.
 pub(crate) fn reason(path: &RelativePath, is_directory: bool, whole: bool) -> Option<&'static str> {
     if is_head_elsewhere(path, is_directory) {
         return Some("it makes its directory a git repository, with hooks of its own");
@@ -35,15 +34,16 @@ pub(crate) fn reason(path: &RelativePath, is_directory: bool, whole: bool) -> Op
     reason_by_name(path, is_directory, whole)
 }
 
-/// Whether it is what git takes a directory for a repository by, in one of another name than
-/// `.git`.
+/// Returns whether the path is a `HEAD`, by which git takes a directory for a repository, in a
+/// directory that is not called `.git`.
 pub(crate) fn is_head_elsewhere(path: &RelativePath, is_directory: bool) -> bool {
     let mut names = path.components().map(plain_form);
     let is_head = plain_form(path.name()) == b"head" && !is_directory;
     is_head && !names.any(|name| name == b".git")
 }
 
-/// As [`reason`] of what may be called `HEAD`, as in a git directory that was one before.
+/// As [`reason`], for entries that may be called `HEAD`, as in a directory that was a git directory
+/// before.
 pub(crate) fn reason_by_name(
     path: &RelativePath,
     is_directory: bool,
@@ -68,24 +68,24 @@ pub(crate) fn reason_by_name(
     Some(row.reason)
 }
 
-/// What makes a directory one that git takes for a git directory, whatever it is called
+/// The entries by which git takes a directory for a git directory, whatever it is called
 /// (gitrepository-layout(5)): a `.git` that is a file or a link can lead to it, and git finds it
-/// where it is worked in.
+/// when it is the working directory.
 pub(crate) const GIT_PARTS: [&[u8]; 4] = [b"HEAD", b"commondir", b"objects", b"refs"];
 
-/// Whether a directory is one, by whether it `has` each of those parts.
+/// Returns whether a directory is a git directory, given whether it `has` each of those entries.
 pub(crate) fn is_git_directory(has: impl Fn(&[u8]) -> bool) -> bool {
     has(b"HEAD") && (has(b"commondir") || (has(b"objects") && has(b"refs")))
 }
 
-/// How a path in a git directory would be called if that were `.git`: the same rules are for it.
+/// Renames a path in a git directory as if that were `.git`: the same rules apply to it.
 pub(crate) fn as_in_git(path: &RelativePath, git: &RelativePath) -> RelativePath {
     let name = RelativePath::new(".git").unwrap_or_default();
     name.concat(&path.beneath(git).unwrap_or_default())
 }
 
-/// Whether the path is that of a repository's index, of a linked worktree's or of a submodule's.
-/// What has its name there and is none, as a submodule's branch, cannot be read as one.
+/// Returns whether the path is that of the index of a repository, of a linked worktree or of a
+/// submodule. Anything else at such a path, as a submodule's branch, cannot be read as an index.
 pub(crate) fn is_git_index(path: &RelativePath) -> bool {
     let names: Vec<Vec<u8>> = path.components().map(plain_form).collect();
     let of_any = |git: usize| match names.get(git + 1..) {
@@ -103,10 +103,10 @@ fn pattern_of(row: usize) -> &'static str {
     CONTROL_FILES.get(row).map_or("", |row| row.pattern)
 }
 
-/// Rows by their first component, since every path is looked up.
+/// The table's rows by their first component, since every path is looked up.
 struct Index {
     plain: HashMap<Vec<u8>, Vec<usize>>,
-    /// Those whose first component has a star.
+    /// Rows whose first component has a star.
     starred: Vec<usize>,
 }
 
@@ -135,8 +135,8 @@ impl Index {
     }
 }
 
-/// Case-insensitive and otherwise forgiving file systems open the same file by
-/// other names: `.GIT`, `.git.`, `git~1`, or with ignorable characters within.
+/// Reduces a name to the form under which case-insensitive and otherwise forgiving file systems
+/// open the same file: `.GIT`, `.git.`, `git~1`, or with ignorable characters within.
 pub(crate) fn plain_form(name: &[u8]) -> Vec<u8> {
     let mut plain: Vec<u8> = match std::str::from_utf8(name) {
         Ok(text) if !text.is_ascii() => text
@@ -175,7 +175,8 @@ fn matches_from(pattern: &str, names: &[Vec<u8>], whole: bool) -> bool {
     }
 }
 
-/// `part` holds at most one star; `name` is in lower case already.
+/// Returns whether a name matches a component of a pattern. `part` holds at most one star; `name`
+/// is in lower case already.
 fn matches_name(part: &str, name: &[u8]) -> bool {
     let part = part.as_bytes();
     let Some(star) = part.iter().position(|byte| *byte == b'*') else {

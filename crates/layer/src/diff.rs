@@ -15,22 +15,22 @@ use crate::{
     RelativePath,
 };
 
-/// Of a removed or renamed directory no more files than these are listed.
+/// The most files that are listed of a removed or renamed directory.
 const ENTRIES_WITHIN_MAX: usize = 10_000;
 
-/// How a diff is shown.
+/// Options for showing a diff.
 #[derive(Clone, Debug)]
 pub struct DiffOptions {
-    /// What stands before every path: the directory that the changes are of, absolute with a
-    /// `/` at its end, so that nobody takes them for others. Nothing for the workspace.
+    /// A prefix of every path: the directory of the changes, absolute with a `/` at its end, so
+    /// that nobody takes them for others. Empty for the workspace.
     pub place: Vec<u8>,
-    /// With colours for a terminal.
+    /// Set for colours on a terminal.
     pub colour: bool,
-    /// Unchanged lines around a change.
+    /// The number of unchanged lines around a change.
     pub context: usize,
-    /// Larger files are only named, bytes.
+    /// The largest file that is shown, bytes; larger ones are only named.
     pub file_bytes_max: u64,
-    /// Longer lines are cut, bytes.
+    /// The longest line that is shown, bytes; longer ones are cut.
     pub line_bytes_max: usize,
 }
 
@@ -101,7 +101,7 @@ impl Side {
         }
     }
 
-    /// The content, where it can be shown.
+    /// Returns the content, where it can be shown.
     fn text(self) -> Option<Vec<u8>> {
         match self {
             Self::Nothing => Some(Vec::new()),
@@ -141,7 +141,7 @@ impl Page<'_> {
         }
     }
 
-    /// A path for a person.
+    /// Returns a path, escaped for a person.
     fn shown(&self, path: &RelativePath) -> String {
         let path = match path.is_root() && self.options.place.is_empty() {
             true => b".",
@@ -150,7 +150,7 @@ impl Page<'_> {
         escape::quoted_name("", &[&self.options.place, path].concat())
     }
 
-    /// A path in a patch, after one of its prefixes or none.
+    /// Returns a path for a patch, with one of its prefixes or none.
     fn name(&self, prefix: &str, path: &RelativePath) -> String {
         let place = &self.options.place;
         let place = place.strip_prefix(b"/").unwrap_or(place);
@@ -161,7 +161,7 @@ impl Page<'_> {
         self.line(colour, &format!("# {text}"))
     }
 
-    /// Whether every line is written as it is.
+    /// Returns whether every line is written as it is, neither cut nor escaped.
     fn shows_exactly(&self, text: &[u8]) -> bool {
         lines(text).into_iter().all(|line| {
             let body = line.strip_suffix(b"\n").unwrap_or(line);
@@ -170,15 +170,15 @@ impl Page<'_> {
     }
 }
 
-/// A file on one side of a change, and where it is read.
+/// A file on one side of a change, and the place it is read from.
 struct Entry<'a> {
     tree: &'a Tree,
     at: RelativePath,
     facts: EntryFacts,
 }
 
-/// Writes one change. What a patch cannot say goes into comments before the
-/// heads of files, where `git apply` and `patch` pass over it.
+/// Writes one change. What a patch cannot express goes into comments before the file headers, which
+/// `git apply` and `patch` skip.
 fn write_change(reader: &Reader, change: &Change, page: &mut Page<'_>) -> io::Result<()> {
     let name = page.name("b/", &change.path);
     if change.class == Class::Control {
@@ -254,7 +254,7 @@ fn write_sides(
     Ok(())
 }
 
-/// A directory that moved: a patch knows files only.
+/// Writes a directory that moved, as its files: a patch knows nothing else.
 fn write_moved(
     reader: &Reader,
     from: &RelativePath,
@@ -279,8 +279,7 @@ fn write_moved(
     Ok(())
 }
 
-/// The files and links that were beneath a directory, or a note where they are
-/// too many.
+/// Returns the files and links beneath a directory; writes a note where they are too many.
 fn files_within(
     reader: &Reader,
     top: &RelativePath,
@@ -320,7 +319,7 @@ fn entries_within(within: u64) -> String {
     }
 }
 
-/// A change of nothing but metadata.
+/// Writes a change of nothing but metadata.
 fn write_mode(change: &Change, page: &mut Page<'_>) -> io::Result<()> {
     let (Some(before), Some(after)) = (&change.before, &change.after) else {
         return Ok(());
@@ -337,7 +336,7 @@ fn write_mode(change: &Change, page: &mut Page<'_>) -> io::Result<()> {
     write_head(&change.path, Some(before), Some(after), page)
 }
 
-/// The mode, where it is another than git knows or says.
+/// Writes the exact mode, where git cannot express it.
 fn write_exact_mode(
     path: &RelativePath,
     before: Option<&EntryFacts>,
@@ -362,7 +361,7 @@ fn write_exact_mode(
     }
 }
 
-/// The lines that git writes before a file's content.
+/// Writes git's header lines before a file's content.
 fn write_head(
     path: &RelativePath,
     before: Option<&EntryFacts>,
@@ -418,7 +417,7 @@ fn write_file(
     write_text(&old, &new, &old_label, &new_label, page)
 }
 
-/// The mode as git has it: of permissions only whether the owner may execute.
+/// Returns the mode as git has it: of the permissions only whether the owner may execute.
 fn git_mode(facts: &EntryFacts) -> &'static str {
     match facts.kind {
         EntryKind::Symlink { .. } => "120000",

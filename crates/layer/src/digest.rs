@@ -1,4 +1,4 @@
-//! What a plan would write, as one number: what a person has agreed to is what is written.
+//! Digests of plans: a person's approval of one covers exactly what will be written.
 
 use std::fmt;
 use std::fs::File;
@@ -12,13 +12,13 @@ use crate::plan::{Content, Node};
 use crate::tree::{Tree, path_bytes};
 use crate::{Plan, Step, TreeError};
 
-/// SHA-256 of all that one plan or several would do: every step, with what it finds, what it
-/// writes, and what the files hold that it writes.
+/// The SHA-256 of everything that one plan or several would do: every step, with the state it
+/// expects, what it writes, and the contents of the files that it writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlanDigest([u8; 32]);
 
 impl PlanDigest {
-    /// That of several, in this order.
+    /// Combines the digests of several plans, in this order.
     #[must_use]
     pub fn of_all(all: &[Self]) -> Self {
         let mut hash = Sha256::new();
@@ -42,7 +42,7 @@ impl fmt::Debug for PlanDigest {
 }
 
 impl Plan {
-    /// What it would do. All content that it would write is read.
+    /// Computes the plan's digest. All content that the plan would write is read.
     ///
     /// # Errors
     /// When that cannot be read.
@@ -92,15 +92,15 @@ fn opened(
     }
 }
 
-/// Adds a text in such a way that no two lists of texts are the same.
+/// Adds a length-prefixed text, so that no two lists of texts hash alike.
 fn part(hash: &mut Sha256, text: impl AsRef<[u8]>) {
     let text = text.as_ref();
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
 }
 
-/// Adds what a file holds: how long it is, and each part of it that is not all zeros, so that
-/// what is claimed to be of any size costs what it holds.
+/// Adds a file's content: its length, and each part of it that is not all zeros, so that a file
+/// that claims to be of any size costs only what it holds.
 fn held(hash: &mut Sha256, file: &File) -> io::Result<()> {
     let bytes = file.metadata()?.len();
     hash.update(bytes.to_le_bytes());
@@ -114,54 +114,54 @@ fn held(hash: &mut Sha256, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// What one step does to one path.
+/// The effect of one step on one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
-    /// Something new appears.
+    /// A new entry appears.
     Made,
-    /// Something takes the place of another.
+    /// An entry replaces another.
     Replaced,
-    /// Something goes.
+    /// An entry is removed.
     Removed,
     /// Permissions, owner or extended attributes change.
     Facts,
-    /// A directory moves with all that is in it.
+    /// A directory moves with everything in it.
     Moved,
 }
 
-/// What stands at a path afterwards.
+/// The entry at a path afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thing {
     /// A file.
     File {
-        /// How long it is.
+        /// Its length, bytes.
         bytes: u64,
-        /// Whether somebody may execute it.
+        /// Set when somebody may execute it.
         is_executable: bool,
     },
     /// A directory.
     Directory,
     /// A symbolic link.
     Link {
-        /// Where to, as the program wrote it.
+        /// The target, as the program wrote it.
         target: Vec<u8>,
     },
-    /// Nothing, or what is not written.
+    /// Nothing, or an entry that is not written.
     Nothing,
 }
 
-/// One path that is written or removed.
+/// One path that a plan writes or removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which.
+    /// The path.
     pub path: RelativePath,
-    /// What happens to it.
+    /// The effect on it.
     pub how: Writing,
-    /// What it is then.
+    /// The entry afterwards.
     pub thing: Thing,
-    /// The permissions of what it replaces or changes, the lowest twelve bits; none where nothing
-    /// was there, or a link.
+    /// The permissions of the entry that is replaced or changed, the lowest twelve bits; `None`
+    /// where there was none, or a link.
     pub mode_before: Option<u32>,
-    /// The permissions that it has then, likewise; none where nothing is there, or a link.
+    /// The permissions afterwards, likewise; `None` where there is no entry then, or a link.
     pub mode: Option<u32>,
 }

@@ -1,6 +1,6 @@
-//! Does the work of a journal: keeps the originals, prepares the new content under
-//! temporary names, then changes names. Each stage can be repeated from its start,
-//! so that a process killed anywhere leaves something that can go on or go back.
+//! Executes a journal: keeps the originals, prepares the new content under temporary names, then
+//! changes names. Each stage can be repeated from its start, so that a process killed anywhere
+//! leaves a state that can be rolled forward or back.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::plan::{Act, Content, Entry, Node, Stamp};
 use crate::tree::{Tree, facts_at, handle_at, os};
 use crate::{ApplyError, Phase, PlanError, Progress, RelativePath, Step, content, host};
 
-/// Shows how far the work is.
+/// A callback for progress reports.
 pub(crate) type Show<'a> = &'a mut dyn FnMut(Progress);
 
 /// One journal's work, with its trees open.
@@ -28,19 +28,19 @@ pub(crate) struct Engine {
     pub work: Work,
     pub tree: Tree,
     pub source: Option<Tree>,
-    /// The work directory of the layer, where content comes from there.
+    /// The layer's work directory, for content that comes from there.
     pub indexed: Option<Tree>,
 }
 
 impl Engine {
-    /// Writes the work down and begins it.
+    /// Records the work in the journal and begins it.
     pub fn begin(journal: Journal, work: Work) -> Result<Self, ApplyError> {
         journal.write_json("plan.json", &work)?;
         journal.set_stage(Stage::Keeping)?;
         Self::with(journal, work)
     }
 
-    /// Takes up work that was written down.
+    /// Resumes work that a journal records.
     pub fn resume(journal: Journal) -> Result<Self, ApplyError> {
         let work = journal.read_json("plan.json")?;
         Self::with(journal, work)
@@ -78,7 +78,7 @@ impl Engine {
         })
     }
 
-    /// Goes on from wherever the journal stands, to the end.
+    /// Continues from the journal's current stage to the end.
     pub fn run(&self, show: Show<'_>) -> Result<(), ApplyError> {
         let mut prepared = None;
         loop {
@@ -122,8 +122,8 @@ impl Engine {
         }
     }
 
-    /// Copies what will be replaced into the journal, and makes sure that it was
-    /// copied as it was planned.
+    /// Copies the entries that will be replaced into the journal, and makes sure that they were
+    /// copied as planned.
     fn keep(&self, show: Show<'_>) -> Result<(), ApplyError> {
         let entries = self.work.steps.iter().flat_map(|step| {
             let both = step.old_entries().iter().chain(step.new_entries());
@@ -171,8 +171,8 @@ impl Engine {
         }
     }
 
-    /// Writes all new content under temporary names, each in the directory that it
-    /// is for, and makes it durable. A full disk is found here, before any change.
+    /// Writes all new content under temporary names, each in its destination's directory, and makes
+    /// it durable. A full disk is found here, before any change.
     fn prepare(&self, show: Show<'_>) -> Result<Prepared, ApplyError> {
         self.widen()?;
         let total = self
@@ -204,7 +204,7 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Directories that become writable do so first, for what is written into them.
+    /// Makes directories writable first where a step does so, for what is written into them.
     fn widen(&self) -> Result<(), ApplyError> {
         let logged = self.journal.logged()?;
         let mut log = self.journal.log()?;
@@ -253,13 +253,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what went: that it is gone tells nothing, so what was noted is made durable first.
+    /// Deletes the replaced entries. Their absence proves nothing, so the log is made durable
+    /// first.
     fn let_go(&self, log: &File) -> Result<(), ApplyError> {
         log.sync_data().map_err(|error| self.not_logged(error))?;
         self.remove_temporaries()
     }
 
-    /// All that is at a path now; nothing when nothing is.
+    /// Returns all entries at a path now; empty when there is nothing.
     pub fn present(
         &self,
         walker: &mut Walker,
@@ -281,7 +282,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The temporary name of a step, beside its path.
+    /// Returns the temporary name of a step, beside its path.
     pub fn temporary(&self, index: usize, step: &Step) -> RelativePath {
         let name = temporary_name(&self.work.tag, index);
         let place = step.path.parent().unwrap_or_default();
@@ -308,8 +309,8 @@ impl Engine {
         ApplyError::from_tree(self.tree.error(doing, path, error))
     }
 
-    /// Notes that a step is done. The page cache outlives a killed process; after a
-    /// power cut the step itself is looked at.
+    /// Records that a step is done. The page cache outlives a killed process; after a power cut the
+    /// step itself is checked.
     pub fn note_done(&self, log: &mut File, index: usize) -> Result<(), ApplyError> {
         log.write_all(format!("{index}\n").as_bytes())
             .map_err(|error| self.not_logged(error))
@@ -321,22 +322,22 @@ impl Engine {
     }
 }
 
-/// The stamp of what was built for a step, and those of what is beneath it.
+/// The stamp of the content built for a step, and the stamps of the entries beneath it.
 type Built = (Option<Stamp>, Stamps);
 
 /// Builds new content under temporary names.
 struct Builder<'a> {
     engine: &'a Engine,
-    /// Where the first name of each group of hard links is, and its inode.
+    /// The first path of each group of hard links, and its inode.
     links: HashMap<u64, (RelativePath, (u64, u64))>,
-    /// The inodes of the directories that were made, until they have their permissions.
+    /// The inodes of the new directories whose permissions are still to be set.
     made: HashMap<RelativePath, (u64, u64)>,
     /// The directory last worked in, still open.
     place: Option<(RelativePath, OwnedFd)>,
 }
 
 impl Builder<'_> {
-    /// Builds one step's content; answers what its top looks like, and what is beneath.
+    /// Builds one step's content; returns the stamps of its top and of the entries beneath.
     fn build(&mut self, index: usize, step: &Step) -> Result<Built, ApplyError> {
         let new = step.new_entries();
         if new.is_empty() {
@@ -423,8 +424,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Makes a further name of a file that was made already. Where that is not
-    /// possible a copy does.
+    /// Makes a further name of a file that was made already. Returns false where that is not
+    /// possible and a copy is needed.
     fn link(&self, place: BorrowedFd<'_>, name: &[u8], entry: &Entry) -> bool {
         let known = entry.link.and_then(|group| self.links.get(&group));
         let Some((known, identity)) = known else {
@@ -456,7 +457,7 @@ impl Engine {
         Ok(to)
     }
 
-    /// What the program wrote.
+    /// Opens a file that the program wrote.
     fn written(&self, source: &Option<Tree>, at: &RelativePath) -> Result<File, ApplyError> {
         let Some(source) = source else {
             let nowhere = io::Error::other("the journal does not say where the layer is");
@@ -467,7 +468,7 @@ impl Engine {
         Ok(file)
     }
 
-    /// The stamp of what is at a name now.
+    /// Returns the stamp of the entry at a path now.
     pub fn stamp_at(
         &self,
         place: BorrowedFd<'_>,
@@ -479,7 +480,7 @@ impl Engine {
     }
 }
 
-/// The temporary name of a step: the tag makes it one that nobody else uses.
+/// Returns the temporary name of a step, unique by its tag.
 fn temporary_name(tag: &str, index: usize) -> String {
     format!(".atoll-{tag}-{index}")
 }

@@ -1,5 +1,5 @@
-//! Makes complete entries: of what is on the host (to be kept, to be checked), of
-//! a checkpoint (to be restored) and of a layer (to be applied).
+//! Makes complete entries: of the host (to be kept, to be checked), of a checkpoint (to be
+//! restored) and of a layer (to be applied).
 
 use std::collections::HashMap;
 use std::io;
@@ -16,12 +16,12 @@ use crate::tree::{Tree, file_at, names_in};
 use crate::unreadable::is_locked;
 use crate::{Bounds, Change, PlanError, RelativePath};
 
-/// Lists trees entry by entry and numbers what is to be kept.
+/// Lists trees entry by entry and numbers the files to be kept.
 pub(crate) struct Walker {
     bounds: Bounds,
     looked: u64,
     next: u64,
-    /// Numbers of files with several names, by device and inode.
+    /// The numbers of files with several names, by device and inode.
     linked: HashMap<(u64, u64), u64>,
 }
 
@@ -35,13 +35,13 @@ impl Walker {
         }
     }
 
-    /// The next free number of a kept file.
+    /// Returns the next free number for a kept file.
     pub fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    /// All of what is at a path of the host, to be kept in the journal.
+    /// Lists all entries at a path of the host, to be kept in the journal.
     pub fn host(&mut self, tree: &Tree, top: &RelativePath) -> Result<Vec<Entry>, PlanError> {
         self.all(tree, top, |walker, path, facts| {
             let key = facts.identity();
@@ -55,7 +55,7 @@ impl Walker {
         })
     }
 
-    /// All of what is at a path of a checkpoint, to be restored from there.
+    /// Lists all entries at a path of a checkpoint, to be restored from there.
     pub fn checkpoint(&mut self, tree: &Tree, top: &RelativePath) -> Result<Vec<Entry>, PlanError> {
         self.all(tree, top, |_, path, _| Content::Layer(path.clone()))
     }
@@ -92,7 +92,7 @@ impl Walker {
         Ok(entries)
     }
 
-    /// One entry of a directory, and the same one opened, for its content.
+    /// Returns one entry of a directory, and the same one opened, for its content.
     pub fn opened(
         &mut self,
         tree: &Tree,
@@ -104,7 +104,7 @@ impl Walker {
         Ok((entry, opened))
     }
 
-    /// One entry, without what lies beneath it.
+    /// Returns one entry, without those beneath it.
     pub fn one(
         &mut self,
         tree: &Tree,
@@ -115,8 +115,8 @@ impl Walker {
         self.describe(tree, path, &opened, &facts, content)
     }
 
-    /// All that is said of an entry is read of the same inode, by its descriptor: its mode
-    /// and owner must never be given to what took its place.
+    /// Describes an entry from a single inode, by its descriptor: its mode and owner must never be
+    /// given to something that took its place.
     fn describe(
         &self,
         tree: &Tree,
@@ -175,7 +175,7 @@ fn open(
     opened.map_err(|error| tree.error("cannot read", path, error))
 }
 
-/// The paths of what is in an open directory, sorted.
+/// Returns the paths of the entries of an open directory, sorted.
 pub(crate) fn paths_in(opened: &OwnedFd, path: &RelativePath) -> io::Result<Vec<RelativePath>> {
     let names = names_in(opened.as_fd())?;
     Ok(names
@@ -195,8 +195,8 @@ fn present(tree: &Tree, path: &RelativePath) -> Result<Facts, TreeError> {
         .map_err(|error| tree.error("cannot read", path, error))
 }
 
-/// One entry of the layer as it is to be on the host: without special bits, with
-/// the program's own attributes only, and with an owner who has business here.
+/// Returns one entry of the layer as it is to be on the host: without special bits, with the
+/// program's own attributes only, and with an owner that is permitted here.
 pub(crate) fn layer_entry(
     reader: &Reader,
     root: &Facts,
@@ -266,8 +266,8 @@ pub(crate) fn layer_entry(
     })
 }
 
-/// A replaced file keeps its group. A new one has the group that the program gave
-/// it where that is the workspace's, or where the kernel will judge; root, whom
+/// Returns the group of a new entry. A replaced file keeps its group. A new one has the group that
+/// the program gave it where that is the workspace's, or where the kernel will judge; root, whom
 /// the kernel does not stop, gives the workspace's group.
 fn group(
     reader: &Reader,

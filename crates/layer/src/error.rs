@@ -7,11 +7,11 @@ use crate::{Conflict, RelativePath};
 #[derive(Debug, thiserror::Error)]
 #[error("{doing} {path}: {source}")]
 pub struct TreeError {
-    /// What was attempted, as "cannot read".
+    /// The operation attempted, as "cannot read".
     pub doing: &'static str,
-    /// On what, escaped for people.
+    /// The path, escaped for people.
     pub path: String,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -71,29 +71,29 @@ pub enum PlanError {
     },
 }
 
-/// Applying, finishing, taking back or undoing did not succeed.
+/// Applying, finishing, rolling back or undoing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// An operation failed; what was begun has been taken back.
+    /// An operation failed; everything begun has been rolled back.
     #[error("{cause}; nothing was changed")]
     TakenBack {
-        /// What failed.
+        /// The failure.
         cause: Box<ApplyError>,
     },
-    /// An operation failed, and taking back failed too: the journal is needed.
+    /// An operation failed, and so did the rollback: the journal is needed.
     #[error(
         "{cause}; then taking back failed: {second}. The originals are in {}",
         journal.display()
     )]
     Stuck {
-        /// What failed first.
+        /// The first failure.
         cause: Box<ApplyError>,
-        /// What failed then.
+        /// The failure of the rollback.
         second: Box<ApplyError>,
-        /// Where the originals are.
+        /// The journal with the originals.
         journal: PathBuf,
     },
-    /// There is no room for the new content or for the originals.
+    /// There is no space for the new content or for the originals.
     #[error("no space left: {0}")]
     NoSpace(TreeError),
     /// An operation failed.
@@ -102,7 +102,7 @@ pub enum ApplyError {
     /// The plan has conflicts; nothing was begun.
     #[error("{} path(s) changed outside meanwhile, the first: {}", .0.len(), first(.0))]
     Conflicts(Vec<Conflict>),
-    /// Something that no apply has made would have to go; nothing was begun.
+    /// Something that no apply has made would have to be removed; nothing was begun.
     #[error("{} path(s) cannot be put back, the first: {}", .0.len(), first(.0))]
     InTheWay(Vec<Conflict>),
     /// An entry changed between planning and writing.
@@ -144,7 +144,7 @@ pub enum CheckpointError {
     Destination {
         /// The destination.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
 }

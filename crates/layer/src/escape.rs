@@ -3,20 +3,20 @@
 
 use std::fmt::Write as _;
 
-/// For people: valid UTF-8 that prints stays, everything else becomes `\xNN`,
-/// `\u{NNNN}` or a short escape. A backslash becomes two, so that nothing that
-/// was in the content can pass for an escape.
+/// Escapes bytes for people: valid UTF-8 that prints stays, everything else becomes `\xNN`,
+/// `\u{NNNN}` or a short escape. A backslash becomes two, so that nothing that was in the content
+/// can pass for an escape.
 pub(crate) fn text(bytes: &[u8]) -> String {
     render(bytes, true)
 }
 
-/// For lines of a diff: like [`text`], but tabs and backslashes stay, because
-/// source code is full of them.
+/// Escapes a line of a diff: like [`text`], but tabs and backslashes stay, because source code is
+/// full of them.
 pub(crate) fn line(bytes: &[u8]) -> String {
     render(bytes, false)
 }
 
-/// A name as git writes it in diffs: plain, or quoted with C escapes.
+/// Writes a name as git does in diffs: plain, or quoted with C escapes.
 pub(crate) fn quoted_name(prefix: &str, bytes: &[u8]) -> String {
     let plain = bytes
         .iter()
@@ -39,7 +39,7 @@ pub(crate) fn quoted_name(prefix: &str, bytes: &[u8]) -> String {
     out
 }
 
-/// For journals: reversible, ASCII only.
+/// Escapes bytes for journals: reversible, ASCII only.
 pub(crate) fn record(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for byte in bytes {
@@ -52,7 +52,7 @@ pub(crate) fn record(bytes: &[u8]) -> String {
     out
 }
 
-/// Reads what [`record`] wrote.
+/// Parses the output of [`record`].
 pub(crate) fn parse_record(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -92,8 +92,8 @@ fn render(bytes: &[u8], strict: bool) -> String {
     out
 }
 
-/// C1 controls, which some terminals obey, and characters that reorder or hide
-/// the text around them ("Trojan Source").
+/// Returns whether a character is a C1 control, which some terminals obey, or reorders or hides the
+/// text around it ("Trojan Source").
 fn deceives(letter: char) -> bool {
     matches!(
         u32::from(letter),

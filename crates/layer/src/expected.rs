@@ -1,5 +1,5 @@
-//! What the steps of a journal have left, as it was prepared for them: what stands at their paths
-//! otherwise is somebody else's.
+//! The results of a journal's steps, as they were prepared: anything else at their paths is
+//! somebody else's.
 
 use std::collections::HashMap;
 
@@ -11,29 +11,29 @@ use crate::unchanged::is_entry_unchanged;
 use crate::way_back::CHANGED;
 use crate::{ApplyError, Bounds, Conflict, RelativePath, Step};
 
-/// Entries, each by its place beneath a step's path.
+/// The stamps of entries, each with its path beneath a step's.
 pub(crate) type Stamps = Vec<(RelativePath, Stamp)>;
 
 const TOPS: &str = "prepared.json";
 const BENEATH: &str = "beneath.json";
 const MADE: &str = "it was made meanwhile";
 
-/// What was prepared for each step, under its temporary name.
+/// The content prepared for each step, under its temporary name.
 #[derive(Default)]
 pub(crate) struct Prepared {
     tops: Vec<Option<Stamp>>,
-    /// What is beneath the tops; none of journals that do not say it.
+    /// The stamps beneath the tops; `None` in journals that do not record them.
     beneath: Option<Vec<Stamps>>,
 }
 
 impl Prepared {
-    /// Adds what was prepared for the next step: its top, and what is beneath.
+    /// Adds the content prepared for the next step: its top, and the entries beneath.
     pub fn push(&mut self, top: Option<Stamp>, beneath: Stamps) {
         self.tops.push(top);
         self.beneath.get_or_insert_default().push(beneath);
     }
 
-    /// Notes it, before the first name is changed.
+    /// Writes it to the journal, before the first name is changed.
     pub fn write(&self, journal: &Journal) -> Result<(), ApplyError> {
         if let Some(beneath) = &self.beneath {
             journal.write_json(BENEATH, beneath)?;
@@ -41,7 +41,7 @@ impl Prepared {
         journal.write_json(TOPS, &self.tops)
     }
 
-    /// As it was noted.
+    /// Reads it from the journal.
     pub fn read(journal: &Journal) -> Result<Self, ApplyError> {
         let is_told = journal.path().join(BENEATH).exists();
         let beneath = is_told.then(|| journal.read_json(BENEATH));
@@ -51,13 +51,13 @@ impl Prepared {
         })
     }
 
-    /// The top of what was prepared for a step; none where only something goes.
+    /// Returns the top of the content prepared for a step; `None` where only something is removed.
     pub fn top(&self, index: usize) -> Option<Stamp> {
         self.tops.get(index).copied().flatten()
     }
 
-    /// What a step that is done has left at its path, where this is now. None where that is not
-    /// known.
+    /// Returns the stamps that a finished step left at its path, whose top is `now`. `None` where
+    /// they are unknown.
     fn left(&self, index: usize, now: Option<Stamp>) -> Option<Stamps> {
         let beneath = self.beneath.as_ref()?;
         let beneath = beneath.get(index).cloned().unwrap_or_default();
@@ -70,8 +70,8 @@ impl Prepared {
     }
 }
 
-/// What the steps have left, each that is done; what was given permissions or moved is taken as
-/// it is. None before names are changed, and of journals that do not say it.
+/// Returns the results of the steps that are done; entries that were given permissions or moved are
+/// taken as they are. `None` before names are changed, and for journals that do not record it.
 pub(crate) fn expected(engine: &Engine) -> Result<Option<Results>, ApplyError> {
     if engine.journal.stage()? != Some(Stage::Committing) {
         return Ok(None);
@@ -96,8 +96,8 @@ pub(crate) fn expected(engine: &Engine) -> Result<Option<Results>, ApplyError> {
     Ok(Some(results))
 }
 
-/// What the directory looks like once all steps are done. Where somebody has changed what a step
-/// has left, that is what it left: else theirs would be taken for the step's own.
+/// Returns the directory's state once all steps are done. Where somebody has changed a step's
+/// result since, that result is returned: else theirs would be taken for the step's own.
 pub(crate) fn results(engine: &Engine, prepared: &Prepared) -> Result<Results, ApplyError> {
     let mut walker = Walker::new(Bounds::default());
     let mut results = Results::default();
@@ -117,8 +117,8 @@ pub(crate) fn results(engine: &Engine, prepared: &Prepared) -> Result<Results, A
     Ok(results)
 }
 
-/// What is at the path of a step and was not prepared for it, as it is: it would be gone with what
-/// was. Nothing where that is not known.
+/// Returns the entries at a step's path that were not prepared for it: they would be removed with
+/// its result. Empty where that is not known.
 pub(crate) fn others(
     engine: &Engine,
     prepared: &Prepared,
@@ -146,7 +146,7 @@ pub(crate) fn others(
     Ok(changed.map(conflict).collect())
 }
 
-/// What a step puts somewhere, by its place, with what it looked like then.
+/// The entries that a step makes, by path, each with its stamp from then.
 type Own<'a> = HashMap<&'a RelativePath, (&'a Entry, &'a Stamp)>;
 
 fn own<'a>(step: &'a Step, left: &'a Stamps) -> Own<'a> {
@@ -163,7 +163,7 @@ fn is_own(engine: &Engine, step: &Step, own: &Own<'_>, now: &Entry) -> bool {
     })
 }
 
-/// Whether all that a step has put somewhere is there as it was.
+/// Returns whether all that a step has made is there as it was.
 fn is_as_left(engine: &Engine, step: &Step, now: &[Entry], left: &Stamps) -> bool {
     let own = own(step, left);
     let there = now.iter().filter(|entry| is_own(engine, step, &own, entry));
@@ -177,7 +177,7 @@ fn top_of(now: &[Entry]) -> Option<Stamp> {
     now.iter().find(|entry| entry.beneath.is_root())?.stamp
 }
 
-/// What was given permissions or moved, as it is now.
+/// Returns the stamp of an entry that was given permissions or moved, as it is now.
 fn itself(engine: &Engine, walker: &mut Walker, step: &Step) -> Result<Stamps, ApplyError> {
     let now = walker.one(&engine.tree, &step.path, Content::Untouched)?;
     Ok(stamps(vec![now]))

@@ -1,4 +1,4 @@
-//! What the kernel says about one entry.
+//! Metadata of one entry, as the kernel gives it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use crate::layer::XattrFlavour;
 use crate::path::Bytes;
 use crate::plan::Stamp;
 
-/// What an entry is, every type there is.
+/// An entry's type, of all there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -52,7 +52,7 @@ pub(crate) struct Facts {
     pub device: u64,
     pub inode: u64,
     pub links: u64,
-    /// For a device: which.
+    /// The device number, for a device.
     pub device_number: u64,
     pub modified: (i64, u32),
     pub changed: (i64, u32),
@@ -79,7 +79,7 @@ impl From<&Stat> for Facts {
 }
 
 impl Facts {
-    /// What identifies this state.
+    /// Returns the stamp that identifies this state.
     pub fn stamp(&self) -> Stamp {
         Stamp {
             device: self.device,
@@ -92,12 +92,12 @@ impl Facts {
         }
     }
 
-    /// Which inode it is.
+    /// Returns the device and inode.
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
-    /// Whether it is of a kind that can be taken over and back.
+    /// Returns whether it is of a type that can be applied and undone.
     pub fn is(&self, kind: &EntryKind) -> bool {
         match kind {
             EntryKind::File => self.kind == Kind::File,
@@ -107,7 +107,7 @@ impl Facts {
         }
     }
 
-    /// A word for people.
+    /// Returns the name of its type, for people.
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
             Kind::File => "file",
@@ -120,17 +120,16 @@ impl Facts {
         }
     }
 
-    /// Whether the inode changed after a point in time.
+    /// Returns whether the inode changed after a point in time.
     pub fn changed_after(&self, time: SystemTime) -> bool {
         system_time(self.changed) > time
     }
 }
 
 impl Stamp {
-    /// Whether an entry is still in this state. Of a directory only identity and
-    /// permissions count, its entries are looked at on their own. Of a file with
-    /// several names the change time does not count either: replacing one name
-    /// changes it for the others.
+    /// Returns whether an entry is still in this state. For a directory only identity and
+    /// permissions count; its entries are checked on their own. For a file with several names the
+    /// change time does not count either: replacing one name changes it for the others.
     pub fn holds(&self, now: &Self) -> bool {
         let timeless = self.is_directory() || self.links > 1;
         self.holds_after_rename(now) && (timeless || self.changed == now.changed)
@@ -142,18 +141,18 @@ impl Stamp {
         same && (self.is_directory() || (self.bytes == now.bytes && self.modified == now.modified))
     }
 
-    /// Whether it is the same inode of the same type.
+    /// Returns whether it is the same inode of the same type.
     pub fn same_entry(&self, now: &Self) -> bool {
         self.device == now.device && self.inode == now.inode && self.mode >> 16 == now.mode >> 16
     }
 
-    /// Whether it is a directory's.
+    /// Returns whether the stamp is that of a directory.
     pub fn is_directory(&self) -> bool {
         self.mode >> 16 == Kind::Directory as u32
     }
 }
 
-/// A time stamp of the kernel's for the standard library.
+/// Converts a kernel time stamp for the standard library.
 pub(crate) fn system_time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
     let rest = Duration::from_nanos(u64::from(nanoseconds));
     let whole = Duration::from_secs(seconds.unsigned_abs());
@@ -166,26 +165,26 @@ pub(crate) fn system_time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
         .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Extended attributes of an open file or directory, sorted by what becomes of them.
+/// The extended attributes of an open file or directory, sorted by their treatment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Xattrs {
-    /// Belong to the file and are carried over.
+    /// Attributes that belong to the file and are carried over.
     pub own: Vec<(Bytes, Bytes)>,
     /// The access control lists: the host's are kept, a layer's never carried over.
     pub lists: Vec<(Bytes, Bytes)>,
-    /// File capabilities: kept for originals, refused from a layer.
+    /// The file capabilities: kept for originals, refused from a layer.
     pub capability: Option<Bytes>,
-    /// overlayfs' own notes, by their name behind the prefix.
+    /// The attributes of overlayfs itself, by the name behind the prefix.
     pub overlay: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What looks like overlayfs' notes but is not: kept for originals, never carried
+    /// Attributes that look like those of overlayfs but are not: kept for originals, never carried
     /// over from a layer.
     pub posing: Vec<(Bytes, Bytes)>,
-    /// Others that mean rights: refused.
+    /// Other attributes that confer rights: refused.
     pub foreign: Vec<Vec<u8>>,
 }
 
 impl Xattrs {
-    /// The value of one of overlayfs' own notes.
+    /// Returns the value of one of overlayfs' own attributes.
     pub fn overlay(&self, name: &str) -> Option<&[u8]> {
         self.overlay
             .iter()
@@ -245,7 +244,7 @@ fn sort(sorted: &mut Xattrs, flavour: Option<XattrFlavour>, name: Vec<u8>, value
     // gives by its own rules (SELinux, IMA, NFS): neither read nor written.
 }
 
-/// Whether overlayfs could take an attribute of this name for its own.
+/// Returns whether overlayfs could take an attribute of this name for its own.
 pub(crate) fn is_note(name: &[u8]) -> bool {
     name.starts_with(b"user.overlay.") || name.starts_with(b"trusted.overlay.")
 }

@@ -1,10 +1,10 @@
-//! The configuration of a git repository (git-config(1), "Syntax"): what it says of the repository,
-//! and the same without secrets.
+//! The configuration of a git repository (git-config(1), "Syntax"): its values, and a copy without
+//! secrets.
 
-/// Larger ones are not read, bytes.
+/// The largest configuration that is read, bytes.
 pub const CONFIGURATION_BYTES_MAX: u64 = 1 << 20;
 
-/// Parts of names whose values are secrets, in lower case.
+/// Parts of key names whose values are secrets, in lower case.
 const NAMES: [&[u8]; 14] = [
     b"token",
     b"secret",
@@ -21,7 +21,7 @@ const NAMES: [&[u8]; 14] = [
     b"authorization",
     b"oauth",
 ];
-/// What a secret begins with, or what stands before one.
+/// The prefixes of secrets, and texts that stand before one.
 const SIGNS: [&[u8]; 17] = [
     b"ghp_",
     b"gho_",
@@ -41,9 +41,9 @@ const SIGNS: [&[u8]; 17] = [
     b"sk-",
     b"PRIVATE KEY",
 ];
-/// The same in any case: words of commands and headers.
+/// Words of commands and headers that mark a secret, in any case.
 const WORDS: [&[u8]; 3] = [b"bearer ", b"authorization", b"sshpass"];
-/// The same where what they say follows behind a mark.
+/// Words, in any case, that mark a secret when `=`, `:` or a space follows.
 const NAMED: [&[u8]; 6] = [
     b"password",
     b"passwd",
@@ -53,7 +53,7 @@ const NAMED: [&[u8]; 6] = [
     b"api-key",
 ];
 
-/// It is not in the form that git reads.
+/// The error of text that is not in the form that git reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not in the form of a configuration of git")]
 pub struct NoConfiguration;
@@ -69,15 +69,15 @@ enum Item {
     Entry {
         /// In lower case.
         key: Vec<u8>,
-        /// None where it is only named.
+        /// `None` where the key has no value.
         value: Option<Vec<u8>>,
     },
     Comment(Vec<u8>),
 }
 
-/// The configuration without what is a secret by its name or by its shape: sections `credential`,
-/// headers, tokens and passwords, and who signs in within an address. Comments and layout go with
-/// them. None where nothing of it is.
+/// Returns the configuration without anything that is a secret by its name or by its shape:
+/// sections `credential`, headers, tokens and passwords, and the user information in URLs. Comments
+/// and layout are removed too. `None` where it holds no secret.
 ///
 /// # Errors
 /// [`NoConfiguration`]: then nothing is known of it.
@@ -121,7 +121,8 @@ pub fn without_secrets(text: &[u8]) -> Result<Option<Vec<u8>>, NoConfiguration> 
     Ok(is_other.then_some(made))
 }
 
-/// The last value of a key in a section without a name within; none where the key is not there.
+/// Returns the last value of a key in a section without a subsection; `None` where the key is
+/// absent.
 ///
 /// # Errors
 /// [`NoConfiguration`] where it cannot be read, or the key is there without a value: what git
@@ -146,7 +147,7 @@ pub(crate) fn value(
     }
 }
 
-/// A key with its value, and the section that it is in, without the name within.
+/// A key with its value, and its section without the subsection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     /// In lower case.
@@ -188,7 +189,7 @@ pub(crate) fn holds(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|within| within == part)
 }
 
-/// Whether a text has a secret by what stands before it or by how it begins.
+/// Returns whether a text holds a secret, by the word before it or by its prefix.
 fn looks_secret(text: &[u8]) -> bool {
     let lower = text.to_ascii_lowercase();
     let begins = |at: usize| {
@@ -205,7 +206,8 @@ fn looks_secret(text: &[u8]) -> bool {
     WORDS.iter().any(|word| holds(&lower, word)) || (0..text.len()).any(|at| begins(at) || says(at))
 }
 
-/// A value without who signs in within its addresses; none where more of it may be a secret.
+/// Returns a value without the user information in its URLs; `None` where more of it may be a
+/// secret.
 fn made_plain(value: &[u8]) -> Option<Vec<u8>> {
     let is_secret = looks_secret(value);
     let (mut made, mut rest) = (Vec::new(), value);
@@ -264,7 +266,7 @@ fn write_quoted(made: &mut Vec<u8>, value: &[u8]) {
     made.push(b'"');
 }
 
-/// All that is in it, in its order, as git reads it.
+/// Parses all items in order, as git reads them.
 fn read(text: &[u8]) -> Option<Vec<Item>> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     if text.contains(&0) || text.len() as u64 > CONFIGURATION_BYTES_MAX {
@@ -295,7 +297,7 @@ fn read(text: &[u8]) -> Option<Vec<Item>> {
     Some(items)
 }
 
-/// What is left of a configuration.
+/// A reader over the rest of a configuration.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -311,7 +313,7 @@ impl Reader<'_> {
         Some(*first)
     }
 
-    /// The rest of a line, whose end stays.
+    /// Reads the rest of a line, without its end.
     fn line(&mut self) -> Vec<u8> {
         let end = self.rest.iter().position(|byte| *byte == b'\n');
         let (line, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
@@ -369,7 +371,7 @@ impl Reader<'_> {
         name
     }
 
-    /// A key, with its value if it has one.
+    /// Reads a key, with its value if it has one.
     fn entry(&mut self, first: u8) -> Option<Item> {
         let key = self.name(first);
         self.blanks();
@@ -381,7 +383,7 @@ impl Reader<'_> {
         Some(Item::Entry { key, value })
     }
 
-    /// A value. A comment behind it is what is left of its line.
+    /// Reads a value. A comment behind it stays as the rest of its line.
     fn value(&mut self) -> Option<Vec<u8>> {
         self.blanks();
         let (mut value, mut is_quoted, mut kept) = (Vec::new(), false, 0);

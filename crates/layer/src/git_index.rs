@@ -1,6 +1,6 @@
-//! The index of a git repository (gitformat-index(5)): what it names git writes at the next
-//! checkout, at any path, since git looks at the names that are put into an index, and never again
-//! at those that are in it.
+//! The index of a git repository (gitformat-index(5)). Git writes the files it names at the next
+//! checkout, at any path, since git checks names that are put into an index, and never again those
+//! that are in it.
 
 mod extensions;
 mod trees;
@@ -11,39 +11,40 @@ use std::io::{Read as _, Seek as _};
 
 use crate::control::plain_form;
 
-/// Why an index that cannot be looked at needs a yes of its own.
+/// The reason for an index that cannot be read.
 pub(crate) const UNREAD: &str = "git writes and runs what it names, and it cannot be read";
 const BEYOND: &str = "git writes or commits what it names beyond the files of its repository";
-/// Larger ones are not read.
+/// The largest index that is read, bytes.
 const BYTES_MAX: u64 = 256 << 20;
-/// The longest name, bytes, as the kernel takes paths; and what all names may come to.
+/// The longest name, bytes, as the kernel takes paths; and the most bytes of all names together.
 const NAME_BYTES_MAX: usize = 4096;
 const NAMES_BYTES_MAX: usize = 128 << 20;
-/// Times, device, inode, owner and size of a file: git compares them and no more.
+/// The times, device, inode, owner and size of a file, bytes: git only compares them.
 const STAT_BYTES: (usize, usize) = (24, 12);
 const FILE: u32 = 0o100_644;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_000;
-/// A commit of a submodule, which is elsewhere.
+/// The mode of a submodule's commit, which is elsewhere.
 const SUBMODULE: u32 = 0o160_000;
-/// A directory that is left out as a whole.
+/// The mode of a sparse directory, left out as a whole.
 const SPARSE: u32 = 0o040_000;
-/// The flags of an entry: its name's length, its side of a merge, and that two more bytes follow.
+/// The flags of an entry: its name's length, its merge stage, and the bit for two more bytes of
+/// flags.
 const LENGTH: u16 = 0x0fff;
 const STAGE: u16 = 0x3000;
 const IS_EXTENDED: u16 = 0x4000;
-/// Those in the two more bytes.
+/// The flags in those two more bytes.
 const IS_LEFT_OUT: u16 = 0x4000;
 const IS_INTENDED: u16 = 0x2000;
 
-/// Why an index needs a yes of its own, if it does, in a repository whose digests are of this
-/// length: the index does not say.
+/// Returns the reason why an index needs an approval of its own, if it does. `digest_bytes` is the
+/// digest length of its repository, which the index does not state.
 pub(crate) fn reason(index: &File, bytes: u64, digest_bytes: usize) -> Option<&'static str> {
     reason_in(index, bytes, digest_bytes, &mut |_, _| true)
 }
 
-/// The same of one where each object that it names has to be `there`; whether it has to be a
-/// tree is said besides, as for a directory that is sparse.
+/// As [`reason`], for an index whose every object has to be `there`, which also gets whether the
+/// object has to be a tree, as for a sparse directory.
 pub(crate) fn reason_in(
     mut index: &File,
     bytes: u64,
@@ -67,30 +68,31 @@ pub(crate) fn reason_in(
     (!are_there).then_some("it names files that are not taken over")
 }
 
-/// An index in exactly the form in which git writes it, so that git reads the same of it, however
-/// it reads: entries one after another or, by several threads, from where a table says.
+/// An index in exactly the form in which git writes it, so that git reads the same from it however
+/// it reads: entries one after another or, with several threads, from the offsets in a table.
 struct Index<'a> {
-    /// Each names a file within the working tree.
+    /// The entries, each naming a file within the working tree.
     entries: Vec<Entry<'a>>,
-    /// Objects that git goes back to when a merge is undone.
+    /// The objects that git returns to when a merge resolution is undone.
     undone: Vec<&'a [u8]>,
 }
 
-/// A file of an index; a directory that is sparse has a name that ends with a slash.
+/// A file of an index; a sparse directory has a name that ends with a slash.
 struct Entry<'a> {
     name: Cow<'a, [u8]>,
     mode: u32,
     id: &'a [u8],
     flags: u16,
     more: u16,
-    /// Where it begins in the index.
+    /// The offset in the index at which it begins.
     begun: usize,
-    /// Whether it takes nothing from the name before.
+    /// Set when it takes no prefix from the name before.
     is_whole: bool,
 }
 
 impl<'a> Index<'a> {
-    /// None where it names what is elsewhere, or something in it is unclear.
+    /// Parses an index. `None` where it refers to something elsewhere, or something in it is
+    /// unclear.
     fn read(index: &'a [u8], digest_bytes: usize) -> Option<Self> {
         // At the end is its own digest, at which git does not look.
         let (whole, _) = index.split_at_checked(index.len().checked_sub(digest_bytes)?)?;
@@ -178,7 +180,8 @@ impl<'a> Entry<'a> {
         self.flags & STAGE
     }
 
-    /// Whether another one may follow: git puts them in order, and does not look whether they are.
+    /// Returns whether another one may follow: git writes them in order, and does not check the
+    /// order.
     fn is_before(&self, next: &Self) -> bool {
         match self.name.cmp(&next.name) {
             std::cmp::Ordering::Less => true,
@@ -187,7 +190,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether it is one of a file in the working tree, as git makes it.
+    /// Returns whether it is an entry for a file in the working tree, as git writes it.
     fn is_sound(&self) -> bool {
         let is_known = self.more & !(IS_LEFT_OUT | IS_INTENDED) == 0;
         is_known
@@ -201,14 +204,14 @@ impl<'a> Entry<'a> {
             }
     }
 
-    /// Whether the trees that a commit makes hold it as it is.
+    /// Returns whether the trees that a commit makes contain it.
     fn is_committed(&self) -> bool {
         self.stage() == 0 && self.more & IS_INTENDED == 0
     }
 }
 
-/// Whether one is named as a file or a link, and as a directory of another: git would write through
-/// the link.
+/// Returns whether a name is used as a file or a link and also as the directory of another: git
+/// would write through the link.
 fn has_file_as_directory(entries: &[Entry]) -> bool {
     let is_there = |name: &[u8], stage: u16| {
         let place = entries.binary_search_by(|one| {
@@ -236,12 +239,12 @@ fn has_file_as_directory(entries: &[Entry]) -> bool {
     })
 }
 
-/// Whether a name leads to a file of the working tree, and to nothing of git's own.
+/// Returns whether a name leads to a file of the working tree, and to none of git's own.
 fn is_within(name: &[u8]) -> bool {
     name.split(|byte| *byte == b'/').all(is_name)
 }
 
-/// Whether this is one name of a file in the working tree, and none that git keeps for itself.
+/// Returns whether this is a single name of a file in the working tree that git does not reserve.
 pub(crate) fn is_name(part: &[u8]) -> bool {
     let is_git = plain_form(part) == b".git";
     !matches!(part, b"" | b"." | b"..") && !is_git && !part.iter().any(|byte| b"/\\".contains(byte))
@@ -263,7 +266,8 @@ fn short(from: &mut &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(two))
 }
 
-/// How much of the name before is left out, as in packs: seven bits a byte, the highest first.
+/// Reads the number of bytes to strip from the previous name, encoded as in packs: seven bits a
+/// byte, the highest first.
 fn offset(from: &mut &[u8]) -> Option<usize> {
     let mut value = 0_usize;
     for at in 0..5 {

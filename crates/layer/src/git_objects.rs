@@ -1,5 +1,5 @@
-//! Objects of a git repository: whether a loose one is what its name says (the bytes that have its
-//! digest: gitformat-loose, "git help gitdatamodel"), what it needs, and which ones there are.
+//! Objects of a git repository: whether a loose one matches its name (the digest of its bytes:
+//! gitformat-loose, "git help gitdatamodel"), which others it needs, and which exist.
 
 mod loose;
 mod packs;
@@ -15,18 +15,18 @@ use packs::Pack;
 
 pub(crate) use loose::{Digest, Loose, ObjectKind};
 
-/// The most indexes of packs that are looked into.
+/// The most pack indexes that are read.
 const PACKS_MAX: usize = 4096;
-/// What all objects of a layer may come to, bytes: those beyond are not looked at.
+/// The most bytes of all objects of a layer; those beyond are not read.
 const BYTES_MAX: u64 = 4 << 30;
-/// What all objects of a layer may need that is not outside: those beyond are not looked at.
+/// The most objects not on the host that a layer's objects may need; those beyond are not read.
 const NEEDS_MAX: usize = 1 << 20;
-/// Objects outside that are remembered at one time.
+/// The most objects of the host that are remembered at one time.
 const KNOWN_MAX: usize = 1 << 20;
-/// Commits that are looked at to find one that others come after.
+/// The most commits that are followed to find an ancestor.
 const COMMITS_MAX: usize = 100_000;
 
-/// By which digest a repository names its objects.
+/// The digest by which a repository names its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Sha1,
@@ -34,8 +34,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// That of a repository with this configuration (`extensions.objectFormat`); none where that
-    /// is unclear.
+    /// Returns the format of a repository with this configuration (`extensions.objectFormat`);
+    /// `None` where that is unclear.
     pub fn of(configuration: &[u8]) -> Option<Self> {
         let named = git_config::value(configuration, b"extensions", b"objectformat").ok()?;
         match named.as_deref() {
@@ -45,7 +45,8 @@ impl Format {
         }
     }
 
-    /// That of the repository whose common directory this is; none where that is unclear.
+    /// Returns the format of the repository with this common directory; `None` where that is
+    /// unclear.
     pub fn of_repository(common: &Tree) -> Option<Self> {
         let path = RelativePath::new("config").ok()?;
         let configuration = match common.facts(&path).ok()? {
@@ -55,13 +56,13 @@ impl Format {
         Self::of(&configuration)
     }
 
-    /// That in which names are of this length.
+    /// Returns the format whose names are of this length.
     pub fn of_bytes(bytes: usize) -> Option<Self> {
         let both = [Self::Sha1, Self::Sha256];
         both.into_iter().find(|one| one.bytes() == bytes)
     }
 
-    /// How long a name is, bytes.
+    /// Returns the length of a name, bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::Sha1 => 20,
@@ -69,7 +70,7 @@ impl Format {
         }
     }
 
-    /// The tree with nothing in it, which git knows without having it.
+    /// Returns the name of the empty tree, which git knows without having it.
     fn empty_tree(self) -> Option<Id> {
         let digits: &[u8] = match self {
             Self::Sha1 => b"4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -79,7 +80,7 @@ impl Format {
     }
 }
 
-/// The name of an object: as many bytes as its digest has, and zeros.
+/// The name of an object: the bytes of its digest, and zeros.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Id {
     bytes: [u8; 32],
@@ -87,7 +88,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// From its digits, which are small letters (gitrepository-layout(5)).
+    /// Parses a name from its digits, which are lower-case (gitrepository-layout(5)).
     pub fn read(digits: &[u8], format: Format) -> Option<Self> {
         if digits.len() != format.bytes() * 2 {
             return None;
@@ -105,7 +106,7 @@ impl Id {
         Some(Self::of(&bytes))
     }
 
-    /// From its bytes, of which there are no more than SHA-256 has.
+    /// Makes a name from its bytes, at most as many as SHA-256 has.
     pub fn of(bytes: &[u8]) -> Self {
         let mut id = Self {
             bytes: [0; 32],
@@ -134,7 +135,7 @@ impl Id {
         RelativePath::new(format!("objects/{two}/{rest}")).ok()
     }
 
-    /// Of a loose one by where it is.
+    /// Returns the name of a loose object by its path.
     pub fn at(path: &RelativePath, format: Format) -> Option<Self> {
         let names: Vec<&[u8]> = path.components().collect();
         match names.as_slice() {
@@ -146,17 +147,17 @@ impl Id {
     }
 }
 
-/// The objects of a repository as it is outside.
+/// The objects of a repository as it is on the host.
 pub(crate) struct Outside<'a> {
     tree: &'a Tree,
     pub format: Format,
     packs: Vec<Pack>,
-    /// What was looked for.
+    /// The results of lookups so far.
     known: RefCell<HashMap<Id, Option<ObjectKind>>>,
 }
 
 impl<'a> Outside<'a> {
-    /// None where it cannot be told which there are.
+    /// Opens the repository's objects. `None` where they cannot be enumerated.
     pub fn open(tree: &'a Tree) -> Option<Self> {
         let format = Format::of_repository(tree)?;
         let directory = RelativePath::new("objects/pack").ok()?;
@@ -174,7 +175,7 @@ impl<'a> Outside<'a> {
         })
     }
 
-    /// What the object of this name is; none where there is none that can be read.
+    /// Returns the kind of the object of this name; `None` where there is none that can be read.
     pub fn kind(&self, id: &Id) -> Option<ObjectKind> {
         if let Some(known) = self.known.borrow().get(id) {
             return *known;
@@ -197,7 +198,7 @@ impl<'a> Outside<'a> {
         loose::kind(file)
     }
 
-    /// Those that a commit comes after, of one that is loose.
+    /// Returns the parents of a loose commit.
     fn parents(&self, id: &Id, bytes_left: &mut u64) -> Option<Vec<Id>> {
         let (file, _) = self.tree.file(&id.path()?).ok()?;
         let read = Loose::read(file, id, self.format, bytes_left)?;
@@ -205,23 +206,23 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// The loose objects that a layer adds, each of which is what its name says and misses nothing
-/// that it needs.
+/// The loose objects that a layer adds, each of which matches its name and misses nothing that it
+/// needs.
 pub(crate) struct New<'a> {
     outside: Outside<'a>,
     whole: HashMap<Id, ObjectKind>,
-    /// Those that each new commit comes after.
+    /// The parents of each new commit.
     parents: HashMap<Id, Vec<Id>>,
 }
 
-/// What was read of a new object: what it is, and what it needs that is not outside.
+/// A new object as read: its kind, and the objects it needs that are not on the host.
 struct Read {
     kind: ObjectKind,
     needs: Vec<(Id, ObjectKind)>,
 }
 
 impl<'a> New<'a> {
-    /// Looks into all of them. `after` is what the layer has.
+    /// Reads all of them. `after` is the layer's tree.
     pub fn read(outside: Outside<'a>, after: &Tree, changes: &ChangeSet) -> Self {
         let (mut all, mut parents) = (HashMap::new(), HashMap::new());
         let (mut bytes_left, mut needs_left) = (BYTES_MAX, NEEDS_MAX);
@@ -256,14 +257,14 @@ impl<'a> New<'a> {
         }
     }
 
-    /// Whether what is at this path is one.
+    /// Returns whether the file at this path is one of them.
     pub fn is_one(&self, path: &RelativePath) -> bool {
         let id = Id::at(path, self.outside.format);
         id.is_some_and(|id| self.whole.contains_key(&id))
     }
 
-    /// What the object of this name will be, where it will be there with all that it needs. What
-    /// is there already was put there by somebody else.
+    /// Returns the kind that the object of this name will have, if it will exist with everything
+    /// that it needs. An object that exists already was put there by somebody else.
     pub fn will_be(&self, id: &Id) -> Option<ObjectKind> {
         let new = || self.whole.get(id).copied();
         self.outside.kind(id).or_else(new)
@@ -273,8 +274,8 @@ impl<'a> New<'a> {
         self.will_be(id) == Some(ObjectKind::Commit)
     }
 
-    /// Whether a commit is another one or comes after it, as far as that is said by those that are
-    /// new and by loose ones.
+    /// Returns whether a commit is another one or descends from it, as far as new and loose commits
+    /// show.
     pub fn comes_after(&self, id: &Id, earlier: &Id) -> bool {
         let (mut seen, mut next) = (HashSet::new(), vec![id.clone()]);
         let mut bytes_left = BYTES_MAX;
@@ -301,7 +302,8 @@ impl<'a> New<'a> {
     }
 }
 
-/// What of it is not outside. None where something else is there of its name.
+/// Returns the needed objects that are not on the host. `None` where an object of that name is of
+/// another kind.
 fn missing(
     outside: &Outside<'_>,
     mut needs: Vec<(Id, ObjectKind)>,
@@ -318,7 +320,7 @@ fn missing(
     (!is_other).then_some(needs)
 }
 
-/// All that miss nothing: neither what they need, nor what that needs in turn.
+/// Returns the objects that miss nothing: neither what they need, nor what that needs in turn.
 fn whole(all: &HashMap<Id, Read>) -> HashMap<Id, ObjectKind> {
     let mut needed_by: HashMap<&Id, Vec<&Id>> = HashMap::new();
     let mut missing: Vec<&Id> = Vec::new();
@@ -347,7 +349,7 @@ fn is_new_file(change: &Change) -> bool {
         && change.source == crate::change::Source::After
 }
 
-/// A small regular file; none also where it is larger.
+/// Reads a small regular file; `None` also where it is larger.
 pub(crate) fn small(tree: &Tree, path: &RelativePath, bytes_max: u64) -> Option<Vec<u8>> {
     use std::io::Read as _;
     let (file, facts) = tree.file(path).ok()?;

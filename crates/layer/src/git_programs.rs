@@ -2,7 +2,7 @@
 //! programs that git runs, and further configuration.
 //!
 //! The configuration is read as files, and git is not run. Each condition of an `includeIf` is
-//! taken as met, and a value is split as a shell might split it: a path too many needs one yes
+//! taken as met, and a value is split as a shell might split it: a path too many needs one approval
 //! more, a path too few would run unseen.
 
 mod files;
@@ -23,28 +23,28 @@ use words::{Use, Word, used_as, words};
 const NAMED: &str = "git runs or reads it: git's configuration outside names it";
 const UNREAD: &str = "git may run it: a file of git's configuration outside cannot be read";
 
-/// Permissions to execute.
+/// The execute permissions.
 const EXECUTABLE: u32 = 0o111;
 /// The most paths that are taken from configuration.
 const PATHS_MAX: usize = 50_000;
-/// The longest path, bytes, as the kernel has it.
+/// The longest path that the kernel takes, bytes.
 const PATH_BYTES_MAX: usize = 4_096;
-/// The most links on the way of a path, as the kernel has it.
+/// The most symbolic links that the kernel follows in a path.
 const LINKS_MAX: usize = 40;
 /// The most entries of a directory of hooks whose links are followed.
 const HOOKS_MAX: usize = 1_000;
 
-/// Where git finds the configuration that is not a repository's (git-config(1), "FILES").
+/// The locations of git's configuration apart from the repository's own (git-config(1), "FILES").
 #[derive(Clone, Debug, Default)]
 pub struct GitEnvironment {
     home: Option<PathBuf>,
     system: Vec<PathBuf>,
-    /// The user's own: git passes over those that the user may not read.
+    /// The user's own files: git skips those that the user may not read.
     own: Vec<PathBuf>,
 }
 
 impl GitEnvironment {
-    /// Reads it from the environment.
+    /// Reads the locations from the environment.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let path = |name: &str| variable(name).filter(|value| !value.is_empty());
         let path = |name: &str| path(name).map(PathBuf::from);
@@ -78,9 +78,9 @@ impl GitEnvironment {
 }
 
 impl ChangeSet {
-    /// Takes for control files what git's configuration names, as it stands in `directory` and
-    /// around it, outside. Where that configuration cannot be read, all that can be executed may
-    /// be named.
+    /// Classifies as control files the paths that git's configuration names, as it stands in
+    /// `directory` and around it on the host. Where that configuration cannot be read, every
+    /// executable entry may be named.
     pub fn classify_configured(&mut self, directory: &Path, environment: &GitEnvironment) {
         let (mut seen, mut roots) = (HashSet::new(), Vec::new());
         for change in &self.changes {
@@ -123,16 +123,16 @@ fn is_repository(at: &Path) -> bool {
 /// The paths within a directory that git's configuration names.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
-    /// Paths in the form in which names are compared. These are meant with all beneath them.
+    /// Paths, in the form in which names are compared, that stand for everything beneath them too.
     whole: BTreeMap<Vec<u8>, RelativePath>,
-    /// These are meant as long as they are no directories.
+    /// Paths that count as long as they are not directories.
     files: BTreeMap<Vec<u8>, RelativePath>,
-    /// The first file of configuration that could not be read.
+    /// The first configuration file that could not be read.
     pub unread: Option<PathBuf>,
 }
 
 impl Named {
-    /// Finds them. `roots` are the directories within that may be repositories.
+    /// Finds the named paths. `roots` are the directories within that may be repositories.
     pub(crate) fn find(
         directory: &Path,
         environment: &GitEnvironment,
@@ -188,7 +188,7 @@ impl Named {
         named
     }
 
-    /// Returns all of them, each with whether it is meant with all beneath it.
+    /// Returns all of them, each with whether it stands for everything beneath it.
     pub(crate) fn paths(&self) -> impl Iterator<Item = (&RelativePath, bool)> {
         let whole = self.whole.values().map(|path| (path, true));
         whole.chain(self.files.values().map(|path| (path, false)))
@@ -236,7 +236,7 @@ impl Named {
     }
 }
 
-/// A path as file systems that forgive much may take it.
+/// Returns a path in the form under which forgiving file systems take it.
 fn compared(path: &RelativePath) -> Vec<u8> {
     let names: Vec<Vec<u8>> = path.components().map(plain_form).collect();
     names.join(&b'/')
@@ -245,7 +245,7 @@ fn compared(path: &RelativePath) -> Vec<u8> {
 /// The paths that one repository's configuration names.
 struct Finding<'a> {
     directory: &'a Path,
-    /// The directory without symbolic links.
+    /// The directory's path without symbolic links.
     real: Option<&'a Path>,
     home: Option<&'a Path>,
     repository: &'a GitDirectories,
@@ -275,8 +275,8 @@ impl Finding<'_> {
         }
     }
 
-    /// Returns what a path in a configuration can mean. What stands behind an expansion has lost
-    /// its beginning.
+    /// Returns the paths that a text in a configuration can mean. The text behind an expansion has
+    /// lost its beginning.
     fn meant(&self, text: &[u8], base: &Path) -> Vec<PathBuf> {
         if text.is_empty() || text.len() > PATH_BYTES_MAX {
             return Vec::new();
@@ -300,7 +300,7 @@ impl Finding<'_> {
         }
     }
 
-    /// Names a directory with all beneath it, and what links in it lead to.
+    /// Names a directory with everything beneath it, and the targets of links in it.
     fn name_tree(&self, path: &Path, named: &mut Named) {
         for path in self.within(path) {
             named.insert(path, true);
@@ -318,7 +318,7 @@ impl Finding<'_> {
     }
 
     /// Returns the paths within the directory by which something is reached: as it is written, and
-    /// through the links outside.
+    /// through the links on the host.
     fn within(&self, path: &Path) -> Vec<RelativePath> {
         let written = resolved(Path::new("/"), path.as_os_str());
         let real = settled(path);
@@ -353,7 +353,7 @@ impl Named {
     }
 }
 
-/// Returns where an absolute path leads, also where its end is not there yet.
+/// Resolves an absolute path, also where its end does not exist yet.
 fn settled(path: &Path) -> PathBuf {
     let parts = |path: &Path| -> Vec<OsString> {
         let parts = path.components().rev();

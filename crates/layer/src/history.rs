@@ -1,5 +1,5 @@
-//! Which changes in an agent's directory are no more than history, by the same measure as what
-//! stays in a kept layer.
+//! The changes in an agent's directory that are no more than history, by the same measure as the
+//! entries that stay in a kept layer.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,9 @@ use crate::below::{Below, is_head};
 use crate::{Change, ChangeKind, ChangeSet, Class, EntryKind, LayerPaths, RelativePath, control};
 
 impl ChangeSet {
-    /// Takes for control files what is one by the directory's own place in the home, as all of
-    /// `.codex` is, but for the history that agents keep there. What cannot be looked at is none.
+    /// Classifies as control files those changes that are it by the directory's own place in the
+    /// home, as all of `.codex` is, except for the history that agents keep there. Entries that
+    /// cannot be read are not history.
     pub fn classify_within(&mut self, directory: &RelativePath, paths: &LayerPaths) {
         let mut measure = Below::open(&paths.before).ok().map(|below| Measure {
             below,
@@ -39,7 +40,7 @@ impl ChangeSet {
     }
 }
 
-/// The directory that a change makes a git repository, or less than one.
+/// Returns the directory that a change makes a git repository, or stops being one.
 fn repository(change: &Change) -> Option<RelativePath> {
     is_head(change.path.name()).then(|| change.path.parent().unwrap_or_default())
 }
@@ -48,12 +49,13 @@ struct Measure {
     below: Below,
     /// Directories whose HEAD is among the changes.
     repositories: BTreeSet<RelativePath>,
-    /// What is no plain file or directory after, so that nothing beneath it is history.
+    /// Paths that are no plain file or directory afterwards, so that nothing beneath them is
+    /// history.
     closed: BTreeSet<RelativePath>,
 }
 
-/// Whether a change leaves nothing that could be run, or that could not be looked into. What is
-/// gone is judged by what it hid.
+/// Returns whether a change leaves nothing that could be run, or that could not be read. Removed
+/// entries are judged by what they hid.
 fn is_plain(change: &Change) -> bool {
     match change.after.as_ref() {
         Some(facts) => match facts.kind {

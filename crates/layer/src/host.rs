@@ -1,4 +1,4 @@
-//! Writes to the person's directory, always by name within an open directory.
+//! Writes to the host directory, always by name within an open directory.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -34,7 +34,7 @@ pub(crate) fn rename_to_free(
     }
 }
 
-/// How one entry took another's place.
+/// The way in which one entry took another's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Swap {
     /// Both are still there, under each other's name.
@@ -43,7 +43,7 @@ pub(crate) enum Swap {
     Overwritten,
 }
 
-/// Puts the entry of one name in the place of another's, at once.
+/// Puts the entry of one name in the place of another's, atomically.
 pub(crate) fn swap(place: BorrowedFd<'_>, fresh: &[u8], name: &[u8]) -> io::Result<Swap> {
     let (fresh, name) = (os(fresh), os(name));
     match rustix::fs::renameat_with(place, fresh, place, name, RenameFlags::EXCHANGE) {
@@ -56,9 +56,9 @@ pub(crate) fn swap(place: BorrowedFd<'_>, fresh: &[u8], name: &[u8]) -> io::Resu
     }
 }
 
-/// Removes an entry and all beneath it, never following a link and never leaving
-/// the file system. Nothing being there is fine; what is there must be `expected`, where
-/// that is known, and each directory the one that was looked at.
+/// Removes an entry and everything beneath it, never following a link and never leaving the file
+/// system. Succeeds when there is nothing; an entry must be `expected`, where that is known, and
+/// each directory the one that was looked at.
 pub(crate) fn remove_all(
     tree: &Tree,
     top: &RelativePath,
@@ -108,8 +108,8 @@ fn remove_one(tree: &Tree, path: &RelativePath, flags: AtFlags) -> io::Result<()
     }
 }
 
-/// Opens a directory that is to be emptied, with the right to do so: the very one that
-/// was seen there.
+/// Opens a directory that is to be emptied, with the rights to do so: the very one that was seen
+/// there.
 fn open_up(tree: &Tree, path: &RelativePath, seen: &Facts) -> io::Result<OwnedFd> {
     let handle = tree.handle(path)?;
     let facts = Facts::from(&rustix::fs::fstat(&handle)?);
@@ -123,7 +123,7 @@ fn open_up(tree: &Tree, path: &RelativePath, seen: &Facts) -> io::Result<OwnedFd
     Ok(rustix::fs::openat(&handle, c".", flags, Mode::empty())?)
 }
 
-/// Something else is there than what was looked at.
+/// Returns the error for an entry that is not the one that was looked at.
 pub(crate) fn replaced_meanwhile() -> io::Error {
     io::Error::other("something else took its place meanwhile")
 }
@@ -139,9 +139,9 @@ pub(crate) fn create_file(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<Owne
     )?)
 }
 
-/// Gives a new entry its owner, attributes, permissions and times, in this order:
-/// a change of owner clears special bits, attributes change the other times. What is
-/// meant for one kind of entry is given to no other.
+/// Gives a new entry its owner, attributes, permissions and times, in this order: a change of owner
+/// clears special bits, attributes change the other times. An entry of another type than planned
+/// gets none of them.
 pub(crate) fn dress(handle: &OwnedFd, entry: &Entry) -> io::Result<()> {
     let now = Facts::from(&rustix::fs::fstat(handle)?);
     if !entry.node.is(now.kind) {
@@ -204,8 +204,8 @@ fn give_attributes(path: &str, entry: &Entry) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the permissions. With an access control list their group's bits are its
-/// mask; where the list could not be given, they are what it leaves to the group.
+/// Sets the permissions. With an access control list the group's bits are its mask; where the list
+/// could not be set, they are what it leaves to the group.
 fn give_mode(path: &str, entry: &Entry) -> io::Result<()> {
     let mode = match (is_listed(path)?, access(&entry.xattrs)) {
         (true, _) => entry.listed_mode.unwrap_or(entry.mode),
@@ -241,8 +241,8 @@ fn times(entry: &Entry) -> Timestamps {
     }
 }
 
-/// The kernel's own link to an open entry: reaches exactly this inode, also one
-/// that may not be read.
+/// Returns the path of the kernel's own link to an open entry: it reaches exactly this inode, even
+/// one that may not be read.
 pub(crate) fn by_handle(handle: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }

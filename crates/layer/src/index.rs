@@ -1,7 +1,6 @@
-//! overlayfs' index: where the content is of a file with several names that was
-//! changed through one of them. The index has it also when that name is gone, and it
-//! shows under all others. It is in the work directory, where the kernel alone writes;
-//! it is still read as if others could.
+//! The index of overlayfs: the content of files with several names that were changed through one of
+//! them. The index has it even when that name is gone, and it shows under all others. It is in the
+//! work directory, where the kernel alone writes; it is still read as if others could.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -17,13 +16,13 @@ use crate::{ReadError, RelativePath};
 
 /// The index's name in the work directory.
 const INDEX: &[u8] = b"index";
-/// The head of an entry's name, bytes: version, magic number, length, flags, type and
+/// The length of the head of an entry's name, bytes: version, magic number, length, flags, type and
 /// the file system's UUID (`struct ovl_fb` of the kernel's fs/overlayfs/overlayfs.h).
 const HEAD_BYTES: usize = 21;
 const VERSION: u8 = 0;
 const MAGIC: u8 = 0xfb;
 
-/// A file of the tree before: the form of its handle and the handle.
+/// A file of the tree before: the type of its handle and the handle.
 type Key = (u8, Vec<u8>);
 
 /// The files of the tree before that were copied up with all of their names.
@@ -31,25 +30,25 @@ type Key = (u8, Vec<u8>);
 pub(crate) struct Index {
     /// The work directory.
     tree: Tree,
-    /// Where the copies are in it.
+    /// The paths of the copies within it.
     copies: HashMap<Key, RelativePath>,
-    /// The mount of the tree before: an overlay shows nothing mounted on it.
+    /// The mount of the tree before: an overlay shows nothing that is mounted on it.
     mount: i32,
 }
 
-/// What a work directory says.
+/// The copied-up files that a work directory records.
 #[derive(Debug)]
 pub(crate) enum Indexed {
     /// No file was copied up with its names.
     Nothing,
     /// Some were.
     Some(Index),
-    /// Some may have been; why it is not known.
+    /// Some may have been; the error says why that is unknown.
     Unknown(io::Error),
 }
 
 impl Indexed {
-    /// Looks into the work directory of an overlay over `before`.
+    /// Reads the work directory of an overlay over `before`.
     ///
     /// # Errors
     /// When it has more entries than `entries_max`.
@@ -88,8 +87,8 @@ impl Indexed {
 }
 
 impl Index {
-    /// The copy of a file of the tree before, where there is one: its place in
-    /// [`Index::tree`], and what it is.
+    /// Returns the copy of a file of the tree before, if there is one: its path in [`Index::tree`],
+    /// and its metadata.
     ///
     /// # Errors
     /// When the file system does not say which file it is, or the copy cannot be read or
@@ -123,14 +122,14 @@ impl Index {
         Ok(self.copy_of(place.as_fd(), path.name())?.is_some())
     }
 
-    /// The work directory.
+    /// Returns the work directory.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
 }
 
-/// Reads an entry's name. Only the entries of files are of this form, and overlayfs
-/// writes each name in one way only.
+/// Parses an entry's name. Only the entries of files are of this form, and overlayfs writes each
+/// name in one way only.
 fn key(name: &[u8]) -> Option<Key> {
     let bytes = name
         .chunks(2)

@@ -1,5 +1,5 @@
-//! Two plans for one directory, made from the same state of it, such that the second can be done
-//! once the first is: both are known before anything is written.
+//! Two plans for one directory, made from the same state of it, joined such that the second can be
+//! applied once the first is: both are known before anything is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use crate::{Conflict, Plan, RelativePath, Step};
 const TWICE: &str = "it would be written twice, as something else each time";
 
 /// Makes the second plan one that holds after the first. A directory that both make is the first's,
-/// and so are permissions that both change. Where both put something in one place the second's
-/// counts with `force`. What else they would both write is a conflict of the second.
+/// and so are permissions that both change. Where both put something in one place, the second wins
+/// with `force`. Anything else that both would write is a conflict of the second.
 pub fn join(first: &mut Plan, second: &mut Plan, force: bool) {
     let mut steps = Vec::with_capacity(second.steps.len());
     for step in std::mem::take(&mut second.steps) {
@@ -45,7 +45,7 @@ pub fn join(first: &mut Plan, second: &mut Plan, force: bool) {
     second.steps = steps;
 }
 
-/// Whether one of them writes what the other does, or something above it.
+/// Returns whether one of two steps writes what the other does, or something above it.
 fn overlap(one: &Step, other: &Step) -> bool {
     places(one).iter().any(|place| {
         places(other).iter().any(|of| {
@@ -68,7 +68,7 @@ fn places(step: &Step) -> Vec<&RelativePath> {
     }
 }
 
-/// Whether all that both make are directories.
+/// Returns whether the paths that both make are all directories.
 fn are_apart(one: &[Entry], other: &[Entry]) -> bool {
     let nodes: BTreeMap<&[u8], &Node> = one
         .iter()
@@ -80,8 +80,8 @@ fn are_apart(one: &[Entry], other: &[Entry]) -> bool {
     })
 }
 
-/// A step for each of the entries that lies in a directory which is made already, with what lies in
-/// it. Parents come first.
+/// Splits new entries in a directory that is made already into a step for each, with the entries
+/// beneath it. Parents come first.
 fn split(made: &[Entry], path: &RelativePath, new: &[Entry]) -> Vec<Step> {
     let made: BTreeSet<&[u8]> = made.iter().map(|one| one.beneath.as_bytes()).collect();
     let mut steps: BTreeMap<RelativePath, Vec<Entry>> = BTreeMap::new();

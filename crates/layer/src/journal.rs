@@ -1,6 +1,5 @@
-//! The record of one application: what is to be done, the originals of what it
-//! replaces, and how far it came. Everything needed to go on or to go back is
-//! durable before the first change.
+//! The record of one apply: the steps, the originals of what they replace, and the progress.
+//! Everything needed to roll forward or back is durable before the first change.
 
 use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -18,7 +17,7 @@ use crate::path::Bytes;
 use crate::plan::Stamp;
 use crate::{ApplyError, RelativePath, Step};
 
-/// How far a journal's work came.
+/// The stage that a journal's work has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Originals are being copied into the journal.
@@ -29,15 +28,15 @@ pub(crate) enum Stage {
     Committing,
     /// All is done.
     Done,
-    /// What was done is being taken back, by the journal within, `back`.
+    /// The finished steps are being rolled back, by the nested journal `back`.
     TakingBack,
-    /// Nothing is done any more.
+    /// Everything has been rolled back.
     TakenBack,
-    /// All is being undone, by the journal within, `undo`.
+    /// All is being undone, by the nested journal `undo`.
     Undoing,
     /// All is undone.
     Undone,
-    /// The undo is being taken back, by the journal `undo` within the one within.
+    /// The undo is being rolled back, by the journal `undo` within the nested one.
     PuttingBack,
 }
 
@@ -60,30 +59,30 @@ impl Stage {
     }
 }
 
-/// What is to be done, as it is written down.
+/// The work to do, as recorded in the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Work {
-    /// The person's directory.
+    /// The host directory.
     pub root: Bytes,
     /// Its device and inode.
     pub root_identity: (u64, u64),
-    /// Where the content of the layer (or checkpoint) is.
+    /// The directory with the content of the layer (or checkpoint).
     pub content: Bytes,
-    /// The work directory of the layer, where some of it is.
+    /// The layer's work directory, which holds some of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Bytes>,
-    /// Where the directory is a git repository's: where in it the worktree's own is.
+    /// For a git repository's common directory: the worktree's own directory within it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<RelativePath>,
     /// Part of every temporary name.
     pub tag: String,
-    /// Go on whatever the host looks like: only for taking back.
+    /// Continue whatever the host looks like: only for rolling back.
     pub loose: bool,
     pub steps: Vec<Step>,
 }
 
-/// What the person's directory looked like after each step.
+/// The state of the host directory after each step.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
     pub steps: Vec<Vec<(RelativePath, Stamp)>>,
@@ -97,8 +96,8 @@ pub(crate) struct Journal {
     lock: File,
 }
 
-/// A child process that is being started elsewhere in this process holds a copy of
-/// every descriptor for a moment: closing alone would leave the lock with it.
+/// Unlocks before closing. A child process that is being started elsewhere in this process holds a
+/// copy of every descriptor for a moment: closing alone would leave the lock with it.
 impl Drop for Journal {
     fn drop(&mut self) {
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
@@ -137,12 +136,12 @@ impl Journal {
         &self.path
     }
 
-    /// The journal within, for going back.
+    /// Returns the path of a nested journal, for rolling back or undoing.
     pub fn within(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Removes a journal within that was never begun.
+    /// Removes a nested journal that was never begun.
     pub fn discard_within(&self, name: &str) -> Result<(), ApplyError> {
         let path = self.within(name);
         match std::fs::remove_dir_all(&path) {
@@ -199,7 +198,7 @@ impl Journal {
         write().map_err(|error| failed("cannot write", &path, error))
     }
 
-    /// The steps that were done, as far as they were noted.
+    /// Returns the indexes of the steps that are recorded as done.
     pub fn logged(&self) -> Result<HashSet<usize>, ApplyError> {
         let path = self.path.join("log");
         let mut text = String::new();
@@ -215,7 +214,7 @@ impl Journal {
         }
     }
 
-    /// The file to note done steps in.
+    /// Opens the log of finished steps.
     pub fn log(&self) -> Result<File, ApplyError> {
         let path = self.path.join("log");
         OpenOptions::new()
@@ -226,7 +225,7 @@ impl Journal {
             .map_err(|error| failed("cannot open", &path, error))
     }
 
-    /// A fresh file to keep an original in.
+    /// Creates a file to keep an original in.
     pub fn keep(&self, number: u64) -> Result<File, ApplyError> {
         let path = self.path.join("kept").join(number.to_string());
         OpenOptions::new()
@@ -238,12 +237,12 @@ impl Journal {
             .map_err(|error| failed("cannot write", &path, error))
     }
 
-    /// A kept original.
+    /// Opens a kept original.
     pub fn kept(&self, number: u64) -> Result<File, ApplyError> {
         open_kept(&self.path, number)
     }
 
-    /// A kept original of the journal that this one is within.
+    /// Opens a kept original of the enclosing journal.
     pub fn kept_outside(&self, number: u64) -> Result<File, ApplyError> {
         open_kept(self.path.parent().unwrap_or(&self.path), number)
     }
@@ -255,7 +254,7 @@ impl Journal {
     }
 }
 
-/// The stage of a journal, without opening it; `None` where nothing was begun.
+/// Reads the stage of a journal without opening it; `None` where nothing was begun.
 pub(crate) fn stage_of(path: &Path) -> Result<Option<Stage>, ApplyError> {
     let file = path.join("stage");
     let text = match std::fs::read_to_string(&file) {
@@ -272,8 +271,8 @@ pub(crate) fn stage_of(path: &Path) -> Result<Option<Stage>, ApplyError> {
     }
 }
 
-/// Whether an apply with this journal was to write at a path or beneath it. Nothing is opened or
-/// locked; what cannot be read was not.
+/// Returns whether an apply with this journal was to write at a path or beneath it. Nothing is
+/// opened or locked; false for a journal that cannot be read.
 #[must_use]
 pub fn has_written(journal: &Path, path: &RelativePath) -> bool {
     let read = std::fs::read(journal.join("plan.json")).ok();
@@ -302,7 +301,7 @@ fn failed(doing: &'static str, path: &Path, error: io::Error) -> ApplyError {
 }
 
 impl ApplyError {
-    /// Tells a full disk from other failures.
+    /// Distinguishes a full disk from other failures.
     pub(crate) fn from_tree(error: TreeError) -> Self {
         if error.is_no_space() {
             Self::NoSpace(error)

@@ -1,21 +1,21 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Where a layer is: the tree before, the tree after, and since when the host
-/// must not have changed for the two to be comparable.
+/// The location of a layer: the tree before, the tree after, and the time since when the host must
+/// not have changed for the two to be comparable.
 #[derive(Clone, Debug)]
 pub struct LayerPaths {
-    /// The tree before: the person's directory, or its checkpoint (live mode).
+    /// The tree before: the host directory, or its checkpoint (live mode).
     pub before: PathBuf,
     /// The tree after.
     pub after: AfterTree,
-    /// When the run began: what changed on the host later is a conflict.
+    /// The start of the run: later changes on the host are conflicts.
     pub since: SystemTime,
-    /// How owners in the layer are to be read.
+    /// The mapping of owners in the layer.
     pub ids: IdShift,
 }
 
-/// How the tree after is kept.
+/// The form of the tree after.
 #[derive(Clone, Debug)]
 pub enum AfterTree {
     /// An overlayfs upper directory over `before`; not mounted any more.
@@ -24,22 +24,22 @@ pub enum AfterTree {
         upper: PathBuf,
         /// The work directory, which has overlayfs' index.
         work: PathBuf,
-        /// Which extended attributes overlayfs kept its own notes in.
+        /// The name space of the extended attributes in which overlayfs kept its notes.
         xattrs: XattrFlavour,
     },
     /// A private copy of `before` that the program worked on.
     Copy {
         /// The copy.
         path: PathBuf,
-        /// When the copy was complete, from [`crate::CheckpointFacts`]: older entries
+        /// The time at which the copy was complete, from [`crate::CheckpointFacts`]: older entries
         /// are not the program's.
         finished: SystemTime,
     },
-    /// The person's directory itself; `before` is its checkpoint.
+    /// The host directory itself; `before` is its checkpoint.
     Live {
-        /// The person's directory.
+        /// The host directory.
         path: PathBuf,
-        /// When the checkpoint was complete, from [`crate::CheckpointFacts`]: older
+        /// The time at which the checkpoint was complete, from [`crate::CheckpointFacts`]: older
         /// entries are not the program's.
         finished: SystemTime,
     },
@@ -54,34 +54,34 @@ pub enum XattrFlavour {
     Trusted,
 }
 
-/// How owners in the layer relate to owners on the host.
+/// The mapping between owners in the layer and on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdShift {
     /// They are the same.
     None,
     /// Host id `n` is `base + n` in the layer, for `n` below `count`.
     Base {
-        /// What is added to a host id.
+        /// The number added to a host id.
         base: u32,
-        /// How many ids are mapped.
+        /// The number of mapped ids.
         count: u32,
     },
 }
 
-/// What reading a layer may use up: everything in it is attacker-made.
+/// Bounds on reading a layer: everything in it is attacker-made.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Entries looked at, in all trees together.
+    /// The most entries looked at, in all trees together.
     pub entries_max: u64,
-    /// Directories above each other.
+    /// The deepest nesting of directories.
     pub depth_max: usize,
-    /// One path, bytes: four times what programs can name at once.
+    /// The longest path, bytes: four times what programs can name at once.
     pub path_bytes_max: usize,
-    /// All paths of changes together, bytes.
+    /// The most bytes of all changed paths together.
     pub all_paths_bytes_max: u64,
-    /// Extended attributes of one file, names and values, bytes.
+    /// The most bytes of the extended attributes of one file, names and values.
     pub xattr_bytes_max: usize,
-    /// The size of an ignore file that is heeded, bytes.
+    /// The largest ignore file that is heeded, bytes.
     pub ignore_file_bytes_max: u64,
 }
 
@@ -99,7 +99,7 @@ impl Default for Bounds {
 }
 
 impl IdShift {
-    /// The host's id for an id in the layer; `None` outside of the range.
+    /// Returns the host's id for an id in the layer; `None` outside of the range.
     #[must_use]
     pub fn to_host(self, id: u32) -> Option<u32> {
         match self {
@@ -108,8 +108,8 @@ impl IdShift {
         }
     }
 
-    /// The layer's id for an id on the host. One outside of the range stays what it
-    /// is: inside it looks like nobody's, as it does through an id-mapped mount.
+    /// Returns the layer's id for an id on the host. One outside of the range stays what it is: in
+    /// the sandbox it looks like nobody's, as it does through an id-mapped mount.
     #[must_use]
     pub fn to_layer(self, id: u32) -> u32 {
         match self {

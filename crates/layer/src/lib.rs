@@ -1,18 +1,17 @@
-//! One copy-on-write layer over a host directory: read, shown, applied, undone.
+//! One copy-on-write layer over a host directory: reading, showing, applying and undoing its
+//! changes.
 //!
-//! A contained program wrote into a layer of Atoll's own. [`changes`] reads what
-//! differs, [`write_diff`] shows it, [`plan_apply`] says what doing it to the
-//! person's directory would mean, [`apply`] does it, [`undo`] takes it back.
-//! Where there is no layer, [`checkpoint`] copies the directory first and
-//! [`plan_restore`] leads back.
+//! A sandboxed program wrote into a layer of Atoll's own. [`changes`] reads what differs,
+//! [`write_diff`] shows it, [`plan_apply`] plans its effect on the host directory, [`apply`] does
+//! it, [`undo`] reverts it. Where there is no layer, [`checkpoint`] copies the directory first and
+//! [`plan_restore`] plans the return to the copy.
 //!
-//! Everything in a layer is made by an attacker. This crate never follows a
-//! symbolic link, never opens a special file, never joins a path of one tree to
-//! the name of another, and never gives a file more rights than it had. It does
-//! not know what a sandbox, a policy or a terminal is.
+//! Everything in a layer is made by an attacker. This crate never follows a symbolic link, never
+//! opens a special file, never joins a path of one tree to the name of another, and never gives a
+//! file more rights than it had. It does not know what a sandbox, a policy or a terminal is.
 //!
-//! Start reading at [`changes`] in `read.rs` (with `compare.rs`), then
-//! [`plan_apply`] in `planning.rs`, then `engine.rs` and `commit.rs`.
+//! Start reading at [`changes`] in `read.rs` (with `compare.rs`), then [`plan_apply`] in
+//! `planning.rs`, then `engine.rs` and `commit.rs`.
 
 mod access_list;
 mod apply;

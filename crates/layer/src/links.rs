@@ -1,6 +1,6 @@
-//! Files with several names. With overlayfs' index, a change through one name of a file
-//! shows under its other names too, though the upper directory names only the one that
-//! was used, if that; without an index that name comes away from the others.
+//! Files with several names (hard links). With overlayfs' index, a change through one name of a
+//! file shows under its other names too, though the upper directory names only the one that was
+//! used, if that; without an index that name is separated from the others.
 
 use crate::change::Source;
 use crate::facts::{Facts, Kind};
@@ -10,8 +10,8 @@ use crate::read::{Reader, Shape, xattrs_at};
 use crate::{AfterTree, Change, ReadError, RelativePath};
 
 impl Reader {
-    /// Finds what was changed under all of its names. Where there is such a file, the
-    /// whole merged view is walked, since nothing else says where its names are.
+    /// Finds the files that changed under all of their names. Where there is one, the whole merged
+    /// view is walked, since nothing else says where its names are.
     pub fn read_index(&mut self, after: &AfterTree) -> Result<(), ReadError> {
         let AfterTree::Overlay {
             work,
@@ -36,15 +36,15 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether a file before changed under all of its names, or that cannot be told.
+    /// Returns whether a file of the tree before changed under all of its names, or may have.
     pub fn may_be_indexed(&self, path: &RelativePath) -> bool {
         let index = self.index.as_ref();
         index.is_some_and(|index| index.has_copy_of(&self.before, path).unwrap_or(true))
     }
 
-    /// Whether a file with further names came away from them: without an index overlayfs
-    /// copies it for the one name that was used, and in place its permissions would change
-    /// under all of them.
+    /// Returns whether a change separated a file from its further names: without an index overlayfs
+    /// copies it for the one name that was used, and a change in place would give the new
+    /// permissions to all of them.
     pub fn is_parted(&self, change: &Change, before: &Facts) -> bool {
         let (Shape::Overlay(flavour), Kind::File, 2..) = (self.shape, before.kind, before.links)
         else {

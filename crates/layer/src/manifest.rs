@@ -1,6 +1,6 @@
-//! Which directory was where when a checkpoint was taken. A file that was not
-//! touched keeps its times, also when the directory that it lies in moves or is put
-//! in the place of another: only the directories' own identity tells.
+//! The record of which directory was where when a checkpoint was taken. An untouched file keeps its
+//! times, even when its directory moves or replaces another: only the directories' own identity
+//! shows that.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -12,23 +12,23 @@ use std::time::SystemTime;
 use crate::facts::system_time;
 use crate::{RelativePath, escape};
 
-/// What is known about a checkpoint.
+/// The content of a checkpoint's manifest.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// Inodes of directories, by path.
     pub inodes: HashMap<RelativePath, u64>,
-    /// Inodes of what could not be copied.
+    /// Inodes of entries that could not be copied.
     pub uncopied: HashSet<u64>,
-    /// When it was complete, by the kernel's clock for files.
+    /// The time of completion, by the kernel's clock for files.
     pub finished: Option<SystemTime>,
 }
 
-/// Whose inodes are wanted.
+/// The tree whose inodes are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The directory's that was copied.
+    /// The directory that was copied.
     Original,
-    /// The copy's.
+    /// The copy.
     Copy,
 }
 
@@ -50,7 +50,7 @@ impl Manifest {
         writeln!(self.out, "{original} {copy} {name}")
     }
 
-    /// Notes something of which there is no copy.
+    /// Records an entry that was not copied.
     pub fn add_uncopied(&mut self, original: u64) -> io::Result<()> {
         writeln!(self.out, "uncopied {original}")
     }

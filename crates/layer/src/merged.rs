@@ -1,4 +1,4 @@
-//! The merged view: what the program saw under a name, and where its content is.
+//! The merged view: the entry that the program saw under a name, and the place of its content.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ impl Reader {
         }
     }
 
-    /// What the program saw under this name.
+    /// Returns the entry that the program saw under this name.
     pub fn merged(&self, visit: &Visit, open: &Open, name: &[u8]) -> io::Result<Option<Found>> {
         if let Some(upper) = &open.upper
             && open
@@ -58,7 +58,7 @@ impl Reader {
         }))
     }
 
-    /// Where the content of an entry of the merged view is.
+    /// Returns the tree and the path that hold the content of an entry of the merged view.
     pub fn place_of<'a>(
         &'a self,
         path: &'a RelativePath,

@@ -1,5 +1,5 @@
-//! What a run that wrote to the person's directory itself has left there at its end:
-//! only that is the run's to take back, and only while it is as it was left.
+//! A record of what a live run left in the host directory at its end: only that is the run's to
+//! undo, and only while it is as the run left it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::SystemTime;
@@ -11,22 +11,22 @@ use crate::path::Bytes;
 use crate::plan::{Act, Entry, Node, Stamp};
 use crate::{ChangeSet, Conflict, Opened, Outlook, Plan, RelativePath, Stays, Step};
 
-/// What [`crate::plan_restore`] would have put back at the end of the run.
+/// The steps that [`crate::plan_restore`] would have made at the end of the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndNote {
     steps: BTreeMap<RelativePath, Left>,
-    /// What could not be taken back then either.
+    /// Paths that could not be undone then either.
     refused: BTreeSet<RelativePath>,
-    /// What could not be read for its permissions, as it was.
+    /// Entries that could not be read for their permissions, with their state.
     #[serde(default)]
     locked: BTreeMap<RelativePath, Stamp>,
-    /// When it was noted, in seconds and nanoseconds.
+    /// The time of the record, in seconds and nanoseconds.
     #[serde(default)]
     at: (i64, u32),
 }
 
-/// What remains of a plan, and what is told of it.
+/// The remainder of a plan, with its preview.
 #[derive(Default)]
 struct Narrowed {
     steps: Vec<Step>,
@@ -35,13 +35,13 @@ struct Narrowed {
     stays: Vec<Stays>,
 }
 
-/// What a run left at a path.
+/// An entry that a run left at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Left {
-    /// Whether only permissions, owner and the like differ from the checkpoint.
+    /// Set when only permissions, owner and the like differ from the checkpoint.
     facts_only: bool,
-    /// Nothing where the run removed what was there.
+    /// Empty where the run removed what was there.
     entries: Vec<LeftEntry>,
 }
 
@@ -56,8 +56,8 @@ struct LeftEntry {
 }
 
 impl EndNote {
-    /// Takes down what the plan that leads back from the end of the run finds there, and
-    /// what was found of which it could not be planned; `at` is now.
+    /// Records the entries that the plan back from the end of the run finds, and those for which no
+    /// plan could be made; `at` is the current time.
     #[must_use]
     pub fn of(plan: &Plan, set: &ChangeSet, at: SystemTime) -> Self {
         let at = at
@@ -81,11 +81,10 @@ impl EndNote {
         &self.locked
     }
 
-    /// Leaves of a plan that leads back from now what takes back the run's own
-    /// changes, those among them that had to be `opened` up to be read. Where the directory
-    /// is no more as the run left it is a conflict; what others have put into directories that
-    /// the run made stays, and is answered with these and with what is in the way: the caller
-    /// refuses then.
+    /// Narrows a plan that leads back from now to undoing the run's own changes, including those
+    /// that had to be `opened` up to be read. A directory that is no longer as the run left it is a
+    /// conflict. Files that others have put into directories that the run made stay, and are
+    /// returned with these and with those in the way: the caller refuses then.
     #[must_use]
     pub fn narrow(&self, mut plan: Plan, opened: &Opened) -> (Plan, Outlook) {
         let mut narrowed = Narrowed::default();
@@ -133,7 +132,7 @@ impl EndNote {
         (plan, outlook)
     }
 
-    /// Narrows a step that meets what the run left to that, and to what was there before.
+    /// Narrows a step that touches what the run left to that, and to what was there before.
     fn narrow_one(
         &self,
         path: &RelativePath,
@@ -205,8 +204,8 @@ impl EndNote {
         }
     }
 
-    /// The paths left by the run that a step would write to: at its own path,
-    /// beneath it, or above it where the run changed all that is there.
+    /// Returns the paths left by the run that a step would write to: at its own path, beneath it,
+    /// or above it where the run changed everything there.
     fn met_by(&self, step: &Step) -> BTreeSet<&RelativePath> {
         if let Act::Facts { .. } = step.act {
             let above = self.whole_above(&step.path);
@@ -245,7 +244,7 @@ impl Left {
 }
 
 impl LeftEntry {
-    /// Whether an entry at the same path is what was left there.
+    /// Returns whether an entry at the same path is what was left there.
     fn is_still(&self, now: &Entry) -> bool {
         let now = Self::of(now);
         let facts = |one: &Self| (one.stamp, one.uid, one.gid);

@@ -1,7 +1,7 @@
-//! What overlayfs writes into an upper directory: whiteouts for what is gone,
-//! notes in extended attributes for directories that hide (`opaque`) or moved
-//! (`redirect`). The program inside cannot write these notes: overlayfs escapes
-//! its attempts. They are still read as if it could.
+//! The records that overlayfs writes into an upper directory: whiteouts for removed entries,
+//! extended attributes for directories that hide (`opaque`) or moved (`redirect`). The sandboxed
+//! program cannot write these attributes: overlayfs escapes its attempts. They are still read as if
+//! it could.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,7 +22,7 @@ pub(crate) enum Merge {
     Moved(RelativePath),
 }
 
-/// Whether an upper entry says "there is nothing here".
+/// Returns whether an upper entry is a whiteout.
 pub(crate) fn is_whiteout(
     upper: BorrowedFd<'_>,
     name: &[u8],
@@ -41,7 +41,8 @@ pub(crate) fn is_whiteout(
     }
 }
 
-/// Reads a directory's notes. `lower` is what shows through its parent.
+/// Reads a directory's overlayfs attributes. `lower` is the directory that shows through its
+/// parent.
 pub(crate) fn merge(notes: &Xattrs, lower: Option<&RelativePath>) -> Result<Merge, &'static str> {
     if notes.overlay("metacopy").is_some() {
         return Err("it is a metadata-only copy, which is never used here");
@@ -64,9 +65,8 @@ pub(crate) fn merge(notes: &Xattrs, lower: Option<&RelativePath>) -> Result<Merg
     }
 }
 
-/// Whether a directory of the tree before is gone in the merged view while all
-/// directories above it are as they were: only then can its move be done as a
-/// move on the host too.
+/// Returns whether a directory of the tree before is gone in the merged view while all directories
+/// above it are as they were: only then can its move be done as a move on the host too.
 pub(crate) fn left_its_place(
     upper: &Tree,
     path: &RelativePath,

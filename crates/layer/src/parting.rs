@@ -1,23 +1,23 @@
-//! Parts what is taken back from what others have put into its directories meanwhile: that
-//! is never removed, and the directories around it stay.
+//! Separates entries to be undone from those that others have put into the same directories
+//! meanwhile: the latter are never removed, and the directories around them stay.
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::plan::{Act, Entry, Node};
 use crate::{RelativePath, Step};
 
-/// A directory that would be gone, but holds what is none of an apply's.
+/// A directory that would be removed, but holds entries that no apply made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stays {
     /// The topmost directory that stays.
     pub directory: RelativePath,
-    /// What is kept by it, the topmost of each; in full, so beneath `directory`.
+    /// The entries for which it stays, the topmost of each; full paths, so beneath `directory`.
     pub holds: Vec<RelativePath>,
 }
 
 impl Stays {
-    /// The same for several applies, the newest first: what stays of a later one is no reason
-    /// that an earlier one knows of.
+    /// Merges the lists of several applies, the newest first: what stays of a later one is no
+    /// reason that an earlier one knows of.
     #[must_use]
     pub fn merged(all: Vec<Self>) -> Vec<Self> {
         let mut merged: Vec<Self> = Vec::new();
@@ -37,14 +37,14 @@ impl Stays {
     }
 }
 
-/// The steps that remain of one, and what stays.
+/// The remaining steps of one step, and the directories that stay.
 pub(crate) struct Parted {
     pub steps: Vec<Step>,
     pub stays: Option<Stays>,
 }
 
-/// Makes `back` of `now` at a path, both parents first, but for what is not `known`. Beneath a
-/// directory that has to stay each entry is a step of its own.
+/// Makes `back` of `now` at a path, both with parents first, except for entries that are not
+/// `known`. Beneath a directory that has to stay each entry is a step of its own.
 ///
 /// # Errors
 /// The path where no directory was, but one has to stay.

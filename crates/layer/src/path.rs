@@ -12,7 +12,7 @@ use crate::escape;
 #[serde(try_from = "Bytes", into = "Bytes")]
 pub struct RelativePath(Vec<u8>);
 
-/// The bytes are not a relative path that stays beneath its root.
+/// The error for bytes that are not a relative path that stays beneath its root.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a plain relative path")]
 pub struct InvalidPath(pub String);
@@ -23,13 +23,13 @@ pub struct InvalidPath(pub String);
 pub(crate) struct Bytes(pub Vec<u8>);
 
 impl RelativePath {
-    /// The root of a tree.
+    /// Returns the path of a tree's root.
     #[must_use]
     pub fn root() -> Self {
         Self(Vec::new())
     }
 
-    /// Takes bytes as a path.
+    /// Parses bytes as a path.
     ///
     /// # Errors
     /// [`InvalidPath`] when they could lead out of the tree or are not in the
@@ -44,7 +44,7 @@ impl RelativePath {
         }
     }
 
-    /// The path of an entry of this directory.
+    /// Returns the path of an entry of this directory.
     ///
     /// # Errors
     /// [`InvalidPath`] when the name is not a single plain component.
@@ -60,7 +60,7 @@ impl RelativePath {
         Ok(Self(bytes))
     }
 
-    /// This path followed by another.
+    /// Returns this path followed by another.
     #[must_use]
     pub fn concat(&self, rest: &Self) -> Self {
         match (self.is_root(), rest.is_root()) {
@@ -70,7 +70,7 @@ impl RelativePath {
         }
     }
 
-    /// The directory that holds this entry; `None` for the root.
+    /// Returns the directory that holds this entry; `None` for the root.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
@@ -80,43 +80,43 @@ impl RelativePath {
         Some(Self(self.0.get(..cut).unwrap_or_default().to_vec()))
     }
 
-    /// All directories above, nearest first, without the root.
+    /// Returns all directories above, nearest first, without the root.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> {
         std::iter::successors(self.parent(), Self::parent).take_while(|path| !path.is_root())
     }
 
-    /// The last component; empty for the root.
+    /// Returns the last component; empty for the root.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.components().last().unwrap_or_default()
     }
 
-    /// The components from the top.
+    /// Returns the components from the top.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.0
             .split(|byte| *byte == b'/')
             .filter(|name| !name.is_empty())
     }
 
-    /// How many components it has.
+    /// Returns the number of components.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.components().count()
     }
 
-    /// Whether it is the root of its tree.
+    /// Returns whether this is the root of its tree.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it is `other` or lies beneath it.
+    /// Returns whether this is `other` or lies beneath it.
     #[must_use]
     pub fn starts_with(&self, other: &Self) -> bool {
         self.beneath(other).is_some()
     }
 
-    /// What remains of it beneath `other`.
+    /// Returns the rest of the path beneath `other`; `None` if it does not lie there.
     #[must_use]
     pub fn beneath(&self, other: &Self) -> Option<Self> {
         if other.is_root() {
@@ -129,20 +129,20 @@ impl RelativePath {
         }
     }
 
-    /// The raw bytes.
+    /// Returns the raw bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The path for the standard library.
+    /// Returns the path for the standard library.
     #[must_use]
     pub fn as_os_str(&self) -> &OsStr {
         OsStr::from_bytes(&self.0)
     }
 }
 
-/// Shown with everything escaped that a terminal could take for a command.
+/// Escapes everything that a terminal could take for a command.
 impl fmt::Display for RelativePath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {

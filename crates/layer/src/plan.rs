@@ -7,7 +7,7 @@ use crate::facts::{Facts, Kind};
 use crate::path::Bytes;
 use crate::{Refusal, RelativePath, Thing, Write, Writing};
 
-/// Which changes are wanted.
+/// A selection of changes to apply.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// These paths and what lies beneath them; empty means all.
@@ -22,16 +22,16 @@ pub struct Selection {
     pub force: bool,
 }
 
-/// What would be done to the person's directory, fully spelled out.
+/// A plan for changing the host directory, fully spelled out.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What would be done. Steps never overlap.
+    /// The steps, which never overlap.
     pub steps: Vec<Step>,
-    /// What changed on the host meanwhile: [`crate::apply`] refuses a plan that has any.
+    /// Entries that changed on the host meanwhile: [`crate::apply`] refuses a plan that has any.
     pub conflicts: Vec<Conflict>,
     /// Control files that were selected by path but not by `control`.
     pub held_control: Vec<RelativePath>,
-    /// What will not be applied, and why.
+    /// Entries that will not be applied, each with the reason.
     pub refused: Vec<Refusal>,
     pub(crate) root: PathBuf,
     pub(crate) root_identity: (u64, u64),
@@ -43,20 +43,20 @@ pub struct Plan {
 /// An entry that cannot be written because of what is on the host now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Where.
+    /// Its path.
     pub path: RelativePath,
-    /// Why, for a person.
+    /// The reason, for a person.
     pub why: String,
 }
 
-/// One change to the person's directory, atomic in itself.
+/// One change to the host directory, atomic in itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
     pub(crate) path: RelativePath,
     pub(crate) act: Act,
 }
 
-/// What a step does.
+/// The effect of a step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Act {
     /// Puts `new` in the place of `old`; either can be empty. The first entry is
@@ -74,7 +74,7 @@ pub(crate) enum Act {
 /// One file, directory or symbolic link, complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// Where, beneath the step's path.
+    /// Its path, beneath the step's.
     pub beneath: RelativePath,
     pub node: Node,
     pub mode: u32,
@@ -89,11 +89,11 @@ pub(crate) struct Entry {
     pub xattrs: Vec<(Bytes, Bytes)>,
     /// Entries with the same number are hard links of each other.
     pub link: Option<u64>,
-    /// For what is on the host: what it must still look like.
+    /// For entries on the host: the state that they must still be in.
     pub stamp: Option<Stamp>,
 }
 
-/// What an entry is, with where its content is.
+/// An entry's type, with the place of its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Node {
     File {
@@ -108,7 +108,7 @@ pub(crate) enum Node {
     Special,
 }
 
-/// Where a file's content is.
+/// The place of a file's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Content {
     /// In the layer (or checkpoint), at this path.
@@ -123,7 +123,7 @@ pub(crate) enum Content {
     Untouched,
 }
 
-/// What identifies a state of an entry on the host.
+/// The identity of a state of an entry on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     pub device: u64,
@@ -136,19 +136,19 @@ pub(crate) struct Stamp {
     pub changed: (i64, u32),
 }
 
-/// What a step does, for summaries.
+/// The effect of a step, for summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepAction {
-    /// Something new appears, with this many entries.
+    /// A new entry appears, with those beneath it.
     Create {
-        /// Entries, the path itself included.
+        /// The number of entries, the path itself included.
         entries: usize,
     },
-    /// Something takes the place of another.
+    /// An entry replaces another.
     Replace,
-    /// Something goes, with this many entries.
+    /// An entry is removed, with those beneath it.
     Remove {
-        /// Entries, the path itself included.
+        /// The number of entries, the path itself included.
         entries: usize,
     },
     /// Permissions, owner or extended attributes change.
@@ -158,7 +158,7 @@ pub enum StepAction {
 }
 
 impl Node {
-    /// Whether an entry of this kind is what is meant.
+    /// Returns whether an entry of this kind has this type.
     pub(crate) fn is(&self, kind: Kind) -> bool {
         match self {
             Self::File { .. } => kind == Kind::File,
@@ -170,26 +170,26 @@ impl Node {
 }
 
 impl Plan {
-    /// Every path that would be written or removed, with what happens to it; what is in a
-    /// directory that moves is not named.
+    /// Returns every path that would be written or removed, with the effect on it; the entries of a
+    /// directory that moves are not listed.
     pub fn writes(&self) -> impl Iterator<Item = Write> {
         self.steps.iter().flat_map(Step::writes)
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// The same plan without what is in conflict: a decision for a person.
+    /// Returns the plan without its conflicts: a decision for a person.
     #[must_use]
     pub fn without_conflicts(mut self) -> Self {
         self.conflicts.clear();
         self
     }
 
-    /// Bytes of file content that the plan writes.
+    /// Returns the bytes of file content that the plan writes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.steps
@@ -201,7 +201,7 @@ impl Plan {
 }
 
 impl Step {
-    /// Where.
+    /// Returns the step's path.
     #[must_use]
     pub fn path(&self) -> &RelativePath {
         &self.path
@@ -259,7 +259,7 @@ impl Step {
         }
     }
 
-    /// Whether it changes the permissions of a file that has several names.
+    /// Returns whether the step changes the permissions of a file that has several names.
     pub(crate) fn is_of_shared_facts(&self) -> bool {
         let Act::Facts { old, .. } = &self.act else {
             return false;
@@ -268,7 +268,7 @@ impl Step {
         old.stamp.as_ref().is_some_and(is_shared)
     }
 
-    /// What it does.
+    /// Returns the step's effect.
     #[must_use]
     pub fn action(&self) -> StepAction {
         match &self.act {
@@ -291,7 +291,7 @@ impl Step {
         }
     }
 
-    /// What the step finds, as it was planned.
+    /// Returns the entries that the step is planned to find.
     pub(crate) fn found_entries(&self) -> &[Entry] {
         match &self.act {
             Act::Replace { old, .. } => old,
@@ -309,18 +309,18 @@ impl Step {
 }
 
 impl Entry {
-    /// Whether it describes the inode that was looked at.
+    /// Returns whether it describes this inode.
     pub(crate) fn is_of(&self, facts: &Facts) -> bool {
         self.stamp
             .is_some_and(|stamp| stamp.same_entry(&facts.stamp()))
     }
 
-    /// Whether what is given to the one may be given to the other.
+    /// Returns whether both are of one type, so that the metadata of one may be given to the other.
     pub(crate) fn is_of_the_kind_of(&self, other: &Self) -> bool {
         std::mem::discriminant(&self.node) == std::mem::discriminant(&other.node)
     }
 
-    /// What it is, for summaries.
+    /// Returns what it is, for summaries.
     fn thing(&self) -> Thing {
         match &self.node {
             Node::File { bytes, .. } => Thing::File {
@@ -335,7 +335,7 @@ impl Entry {
         }
     }
 
-    /// Its permissions, where they decide who may do what with it: a link's decide nothing.
+    /// Returns its permissions, where they have an effect: a link's have none.
     fn shown_mode(&self) -> Option<u32> {
         match self.node {
             Node::File { .. } | Node::Directory => {

@@ -1,4 +1,4 @@
-//! Makes a plan: what is wanted of the changes, against what is on the host now.
+//! Makes a plan from the selected changes and the current state of the host.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::{
 mod facts;
 mod logs;
 
-/// Plans to do the chosen changes to the person's directory. Nothing is written.
+/// Plans the selected changes to the host directory. Nothing is written.
 ///
 /// # Errors
 /// [`PlanError::WrongMode`] in live mode, where the changes are there already.
@@ -61,7 +61,7 @@ pub(crate) struct Planner<'a> {
     pub made: HashMap<&'a RelativePath, &'a Change>,
 }
 
-/// What the host says about a step's path.
+/// The state of a step's path on the host.
 enum Now {
     Nothing,
     There(Facts),
@@ -281,8 +281,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// What would be replaced or removed, after the checks that all of it is as it
-    /// was when the run began and can be kept.
+    /// Returns the entries that would be replaced or removed, after checking that all of them are
+    /// as they were when the run began and can be kept.
     fn old_entries(&mut self, path: &RelativePath) -> Result<Option<Vec<Entry>>, PlanError> {
         let old = match self.walker.host(&self.reader.before, path) {
             Ok(old) => old,
@@ -342,7 +342,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// The complete new content of a step, parents first.
+    /// Returns the complete new content of a step, parents first.
     fn new_entries(
         &mut self,
         top: &Change,
@@ -393,7 +393,7 @@ impl<'a> Planner<'a> {
         entries
     }
 
-    /// A replaced file keeps the host's access control list; a layer's is never taken.
+    /// Keeps the host's access control list of a replaced file; a layer's is never applied.
     fn keep_access_list(&self, entry: &mut Entry, old: Option<&Entry>) {
         if let (Some(old), Node::File { .. }) = (old, &entry.node) {
             let lists = old.xattrs.iter().filter(|(name, _)| is_list(&name.0));
@@ -401,8 +401,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Records a conflict, unless everything is to be overwritten. Answers whether
-    /// the step is off.
+    /// Records a conflict, unless everything is to be overwritten. Returns whether to drop the
+    /// step.
     fn conflict(&mut self, path: &RelativePath, why: &str) -> bool {
         if !self.selection.force {
             self.plan.conflicts.push(Conflict {

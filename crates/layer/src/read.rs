@@ -1,5 +1,7 @@
-//! Reads what differs. The walk keeps a list of directories still to visit and opens each from the
-//! root's descriptor, so that depth costs neither stack nor descriptors.
+//! Reads the changes of a layer. The walk keeps a list of directories still to visit and opens each
+//! from the root's descriptor, so that depth costs neither stack nor descriptors.
+
+mod entries;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -8,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 
+pub(crate) use self::entries::{list_with_kinds, xattrs_at};
 use crate::change::Source;
 use crate::classify::Classifier;
 use crate::error::TreeError;
@@ -15,14 +18,14 @@ use crate::facts::{Facts, Kind, Xattrs, system_time, xattrs};
 use crate::index::Index;
 use crate::layer::XattrFlavour;
 use crate::manifest::{self, Places, Whose};
-use crate::tree::{Tree, facts_at, is_absence, names_in};
+use crate::tree::{Tree, is_absence, names_in};
 use crate::unreadable::{Noted, open_up};
 use crate::{
     AfterTree, Bounds, ChangeKind, ChangeSet, IdShift, LayerPaths, ReadError, Refusal, RelativePath,
 };
 
-/// The kernel stamps inodes with the time of its last tick, which lags behind the
-/// clock that programs read. Only a time from a checkpoint's own record is exact.
+/// The longest tick of the kernel. It stamps inodes with the time of its last tick, which lags
+/// behind the clock that programs read. Only a time from a checkpoint's own record is exact.
 const TICK_MAX: Duration = Duration::from_millis(20);
 
 pub(crate) const UNCOPIED: &str =
@@ -64,10 +67,10 @@ pub fn changes(paths: &LayerPaths, bounds: &Bounds) -> Result<ChangeSet, ReadErr
     Ok(set)
 }
 
-/// As [`changes`], for a layer in which nothing works and on which nothing is
-/// mounted: what the program made unreadable for its owner is opened up first. The
-/// modes that it gave remain what is shown and applied; before a program goes on in
-/// the layer, [`crate::restore_modes`] puts them back.
+/// As [`changes`], for a layer in which nothing works and on which nothing is mounted: entries that
+/// the program made unreadable for their owner are opened up first. The modes that it set remain
+/// those that are shown and applied; before a program goes on in the layer,
+/// [`crate::restore_modes`] puts them back.
 ///
 /// # Errors
 /// As [`changes`].
@@ -109,7 +112,7 @@ fn is_permission(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// How the tree after is to be understood.
+/// The form of the tree after, which decides how it is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
     Overlay(XattrFlavour),
@@ -125,35 +128,35 @@ pub(crate) struct Reader {
     pub set: ChangeSet,
     pub ids: IdShift,
     pub since: SystemTime,
-    /// Where directories were at the checkpoint.
+    /// The places of directories at the checkpoint.
     places: Places,
-    /// The owner of the workspace: who new files may belong to.
+    /// The owner of the workspace, to whom new files may belong.
     pub owner: u32,
-    /// Where renamed directories were.
+    /// The old paths of renamed directories.
     pub moved: BTreeSet<RelativePath>,
     /// Removed directories that hold a control file, with its reason.
     pub control_within: HashMap<RelativePath, &'static str>,
     /// Files that changed under all of their names.
     pub index: Option<Index>,
-    /// Entries looked at.
+    /// The number of entries looked at.
     looked: u64,
-    /// Bytes of the paths seen.
+    /// The bytes of all paths seen.
     path_bytes: u64,
 }
 
 /// One directory of the merged view, still to be compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Visit {
-    /// Where it is in the merged view and in the tree after.
+    /// Its path in the merged view and in the tree after.
     pub path: RelativePath,
     /// The directory before that it is compared with.
     pub before: Option<RelativePath>,
-    /// Whether the tree after has it (an upper directory need not).
+    /// Set when the tree after has it (an upper directory need not).
     pub upper: bool,
     /// The directory before that shows through (overlay only).
     pub lower: Option<RelativePath>,
-    /// In a copy or in live mode: whether it is the directory that was here at the
-    /// checkpoint. Only then do old times in it mean that nothing changed.
+    /// In a copy or in live mode: set when it is the directory that was here at the checkpoint.
+    /// Only then do old times in it mean that nothing changed.
     pub in_place: bool,
 }
 
@@ -175,7 +178,8 @@ impl Visit {
         }
     }
 
-    /// Whether what the upper directory does not name is what was there before.
+    /// Returns whether entries that the upper directory does not name are those that were there
+    /// before.
     fn aligned(&self) -> bool {
         self.lower.is_some() && self.lower == self.before
     }
@@ -232,7 +236,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// In live mode the top is the person's own, and the program could change it too.
+    /// Compares the top directory: in live mode it is the person's own, and the program could
+    /// change it too.
     fn compare_top(&mut self) -> Result<(), ReadError> {
         let Shape::Live(_) = self.shape else {
             return Ok(());
@@ -384,7 +389,7 @@ impl Reader {
         }
     }
 
-    /// In a copy or in live mode: whether the program cannot have touched the entry.
+    /// In a copy or in live mode: returns whether the program cannot have touched the entry.
     fn older_than_the_copy(&self, facts: &Facts) -> bool {
         match self.shape {
             Shape::Overlay(_) => false,
@@ -398,7 +403,7 @@ impl Reader {
         }
     }
 
-    /// Whether a directory after is the one that was there at the checkpoint.
+    /// Returns whether a directory after is the one that was there at the checkpoint.
     pub fn is_in_place(&self, path: &RelativePath, facts: &Facts) -> bool {
         self.places.inodes.get(path) == Some(&facts.inode)
     }
@@ -471,7 +476,7 @@ impl Reader {
         });
     }
 
-    /// The attributes of an entry of the merged view.
+    /// Returns the attributes of an entry of the merged view.
     pub fn xattrs_of(&self, path: &RelativePath, found: &Found) -> io::Result<Xattrs> {
         let (tree, at) = self.place_of(path, &found.source)?;
         let flavour = match (&found.source, self.shape) {
@@ -486,36 +491,4 @@ impl Reader {
             self.bounds.xattr_bytes_max,
         )
     }
-}
-
-/// The attributes of a file or directory; symbolic links carry none of a user's.
-pub(crate) fn xattrs_at(
-    tree: &Tree,
-    path: &RelativePath,
-    kind: Kind,
-    flavour: Option<XattrFlavour>,
-    bytes_max: usize,
-) -> io::Result<Xattrs> {
-    match kind {
-        Kind::File => xattrs(tree.file(path)?.0, flavour, bytes_max),
-        Kind::Directory => xattrs(tree.directory(path)?, flavour, bytes_max),
-        _ => Ok(Xattrs::default()),
-    }
-}
-
-/// The entries of a directory with their types.
-pub(crate) fn list_with_kinds(
-    tree: &Tree,
-    directory: &RelativePath,
-) -> Result<Vec<(RelativePath, Kind)>, TreeError> {
-    let failed = |error| tree.error("cannot read", directory, error);
-    let opened = tree.directory(directory).map_err(failed)?;
-    let mut entries = Vec::new();
-    for name in names_in(opened.as_fd()).map_err(failed)? {
-        let facts = facts_at(opened.as_fd(), &name).map_err(failed)?;
-        if let (Some(facts), Ok(path)) = (facts, directory.join(&name)) {
-            entries.push((path, facts.kind));
-        }
-    }
-    Ok(entries)
 }

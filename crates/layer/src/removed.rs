@@ -1,4 +1,4 @@
-//! What is gone in the tree after.
+//! Entries that are gone in the tree after.
 
 use crate::change::Source;
 use crate::facts::{Facts, Kind, system_time};
@@ -6,7 +6,7 @@ use crate::read::{Reader, Shape, list_with_kinds};
 use crate::{Change, ChangeKind, Class, ReadError, RelativePath};
 
 impl Reader {
-    /// Records a removal. `said` is whether a whiteout says so.
+    /// Records a removal. `said` is set when a whiteout records it.
     pub fn removed(
         &mut self,
         path: RelativePath,
@@ -47,7 +47,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Counts what lies beneath a directory before, and looks for control files.
+    /// Counts the entries beneath a directory before, and looks for control files.
     pub fn count_within(
         &mut self,
         path: &RelativePath,

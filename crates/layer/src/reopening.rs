@@ -1,6 +1,6 @@
-//! What a program that wrote to the person's directory itself made unreadable there.
-//! Taking it back means to read it first, and its owner may: by the descriptor of what
-//! the program was seen to leave, nothing else, and only to take it back.
+//! Entries of the host directory that a live run made unreadable. Undoing means to read them first,
+//! and their owner may: by the descriptor of what the program was seen to leave, nothing else, and
+//! only to undo it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,21 +15,20 @@ use crate::tree::Tree;
 use crate::unreadable::{Notes, give_back, unlock_beneath};
 use crate::{AfterTree, Bounds, ChangeSet, LayerPaths, Refusal, RelativePath};
 
-/// What was opened up in the person's directory, until it is taken back. It gets its modes
-/// back with [`Opened::close`] or [`Opened::settle`]; those of a process that was killed
-/// are given back by the next one.
+/// Entries of the host directory that were opened up, until they are undone. They get their modes
+/// back with [`Opened::close`] or [`Opened::settle`]; if the process is killed, from the next one.
 #[derive(Debug)]
 pub struct Opened {
     checkpoint: PathBuf,
     host: PathBuf,
-    /// Paths with their inodes.
+    /// The paths with their inodes.
     opened: BTreeMap<RelativePath, u64>,
 }
 
 impl Opened {
-    /// Opens up what could not be read for its permissions, as the run left it: what is
-    /// noted of its end, or without a note all that changed since it started. What was
-    /// there before and is not in the checkpoint stays closed.
+    /// Opens up the entries that could not be read for their permissions, as the run left them:
+    /// those recorded at its end, or without a record all that changed since it started. Entries
+    /// that were there before and are not in the checkpoint stay closed.
     ///
     /// # Errors
     /// When something cannot be noted or opened up.
@@ -97,13 +96,13 @@ impl Opened {
         Ok(())
     }
 
-    /// Whether there was nothing to open up.
+    /// Returns whether there was nothing to open up.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.opened.is_empty()
     }
 
-    /// Nothing was taken back: gives everything its mode back.
+    /// Gives every entry its mode back, when nothing was undone.
     ///
     /// # Errors
     /// When an entry cannot be given its mode; it stays noted.
@@ -111,8 +110,8 @@ impl Opened {
         self.give_back(|_| true)
     }
 
-    /// All was taken back but what was refused: only that gets its mode back, the rest has
-    /// the one that it is to have.
+    /// Gives only refused entries their mode back, when everything else was undone and has the mode
+    /// that it is to have.
     ///
     /// # Errors
     /// As [`Opened::close`].
@@ -130,13 +129,13 @@ impl Opened {
         })
     }
 
-    /// Whether a path leads to what was opened up, or past it.
+    /// Returns whether a path leads to an entry that was opened up, or past it.
     pub(crate) fn meets(&self, path: &RelativePath) -> bool {
         let mut opened = self.opened.keys();
         opened.any(|one| one.starts_with(path) || path.starts_with(one))
     }
 
-    /// Whether an entry changed after a point in time, other than by being opened up.
+    /// Returns whether an entry changed after a point in time, other than by being opened up.
     pub(crate) fn changed_after(&self, entry: &Entry, time: (i64, u32)) -> bool {
         let stamp = entry.stamp;
         stamp.is_some_and(|stamp| {

@@ -1,9 +1,9 @@
-//! Where the git repository of a workspace is, when the workspace is a linked worktree or a submodule.
+//! Finds the git repository of a workspace that is a linked worktree or a submodule.
 //!
 //! Its `.git` is a file then that names the git directory (gitrepository-layout(5)), which lies
-//! outside. Whoever wrote the workspace wrote that file, so it is believed only where what it leads
-//! to names the workspace back: git writes that when it makes a worktree or a submodule, and
-//! nobody who could only write the workspace can.
+//! outside. Whoever wrote the workspace wrote that file, so it is believed only where the directory
+//! that it leads to names the workspace back: git writes that when it makes a worktree or a
+//! submodule, and nobody who could only write the workspace can.
 
 mod configuration;
 
@@ -21,7 +21,7 @@ pub use configuration::{Configuration, configurations};
 
 /// The largest file that names a directory, bytes: a path and a few words.
 const POINTER_BYTES_MAX: u64 = 8 << 10;
-/// Where a git directory has those of linked worktrees.
+/// The directory of linked worktrees in a git directory.
 const WORKTREES: &str = "worktrees";
 
 /// The git directory that a workspace needs besides itself.
@@ -30,24 +30,24 @@ pub struct Repository {
     /// The directory that all worktrees of the repository share: objects, branches, hooks and
     /// configuration. Absolute, and free of symbolic links.
     pub common: PathBuf,
-    /// The name of the workspace's own directory in `worktrees` there; none where the
-    /// workspace is the repository's only checkout, as a submodule is.
+    /// The name of the workspace's own directory in `worktrees` there; `None` where the workspace
+    /// is the repository's only checkout, as a submodule is.
     pub worktree: Option<OsString>,
-    /// The device and the inode of the common directory, in which all of this was looked at:
-    /// what is shown has to be the same.
+    /// The device and the inode of the common directory in which all of this was checked: the
+    /// directory that is shown has to be the same.
     pub identity: (u64, u64),
 }
 
-/// Why the repository of a workspace is not shown.
+/// The reason why the repository of a workspace is not shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRepository {
     /// `.git` is a link that leads out of the workspace.
     #[error("its .git is a symbolic link that leads out of it")]
     Link,
-    /// It cannot be read.
+    /// A file or directory cannot be read: its path, and the error.
     #[error("{0} cannot be read: {1}")]
     Unreadable(String, String),
-    /// It is not in the form that git writes.
+    /// A file is not in the form that git writes.
     #[error("{0} is not what git writes there")]
     Form(String),
     /// The path leads through symbolic links.
@@ -62,7 +62,7 @@ pub enum NoRepository {
     /// The git directory is that of something else.
     #[error("{} does not name this directory back", .0.display())]
     NotBack(PathBuf),
-    /// What is in it must not go in, and nothing can stand in its place.
+    /// Its content holds secrets that must not be shown, and nothing can stand in its place.
     #[error("there are secrets in {}", .0.display())]
     Secrets(PathBuf),
     /// The workspace lies in the git directory.
@@ -71,8 +71,8 @@ pub enum NoRepository {
 }
 
 /// Finds the repository of a workspace whose git directory lies outside, and belongs to the user
-/// `uid`. `workspace` is free of symbolic links. None where the workspace is in no repository, or
-/// is whole in itself. Nothing is written, no program is run, no link is followed.
+/// `uid`. `workspace` is free of symbolic links. `None` where the workspace is in no repository, or
+/// is complete in itself. Nothing is written, no program is run, no link is followed.
 ///
 /// # Errors
 /// [`NoRepository`]: what `.git` names is nothing that may be shown.
@@ -130,7 +130,7 @@ pub fn repository(workspace: &Path, uid: u32) -> Result<Option<Repository>, NoRe
     }))
 }
 
-/// Where the common directory of a linked worktree is, by where its own git directory is.
+/// Returns the common directory of a linked worktree, given its own git directory.
 fn linked(git: &Path) -> Result<PathBuf, NoRepository> {
     let worktrees = git.parent();
     let is_usual = |at: &&Path| at.file_name() == Some(OsStr::new(WORKTREES));
@@ -140,14 +140,14 @@ fn linked(git: &Path) -> Result<PathBuf, NoRepository> {
         .ok_or_else(|| NoRepository::NotBack(git.to_path_buf()))
 }
 
-/// Whether a directory that a git directory names is the workspace. Links that its owner has put
-/// on the way are the owner's.
+/// Returns whether a directory that a git directory names is the workspace. Symbolic links on the
+/// way are the decision of the git directory's owner.
 fn leads_to(named: Option<&Path>, workspace: &Path) -> bool {
     let real = named.and_then(|named| named.canonicalize().ok());
     real.is_some_and(|real| real == workspace)
 }
 
-/// A directory that git keeps, and that belongs to the person. All of it is looked at by its
+/// A directory that git keeps, and that belongs to the person. Everything in it is read by its
 /// descriptor.
 struct Directory {
     path: PathBuf,
@@ -157,7 +157,7 @@ struct Directory {
 }
 
 impl Directory {
-    /// Opens one, by a path without symbolic links.
+    /// Opens a directory by a path without symbolic links.
     fn open(path: &Path, uid: u32) -> Result<Self, NoRepository> {
         let gone = |_| NoRepository::NotThere(path.to_path_buf());
         let tree = Tree::open_without_links(path).map_err(gone)?;
@@ -173,8 +173,8 @@ impl Directory {
         }
     }
 
-    /// Refuses a worktree of this name in it that is not the workspace's: exactly where git makes
-    /// it, in both directions. `git` is its own directory.
+    /// Refuses a worktree of this name that is not the workspace's: it must be exactly where git
+    /// makes it, in both directions. `git` is its own directory.
     fn names_back(&self, git: &Path, name: &OsStr, workspace: &Path) -> Result<(), NoRepository> {
         let not_back = || NoRepository::NotBack(git.to_path_buf());
         let place = RelativePath::new([WORKTREES.as_bytes(), b"/", name.as_bytes()].concat());
@@ -210,7 +210,7 @@ impl Directory {
         }
     }
 
-    /// What a file in one of its directories holds; none without one.
+    /// Returns the content of a file in one of its directories; `None` without one.
     fn text(
         &self,
         place: &RelativePath,
@@ -227,7 +227,7 @@ impl Directory {
         Ok(Some(text.bytes))
     }
 
-    /// The path that such a file holds as its only line; none without one.
+    /// Returns the path that such a file holds as its only line; `None` without one.
     fn pointer(&self, place: &RelativePath, name: &str) -> Result<Option<OsString>, NoRepository> {
         let Some(text) = self.text(place, name, POINTER_BYTES_MAX)? else {
             return Ok(None);
@@ -238,7 +238,8 @@ impl Directory {
             .ok_or(NoRepository::Form(shown.display().to_string()))
     }
 
-    /// Refuses what is no git directory: git asks for the same three (gitrepository-layout(5)).
+    /// Refuses a directory that is not a git directory: git checks the same three entries
+    /// (gitrepository-layout(5)).
     fn refuse_other(&self) -> Result<(), NoRepository> {
         let parts = [
             ("HEAD", Kind::File),
@@ -257,7 +258,7 @@ impl Directory {
     }
 }
 
-/// A small file, whose it is besides.
+/// A small file's content, with its owner.
 struct Text {
     bytes: Vec<u8>,
     uid: u32,
@@ -295,13 +296,13 @@ impl Text {
     }
 }
 
-/// The path in a `.git` file.
+/// Returns the path in a `.git` file.
 pub(crate) fn gitdir(text: &[u8]) -> Option<OsString> {
     let named = only_line(text)?.strip_prefix(b"gitdir: ")?;
     (!named.is_empty()).then(|| OsString::from_vec(named.to_vec()))
 }
 
-/// The one line of a file, without its end.
+/// Returns the one line of a file, without its end.
 pub(crate) fn only_line(text: &[u8]) -> Option<&[u8]> {
     let line = text.strip_suffix(b"\n").unwrap_or(text);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -309,7 +310,7 @@ pub(crate) fn only_line(text: &[u8]) -> Option<&[u8]> {
     (!line.is_empty() && line.iter().all(is_plain)).then_some(line)
 }
 
-/// A path as it is written in a directory, without `.` and `..`, looking at nothing.
+/// Resolves a path relative to a directory, without `.` and `..`, looking at nothing.
 pub(crate) fn resolved(directory: &Path, named: &OsStr) -> PathBuf {
     let mut path = PathBuf::from("/");
     for part in directory.join(named).components() {
@@ -324,7 +325,7 @@ pub(crate) fn resolved(directory: &Path, named: &OsStr) -> PathBuf {
     path
 }
 
-/// The path itself, where it is there and no link is on the way.
+/// Returns the path itself, if it exists and has no symbolic link on the way.
 fn real(path: &Path) -> Result<PathBuf, NoRepository> {
     match path.canonicalize() {
         Ok(real) if real == path => Ok(real),

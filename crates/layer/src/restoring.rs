@@ -1,5 +1,4 @@
-//! Plans the way back to a checkpoint, after a run that wrote to the person's
-//! directory itself.
+//! Plans the return to a checkpoint, after a run that wrote to the host directory itself.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +9,8 @@ use crate::{
     AfterTree, Change, ChangeKind, ChangeSet, LayerPaths, Plan, PlanError, RelativePath, Selection,
 };
 
-/// Plans to make the chosen paths of the person's directory what they were at the
-/// checkpoint. Control files are always restored with the rest: the checkpoint is
-/// the person's own.
+/// Plans to make the selected paths of the host directory what they were at the checkpoint. Control
+/// files are always restored with the rest: the checkpoint is the person's own.
 ///
 /// # Errors
 /// [`PlanError::WrongMode`] unless the layer is of live mode.

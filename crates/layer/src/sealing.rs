@@ -7,11 +7,11 @@ use crate::git_programs::Named;
 use crate::tree::{Tree, kinds_in};
 use crate::{GitEnvironment, RelativePath};
 
-/// How many control files are made read-only one by one at most.
+/// The most control files that are made read-only one by one.
 const SEALED_MAX: usize = 1_000;
-/// How many directories are looked through for them at most.
+/// The most directories that are searched for them.
 const DIRECTORIES_MAX: usize = 200_000;
-/// What tools fill with others' projects, whose control files nobody runs.
+/// Directories that tools fill with others' projects, whose control files nobody runs.
 const FILLED_BY_TOOLS: [&[u8]; 5] = [
     b"node_modules",
     b"target",
@@ -30,14 +30,14 @@ pub enum SealError {
         .0.display()
     )]
     TooMany(PathBuf),
-    /// There are more directories than are looked through.
+    /// There are more directories than are searched.
     #[error(
         "{} holds more than {DIRECTORIES_MAX} directories; run without --live, or choose a \
          smaller workspace",
         .0.display()
     )]
     TooLarge(PathBuf),
-    /// What git runs is not known.
+    /// The programs that git runs are not known.
     #[error(
         "git's configuration in {} cannot be read, so it is not known what git runs in the workspace",
         .0.display()
@@ -51,10 +51,9 @@ pub enum SealError {
     HooksAtTop(PathBuf),
 }
 
-/// Returns the control files and directories that exist beneath a directory, as absolute
-/// paths, for a sandbox that writes to it directly to make read-only. What lies
-/// beneath one of them is not listed again; symbolic links are left out, since
-/// nothing can be mounted on them.
+/// Returns the control files and directories that exist beneath a directory, as absolute paths, for
+/// a sandbox that writes to it directly to make read-only. Entries beneath one of them are not
+/// listed again; symbolic links are left out, since nothing can be mounted on them.
 ///
 /// # Errors
 /// [`SealError`] when there are too many to be sure, or not all are known.

@@ -1,4 +1,4 @@
-//! Which changes a selection means, and which of them belong to one step.
+//! Resolves a selection into changes, and groups those that belong to one step.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::planning::{Planner, makes_directory};
 use crate::{Change, ChangeKind, ChangeSet, Class, Refusal, RelativePath};
 
 impl<'a> Planner<'a> {
-    /// The changes that are wanted, with the directories that they need.
+    /// Returns the selected changes, with the directories that they need.
     pub fn choose(&mut self, changes: &'a ChangeSet) -> BTreeMap<&'a RelativePath, &'a Change> {
         let mut wanted = BTreeMap::new();
         for change in &changes.changes {
@@ -57,8 +57,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Gathers what lies in new directories under the topmost of these: it is built
-    /// as a whole and appears at once.
+    /// Groups the entries of new directories under the topmost of these: it is built as a whole and
+    /// appears at once.
     pub fn group(
         &self,
         wanted: &BTreeMap<&'a RelativePath, &'a Change>,

@@ -23,13 +23,13 @@ mod worktrees;
 
 use self::skipping::{Avoidable, note_skip, note_skipped_row};
 
-/// Says why a test could not be made here, also to whoever counts.
+/// Reports why a test could not be run here, also to the count of skipped tests.
 fn skipped(why: &str) {
     println!("skipped: {why}");
     note_skip(why, Avoidable::No);
 }
 
-/// Says why a row of a test's table could not be tried here, also to whoever counts.
+/// Reports why a row of a test's table could not be tried here, also to the count of skipped rows.
 fn skipped_row(row: &str, why: &str) {
     println!("skipped row {row}: {why}");
     note_skipped_row(row, why, Avoidable::No);

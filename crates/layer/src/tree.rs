@@ -22,9 +22,10 @@ use crate::unreadable::Noted;
 /// Seconds and nanoseconds since the epoch.
 type Time = (i64, u32);
 
-/// The kernel takes paths of up to 4,095 bytes.
+/// The longest path opened at once, bytes. The kernel takes paths of up to 4,095 bytes.
 const STRETCH_BYTES_MAX: usize = 3_000;
-/// A rename elsewhere on the file system can make a resolution ambiguous for a moment.
+/// The most retries of a resolution, which a rename elsewhere on the file system can make ambiguous
+/// for a moment.
 const RETRIES_MAX: usize = 100;
 
 /// A tree, held by its root.
@@ -33,12 +34,12 @@ pub(crate) struct Tree {
     root: OwnedFd,
     /// For messages only, never opened again.
     name: String,
-    /// The modes that count, where entries were opened up to be read.
+    /// The modes to report, for entries that were opened up to be read.
     noted: Noted,
 }
 
 impl Tree {
-    /// Opens a tree. Its root's own path is Atoll's or the person's and trusted.
+    /// Opens a tree. The path of its root is Atoll's or the person's and trusted.
     pub fn open(path: &Path) -> Result<Self, TreeError> {
         let root = rustix::fs::open(
             path,
@@ -53,7 +54,7 @@ impl Tree {
         })
     }
 
-    /// Opens the tree after of a layer, with what is noted beside it.
+    /// Opens the tree after of a layer, with the modes recorded beside it.
     pub fn open_layer(path: &Path) -> Result<Self, TreeError> {
         // First the notes: what is opened up later than this is not read wrongly, since
         // whoever reads at that time looks for new notes at the end.
@@ -76,7 +77,7 @@ impl Tree {
         })
     }
 
-    /// The same by a path on which no symbolic link may be.
+    /// As [`Tree::open_for_lookups`], by a path on which no symbolic link may be.
     pub fn open_without_links(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -88,17 +89,17 @@ impl Tree {
         })
     }
 
-    /// An entry of this tree, looked at by name, with the mode that counts.
+    /// Corrects an entry of this tree, looked at by name, to the mode to report.
     pub fn corrected(&self, facts: Facts) -> Facts {
         self.noted.correct(facts)
     }
 
-    /// The root's descriptor.
+    /// Returns the root's descriptor.
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
-    /// A message about one entry.
+    /// Returns an error about one entry.
     pub fn error(
         &self,
         doing: &'static str,
@@ -113,17 +114,17 @@ impl Tree {
         self.open_stretched(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Opens a directory for looking up entries only: needs no right to read it.
+    /// Opens a directory for looking up entries only: that needs no right to read it.
     pub fn place(&self, path: &RelativePath) -> io::Result<OwnedFd> {
         self.open_stretched(path, OFlags::PATH | OFlags::DIRECTORY)
     }
 
-    /// The directory that holds an entry.
+    /// Opens the directory that holds an entry.
     pub fn place_of(&self, path: &RelativePath) -> io::Result<OwnedFd> {
         self.place(&path.parent().unwrap_or_default())
     }
 
-    /// What is at the path; `None` when nothing is, or when it lies beneath
+    /// Returns the entry at the path; `None` when there is none, or when the path lies beneath
     /// something that is not a directory.
     pub fn facts(&self, path: &RelativePath) -> io::Result<Option<Facts>> {
         if path.is_root() {
@@ -138,19 +139,20 @@ impl Tree {
         Ok(facts.map(|facts| self.corrected(facts)))
     }
 
-    /// Whether something is there; what cannot be looked at may be.
+    /// Returns whether an entry exists; true also when it cannot be looked at.
     pub fn may_have(&self, path: &RelativePath) -> bool {
         !matches!(self.facts(path), Ok(None))
     }
 
-    /// When an entry came into being, where the file system remembers; else when it
-    /// last changed.
+    /// Returns the time at which an entry was created, where the file system records it; else that
+    /// of its last change.
     pub fn born(&self, path: &RelativePath) -> io::Result<(i64, u32)> {
         let (born, changed) = self.born_and_changed(path)?;
         Ok(born.unwrap_or(changed))
     }
 
-    /// When an entry came into being, where the file system remembers, and when it last changed.
+    /// Returns the time at which an entry was created, where the file system records it, and that
+    /// of its last change.
     pub fn born_and_changed(&self, path: &RelativePath) -> io::Result<(Option<Time>, Time)> {
         let place = self.place_of(path)?;
         let (flags, wanted) = (
@@ -171,8 +173,8 @@ impl Tree {
         file_at(place.as_fd(), path.name())
     }
 
-    /// Opens an entry so that all that is read of it is read of one and the same, whatever
-    /// takes its place meanwhile. `within` is the directory that it has to be in.
+    /// Opens an entry so that everything is read from one and the same inode, whatever takes its
+    /// place meanwhile. `within` is the directory that it has to be in.
     pub fn entry(
         &self,
         path: &RelativePath,
@@ -202,14 +204,14 @@ impl Tree {
         Ok((opened, self.corrected(facts)))
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub fn link_target(&self, path: &RelativePath) -> io::Result<Vec<u8>> {
         let place = self.place_of(path)?;
         let target = rustix::fs::readlinkat(place, OsStr::from_bytes(path.name()), Vec::new())?;
         Ok(target.into_bytes())
     }
 
-    /// The names in a directory, sorted; none when there is no such directory.
+    /// Returns the names in a directory, sorted; none when there is no such directory.
     pub fn names(&self, path: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
         match self.directory(path) {
             Ok(directory) => names_in(directory.as_fd()),
@@ -280,7 +282,7 @@ fn open_beneath(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<
     Err(Errno::AGAIN.into())
 }
 
-/// What is at a name, never following it.
+/// Returns the entry at a name, never following it.
 pub(crate) fn facts_at(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Facts>> {
     match rustix::fs::statat(place, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(Facts::from(&stat))),
@@ -314,7 +316,7 @@ pub(crate) fn file_at(place: BorrowedFd<'_>, name: &[u8]) -> io::Result<(File, F
     Ok((File::from(file), facts))
 }
 
-/// The names in an open directory, sorted.
+/// Returns the names in an open directory, sorted.
 pub(crate) fn names_in(directory: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     let mut buffer = vec![MaybeUninit::<u8>::uninit(); 32 << 10];
@@ -330,7 +332,7 @@ pub(crate) fn names_in(directory: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// The names in an open directory with their types, in the order in which it has them.
+/// Returns the names in an open directory with their types, in the directory's order.
 pub(crate) fn kinds_in(directory: BorrowedFd<'_>) -> io::Result<Vec<(Vec<u8>, Kind)>> {
     let mut found = Vec::new();
     let mut buffer = vec![MaybeUninit::<u8>::uninit(); 32 << 10];
@@ -351,20 +353,20 @@ pub(crate) fn kinds_in(directory: BorrowedFd<'_>) -> io::Result<Vec<(Vec<u8>, Ki
     Ok(found)
 }
 
-/// Whether an error says that there is nothing at a path: no entry, or something
-/// above it that is not a directory.
+/// Returns whether an error means that there is nothing at a path: no entry, or something above it
+/// that is not a directory.
 pub(crate) fn is_absence(error: &io::Error) -> bool {
     [Errno::NOENT, Errno::NOTDIR, Errno::LOOP]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// A name or path for system calls.
+/// Converts a name or path for system calls.
 pub(crate) fn os(bytes: &[u8]) -> &OsStr {
     OsStr::from_bytes(bytes)
 }
 
-/// A path as stored bytes.
+/// Converts a path to stored bytes.
 pub(crate) fn path_bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().to_os_string().into_vec()
 }

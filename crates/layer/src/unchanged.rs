@@ -1,5 +1,5 @@
-//! Whether the directory still is as an apply left it, or is already as one would leave
-//! it. What another run changed and an undo put back has other times and inodes, but the
+//! Checks whether the directory still is as an apply left it, or is already as one would leave it.
+//! Entries that another run changed and an undo put back have other times and inodes, but the
 //! content is the same.
 
 use crate::access_list::{access, mode_without};
@@ -11,8 +11,8 @@ use crate::planning::Planner;
 use crate::tree::Tree;
 use crate::{Change, RelativePath, Step};
 
-/// Whether an entry that a step wrote is as it was after that: by its stamp then, or by
-/// its content.
+/// Returns whether an entry that a step wrote is as it was after that: by its stamp then, or by its
+/// content.
 pub(crate) fn is_entry_unchanged(
     engine: &Engine,
     step: &Step,
@@ -23,8 +23,8 @@ pub(crate) fn is_entry_unchanged(
     same || is_as_written(engine, step, now, (written, then))
 }
 
-/// Whether what a step gave an entry is as it was after that. An undo that was taken back has
-/// moved the time of change on.
+/// Returns whether the metadata that a step gave an entry is as it was after that. A rollback of an
+/// undo has moved the change time on.
 pub(crate) fn are_facts_unchanged(
     now: &Entry,
     given: &Entry,
@@ -37,8 +37,8 @@ pub(crate) fn are_facts_unchanged(
     then.holds(&stamp) || (then.holds_after_rename(&stamp) && are_given)
 }
 
-/// Whether permissions are those that a step has found or those that it gives: others are
-/// somebody's since. Special bits are left out, of which the kernel may take some away.
+/// Returns whether permissions are those that a step has found or those that it sets: others were
+/// set by somebody since. Special bits are left out, of which the kernel may take some away.
 pub(crate) fn are_permissions_of(now: &Facts, found: &Entry, given: &Entry) -> bool {
     let without = access(&given.xattrs).map(|list| mode_without(list, given.mode));
     let all = [
@@ -51,8 +51,8 @@ pub(crate) fn are_permissions_of(now: &Facts, found: &Entry, given: &Entry) -> b
     all.any(|mode| mode & 0o777 == now.mode & 0o777)
 }
 
-/// Whether an entry is, in all but times and inode, what the step wrote. What cannot
-/// be compared is not.
+/// Returns whether an entry is, in all but times and inode, what the step wrote. False for entries
+/// that cannot be compared.
 fn is_as_written(
     engine: &Engine,
     step: &Step,
@@ -95,7 +95,7 @@ fn holds_content(engine: &Engine, step: &Step, now: &Entry, content: &Content, b
 }
 
 impl Planner<'_> {
-    /// Whether the host has, on its own, come to what the layer has.
+    /// Returns whether the host's entry is already identical to the layer's.
     pub fn is_identical(&self, change: &Change, facts: &Facts) -> bool {
         let Ok((tree, at)) = self.reader.place_of(&change.path, &change.source) else {
             return false;

@@ -1,4 +1,4 @@
-//! Undoes what was applied, and takes an undo back.
+//! Undoes an apply, and rolls an undo back.
 
 use std::path::Path;
 
@@ -8,36 +8,36 @@ use crate::journal::{Journal, Results, Stage};
 use crate::way_back::{Back, Later, way_back};
 use crate::{Applied, ApplyError, Conflict, Stays};
 
-/// What undoing would meet. Each list is sorted by path, without one twice.
+/// A preview of an undo. Each list is sorted by path, without duplicates.
 #[derive(Debug, Default)]
 pub struct Outlook {
-    /// What changed since: only force overwrites or removes it.
+    /// Entries that changed since: only force overwrites or removes them.
     pub conflicts: Vec<Conflict>,
-    /// What not even force puts back: something that no apply has made would have to go.
+    /// Entries that not even force puts back: something that no apply has made would have to go.
     pub in_the_way: Vec<Conflict>,
-    /// What cannot be looked at, in the kernel's words: it is among the conflicts, and force leaves
-    /// it as it is.
+    /// Entries that cannot be looked at, with the kernel's error: they are among the conflicts, and
+    /// force leaves them as they are.
     pub skipped: Vec<Conflict>,
     /// Directories that stay, with what others have put there.
     pub stays: Vec<Stays>,
 }
 
-/// What was undone.
+/// The result of an undo.
 #[derive(Debug, Default)]
 pub struct Undone {
-    /// How much was put back.
+    /// The amount of work done.
     pub applied: Applied,
     /// Directories that stay, with what others have put there.
     pub stays: Vec<Stays>,
-    /// What had changed since, and was overwritten or removed: the journal has it, for
+    /// Entries that had changed since, and were overwritten or removed: the journal has them, for
     /// [`take_undo_back`].
     pub aside: Vec<Conflict>,
-    /// What could not be looked at, and was not undone.
+    /// Entries that could not be looked at, and were not undone.
     pub skipped: Vec<Conflict>,
 }
 
-/// What undoing these would meet, journals of one directory, the newest first: what a later one
-/// has written is no change to an earlier one. Nothing is written.
+/// Previews undoing journals of one directory, the newest first: the writes of a later one are no
+/// change to an earlier one. Nothing is written.
 ///
 /// # Errors
 /// [`ApplyError::State`], or when the directory cannot be read.
@@ -47,8 +47,8 @@ pub fn undo_outlook<P: AsRef<Path>>(journals: &[P]) -> Result<Outlook, ApplyErro
     })
 }
 
-/// What taking these undos back would meet, journals of one directory in the order in which that
-/// is done, what was undone last first. Nothing is written.
+/// Previews rolling back undos, journals of one directory in the order in which that is done, the
+/// last undone first. Nothing is written.
 ///
 /// # Errors
 /// As [`undo_outlook`].
@@ -93,7 +93,7 @@ fn plan_undo(journal: &Path, later: &Later) -> Result<(Engine, Back), ApplyError
     back_from(opened, later)
 }
 
-/// The journal of the apply, and how the undo within it is made undone.
+/// Returns the journal of the apply, its engine, and the steps that revert the undo within it.
 fn plan_taking_back(journal: &Path, later: &Later) -> Result<(Journal, Engine, Back), ApplyError> {
     let outer = Journal::open(journal, false)?;
     expect(&outer, Stage::Undone)?;
@@ -121,9 +121,9 @@ fn back_from(journal: Journal, later: &Later) -> Result<(Engine, Back), ApplyErr
     Ok((engine, back))
 }
 
-/// Makes the directory what it was before [`crate::apply`], but for what others have put into
-/// directories that it made: that stays. What changed there since is a conflict, unless `force`
-/// says to overwrite it; then the journal keeps it.
+/// Makes the directory what it was before [`crate::apply`], except for entries that others have put
+/// into directories that it made: those stay. Anything that changed there since is a conflict,
+/// unless `force` says to overwrite it; then the journal keeps it.
 ///
 /// # Errors
 /// [`ApplyError::Conflicts`], [`ApplyError::InTheWay`], [`ApplyError::State`], or as
@@ -165,8 +165,8 @@ fn refuse(back: &mut Back, force: bool) -> Result<(), ApplyError> {
     }
 }
 
-/// Makes the directory what it was before [`undo`], with what that has overwritten or removed by
-/// force. The journal is done again then.
+/// Makes the directory what it was before [`undo`], including anything that was overwritten or
+/// removed by force. The journal is done again then.
 ///
 /// # Errors
 /// [`ApplyError::Conflicts`] where something changed since the undo; [`ApplyError::State`] where

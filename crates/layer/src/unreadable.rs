@@ -1,9 +1,8 @@
-//! What a program made unreadable for its owner (mode 000, 0300) in a layer of an
-//! ordinary user's. The host side owns it too, so it can open it up. The modes that
-//! count are noted beside the layer first, durably: whoever reads the layer is shown
-//! these, so that nothing else is ever applied, and a process that is killed here
-//! loses nothing. Only a layer at rest is opened up, and before a program goes on in
-//! it, the modes are put back.
+//! Entries that a program made unreadable for their owner (mode 000, 0300) in an ordinary user's
+//! layer. The host side owns them too, so it can open them up. Their modes are recorded beside the
+//! layer first, durably: whoever reads the layer is shown these, so that nothing else is ever
+//! applied, and a process that is killed here loses nothing. Only a layer at rest is opened up, and
+//! before a program goes on in it, the modes are put back.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -21,12 +20,12 @@ use crate::host::by_handle;
 use crate::tree::{Tree, facts_at, handle_at, is_absence, names_in};
 use crate::{AfterTree, Bounds, LayerPaths, RelativePath, escape};
 
-/// The modes of what was opened up, by inode: a layer lies on one file system.
+/// The modes of entries that were opened up, by inode: a layer lies on one file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noted(HashMap<u64, u32>);
 
 impl Noted {
-    /// What is noted beside a layer. What cannot be understood is an error: showing
+    /// Reads the modes recorded beside a layer. A line that cannot be parsed is an error: showing
     /// another mode than the program's would apply another.
     pub fn read(after: &Path) -> Result<Self, TreeError> {
         let lines = lines(after)?;
@@ -34,7 +33,7 @@ impl Noted {
         Ok(Self(modes.collect()))
     }
 
-    /// The entry with the mode that the program gave it.
+    /// Returns the entry with the mode that the program gave it.
     pub fn correct(&self, mut facts: Facts) -> Facts {
         if let Some(mode) = self.0.get(&facts.inode) {
             facts.mode = *mode;
@@ -43,7 +42,7 @@ impl Noted {
     }
 }
 
-/// The bits that an owner needs to read an entry.
+/// Returns the bits that an owner needs to read an entry.
 fn needed(kind: Kind) -> u32 {
     match kind {
         Kind::Directory => 0o500,
@@ -52,14 +51,14 @@ fn needed(kind: Kind) -> u32 {
     }
 }
 
-/// Whether the owner of an entry may not read it. Root may, whatever the mode.
+/// Returns whether the owner of an entry may not read it. Root may, whatever the mode.
 pub(crate) fn is_locked(kind: Kind, mode: u32) -> bool {
     !geteuid().is_root() && mode & needed(kind) != needed(kind)
 }
 
-/// Opens up everything in the tree after that is the caller's own and that its
-/// mode keeps them from reading. Answers whether there was anything of the kind.
-/// Nothing may be mounted on the layer or work in it.
+/// Opens up everything in the tree after that is the caller's own and that its mode keeps them from
+/// reading. Returns whether there was any such entry. Nothing may be mounted on the layer or work
+/// in it.
 pub(crate) fn open_up(paths: &LayerPaths, bounds: &Bounds) -> Result<bool, TreeError> {
     let after = match &paths.after {
         AfterTree::Overlay { upper, .. } => upper,
@@ -79,7 +78,7 @@ pub(crate) fn open_up(paths: &LayerPaths, bounds: &Bounds) -> Result<bool, TreeE
     Ok(!notes.opened.is_empty())
 }
 
-/// Opens up what lies beneath a directory and may be.
+/// Opens up the entries beneath a directory for which `may` returns true.
 pub(crate) fn unlock_beneath(
     top: &Tree,
     notes: &mut Notes,
@@ -123,8 +122,8 @@ fn is_own(facts: &Facts) -> bool {
     facts.uid == geteuid().as_raw()
 }
 
-/// Gives everything that was opened up the mode back that the program gave it, for
-/// a program that goes on in the layer.
+/// Gives every entry that was opened up the mode back that the program gave it, for a program that
+/// goes on in the layer.
 ///
 /// # Errors
 /// When an entry cannot be given its mode back; what is noted stays noted.
@@ -132,9 +131,8 @@ pub fn restore_modes(after: &Path) -> Result<(), TreeError> {
     give_back(after, after, |_, _, _| true)
 }
 
-/// Gives back the modes that are noted beside a directory to the entries of another, as
-/// far as they are there and may get them; `may` is told the mode that they were opened
-/// up with.
+/// Gives the modes recorded beside a directory back to the entries of another, as far as they exist
+/// and `may` allows it; `may` is passed the mode that they were opened up with.
 pub(crate) fn give_back(
     noted_beside: &Path,
     after: &Path,
@@ -164,11 +162,11 @@ pub(crate) fn give_back(
     fs::remove_file(&path).map_err(|error| TreeError::new("cannot remove", path.display(), error))
 }
 
-/// The notes being written; others who would open the same layer up wait.
+/// The record being written; other processes that would open up the same layer wait.
 pub(crate) struct Notes {
     file: File,
     path: PathBuf,
-    /// What was opened up, with its inodes.
+    /// The entries that were opened up, with their inodes.
     pub opened: BTreeMap<RelativePath, u64>,
 }
 
@@ -193,8 +191,8 @@ impl Notes {
         })
     }
 
-    /// Notes the modes on the disk, then opens the entries up. The handles lead to
-    /// exactly the entries that were looked at.
+    /// Records the modes durably, then opens the entries up. The handles lead to exactly the
+    /// entries that were looked at.
     pub fn unlock(
         &mut self,
         entries: Vec<(RelativePath, OwnedFd, Facts)>,

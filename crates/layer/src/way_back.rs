@@ -1,5 +1,5 @@
-//! The way back from steps that were done: what is there now, what differs from how they left
-//! it, and the steps that make them undone.
+//! The rollback of finished steps: the entries there now, their differences from how the steps left
+//! them, and the steps that revert them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -22,24 +22,24 @@ const REPOSITORY: &str = "it is a git repository that others have written to sin
 const SPECIAL: &str = "a socket, FIFO or device is there now, which could not be brought back";
 const IN_THE_WAY: &str = "a directory that holds what is not of this apply is there now";
 
-/// How steps are made undone.
+/// The steps that revert others, with their obstacles.
 #[derive(Default)]
 pub(crate) struct Back {
     steps: Vec<Step>,
-    /// Where the directory is not what it was after the steps.
+    /// Paths at which the directory is not what it was after the steps.
     pub conflicts: Vec<Conflict>,
-    /// What stands at these and would be overwritten or removed.
+    /// Paths at which an entry would be overwritten or removed.
     pub aside: Vec<Conflict>,
-    /// What cannot be looked at, so that nothing is undone there, with force neither.
+    /// Paths that cannot be looked at, so that nothing is undone there, not even with force.
     pub skipped: Vec<Conflict>,
-    /// What could only be put back in the place of others' files.
+    /// Originals that could only be put back in the place of others' files.
     pub in_the_way: Vec<Conflict>,
     /// The directories that stay, because they hold others' files.
     pub stays: Vec<Stays>,
 }
 
 impl Back {
-    /// The steps, for a journal within the one that keeps the originals.
+    /// Returns the steps, for a journal within the one that keeps the originals.
     pub fn steps(self) -> Vec<Step> {
         let mut steps = self.steps;
         for step in &mut steps {
@@ -55,7 +55,7 @@ impl Back {
         self.conflicts.push(Conflict { path, why });
     }
 
-    /// A conflict at what is there.
+    /// Records a conflict with an entry that is there.
     fn conflict_aside(&mut self, path: RelativePath, why: &str) {
         let one = Conflict {
             path,
@@ -66,8 +66,8 @@ impl Back {
     }
 }
 
-/// What later applies to the same directory will have put back by the time that an earlier one
-/// is undone: theirs first, each by path.
+/// The steps by which later applies to the same directory will have been undone before an earlier
+/// one is: the latest first, each by path.
 #[derive(Default)]
 pub(crate) struct Later(Vec<BTreeMap<RelativePath, Step>>);
 
@@ -83,7 +83,7 @@ impl Later {
         self.0.push(steps.collect());
     }
 
-    /// What will be at a path where now these entries are.
+    /// Returns the entries that will be at a path where these are now.
     fn at(&self, path: &RelativePath, mut entries: Vec<Entry>) -> Vec<Entry> {
         for steps in &self.0 {
             let mut above = std::iter::once(path.clone()).chain(path.ancestors());
@@ -136,7 +136,7 @@ fn undone_within(entries: &mut Vec<Entry>, rest: &RelativePath, step: &Step) {
     }
 }
 
-/// An entry whose content is in a journal: it cannot be compared with what is there.
+/// Marks an entry's content as being in a journal: it cannot be compared with the current one.
 fn elsewhere(mut entry: Entry) -> Entry {
     if let Node::File { content, .. } = &mut entry.node {
         *content = Content::Untouched;
@@ -144,8 +144,9 @@ fn elsewhere(mut entry: Entry) -> Entry {
     entry
 }
 
-/// How steps are made undone, the last first. Where the directory is not what the `results`
-/// say is a conflict; without them all is taken for what the steps have left.
+/// Returns the steps that revert those at `indices`, the last first. A path at which the directory
+/// differs from the `results` is a conflict; without results everything is taken for the steps'
+/// own.
 ///
 /// # Errors
 /// Without results, what cannot be read.
@@ -294,8 +295,8 @@ impl Looking<'_> {
         Ok(())
     }
 
-    /// Notes what of a step's own is not as the step has left it. What others have put beside
-    /// is no matter: it stays.
+    /// Records those of a step's own entries that are not as the step has left them. Entries that
+    /// others have put beside them do not matter: they stay.
     fn compare(
         &mut self,
         step: &Step,
@@ -333,7 +334,8 @@ impl Looking<'_> {
         }
     }
 
-    /// What others have in a repository is nothing without what the step has made of it.
+    /// Records a conflict for each repository that the step has made and others have added to:
+    /// their additions are nothing without what the step made.
     fn tell_repositories(
         &mut self,
         path: &RelativePath,
@@ -351,7 +353,7 @@ impl Looking<'_> {
     }
 }
 
-/// An original, for a journal within the one that keeps it.
+/// Returns an original, for a journal within the one that keeps it.
 fn from_outside(entry: &Entry) -> Option<Entry> {
     let mut entry = entry.clone();
     entry.stamp = None;

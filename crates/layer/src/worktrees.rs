@@ -1,9 +1,9 @@
-//! Which changes in the common directory of a git repository are a worktree's own.
+//! The changes in the common directory of a git repository that are a worktree's own.
 //!
 //! That directory belongs to the main worktree and to all others as well, so a list says what one
-//! of them may change as it commits: new objects that are what their names say, branches that
-//! nobody else has checked out, and what is its own (gitrepository-layout(5)). All else is a control
-//! file: hooks and configuration that git runs, and whatever the other worktrees rely on.
+//! of them may change as it commits: new objects that match their names, branches that nobody else
+//! has checked out, and its own files (gitrepository-layout(5)). All else is a control file: hooks
+//! and configuration that git runs, and whatever the other worktrees rely on.
 
 mod branches;
 mod undoing;
@@ -35,7 +35,7 @@ const OTHERS: &str = "this worktree was not on this branch when the run began, o
 const REWOUND: &str = "commits that this branch has outside would not be on it any more";
 const OPEN: &str = "others could write to it";
 
-/// Permissions of others than the owner to write.
+/// The write permissions of others than the owner.
 const WRITE_BITS: u32 = 0o022;
 
 /// The largest file that names a commit or a branch, bytes.
@@ -43,14 +43,14 @@ const REFERENCE_BYTES_MAX: u64 = 4 << 10;
 /// The largest log of a branch, bytes.
 const LOG_BYTES_MAX: u64 = 64 << 20;
 
-/// What of its own a worktree's git directory has after a commit, besides `logs/HEAD`. A merge or
-/// a rebase in its middle is not here: git goes on from it, and it can name commands.
+/// The files of a worktree's own git directory after a commit, besides `logs/HEAD`. Those of a
+/// merge or a rebase in its middle are not here: git goes on from them, and they can name commands.
 const OWN: [&[u8]; 4] = [b"HEAD", b"index", b"logs", b"COMMIT_EDITMSG"];
 
 impl ChangeSet {
-    /// Takes for control files all changes in the common directory of a git repository but those
-    /// that a commit in one worktree makes: that of this name, or the only checkout. What cannot
-    /// be looked at is a control file.
+    /// Classifies as control files all changes in the common directory of a git repository except
+    /// those that a commit in one worktree makes: that of this name, or the only checkout. Entries
+    /// that cannot be read are control files.
     pub fn classify_repository(&mut self, worktree: Option<&OsStr>, paths: &LayerPaths) {
         let own = worktree.map(|name| {
             let place = [b"worktrees/", name.as_bytes()].concat();
@@ -87,21 +87,21 @@ impl ChangeSet {
 
 struct Measure<'a> {
     before: &'a Tree,
-    /// What the layer has.
+    /// The layer's tree.
     after: &'a Tree,
     /// The worktree's own directory.
     own: &'a RelativePath,
-    /// When the run began, for the files of the repository.
+    /// The start of the run, for the files of the repository.
     since: SystemTime,
     /// The branch that the worktree is on, and was when the run began.
     own_branch: Option<Vec<u8>>,
-    /// None where they cannot be told.
+    /// `None` where they cannot be read.
     references: Option<References<'a>>,
-    /// None where every branch may be checked out.
+    /// `None` where every branch may be checked out.
     elsewhere: Option<Elsewhere>,
-    /// None where nothing is known of objects.
+    /// `None` where the objects cannot be read.
     objects: Option<New<'a>>,
-    /// Branches that are taken over, and those that are not.
+    /// Branches that are applied, and those that are not.
     taken: HashSet<Vec<u8>>,
     held: HashSet<Vec<u8>>,
 }
@@ -130,7 +130,7 @@ impl<'a> Measure<'a> {
         measure
     }
 
-    /// Why each change is none of the worktree's own, if it is none.
+    /// Returns for each change the reason why it is not the worktree's own, if any.
     fn reasons(mut self, set: &ChangeSet) -> Vec<Option<&'static str>> {
         // What names a branch is looked at when it is known what becomes of branches.
         for change in &set.changes {
@@ -149,8 +149,8 @@ impl<'a> Measure<'a> {
         all.map(|change| self.reason(change)).collect()
     }
 
-    /// The branch that the worktree's own `HEAD` names, where nobody has written that since the
-    /// run began.
+    /// Returns the branch that the worktree's own `HEAD` names, where nobody has written that since
+    /// the run began.
     fn own_branch(&self) -> Option<Vec<u8>> {
         let head = self.own.join(b"HEAD").ok()?;
         let facts = self.before.facts(&head).ok()??;
@@ -220,7 +220,7 @@ impl<'a> Measure<'a> {
         }
     }
 
-    /// A branch, or what is logged of it.
+    /// Checks a branch, or its log.
     fn reason_of_branch(
         &self,
         change: &Change,
@@ -249,13 +249,14 @@ impl<'a> Measure<'a> {
         }
     }
 
-    /// Whether a branch grows as its log does: it is taken over, or the worktree's own.
+    /// Returns whether a branch moves along with its log: it is applied, or is the worktree's own.
     fn is_followed(&self, name: &[u8]) -> bool {
         let is_own = || self.own_branch.as_deref() == Some(name) && !self.held.contains(name);
         self.taken.contains(name) || is_own()
     }
 
-    /// A branch that is new, or that the worktree is on and goes on from where it is outside.
+    /// Checks a move: the branch is new, or is the worktree's and goes on from its commit on the
+    /// host.
     fn reason_of_move(&self, change: &Change, name: &[u8], to: &Id) -> Option<&'static str> {
         let (Some(references), Some(objects)) = (&self.references, &self.objects) else {
             return Some(RELIED_ON);
@@ -304,7 +305,7 @@ impl<'a> Measure<'a> {
         git_index::reason_in(&file, facts.bytes, objects.format().bytes(), there)
     }
 
-    /// A log grows, by what names commits that are there.
+    /// Checks a log: it grows, by entries that name existing commits.
     fn reason_of_log(&self, change: &Change) -> Option<&'static str> {
         let read = |tree: &Tree| small(tree, &change.path, LOG_BYTES_MAX);
         let before = match change.kind {
@@ -336,7 +337,7 @@ impl<'a> Measure<'a> {
         elsewhere.is_none_or(|elsewhere| elsewhere.touches(name, is_directory))
     }
 
-    /// Whether a branch will be there, and be none that stands for another.
+    /// Returns whether a branch will exist and not be a symbolic reference.
     fn will_be_branch(&self, name: &[u8]) -> bool {
         let is_there = || {
             let all = self.references.as_ref().zip(self.objects.as_ref());
@@ -346,7 +347,8 @@ impl<'a> Measure<'a> {
         is_branch_name(name) && (self.taken.contains(name) || is_there())
     }
 
-    /// Whether more people may write to it than to what it is in, or than before.
+    /// Returns whether more people may write to an entry than to the directory around it, or than
+    /// before.
     fn is_open(&self, change: &Change) -> bool {
         let Some(after) = &change.after else {
             return false;
@@ -360,7 +362,7 @@ impl<'a> Measure<'a> {
         after.mode & WRITE_BITS & !may != 0
     }
 
-    /// Whether what is written to one file is written to another, too: git adds to logs in place.
+    /// Returns whether writes to a file would also change another: git appends to logs in place.
     fn has_other_names(&self, change: &Change) -> bool {
         let is_file = |facts: &crate::EntryFacts| facts.kind == EntryKind::File;
         let is_one = || {
@@ -375,7 +377,7 @@ impl<'a> Measure<'a> {
         text.is_none_or(|text| text.starts_with(b"ref:"))
     }
 
-    /// What the layer has written as a reference, exactly as git writes it.
+    /// Returns the reference that the layer has written, if it is exactly as git writes it.
     fn reference(&self, change: &Change) -> Option<Reference> {
         if change.source != Source::After {
             return None;
@@ -390,13 +392,13 @@ impl<'a> Measure<'a> {
     }
 }
 
-/// What a file of git's refers to.
+/// The target of a reference file.
 enum Reference {
     Commit(Id),
     Branch(Vec<u8>),
 }
 
-/// Whether a change is that of a plain file or directory, which stays where it is.
+/// Returns whether a change is that of a plain file or directory, which stays where it is.
 fn is_plain(change: &Change) -> bool {
     let is_plain = |kind: &EntryKind| match kind {
         EntryKind::File | EntryKind::Directory => true,
@@ -410,7 +412,7 @@ fn is_plain(change: &Change) -> bool {
     is_same && both.map(|facts| &facts.kind).all(is_plain)
 }
 
-/// Whether a path in a worktree's git directory is its own.
+/// Returns whether a path in a worktree's git directory is its own.
 fn is_own(names: &[&[u8]], is_directory: bool) -> bool {
     match names {
         [b"logs"] => is_directory,
@@ -420,7 +422,7 @@ fn is_own(names: &[&[u8]], is_directory: bool) -> bool {
     }
 }
 
-/// Whether a name is that of a directory of loose objects.
+/// Returns whether a name is that of a directory of loose objects.
 fn is_two_digits(name: &[u8]) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
     name.len() == 2 && name.iter().all(is_digit)

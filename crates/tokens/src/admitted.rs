@@ -1,9 +1,9 @@
-//! Which tokens are taken: those whose Datalog ends in good time, whatever it says.
+//! Admission of tokens: only those whose evaluation takes bounded time, whatever their Datalog is.
 //!
 //! A question has one fact of each name, and a block that was appended adds none. So a check has
 //! nothing to combine, and takes as long as it is: a token's size is the bound of what it costs.
-//! biscuit-auth looks at the time between checks alone, not within one, and keeps every text that
-//! an operation makes: none may make one. What sets make is no longer than the token.
+//! biscuit-auth checks the time between checks alone, not within one, and keeps every text that an
+//! operation makes: none may make one. The results of set operations are no longer than the token.
 //!
 //! Blocks are revoked by their signatures. Those of Ed25519 nobody can change without its key; one
 //! of ECDSA has a second form, under which it would not be revoked.
@@ -18,47 +18,47 @@ use prost::Message as _;
 use crate::terms::is_plain;
 use crate::token::BLOCKS_MAX;
 
-/// How many predicates a rule or a check names at once.
+/// The most predicates in a rule or a check.
 const BODY_MAX: usize = 16;
-/// From this number on symbols are a token's own (Biscuit's specification, "Symbol table").
+/// The first number of a token's own symbols (Biscuit's specification, "Symbol table").
 const OWN_SYMBOLS: u64 = 1024;
 
-/// Why a token is not taken, though its signature may be good.
+/// The reason why a token is refused, though its signature may be good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Foreign {
-    /// It is no token.
+    /// The text is not a token.
     #[error("it is no Biscuit token")]
     Form,
-    /// It has too many blocks.
+    /// The token has too many blocks.
     #[error("it has more than {BLOCKS_MAX} blocks")]
     Blocks,
-    /// Somebody else has signed one.
+    /// A third party has signed a block.
     #[error("a block of it is signed by a third party, who has no say here")]
     ThirdParty,
-    /// What it is revoked by could be changed.
+    /// A block's signature is of an algorithm under which its revocation id could be changed.
     #[error("a block of it has a key that is not one of Ed25519: it could not be revoked for good")]
     Key,
-    /// It trusts other blocks than the first one.
+    /// A block trusts other blocks than the first one.
     #[error("a block of it names whom it trusts: who appends one only narrows")]
     Scopes,
-    /// It states something.
+    /// A block states a fact.
     #[error("a block of it states facts: only checks narrow")]
     Facts,
-    /// It concludes something.
+    /// An appended block has a rule.
     #[error("a block that was appended has rules: only checks narrow")]
     Rules,
-    /// It is too much at once.
+    /// A rule or a check has too many predicates.
     #[error("a check or rule of it names more than {BODY_MAX} facts at once")]
     Body,
-    /// It may not end in time.
+    /// An operation may not end in time.
     #[error("it has a regular expression, a closure, a + or a function of somebody's in it")]
     Operation,
-    /// It shows something else than it says.
+    /// A text would be displayed as another one.
     #[error("it has a quote, a backslash or a control character in a text, or an odd name")]
     Text,
 }
 
-/// Looks at all of a token's blocks.
+/// Checks all of a token's blocks.
 pub(crate) fn admit(bytes: &[u8]) -> Result<(), Foreign> {
     let token = Biscuit::decode(bytes).map_err(|_| Foreign::Form)?;
     if token.blocks.len() >= BLOCKS_MAX {
@@ -87,7 +87,7 @@ pub(crate) fn admit(bytes: &[u8]) -> Result<(), Foreign> {
     Ok(())
 }
 
-/// Whether a text is shown as it is: what people read of a token is one in lines.
+/// Returns whether a text is displayed as it is: people read a token in lines.
 fn is_shown(text: &str) -> bool {
     text.split('\n').all(is_plain)
 }
@@ -125,7 +125,7 @@ fn look_at(rule: &Rule, symbols: &[String]) -> Result<(), Foreign> {
     }
 }
 
-/// What a predicate is called: a word, also where it is shown.
+/// Returns whether a symbol can name a predicate: a single word, also when displayed.
 fn is_name(number: u64, symbols: &[String]) -> bool {
     let Some(own) = number.checked_sub(OWN_SYMBOLS) else {
         return true;
@@ -137,7 +137,7 @@ fn is_name(number: u64, symbols: &[String]) -> bool {
     })
 }
 
-/// Its operations in order.
+/// An expression's operations in order. An expression's operations in order.
 trait Operations {
     fn operations(&self) -> &[Op];
 }
@@ -148,9 +148,9 @@ impl Operations for Expression {
     }
 }
 
-/// Whether an operation takes no longer than what it is about is long, and makes nothing longer
-/// than the token: `+` joins texts, and a path is as long as whoever sends it likes. One of a kind
-/// that this does not know does not.
+/// Returns whether an operation takes time linear in the length of its operands, and makes nothing
+/// longer than the token: `+` joins texts, and a path is as long as its sender likes. False for an
+/// operation of an unknown kind.
 fn ends_in_time(operation: &Op) -> bool {
     match &operation.content {
         Some(Content::Value(_)) => true,

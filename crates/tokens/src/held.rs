@@ -1,4 +1,4 @@
-//! The tokens that a run holds, on their way to the process that carries its connections.
+//! The tokens that a run holds, on their way to its egress process.
 
 use atoll_model::RunId;
 use atoll_model::SessionName;
@@ -11,28 +11,29 @@ use crate::question::{Asked, NOT_CARRIED, carries};
 use crate::terms::told_time;
 use crate::token::{TOKEN_BYTES_MAX, Token, TokenError};
 
-/// How many tokens a run holds.
+/// The most tokens that a run holds.
 pub const HELD_MAX: usize = 4;
-/// The most that is handed over, bytes.
+/// The longest serialized form, bytes.
 pub const HANDED_BYTES_MAX: usize = HELD_MAX * TOKEN_BYTES_MAX + (16 << 10);
 
-/// Who holds them. A token that is bound to another session or workspace carries nothing here.
+/// The holder of tokens. A token that is bound to another session or workspace carries nothing
+/// here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
     /// The run.
     pub run: RunId,
-    /// The session that it is a part of.
+    /// The session that it belongs to.
     pub session: Option<SessionName>,
     /// The real path of its workspace.
     pub workspace: String,
-    /// The person's number on this host.
+    /// The person's user id on this host.
     pub person: u32,
-    /// Whether what counts in one run alone ([`Token::once`]) is bound to this one.
+    /// Set when tokens for a single run ([`Token::once`]) are bound to this one.
     pub is_bound: bool,
 }
 
-/// Where alone a token counts.
+/// The session or workspace that a token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// In runs of this session.
@@ -41,7 +42,7 @@ pub enum Bound {
     Workspace(String),
 }
 
-/// As it is handed over.
+/// The serialized form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Handed {
@@ -50,11 +51,11 @@ struct Handed {
     holder: Holder,
 }
 
-/// All tokens of a run: every one of them has to carry what is asked.
+/// All tokens of a run: a question is allowed only if every one of them carries it.
 #[derive(Clone, Debug)]
 pub struct Held {
     key: PublicKey,
-    /// Each with its end, if Atoll knows of one.
+    /// The tokens, each with its end, if Atoll knows of one.
     tokens: Vec<(Token, Option<u64>)>,
     holder: Holder,
     carried: Policy,
@@ -88,12 +89,12 @@ impl Held {
         })
     }
 
-    /// Notes that what counts in one run alone is bound to the holder's.
+    /// Records that tokens for a single run are bound to the holder's.
     pub fn bind(&mut self) {
         self.holder.is_bound = true;
     }
 
-    /// Writes them down for [`take`](Self::take).
+    /// Serializes the tokens for [`take`](Self::take).
     ///
     /// # Errors
     /// Why not.
@@ -107,25 +108,25 @@ impl Held {
         serde_json::to_vec(&handed).map_err(|error| error.to_string())
     }
 
-    /// Reads what [`hand`](Self::hand) wrote. None where it is no such thing.
+    /// Parses the output of [`hand`](Self::hand). `None` where it is something else.
     #[must_use]
     pub fn take(written: &[u8]) -> Option<Self> {
         let handed: Handed = serde_json::from_slice(written).ok()?;
         Self::new(handed.key, &handed.tokens, handed.holder).ok()
     }
 
-    /// The tokens.
+    /// Returns the tokens.
     pub fn tokens(&self) -> impl Iterator<Item = &Token> {
         self.tokens.iter().map(|(token, _)| token)
     }
 
-    /// The first of their ends that Atoll knows of, in seconds since 1970.
+    /// Returns the earliest of their ends that Atoll knows of, in seconds since 1970.
     #[must_use]
     pub fn end_s(&self) -> Option<u64> {
         self.tokens.iter().filter_map(|(_, end)| *end).min()
     }
 
-    /// Whether all of them carry this at a time, in seconds since 1970.
+    /// Checks that all of them carry this at a time, in seconds since 1970.
     ///
     /// # Errors
     /// Why they do not, in words.
@@ -146,8 +147,8 @@ impl Held {
         Ok(())
     }
 
-    /// What a token is bound to, where that is another session or workspace than the holder's: it
-    /// carries nothing here.
+    /// Returns a session or workspace that a token is bound to and that is not the holder's: such a
+    /// token carries nothing here.
     #[must_use]
     pub fn stray(&self) -> Option<Bound> {
         let own = &self.holder;
@@ -165,8 +166,8 @@ impl Held {
     }
 }
 
-/// Of a connection that nobody looks into: the same one where its requests are judged, and what is
-/// said where that one would be carried.
+/// For a tunnel that is not inspected: returns the same connection with its requests judged, and
+/// the explanation for the case that this one would be carried.
 fn unseen(asked: Asked<'_>) -> Option<(Asked<'_>, String)> {
     let (host, port) = match asked {
         Asked::Connect {

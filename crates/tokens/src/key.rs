@@ -1,4 +1,4 @@
-//! The key that signs tokens, and the one by which they are known again.
+//! The key that signs tokens, and the one that verifies them.
 
 use biscuit_auth::builder::Algorithm;
 use biscuit_auth::{KeyPair, PrivateKey};
@@ -8,22 +8,22 @@ use zeroize::Zeroizing;
 /// The size of a key, bytes (RFC 8032, Ed25519).
 const KEY_BYTES: usize = 32;
 
-/// The text is no key.
+/// The error for a text that is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is no key of {KEY_BYTES} bytes in hexadecimal digits")]
 pub struct InvalidKey;
 
-/// What signs tokens: an Ed25519 key. Whoever has it can issue any token of this deployment.
+/// An Ed25519 key that signs tokens. Its owner can issue any token of this deployment.
 pub struct IssuingKey(pub(crate) KeyPair);
 
 impl IssuingKey {
-    /// A new one, of the kernel's random numbers.
+    /// Generates a key from the kernel's random numbers.
     #[must_use]
     pub fn generate() -> Self {
         Self(KeyPair::new())
     }
 
-    /// Reads what [`to_hex`](Self::to_hex) wrote.
+    /// Parses the output of [`to_hex`](Self::to_hex).
     ///
     /// # Errors
     /// [`InvalidKey`].
@@ -35,13 +35,13 @@ impl IssuingKey {
         Ok(Self(KeyPair::from(&key)))
     }
 
-    /// The key in hexadecimal digits: a secret.
+    /// Returns the key in hexadecimal digits: a secret.
     #[must_use]
     pub fn to_hex(&self) -> Zeroizing<String> {
         Zeroizing::new(self.0.private().to_bytes_hex())
     }
 
-    /// By what its tokens are known.
+    /// Returns the public key that verifies its tokens.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.public())
@@ -54,13 +54,13 @@ impl std::fmt::Debug for IssuingKey {
     }
 }
 
-/// By what the tokens of a key are known: no secret.
+/// The public key that verifies tokens: no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey(pub(crate) biscuit_auth::PublicKey);
 
 impl PublicKey {
-    /// Reads what [`to_hex`](Self::to_hex) wrote.
+    /// Parses the output of [`to_hex`](Self::to_hex).
     ///
     /// # Errors
     /// [`InvalidKey`].
@@ -72,7 +72,7 @@ impl PublicKey {
         key.map(Self).map_err(|_| InvalidKey)
     }
 
-    /// The key in hexadecimal digits.
+    /// Returns the key in hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {
         self.0.to_bytes_hex()

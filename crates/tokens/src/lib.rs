@@ -1,13 +1,13 @@
-//! Capability tokens (Biscuit): what their holder may do, until when and for which session.
+//! Capability tokens (Biscuit): the rights of their holder, with an end and a session.
 //!
-//! A token is signed by this deployment. Whoever holds it can append a block that narrows it,
-//! without a key and without asking anybody, and nobody can take one away or widen what is left:
-//! a block that is appended has only checks, each of which has to hold besides all others.
+//! A token is signed by this deployment. Its holder can append a block that narrows it, without a
+//! key and without asking anybody, and nobody can take one away or widen the remaining rights: an
+//! appended block has only checks, each of which has to hold besides all others.
 //!
-//! What a token carries is asked beside policies, never in their place: both have to let
-//! something happen, and any doubt denies. The Datalog of a token is made from words that people
-//! write ([`Right`], [`Terms`]). What others append is taken where it ends in good time whatever
-//! it says: no recursion, no loops and no regular expressions.
+//! A token is evaluated beside policies, never in their place: both have to allow an action, and
+//! any doubt denies. The Datalog of a token is made from words that people write ([`Right`],
+//! [`Terms`]). Blocks that others append are admitted if their evaluation takes bounded time: no
+//! recursion, no loops and no regular expressions.
 //!
 //! This crate reads and writes no file, and speaks to nobody. Start reading at [`Token`].
 

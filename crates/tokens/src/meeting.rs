@@ -1,18 +1,18 @@
-//! What two rights, and all blocks of a token, have in common: what a narrowed token carries.
+//! The intersection of two rights, and of all blocks of a token: the rights of a narrowed token.
 
 use atoll_model::network::HostPart;
 
 use crate::right::{Hosts, Place, Right};
 
-/// The most rights in common that are told one by one.
+/// The most rights in common that are listed one by one.
 pub const COMMON_MAX: usize = 256;
 
-/// All blocks carry more rights than [`COMMON_MAX`] in common.
+/// The error for blocks with more than [`COMMON_MAX`] rights in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than {COMMON_MAX} rights")]
 pub struct TooManyRights;
 
-/// Returns what the rights of one block and of another carry both, none of it within another one.
+/// Returns the rights that one block and another have in common, none of them within another.
 ///
 /// # Errors
 /// [`TooManyRights`].
@@ -35,19 +35,18 @@ pub fn in_common(one: &[Right], other: &[Right]) -> Result<Vec<Right>, TooManyRi
 }
 
 impl Right {
-    /// Returns whether there is anything that both carry, but for a name that is asked for on the
-    /// way to it.
+    /// Returns whether the two have anything in common, apart from a name lookup needed for it.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
         self.common(other).is_some()
     }
 
-    /// Returns whether whatever the other one carries is carried by this one.
+    /// Returns whether this right includes the other one.
     fn holds(&self, other: &Self) -> bool {
         self.common(other).as_ref() == Some(other)
     }
 
-    /// Returns what both carry, but for a name that is asked for on the way to it.
+    /// Returns the rights in common, apart from a name lookup needed for them.
     fn common(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::UseCredential(own), Self::UseCredential(other)) => {
@@ -96,7 +95,7 @@ impl Right {
         }
     }
 
-    /// Returns the requests that both carry.
+    /// Returns the requests in common.
     fn request_in(&self, other: &Self) -> Option<Self> {
         let (
             Self::Request {
@@ -129,7 +128,7 @@ impl Right {
         })
     }
 
-    /// The same right for these hosts.
+    /// Returns the same right for these hosts.
     fn to_hosts(&self, to: Hosts) -> Self {
         let mut right = self.clone();
         match &mut right {
@@ -142,7 +141,7 @@ impl Right {
     }
 }
 
-/// Of two values, of which none stands for all of them, what both are.
+/// Returns the intersection of two values, where `None` stands for all of them.
 #[allow(clippy::option_option)]
 fn both<T: Clone + PartialEq>(own: &Option<T>, other: &Option<T>) -> Option<Option<T>> {
     match (own, other) {

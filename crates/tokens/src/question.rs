@@ -1,4 +1,4 @@
-//! What is asked of a token, and what its Datalog is told of it.
+//! Questions put to a token, and the facts that its Datalog gets about them.
 
 use std::time::Duration;
 
@@ -9,40 +9,40 @@ use biscuit_auth::{AuthorizerBuilder, AuthorizerLimits, Biscuit};
 use crate::held::Holder;
 use crate::terms::BOUND_TO_ONE;
 
-/// Why something is denied that a token does not carry.
+/// The reason for denying anything that the token does not carry.
 pub const NOT_CARRIED: &str = "the token does not carry it";
 
-/// The most facts, those that rules conclude included.
+/// The most facts, including those that rules conclude.
 const FACTS_MAX: u64 = 256;
-/// How often all rules are looked at.
+/// The most iterations over all rules.
 const ITERATIONS_MAX: u64 = 16;
-/// How long an answer may take. What is asked of a token takes a small part of a millisecond
-/// ([`crate::admitted`] bounds it): this is for a machine that has other things to do.
+/// The longest time for an answer. A question takes a small part of a millisecond
+/// ([`crate::admitted`] bounds it): this is for a busy machine.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// What somebody wants to do.
+/// An action that a token is asked about.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked<'a> {
-    /// Ask for a name.
+    /// Resolve a name.
     Resolve(&'a HostName),
     /// Make a connection.
     Connect {
-        /// To whom.
+        /// The destination host.
         host: &'a HostPart,
-        /// At which port.
+        /// The destination port.
         port: u16,
-        /// Whether its requests are judged one by one.
+        /// The inspection of the connection: whether its requests are judged one by one.
         look: Look,
     },
     /// Send a request.
     Request(&'a Request<'a>),
-    /// Have a credential put in.
+    /// Inject a credential.
     UseCredential(&'a CredentialName),
-    /// Let a port inside be visited.
+    /// Publish a port of the sandbox.
     Publish(u16),
 }
 
-/// One fact of each name: more than one would make checks longer than they are.
+/// Returns the facts of a question, one of each name: more would make checks longer than they are.
 fn facts(asked: Asked<'_>) -> Vec<Fact> {
     let text = |name: &str, text: &str| fact(name, &[Term::Str(text.to_owned())]);
     let number = |name: &str, number: u16| fact(name, &[Term::Integer(number.into())]);
@@ -84,7 +84,7 @@ fn facts(asked: Asked<'_>) -> Vec<Fact> {
     }
 }
 
-/// Whether a token carries what is asked, by this holder at this time. Any error is a no.
+/// Returns whether a token carries an action, by this holder at this time. False on any error.
 pub(crate) fn carries(
     token: &Biscuit,
     policy: &Policy,

@@ -1,4 +1,4 @@
-//! A right as people write it, and as the Datalog of a token says it.
+//! A right in the form that people write, and in a token's Datalog.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,66 +8,66 @@ use atoll_model::network::{
     parse_method,
 };
 
-/// Something that a token carries: `connect api.example.com:443`,
+/// A right that a token carries: `connect api.example.com:443`,
 /// `request GET https://api.example.com/v1/*`, `resolve *.example.com`, `use-credential github`,
 /// `publish 8080`.
 ///
-/// Where something may be connected to, its name may be asked for and requests may be sent there;
-/// where requests may be sent, a connection may be made for them, which is looked into.
+/// A right to connect to a host includes resolving its name and sending requests there; a right to
+/// send requests includes the connection for them, which is inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// A name is asked for.
+    /// Resolve a name.
     Resolve(Hosts),
-    /// A connection is made, with whatever goes by it.
+    /// Make a connection, whatever is sent through it.
     Connect {
-        /// To whom.
+        /// The destination hosts.
         hosts: Hosts,
-        /// At which port; at any without one.
+        /// The destination port; any if `None`.
         port: Option<u16>,
     },
-    /// A request is sent.
+    /// Send a request.
     Request {
-        /// Its method; any without one.
+        /// Its method; any if `None`.
         method: Option<String>,
-        /// How.
+        /// Its scheme.
         scheme: Scheme,
-        /// To whom.
+        /// The destination hosts.
         hosts: Hosts,
-        /// At which port.
+        /// The destination port.
         port: u16,
-        /// Where there.
+        /// The path.
         path: Place,
     },
-    /// A credential is put in; any without a name.
+    /// Inject a credential; any if `None`.
     UseCredential(Option<CredentialName>),
-    /// A port inside can be visited; any without one.
+    /// Publish a port of the sandbox; any if `None`.
     Publish(Option<u16>),
 }
 
-/// Hosts as a right names them.
+/// The hosts of a right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hosts {
     /// `*`.
     Any,
-    /// `*.example.com`: all that lie beneath a name.
+    /// `*.example.com`: all hosts beneath a name.
     Beneath(HostName),
-    /// One.
+    /// One host.
     One(HostPart),
 }
 
-/// Where within its host a request goes to, in normal form.
+/// The path of a request, in normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// There, with whichever query.
+    /// This path, with any query.
     At(String),
-    /// Everywhere beneath: it ends with `/`.
+    /// Any path beneath this one, which ends with `/`.
     Beneath(String),
 }
 
-/// The text is no right.
+/// The error for a text that is no right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRight {
-    /// It begins with another word.
+    /// The first word is unknown.
     #[error(
         "a right begins with connect, request, resolve, use-credential or publish, as in \
          'connect api.example.com:443'"
@@ -76,27 +76,27 @@ pub enum InvalidRight {
     /// Too many words, or too few.
     #[error("it is written as '{0}'")]
     Form(&'static str),
-    /// It names no host.
+    /// The host is invalid.
     #[error(transparent)]
     Host(#[from] InvalidHost),
-    /// It names no port.
+    /// The port is missing or invalid.
     #[error("a port is a number from 1 to 65535, or * for all of them")]
     Port,
-    /// It names no method.
+    /// The method is missing or invalid.
     #[error(
         "a right names one method in capitals, as GET, or * for all; say --allow again for others"
     )]
     Method,
-    /// It names a host alone.
+    /// The URL has a host but no path.
     #[error("a URL has a path: {0}/* is all of it")]
     NoPath(String),
-    /// It names no place.
+    /// The path is invalid.
     #[error(
         "a path begins with /, has no query and no * but one at its end after a /, and is read in \
          one way only, as in https://api.example.com/v1/*"
     )]
     Path,
-    /// It names no credential.
+    /// The credential's name is invalid.
     #[error(transparent)]
     Credential(#[from] InvalidCredentialName),
 }
@@ -163,7 +163,8 @@ fn request(method: &str, url: &str) -> Result<Right, InvalidRight> {
     })
 }
 
-/// Whether what stands before a colon is a host, and not the beginning of an address.
+/// Returns whether the text before a port is a whole host, and not the beginning of an IPv6
+/// address.
 fn is_whole(hosts: &str) -> bool {
     !hosts.contains(':') || hosts.ends_with(']')
 }
@@ -252,8 +253,8 @@ impl fmt::Display for Right {
 }
 
 impl Right {
-    /// What has to be true of a question for this right to carry it: bodies of Datalog, any of
-    /// them. None of its words has a quote or a backslash in it.
+    /// Returns the conditions of a question under which this right carries it: bodies of Datalog
+    /// rules, of which any suffices. None of its words has a quote or a backslash in it.
     pub(crate) fn bodies(&self) -> Vec<String> {
         let resolve = |hosts: &Hosts| body("resolve", [hosts.body()]);
         match self {
@@ -307,7 +308,8 @@ impl Hosts {
 }
 
 impl Place {
-    /// Nothing where everything is meant: a path that can be read in several ways is one too.
+    /// Returns the condition; `None` where every path is allowed, even one that can be read in
+    /// several ways.
     fn body(&self) -> Option<String> {
         match self {
             Self::At(path) => Some(format!("path(\"{path}\")")),

@@ -1,4 +1,4 @@
-//! What one block of a token says: as people write it, and as Datalog.
+//! The terms of one block of a token, in words and as Datalog.
 
 use std::fmt::Write as _;
 
@@ -9,58 +9,59 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::right::{InvalidRight, Right};
 
-/// How many rights a block names.
+/// The most rights in a block.
 pub const RIGHTS_MAX: usize = 64;
-/// In which run one counts that does so in one alone.
+/// The words for a token that counts in one run alone.
 const ONCE: &str = "in the first run that holds it";
-/// The fact of a run that such a token is bound to.
+/// The fact by which a run is the one that such a token is bound to.
 pub(crate) const BOUND_TO_ONE: &str = "once";
 /// The longest path of a workspace in a token, bytes.
 const WORKSPACE_BYTES_MAX: usize = 1 << 10;
 
-/// What a block carries, or narrows what is carried to. In the first block of a token its rights
-/// are those that there are; in a further one what is carried has to be among them as well.
+/// The rights that a block carries, or to which it narrows a token. The rights of the first block
+/// are all that there are; with those of a further block, a right has to be among them as well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// The rights. Without any a further block leaves them as they are.
+    /// The rights. A further block without any leaves them as they are.
     pub rights: Vec<Right>,
-    /// From when on, in seconds since 1970. A clock that was set back before it counts for nothing.
+    /// The start, in seconds since 1970. A token gives no right while the clock is set back before
+    /// it.
     pub from_s: Option<u64>,
-    /// Until when, in seconds since 1970: at that second it has ended.
+    /// The end, in seconds since 1970: at that second the token has ended.
     pub until_s: Option<u64>,
-    /// For runs of this session alone.
+    /// The session whose runs alone may use it.
     pub session: Option<SessionName>,
-    /// For runs in this workspace alone: its real path.
+    /// The workspace whose runs alone may use it: its real path.
     pub workspace: Option<String>,
-    /// For one run alone: the first that holds it.
+    /// Set for one run alone: the first that holds it.
     pub once: bool,
 }
 
-/// The terms cannot be those of a block.
+/// The reason why terms cannot be those of a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTerms {
-    /// A right is none.
+    /// A right is invalid.
     #[error("{0:?} is no right: {1}")]
     Right(String, InvalidRight),
-    /// There are too many.
+    /// There are too many rights.
     #[error("a block of a token names at most {RIGHTS_MAX} rights")]
     TooMany,
-    /// There is nothing.
+    /// The terms are empty.
     #[error("there is nothing in it")]
     Nothing,
-    /// The path cannot be written down.
+    /// The workspace's path cannot be written in a token.
     #[error(
         "the path of the workspace is longer than {WORKSPACE_BYTES_MAX} bytes, or has a quote, a \
          backslash or something else in it that a token does not say"
     )]
     Workspace,
-    /// The time is none.
+    /// The time is invalid.
     #[error("{0:?} is no time: write it as 2026-11-30T18:00:00Z, or as 10m from now")]
     Time(String),
-    /// The line is none of a block's.
+    /// The line is not one of a block's.
     #[error("a line of it says something else than terms")]
     Line,
-    /// Biscuit's answer.
+    /// Biscuit's error.
     #[error("it cannot be said in a token: {0}")]
     Datalog(String),
 }
@@ -75,7 +76,7 @@ pub fn read_time(text: &str) -> Result<u64, InvalidTerms> {
     seconds.ok_or_else(|| InvalidTerms::Time(text.to_owned()))
 }
 
-/// A time in words: RFC 3339, UTC, whole seconds. None of a year that this cannot write.
+/// Formats a time: RFC 3339, UTC, whole seconds. `None` for a year that this cannot express.
 #[must_use]
 pub fn told_time(seconds: u64) -> Option<String> {
     let time = i64::try_from(seconds).ok()?;
@@ -88,13 +89,13 @@ fn written_time(seconds: u64) -> Result<String, InvalidTerms> {
 }
 
 impl Terms {
-    /// Whether a block of them would say nothing.
+    /// Returns whether a block of these terms would be empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// As people read them: a line for each.
+    /// Formats the terms for people, one per line.
     ///
     /// # Errors
     /// [`InvalidTerms`].
@@ -121,7 +122,7 @@ impl Terms {
         Ok(words)
     }
 
-    /// Reads what [`words`](Self::words) wrote.
+    /// Parses the output of [`words`](Self::words).
     ///
     /// # Errors
     /// [`InvalidTerms`].
@@ -149,7 +150,7 @@ impl Terms {
         Ok(terms)
     }
 
-    /// The first block of a token: rules for what it carries, and checks for all else.
+    /// Returns the first block of a token: rules for its rights, and checks for everything else.
     pub(crate) fn first_block(&self) -> Result<BlockBuilder, InvalidTerms> {
         if self.rights.is_empty() {
             return Err(InvalidTerms::Nothing);
@@ -161,7 +162,7 @@ impl Terms {
         self.block(code)
     }
 
-    /// A further block: checks alone.
+    /// Returns a further block, of checks alone.
     pub(crate) fn further_block(&self) -> Result<BlockBuilder, InvalidTerms> {
         if self.is_empty() {
             return Err(InvalidTerms::Nothing);
@@ -214,7 +215,7 @@ impl Terms {
     }
 }
 
-/// Whether a text stands for itself between quotes, and is shown as it is.
+/// Returns whether a text needs no escape between quotes, and is displayed as it is.
 pub(crate) fn is_plain(text: &str) -> bool {
     !text
         .chars()

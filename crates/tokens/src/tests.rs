@@ -1,4 +1,4 @@
-//! What a token carries, and every way to have it carry more.
+//! The rights of tokens, and every way to widen them.
 
 use atoll_model::network::{HostPart, Look, Request, Scheme, Target};
 use atoll_model::{RunId, SessionName};
@@ -38,7 +38,7 @@ fn held_in(key: &IssuingKey, texts: &[&str], session: Option<&str>) -> Held {
     Held::take(&held.hand().unwrap()).unwrap()
 }
 
-/// What is asked, in the words of rights.
+/// Asks tokens about an action, given in the words of rights.
 fn ask_at(held: &Held, asked: &str, now_s: u64) -> bool {
     let words: Vec<&str> = asked.split(' ').collect();
     let host_port = |text: &str| {
@@ -470,7 +470,7 @@ fn every_token_of_a_run_has_to_carry_what_is_asked() {
     assert_eq!(asked.map(|asked| ask(&both, asked)), [false, true, false]);
 }
 
-/// A token with a block of somebody's that is not Atoll's way to narrow.
+/// Appends a block that Atoll would not write.
 fn appended(token: &str, block: BlockBuilder) -> String {
     let token = UnverifiedBiscuit::from_base64(token).unwrap();
     token.append(block).unwrap().to_base64().unwrap()
@@ -633,7 +633,7 @@ fn a_token_that_is_revoked_has_the_ids_of_those_it_came_from() {
     assert_ne!(ids(&second)[1], ids(&first)[0]);
 }
 
-/// Whoever holds one could have it counted again: a signature of ECDSA has a second form.
+/// A holder could have such a block counted again: a signature of ECDSA has a second form.
 #[test]
 fn a_block_whose_revocation_its_holder_could_undo_is_not_taken() {
     let key = IssuingKey::generate();
@@ -653,8 +653,8 @@ fn a_block_whose_revocation_its_holder_could_undo_is_not_taken() {
     assert!(ask(&held(&key, &good), "publish 80"), "the control");
 }
 
-/// What both carry is asked of a token that was narrowed: where two rights do not meet, it carries
-/// none of what either does.
+/// Agreement between `meets` and tokens: a token narrowed from one right to another carries none of
+/// what either does exactly where the two do not meet.
 #[test]
 fn rights_that_do_not_meet_are_told_apart_from_those_that_do() {
     let right = |text: &str| text.parse::<Right>().unwrap();
@@ -746,8 +746,8 @@ const MEETING: [&str; 15] = [
     "publish 81",
 ];
 
-/// A narrowed token carries what is in common and nothing else, but for the name and the
-/// connection on the way to it, which may be carried where nothing is sent there.
+/// A narrowed token carries the intersection and nothing else, except for the name and the
+/// connection needed for it, which may be carried where nothing is sent there.
 #[test]
 fn rights_in_common_are_what_a_token_carries() {
     let key = IssuingKey::generate();
@@ -821,7 +821,7 @@ fn a_token_without_rules_carries_nothing() {
     assert_eq!(read.map(drop), Err(TokenError::Foreign(Foreign::Facts)));
 }
 
-/// The most that a holder can have a question cost: a check as long as a token may be.
+/// The most expensive question that a holder can cause: a check as long as a token may be.
 #[test]
 fn the_longest_token_is_answered_in_time() {
     let key = IssuingKey::generate();

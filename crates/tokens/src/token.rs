@@ -1,4 +1,4 @@
-//! A token that was read and is this deployment's.
+//! A token that was read and verified to be this deployment's.
 
 use biscuit_auth::{Biscuit, BlockBuilder, KeyPair, UnverifiedBiscuit};
 use sha2::{Digest as _, Sha256};
@@ -9,34 +9,34 @@ use crate::terms::{BOUND_TO_ONE, InvalidTerms, Terms};
 
 /// The longest token, bytes of its text (base64).
 pub const TOKEN_BYTES_MAX: usize = 16 << 10;
-/// How many blocks a token has.
+/// The most blocks in a token.
 pub const BLOCKS_MAX: usize = 16;
 
-/// Why a text is no token that counts.
+/// The reason why a text is no valid token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is too long.
+    /// The text is too long.
     #[error("a token is at most {TOKEN_BYTES_MAX} bytes long")]
     TooLong,
-    /// It is none, or somebody else's, or was changed.
+    /// The text is no token, or somebody else's, or was changed.
     #[error("it was not issued by this deployment's key, or was changed since")]
     Signature,
-    /// It says what is not taken.
+    /// A block is not admitted.
     #[error(transparent)]
     Foreign(#[from] Foreign),
-    /// What is to be said cannot be.
+    /// The terms cannot be put into a block.
     #[error(transparent)]
     Terms(#[from] InvalidTerms),
-    /// Nothing can be appended.
+    /// The token is sealed: no block can be appended.
     #[error("it is sealed: nothing can be appended to it any more")]
     Sealed,
-    /// Biscuit's answer.
+    /// Biscuit's error.
     #[error("no token can be made: {0}")]
     Unmade(String),
 }
 
-/// A token whose signatures are good and whose Datalog ends in good time. Whether it carries
-/// something is asked of those that a run holds together ([`crate::Held`]).
+/// A token whose signatures are good and whose evaluation takes bounded time. Questions are put to
+/// all tokens of a run together ([`crate::Held`]).
 #[derive(Clone, Debug)]
 pub struct Token {
     pub(crate) biscuit: Biscuit,
@@ -46,9 +46,9 @@ pub struct Token {
 /// One block of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// By what it is revoked, with all that was appended to it: hexadecimal digits.
+    /// Its revocation id, which also revokes everything appended to it: hexadecimal digits.
     pub id: String,
-    /// What it says in words, where Atoll has written it.
+    /// Its terms, where Atoll has written it.
     pub terms: Option<Terms>,
     /// Its Datalog.
     pub source: String,
@@ -64,7 +64,7 @@ pub fn issue(key: &IssuingKey, terms: &Terms) -> Result<String, TokenError> {
     settled(token.map_err(|error| TokenError::Unmade(error.to_string()))?)
 }
 
-/// Narrows a token, without a key and whoever has issued it.
+/// Narrows a token, without a key and without its issuer.
 ///
 /// # Errors
 /// [`TokenError`].
@@ -81,7 +81,7 @@ pub fn attenuate(text: &str, terms: &Terms) -> Result<String, TokenError> {
     settled(text.map_err(|error| TokenError::Unmade(error.to_string()))?)
 }
 
-/// A token that was just made, if it can be read again.
+/// Returns a new token, after checking that it can be read again.
 fn settled(text: String) -> Result<String, TokenError> {
     let token = UnverifiedBiscuit::from_base64(written(&text)?).map_err(|_| Foreign::Form)?;
     admit(&token.to_vec().map_err(|_| Foreign::Form)?)?;
@@ -113,26 +113,26 @@ impl Token {
         })
     }
 
-    /// As it is handed on: a secret, to be sure, for whoever has it holds it.
+    /// Returns its text: a secret, since whoever has it holds the token.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// SHA-256 of its text, hexadecimal digits: by this it is recorded.
+    /// Returns the SHA-256 of its text in hexadecimal digits, by which it is recorded.
     #[must_use]
     pub fn digest(&self) -> String {
         hexadecimal(&Sha256::digest(self.text.as_bytes()))
     }
 
-    /// By what each of its blocks is revoked, hexadecimal digits, the first one's first.
+    /// Returns the revocation ids of its blocks, hexadecimal digits, the first block's first.
     #[must_use]
     pub fn ids(&self) -> Vec<String> {
         let ids = self.biscuit.revocation_identifiers();
         ids.iter().map(|id| hexadecimal(id)).collect()
     }
 
-    /// What each of its blocks says.
+    /// Returns its blocks, each with its terms.
     ///
     /// # Errors
     /// [`TokenError`]: it cannot be shown.
@@ -157,8 +157,8 @@ impl Token {
         all.map(part).collect()
     }
 
-    /// The ids of those of its blocks that count in one run alone, whoever has written them: bound
-    /// to a run, each binds all that is made from it.
+    /// Returns the ids of its blocks for a single run, whoever has written them: once bound to a
+    /// run, each binds every token made from it.
     ///
     /// # Errors
     /// [`TokenError`]: it cannot be told.
@@ -169,8 +169,7 @@ impl Token {
         Ok(once.map(|part| part.id).collect())
     }
 
-    /// When it ends, in seconds since 1970, by the blocks that Atoll has written: the first of
-    /// their times.
+    /// Returns its end, in seconds since 1970: the earliest in the blocks that Atoll has written.
     ///
     /// # Errors
     /// [`TokenError`]: it cannot be told.
@@ -181,7 +180,7 @@ impl Token {
     }
 }
 
-/// How Biscuit shows a block.
+/// Returns a block as Biscuit prints it.
 fn source_of(block: BlockBuilder) -> Option<String> {
     let token = Biscuit::builder()
         .merge(block)

@@ -1,5 +1,5 @@
-//! The controls of the attack: each of its ways gets a key, or brings it out, where nothing
-//! holds who tries it.
+//! The controls of the attack: each of its ways gets a key, or brings it out, where the attacker is
+//! not sandboxed.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,34 +10,34 @@ use e2e::{Avoidable, World, can_be_ordinary_root, is_root};
 use super::{ANTHROPIC, GOOGLE, MODEL, OPENAI, Provider, verdicts};
 
 const UNHELD: &str = include_str!("unheld.py");
-/// Makes places for temporary files that are empty, and the test's directory the only thing
-/// that is seen in them. Arguments: that directory, then the command.
+/// Mounts empty directories for temporary files, in which only the test's directory is visible.
+/// Arguments: that directory, then the command.
 const APART: &str = "set -e; top=$1; shift; mount --rbind \"$top\" /mnt; \
      for place in /tmp /var/tmp /dev/shm; do mount -t tmpfs none $place; done; \
      mkdir -p \"$top\"; mount --rbind /mnt \"$top\"; cd \"$PWD\"; exec \"$@\"";
 
-/// Where it is seen that a way has got the key.
+/// The place where it shows that a way has got the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    /// In what the way itself prints.
+    /// In the output of the way itself.
     Printed,
     /// In one of the requests that a recorder at a server has got, after a line with its
     /// address, its port and the name that TLS asked for.
     Recorded,
-    /// In the questions of the name server, in small letters.
+    /// In the queries to the name server, in lower case.
     Asked,
-    /// In what was sent by UDP.
+    /// In datagrams sent by UDP.
     Datagrams,
     /// In the first bytes of a connection that speaks no protocol known here.
     First,
-    /// In what the model has noted.
+    /// In the model's records.
     Model,
 }
 
 use Seen::{Asked, Datagrams, First, Model, Printed, Recorded};
 
-/// Each way, and what is seen of it: all of these texts at once, where `{key}` is the key,
-/// `{shown}` the header that shows it, `{host}` the model and `{variable}` the variable.
+/// Each way, and its traces: all of these texts at once, where `{key}` is the key, `{shown}` the
+/// header that carries it, `{host}` the model and `{variable}` the variable.
 const WAYS: &[(&str, Seen, &[&str])] = &[
     (
         "environments of all processes",
@@ -214,14 +214,14 @@ const WAYS: &[(&str, Seen, &[&str])] = &[
     ("bytes of no protocol", First, &["b'{key}'\n"]),
 ];
 
-/// What the ways of the attack are called, sorted.
+/// Returns the names of the ways of the attack, sorted.
 pub(super) fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = WAYS.iter().map(|(name, ..)| *name).collect();
     names.sort_unstable();
     names
 }
 
-/// What stands in the texts of the table, with what it means.
+/// Returns the variables in the texts of the table, with their values.
 fn meanings(world: &World, provider: &Provider) -> Vec<(&'static str, String)> {
     let key = provider.key;
     let base64 = |text: &str| {
@@ -244,14 +244,14 @@ fn meanings(world: &World, provider: &Provider) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the attack comes to beside programs that have the key.
+/// The result of the attack beside programs that have the key.
 struct Unheld {
     told: std::collections::BTreeMap<String, String>,
     noted: Box<dyn Fn(&str) -> String>,
 }
 
 impl Unheld {
-    /// Whether this is seen of a way, all of it in one place.
+    /// Returns whether all these texts show for a way, in one place.
     fn is_seen(&self, way: &str, seen: Seen, texts: &[String]) -> bool {
         let places: Vec<String> = match seen {
             Printed => self.told.get(way).into_iter().cloned().collect(),
@@ -275,8 +275,8 @@ impl Unheld {
     }
 }
 
-/// Whether namespaces of processes with their own `/proc` can be made, and programs here keep
-/// keys in the kernel.
+/// Returns whether PID namespaces with their own `/proc` can be made, and programs here keep keys
+/// in the kernel.
 fn is_possible_unheld(world: &World) -> bool {
     if !is_root() && !can_be_ordinary_root() {
         world.skip("no namespaces for an ordinary user", Avoidable::No);
@@ -325,7 +325,7 @@ fn unheld(world: &World, provider: &Provider) -> Unheld {
     }
 }
 
-/// Each way of the attack by an agent of this provider's.
+/// Checks that each way of the attack gets the key from an agent of this provider.
 fn each_way_gets_the_key(world: &World, provider: &Provider) {
     if !is_possible(world, &["openssl", "git", "getent"]) || !is_possible_unheld(world) {
         return;

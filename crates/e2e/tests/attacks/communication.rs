@@ -1,5 +1,4 @@
-//! What the kernel keeps for processes to share: System V and POSIX communication,
-//! keyrings, terminals.
+//! Kernel objects that processes share: System V and POSIX communication, keyrings, terminals.
 
 use super::harness::{Attack, Control, Technique, try_all};
 use super::prey;
@@ -103,7 +102,7 @@ const TERMINAL: &[Attack] = &[
     .if_host(MAY_TYPE),
 ];
 
-/// Newer kernels let nobody but an administrator do it, if told so.
+/// Checks that the host permits it: newer kernels can be set to permit it to administrators alone.
 const MAY_TYPE: &str = "test \"$(cat /proc/sys/dev/tty/legacy_tiocsti 2>/dev/null || echo 1)\" = 1";
 
 #[test]

@@ -1,18 +1,18 @@
-//! A kernel, or a sandbox around Atoll, that lacks one thing: what cannot be enforced
-//! does not start. Each row takes one system call away from Atoll and all below it.
+//! A kernel, or a sandbox around Atoll, that lacks one feature: a run that cannot be enforced does
+//! not start. Each row takes one system call away from Atoll and all its descendants.
 
 use e2e::{Outcome, is_root};
 
 use super::harness::{note_row, weakened, world};
 
-/// One thing that is lacking.
+/// One missing feature.
 struct Lack {
     id: &'static str,
     /// The call's number on x86-64 and on arm64.
     call: (i64, i64),
-    /// An argument by its place and the value it has; by -1 whatever it is.
+    /// An argument by its position and value; position -1 for any.
     argument: (i64, u32),
-    /// Whether an ordinary user's sandbox needs it too.
+    /// Set when an ordinary user's sandbox needs it too.
     everyone: bool,
 }
 

@@ -1,5 +1,5 @@
-//! How one attack is tried: inside the ordinary program, where it has to fail, and
-//! then where it has to succeed, or it would test nothing.
+//! The trial of one attack: inside the ordinary program, where it has to fail, and then where it
+//! has to succeed, or it would test nothing.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use e2e::{Avoidable, Invocation, Outcome, World, is_root, program_exists};
 
-/// By which a build for tests learns what to leave out.
+/// The variable by which a build for tests learns which defences to leave out.
 pub const SWITCH: &str = "ATOLL_TEST_WITHOUT";
-/// Names that build.
+/// The variable that names that build.
 pub const WEAKENED: &str = "ATOLL_BIN_WITHOUT";
-/// Each attempt has this long on a busy machine.
+/// The longest time of an attempt on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
 /// Attacks on views that only the owner of a file can make.
 const OWNERS_ALONE: [&str; 2] = ["view-made-old", "view-opened-up"];
 
-/// What an attack does, by MITRE ATLAS.
+/// The technique of an attack, by MITRE ATLAS.
 #[derive(Debug, Clone, Copy)]
 pub enum Technique {
     /// AML.T0105
@@ -54,13 +54,12 @@ impl Technique {
     }
 }
 
-/// Where the same attack has to succeed.
+/// The place where the same attack has to succeed.
 #[derive(Debug, Clone, Copy)]
 pub enum Control {
-    /// Inside, with these defences left out and no others.
+    /// In a sandbox with these defences left out and no others.
     Without(&'static str),
-    /// Outside: what stops it is the shape of the sandbox, and there is nothing that
-    /// could be left out.
+    /// Outside: the shape of the sandbox stops it, and there is nothing that could be left out.
     Outside,
     /// Outside, as root of the host. An ordinary user cannot do it anywhere.
     OutsideAsRoot,
@@ -68,14 +67,14 @@ pub enum Control {
     InNamespaces,
 }
 
-/// Looks from outside, after the attempt, whether it was taken.
+/// Returns, from outside and after the attempt, whether the target was taken.
 pub type Judge = Box<dyn FnMut(&World, &Outcome) -> bool>;
 
-/// What an attack is after, watched from outside.
+/// The target of an attack, watched from outside.
 pub struct Prey {
-    /// What `{name}` in scripts, options and fronts stands for.
+    /// The values of `{name}` in scripts, options and fronts.
     pub names: Vec<(&'static str, String)>,
-    /// Whether the attack got it.
+    /// The judge of whether the attack got it.
     pub taken: Judge,
 }
 
@@ -94,7 +93,7 @@ pub struct Attack {
     told: Option<Told>,
 }
 
-/// What the ledger says of an attack: the wall that it came against, and the technique.
+/// The ledger's record of an attack: the kind of violation, and the technique.
 #[derive(Debug, Clone, Copy)]
 struct Told {
     wall: &'static str,
@@ -103,7 +102,7 @@ struct Told {
 }
 
 impl Attack {
-    /// An attack with default options.
+    /// Returns an attack with default options.
     pub const fn new(
         id: &'static str,
         technique: Technique,
@@ -125,32 +124,32 @@ impl Attack {
         }
     }
 
-    /// With these options of `atoll run`.
+    /// Adds these options of `atoll run`.
     pub const fn options(mut self, options: &'static [&'static str]) -> Self {
         self.options = options;
         self
     }
 
-    /// Started from this part of a shell script, which ends before the program.
+    /// Starts it from this part of a shell script, which ends before the program.
     pub const fn front(mut self, front: &'static str) -> Self {
         self.front = front;
         self
     }
 
-    /// Only where this script of the host succeeds: a kernel without a thing cannot
-    /// be attacked through it.
+    /// Tries it only where this script succeeds on the host: a kernel without a feature cannot be
+    /// attacked through it.
     pub const fn if_host(mut self, script: &'static str) -> Self {
         self.possible = script;
         self
     }
 
-    /// With a terminal.
+    /// Gives it a terminal.
     pub const fn on_terminal(mut self) -> Self {
         self.on_terminal = true;
         self
     }
 
-    /// It comes against the filter, who tells of it, in a fence too.
+    /// Expects a violation, which the filter reports, also in a fence.
     pub const fn told(mut self, wall: &'static str, atlas: &'static str) -> Self {
         self.told = Some(Told {
             wall,
@@ -160,8 +159,8 @@ impl Attack {
         self
     }
 
-    /// The same, but for a fence: process 1 is the host's there, and what a fence says
-    /// at its start reads like prey on a terminal.
+    /// As [`Attack::told`], but not in a fence: process 1 is the host's there, and the messages of
+    /// a fence at its start read like prey on a terminal.
     pub const fn told_but_in_a_fence(self, wall: &'static str, atlas: &'static str) -> Self {
         let told = Some(Told {
             wall,
@@ -243,7 +242,7 @@ impl Attack {
         }
     }
 
-    /// Whether it could succeed anywhere on this host.
+    /// Returns whether it could succeed anywhere on this host.
     fn is_possible(&self, test: &str) -> bool {
         let alone = !matches!(self.control, Control::OutsideAsRoot) || is_root();
         alone
@@ -288,7 +287,7 @@ impl Attack {
         }
     }
 
-    /// The same once more where root can make no user namespaces.
+    /// Repeats the trial where root can make no user namespaces.
     fn check_unmapped(&self, test: &str, weakened: &Path) {
         let id = self.id;
         if self.options.contains(&"--live") {
@@ -322,15 +321,15 @@ impl Attack {
 #[derive(Clone)]
 enum Place {
     Inside(PathBuf, &'static str),
-    /// Inside, where root can make no user namespaces.
+    /// In a sandbox, where root can make no user namespaces.
     Unmapped(PathBuf, &'static str),
-    /// Inside, without namespaces.
+    /// In a fence, without namespaces.
     Fenced,
     Outside,
     InNamespaces,
 }
 
-/// Tries a table of attacks; all of them, whatever the first ones come to.
+/// Tries a whole table of attacks, whatever the results of the first ones.
 pub fn try_all(test: &str, attacks: &[Attack]) {
     let Some(weakened) = weakened(test) else {
         return;
@@ -347,7 +346,7 @@ pub fn try_all(test: &str, attacks: &[Attack]) {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// The build that can leave defences out, unless the test has to be skipped.
+/// Returns the build that can leave defences out, unless the test has to be skipped.
 pub fn weakened(test: &str) -> Option<PathBuf> {
     if attack_program().is_none() {
         World::new(test).skip("there is no C compiler", Avoidable::Yes);
@@ -360,7 +359,7 @@ pub fn weakened(test: &str) -> Option<PathBuf> {
     named
 }
 
-/// A world with the attacking program in its workspace.
+/// Returns a world with the attacking program in its workspace.
 pub fn world(test: &str) -> World {
     let world = World::new(test);
     // By a process of its own: a file that this one has open for writing is inherited by
@@ -378,7 +377,7 @@ pub fn world(test: &str) -> World {
     world
 }
 
-/// The attacking program, compiled once.
+/// Returns the attacking program, compiled once.
 pub fn attack_program() -> Option<&'static [u8]> {
     static COMPILED: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     COMPILED.get_or_init(compile).as_deref()
@@ -404,13 +403,13 @@ fn compile() -> Option<Vec<u8>> {
     Some(fs::read(target).unwrap())
 }
 
-/// The ordinary program.
+/// Returns the ordinary program.
 pub fn program() -> PathBuf {
     let named: OsString = std::env::var_os("ATOLL_BIN").unwrap();
     named.into()
 }
 
-/// Tells that a row of a table was carried out.
+/// Reports that a row of a table was carried out.
 pub fn note_row(id: &str) {
     if let Some(file) = std::env::var_os("ATOLL_RAN_FILE") {
         let mut options = fs::File::options();

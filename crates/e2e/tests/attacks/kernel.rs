@@ -6,7 +6,7 @@ use super::prey;
 use Control::{InNamespaces, Outside, OutsideAsRoot, Without};
 use Technique::{DataFromLocalSystem, EscapeToHost};
 
-/// A file of /proc that everyone can read outside.
+/// Returns an attack on a file of /proc that everyone can read outside.
 const fn masked(id: &'static str, script: &'static str) -> Attack {
     Attack::new(
         id,
@@ -18,8 +18,8 @@ const fn masked(id: &'static str, script: &'static str) -> Attack {
     .if_host(script)
 }
 
-/// What only root of the host may do, who may not do it inside either. It writes what
-/// is there already, or opens without writing.
+/// Returns an attack that only root of the host can make, which may not do it in the sandbox
+/// either. It writes only values that are there already, or opens without writing.
 const fn of_root(id: &'static str, script: &'static str) -> Attack {
     Attack::new(
         id,
@@ -188,7 +188,7 @@ const MOUNTS: &[Attack] = &[
     .told("namespaces", "AML.T0105"),
 ];
 
-/// A call that opens a door to anybody whom the kernel lets, and the filter to nobody.
+/// Returns an attack by a call that the kernel permits to anybody, and the filter to nobody.
 const fn call(id: &'static str, script: &'static str) -> Attack {
     Attack::new(
         id,

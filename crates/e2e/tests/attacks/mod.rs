@@ -1,10 +1,10 @@
-//! The ways by which other sandboxes were broken, tried for real.
+//! Ways by which other sandboxes were broken, tried for real.
 //!
-//! Each attack is a row of a table: a script with a small program beside it, what it is
-//! after, and the control, in which the same attack succeeds: inside with one defence
-//! left out, or outside where nothing can be left out. Whether it succeeded is seen
-//! from outside of the sandbox: a canary that is changed, a listener that hears, a
-//! secret that is printed. Start reading at [`harness`], then at any table.
+//! Each attack is a row of a table: a script with a small program beside it, its target, and the
+//! control, in which the same attack succeeds: in a sandbox with one defence left out, or outside
+//! where nothing can be left out. Its success is checked from outside of the sandbox: a canary that
+//! is changed, a listener that is reached, a secret that is printed. Start reading at [`harness`],
+//! then at any table.
 
 mod communication;
 mod degradation;

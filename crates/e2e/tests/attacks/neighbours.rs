@@ -1,4 +1,4 @@
-//! Two sandboxes at once, of which one looks for the other.
+//! Two sandboxes at once, of which one attacks the other.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use rustix::process::Signal;
 
 use super::harness::{SWITCH, note_row, program, weakened, world};
 
-/// What the first one does until it reads a line, after it has said `ready`; what the
-/// second one does meanwhile. It counts that the first one heard something, or that the
-/// second one took something.
+/// Two sandboxes: the script of the first one until it reads a line, after it has printed `ready`,
+/// and that of the second one meanwhile. The attack succeeds if the first one heard something, or
+/// the second one took something.
 struct Pair {
     id: &'static str,
     first: &'static str,
     second: &'static str,
-    /// The defences without which they meet; none where it is the shape alone, and both
-    /// are tried outside.
+    /// The defences without which they meet; `None` where it is the shape alone, and both are tried
+    /// outside.
     without: Option<&'static str>,
 }
 
@@ -65,7 +65,7 @@ const PAIRS: &[Pair] = &[
     },
 ];
 
-/// Whether the second one reached the first.
+/// Runs both, and returns whether the second one reached the first, with the output.
 fn meet(test: &str, pair: &Pair, program: Option<&Path>, without: &str) -> (bool, String) {
     let world = world(test);
     let key = format!("{}1", std::process::id());
@@ -111,7 +111,7 @@ fn neighbours_do_not_meet() {
     }
 }
 
-/// A neighbour that is killed in the middle leaves nothing to find either.
+/// A neighbour that is killed in the middle leaves no traces either.
 #[test]
 fn a_killed_neighbour_leaves_nothing_to_find() {
     const TEST: &str = "a_killed_neighbour_leaves_nothing_to_find";

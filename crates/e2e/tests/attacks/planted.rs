@@ -1,5 +1,5 @@
-//! What a program leaves behind to be taken over: whatever apply makes of it, nothing
-//! outside changes, and nothing arrives that takes rights or leads elsewhere.
+//! Files that a program plants to be applied: whatever apply makes of them, nothing outside
+//! changes, and nothing arrives that takes rights or leads elsewhere.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -56,8 +56,8 @@ const PLANTS: &[Plant] = &[
     },
 ];
 
-/// What must not be there: rights of the owner, or what is neither file, directory nor
-/// link; or a change outside.
+/// Returns the harm done, if any: a file with the owner's rights, an entry that is neither file,
+/// directory nor link, or a change outside.
 fn harm(world: &World, outside: &impl PartialEq<Outside>) -> Option<String> {
     let mut found = None;
     walk(&world.workspace(), &mut |path| {

@@ -1,4 +1,4 @@
-//! What attacks are after, each watched from outside of the sandbox.
+//! The targets of attacks, each watched from outside of the sandbox.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,19 +15,19 @@ use e2e::{Outcome, World, make_fifo, status_field};
 
 use super::harness::Prey;
 
-/// What attacks write where they can.
+/// The text that attacks write where they can.
 const EVIL: &str = "evil";
-/// What comes from the test itself, behind all that an attack has sent.
+/// The text sent by the test itself, after everything that an attack has sent.
 const OWN: &[u8] = b"from the test";
 
-/// A number that no other prey of this machine has.
+/// Returns a number that no other prey of this machine has.
 fn unique() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     (std::process::id() % 4_000_000) * 1_000 + count % 1_000
 }
 
-/// A text that nobody can guess.
+/// Returns a text that nobody can guess.
 fn sesame() -> String {
     let mut bytes = [0; 8];
     let mut random = fs::File::open("/dev/urandom").unwrap();
@@ -66,18 +66,18 @@ fn prey(
     }
 }
 
-/// Whatever the attacking program prints when it has something that no program
-/// should get: the control shows that it does.
+/// Returns a target that counts as taken once the attacking program prints, as it does when it has
+/// something that no program should get: the control shows that it does.
 pub fn what_it_prints(world: &World) -> Prey {
     prey(world, [], |_, outcome| outcome.out().contains("taken"))
 }
 
-/// Anything at all on standard output.
+/// Returns a target that counts as taken by anything at all on standard output.
 pub fn any_output(world: &World) -> Prey {
     prey(world, [], |_, outcome| !outcome.stdout.is_empty())
 }
 
-/// A secret in a file, in many places of a person's; printing it counts.
+/// Returns a secret in a file, in many of a user's directories; printing it counts.
 pub fn secret(world: &World) -> Prey {
     let secret = sesame();
     let home = world.home();
@@ -102,28 +102,28 @@ pub fn secret(world: &World) -> Prey {
     )
 }
 
-/// A file outside that everyone may write; any change of it counts.
+/// Returns a file outside that everyone may write; any change of it counts.
 pub fn canary(world: &World) -> Prey {
     canary_at(world, world.top().join("canary"))
 }
 
-/// The same in a directory that is shown.
+/// Returns a [`canary`] in a directory that is shown.
 pub fn shared_canary(world: &World) -> Prey {
     canary_at(world, world.top().join("shared/canary"))
 }
 
-/// The same in the workspace.
+/// Returns a [`canary`] in the workspace.
 pub fn workspace_canary(world: &World) -> Prey {
     canary_at(world, world.path("canary"))
 }
 
-/// The same as a git hook of the workspace.
+/// Returns a [`canary`] that is a git hook of the workspace.
 pub fn hook(world: &World) -> Prey {
     world.write(".git/HEAD", "ref: refs/heads/main\n");
     canary_at(world, world.path(".git/hooks/pre-commit"))
 }
 
-/// The same as a profile of the person's.
+/// Returns a [`canary`] that is a profile of the user's own.
 pub fn own_profile(world: &World) -> Prey {
     canary_at(world, world.config().join("atoll/profiles/another.toml"))
 }
@@ -146,7 +146,7 @@ fn canary_at(world: &World, path: PathBuf) -> Prey {
     })
 }
 
-/// Returns whether somebody has connected: whoever has is in the queue from then on.
+/// Returns whether somebody has connected: a client is in the queue from then on.
 fn has_visitors(listener: &UnixListener) -> bool {
     listener.set_nonblocking(true).unwrap();
     listener.accept().is_ok()
@@ -168,22 +168,22 @@ fn unix_listener(world: &World, path: PathBuf) -> Prey {
     })
 }
 
-/// A listener of the host in a directory that is shown.
+/// Returns a listener of the host in a directory that is shown.
 pub fn shared_listener(world: &World) -> Prey {
     unix_listener(world, world.top().join("shared/listening"))
 }
 
-/// The same in the workspace.
+/// Returns a listener of the host in the workspace.
 pub fn workspace_listener(world: &World) -> Prey {
     unix_listener(world, world.path("listening"))
 }
 
-/// The same in the home, as agents for keys, buses and daemons have theirs.
+/// Returns a listener of the host in the home, as agents for keys, buses and daemons have theirs.
 pub fn home_listener(world: &World) -> Prey {
     unix_listener(world, world.home().join(".run/listening"))
 }
 
-/// A listener for datagrams in a directory that is shown.
+/// Returns a listener for datagrams in a directory that is shown.
 pub fn shared_datagrams(world: &World) -> Prey {
     let path = world.top().join("shared/listening");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -193,7 +193,7 @@ pub fn shared_datagrams(world: &World) -> Prey {
     prey(world, [("socket", name)], move |_, _| has_letters(&socket))
 }
 
-/// An abstract listener of the host.
+/// Returns an abstract listener of the host.
 pub fn abstract_listener(world: &World) -> Prey {
     let name = format!("atoll-attacks-{}", unique());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
@@ -203,7 +203,7 @@ pub fn abstract_listener(world: &World) -> Prey {
     })
 }
 
-/// An abstract listener for datagrams.
+/// Returns an abstract listener for datagrams.
 pub fn abstract_datagrams(world: &World) -> Prey {
     let name = format!("atoll-attacks-{}", unique());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
@@ -223,17 +223,17 @@ fn tcp(world: &World, address: &str) -> Prey {
     })
 }
 
-/// A listener on the host's loopback.
+/// Returns a listener on the host's loopback.
 pub fn loopback(world: &World) -> Prey {
     tcp(world, "127.0.0.1:0")
 }
 
-/// The same for the newer protocol.
+/// Returns a listener on the host's loopback by IPv6.
 pub fn loopback_six(world: &World) -> Prey {
     tcp(world, "[::1]:0")
 }
 
-/// The host's loopback, for datagrams.
+/// Returns a listener for datagrams on the host's loopback.
 pub fn loopback_datagrams(world: &World) -> Prey {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port().to_string();
@@ -245,8 +245,7 @@ pub fn loopback_datagrams(world: &World) -> Prey {
     })
 }
 
-/// A named pipe in a directory that is shown: what is written to it counts, and what
-/// is read from it.
+/// Returns a named pipe in a directory that is shown: data written to it or read from it counts.
 pub fn shared_pipe(world: &World) -> Prey {
     let path = world.top().join("shared/pipe");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -273,7 +272,7 @@ pub fn shared_pipe(world: &World) -> Prey {
 struct Victim(Child);
 
 impl Victim {
-    /// Returns whether it still says what it hears: where a signal is on its way, it does not.
+    /// Returns whether it still echoes its input: it does not while a signal is pending.
     fn answers(&mut self) -> bool {
         let said = self.0.stdin.as_mut().unwrap().write_all(b"x");
         let heard = self.0.stdout.as_mut().unwrap().read(&mut [0; 1]);
@@ -288,8 +287,8 @@ impl Drop for Victim {
     }
 }
 
-/// A process of the host, of the same user. Its end counts, a change of its priority,
-/// limits or processors, and a word of what it holds.
+/// Returns a process of the host, of the same user. Its end counts, a change of its priority,
+/// limits or processors, and any of its data.
 pub fn victim(world: &World) -> Prey {
     let secret = sesame();
     let child = Command::new("cat")
@@ -327,7 +326,7 @@ pub fn victim(world: &World) -> Prey {
     })
 }
 
-/// What the kernel holds until somebody removes it.
+/// Kernel objects that stay until somebody removes them.
 struct Kept {
     attack: PathBuf,
     remove: [String; 2],
@@ -364,7 +363,7 @@ fn kept(world: &World, kind: &str, key: &str, make: &[&str], look: &str, untouch
     })
 }
 
-/// Shared memory of the host's, System V.
+/// Returns shared memory of the host's, System V.
 pub fn shared_memory(world: &World) -> Prey {
     let key = unique().to_string();
     kept(
@@ -377,7 +376,7 @@ pub fn shared_memory(world: &World) -> Prey {
     )
 }
 
-/// A queue of the host's, System V.
+/// Returns a queue of the host's, System V.
 pub fn queue(world: &World) -> Prey {
     kept(
         world,
@@ -389,7 +388,7 @@ pub fn queue(world: &World) -> Prey {
     )
 }
 
-/// A semaphore of the host's, System V.
+/// Returns a semaphore of the host's, System V.
 pub fn semaphore(world: &World) -> Prey {
     let key = unique().to_string();
     kept(
@@ -402,13 +401,13 @@ pub fn semaphore(world: &World) -> Prey {
     )
 }
 
-/// A queue of the host's, POSIX.
+/// Returns a queue of the host's, POSIX.
 pub fn posix_queue(world: &World) -> Prey {
     let name = format!("/atoll-attacks-{}", unique());
     kept(world, "mq", &name, &["mq-make"], "mq-receive", "")
 }
 
-/// A file in the host's shared memory, POSIX.
+/// Returns a file in the host's shared memory, POSIX.
 pub fn posix_memory(world: &World) -> Prey {
     struct Removed(PathBuf);
     impl Drop for Removed {
@@ -430,7 +429,7 @@ fn write_for_all_in_place(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
 }
 
-/// A file of the workspace that must not take its owner's rights.
+/// Returns a file of the workspace that must not take its owner's rights.
 pub fn set_id(world: &World) -> Prey {
     write_for_all(&world.path("file"), "text\n", 0o755);
     prey(world, [], |world, _| {

@@ -8,7 +8,7 @@ use Technique::{DataFromLocalSystem, EscapeToHost, UnsecuredCredentials};
 
 const NOT_OPAQUE: Control = Without("dumpable,landlock");
 
-/// An attack on the first process, which lets nobody look at it.
+/// Returns an attack on the first process, which nobody may inspect.
 const fn first(id: &'static str, script: &'static str, control: Control) -> Attack {
     Attack::new(id, EscapeToHost, script, prey::what_it_prints, control)
 }
@@ -62,7 +62,7 @@ const FIRST: &[Attack] = &[
     .told_but_in_a_fence("first-process", "AML.T0105"),
 ];
 
-/// An attack on a process outside, which has no number inside.
+/// Returns an attack on a process outside, which has no process id inside.
 const fn victim(id: &'static str, technique: Technique, script: &'static str) -> Attack {
     Attack::new(id, technique, script, prey::victim, Outside)
 }

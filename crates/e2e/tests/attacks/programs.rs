@@ -1,4 +1,4 @@
-//! Where only listed programs may be executed: ways to run another one.
+//! Ways to run another program where only listed ones may be executed.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use Technique::CommandInterpreter;
 
 const LISTED: &[&str] = &["--discard", "--profile", "listed"];
 
-/// The shell and what loads it, and of the workspace the program `listed`: a copy of
+/// Prepares a run that lists the shell, its loader, and the workspace's program `listed`: a copy of
 /// the attacking program, which itself is not listed.
 fn unlisted(world: &World) -> Prey {
     let real = |path: &str| PathBuf::from(path).canonicalize().ok();

@@ -1,5 +1,5 @@
-//! Races: somebody exchanges a directory for a link that leads outside, again and again,
-//! while changes are written to the workspace and taken back.
+//! Races: a directory is exchanged for a link that leads outside, again and again, while changes
+//! are written to the workspace and undone.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,13 +14,12 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::harness::weakened;
 
-/// How long each race is run.
+/// The length of each race.
 const RACE: Duration = Duration::from_secs(4);
-/// How long the control may take to lose.
+/// The longest time for the control to lose.
 const CONTROL_MAX: Duration = Duration::from_secs(60);
 
-/// So many exchanges at a time, an even number; then everything is in its place for a
-/// while.
+/// The number of exchanges in a burst, an even one; then everything is in its place for a while.
 const BURST: u64 = 64;
 const CALM: Duration = Duration::from_millis(15);
 
@@ -67,7 +66,7 @@ impl Drop for Swapper {
 
 type Outside = std::collections::BTreeMap<PathBuf, Entry>;
 
-/// A workspace whose `dir` can be exchanged for a link to `outside`.
+/// Returns a workspace whose `dir` can be exchanged for a link to `outside`, and that `outside`.
 fn furnish(test: &str) -> (World, Outside) {
     let world = World::new(test);
     world.write("dir/file", "text\n");
@@ -85,7 +84,7 @@ fn outside(world: &World) -> Outside {
     tree(&world.top().join("outside"))
 }
 
-/// The control: the same race against somebody who writes by paths.
+/// Runs the control: the same race against a process that writes by paths.
 fn careless_loses(test: &str) {
     let (world, before) = furnish(test);
     let swapper = swapper(&world);

@@ -1,11 +1,11 @@
-//! What may be reached comes from the person, never from what a program says or leaves.
+//! Paths come from the person, never from the words or the files of a program.
 
 use e2e::World;
 
 use super::harness::{attack_program, note_row, weakened};
 
-/// A grant that a program would like to have for the next run: more to read, another
-/// workspace, fewer walls.
+/// Returns grants that a program would like to have for the next run: more to read, another
+/// workspace, fewer restrictions.
 fn wishes(world: &World) -> [(&'static str, String); 4] {
     let outside = world.top().join("outside");
     let outside = outside.display();

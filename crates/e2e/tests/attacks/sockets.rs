@@ -1,4 +1,4 @@
-//! Ways out by sockets and pipes, and the families of sockets that are seldom looked at.
+//! Ways out by sockets and pipes, and rarely used families of sockets.
 
 use super::harness::{Attack, Control, Technique, try_all};
 use super::prey;
@@ -162,7 +162,7 @@ const INTERNET: &[Attack] = &[
     ),
 ];
 
-/// A family that anyone can open, so that the filter alone keeps it closed.
+/// Returns an attack by a family that anyone can open, so that the filter alone keeps it closed.
 const fn family(id: &'static str, script: &'static str) -> Attack {
     Attack::new(
         id,

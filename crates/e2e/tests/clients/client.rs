@@ -1,4 +1,4 @@
-//! Asks for a path by what the standard library has: host and port, each.
+//! Requests a path with the standard library alone: host and port, each.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

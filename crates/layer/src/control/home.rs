@@ -1,12 +1,12 @@
-//! What of an agent's directories in the home is no more than history: it is read by the agent
-//! and shown to a person, and nobody runs or trusts it.
+//! The parts of an agent's directories in the home that are no more than history: the agent reads
+//! them and shows them to a person, and nobody runs or trusts them.
 
 use super::matches_name;
 use crate::RelativePath;
 
-/// By their beginnings within an agent's directory. What is not named here is a control file:
-/// settings, hooks, servers of MCP, plugins, skills, commands, instructions and memories, what
-/// a shell starts with, and whatever comes with the agent's next version.
+/// History, by the beginnings of paths within an agent's directory. Everything not named here is a
+/// control file: settings, hooks, servers of MCP, plugins, skills, commands, instructions and
+/// memories, a shell's startup files, and whatever comes with the agent's next version.
 const HISTORY: [&str; 27] = [
     // Codex.
     "sessions",
@@ -41,21 +41,22 @@ const HISTORY: [&str; 27] = [
     "state.json",
 ];
 
-/// History that remembers what was allowed, too, and what is run in a project: OpenCode's. The
-/// next run goes on with it, but nothing outside changes by it without a yes of its own.
+/// History that also remembers what was allowed, and what is run in a project: OpenCode's. The next
+/// run goes on with it, but nothing outside changes by it without an approval of its own.
 const REMEMBERED: [&str; 2] = ["storage", "opencode.db*"];
 
-/// What agents tell themselves for later, wherever it lies.
+/// The directories of an agent's notes to itself, wherever they lie.
 const MEMORIES: [&[u8]; 2] = [b"memory", b"memories"];
 
-/// Whether a path within an agent's directory is history.
+/// Returns whether a path within an agent's directory is history.
 pub(crate) fn is_history(path: &RelativePath) -> bool {
     let names: Vec<Vec<u8>> = path.components().map(<[u8]>::to_ascii_lowercase).collect();
     let is_memory = |name: &Vec<u8>| MEMORIES.contains(&name.as_slice());
     begins_with(&HISTORY, path) && !names.iter().any(is_memory)
 }
 
-/// Whether a path within an agent's directory is history that says nothing of what is allowed.
+/// Returns whether a path within an agent's directory is history that does not record what is
+/// allowed.
 pub(crate) fn is_mere_history(path: &RelativePath) -> bool {
     is_history(path) && !begins_with(&REMEMBERED, path)
 }
@@ -71,7 +72,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../docs/kept.md");
 
-    /// The names in one row or several of the page's table.
+    /// Returns the names in one row or several of the page's table.
     fn names<'a>(rows: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         rows.flat_map(|row| row.split('`').skip(1).step_by(2))
             .collect()

@@ -1,4 +1,4 @@
-//! Why files are control files: who executes or trusts them.
+//! The reasons why files are control files: who executes or trusts them.
 
 pub(super) const GIT: &str = "git runs programs named there";
 pub(super) const GIT_STATE: &str = "git continues from it, and it can name commands";
@@ -21,7 +21,7 @@ pub(super) const DESKTOP: &str = "the desktop or the service manager runs it";
 pub(super) const TERMINAL: &str = "a terminal or multiplexer runs the programs named there";
 pub(super) const ACCESS: &str = "programs take hosts, keys, credentials and commands from it";
 pub(super) const EDITOR: &str = "an editor runs the tasks and programs named there";
-/// Only where the person works: what is in a cache is not opened there.
+/// Applies only where the person works: files in a cache are not opened there.
 pub(crate) const LINTER: &str =
     "editors and linters execute it, or plugins named there, as soon as the project is open";
 pub(super) const CONTAINER: &str = "an editor builds and starts the container it describes";

@@ -15,10 +15,9 @@ const fn row(pattern: &'static str, reason: &'static str) -> ControlFile {
     ControlFile { pattern, reason }
 }
 
-/// All kinds, for the sandbox to make them read-only where writes go straight to
-/// the person's directory. Some more are found by shape: a file (or symbolic link)
-/// named `.git` or `.jj/repo`, and `HEAD` outside of `.git`, which makes a bare
-/// repository.
+/// All kinds of control files, for the sandbox to make them read-only where writes go straight to
+/// the host directory. Some more are found by shape: a file (or symbolic link) named `.git` or
+/// `.jj/repo`, and `HEAD` outside of `.git`, which makes a bare repository.
 pub const CONTROL_FILES: &[ControlFile] = &[
     // git.
     row(".git/hooks", GIT),

@@ -52,7 +52,7 @@ fn no_pattern_is_there_twice() {
     assert_eq!(patterns.len(), count);
 }
 
-/// What outside runs or trusts, class by class, by names as people meet them.
+/// Files that are run or trusted outside, class by class, by names as people meet them.
 #[test]
 fn every_class_is_covered() {
     for (class, paths) in [

@@ -8,7 +8,7 @@ use similar::{Algorithm, DiffOp, DiffTag};
 use super::{BOLD, CYAN, GREEN, Page, RED};
 use crate::escape;
 
-/// After this long a diff of one file is finished coarsely.
+/// The time after which a diff of one file is finished coarsely.
 const ONE_FILE_TIME: Duration = Duration::from_secs(2);
 
 pub(super) fn write_text(

@@ -81,7 +81,7 @@ fn secrets_of_a_configuration_are_left_out() {
     check("[a]\nb = c ; password its-PW\n", "[a]\n\tb = \"c\"\n");
 }
 
-/// What is written in another way reads as the same to git, and so it does here.
+/// A configuration in another notation reads as the same to git, and so it does here.
 #[test]
 fn a_configuration_that_cannot_be_read_is_not_shown() {
     for text in [

@@ -1,22 +1,22 @@
-//! What follows the entries of an index (gitformat-index(5), "Extensions").
+//! The extensions after the entries of an index (gitformat-index(5), "Extensions").
 
 use super::{
     Entry, FILE, LINK, PROGRAM, SUBMODULE, is_name, is_within, number, offset, take, trees,
 };
 
-/// The one that says where the entries end, which git looks for at the end of the index before it
-/// reads anything else. Before its digest is a number.
+/// The extension that gives the end of the entries, which git looks for at the end of the index
+/// before it reads anything else. A number precedes its digest.
 const END: &[u8] = b"EOIE";
 const HEAD_BYTES: usize = 8;
 const NUMBER_BYTES: usize = 4;
-/// What `stat` said of two files of patterns, and flags.
+/// The `stat` data of two files of patterns, and flags, bytes.
 const UNTRACKED_BYTES: usize = 2 * 36 + 4;
-/// Directories within each other: more are not looked into.
+/// The deepest nesting of directories that is read.
 const DEPTH_MAX: usize = 512;
 
-/// The objects that a merge which is undone needs. None where an extension is unknown or is there
-/// twice, where it says what is not so, and where it names what is elsewhere, as one of a split
-/// index does (`link`). They begin at `begun`, behind all entries.
+/// Returns the objects that undoing a merge resolution needs. `None` where an extension is unknown
+/// or is there twice, where it states something false, and where it refers to something elsewhere,
+/// as that of a split index does (`link`). The extensions begin at `begun`, behind all entries.
 pub(super) fn read<'a>(
     whole: &'a [u8],
     begun: usize,
@@ -61,7 +61,8 @@ pub(super) fn read<'a>(
     is_clear.then_some(undone)
 }
 
-/// Whether the places from which threads read are where entries begin, one block after another.
+/// Returns whether the offsets from which threads read are where entries begin, one block after
+/// another.
 fn are_blocks(mut content: &[u8], entries: &[Entry]) -> Option<bool> {
     if number(&mut content)? != 1 {
         return Some(false);
@@ -79,7 +80,7 @@ fn are_blocks(mut content: &[u8], entries: &[Entry]) -> Option<bool> {
     Some(read == entries.len())
 }
 
-/// The objects of the sides of merges that were resolved.
+/// Reads the objects of the sides of resolved merges.
 fn read_undone(mut content: &[u8], digest_bytes: usize) -> Option<Vec<&[u8]>> {
     let mut ids = Vec::new();
     while !content.is_empty() {
@@ -107,7 +108,8 @@ fn read_undone(mut content: &[u8], digest_bytes: usize) -> Option<Vec<&[u8]>> {
     Some(ids)
 }
 
-/// Whether what git knows of files that are in no commit names nothing beyond its directories.
+/// Returns whether the cache of untracked files is for the default patterns and names nothing
+/// beyond its directories.
 fn is_untracked(mut content: &[u8], digest_bytes: usize) -> Option<bool> {
     let bytes = offset(&mut content)?;
     take(&mut content, bytes)?;
@@ -144,7 +146,7 @@ fn is_untracked_directory(content: &mut &[u8], depth: usize) -> Option<bool> {
     Some(true)
 }
 
-/// What is before a byte of zero, which goes with it.
+/// Takes the bytes up to a NUL, and the NUL itself.
 fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     trees::line(rest, 0)
 }

@@ -10,7 +10,7 @@ fn git(at: &Path, words: &[&str]) {
     assert!(run.status.success(), "{words:?}: {run:?}");
 }
 
-/// Runs git as somebody whom no file of the person who tests has to name.
+/// Runs git as an author whom no configuration of the tester has to name.
 fn git_with(at: &Path, words: &[&str]) -> std::process::Output {
     let own = [
         "-c",
@@ -42,7 +42,7 @@ fn digest_bytes(format: &[&str]) -> usize {
     if format.is_empty() { 20 } else { 32 }
 }
 
-/// A repository with files of these names in its index.
+/// Makes a repository with files of these names in its index.
 fn repository(format: &[&str], version: &str) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     git(place.path(), &[&["init", "-q"], format].concat());
@@ -139,7 +139,7 @@ fn what_git_writes_at_work_is_read() {
     assert!(!is_held(&index(at)));
 }
 
-/// Git commits the trees that are named there, and shows no difference to the files.
+/// Git commits the trees that an index names, and shows no difference from the files.
 #[test]
 fn an_index_whose_trees_are_not_those_of_its_files_is_held() {
     for format in [&[][..], &["--object-format=sha256"]] {

@@ -1,17 +1,17 @@
-//! The trees that an index says its files make (gitformat-index(5), "Cache tree"): git commits them
-//! as they are named there, so they have to be those of the files.
+//! The cached trees of an index's files (gitformat-index(5), "Cache tree"): git commits them as
+//! they are named there, so they have to match the files.
 
 use std::collections::HashMap;
 
 use super::{Entry, take};
 use crate::git_objects::{Digest, Format};
 
-/// Directories within each other: more are not looked into.
+/// The deepest nesting of directories that is read.
 const DEPTH_MAX: usize = 512;
-/// What the paths of all directories may come to, bytes.
+/// The most bytes that the paths of all directories may add up to.
 const PATHS_BYTES_MAX: usize = 64 << 20;
 
-/// Whether each tree that is named is the one that these files make. None where that cannot be
+/// Returns whether each named tree is the one that these files make. `None` where that cannot be
 /// read.
 pub(super) fn are_of(named: &[u8], entries: &[Entry], digest_bytes: usize) -> Option<bool> {
     let mut trees = Trees {
@@ -27,8 +27,8 @@ pub(super) fn are_of(named: &[u8], entries: &[Entry], digest_bytes: usize) -> Op
 
 struct Trees {
     format: Format,
-    /// By the directory's path with a slash at its end: the tree, and how many files are in it. None
-    /// instead of a tree that cannot be committed, as in the middle of a merge.
+    /// By the directory's path with a slash at its end: its tree, and the number of files in it.
+    /// `None` instead of a tree that cannot be committed, as in the middle of a merge.
     made: HashMap<Vec<u8>, (Option<Vec<u8>>, usize)>,
     paths_bytes: usize,
 }
@@ -78,7 +78,7 @@ impl Trees {
         digest.finish()
     }
 
-    /// Looks at one that is named, and at those within it.
+    /// Compares a named tree, and those within it.
     fn compare(&self, rest: &mut &[u8], place: &[u8], depth: usize) -> Option<bool> {
         let name = line(rest, 0)?;
         let counts = std::str::from_utf8(line(rest, b'\n')?).ok()?;
@@ -104,7 +104,7 @@ impl Trees {
     }
 }
 
-/// What is before a byte, which goes with it.
+/// Takes the bytes up to `end`, and `end` itself.
 pub(super) fn line<'a>(rest: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
     let at = rest.iter().position(|byte| *byte == end)?;
     let taken = take(rest, at)?;

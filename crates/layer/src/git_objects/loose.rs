@@ -1,4 +1,5 @@
-//! One loose object: `zlib(TYPE SP SIZE NUL CONTENT)`, named by the digest of what is compressed.
+//! One loose object: `zlib(TYPE SP SIZE NUL CONTENT)`, named by the digest of the uncompressed
+//! text.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -10,23 +11,23 @@ use sha2::{Digest as _, Sha256};
 use super::{Format, Id};
 use crate::git_index::is_name;
 
-/// Of commits, trees and tags, which are looked into, bytes.
+/// The largest content of commits, trees and tags, which are parsed, bytes.
 const CONTENT_BYTES_MAX: u64 = 32 << 20;
-/// The longest `TYPE SP SIZE NUL`, bytes: what git takes.
+/// The longest `TYPE SP SIZE NUL` that git takes, bytes.
 const HEAD_BYTES_MAX: usize = 32;
 const BUFFER_BYTES: usize = 64 << 10;
-/// Of a stream of zlib what its first bytes are made of, and more, bytes.
+/// The bytes of a zlib stream that surely yield its header, and more.
 const BEGIN_BYTES: usize = 4 << 10;
 
-/// What is known of an object that is what its name says.
+/// A loose object that matches its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Loose {
     pub kind: ObjectKind,
-    /// The objects that it is nothing without, and what each has to be.
+    /// The objects that it refers to, each with the kind that it has to be.
     pub needs: Vec<(Id, ObjectKind)>,
 }
 
-/// What an object is.
+/// An object's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ObjectKind {
     Blob,
@@ -36,8 +37,8 @@ pub(crate) enum ObjectKind {
 }
 
 impl Loose {
-    /// Reads one, which must have this name. None where it is anything else, or where it comes to
-    /// more than `bytes_left`, which it is taken off.
+    /// Reads an object, which must have this name. `None` where it is anything else, or is larger
+    /// than `bytes_left`, from which its size is subtracted.
     pub fn read(from: impl Read, id: &Id, format: Format, bytes_left: &mut u64) -> Option<Self> {
         let mut content = Content::new(format);
         inflate(from, &mut |bytes| {
@@ -58,7 +59,7 @@ impl Loose {
         needs.map(|needs| Self { kind, needs })
     }
 
-    /// Those that a commit comes after.
+    /// Returns the parents of a commit.
     pub fn parents(&self) -> Vec<Id> {
         let commits = self.needs.iter();
         let commits = commits.filter(|(_, kind)| *kind == ObjectKind::Commit);
@@ -66,7 +67,7 @@ impl Loose {
     }
 }
 
-/// What a loose object says that it is. None where it cannot be told.
+/// Returns the kind that a loose object states. `None` where it cannot be read.
 pub(super) fn kind(mut from: impl Read) -> Option<ObjectKind> {
     let (mut begun, mut made) = ([0; BEGIN_BYTES], [0; HEAD_BYTES_MAX]);
     let read = from.read(&mut begun).ok()?;
@@ -80,15 +81,15 @@ pub(super) fn kind(mut from: impl Read) -> Option<ObjectKind> {
     head(text.get(..end)?).map(|(kind, _)| kind)
 }
 
-/// What has come of an object.
+/// An object, as far as it has been read.
 struct Content {
     digest: Digest,
-    /// Until it is whole.
+    /// The header, until it is complete.
     begun: Vec<u8>,
     head: Option<(ObjectKind, u64)>,
-    /// How much has come behind it.
+    /// The number of content bytes so far.
     bytes: u64,
-    /// That, of what is looked into.
+    /// The content so far, for kinds that are parsed.
     kept: Vec<u8>,
 }
 
@@ -133,7 +134,7 @@ impl Content {
     }
 }
 
-/// A digest that is being made.
+/// A digest in progress.
 pub(crate) enum Digest {
     Sha1(Box<Sha1>),
     Sha256(Sha256),
@@ -154,7 +155,7 @@ impl Digest {
         }
     }
 
-    /// None for bytes that were made so that others have the same: git does not take those either.
+    /// Returns the digest. `None` for bytes crafted to collide: git does not take those either.
     pub fn finish(self) -> Option<Vec<u8>> {
         match self {
             Self::Sha1(digest) => match digest.try_finalize() {
@@ -166,7 +167,7 @@ impl Digest {
     }
 }
 
-/// Takes a stream of zlib apart, which must end where what it is read from does.
+/// Decompresses a zlib stream, which must end where its input does.
 fn inflate(mut from: impl Read, each: &mut dyn FnMut(&[u8]) -> Option<()>) -> Option<()> {
     let mut stream = Decompress::new(true);
     let (mut read, mut made) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
@@ -203,8 +204,8 @@ fn head(text: &[u8]) -> Option<(ObjectKind, u64)> {
     is_plain.then_some((kind, size))
 }
 
-/// What a tree has in it, but for commits of submodules. Names that git itself does not write, as
-/// `.git`, are none, and they are in git's order, so that none is there twice.
+/// Returns the entries of a tree, except for submodules' commits. `None` for names that git itself
+/// does not write, as `.git`, and for an order other than git's, so that none is there twice.
 fn of_tree(mut rest: &[u8], format: Format) -> Option<Vec<(Id, ObjectKind)>> {
     let (mut needs, mut names) = (HashSet::new(), HashSet::new());
     let mut last = Vec::new();

@@ -1,4 +1,4 @@
-//! Packs and their indexes (gitformat-pack(5)): which objects are in them, and what each one is.
+//! Packs and their indexes (gitformat-pack(5)): the objects in them, and the kind of each.
 
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -9,27 +9,27 @@ use super::{Id, ObjectKind};
 use crate::RelativePath;
 use crate::tree::Tree;
 
-/// What an index begins with: that of the version that all have had since 2007.
+/// The magic number and version of an index, the one that all have had since 2007.
 const HEAD: &[u8; 8] = b"\xfftOc\0\0\0\x02";
-/// How long the table of counts is, bytes.
+/// The length of the fan-out table, bytes.
 const COUNTS_BYTES: usize = 256 * 4;
-/// Where the names begin.
+/// The offset of the first name.
 const NAMES_AT: u64 = (HEAD.len() + COUNTS_BYTES) as u64;
-/// Of what stands before an object's content, bytes: a size and the name of another object.
+/// The most bytes before an object's content: a size and the name of another object.
 const ENTRY_BYTES_MAX: usize = 64;
-/// Objects that are each given by what differs from the next: git makes 4,095 at most.
+/// The longest chain of deltas that is followed: git makes 4,095 at most.
 const DELTAS_MAX: usize = 4096;
 
 pub(super) struct Pack {
     index: File,
-    /// How many names begin with at most each byte.
+    /// The fan-out table: the number of names that begin with at most each byte.
     counts: Vec<u8>,
     path: RelativePath,
     file: OnceCell<Option<File>>,
 }
 
 impl Pack {
-    /// By where its index is. None where that cannot be opened.
+    /// Returns a pack by the path of its index. `None` where that cannot be opened.
     pub fn open(tree: &Tree, index: &RelativePath) -> Option<Self> {
         let (file, _) = tree.file(index).ok()?;
         let stem = index.as_bytes().strip_suffix(b".idx")?;
@@ -41,7 +41,7 @@ impl Pack {
         })
     }
 
-    /// Reads how many there are. None for an index of another version.
+    /// Reads the number of objects. `None` for an index of another version.
     pub fn counted(mut self) -> Option<Self> {
         let mut head = [0; HEAD.len()];
         self.index.read_exact_at(&mut head, 0).ok()?;
@@ -51,7 +51,7 @@ impl Pack {
         (head == *HEAD).then_some(self)
     }
 
-    /// What the object of this name is; none where it is not in this pack.
+    /// Returns the kind of the object of this name; `None` where it is not in this pack.
     pub fn kind(&self, tree: &Tree, id: &Id) -> Option<ObjectKind> {
         let mut at = self.offset(id)?;
         let open = || tree.file(&self.path).ok().map(|(file, _)| file);
@@ -82,8 +82,9 @@ impl Pack {
         Some(u32::from_be_bytes(four).into())
     }
 
-    /// Where an object is in the pack. Names are sorted; behind them are a checksum of each, and
-    /// then where it is, in four bytes or, of a large pack, as the number of what has eight.
+    /// Returns an object's offset in the pack. The names are sorted; behind them are a checksum of
+    /// each, and then the offsets, in four bytes or, in a large pack, as an index into a table of
+    /// eight-byte ones.
     fn offset(&self, id: &Id) -> Option<u64> {
         let first = usize::from(*id.bytes().first()?);
         let mut low = match first {
@@ -130,8 +131,8 @@ fn next(from: &mut &[u8]) -> Option<u8> {
     Some(*first)
 }
 
-/// How far before an object the one is from which it differs: seven bits a byte, the highest
-/// first, each byte but the last one more than it says.
+/// Reads the distance back to a delta's base object: seven bits a byte, the highest first, each
+/// byte but the last one more than it says.
 fn distance(from: &mut &[u8]) -> Option<u64> {
     let mut last = next(from)?;
     let mut value = u64::from(last & 0x7f);

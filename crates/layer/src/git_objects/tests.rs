@@ -17,7 +17,7 @@ fn git(at: &Path, words: &[&str]) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
-/// A repository with two commits, a directory, a link, a program and a tag.
+/// Makes a repository with two commits, a directory, a link, a program and a tag.
 fn repository(format: &[&str]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let at = place.path();
@@ -36,7 +36,7 @@ fn repository(format: &[&str]) -> tempfile::TempDir {
     place
 }
 
-/// All loose objects, with their names.
+/// Returns all loose objects, with their names.
 fn loose(at: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     for directory in fs::read_dir(at.join(".git/objects")).unwrap() {
@@ -70,7 +70,7 @@ fn compressed(text: &[u8]) -> Vec<u8> {
     stream.finish().unwrap()
 }
 
-/// An object of this text, by the name that its digest gives it.
+/// Makes an object of this text, with the name by its digest.
 fn made(text: &[u8]) -> (Vec<u8>, String) {
     let digest = Sha1::digest(text);
     let name = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -221,8 +221,8 @@ fn what_a_repository_has_is_found_loose_and_in_packs() {
     assert!(Outside::open(&tree).is_none());
 }
 
-/// What a configuration says that is not in the form that git reads is not known, nor what git
-/// makes of a name without a value: it was taken for SHA-1.
+/// A configuration that git cannot read has no known values, nor has a key without a value: it was
+/// taken for SHA-1.
 #[test]
 fn a_configuration_that_is_unclear_names_no_digest() {
     let named = |text: &str| Format::of(text.as_bytes());

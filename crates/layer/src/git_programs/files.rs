@@ -14,7 +14,7 @@ use crate::git_config::{CONFIGURATION_BYTES_MAX, Setting, settings};
 use crate::repository::{gitdir, only_line, resolved};
 use crate::tree::{is_absence, os};
 
-/// How deep files include each other, as git has it.
+/// The deepest nesting of included files that git follows.
 const INCLUDES_MAX: usize = 10;
 /// The most files that are read for one repository.
 const FILES_MAX: usize = 1_000;
@@ -25,14 +25,14 @@ const WORKTREES_MAX: usize = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub all: Vec<Setting>,
-    /// The files, whether or not they are there.
+    /// The files, existing or not.
     pub files: Vec<PathBuf>,
     /// The first file that could not be read.
     pub unread: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Reads a file. Of `own` ones git passes over what the user may not read.
+    /// Reads a file. Like git, skips `own` files that the user may not read.
     pub fn read(&mut self, file: &Path, home: Option<&Path>, is_own: bool) {
         let mut waiting = vec![(file.to_path_buf(), 0)];
         while let Some((file, depth)) = waiting.pop() {
@@ -73,7 +73,7 @@ fn is_include(setting: &Setting) -> bool {
     is_section && setting.key == b"path"
 }
 
-/// Returns the files that are included; none where that cannot be told.
+/// Returns the files that a value includes; none where that is unclear.
 fn included(file: &Path, value: &[u8], home: Option<&Path>) -> Vec<PathBuf> {
     let value = value.strip_prefix(b":(optional)").unwrap_or(value);
     let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
@@ -91,7 +91,7 @@ fn included(file: &Path, value: &[u8], home: Option<&Path>) -> Vec<PathBuf> {
     included
 }
 
-/// Returns what a file holds; none where there is no file, or a device in its place as
+/// Returns a file's content; `None` where there is no file, or a device in its place as
 /// `/dev/null`.
 fn text(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match path.metadata() {
@@ -123,7 +123,7 @@ pub(super) struct GitDirectories {
     /// Its git directories: hooks can run there.
     pub directories: Vec<PathBuf>,
     pub configurations: Vec<PathBuf>,
-    /// The directory of hooks where no other is configured.
+    /// The directory of hooks unless another is configured.
     pub hooks: Option<PathBuf>,
 }
 
@@ -199,7 +199,7 @@ impl GitDirectories {
     }
 }
 
-/// Returns what a file says whose only line is a path.
+/// Returns the path in a file whose only line it is.
 fn line(path: &Path) -> Option<OsString> {
     let text = text(path).ok()??;
     only_line(&text).map(|line| OsStr::from_bytes(line).to_os_string())

@@ -1,8 +1,8 @@
-//! Which settings name programs, and the paths in a command.
+//! Settings that name programs, and the paths in a command.
 
 use crate::git_config::Setting;
 
-/// How git uses a value.
+/// The way in which git uses a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// A directory from which it takes programs.
@@ -15,7 +15,7 @@ pub(super) enum Use {
 const TREES: [&[u8]; 2] = [b"hookspath", b"templatedir"];
 /// Sections in which every value is a command.
 const SECTIONS: [&[u8]; 2] = [b"alias", b"pager"];
-/// Ends of keys whose values are run, or name what is run (git-config(1); further ones are of
+/// Suffixes of keys whose values are run, or name what is run (git-config(1); further ones are of
 /// programs that come with git or extend it).
 const ENDS: [&[u8]; 30] = [
     b"args",
@@ -49,11 +49,11 @@ const ENDS: [&[u8]; 30] = [
     b"uploadpack",
     b"vcs",
 ];
-/// What an address begins with that is a command (git-remote-ext(1)).
+/// The prefix of a URL that is a command (git-remote-ext(1)).
 const COMMAND_ADDRESS: &[u8] = b"ext::";
-/// Words whose next word can be a directory, and is followed into it.
+/// Words whose next word can be a directory, and then stands for everything in it.
 const ENTERING: [&[u8]; 6] = [b"cd", b"pushd", b"-C", b"python", b"python3", b"node"];
-/// What separates words for a shell, or paths within one word.
+/// The separators of words for a shell, or of paths within one word.
 const MARKS: &[u8] = b" \t\n\r\"'`$&();<>|{}=,:!*?[]\\";
 
 /// Returns how git uses a setting's value, if that can make it run something.
@@ -72,16 +72,16 @@ pub(super) fn used_as(setting: &Setting) -> Option<Use> {
     }
 }
 
-/// What may be a path in a command.
+/// A possible path in a command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Word {
     pub text: Vec<u8>,
-    /// Whether what lies beneath is meant too. A plain word names a file at most: `test` in
-    /// `cargo test` is no directory.
+    /// Set when it stands for everything beneath it too. A plain word names a file at most: `test`
+    /// in `cargo test` is no directory.
     pub is_whole: bool,
 }
 
-/// Returns all that may be a path in a command: the whole, its words, and the parts of words.
+/// Returns every possible path in a command: the whole, its words, and the parts of words.
 pub(super) fn words(value: &[u8]) -> Vec<Word> {
     let command = value.strip_prefix(b"!").unwrap_or(value);
     let (mut found, mut is_entered) = (Vec::new(), false);
@@ -123,7 +123,7 @@ fn add(found: &mut Vec<Word>, text: &[u8], is_entered: bool) {
     }
 }
 
-/// Returns the words of a command, as a shell takes them out of quotes.
+/// Splits a command into words, as a shell does, without their quotes.
 fn unquoted(command: &[u8]) -> Vec<Vec<u8>> {
     let (mut found, mut word, mut quote) = (Vec::new(), Vec::new(), None);
     let mut bytes = command.iter().copied();

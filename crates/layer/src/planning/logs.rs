@@ -1,5 +1,5 @@
-//! A database and the logs beside it are one: written without a log that has changed outside, or
-//! beside it, it would be destroyed.
+//! Databases and the logs beside them, which belong together: written without a log that has
+//! changed on the host, or beside it, a database would be destroyed.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use crate::databases::{companions, database_of};
 use crate::{Change, ChangeKind, RelativePath};
 
 impl Planner<'_> {
-    /// Records a conflict where something that SQLite keeps with what is changed was written
-    /// outside since the run began, and the run has not changed that too (it is looked at then).
-    /// Answers whether the step is off.
+    /// Records a conflict where a companion file of a changed database was written on the host
+    /// since the run began, and the run has not changed that file too (then it is checked itself).
+    /// Returns whether to drop the step.
     pub(super) fn is_parted_from_logs(
         &mut self,
         wanted: &BTreeMap<&RelativePath, &Change>,

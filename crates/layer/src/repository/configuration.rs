@@ -1,4 +1,4 @@
-//! What of a repository's configuration goes in.
+//! The parts of a repository's configuration that a sandbox may see.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -11,7 +11,7 @@ use crate::tree::Tree;
 
 /// The configurations at the top of a common directory.
 const NAMES: [&str; 2] = ["config", "config.worktree"];
-/// The configuration that a linked worktree has besides.
+/// A linked worktree's additional configuration.
 const OF_WORKTREE: &str = "config.worktree";
 
 /// One file of a repository's configuration.
@@ -19,22 +19,22 @@ const OF_WORKTREE: &str = "config.worktree";
 pub struct Configuration {
     /// Its name at the top of the common directory.
     pub name: OsString,
-    /// What goes in of it: of one without secrets all. None where there is no such file.
+    /// The text to show: the whole of a file without secrets. `None` where there is no such file.
     pub text: Option<Vec<u8>>,
     /// Its permission bits.
     pub mode: u32,
-    /// Whether there is more in it.
+    /// Set when secrets were left out.
     pub has_secrets: bool,
 }
 
-/// What git writes beside them before it takes their place.
+/// The lock files that git writes beside them before it renames them into place.
 const LOCKS: [&[u8]; 2] = [b"config.lock", b"config.worktree.lock"];
-/// What copies of a configuration, of editors or by hand, begin with.
+/// The prefixes of copies of a configuration, by editors or by hand.
 const COPIES: [&[u8]; 2] = [b"config", b".config"];
-/// What a file of passwords has in its name (git-credential-store(1)).
+/// A part of the name of password files (git-credential-store(1)).
 const PASSWORDS: &[u8] = b"credential";
-/// What git and programs around it keep at the top of a common directory, with no secrets of a
-/// configuration's.
+/// Entries that git and related programs keep at the top of a common directory, without a
+/// configuration's secrets.
 const KEPT: [&str; 22] = [
     "HEAD",
     "FETCH_HEAD",
@@ -60,9 +60,9 @@ const KEPT: [&str; 22] = [
     "worktrees",
 ];
 
-/// The configurations of the repository whose common directory is `common`, and was when it was
-/// looked at the directory of this device and inode; and what else lies at its top and has secrets
-/// by its name, or by being named in a configuration: nothing goes in of that.
+/// Returns the configurations of the repository with the common directory `common`, whose device
+/// and inode were `identity` when it was checked. Other entries at its top that hold secrets by
+/// their name, or by being named in a configuration, are hidden entirely.
 ///
 /// # Errors
 /// [`NoRepository`]: another directory is there now, one of them cannot be read, or there are
@@ -106,7 +106,7 @@ pub fn configurations(
     Ok(all)
 }
 
-/// What is not shown at all: each with whether it is there.
+/// Returns the entries that are not shown at all, each with whether it exists.
 fn hidden(tree: &Tree, common: &Path) -> Result<Vec<Configuration>, NoRepository> {
     let top = RelativePath::root();
     let unread = |error: &dyn std::fmt::Display| {

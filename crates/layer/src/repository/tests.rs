@@ -162,7 +162,7 @@ fn a_repository_that_does_not_name_the_workspace_back_is_not_shown() {
     assert_eq!(made.found("forged"), Err(NoRepository::Link));
 }
 
-/// Each part of the way in both directions counts, and so does whose it is.
+/// Each part of the links in both directions counts, and so does their owner.
 #[test]
 fn a_worktree_is_one_only_as_git_makes_it() {
     type Break = (&'static str, fn(&Made));
@@ -223,8 +223,8 @@ fn a_worktree_is_one_only_as_git_makes_it() {
     assert_eq!(made.found("main/.git/tree"), Err(holds));
 }
 
-/// Copies of a configuration, files of passwords and what a configuration names: as the two that
-/// stand in their places, they are not shown; and what git makes beside them neither.
+/// Copies of a configuration, password files and files that a configuration names are not shown,
+/// nor are the lock files that git makes beside it.
 #[test]
 fn what_lies_beside_a_configuration_is_hidden_where_it_may_have_secrets() {
     let made = Made::new();

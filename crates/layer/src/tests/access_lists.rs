@@ -10,7 +10,7 @@ use crate::access_list::mode_without;
 use crate::path::Bytes;
 use crate::*;
 
-/// Makes a list; answers whether this host can.
+/// Sets a list; returns whether this host can.
 fn set(path: &Path, list: &str) -> bool {
     let done = Command::new("setfacl")
         .args(["-m", list])
@@ -40,7 +40,7 @@ fn mode_of(path: &Path) -> u32 {
     path.metadata().unwrap().mode() & 0o7777
 }
 
-/// What the layer's own tree is, in a copy.
+/// Returns the layer's tree after.
 fn after(stand: &Stand) -> &Path {
     match &stand.paths.after {
         AfterTree::Copy { path, .. } | AfterTree::Live { path, .. } => path,

@@ -39,7 +39,8 @@ fn two() -> tempfile::TempDir {
     top
 }
 
-/// What of a layer of a Codex's directory waits for a yes of its own, and what does not.
+/// Returns the paths in a layer of a Codex directory that wait for an approval of their own, and
+/// the others.
 fn classes(top: &Path) -> (Vec<String>, Vec<String>) {
     let _ = fs::create_dir(top.join("work"));
     let paths = LayerPaths {

@@ -1,4 +1,4 @@
-//! Which branches of a repository one worktree may change.
+//! The branches of a repository that one worktree may change.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,8 +9,8 @@ use super::worktrees::{
 };
 use crate::{Bounds, LayerPaths, Selection, apply, changes, plan_apply, undo, undo_outlook};
 
-/// The paths that wait for a yes of a layer with these objects and files over a repository with
-/// these files besides.
+/// Returns the paths that wait for approval in a layer with these objects and files over a
+/// repository with these further files.
 fn held(outside: &[(&str, &[u8])], objects: &[&Object], files: &[(&str, &[u8])]) -> Vec<String> {
     let (top, paths) = made(outside, objects, files);
     let held = classes(&paths, Some("wt")).0;
@@ -38,13 +38,14 @@ fn made(
     (top, paths)
 }
 
-/// A time that is later than what was written before, by a coarse clock too.
+/// Returns a time that is later than all earlier writes, by a coarse clock too.
 fn now() -> std::time::SystemTime {
     std::thread::sleep(std::time::Duration::from_millis(20));
     std::time::SystemTime::now()
 }
 
-/// What was held once for what it misses does not go in the next time because it is there then.
+/// A branch that was held once for missing objects is not applied the next time because they exist
+/// then.
 #[test]
 fn what_misses_something_is_held_at_each_apply() {
     let missing = "0123456789abcdef".repeat(3)[..40].to_owned();
@@ -69,7 +70,8 @@ fn what_misses_something_is_held_at_each_apply() {
     }
 }
 
-/// Git reads the whole repository when it tidies up, and stops at what is of another kind.
+/// Git reads the whole repository for maintenance, and stops at an object of another kind than
+/// expected.
 #[test]
 fn objects_of_other_kinds_than_what_names_them_says_are_not_taken_over() {
     let [blob, tree, first] = new();
@@ -131,7 +133,7 @@ fn objects_of_other_kinds_than_what_names_them_says_are_not_taken_over() {
     }
 }
 
-/// The worktree's branch goes on from where it is outside; nobody else's is moved at all.
+/// The worktree's branch moves on from its commit on the host; nobody else's moves at all.
 #[test]
 fn a_branch_goes_on_from_where_it_is_outside() {
     let [blob, tree, first] = new();
@@ -196,7 +198,7 @@ fn a_packed_branch_goes_on_from_where_it_is_packed() {
     }
 }
 
-/// Where somebody has switched the worktree meanwhile, it is not known what the run was on; and
+/// If somebody has switched the worktree meanwhile, it is not known what branch the run was on; and
 /// a branch that somebody has moved meanwhile is a conflict.
 #[test]
 fn what_changed_outside_meanwhile_is_not_written_over() {
@@ -260,7 +262,7 @@ fn a_directory_of_branches_is_none_of_them() {
     assert_eq!(held, ["worktrees/wt/HEAD"]);
 }
 
-/// Whoever may write to a branch moves it for all.
+/// Anybody who may write to a branch moves it for all.
 #[test]
 fn what_others_could_write_to_waits_for_a_yes() {
     let [blob, tree, first] = new();

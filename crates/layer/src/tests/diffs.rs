@@ -1,4 +1,4 @@
-//! What a person is shown.
+//! Diffs as a person is shown them.
 
 use super::skipping::{Avoidable, note_skip};
 use super::support::*;

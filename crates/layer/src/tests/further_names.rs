@@ -192,8 +192,8 @@ fn what_changed_through_a_name_that_is_gone_shows_under_the_others() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A layer in which `b` was appended to and is gone, so that only the index has what the
-/// other names show; `None` where there can be none.
+/// Returns a layer in which `b` was appended to and is gone, so that only the index has the content
+/// of the other names; `None` where that is impossible.
 fn only_in_the_index() -> Option<(Stand, PathBuf)> {
     let edits = [append("b", "more\n"), remove("b")];
     let (stand, _) = match Stand::overlay(Mounted::Trusted, &three(), &edits, true) {
@@ -242,7 +242,7 @@ fn names_that_are_left_stay_one_file_and_are_shown() {
     assert_eq!(link_groups(&stand.host(), &["a", "b", "c"]), [0, 0, 0]);
 }
 
-/// Also where the file has one name left on the host.
+/// Holds also where the file has one name left on the host.
 #[test]
 fn what_is_applied_in_part_is_still_shown() {
     let Some((stand, _)) = only_in_the_index() else {

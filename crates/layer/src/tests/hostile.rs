@@ -1,4 +1,4 @@
-//! What a hostile program leaves behind must not reach the person's directory.
+//! The remains of a hostile program, which must not reach the host directory.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -147,8 +147,8 @@ fn owners_are_shifted_back() {
     assert!(!host.join("stranger").exists() && !host.join("unshifted").exists());
 }
 
-/// A program outside of the sandbox that plays along, or a second sandbox, swaps a
-/// directory of the workspace for a link to somewhere else as fast as it can.
+/// A cooperating program outside of the sandbox, or a second sandbox, swaps a directory of the
+/// workspace for a link to somewhere else as fast as it can.
 #[test]
 fn a_swapped_directory_never_leads_out() {
     let mut before = vec![write("outside-twin", "x")];
@@ -275,7 +275,7 @@ fn a_full_disk_leaves_everything_as_it_was() {
     );
 }
 
-/// The child's part: the host's directory is on a small file system.
+/// Plays the child's part: the host directory is on a small file system.
 pub fn no_space(root: &Path) {
     let host = root.join("small/host");
     fs::create_dir(&host).unwrap();

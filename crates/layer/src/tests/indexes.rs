@@ -6,7 +6,7 @@ use std::process::Command;
 use super::support::*;
 use crate::*;
 
-/// The index that git writes of one file.
+/// Returns the index that git writes of one file.
 fn index(format: &str) -> Vec<u8> {
     let place = tempfile::tempdir().unwrap();
     let git = |words: &[&str]| {
@@ -110,7 +110,7 @@ fn an_index_of_a_worktree_is_read_by_the_digests_of_all() {
     assert_eq!(class(&before, &[write(at, forged())], at), Class::Control);
 }
 
-/// What git takes a directory for a git directory by.
+/// Returns the edits that make a git directory at a path.
 fn repository(at: &str) -> [Edit; 5] {
     [
         write(format!("{at}HEAD"), "ref: refs/heads/main\n"),

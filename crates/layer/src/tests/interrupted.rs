@@ -1,4 +1,4 @@
-//! Killed anywhere, applying can go on to the end or back to the beginning.
+//! Killed anywhere, applying can be rolled forward or back.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -51,7 +51,7 @@ fn big_edits() -> Vec<Edit> {
     edits
 }
 
-/// What a child does: applies or undoes, and ends by itself where it was told to.
+/// Plays the role of a child: applies or undoes, and ends by itself at the given step.
 pub fn child(role: &str, root: &Path) {
     let (role, at) = role.split_once(' ').unwrap_or((role, "-"));
     let mut left: i64 = at.parse().unwrap_or(i64::MAX);
@@ -117,7 +117,7 @@ pub fn run_child(root: &Path, role: &str) -> std::process::Child {
     child
 }
 
-/// A number that differs from round to round, without a clock.
+/// Returns a number that differs from round to round, without a clock.
 pub fn spread(round: u64, below: u64) -> u64 {
     round.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) % below
 }
@@ -243,8 +243,8 @@ fn undo_and_take_back_can_be_killed_too() {
     }
 }
 
-/// An apply that was killed while names were changed, with files that it has written by then: one
-/// in the place of another, one in a directory that was not there.
+/// Returns an apply that was killed while names were changed, with files that it has written by
+/// then: one in the place of another, one in a directory that was not there.
 fn stopped_midway() -> (Stand, Snapshot, [String; 2]) {
     for at in (150..).step_by(5) {
         let (stand, before, _, _) = make();
@@ -308,7 +308,7 @@ fn what_somebody_wrote_after_a_kill_is_no_part_of_what_is_finished() {
     }
 }
 
-/// A file that the apply which was killed has not come to.
+/// Returns a file that the killed apply has not reached.
 fn not_come_to(stand: &Stand) -> String {
     let is_old = |at: &String| {
         let text = std::fs::read_to_string(stand.host().join(at)).unwrap();
@@ -404,7 +404,7 @@ fn permissions_that_somebody_gave_after_a_kill_stay() {
     );
 }
 
-/// What was noted may be gone after a power cut, and what was done be there.
+/// After a power cut the log of a finished step may be gone, and the step itself be there.
 #[test]
 fn what_was_removed_comes_back_also_where_no_note_tells_of_it() {
     for onward in [true, false] {

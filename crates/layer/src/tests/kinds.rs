@@ -1,5 +1,5 @@
-//! Every kind of change, through real overlays of all flavours and a private copy:
-//! what is read, what applying makes, what undoing makes.
+//! Every kind of change, through real overlays of all flavours and a private copy: the changes
+//! read, the result of applying, the result of undoing.
 
 use super::support::*;
 use crate::*;
@@ -11,7 +11,7 @@ struct Case {
     /// Letters for the kinds, with paths: `A a`, `M a`, `D a+3` (three within), `C a`
     /// (mode), `T a`, `R from>to`.
     expected: &'static str,
-    /// Where a move of a directory shows as a move.
+    /// The expected changes where a move of a directory shows as a move.
     expected_trusted: Option<&'static str>,
 }
 
@@ -197,7 +197,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The rest of these tests runs as root; applying as the person must work as well.
+/// The other tests here run as root; applying as an ordinary user must work as well.
 #[test]
 fn an_ordinary_user_can_do_it_all() {
     if !rustix::process::geteuid().is_root() {
@@ -306,8 +306,8 @@ fn each_kind_through_a_copy() {
     }
 }
 
-/// Untouched files keep their times wherever their directory goes; only host edits in
-/// directories that stayed where they were are told from the program's.
+/// Untouched files keep their times wherever their directory goes; host edits are distinguished
+/// from the program's only in directories that stayed where they were.
 #[test]
 fn directories_that_move_take_their_files_along() {
     let before = [
@@ -482,7 +482,7 @@ fn long_attributes_are_read_whole() {
     assert_eq!(own.first().map(|(_, value)| value.0.len()), Some(3_000));
 }
 
-/// The person's directory can be the layer of an overlay that is not Atoll's.
+/// The host directory can be the upper directory of an overlay that is not Atoll's.
 #[test]
 fn notes_of_another_overlay_come_back() {
     let note = "user.overlay.opaque";

@@ -383,7 +383,7 @@ fn one_journal_one_worker() {
     assert!(matches!(take_back(&journal), Err(ApplyError::State { .. })));
 }
 
-/// A database that a run wrote, and a log of it that was written outside meanwhile.
+/// A database that a run wrote, and a log of it that was written on the host meanwhile.
 #[test]
 fn a_database_is_not_written_beside_a_log_of_another_time() {
     let before = [write("state.db", "one\n"), write("other", "one\n")];
@@ -415,7 +415,7 @@ fn a_database_is_not_written_beside_a_log_of_another_time() {
     }
 }
 
-/// The same where the run took the database away, or put something else in its place.
+/// A log written outside, where the run removed the database, or put something else in its place.
 #[test]
 fn a_database_is_not_taken_from_a_log_of_another_time() {
     let before = [write("state.db", "one\n"), write("other.db", "one\n")];
@@ -443,8 +443,8 @@ fn a_database_is_not_taken_from_a_log_of_another_time() {
     }
 }
 
-/// What a person agrees to is told apart by whatever of it is another: what is written, what it
-/// holds, and what is there before; and is the same where nothing is.
+/// The digest of a plan differs with everything that is written, its content, and what was there
+/// before; and is the same when nothing of these differs.
 #[test]
 fn a_digest_is_of_all_that_is_written() {
     let before = [write("kept", "1"), write("other", "1")];

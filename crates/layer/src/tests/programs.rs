@@ -1,4 +1,4 @@
-//! Changes of what git's configuration outside names.
+//! Changes of files that git's configuration on the host names.
 
 use super::support::*;
 use crate::*;

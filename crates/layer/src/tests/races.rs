@@ -1,11 +1,9 @@
-//! Every way by which this crate finds something by its path, against a model, while the
-//! tree is changed beneath it: directories, files and links to outside take each other's
-//! places as fast as can be.
+//! Every lookup by path in this crate, against a model, while the tree is changed beneath it:
+//! directories, files and links to outside take each other's places as fast as possible.
 //!
-//! The model: whatever was found is one of the tree's own inodes, or nothing; what was
-//! read is what one of its own files holds; and outside not an inode, a byte, a time
-//! or a link count differs afterwards. The controls do the same by plain paths, and are
-//! led outside.
+//! The model: every entry found is one of the tree's own inodes, or nothing; every text read is the
+//! content of one of its own files; and outside not an inode, a byte, a time or a link count
+//! differs afterwards. The controls do the same by plain paths, and are led outside.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -37,7 +35,7 @@ const MOVED: [(&str, &str); 8] = [
     ("", "out0"),
     ("", "out1"),
 ];
-/// What is looked for.
+/// The paths that are looked for.
 const SOUGHT: [&str; 9] = [
     "d0",
     "d0/f0",
@@ -51,20 +49,21 @@ const SOUGHT: [&str; 9] = [
 ];
 /// A file and a directory that take each other's place.
 const KINDS: [(&str, &str); 2] = [("", "f0"), ("", "d0")];
-/// The modes that directories and files have, and those that files are to get.
+/// The modes of directories and files, and those that files are to get.
 const DIRECTORY_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 const CHANGED_MODE: u32 = 0o600;
-/// What files are to be marked with, as an extended attribute.
+/// The extended attribute that files are to be marked with.
 const MARK: &str = "user.mark";
 /// A control file, of which there are some outside and none inside.
 const CONTROL: &str = ".envrc";
 const INSIDE: &str = "inside";
 const OUTSIDE: &str = "outside";
-/// How often a race is run at most until it had both outcomes.
+/// The most races that are run until one had both outcomes.
 const RACES_MAX: u64 = 10;
 
-/// The same names inside and outside, so that whoever is led out finds what was sought.
+/// Fills a tree with the same names inside and outside, so that whoever is led out finds what was
+/// sought.
 fn fill(top: &Path, content: &str) {
     for directory in ["d0", "d1", "d0/sub", "d1/sub", "sub"] {
         fs::create_dir_all(top.join(directory)).unwrap();
@@ -122,7 +121,7 @@ impl Arena {
         facts(&outside) == self.outside && self.outside.keys().all(is_same)
     }
 
-    /// Has `act` go on while entries change places; answers how often they did.
+    /// Runs `act` while entries change places; returns how often they did.
     fn race(&self, seed: u64, act: impl FnMut(&mut Numbers)) -> u64 {
         self.race_of(&MOVED, seed, act)
     }
@@ -137,13 +136,13 @@ impl Arena {
     }
 }
 
-/// What was read is what a file of the tree's own holds.
+/// Asserts that a text was read from a file of the tree's own.
 fn expect_own(text: &str, by: &str) {
     assert_eq!(text, INSIDE, "{by} was led out");
 }
 
-/// Everything in a copy is of the tree's own: no file holds what lies outside. And what was
-/// meant for a file (its mode, its mark) has never met a directory.
+/// Asserts that everything in a copy is of the tree's own: no file holds content from outside, and
+/// no metadata meant for a file (its mode, its mark) has reached a directory.
 fn expect_own_copy(copy: &Path, by: &str) {
     for path in facts(copy).keys() {
         let found = fs::symlink_metadata(path).unwrap();
@@ -211,7 +210,7 @@ fn what_is_found_by_a_path_is_the_trees_own_whatever_moves() {
     assert!(arena.is_untouched());
 }
 
-/// A copy of the arena in which a program has changed all files' modes and marks.
+/// Returns a copy of the arena in which a program has changed all files' modes and marks.
 fn changed_copy(arena: &Arena) -> (PathBuf, SystemTime) {
     let layer = arena.place.path().join("layer");
     let finished = checkpoint(&arena.host(), &layer, IdShift::None, &mut |_| {})
@@ -224,8 +223,8 @@ fn changed_copy(arena: &Arena) -> (PathBuf, SystemTime) {
     (layer, finished)
 }
 
-/// Applies and takes back what is in a copy, over whatever changed outside; answers
-/// whether it was done. `look` comes at every step.
+/// Applies and undoes the changes in a copy, over whatever changed outside; returns whether it was
+/// done. `look` is called at every step.
 fn apply_and_undo(
     arena: &Arena,
     (layer, finished): &(PathBuf, SystemTime),
@@ -291,8 +290,8 @@ fn what_is_copied_applied_and_taken_back_stays_within_whatever_moves() {
     expect_own_copy(&host, "apply");
 }
 
-/// What is meant for a file changes files, and what is looked at is what is changed: a
-/// directory that takes the file's place at that moment keeps its mode.
+/// Metadata meant for a file changes files only, and the inode that is looked at is the one that is
+/// changed: a directory that takes the file's place at that moment keeps its mode.
 #[test]
 fn a_mode_never_meets_what_took_the_place_of_what_it_was_for() {
     let (arena, seed) = (Arena::new(), seed());
@@ -326,8 +325,8 @@ fn a_mode_never_meets_what_took_the_place_of_what_it_was_for() {
     expect_own_copy(&arena.host(), "apply");
 }
 
-/// A look by name and an act by name, which is what must not be: the directory gets what
-/// was meant for the file.
+/// The control: a lookup and a change by name, which must not be; the directory gets the mode meant
+/// for the file.
 #[test]
 fn a_look_by_name_is_led_to_another_kind_by_the_same_race() {
     until_lost("no directory got a file's mode", |seed| {
@@ -370,7 +369,7 @@ fn control_files_are_found_in_the_workspace_alone_whatever_moves() {
     );
 }
 
-/// Who looks for them by plain paths is led out by the same race.
+/// The control: a search by plain paths is led out by the same race.
 #[test]
 fn a_search_by_plain_paths_is_led_out_by_the_same_race() {
     until_lost("nothing outside was found", |seed| {
@@ -410,15 +409,15 @@ fn plain_paths_are_led_out_by_the_same_race() {
     });
 }
 
-/// Repeats a race that has to be lost for others to mean something, each on a tree of its own:
-/// who is to lose it may not get the processor in time.
+/// Repeats a race that has to be lost for others to mean something, each on a tree of its own: the
+/// loser may not get the processor in time.
 fn until_lost(otherwise: &str, lost: impl Fn(u64) -> bool) {
     let seed = seed();
     let is_lost = (0..RACES_MAX).any(|more| lost(seed.wrapping_add(more)));
     assert!(is_lost, "{otherwise}");
 }
 
-/// Work of one step, as it stands in a journal, with the person's directory open.
+/// Returns the work of one step, as a journal records it, with the host directory open.
 fn engine(place: &Path, act: Act, at: &str, loose: bool) -> Engine {
     let host = match place.ends_with("journal") {
         true => place.with_file_name("host"),
@@ -488,7 +487,7 @@ fn what_is_put_over_new_content_survives_the_swap_back() {
     }
 }
 
-/// What somebody writes while their directory is taken back is in no journal: it stays.
+/// An entry that somebody writes while their directory is rolled back is in no journal: it stays.
 #[test]
 fn what_is_written_while_something_is_taken_back_stays() {
     let place = Stand::bare();
@@ -526,7 +525,7 @@ fn what_is_written_while_something_is_taken_back_stays() {
     }
 }
 
-/// Taking back gives a mode back to what lost it, and to nothing that took its place.
+/// A rollback gives a mode back to the file that lost it, and to nothing that took its place.
 #[test]
 fn taking_back_leaves_alone_what_took_the_place_of_a_file() {
     let place = Stand::bare();

@@ -1,5 +1,5 @@
-//! Races of paths: entries of a directory change places as fast as can be while something
-//! looks for them. Used by the tests of more than one crate.
+//! Races of paths: entries of a directory change places as fast as possible while something looks
+//! for them. Used by the tests of more than one crate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::fs::{RenameFlags, renameat_with};
 
 const MOVERS: u64 = 2;
 
-/// Numbers that follow from a seed (xorshift), so that a failure can be had again.
+/// Numbers that follow from a seed (xorshift), so that a failure can be reproduced.
 pub struct Numbers(u64);
 
 impl Numbers {
@@ -34,14 +34,14 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// How long one race goes on.
+/// Returns the length of one race.
 fn length() -> Duration {
     let is_night = std::env::var_os("ATOLL_NIGHTLY").is_some();
     Duration::from_secs(if is_night { 120 } else { 2 })
 }
 
-/// Has `act` go on while entries of `top`, each named by its directory and its name there,
-/// change places with each other; answers how often they did.
+/// Runs `act` while entries of `top`, each given by its directory and its name there, change places
+/// with each other; returns how often they did.
 pub fn race(
     top: &Path,
     moved: &[(&str, &'static str)],
@@ -81,8 +81,8 @@ pub fn race(
     moves.load(Ordering::Relaxed)
 }
 
-/// What there is below a directory, links as themselves: inode, mode, owner, size, links,
-/// times.
+/// Returns the metadata of all entries beneath a directory, links as themselves: inode, mode,
+/// owner, size, links, times.
 pub fn facts(top: &Path) -> BTreeMap<PathBuf, [i64; 8]> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![top.to_path_buf()];

@@ -1,5 +1,5 @@
-//! Real trees, real overlays: edits are done by a child process inside a private
-//! mount namespace, which then writes down what it saw.
+//! Real trees, real overlays: edits are done by a child process inside a private mount namespace,
+//! which then records the tree that it saw.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use sha2::Digest;
 use crate::path::Bytes;
 use crate::*;
 
-/// One thing that a program does to a tree.
+/// An edit that a program makes to a tree.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub enum Edit {
     Write(RelativePath, Bytes),
@@ -69,7 +69,7 @@ pub fn at(root: &Path, path: &RelativePath) -> PathBuf {
 }
 
 impl Edit {
-    /// Does it; failures are part of life (a directory cannot be moved, …).
+    /// Does the edit; some fail by design (a directory cannot be moved, …).
     pub fn perform(&self, root: &Path) -> std::io::Result<()> {
         match self {
             Self::Write(path, bytes) => {
@@ -203,7 +203,7 @@ pub fn assert_same(what: &str, left: &Snapshot, right: &Snapshot) {
     assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));
 }
 
-/// How an overlay is mounted.
+/// The way in which an overlay is mounted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mounted {
     /// By root, with redirects and an index.
@@ -222,7 +222,8 @@ pub struct Stand {
     pub paths: LayerPaths,
 }
 
-/// An ordinary user cannot remove what lies in read-only directories.
+/// Makes everything writable first: an ordinary user cannot remove entries of read-only
+/// directories.
 impl Drop for Stand {
     fn drop(&mut self) {
         let _ = Command::new("chmod")
@@ -249,8 +250,8 @@ impl Stand {
         place
     }
 
-    /// Makes the tree before, then lets a child do the edits in an overlay. Answers
-    /// the stand and what the child saw at the end, or why it is not possible here.
+    /// Makes the tree before, then lets a child do the edits in an overlay. Returns the stand and
+    /// the tree that the child saw at the end, or why it is not possible here.
     pub fn overlay(
         mounted: Mounted,
         before: &[Edit],
@@ -319,12 +320,12 @@ impl Stand {
         Ok((Self { place, paths }, seen.into_iter().collect()))
     }
 
-    /// The same with a private copy in place of an overlay.
+    /// As [`Stand::overlay`], with a private copy in place of an overlay.
     pub fn copy(before: &[Edit], edits: &[Edit]) -> (Self, Snapshot) {
         Self::copy_slowly(before, edits, || {})
     }
 
-    /// With a pause before each entry is copied.
+    /// As [`Stand::copy`], with a pause before each entry is copied.
     pub fn copy_slowly(before: &[Edit], edits: &[Edit], pause: impl Fn()) -> (Self, Snapshot) {
         let place = Self::bare();
         let root = place.path();
@@ -350,7 +351,7 @@ impl Stand {
         (Self { place, paths }, seen)
     }
 
-    /// A checkpoint, then edits in the directory itself.
+    /// Takes a checkpoint, then edits the directory itself.
     pub fn live(before: &[Edit], edits: &[Edit]) -> Self {
         let place = Self::bare();
         let root = place.path();
@@ -416,7 +417,7 @@ pub fn as_child(mut command: Command, role: &str, root: &Path) -> Command {
     command
 }
 
-/// Not a test: what the child processes of tests do.
+/// Not a test: the roles of child processes of tests.
 #[test]
 fn child() {
     let (Ok(role), Ok(root)) = (
@@ -446,7 +447,7 @@ fn child() {
     }
 }
 
-/// Which groups of hard links there are.
+/// Returns the groups of hard links among these names.
 pub fn link_groups(root: &Path, names: &[&str]) -> Vec<u64> {
     let mut known: Vec<u64> = Vec::new();
     names

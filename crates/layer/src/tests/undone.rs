@@ -1,4 +1,5 @@
-//! What undoing leaves to others, what it keeps aside, and how an undo is taken back itself.
+//! Undoing: the entries that it leaves to others, those that it keeps in the journal, and its own
+//! rollback.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ fn paths(list: &[&str]) -> Vec<RelativePath> {
     list.iter().map(path).collect()
 }
 
-/// The paths of what is told, as text.
+/// Returns the paths of conflicts, as text.
 fn told(conflicts: &[Conflict]) -> Vec<String> {
     let each = conflicts.iter();
     each.map(|one| format!("{}: {}", one.path, one.why))
@@ -24,7 +25,7 @@ fn outlook(journals: &[PathBuf]) -> Outlook {
     undo_outlook(journals).unwrap()
 }
 
-/// Applies what is selected of a layer, with a journal of this name.
+/// Applies the selected changes of a layer, with a journal of this name.
 fn apply_some(stand: &Stand, name: &str, selection: &Selection) -> PathBuf {
     let journal = stand.place.path().join(name);
     let plan = stand.plan(selection);
@@ -393,7 +394,7 @@ fn a_repository_that_was_made_and_written_to_since_is_a_conflict() {
     assert_same("undone", &original, &snapshot(&stand.host(), false));
 }
 
-/// An apply that was cut short, with a file put into a directory that it had made.
+/// An apply that was interrupted, with a file put into a directory that it had made.
 #[test]
 fn taking_back_an_apply_that_was_cut_short_leaves_others_files() {
     let mut met = 0;
@@ -476,7 +477,8 @@ fn the_taking_back_of_an_undo_can_be_killed_too() {
     assert!(interrupted > 0);
 }
 
-/// An apply that was killed before it changed anything, at its one step: the temporary name.
+/// Returns an apply that was killed before it changed anything, and the temporary name of its one
+/// step.
 fn killed_before(edit: Edit) -> (Stand, PathBuf) {
     for at in 0.. {
         let before = [write("d/f", "original"), write("x", "original")];

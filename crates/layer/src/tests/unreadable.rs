@@ -1,4 +1,4 @@
-//! What a program makes unreadable for its owner, as an ordinary user meets it.
+//! Entries that a program makes unreadable for their owner, as an ordinary user meets them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -41,8 +41,8 @@ fn paths_of(list: &[Refusal]) -> Vec<String> {
     list.iter().map(|it| it.path.to_string()).collect()
 }
 
-/// Runs a test of this file as an ordinary user, since root may read everything.
-/// Answers whether the caller is to go on itself.
+/// Runs a test of this file as an ordinary user, since root may read everything. Returns whether
+/// the caller is to continue itself.
 fn as_ordinary_user(name: &str) -> bool {
     if !rustix::process::geteuid().is_root() {
         return true;
@@ -62,7 +62,7 @@ fn stands() -> Vec<Stand> {
     stands
 }
 
-/// A copy has no kernel that shows the child everything: the tree is made as is.
+/// Makes the tree as it is: a copy has no kernel that shows the child everything.
 fn unreadable_copy() -> Stand {
     let (stand, _) = Stand::copy(&before(), &[]);
     let AfterTree::Copy { path, .. } = &stand.paths.after else {
@@ -223,12 +223,12 @@ fn in_live_mode_nothing_is_opened_up_and_what_stays_is_told() {
     assert_eq!(paths_of(&plan.refused), unread);
 }
 
-/// A live run that has ended: what it left is noted.
+/// Returns a live run that has ended, with the record of what it left.
 fn ended(before: &[Edit], edits: &[Edit]) -> (Stand, EndNote) {
     ended_with_top(before, edits, None)
 }
 
-/// One that changed the mode of its workspace itself at the end.
+/// As [`ended`], where the run gave the workspace itself this mode, if any, at the end.
 fn ended_with_top(before: &[Edit], edits: &[Edit], top: Option<u32>) -> (Stand, EndNote) {
     let stand = Stand::live(before, edits);
     if let Some(top) = top {
@@ -419,7 +419,7 @@ fn what_changed_after_a_live_run_is_not_opened_up_or_taken_back() {
     assert_eq!(mode_of(&closed), 0o700);
 }
 
-/// What could not be read when the run began is in no checkpoint: whatever the program did
+/// An entry that could not be read when the run began is in no checkpoint: whatever the program did
 /// with it, it is not opened up and not removed.
 #[test]
 fn what_could_not_be_copied_before_a_live_run_is_never_taken_back() {

@@ -1,4 +1,4 @@
-//! What one worktree may change of what all of a repository share.
+//! The changes that one worktree may make to what all of a repository share.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::{
     plan_apply, undo, undo_outlook,
 };
 
-/// A loose object: where it is, its name, and what is there.
+/// A loose object: its path, its name, and its compressed content.
 pub(super) struct Object {
     pub path: String,
     pub name: String,
@@ -51,8 +51,8 @@ pub(super) fn commit_of(tree: &str, parents: &[&str], message: &str) -> Object {
     object("commit", text.as_bytes())
 }
 
-/// A file, a tree and a commit behind the one that the repository has: each is nothing without the
-/// one before.
+/// Returns a file, a tree and a commit after the one that the repository has: each needs the one
+/// before.
 pub(super) fn new() -> [Object; 3] {
     let blob = object("blob", b"new");
     let tree = tree_of("a", &blob.name);
@@ -62,12 +62,12 @@ pub(super) fn new() -> [Object; 3] {
 
 pub(super) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
-/// The commit that the repository has.
+/// Returns the commit that the repository has.
 pub(super) fn commit() -> Object {
     commit_of(EMPTY_TREE, &[], "old")
 }
 
-/// A log with one more entry.
+/// Returns a log with one more entry.
 pub(super) fn log(before: &str, id: &str) -> String {
     let zero = "0".repeat(40);
     format!(
@@ -86,9 +86,9 @@ pub(super) fn put(top: &Path, name: &str, text: &[u8]) {
     fs::write(file, text).unwrap();
 }
 
-/// A repository whose main worktree has `main` checked out, `wt` has `work`, and `other` is at
-/// work on `deep/one`, `deep/two` and, by another branch's name, `led`; with what a layer over it
-/// has.
+/// Makes a repository whose main worktree has `main` checked out, `wt` has `work`, and `other` is
+/// working on `deep/one`, `deep/two` and, by another branch's name, `led`; with a layer of these
+/// files over it.
 pub(super) fn layer(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LayerPaths) {
     let top = tempfile::tempdir().unwrap();
     let host = top.path().join("host");
@@ -150,7 +150,7 @@ pub(super) fn layer(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LayerPaths) 
     (top, paths)
 }
 
-/// The paths that wait for a yes, and the others.
+/// Returns the paths that wait for approval, and the others.
 pub(super) fn classes(paths: &LayerPaths, worktree: Option<&str>) -> (Vec<String>, Vec<String>) {
     let mut set = changes(paths, &Bounds::default()).unwrap();
     set.classify_repository(worktree.map(OsStr::new), paths);
@@ -166,7 +166,8 @@ pub(super) fn classes(paths: &LayerPaths, worktree: Option<&str>) -> (Vec<String
     (control, other)
 }
 
-/// How one file of the layer is classed, beside a new commit with all that it needs.
+/// Returns whether one file of the layer is a control file, beside a new commit with all that it
+/// needs.
 fn is_control(file: &str, text: &[u8], worktree: Option<&str>) -> bool {
     let objects = new();
     let mut files: Vec<(&str, &[u8])> = objects
@@ -182,7 +183,7 @@ fn is_control(file: &str, text: &[u8], worktree: Option<&str>) -> bool {
     control.iter().any(|path| path == file)
 }
 
-/// An index of one file, as gitformat-index(5) has it.
+/// Returns an index of one file, as gitformat-index(5) has it.
 pub(super) fn index(name: &str, object: &Object) -> Vec<u8> {
     let mut text = b"DIRC\0\0\0\x02\0\0\0\x01".to_vec();
     text.extend([0; 24]);
@@ -347,7 +348,7 @@ fn what_others_rely_on_waits_for_a_yes() {
     }
 }
 
-/// Git writes what an index names at the next checkout, without another look at the names.
+/// Git writes the files that an index names at the next checkout, without checking the names again.
 #[test]
 fn a_worktrees_index_that_names_what_is_elsewhere_waits_for_a_yes() {
     let [blob, _, commit] = new();
@@ -365,7 +366,7 @@ fn a_worktrees_index_that_names_what_is_elsewhere_waits_for_a_yes() {
     }
 }
 
-/// A commit without all that it needs is no commit: a branch of it would be broken.
+/// A commit without all that it needs is incomplete: a branch of it would be broken.
 #[test]
 fn what_misses_something_is_not_taken_over() {
     let objects = new();

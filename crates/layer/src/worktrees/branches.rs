@@ -1,4 +1,4 @@
-//! Branches of a repository: which ones others have checked out or are at work on, and their names.
+//! Branches of a repository: those that others have checked out or are working on, and their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use crate::facts::Kind;
 use crate::git_objects::{Format, Id, small};
 use crate::tree::Tree;
 
-/// The most worktrees of one repository whose branches are looked at; with more, every branch
-/// may be checked out.
+/// The most worktrees of one repository whose branches are read; with more, every branch may be
+/// checked out.
 const WORKTREES_MAX: usize = 10_000;
-/// Files of a git directory that name the branch which it has checked out, or which git is at work
-/// on there and writes when that ends.
+/// Files of a git directory that name the branch which is checked out there, or which git is
+/// working on there and writes when that ends.
 const NAMING: [&str; 5] = [
     "HEAD",
     "BISECT_START",
@@ -20,9 +20,9 @@ const NAMING: [&str; 5] = [
     "rebase-apply/head-name",
     "rebase-merge/update-refs",
 ];
-/// A branch that stands for another, that for a third, and so on.
+/// The longest chain of symbolic references that is followed.
 const LINKS_MAX: usize = 5;
-/// What a name begins with that git looks for elsewhere than among branches.
+/// The prefixes of names that git looks for elsewhere than among branches.
 const KINDS: [&[u8]; 12] = [
     b"refs",
     b"heads",
@@ -42,11 +42,11 @@ const LIST_BYTES_MAX: u64 = 64 << 20;
 /// The longest name of a branch, bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// The branches that others have checked out or are at work on.
+/// The branches that others have checked out or are working on.
 pub(crate) struct Elsewhere(Vec<Vec<u8>>);
 
 impl Elsewhere {
-    /// Looks into all git directories but the worktree's own. None where it cannot be told.
+    /// Reads all git directories but the worktree's own. `None` where they cannot be read.
     pub fn look(common: &Tree, own: &RelativePath) -> Option<Self> {
         let worktrees = RelativePath::new("worktrees").ok()?;
         let mut directories = vec![RelativePath::root()];
@@ -79,8 +79,8 @@ impl Elsewhere {
         Some(Self(found))
     }
 
-    /// Whether a branch is one of them, or cannot be beside one: one's name is the other's
-    /// directory then. File systems that do not tell cases apart are told from none.
+    /// Returns whether a branch is one of them, or cannot exist beside one because one's name is
+    /// the other's directory. Case is ignored, as some file systems do.
     pub fn touches(&self, name: &[u8], is_directory: bool) -> bool {
         let beneath = |outer: &[u8], inner: &[u8]| {
             let head = inner.get(..outer.len());
@@ -95,7 +95,8 @@ impl Elsewhere {
     }
 }
 
-/// The branch that a line of such a file names: in full, or, of a bisection, without `refs/heads/`.
+/// Returns the branch that a line of such a file names: in full, or, for a bisection, without
+/// `refs/heads/`.
 fn named(line: &[u8]) -> Option<Vec<u8>> {
     let line = line.trim_ascii();
     let line = line.strip_prefix(b"ref:").unwrap_or(line).trim_ascii();
@@ -103,7 +104,7 @@ fn named(line: &[u8]) -> Option<Vec<u8>> {
     (!name.is_empty()).then(|| name.to_vec())
 }
 
-/// The branches that one stands for, where its owner has made it so.
+/// Returns the branches that a symbolic reference leads to, one after another.
 fn stands_for(common: &Tree, name: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut found, mut at) = (Vec::new(), name.to_vec());
     for _ in 0..LINKS_MAX {
@@ -127,17 +128,17 @@ fn stands_for(common: &Tree, name: &[u8]) -> Option<Vec<Vec<u8>>> {
     None
 }
 
-/// The references of a repository as it is outside.
+/// The references of a repository as it is on the host.
 pub(crate) struct References<'a> {
     common: &'a Tree,
-    /// Those that are packed (git-pack-refs(1)): in full, each with the digits of what it names.
+    /// The packed references (git-pack-refs(1)), by full name, each with the digits of its target.
     packed: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// The same names without a difference of cases.
+    /// Their names in lower case.
     folded: BTreeSet<Vec<u8>>,
 }
 
 impl<'a> References<'a> {
-    /// None where they cannot be told.
+    /// Reads the references. `None` where they cannot be read.
     pub fn read(common: &'a Tree) -> Option<Self> {
         let mut all = Self {
             common,
@@ -160,14 +161,14 @@ impl<'a> References<'a> {
         Some(all)
     }
 
-    /// Whether there is a branch of this name, whatever it names.
+    /// Returns whether there is a branch of this name, whatever its target.
     pub fn is_there(&self, name: &[u8]) -> bool {
         let full = [b"refs/heads/", name].concat();
         self.folded.contains(&full.to_ascii_lowercase()) || self.is_loose(&full)
     }
 
-    /// The commit that a branch of this name is at. None where there is none, where it stands for
-    /// another, and where it cannot be told.
+    /// Returns the commit that a branch of this name is at. `None` where there is no branch, where
+    /// it is a symbolic reference, and where it cannot be read.
     pub fn commit(&self, name: &[u8], format: Format) -> Option<Id> {
         let full = [b"refs/heads/", name].concat();
         let path = RelativePath::new(full.clone()).ok()?;
@@ -180,8 +181,9 @@ impl<'a> References<'a> {
         }
     }
 
-    /// Whether a new branch of this name would be found where people mean something else
-    /// (gitrevisions(7)), or cannot be beside what is there: one's name is the other's directory.
+    /// Returns whether a new branch of this name would be found where people mean something else
+    /// (gitrevisions(7)), or cannot exist beside a present one because one's name is the other's
+    /// directory.
     pub fn hides_another(&self, name: &[u8]) -> bool {
         let is_digits = name.len() >= 4 && name.iter().all(u8::is_ascii_hexdigit);
         let parts: Vec<&[u8]> = name.split(|byte| *byte == b'/').collect();
@@ -215,7 +217,7 @@ impl<'a> References<'a> {
         }
     }
 
-    /// Whether there is a directory of this name, or nothing.
+    /// Returns whether there is a directory of this name, or nothing.
     fn may_hold(&self, full: &[u8]) -> bool {
         let is_directory = |facts: crate::facts::Facts| facts.kind == Kind::Directory;
         match RelativePath::new(full).map(|path| self.common.facts(&path)) {
@@ -237,7 +239,7 @@ impl<'a> References<'a> {
     }
 }
 
-/// Whether a branch can have this name (git-check-ref-format(1)).
+/// Returns whether a branch can have this name (git-check-ref-format(1)).
 pub(crate) fn is_branch_name(name: &[u8]) -> bool {
     let is_part = |part: &[u8]| {
         !part.is_empty()

@@ -1,8 +1,8 @@
-//! What of an apply to a repository is not taken back, or not without being told to.
+//! The parts of an apply to a repository that an undo leaves, or needs to be forced to revert.
 //!
-//! Objects are named by what they are: to leave them changes nothing, and others may have come to
+//! Objects are named by their content: to leave them changes nothing, and others may have come to
 //! need them. A branch that another worktree has checked out since is that worktree's, and no
-//! worktree is left on a branch that is not there.
+//! worktree is left on a branch that does not exist.
 
 use std::io::Read as _;
 
@@ -17,21 +17,21 @@ use crate::{RelativePath, Step};
 const TAKEN_UP: &str = "another worktree has this branch checked out since";
 const ON_IT: &str = "this worktree has this branch checked out since";
 
-/// What becomes of a step that is to be taken back.
+/// The treatment of a step that is to be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It is taken back.
+    /// The step is undone.
     No,
-    /// What it made stays.
+    /// Its result stays.
     Yes,
-    /// It is taken back only where somebody says so.
+    /// The step is undone only if a person forces it, for this reason.
     Told(&'static str),
 }
 
-/// The most that is read of one object here, bytes.
+/// The most bytes that are read of one object here.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// What becomes of a step in a repository, whose own worktree has the directory `own`.
+/// Returns the treatment of a step in a repository, whose own worktree has the directory `own`.
 pub(crate) fn left(step: &Step, engine: &Engine, own: &RelativePath) -> Left {
     let names: Vec<&[u8]> = step.path.components().collect();
     let Act::Replace { old, new } = &step.act else {
@@ -87,7 +87,7 @@ fn is_head(step: &Step, own: &RelativePath) -> bool {
     own.join(b"HEAD").is_ok_and(|head| head == step.path)
 }
 
-/// What a worktree is on.
+/// The state of a worktree's `HEAD`.
 enum Head {
     Branch(Vec<u8>),
     /// No branch.
@@ -96,7 +96,7 @@ enum Head {
 }
 
 impl Head {
-    /// What the worktree will be on when the steps of this journal are taken back.
+    /// Returns the `HEAD` of the worktree once the steps of this journal are undone.
     fn afterwards(engine: &Engine, own: &RelativePath) -> Self {
         let mut steps = engine.work.steps.iter();
         if let Some(step) = steps.find(|step| is_head(step, own)) {
@@ -109,7 +109,7 @@ impl Head {
         text.map_or(Self::Unknown, |text| Self::of(&text))
     }
 
-    /// What it was on before a step changed that.
+    /// Returns the `HEAD` before a step changed it.
     fn before(engine: &Engine, step: &Step) -> Self {
         let Act::Replace { old, .. } = &step.act else {
             return Self::Unknown;
@@ -152,7 +152,7 @@ impl Head {
     }
 }
 
-/// Whether all that a step made are loose objects, each of which is what its name says.
+/// Returns whether everything that a step made is a loose object that matches its name.
 fn are_objects(step: &Step, new: &[Entry], host: &Tree) -> bool {
     let Some(format) = Format::of_repository(host) else {
         return false;

@@ -8,10 +8,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::block::within;
-use super::{
-    Binding, Block, Conditions, HostName, HostPart, InvalidHost, Place, Published, Request,
-    RuleLimits, Special, SshGrant, Upstream, Way, special,
-};
+use super::{Binding, Block, Conditions, HostName, HostPart, InvalidHost, Place, Published};
+use super::{Request, RuleLimits, Special, SshGrant, Upstream, Way, special};
 
 /// A boundary's network access: nothing without a rule that allows it. A denial overrides every
 /// allowance.

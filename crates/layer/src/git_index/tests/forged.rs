@@ -1,4 +1,4 @@
-//! Indexes that git reads otherwise than whoever reads them from the beginning to the end.
+//! Indexes that git reads otherwise than a reader that goes from the beginning to the end.
 
 use super::*;
 
@@ -118,7 +118,7 @@ fn an_entry_is_as_git_makes_it() {
     assert!(is_held(&made(3, &unknown, &[])));
 }
 
-/// The extension that says where the entries end.
+/// Returns the extension that gives the end of the entries.
 fn end(at: usize) -> Vec<u8> {
     extension(
         b"EOIE",
@@ -126,7 +126,8 @@ fn end(at: usize) -> Vec<u8> {
     )
 }
 
-/// The one that says from where threads read, and how many entries each.
+/// Returns the extension that gives the offsets from which threads read, and the number of entries
+/// of each.
 fn blocks(all: &[(usize, u32)]) -> Vec<u8> {
     let mut content = 1_u32.to_be_bytes().to_vec();
     for (at, count) in all {
@@ -198,7 +199,8 @@ fn extensions_are_known_and_each_is_there_once() {
     assert!(undone(b"b", b"+100644"));
 }
 
-/// What git knows of files that are in no commit: one of this name, in a directory of this one.
+/// Returns whether an index is held whose cache of untracked files has one of this name, in a
+/// directory of this one.
 fn untracked(directory: &[u8], name: &[u8]) -> bool {
     let facts = [0; 2 * 36 + 4 + 2 * 20];
     let top = [&[0, 1][..], b"\0", &[1, 0], directory, b"\0", name, b"\0"].concat();
@@ -238,7 +240,7 @@ fn what_an_index_names_has_to_be_there() {
     assert!(held(&mut |id, _| id == [9; 20]));
 }
 
-/// Of version 4, a name is what it has more than the one before: short entries, long names.
+/// Names of index version 4, each longer than the one before: short entries, long names.
 fn growing(count: usize, first: usize) -> Vec<u8> {
     let mut entries = Vec::new();
     for at in 0..count {

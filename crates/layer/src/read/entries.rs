@@ -1,0 +1,42 @@
+//! Reads what a directory has, and the attributes of what is in it.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::RelativePath;
+use crate::error::TreeError;
+use crate::facts::{Kind, Xattrs, xattrs};
+use crate::layer::XattrFlavour;
+use crate::tree::{Tree, facts_at, names_in};
+
+/// Returns the attributes of a file or directory; symbolic links carry none of a user's.
+pub(crate) fn xattrs_at(
+    tree: &Tree,
+    path: &RelativePath,
+    kind: Kind,
+    flavour: Option<XattrFlavour>,
+    bytes_max: usize,
+) -> io::Result<Xattrs> {
+    match kind {
+        Kind::File => xattrs(tree.file(path)?.0, flavour, bytes_max),
+        Kind::Directory => xattrs(tree.directory(path)?, flavour, bytes_max),
+        _ => Ok(Xattrs::default()),
+    }
+}
+
+/// Returns the entries of a directory with their types.
+pub(crate) fn list_with_kinds(
+    tree: &Tree,
+    directory: &RelativePath,
+) -> Result<Vec<(RelativePath, Kind)>, TreeError> {
+    let failed = |error| tree.error("cannot read", directory, error);
+    let opened = tree.directory(directory).map_err(failed)?;
+    let mut entries = Vec::new();
+    for name in names_in(opened.as_fd()).map_err(failed)? {
+        let facts = facts_at(opened.as_fd(), &name).map_err(failed)?;
+        if let (Some(facts), Ok(path)) = (facts, directory.join(&name)) {
+            entries.push((path, facts.kind));
+        }
+    }
+    Ok(entries)
+}
