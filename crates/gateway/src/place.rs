@@ -447,12 +447,8 @@ impl Placing<'_> {
             kept.layers.clone_from(&earlier.layers);
             kept.base = earlier.base;
         };
-        update_run(
-            self.request.state,
-            &self.request.call.run,
-            Durability::Buffered,
-            taken,
-        )?;
+        let (state, run) = (self.request.state, &self.request.call.run);
+        update_run(state, run, Durability::Buffered, taken)?;
         std::fs::rename(&from, &to).map_err(|error| PlaceError::Resume {
             run: earlier.run.clone(),
             error,

@@ -85,6 +85,13 @@ impl Options {
         }
     }
 
+    /// Returns whether tests may be wanted that need the prover, which takes minutes to build:
+    /// all of them, or ones that a filter like `proofs::` or `proven` names.
+    fn wants_prover(&self) -> bool {
+        let named = |filter: &String| filter.contains("pro");
+        self.nightly || self.filter.as_ref().is_some_and(named)
+    }
+
     /// Whether the filter can match fuzz targets alone: no test has a space in its name.
     fn is_fuzzing_alone(&self) -> bool {
         let named = |filter: &String| filter.starts_with(fuzzing::LABEL);
@@ -152,7 +159,7 @@ fn gates(options: &Options, root: &Path, tally: &mut Tally) -> Result<()> {
 fn run_tests(options: &Options, root: &Path, cache: &Path, tally: &mut Tally) -> Result<()> {
     let nextest = needs::nextest(cache).context("cargo-nextest is missing; give --install")?;
     let listed = tally.built("build tests", binaries::tests(root, &nextest));
-    let programs = binaries::programs(root, options.nightly || options.filter.is_some());
+    let programs = binaries::programs(root, options.wants_prover());
     let programs = tally.built("build atoll", programs);
     let (Some(listed), Some(programs)) = (listed, programs) else {
         return Ok(());
