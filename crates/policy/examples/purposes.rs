@@ -1,6 +1,6 @@
-//! How the policies of purposes decide on labelled actions: each action as a run for that purpose
-//! would be decided on, a connection with its name, a request with its connection and its name.
-//! Prints JSON: an entry for each action.
+//! Decides labelled actions by the policies of purposes, each action as in a run for its purpose: a
+//! connection with its name, a request with its connection and its name. Prints JSON: an entry for
+//! each action.
 //!
 //! `cargo xtask bench purpose` calls it: `purposes FILE…`.
 
@@ -22,7 +22,7 @@ use atoll_policy::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Where the run works.
+/// The workspace of the run.
 const WORKSPACE: &str = "/home/me/project";
 
 /// A file of labelled actions.
@@ -32,7 +32,7 @@ struct Corpus {
     action: Vec<Labelled>,
 }
 
-/// One action, and whether it belongs to the purpose.
+/// An action, with the label that it is on or off the purpose.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Labelled {
@@ -85,7 +85,7 @@ impl Labelled {
     }
 }
 
-/// The rules of a run of an agent for a purpose, where nobody has written anything.
+/// Compiles the rules of a run of an agent for a purpose, without configuration by anybody.
 fn rules(purpose: &str) -> Rules {
     let trust = TrustList::default();
     let sources = Sources {
@@ -115,7 +115,8 @@ fn rules(purpose: &str) -> Rules {
     rules
 }
 
-/// What a run asks of an action before it happens: the action itself, and what it needs besides.
+/// Returns the actions that a run has decided before one happens: those that it needs, and the
+/// action itself.
 fn asked(case: &Case) -> Vec<Case> {
     let host = |action: &str| Case {
         action: action.to_owned(),
@@ -141,7 +142,7 @@ fn asked(case: &Case) -> Vec<Case> {
     all
 }
 
-/// Whether it happens, and else by which policies it does not.
+/// Returns whether the action is allowed, and if not, the policies and errors that refuse it.
 fn decide(rules: &Rules, labelled: &Labelled) -> (bool, Vec<String>) {
     let mut by = Vec::new();
     for mut case in asked(&labelled.case()) {

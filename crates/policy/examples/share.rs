@@ -1,5 +1,5 @@
-//! What the decision takes of a run: reading the files of all layers, compiling the rules, and
-//! deciding the call; with and without policies in Cedar. Prints a line of JSON for each.
+//! Measures the decision's share of a run: reading the files of all layers, compiling the rules,
+//! and deciding the call; with and without policies in Cedar. Prints a line of JSON for each.
 //!
 //! `cargo xtask bench ledger` calls it: `share DIRECTORY COUNT`.
 
@@ -21,10 +21,10 @@ use serde_json::json;
 
 /// Rounds that are not counted.
 const WARM_UP: u64 = 20;
-/// How many policies the person has in the second figure.
+/// The number of the person's policies in the second figure.
 const POLICIES: usize = 100;
 
-/// Nobody has profiles of their own.
+/// A source without profiles: nobody has any of their own.
 struct NoProfiles;
 
 impl ProfileSource for NoProfiles {
@@ -37,7 +37,7 @@ impl ProfileSource for NoProfiles {
     }
 }
 
-/// Where and by whom.
+/// The directories, the host and the environment of the runs.
 struct Place {
     configuration: PathBuf,
     workspace: PathBuf,
@@ -82,7 +82,7 @@ impl Place {
         }
     }
 
-    /// One decision, from the files on.
+    /// Makes one decision, from reading the files on.
     fn decide(&self, call: &Call) {
         let organisation = read(&self.configuration.join("organisation.toml"));
         let user_config = read(&self.configuration.join("config.toml"));
