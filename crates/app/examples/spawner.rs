@@ -31,7 +31,7 @@ use atoll_sandbox::{Attachment, Host, Reaction, Spawner, Starting, Stream, Widen
 use rustix::pipe::PipeFlags;
 use serde_json::{Value, json};
 
-/// How long many sandboxes may take to start.
+/// The longest time that many sandboxes may take to start.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Everything that stays between two sandboxes.
+/// The state that stays between two sandboxes.
 struct Many {
     program: PathBuf,
     workspace: PathBuf,
@@ -128,7 +128,7 @@ impl Many {
         })
     }
 
-    /// A sandbox from its making to its end.
+    /// Runs the program in a sandbox, from its making to its end.
     fn contained(&self, held: Option<Held<'_>>) -> Result<()> {
         let now = SystemTime::now();
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
@@ -183,7 +183,7 @@ impl Many {
         Ok(())
     }
 
-    /// The same program without anything around it.
+    /// Runs the same program without a sandbox.
     fn plain(&self) -> Result<()> {
         let status = Command::new(&self.program)
             .env_clear()
@@ -194,7 +194,7 @@ impl Many {
         Ok(())
     }
 
-    /// Both in turn.
+    /// Measures runs without and with a sandbox, in turn.
     fn rounds(&self, rounds: u64) -> Result<Value> {
         let (mut plain, mut contained) = (Vec::new(), Vec::new());
         for round in 0..rounds + 20 {
@@ -208,7 +208,7 @@ impl Many {
         Ok(json!({ "plain_us": plain, "contained_us": contained }))
     }
 
-    /// Two at a time, for so long.
+    /// Runs sandboxes two at a time, for this long.
     fn sustained(&self, length: Duration) -> Result<Value> {
         const AT_ONCE: usize = 2;
         const WINDOW: Duration = Duration::from_secs(5);
@@ -249,8 +249,8 @@ impl Many {
         }))
     }
 
-    /// So many that are there and do nothing: the program writes something, then
-    /// reads until the end.
+    /// Keeps this many sandboxes alive that do nothing: the program writes something, then reads
+    /// until the end.
     fn idle(&self, sandboxes: u64, meanwhile: impl FnOnce() -> io::Result<()>) -> Result<Value> {
         let before = available()?;
         let began = Instant::now();
@@ -292,14 +292,14 @@ impl Many {
     }
 }
 
-/// What an idle program reads from, and how many have begun.
+/// The input that idle programs read, and the number of programs that have begun.
 #[derive(Clone, Copy)]
 struct Held<'a> {
     input: &'a OwnedFd,
     started: &'a AtomicU64,
 }
 
-/// The other end of a program whose output nobody looks at.
+/// The other end of a program's streams, whose output nobody reads.
 struct Silent<'a> {
     nothing: File,
     held: Option<Held<'a>>,
@@ -331,14 +331,14 @@ impl Attachment for Silent<'_> {
     fn suspended(&mut self) {}
 }
 
-/// How long something takes, microseconds.
+/// Returns the time that something takes, microseconds.
 fn time(what: impl FnOnce() -> Result<()>) -> Result<u64> {
     let began = Instant::now();
     what()?;
     Ok(u64::try_from(began.elapsed().as_micros())?)
 }
 
-/// Memory that the host can still give, bytes (proc_meminfo(5)).
+/// Returns the memory that the host can still give, bytes (proc_meminfo(5)).
 fn available() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/meminfo")?;
     let line = text
@@ -348,7 +348,7 @@ fn available() -> Result<u64> {
     Ok(kib.context("MemAvailable")?.parse::<u64>()? * 1024)
 }
 
-/// What could leak. A launcher is collected a moment after its sandbox is gone.
+/// Counts what could leak. A launcher is reaped a moment after its sandbox is gone.
 fn held_now() -> Result<Value> {
     let count = |path: &str| Ok::<_, io::Error>(std::fs::read_dir(path)?.count());
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?

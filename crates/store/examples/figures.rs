@@ -1,4 +1,4 @@
-//! What the ledger costs, for `cargo xtask bench ledger`: one figure a call, as JSON on
+//! Measures the cost of the ledger, for `cargo xtask bench ledger`: one figure a call, as JSON on
 //! standard output. `figures FIGURE DIRECTORY COUNT`; the directory is an empty one on the disk
 //! that is measured.
 
@@ -18,9 +18,9 @@ use sha2::{Digest, Sha256};
 
 type Done = Result<(), Box<dyn Error>>;
 
-/// Appended before those that count.
+/// The rounds before those that count.
 const WARM_UP: u64 = 50;
-/// Events that are appended at once where a ledger is made.
+/// The number of events that are appended at once where a ledger is made.
 const BATCH: u64 = 10_000;
 
 fn main() -> Done {
@@ -57,7 +57,7 @@ fn body(number: u64) -> Value {
     json!({ "flow": number, "host": "packages.example.com", "port": 443, "up_bytes": 1_234 })
 }
 
-/// Durable appends of one writer, and bare ones of as many bytes, in turns.
+/// Measures durable appends of one writer, and bare ones of as many bytes, in turns.
 fn append(state: &StateDir, directory: &Path, count: u64) -> Done {
     let ledger = atoll_store::open_ledger(state, SystemTime::now)?;
     let mut bare = File::create(directory.join("bare"))?;
@@ -85,7 +85,7 @@ fn append(state: &StateDir, directory: &Path, count: u64) -> Done {
     Ok(())
 }
 
-/// Many writers at once.
+/// Measures durable appends of many writers at once.
 fn writers(state: &StateDir, count: u64) -> Done {
     const WRITERS: u64 = 64;
     let ledger = atoll_store::open_ledger(state, SystemTime::now)?;
@@ -116,7 +116,8 @@ fn writers(state: &StateDir, count: u64) -> Done {
     Ok(())
 }
 
-/// Makes a ledger of so many events, as runs with connections leave them.
+/// Makes a ledger of this many events, as runs with connections leave them; measures its first
+/// checkpoint.
 fn make(state: &StateDir, count: u64) -> Done {
     let ledger = atoll_store::open_ledger(state, SystemTime::now)?;
     let run = RunId::new(1_795_253_412, 1);
@@ -168,7 +169,7 @@ fn verify(state: &StateDir) -> Done {
     Ok(())
 }
 
-/// A search through all of it that finds next to nothing.
+/// Measures searches through all of the ledger that find next to nothing.
 fn query(state: &StateDir) -> Done {
     let filters = [
         (
@@ -210,7 +211,7 @@ fn query(state: &StateDir) -> Done {
     Ok(())
 }
 
-/// Makes the ledger look as after a start of the kernel: its head names another one.
+/// Makes the ledger look as after a reboot: its head names another boot of the kernel.
 fn restart(state: &StateDir) -> Done {
     let path = state.path().join("ledger/head");
     let head = std::fs::read_to_string(&path)?;
@@ -230,7 +231,7 @@ fn restart(state: &StateDir) -> Done {
     Ok(())
 }
 
-/// Opens a ledger, appends to it and signs it, as the first process of many would.
+/// Measures opening a ledger, appending to it and signing it, as the first process of many would.
 fn open(state: &StateDir) -> Done {
     let begin = Instant::now();
     let ledger = atoll_store::open_ledger(state, SystemTime::now)?;
@@ -252,7 +253,7 @@ fn open(state: &StateDir) -> Done {
     Ok(())
 }
 
-/// What a run has to do with the ledger, from opening it to the signed end.
+/// Measures the ledger's share of a run, from opening it to the signed end.
 fn run(state: &StateDir, count: u64) -> Done {
     let mut all = Vec::new();
     for number in 0..WARM_UP + count {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench run`: how fast, against peers and against work outside.
+//! `cargo xtask bench run`: measures speed against peers and against the same work outside.
 //!
 //! All contenders of one benchmark take turns, so that a slow moment of the
 //! machine hits all of them. Each user measures in a process of its own.
@@ -201,7 +201,7 @@ fn as_person(
     serde_json::from_str(&text).context("the measured numbers have an unexpected form")
 }
 
-/// Runs as the user whose numbers these are.
+/// Runs one benchmark, as the user whose numbers these are.
 fn measure_one(measurement: &Measurement) -> Result<bool> {
     let place = Place::new(&measurement.program, &measurement.directory)?;
     let alone = match measurement.benchmark {

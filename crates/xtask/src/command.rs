@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// The cargo that started this task, so that one toolchain does everything.
+/// Returns the cargo that started this task, so that one toolchain does everything.
 pub(crate) fn cargo() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
@@ -16,8 +16,8 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Runs to the end and gives back standard output; any failure is an error
-/// that carries what the program said.
+/// Runs a program to its end and returns its standard output; a failure is an error with what it
+/// wrote to standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let name = display(command);
     let output = command
@@ -31,7 +31,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{name} wrote what is not UTF-8"))
 }
 
-/// Runs with this terminal's output; `false` when the program failed.
+/// Runs a program with this terminal's output; returns whether it succeeded.
 pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     let name = display(command);
     let status = command
@@ -41,7 +41,7 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Runs with this terminal's output; any failure is an error.
+/// Runs a program with this terminal's output; a failure is an error.
 pub(crate) fn required(command: &mut Command) -> Result<()> {
     if succeeds(command)? {
         return Ok(());
@@ -49,10 +49,10 @@ pub(crate) fn required(command: &mut Command) -> Result<()> {
     bail!("{} failed", display(command))
 }
 
-/// How often a running program is looked at.
+/// The interval at which a running program is polled.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Waits for the end; nothing when it had to be killed after this time.
+/// Runs a program to its end; returns `None` if it was killed after `longest`.
 pub(crate) fn wait(command: &mut Command, longest: Duration) -> Result<Option<ExitStatus>> {
     let end = Instant::now() + longest;
     let name = display(command);
@@ -72,8 +72,8 @@ pub(crate) fn wait(command: &mut Command, longest: Duration) -> Result<Option<Ex
     }
 }
 
-/// Where a program is, in `PATH` or in the directories of administrators,
-/// which an ordinary user's `PATH` often lacks.
+/// Returns the path of a program in `PATH`, or in the administrators' directories, which an
+/// ordinary user's `PATH` often lacks.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

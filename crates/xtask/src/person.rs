@@ -1,9 +1,8 @@
-//! Who runs something: this user, or an ordinary user made of nothing but a
-//! number, in a fresh home and with a clean environment.
+//! The user that something runs as: the caller, or an ordinary user that is nothing but a user id;
+//! each with a fresh home and a clean environment.
 //!
-//! The ordinary user needs no entry in any file of the system. Everything he
-//! has to read lies in a [`Stage`], because the project itself may be in a
-//! home that nobody else can enter.
+//! The ordinary user needs no account. Everything that it has to read lies in a [`Stage`], because
+//! the project itself may be in a home that nobody else can enter.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -15,12 +14,12 @@ use tempfile::TempDir;
 
 use crate::command;
 
-/// A number that no account has.
+/// The user and group id of the ordinary user, which no account has.
 const ORDINARY_ID: u32 = 61234;
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Variables of this environment that tests and benchmarks may see.
+/// The variables of the caller's environment that tests and benchmarks may see.
 const PASSED_ON: [&str; 6] = [
     "CI",
     "LANG",
@@ -30,7 +29,7 @@ const PASSED_ON: [&str; 6] = [
     "ATOLL_GOLDEN",
 ];
 
-/// A directory that everyone can read, gone when this is dropped.
+/// A directory that everyone can read, removed on drop.
 pub(crate) struct Stage {
     directory: TempDir,
 }
@@ -50,13 +49,14 @@ pub(crate) struct Person {
     path: String,
 }
 
-/// The user id of this process.
+/// Returns the user id of this process.
 pub(crate) fn caller_id() -> Result<u32> {
     let status = fs::metadata("/proc/self").context("/proc has to be mounted")?;
     Ok(status.uid())
 }
 
-/// Root runs everything twice, others once.
+/// Returns the users to run as: root also runs everything as the ordinary user, if setpriv(1) is
+/// installed.
 pub(crate) fn everyone() -> Result<Vec<Who>> {
     let root = caller_id()? == 0;
     let both = root && command::find("setpriv").is_some();
@@ -67,7 +67,7 @@ pub(crate) fn everyone() -> Result<Vec<Who>> {
     })
 }
 
-/// What setpriv(1) needs to become the ordinary user.
+/// Returns the arguments of setpriv(1) that become the ordinary user.
 fn as_ordinary_user() -> [String; 4] {
     [
         format!("--reuid={ORDINARY_ID}"),
@@ -93,7 +93,7 @@ impl Stage {
         self.directory.path()
     }
 
-    /// Puts a large program where everyone can start it: by a link, or else by a copy.
+    /// Links a large program, or else copies it, to where everyone can start it.
     pub(crate) fn link(&self, source: &Path, name: &str) -> Result<PathBuf> {
         let target = self.path().join(name);
         match fs::hard_link(source, &target) {
@@ -110,7 +110,7 @@ impl Stage {
         Ok(target)
     }
 
-    /// Gives someone a fresh home and a directory for temporary files here.
+    /// Makes a person with a fresh home and a directory for temporary files in the stage.
     pub(crate) fn person(&self, who: Who) -> Result<Person> {
         let (label, folder) = match who {
             Who::Caller if caller_id()? == 0 => ("root", "root"),
@@ -137,7 +137,7 @@ impl Stage {
         Ok(person)
     }
 
-    /// Removes everything; what cannot be removed is told, not hidden.
+    /// Removes the directory; unlike on drop, a failure is an error.
     pub(crate) fn close(self) -> Result<()> {
         let path = self.path().to_path_buf();
         self.directory
@@ -147,7 +147,7 @@ impl Stage {
 }
 
 impl Person {
-    /// A command that this person runs, with a clean environment.
+    /// Returns a command that runs as this person, with a clean environment.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = match self.who {
             Who::Caller => Command::new(program),
@@ -161,8 +161,8 @@ impl Person {
         command
     }
 
-    /// A command of the caller's that starts tests as this person: cargo and cargo-nextest
-    /// put what `…_RUNNER` names before each of them.
+    /// Returns a command of the caller's that starts tests as this person: cargo and cargo-nextest
+    /// run each test by the command in `…_RUNNER`.
     pub(crate) fn caller_command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         self.clean(&mut command);
@@ -192,7 +192,7 @@ impl Person {
             .stdin(std::process::Stdio::null());
     }
 
-    /// Hands a file or directory over to this person.
+    /// Makes this person the owner of a file or directory.
     pub(crate) fn own(&self, path: &Path) -> Result<()> {
         if self.who == Who::Ordinary {
             chown(path, Some(ORDINARY_ID), Some(ORDINARY_ID))?;
@@ -200,19 +200,19 @@ impl Person {
         Ok(())
     }
 
-    /// Whether this person can reach a directory of the caller's.
+    /// Returns whether this person can enter a directory of the caller's.
     pub(crate) fn can_enter(&self, directory: &Path) -> bool {
         self.who == Who::Caller || everyone_can_enter(directory)
     }
 
-    /// Adds directories in front of the others that programs are found in.
+    /// Puts a directory first in this person's `PATH`.
     pub(crate) fn prefer(&mut self, directory: &Path) {
         self.path = format!("{}:{}", directory.display(), self.path);
     }
 }
 
-/// `PATH` without directories in a home, which neither another user nor a
-/// sandbox can enter.
+/// Returns `PATH` without directories in a home, which neither another user nor a sandbox can
+/// enter.
 fn reachable_path() -> String {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let inherited = std::env::var("PATH").unwrap_or_default();
@@ -229,7 +229,7 @@ fn reachable_path() -> String {
     kept.join(":")
 }
 
-/// Whether any user can enter the directory and all above it.
+/// Returns whether any user can enter the directory and all above it.
 pub(crate) fn everyone_can_enter(directory: &Path) -> bool {
     directory.ancestors().all(|ancestor| {
         fs::metadata(ancestor).is_ok_and(|status| status.is_dir() && status.mode() & 0o001 != 0)

@@ -1,8 +1,8 @@
-//! `cargo xtask test`: everything that has to hold, as root and as an ordinary
-//! user, with every test that was left out told.
+//! `cargo xtask test`: all checks and tests, as root and as an ordinary user, with a report of
+//! every test that was skipped.
 //!
-//! [`run`] is the whole path, top to bottom. What a test may expect of its
-//! environment is told in CONTRIBUTING.md.
+//! [`run`] is the whole path, top to bottom. CONTRIBUTING.md describes what a test may expect of
+//! its environment.
 
 mod binaries;
 mod events;
@@ -57,7 +57,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The first line of the list of executed tests.
+    /// Returns the first line of the list of executed tests.
     fn mode(&self) -> &'static str {
         match (&self.filter, self.quick, self.nightly) {
             (Some(_), _, _) => "filtered",
@@ -67,7 +67,7 @@ impl Options {
         }
     }
 
-    /// The profile of `.config/nextest.toml` by which the caller runs tests.
+    /// Returns the profile of `.config/nextest.toml` by which the caller runs tests.
     fn profile(&self) -> &'static str {
         match (self.quick, self.nightly) {
             (true, _) => "quick",
@@ -76,7 +76,7 @@ impl Options {
         }
     }
 
-    /// The profile by which root runs them once more as an ordinary user, if any.
+    /// Returns the profile by which root runs tests once more as an ordinary user, if any.
     fn profile_of_user(&self) -> Option<&'static str> {
         match (self.quick, self.nightly) {
             (true, _) => None,
@@ -154,8 +154,8 @@ fn gates(options: &Options, root: &Path, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Builds the tests and what they start, and runs them: all as the caller, and as root what
-/// depends on the user once more as an ordinary one.
+/// Builds the tests and the programs that they start, and runs all tests as the caller. Root also
+/// runs those that depend on the user as an ordinary one.
 fn run_tests(options: &Options, root: &Path, cache: &Path, tally: &mut Tally) -> Result<()> {
     let nextest = needs::nextest(cache).context("cargo-nextest is missing; give --install")?;
     let listed = tally.built("build tests", binaries::tests(root, &nextest));
@@ -208,7 +208,7 @@ fn cargo(root: &Path, arguments: &[impl AsRef<std::ffi::OsStr>]) -> std::process
     command
 }
 
-/// The directory that cargo builds in.
+/// Returns the directory that cargo builds in.
 fn built_below(root: &Path) -> Result<PathBuf> {
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
     let text = command::output(&mut cargo(root, &arguments))?;

@@ -31,10 +31,10 @@ use crate::tree::{self, Tree};
 use rules::Rules;
 use specification::Ran;
 
-/// The tables that the checks read.
+/// The file with the tables that the checks read.
 const RULES_FILE: &str = "tidy.toml";
 
-/// One thing that breaks a rule.
+/// One breach of a rule.
 #[derive(Debug)]
 pub(crate) struct Finding {
     path: String,
@@ -52,8 +52,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the workspace that this is run in and prints what was found;
-/// `false` when there was anything.
+/// Checks the current workspace and prints the findings; returns whether there are none.
 pub(crate) fn run(ran: Option<&Path>) -> Result<bool> {
     let root = tree::root()?;
     let ran = match ran {
@@ -96,7 +95,7 @@ fn check_workspace(root: &Path, ran: Option<&Ran>) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Every check that needs the files alone.
+/// Runs every check that needs the files alone.
 fn check(tree: &Tree, rules: &Rules, ran: Option<&Ran>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(budgets::check(tree, rules));

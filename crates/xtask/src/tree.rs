@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 
 use crate::command;
 
-/// Directories that hold what was built, never what was written.
+/// Directories without sources: git's own, and those of builds.
 const LEFT_OUT: [&str; 3] = [".git", "target", "node_modules"];
 
-/// One text file; `path` is relative to the project, with slashes.
+/// A text file; `path` is relative to the project, with slashes.
 pub(crate) struct SourceFile {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -23,7 +23,7 @@ pub(crate) struct Tree {
     pub(crate) files: Vec<SourceFile>,
 }
 
-/// The directory of the workspace that this is run in.
+/// Returns the directory of the current workspace.
 pub(crate) fn root() -> Result<PathBuf> {
     let manifest = command::output(command::cargo().args([
         "locate-project",
@@ -38,7 +38,7 @@ pub(crate) fn root() -> Result<PathBuf> {
         .context("the workspace's manifest has no directory")
 }
 
-/// The files that git tracks or would track; without git, every file.
+/// Returns the files that git tracks or would track; without git, every file.
 pub(crate) fn paths(root: &Path) -> Result<Vec<String>> {
     let mut paths = match tracked(root) {
         Ok(paths) => paths,
@@ -64,12 +64,12 @@ impl Tree {
         })
     }
 
-    /// The files that end in `.rs`.
+    /// Returns the files that end in `.rs`.
     pub(crate) fn rust(&self) -> impl Iterator<Item = &SourceFile> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
-    /// The text of one file, by its path in the project.
+    /// Returns the text of one file, by its path in the project.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.files
             .iter()
@@ -79,7 +79,7 @@ impl Tree {
 }
 
 impl SourceFile {
-    /// Whether the file holds tests alone.
+    /// Returns whether the file holds tests alone.
     pub(crate) fn is_test(&self) -> bool {
         let in_tests = self.path.contains("/tests/") || self.path.contains("/benches/");
         let name = self.path.rsplit('/').next().unwrap_or_default();
@@ -90,7 +90,7 @@ impl SourceFile {
             || self.path.starts_with("fuzz/")
     }
 
-    /// The folder below `crates/` that the file is in.
+    /// Returns the folder below `crates/` that the file is in.
     pub(crate) fn crate_name(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }

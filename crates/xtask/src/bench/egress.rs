@@ -1,9 +1,9 @@
-//! `cargo xtask bench egress`: what the way out of a sandbox costs, against the same
-//! without it and against other proxies.
+//! `cargo xtask bench egress`: measures the cost of egress from a sandbox, against direct
+//! connections and against other proxies.
 //!
-//! For root: it makes a network and mounts of its own, in which there is a small internet
-//! on the loopback device. [`run`] starts itself again there; [`measure`] is what happens
-//! there. What is measured is in `egress/figures.rs`, what is wanted in `egress/report.rs`.
+//! Needs root: it makes a network and mounts of its own, with a small internet on the loopback
+//! device. [`run`] starts this program again in there, which then runs [`measure`]. The
+//! measurements are in `egress/figures.rs`, the targets in `egress/report.rs`.
 
 mod agent;
 mod figures;
@@ -34,7 +34,7 @@ use crate::command;
 use crate::person::{self, Stage};
 use crate::tree;
 
-/// How often each contender takes its turn.
+/// The default number of turns of each contender.
 const ROUNDS: usize = 5;
 
 #[derive(Args)]
@@ -54,7 +54,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// One group, as by default.
+    /// Returns the default options for one group.
     pub(crate) fn only(group: Group) -> Self {
         Self {
             only: Some(group),
@@ -79,7 +79,7 @@ pub(crate) struct Measurement {
     directory: PathBuf,
 }
 
-/// Where the numbers go, in the directory.
+/// The file of the numbers, in the directory.
 const MEASURED: &str = "measured.json";
 
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
@@ -145,7 +145,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     Ok(report::outcome(&all, options.only))
 }
 
-/// Runs in a network of its own.
+/// Takes the measurements, in a network of their own.
 pub(crate) fn measure(measurement: &Measurement) -> Result<bool> {
     let mut world = World::new(&measurement.program, &measurement.directory)?;
     let mut all = Vec::new();
@@ -160,7 +160,7 @@ pub(crate) fn measure(measurement: &Measurement) -> Result<bool> {
     Ok(true)
 }
 
-/// Who took part. Some tell their version where others tell errors.
+/// Returns the versions of the programs that took part; some print theirs to standard error.
 fn versions() -> Vec<String> {
     let asked = [
         ["nginx", "-v"],

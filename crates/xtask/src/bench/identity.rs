@@ -1,7 +1,8 @@
-//! `cargo xtask bench identity`: what it costs that credentials stay outside.
+//! `cargo xtask bench identity`: measures the cost of keeping credentials outside.
 //!
-//! Masking is measured by an example of `atoll-egress`, in one process and on one thread; what
-//! an injected request and a turn of an agent take is a part of `bench egress`, and needs root.
+//! Masking is measured by an example of `atoll-egress`, in one process and on one thread; the time
+//! of a request with an injected credential, and of a turn of an agent, is a part of
+//! `bench egress`, and needs root.
 
 use std::fs;
 use std::path::Path;
@@ -17,11 +18,12 @@ use super::statistics::summarise;
 use super::{machine, report};
 use crate::{command, person, tree};
 
-/// What masking has to reach in each kind of stream, MB/s on one core.
+/// The lowest rate of masking allowed for each kind of stream, MB/s on one core.
 const MASKED_MB_S_MIN: f64 = 400.0;
-/// How much more memory it may take after its first 16 MiB, KiB.
+/// The most memory that masking may add after its first 16 MiB, KiB.
 const GROWN_KIB_MAX: u64 = 1_024;
-/// Nothing but escapes, each of which could hide a secret's byte: no stream of anybody's.
+/// The kind of stream that is nothing but escapes, each of which could hide a secret's byte; no
+/// real stream is like that.
 const WORST: &str = "all percent-encoded";
 
 #[derive(Serialize, Deserialize)]
@@ -35,7 +37,7 @@ struct Kind {
 #[derive(Serialize, Deserialize)]
 struct Masking {
     kinds: Vec<Kind>,
-    /// Of a small request and its answer, nanoseconds each.
+    /// The times of a small request and its answer, nanoseconds each.
     request_ns: Vec<f64>,
     memory_kib: u64,
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask bench ledger`: what the ledger costs, and how it bears its size.
+//! `cargo xtask bench ledger`: measures the cost of the ledger, also at a large size.
 //!
-//! The work is in `crates/store/examples/figures.rs`, which is built as users get the
-//! program; here is who calls it, and what is wanted of it. Start reading at [`run`].
+//! The work is in `crates/store/examples/figures.rs`, which is built as users get the program; this
+//! module calls it and has the targets. Start reading at [`run`].
 
 use std::fmt::Write as _;
 use std::fs;
@@ -22,13 +22,13 @@ use crate::person::Stage;
 use crate::suite;
 use crate::tree;
 
-/// Events of the ledger that is verified and searched.
+/// The number of events in the ledger that is verified and searched.
 const EVENTS: u64 = 1_000_000;
-/// Events of the ledger that is opened.
+/// The number of events in the ledger that is opened.
 const EVENTS_OF_OLD: u64 = 10_000_000;
-/// Durable appends of one writer, and runs.
+/// The number of durable appends of one writer, and of runs.
 const APPENDS: u64 = 1_000;
-/// Durable appends of many writers.
+/// The number of durable appends of many writers.
 const APPENDS_OF_MANY: u64 = 200_000;
 
 #[derive(Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     below: std::path::PathBuf,
 }
 
-/// What was measured under one name.
+/// The values measured under one name.
 #[derive(Debug, Serialize, Deserialize)]
 struct Measured {
     name: String,
@@ -52,7 +52,7 @@ struct Measured {
     values: Vec<f64>,
 }
 
-/// What is wanted of the median of one, or of its ratio to another's.
+/// A target for the median of one measurement, or for its ratio to another's.
 struct Figure {
     name: &'static str,
     against: Option<&'static str>,
@@ -71,7 +71,7 @@ const BOTH_SHARES: &str = "policy and ledger together in a run";
 
 const OPENED: &str = "opened, added to and signed";
 const MEMORY: &str = "most memory";
-/// What is measured on the ledger of ten million events.
+/// The measurements on the ledger of ten million events.
 const OF_OLD: [&str; 2] = [OPENED, MEMORY];
 
 const FIGURES: [Figure; 10] = [
@@ -183,7 +183,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     Ok(outcome(&all, options.small))
 }
 
-/// Has measured what the decision takes of a run, and adds it to what the ledger takes.
+/// Measures the decision's share of a run, and adds it to the ledger's.
 fn share(program: &Path, directory: &Path, all: &mut Vec<Measured>) -> Result<()> {
     let mut command = Command::new(program);
     command.arg(directory).arg(APPENDS.to_string());
@@ -204,7 +204,7 @@ fn share(program: &Path, directory: &Path, all: &mut Vec<Measured>) -> Result<()
     Ok(())
 }
 
-/// Has one figure measured.
+/// Measures one figure, in a process of its own.
 fn figures(
     program: &Path,
     figure: &str,
@@ -217,7 +217,7 @@ fn figures(
     taken(&mut command, all)
 }
 
-/// What is measured again is added to what there is of it.
+/// Runs a program that measures, and adds its values to those of the same name.
 fn taken(command: &mut Command, all: &mut Vec<Measured>) -> Result<()> {
     for line in command::output(command)?.lines() {
         let measured: Measured =
@@ -253,7 +253,8 @@ fn table(all: &[Measured]) -> String {
     table
 }
 
-/// What became of each target. What is asked to be left out is missed by nobody.
+/// Returns the outcome of all targets; without those of the large ledger if it was left out
+/// (`small`).
 fn outcome(all: &[Measured], small: bool) -> Outcome {
     let mut outcome = Outcome::default();
     for figure in FIGURES
@@ -291,7 +292,7 @@ impl Figure {
         }
     }
 
-    /// What is wanted, in words.
+    /// Returns the target in words.
     fn told(&self) -> String {
         let (sign, limit) = match self.wanted {
             Wanted::AtLeast(limit) => ('≥', limit),

@@ -1,4 +1,4 @@
-//! What machine the numbers come from.
+//! The machine that the numbers come from.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) struct Machine {
     kernel: String,
     memory_kib: u64,
     file_system: String,
-    /// The versions of what took part.
+    /// The versions of the programs that took part.
     programs: Vec<String>,
     revision: String,
 }
@@ -76,7 +76,7 @@ fn today() -> Result<String> {
     ))
 }
 
-/// The day in UTC, as `2026-11-21`.
+/// Returns the day in UTC, as `2026-11-21`.
 pub(crate) fn date(seconds: u64) -> String {
     let mut days = seconds / 86_400;
     let mut year = 1970;

@@ -1,4 +1,4 @@
-//! Letting contenders take turns, and timing each turn.
+//! Lets contenders take turns, and times each turn.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Turns before the first that counts, to fill caches.
 const WARM_UP_ROUNDS: usize = 3;
 
-/// What a script prints in front of the nanoseconds that it measured itself.
+/// The prefix of a line with the nanoseconds that a script measured itself.
 pub(crate) const ELAPSED: &str = "elapsed-nanoseconds ";
 
 /// One way to do the same thing.
@@ -19,9 +19,9 @@ pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) command: Vec<String>,
     pub(crate) directory: PathBuf,
-    /// Run after each turn, untimed, so that the next finds the same state.
+    /// The command that runs after each turn, untimed, so that the next finds the same state.
     pub(crate) afterwards: Option<Vec<String>>,
-    /// Whether the program prints the time of the work itself.
+    /// True if the program prints the time of the work itself.
     pub(crate) times_itself: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Prepared {
     pub(crate) contenders: Vec<Contender>,
     /// Contenders that are not on this host, with the reason.
     pub(crate) absent: Vec<(&'static str, String)>,
-    /// Where output of the contenders may be kept for a moment.
+    /// The directory for the output of each turn, until the next.
     pub(crate) directory: PathBuf,
 }
 
@@ -38,18 +38,18 @@ pub(crate) struct Prepared {
 pub(crate) struct Measured {
     pub(crate) name: String,
     pub(crate) command: Vec<String>,
-    /// From before the start of the process until it was reaped.
+    /// The times from before the start of the process until it was reaped.
     pub(crate) whole_ms: Vec<f64>,
-    /// The work alone, as the script in the process saw it.
+    /// The times of the work alone, as the script in the process measured it.
     pub(crate) work_ms: Vec<f64>,
-    /// Why there are no numbers to rely on.
+    /// The reason why there are no reliable numbers.
     pub(crate) failure: Option<String>,
-    /// What else was found out, with its figures.
+    /// Further findings, with their figures.
     #[serde(default)]
     pub(crate) facts: Vec<String>,
 }
 
-/// A, B, C, A, B, C, …; a contender that fails is left out from then on.
+/// Runs the contenders as A, B, C, A, B, C, …; one that fails is left out from then on.
 pub(crate) fn take_turns(prepared: &Prepared, rounds: usize) -> Result<Vec<Measured>> {
     let mut all: Vec<Measured> = prepared
         .contenders
@@ -83,7 +83,8 @@ pub(crate) fn take_turns(prepared: &Prepared, rounds: usize) -> Result<Vec<Measu
     Ok(all)
 }
 
-/// The time of the whole and those of the work, or why this turn does not count.
+/// Runs one turn; returns the time of the whole and those of the work, or why the turn does not
+/// count.
 fn turn(contender: &Contender, directory: &Path) -> Result<Result<(f64, Vec<f64>), String>> {
     let (out, errors) = (directory.join("stdout"), directory.join("stderr"));
     let mut command = command(&contender.command, &contender.directory)?;
@@ -123,7 +124,7 @@ fn failure(status: ExitStatus, said: &str) -> Option<String> {
     (!status.success()).then(|| format!("{status}: {line}"))
 }
 
-/// The times that were printed, one a line.
+/// Returns the times that were printed, one a line, in milliseconds.
 pub(crate) fn elapsed_ms(printed: &str) -> Vec<f64> {
     let lines = printed.lines().map(str::trim);
     lines
@@ -132,7 +133,7 @@ pub(crate) fn elapsed_ms(printed: &str) -> Vec<f64> {
         .collect()
 }
 
-/// Without anything to set up in the child, so that it is spawned, not forked.
+/// Returns a command without anything to set up in the child, so that it is spawned, not forked.
 fn command(words: &[String], directory: &Path) -> Result<Command> {
     let (program, arguments) = words
         .split_first()

@@ -1,4 +1,4 @@
-//! How long a sandbox's small requests take while a neighbour uses up all that it may.
+//! The latency of a sandbox's small requests while a neighbour uses up all that it may.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,12 @@ use crate::command;
 
 /// The program that answers requests.
 const NEIGHBOUR: &str = include_str!("neighbour.c");
-/// The program that takes too much: the one of the tests.
+/// The program that uses too much, a bomb: the one of the tests.
 const BOMB: &str = include_str!("../../../e2e/tests/limits/bomb.c");
 const REQUESTS: &str = "400";
 
-/// Without any, and what is beside it: options, and what the bomb is told.
+/// The contender without a bomb; [`BOMBS`] has the others, each with the options of the bomb's run
+/// and the bomb's arguments.
 const QUIET: &str = "quiet";
 const BOMBS: [(&str, &str, &str); 8] = [
     ("processes", "--limit processes=256", "processes 1000 0"),
@@ -29,8 +30,8 @@ const BOMBS: [(&str, &str, &str); 8] = [
     ("sleeper", "--timeout 1s", "time 30000 0 deaf"),
 ];
 
-/// Bombs follow each other until the requests are answered; one that cannot be started
-/// is no result.
+/// The script of one turn. Bombs follow each other until the requests are answered; a turn in which
+/// one cannot be started has no result.
 const SCRIPT: &str = r#"
 program=$1
 shift

@@ -1,8 +1,8 @@
-//! What every bench ends with: the targets that were missed, and those that nothing is known of.
+//! The outcome of every bench: the targets that were missed, and those that were not measured.
 
 use super::report::Verdict;
 
-/// What was wanted and did not come about.
+/// The targets that were not met, in words.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     missed: Vec<String>,
@@ -10,7 +10,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Takes up what became of a target.
+    /// Adds the verdict on a target.
     pub(crate) fn add(&mut self, target: &str, verdict: &Verdict) {
         match verdict {
             Verdict::Met(_) => {}
@@ -19,13 +19,13 @@ impl Outcome {
         }
     }
 
-    /// Takes up what became of targets elsewhere.
+    /// Adds the outcome of other targets.
     pub(crate) fn join(&mut self, other: Self) {
         self.missed.extend(other.missed);
         self.unmeasured.extend(other.unmeasured);
     }
 
-    /// A line for each kind that there is.
+    /// Returns a line for each kind that is not empty.
     pub(crate) fn lines(&self) -> Vec<String> {
         [("missed", &self.missed), ("not measured", &self.unmeasured)]
             .into_iter()
@@ -34,8 +34,8 @@ impl Outcome {
             .collect()
     }
 
-    /// Whether the task ends well. Where a report is all that is wanted, misses are no failure;
-    /// what could not be measured is one all the same.
+    /// Returns whether the task succeeds. With `report_only`, a missed target is no failure; one
+    /// that could not be measured still is.
     pub(crate) fn is_good(&self, report_only: bool) -> bool {
         self.unmeasured.is_empty() && (self.missed.is_empty() || report_only)
     }

@@ -13,7 +13,7 @@ use super::measure::{Contender, Measured, Prepared};
 use super::scenarios::Place;
 use crate::command;
 
-/// All of them start this, so that only the way there differs.
+/// The program that all peers start, so that only their boundaries differ.
 const PROGRAM: &str = "/usr/bin/true";
 
 const BUBBLEWRAP: [&str; 9] = [
@@ -68,7 +68,7 @@ pub(crate) fn start(place: &Place) -> Result<Prepared> {
     })
 }
 
-/// An OCI bundle over the host's own programs, and the command that runs it.
+/// Makes an OCI bundle over the host's own programs; returns the command that runs it.
 fn bundle(runc: &Path, directory: &Path) -> Result<Vec<String>> {
     let bundle = directory.join("bundle");
     let rootfs = bundle.join("rootfs");
@@ -113,8 +113,8 @@ fn bundle(runc: &Path, directory: &Path) -> Result<Vec<String>> {
     ])
 }
 
-/// The same commands measured in blocks, for the record; verdicts rest on the
-/// turns, which share good and bad moments of the machine.
+/// Measures the same commands in blocks, for the record; verdicts rest on the turns, which share
+/// good and bad moments of the machine.
 pub(crate) fn hyperfine(prepared: &Prepared, rounds: usize) -> Result<Vec<Measured>> {
     let Some(program) = command::find("hyperfine") else {
         return Ok(Vec::new());

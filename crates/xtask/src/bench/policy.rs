@@ -1,5 +1,5 @@
-//! How long a decision by policies takes: measured by an example of `atoll-cedar`, in one process
-//! and on one thread.
+//! The time of a decision by policies, measured by an example of `atoll-cedar`, in one process and
+//! on one thread.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::report::Verdict;
 use super::{machine, report};
 use crate::{command, tree};
 
-/// What is aimed at: name, median and 99th percentile, microseconds.
+/// The targets: name, median and 99th percentile, microseconds.
 const TARGETS: [(&str, Option<f64>, f64); 3] = [
     ("100 policies", Some(15.0), 60.0),
     ("100 policies in each of 3 layers", None, 60.0),
@@ -70,7 +70,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Whether median and 99th percentile, microseconds each, are within what is aimed at.
+/// Returns whether median and 99th percentile, microseconds each, are within their limits.
 fn judged(
     name: &str,
     (median, median_most): (f64, Option<f64>),

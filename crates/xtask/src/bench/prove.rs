@@ -1,5 +1,5 @@
-//! How long it takes to prove all that ships: every profile, every preset, every level of trust
-//! in every mode.
+//! The time to prove all that ships: every profile, every preset, every level of trust in every
+//! mode.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{machine, report};
 use crate::person::Stage;
 use crate::{command, suite, tree};
 
-/// What is aimed at for all of them together.
+/// The target for all of them together.
 const AIM: Duration = Duration::from_secs(60);
 const LEVELS: [&str; 5] = ["none", "low", "medium", "high", "full"];
 const MODES: [&str; 3] = ["strict", "layered", "permissive"];
@@ -89,7 +89,7 @@ impl Place<'_> {
         command::output(&mut atoll).with_context(|| format!("atoll {}", arguments.join(" ")))
     }
 
-    /// How many properties were proven; one that is not is an error.
+    /// Proves a policy; returns the number of properties proven. One that is not is an error.
     fn prove(&self, arguments: &[&str]) -> Result<usize> {
         let arguments = [&["policy", "prove", "--json"], arguments].concat();
         let told: Value = serde_json::from_str(&self.atoll(&arguments)?)?;
@@ -132,7 +132,8 @@ fn presets(place: &Place<'_>) -> Result<usize> {
     Ok(count)
 }
 
-/// That none fails, and that each only tightens the next one.
+/// Proves of every level in every mode that it never errors, and that it only tightens the next
+/// level and the next mode.
 fn levels(place: &Place<'_>) -> Result<usize> {
     let mut count = 0;
     for level in LEVELS {

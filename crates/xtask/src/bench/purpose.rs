@@ -1,5 +1,5 @@
-//! How well the shipped purposes narrow: labelled actions decided by the real policies, in an
-//! example of `atoll-policy`. What is off a purpose should be refused, what is on it allowed.
+//! The accuracy of the shipped purposes: an example of `atoll-policy` decides labelled actions by
+//! the real policies. Actions off a purpose should be refused, those on it allowed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,14 +14,14 @@ use super::outcome::Outcome;
 use super::{machine, report};
 use crate::{command, tree};
 
-/// Where the labelled actions are: one file for each part.
+/// The directory of the labelled actions: one file for each part.
 const CORPORA: &str = "crates/policy/purposes/corpus";
 
-/// One labelled action, and what became of it.
+/// A labelled action, and the decision on it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Decided {
     pub(super) purpose: String,
-    /// Whether it belongs to the purpose.
+    /// True if it belongs to the purpose.
     pub(super) on: bool,
     pub(super) allowed: bool,
     by: Vec<String>,
@@ -42,14 +42,14 @@ impl fmt::Display for Decided {
     }
 }
 
-/// What came of the actions of one purpose.
+/// The counts of the decisions for one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) off: usize,
-    /// Of those that are off the purpose.
+    /// The number of actions off the purpose that were refused.
     pub(super) caught: usize,
     pub(super) on: usize,
-    /// Of those that are on it.
+    /// The number of actions on the purpose that were refused.
     pub(super) refused: usize,
 }
 

@@ -13,7 +13,7 @@ use super::outcome::Outcome;
 use super::scenarios::{Benchmark, Statistic, Target};
 use super::statistics::{Summary, summarise};
 
-/// What one user measured.
+/// The measurements of one user.
 pub(crate) struct Column {
     pub(crate) user: &'static str,
     pub(crate) measured: Vec<Measured>,
@@ -26,7 +26,7 @@ pub(crate) struct Report<'a> {
     pub(crate) columns: &'a [Column],
 }
 
-/// How a target was met; a failed contender never counts as met.
+/// The verdict on a target; a failed contender never meets one.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
     Met(f64),
@@ -35,7 +35,7 @@ pub(crate) enum Verdict {
 }
 
 impl Report<'_> {
-    /// What became of each target, and of each contender that failed.
+    /// Returns the verdicts on all targets, and the contenders that failed.
     pub(crate) fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::default();
         for column in self.columns {
@@ -100,7 +100,7 @@ impl Report<'_> {
         table
     }
 
-    /// Keeps every single number; never writes over an earlier file.
+    /// Writes every single number to a new file, never over an earlier one; returns its path.
     pub(crate) fn write(&self, directory: &Path) -> Result<PathBuf> {
         fs::create_dir_all(directory)?;
         let columns: Vec<_> = self
@@ -124,7 +124,7 @@ impl Report<'_> {
     }
 }
 
-/// The first name for results that begins so and is not taken.
+/// Returns the first file name for results that begins with `stem` and is not taken.
 pub(crate) fn free_name(directory: &Path, stem: &str) -> Result<PathBuf> {
     (1..)
         .map(|number| match number {
@@ -146,7 +146,7 @@ fn contenders(column: &Column) -> Vec<serde_json::Value> {
     column.measured.iter().map(one).collect()
 }
 
-/// The work alone where a script measured it, else the whole process.
+/// Summarises the times of the work alone where a script measured them, else of the whole process.
 fn decisive(measured: &Measured) -> Option<Summary> {
     summarise(&measured.work_ms).or_else(|| summarise(&measured.whole_ms))
 }

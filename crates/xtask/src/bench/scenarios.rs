@@ -1,4 +1,4 @@
-//! The benchmarks: what is done, by whom, and what ratio is wanted.
+//! The benchmarks: their work, their contenders and their targets.
 //!
 //! Scripts that run inside as well as outside print the time of the work
 //! alone, taken by `date` before and after it: the start of a sandbox is a
@@ -31,16 +31,16 @@ pub(crate) enum Benchmark {
     Stop,
 }
 
-/// What is compared.
+/// The statistic that is compared.
 #[derive(Clone, Copy)]
 pub(crate) enum Statistic {
     Median,
-    /// What 99 in 100 do not exceed.
+    /// The 99th percentile.
     P99,
 }
 
 impl Statistic {
-    /// What a table says of it; nothing for the usual one.
+    /// Returns the suffix for tables; empty for the usual statistic.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Median => "",
@@ -49,48 +49,49 @@ impl Statistic {
     }
 }
 
-/// A wanted ratio.
+/// The upper limit of a ratio, or of a time in milliseconds.
 pub(crate) struct Target {
     pub(crate) of: &'static str,
-    /// To what; without this it is about milliseconds.
+    /// The contender to compare with; without one, the limit is a time in milliseconds.
     pub(crate) to: Option<&'static str>,
     pub(crate) at_most: f64,
     pub(crate) by: Statistic,
 }
 
 impl Target {
-    /// What is measured of it.
+    /// Returns the name of what is measured.
     pub(crate) fn ratio(&self) -> String {
         let against = self.to.map_or(String::new(), |to| format!(" / {to}"));
         format!("{}{against}{}", self.of, self.by.suffix())
     }
 
-    /// What that may be.
+    /// Returns the limit, with its unit.
     pub(crate) fn limit(&self) -> String {
         let unit = self.to.map_or(" ms", |_| "");
         format!("≤ {}{unit}", self.at_most)
     }
 }
 
-/// Where and with what one user measures.
+/// The program that one user measures, and the directories to do it in.
 pub(crate) struct Place {
-    /// `atoll`, or what else is measured.
+    /// `atoll`, or another program that is measured.
     pub(crate) program: PathBuf,
     pub(crate) directory: PathBuf,
     pub(crate) workspace: PathBuf,
 }
 
-/// Together these take three seconds or so, on a machine with nothing else to do.
+/// The number of files to compile: together they take three seconds or so, on a machine with
+/// nothing else to do.
 const SOURCE_FILES: usize = 8;
 const FUNCTIONS_IN_A_FILE: usize = 20;
 const SMALL_FILES: usize = 10_000;
 
 const COMPILE: &str = "cc -O2 -o program *.c";
 const CALLS: &str = include_str!("calls.c");
-/// What tests ask for by this variable; see `without` in `atoll-sys`.
+/// The variable by which tests leave defences out; see `without` in `atoll-sys`.
 const LEFT_OUT: &str = "ATOLL_TEST_WITHOUT=seccomp,landlock";
 
-/// The system's own, since one from a home is not seen inside.
+/// The system's own Python, since one from a home is not seen inside.
 const PYTHON: &str = "/usr/bin/python3";
 const PYTHON_LOOP: &str =
     "x = 0\nfor i in range(9000000):\n    x = (x * 31 + i) % 1000003\nprint(x)\n";
@@ -126,7 +127,7 @@ impl Benchmark {
         }
     }
 
-    /// Enough for a steady median within a minute or two.
+    /// Returns the default number of rounds: enough for a steady median within a minute or two.
     pub(crate) fn rounds(self) -> usize {
         match self {
             Self::Start => 300,
@@ -212,7 +213,7 @@ impl Place {
         })
     }
 
-    /// `atoll run --discard -- …`
+    /// Returns the words of `atoll run --discard -- …`.
     pub(crate) fn atoll(&self, words: &[&str]) -> Vec<String> {
         let program = self.program.to_string_lossy().into_owned();
         let before = [program.as_str(), "run", "--discard", "--"];
@@ -253,7 +254,8 @@ pub(crate) fn prepare(benchmark: Benchmark, place: &Place) -> Result<Prepared> {
     }
 }
 
-/// The same work inside by the program in which a test can leave defences out.
+/// Prepares the same work inside with and without defences, by the program in which a test can
+/// leave them out.
 fn with_and_without(place: &Place) -> Prepared {
     let contender = |name, front: &[&str]| Contender {
         name,
@@ -295,7 +297,7 @@ fn c_files(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Functions that give an optimiser something to do, the same ones each time.
+/// Returns functions in C that give an optimiser something to do, the same ones each time.
 pub(crate) fn c_source(file: usize) -> String {
     let mut text = String::new();
     for number in 0..FUNCTIONS_IN_A_FILE {

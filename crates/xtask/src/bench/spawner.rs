@@ -12,9 +12,9 @@ use super::measure::Measured;
 use super::scenarios::Place;
 use crate::command;
 
-/// How long sandboxes follow one another, two at a time, seconds.
+/// The time in which sandboxes follow one another, two at a time, seconds.
 const SUSTAINED_SECONDS: usize = 60;
-/// How many are alive at once.
+/// The number of sandboxes alive at once.
 const IDLE: usize = 500;
 
 const NOTHING: &str = "int main(void) { return 0; }\n";
@@ -27,7 +27,7 @@ int main(void) {
 }
 ";
 
-/// Both ways to start the program in turn, then many for a while, then many at once.
+/// Measures both ways to start the program in turn, then many for a while, then many at once.
 pub(crate) fn measure(place: &Place, rounds: usize) -> Result<Vec<Measured>> {
     let nothing = compile(&place.directory, "nothing", NOTHING)?;
     let waits = compile(&place.directory, "waits", WAITS)?;
@@ -64,7 +64,7 @@ fn ask(place: &Place, program: &Path, what: &str, number: usize) -> Result<Value
     Ok(serde_json::from_str(&command::output(&mut asked)?)?)
 }
 
-/// A static program, which starts the fastest.
+/// Compiles a static program, which starts the fastest.
 fn compile(directory: &Path, name: &str, source: &str) -> Result<PathBuf> {
     let (program, file) = (directory.join(name), directory.join(format!("{name}.c")));
     fs::write(&file, source)?;

@@ -13,7 +13,7 @@ pub(crate) struct Summary {
     pub(crate) p99: f64,
 }
 
-/// Nothing for no numbers.
+/// Summarises the numbers; `None` without any.
 pub(crate) fn summarise(numbers: &[f64]) -> Option<Summary> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);

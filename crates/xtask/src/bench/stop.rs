@@ -1,9 +1,9 @@
-//! How long `atoll stop` takes: from before it is started until no process of the sandbox is
-//! there and the last byte has arrived outside. What is stopped forks and sends all the while,
-//! on every processor that it gets.
+//! The time that `atoll stop` takes: from before its start until the sandbox has no process left
+//! and its last byte has arrived outside. The stopped program forks and sends all the while, on
+//! every processor that it gets.
 //!
-//! Both ends are told too late rather than too early: by the first look that finds no process,
-//! when that look is over, and by when the recorder outside has read a byte.
+//! Both ends are taken too late rather than too early: the end of the processes when the first look
+//! that finds none is over, the last byte when the recorder outside has read it.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -22,26 +22,26 @@ use super::scenarios::{Place, Statistic, Target};
 use crate::command;
 
 const SENDER: &str = include_str!("stop.c");
-/// As the kernel shows it.
+/// The program's name, as the kernel shows it.
 const SENDER_NAME: &str = "stop-sender";
-/// By which name a sandbox reaches this host's loopback.
+/// The name by which a sandbox reaches this host's loopback.
 const HOST: &str = "host.atoll.internal";
-/// How many connections the program has.
+/// The number of connections that the program has.
 const SENDERS: usize = 4;
-/// How long is waited for anything.
+/// The longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(5);
-/// Between two looks whether anything is left: it adds to what is measured.
+/// The pause between two looks for what is left: it adds to the measured time.
 const LOOK_PAUSE: Duration = Duration::from_micros(200);
-/// How long it is looked at afterwards whether a byte comes or a process is there after all.
+/// The time of watching afterwards, for a byte or a process that comes after all.
 const AFTERWARDS: Duration = Duration::from_millis(100);
-/// What is wanted of the median and of 99 in 100, milliseconds.
+/// The longest time allowed for the median and for the 99th percentile, milliseconds.
 const STOPPED_MS_MAX: f64 = 100.0;
-/// The status of a run that was ended by the strongest signal.
+/// The exit status of a run that was ended by SIGKILL.
 const KILLED: i32 = 137;
 const NAME: &str = "bench-stop";
 
-/// What is stopped, and how it is named.
+/// A way to name to `atoll stop` what is to be stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Run,
@@ -64,7 +64,7 @@ impl Way {
         }
     }
 
-    /// What the run is started with.
+    /// Returns the options that the run is started with.
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Run | Self::Last | Self::All => &[],
@@ -73,7 +73,7 @@ impl Way {
         }
     }
 
-    /// What `atoll stop` is told.
+    /// Returns the arguments of `atoll stop`.
     fn words(self, run: &str) -> Vec<&str> {
         match self {
             Self::Run => vec![run],
@@ -96,7 +96,7 @@ pub(crate) fn targets() -> Vec<Target> {
     Way::ALL.into_iter().flat_map(both).collect()
 }
 
-/// All ways in turn.
+/// Measures all ways in turn.
 pub(crate) fn measure(place: &Place, rounds: usize) -> Result<Vec<Measured>> {
     let mut all: Vec<Measured> = Way::ALL.iter().map(|way| measured(*way)).collect();
     if command::find("cc").is_none() {
@@ -135,7 +135,7 @@ fn measured(way: Way) -> Measured {
 
 struct Bench<'a> {
     place: &'a Place,
-    /// Where a socket shows that a run can be spoken to.
+    /// The directory in which a socket shows that a run can be controlled.
     sockets: PathBuf,
     recorder: Recorder,
 }
@@ -162,7 +162,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Milliseconds from the start of `atoll stop` until nothing was left.
+    /// Stops one run; returns the milliseconds from the start of `atoll stop` until nothing was
+    /// left.
     fn turn(&self, way: Way) -> Result<f64> {
         self.recorder.forget();
         let mut run = Started(self.start(way)?);
@@ -230,7 +231,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A run that does not outlive its turn.
+/// A run, killed on drop: it does not outlive its turn.
 struct Started(Child);
 
 impl Drop for Started {
@@ -240,7 +241,7 @@ impl Drop for Started {
     }
 }
 
-/// The one run that can be spoken to.
+/// Returns the run that can be controlled, if there is exactly one.
 fn spoken_to(sockets: &Path) -> Option<String> {
     let entries = fs::read_dir(sockets).ok()?;
     let mut runs = entries.filter_map(|entry| {
@@ -263,14 +264,14 @@ fn until<T>(what: &str, pause: Duration, mut is_so: impl FnMut() -> Option<T>) -
     }
 }
 
-/// A process as the kernel tells of it.
+/// A process, as `/proc` shows it.
 struct Process {
     pid: u32,
     parent: u32,
     name: String,
 }
 
-/// All that have not ended.
+/// Returns all processes that have not ended.
 fn processes() -> Result<Vec<Process>> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -295,8 +296,8 @@ fn process(pid: u32) -> Option<Process> {
     })
 }
 
-/// How many processes are in the sandbox of a run: what is beneath it in a process namespace of
-/// its own, and whatever has the name of the program that it started.
+/// Counts the processes in the sandbox of a run: those beneath it in a process namespace of their
+/// own, and any that has the name of the program that it started.
 fn inside(run: u32) -> Result<usize> {
     let all = processes()?;
     let own = namespaces(std::process::id()).context("/proc has to be mounted")?;
@@ -314,18 +315,18 @@ fn inside(run: u32) -> Result<usize> {
     Ok(all.iter().filter(is_inside).count())
 }
 
-/// In how many process namespaces a process has a number (proc_pid_status(5)).
+/// Returns the number of process namespaces in which a process has an id (proc_pid_status(5)).
 fn namespaces(pid: u32) -> Option<usize> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("NSpid:"))?;
     Some(line.split_ascii_whitespace().count())
 }
 
-/// Who reads what leaves, on this host's loopback.
+/// The receiver of what leaves the sandbox, on this host's loopback.
 struct Recorder {
     port: u16,
     begun: Instant,
-    /// When a byte came last, microseconds since it began.
+    /// The time of the last byte, microseconds since `begun`.
     last_us: Arc<AtomicU64>,
     senders: Arc<AtomicUsize>,
 }
@@ -354,7 +355,7 @@ impl Recorder {
         self.senders.store(0, Ordering::SeqCst);
     }
 
-    /// How many connections had a byte since then.
+    /// Returns the number of new connections with a byte since the last `forget`.
     fn senders(&self) -> usize {
         self.senders.load(Ordering::SeqCst)
     }

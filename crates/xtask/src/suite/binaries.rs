@@ -1,4 +1,4 @@
-//! Building the test executables and the program, and finding them.
+//! Builds the test executables and the programs that they start, and finds them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,33 +10,33 @@ use serde::Deserialize;
 use crate::command;
 use crate::person::Stage;
 
-/// By which profile cargo builds.
+/// The arguments of cargo that choose a build profile.
 type How = &'static [&'static str];
 
-/// As users get it. Linking that takes minutes for each program.
+/// The profile of releases, as users get them; linking takes minutes for each program.
 pub(crate) const AS_USERS: How = &["--release"];
-/// The same code, linked in a fraction of the time.
+/// A profile with the same code, linked in a fraction of the time.
 const FOR_TESTS: How = &["--profile", "tests"];
-/// What only tests start: of the parts that unit tests are made of.
+/// The profile of programs that only tests start: it shares the build of the unit tests.
 const QUICKLY: How = &[];
 
 /// The test programs as cargo-nextest lists them, where everyone can start them.
 pub(crate) struct Staged {
-    /// What `--binaries-metadata` takes.
+    /// The file for `--binaries-metadata`.
     pub(crate) binaries: PathBuf,
-    /// What `--cargo-metadata` takes.
+    /// The file for `--cargo-metadata`.
     pub(crate) cargo: PathBuf,
 }
 
-/// What end-to-end tests start.
+/// The programs that end-to-end tests start.
 pub(crate) struct Programs {
-    /// The program as users get it, but for how it is linked.
+    /// `atoll` as users get it, apart from its linking.
     pub(crate) ordinary: PathBuf,
-    /// The same where a test can leave a defence out, to see an attack succeed.
+    /// `atoll` with defences that a test can leave out, to see an attack succeed.
     pub(crate) weakened: PathBuf,
-    /// Makes many sandboxes from one process.
+    /// The program that makes many sandboxes from one process.
     pub(crate) spawner: PathBuf,
-    /// Proves policies; found beside the program. For nightly tests alone.
+    /// The prover of policies, which `atoll` finds beside itself; for nightly tests alone.
     pub(crate) prover: Option<PathBuf>,
 }
 
@@ -102,24 +102,24 @@ pub(crate) fn programs(root: &Path, nightly: bool) -> Result<Programs> {
     })
 }
 
-/// The program as users get it.
+/// Builds `atoll` as users get it.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     build_program(root, "atoll", AS_USERS, &["--bin", "atoll"])
 }
 
-/// The program in which a test can leave defences out.
+/// Builds the program in which a test can leave defences out.
 pub(crate) fn weakened(root: &Path, how: How) -> Result<PathBuf> {
     let name = "atoll-without-defences";
     let which = ["--bin", name, "--features", "without_defences"];
     build_program(root, name, how, &which)
 }
 
-/// The program that makes many sandboxes.
+/// Builds the program that makes many sandboxes.
 pub(crate) fn spawner(root: &Path, how: How) -> Result<PathBuf> {
     build_program(root, "spawner", how, &["--example", "spawner"])
 }
 
-/// The program that measures the ledger.
+/// Builds the program that measures the ledger.
 pub(crate) fn figures(root: &Path) -> Result<PathBuf> {
     // Beside the program's package, so that what both need is built once.
     build_program(
@@ -130,7 +130,7 @@ pub(crate) fn figures(root: &Path) -> Result<PathBuf> {
     )
 }
 
-/// The program that measures what the decision takes of a run.
+/// Builds the program that measures the decision's share of a run.
 pub(crate) fn share(root: &Path) -> Result<PathBuf> {
     build_program(
         root,
@@ -145,7 +145,7 @@ fn build_program(root: &Path, name: &str, how: How, which: &[&str]) -> Result<Pa
     program_of(root, name, &[&build, how, which].concat())
 }
 
-/// The program of this name that cargo builds with these arguments.
+/// Runs cargo with these arguments; returns the program of this name that it built.
 pub(crate) fn program_of(
     root: &Path,
     name: &str,

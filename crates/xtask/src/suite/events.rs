@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// How one test ended.
+/// The result of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Passed,
@@ -30,7 +30,7 @@ struct Event {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Finished {
     pub(crate) end: End,
-    /// How long it took, seconds.
+    /// The time that it took, seconds.
     pub(crate) seconds: f64,
 }
 
@@ -93,12 +93,12 @@ pub(crate) fn listed(list: &serde_json::Value) -> (Vec<Name>, Vec<Name>) {
     (selected, left_out)
 }
 
-/// A test that found that it could not do its work.
+/// A test that skipped itself, since it could not do its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Skip {
     pub(crate) test: Name,
     pub(crate) reason: String,
-    /// Whether a host of this kind could have run it.
+    /// True if a host of this kind could have run it.
     pub(crate) avoidable: bool,
 }
 

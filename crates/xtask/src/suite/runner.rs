@@ -1,6 +1,6 @@
 //! Runs the test programs as one person, by cargo-nextest: each test is a process of its own.
 //!
-//! What fails is run again alone, up to twice; what then passes is flaky.
+//! A test that fails is run again alone, up to twice; one that then passes is flaky.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,23 +17,23 @@ use crate::command;
 use crate::person::{Person, Stage};
 use crate::tree;
 
-/// How often a test that failed is run again, alone.
+/// The number of retries after the first run alone of a test that failed.
 const RETRIES: &str = "1";
-/// How many of the longest tests are named.
+/// The number of the longest tests that are printed.
 const LONGEST: usize = 12;
 
 pub(crate) struct Runner<'a> {
     options: &'a Options,
     person: Person,
     staged: &'a Staged,
-    /// What every test sees in its environment.
+    /// The variables that every test sees in its environment.
     environment: Vec<(&'static str, PathBuf)>,
-    /// The project, where the person can read it.
+    /// The project's directory, or a copy, where the person can read it.
     project: PathBuf,
     nextest: PathBuf,
 }
 
-/// Where one run of cargo-nextest leaves what it says.
+/// The files that one run of cargo-nextest and its tests write to.
 struct Reports {
     directory: tempfile::TempDir,
 }
@@ -181,7 +181,7 @@ impl<'a> Runner<'a> {
         Ok(selected)
     }
 
-    /// Returns cargo-nextest with what it needs to know of what was built.
+    /// Returns a command of cargo-nextest with the metadata of the build.
     fn nextest(&self, verb: &str) -> Command {
         let mut command = self.person.caller_command(&self.nextest);
         command

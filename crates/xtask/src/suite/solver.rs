@@ -1,8 +1,8 @@
 //! The solver that proofs about policies need, as a program in the cache.
 //!
 //! Distributions have cvc5 in a version that is too old, and PyPI has its library alone. So a few
-//! lines of Python make a program of that: they hand on what stands at its input, and do nothing
-//! of the solver's work.
+//! lines of Python make a program of the library: they pass their input on to it, and do none of
+//! the solver's work.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,14 +14,14 @@ use anyhow::{Context, Result};
 use super::needs::PYTHON;
 use crate::command;
 
-/// The release of the library.
+/// The library and its release, as pip names them.
 const LIBRARY: &str = "cvc5==1.4.2";
-/// The program around it.
+/// The program around the library.
 const PROGRAM: &str = include_str!("solver/cvc5.py");
-/// Where both are in the cache.
+/// The directory of both in the cache.
 const DIRECTORY: &str = "solver";
 
-/// What is missing of it, as it is told.
+/// Returns the name to print of the solver, if the library or the program is missing or outdated.
 pub(super) fn missing(cache: &Path) -> Vec<&'static str> {
     let directory = cache.join(DIRECTORY);
     let name = LIBRARY.replace("==", "-");

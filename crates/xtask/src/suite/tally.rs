@@ -12,7 +12,7 @@ use super::events::{self, End, Finished, Name, Skip};
 use super::flaky::Known;
 use crate::command;
 
-/// What a skip of one row of a test's table is named by.
+/// The prefix of the names of skips of one row of a test's table.
 const ROW: &str = "row ";
 
 pub(crate) struct Tally {
@@ -82,7 +82,7 @@ impl Tally {
         self.failed.push(what.to_owned());
     }
 
-    /// Counts something this host could have run, had it been set up for it.
+    /// Counts a skip of something that this host could have run, had it been set up for it.
     pub(crate) fn leave_out(&mut self, test: &str, reason: &str) {
         self.skip(Skip {
             test: test.to_owned(),

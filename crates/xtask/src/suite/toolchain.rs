@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use crate::command;
 use crate::person;
 
-/// What a toolchain needs to work; the rest is documentation.
+/// The directories that a toolchain needs to work; the rest is documentation.
 const PARTS: [&str; 3] = ["bin", "lib", "libexec"];
 
 pub(crate) fn reachable(cache: &Path) -> Result<PathBuf> {

@@ -1,4 +1,4 @@
-//! How long files and functions may be, and how much there is to audit.
+//! Budgets: the length of files and of functions, and the number of lines to audit.
 
 use super::Finding;
 use super::rules::Rules;
@@ -31,8 +31,8 @@ pub(crate) fn check(tree: &Tree, rules: &Rules) -> Vec<Finding> {
     findings
 }
 
-/// The lines of the audited crates, without what only tests compile and without
-/// tables of data, which are read down a column rather than followed.
+/// Counts the lines of the audited crates, without what only tests compile and without tables of
+/// data, which are read down a column rather than followed.
 pub(crate) fn audited_lines(tree: &Tree, rules: &Rules) -> usize {
     let is_data = |path: &str| {
         rules

@@ -1,4 +1,4 @@
-//! Which crate may depend on which, and what the audited crates may bring in.
+//! The allowed dependencies between crates, and the packages that the audited crates may bring in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ struct Edge {
 
 #[derive(Deserialize)]
 struct Kind {
-    /// Nothing for a normal dependency, else `dev` or `build`.
+    /// `None` for a normal dependency, else `dev` or `build`.
     kind: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Graph {
         serde_json::from_str(text).context("cargo metadata has an unexpected form")
     }
 
-    /// The folders of the workspace's own crates, by package id.
+    /// Returns the folders of the workspace's own crates, by package id.
     fn folders(&self) -> BTreeMap<&str, &str> {
         self.packages
             .iter()
@@ -79,7 +79,7 @@ impl Graph {
             .collect()
     }
 
-    /// What a package needs to be built or run; tests may use anything.
+    /// Returns the packages that one needs to be built or run; tests may use anything.
     fn needs(&self, id: &str) -> impl Iterator<Item = &str> {
         let node = self.resolve.nodes.iter().find(|node| node.id == id);
         node.into_iter()

@@ -1,7 +1,7 @@
 //! Crates that may use another one for a few names and nothing else.
 //!
-//! The map of crates cannot say that, and the compiler does not: a dependency
-//! opens everything public in it.
+//! Neither the map of crates nor the compiler can express that: a dependency opens everything
+//! public in it.
 
 use super::Finding;
 use super::rules::{Facade, Rules};
@@ -47,8 +47,8 @@ fn strangers(file: &SourceFile, facade: &Facade) -> Vec<Finding> {
     findings
 }
 
-/// The names directly behind a crate's name: one, those of a group, or `*`
-/// for everything, which is also what a bare use of the crate means.
+/// Returns the names directly behind a crate's name: one, those of a group, or `*` for everything,
+/// which is also what a bare use of the crate means.
 fn named(after: &str) -> Vec<String> {
     let Some(path) = after.trim_start().strip_prefix("::") else {
         return vec!["*".to_owned()];

@@ -1,6 +1,6 @@
-//! Counts that may only fall, crate by crate: what is wrong in many places, and is mended a few
-//! at a time. A count above its number in `tidy.toml` is a finding, and so is one below: then
-//! the number is lowered.
+//! Counts that may only fall, crate by crate, of flaws in many places that are mended a few at a
+//! time. A count above its number in `tidy.toml` is a finding, and so is one below: then the number
+//! is lowered.
 
 use super::Finding;
 use super::modules;
@@ -10,8 +10,8 @@ use crate::tree::{SourceFile, Tree};
 
 const WHY: &str = "what is wrong in many places is mended a few at a time, and never grows";
 
-/// With which words a doc comment of ours does not open (`GLOSSARY`: a noun phrase for a type,
-/// the third person for a function).
+/// The words that a doc comment must not open with (`GLOSSARY`: a noun phrase for a type, the third
+/// person for a function).
 const OPENERS: [&str; 12] = [
     "What", "Whether", "Who", "Whose", "Where", "Why", "How", "Which", "That", "It", "The same",
     "When",

@@ -1,4 +1,4 @@
-//! Relative links in Markdown lead somewhere.
+//! The check that relative links in Markdown lead somewhere.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Targets of inline links and of link definitions, code left out.
+/// Returns the targets of inline links and of link definitions, code left out.
 fn targets(file: &SourceFile) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -69,7 +69,7 @@ fn leads_somewhere(tree: &Tree, from: &str, target: &str) -> bool {
         .any(|file| Path::new(&file.path).starts_with(&resolved))
 }
 
-/// The path without `.` and `..`; nothing when it leads out of the project.
+/// Returns the path without `.` and `..`; `None` if it leads out of the project.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut parts = PathBuf::new();
     for component in path.components() {

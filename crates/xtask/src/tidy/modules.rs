@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::source;
 use crate::tree::Tree;
 
-/// What each top-level module of a crate names of the others.
+/// The other modules that each top-level module of a crate names.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns the top-level modules of a crate that are part of a cycle.
@@ -32,8 +32,8 @@ fn all_reached<'a>(uses: &'a Uses, from: &String) -> BTreeSet<&'a String> {
     reached
 }
 
-/// Reads who names whom: by `crate::module`, by `super::module` in a top-level file, or by what
-/// the crate's root takes from a module and gives a name of its own.
+/// Reads which module names which: by `crate::module`, by `super::module` in a top-level file, or
+/// by an item that the crate's root takes from a module under a name of its own.
 fn uses(tree: &Tree, member: &str) -> Uses {
     let source = format!("crates/{member}/src/");
     let mut codes: Vec<(String, bool, String)> = Vec::new();
@@ -85,7 +85,7 @@ fn names_after(code: &str, begin: &str) -> BTreeSet<String> {
     names
 }
 
-/// Splits what stands in braces, up to the closing one, at the commas of its own level.
+/// Splits a list in braces, up to the closing one, at the commas of its own level.
 fn parts(list: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
     for (at, character) in list.char_indices() {

@@ -1,4 +1,4 @@
-//! The tables of `tidy.toml` as types. What each means is said in that file.
+//! The tables of `tidy.toml` as types. That file explains each.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ pub(crate) struct Commits {
     pub(crate) since: String,
 }
 
-/// A number for each crate; none is 0.
+/// A number for each crate; a crate without one has 0.
 pub(crate) type Falling = BTreeMap<String, usize>;
 
 #[derive(Default, Deserialize)]

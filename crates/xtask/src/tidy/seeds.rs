@@ -14,7 +14,7 @@ use crate::tree::{self, Tree};
 const CORPUS: &str = "fuzz/corpus/";
 const WHY: &str = "seeds say what a target is about; what a run has found beyond is no source";
 
-/// Looks at the files themselves, since a seed need not be text.
+/// Checks the files themselves, since a seed need not be text.
 pub(crate) fn check(tree: &Tree, rules: &Rules) -> Result<Vec<Finding>> {
     let Some(manifest) = tree.text(MANIFEST) else {
         return Ok(Vec::new());
@@ -30,7 +30,7 @@ pub(crate) fn check(tree: &Tree, rules: &Rules) -> Result<Vec<Finding>> {
     Ok(findings(&targets(manifest)?, &seeds, rules))
 }
 
-/// What is wrong with these seeds, each a path and its bytes.
+/// Returns the findings about these seeds, each a path and its size in bytes.
 pub(crate) fn findings(targets: &[String], seeds: &[(String, u64)], rules: &Rules) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut report = |path: String, what: String, fix: &str| {

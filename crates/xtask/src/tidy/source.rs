@@ -1,11 +1,11 @@
-//! Just enough reading of Rust: what is code and what is not, where functions
-//! begin and end, what is there for tests alone.
+//! A minimal reader of Rust: it separates code from comments and literals, and finds functions and
+//! items that are there for tests alone.
 //!
 //! The files are formatted by rustfmt and compile, so nothing here needs to
 //! understand more than comments, literals and brackets.
 
-/// Stands for each character of a string or character literal, so that a line
-/// inside a long literal still counts as a line of code.
+/// The stand-in for each character of a string or character literal, so that a line inside a long
+/// literal still counts as a line of code.
 const LITERAL: char = '"';
 
 /// A function with a body.
@@ -16,11 +16,11 @@ pub(crate) struct Function {
     pub(crate) line: usize,
     /// Lines from there to the closing brace, without blank lines and comments.
     pub(crate) lines: usize,
-    /// Whether `#[test]` is among its attributes.
+    /// True if `#[test]` is among its attributes.
     pub(crate) is_test: bool,
 }
 
-/// The text with comments blanked and literals filled; lines stay where they are.
+/// Returns the text with comments blanked and literals filled; lines stay where they are.
 pub(crate) fn mask(text: &str) -> String {
     let mut cursor = Cursor::new(text);
     while let Some(current) = cursor.peek(0) {
@@ -36,14 +36,14 @@ pub(crate) fn mask(text: &str) -> String {
     cursor.masked
 }
 
-/// What marks an item that no build for users has: it is compiled for tests only, or
-/// into the program that lets a test leave a defence out. Literals are masked.
+/// The attributes of items that no build for users has: they are compiled for tests only, or into
+/// the program that lets a test leave a defence out. Literals are masked.
 const MARKS: [&str; 2] = [
     "#[cfg(test)]",
     "#[cfg(feature = \"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\")]", // "without_defences"
 ];
 
-/// Masked text without the items that are compiled for tests only.
+/// Returns masked text without the items that are compiled for tests only.
 pub(crate) fn without_tests(masked: &str) -> String {
     let mut rest = masked;
     let mut kept = String::with_capacity(masked.len());
@@ -66,7 +66,7 @@ pub(crate) fn without_tests(masked: &str) -> String {
     kept
 }
 
-/// Every function with a body in masked text.
+/// Returns every function with a body in masked text.
 pub(crate) fn functions(masked: &str) -> Vec<Function> {
     let mut found = Vec::new();
     for (start, word) in words(masked) {
@@ -98,7 +98,7 @@ pub(crate) fn functions(masked: &str) -> Vec<Function> {
     found
 }
 
-/// The words of a text with the byte each begins at.
+/// Returns the words of a text, each with the byte that it begins at.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split(|character| !is_word(character))
         .filter(|word| !word.is_empty())
@@ -109,8 +109,8 @@ fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Where the item that starts here ends: after its `;`, or after the brace
-/// that closes its first block.
+/// Returns the end of the item that starts here: after its `;`, or after the brace that closes its
+/// first block.
 fn item_end(text: &str) -> Option<usize> {
     let mut round_or_square = 0_usize;
     let mut braces = 0_usize;

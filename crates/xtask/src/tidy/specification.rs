@@ -1,5 +1,5 @@
-//! SPECIFICATION.md tells the truth: every clause is there once, and what it
-//! says works is held by tests that exist and were run.
+//! The check that SPECIFICATION.md is true: every clause is there once, and what it says works is
+//! backed by tests that exist and were run.
 //!
 //! A row is `| C1 | promise | state | tests: … missing: … |`. Names in backticks
 //! before the word `missing:` are tests: the name of a test function, perhaps
@@ -17,8 +17,8 @@ const WHY_ROW: &str = "every promise has one place where users find its state";
 const WHY_TEST: &str = "a promise counts as kept only while a test holds it";
 const MISSING: &str = "missing:";
 
-/// What a whole run has executed, and what its tier leaves out. A quick or filtered run says
-/// nothing about the others.
+/// The tests that a whole run has executed, and those that its tier leaves out. A quick or filtered
+/// run says nothing about the others.
 pub(crate) struct Ran {
     is_whole: bool,
     names: BTreeSet<String>,
@@ -171,7 +171,7 @@ fn rows(text: &str) -> Vec<Row> {
     rows
 }
 
-/// What is in backticks before `missing:`.
+/// Returns the names in backticks before `missing:`.
 fn tests(row: &Row) -> Vec<String> {
     let named = row.detail.split(MISSING).next().unwrap_or_default();
     named

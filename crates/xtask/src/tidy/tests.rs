@@ -34,7 +34,7 @@ fn tree(files: &[(&str, &str)]) -> Tree {
     }
 }
 
-/// The findings as `path:line: what`.
+/// Returns the findings as `path:line: what`.
 fn found(files: &[(&str, &str)]) -> Vec<String> {
     lines(check(&tree(files), &rules(), None))
 }
@@ -44,7 +44,7 @@ fn lines(findings: Vec<Finding>) -> Vec<String> {
     findings.into_iter().map(first).collect()
 }
 
-/// A word that the check on this very file would refuse.
+/// Joins a word that the check would refuse in this very file.
 fn split(one: &str, other: &str) -> String {
     format!("{one}{other}")
 }
@@ -347,7 +347,7 @@ fn named_tests_were_run() {
     }
 }
 
-/// A workspace of two crates and one package from outside.
+/// Makes the graph of a workspace of two crates and one package from outside.
 fn graph(dependency: &str, kind: &str) -> Graph {
     Graph::parse(&format!(
         r#"{{"packages":[

@@ -1,5 +1,5 @@
-//! Words that may not be there: `unsafe` in the wrong crate, names that say
-//! nothing, marks of unfinished work, paths of one machine.
+//! Forbidden words: `unsafe` in the wrong crate, names that say nothing, marks of unfinished work,
+//! paths of one machine.
 
 use std::path::Path;
 
@@ -123,9 +123,9 @@ fn unfinished(path: &str, line: usize) -> Finding {
     }
 }
 
-/// Places of the build that a program looks for at run time. The tests also
-/// run from a copy, as a user who cannot reach the original; `include_str!`
-/// and `concat!` are read while building, and may.
+/// Finds places of the build that a program looks for at run time. The tests also run from a copy,
+/// as a user who cannot reach the original; `include_str!` and `concat!` are read while building,
+/// and may name such places.
 fn built_in_places(file: &SourceFile, code: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, (line, text)) in code.lines().zip(file.text.lines()).enumerate() {
@@ -144,8 +144,8 @@ fn built_in_places(file: &SourceFile, code: &str) -> Vec<Finding> {
     findings
 }
 
-/// The directory of this checkout and the one it lies in, unless that is a
-/// directory which every machine has.
+/// Returns the directory of this checkout and the one it lies in, unless that is a directory which
+/// every machine has.
 fn machine_paths(root: &Path, common: &[String]) -> Vec<String> {
     let mut paths = vec![root.to_string_lossy().into_owned()];
     if let Some(parent) = root.parent() {

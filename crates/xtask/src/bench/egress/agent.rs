@@ -1,5 +1,5 @@
-//! A whole agent at one piece of work: Codex, a model that answers at once, and one command.
-//! That the model takes no time makes all the rest count the most.
+//! A whole agent at one piece of work: Codex, a model that answers at once, and one command. Since
+//! the model takes no time, all the rest counts the most.
 
 use std::fs;
 use std::path::Path;
@@ -14,13 +14,14 @@ use crate::bench::measure;
 use crate::command;
 use crate::suite;
 
-/// Turns for each round that was asked for.
+/// The turns for each round of the options.
 const TURNS: usize = 4;
 
 const WHAT: &str = "agent";
 
-/// Its name is not that of the provider that Codex knows, which has tools of its own. What it tells
-/// its makers would be waited for at its end: five seconds for everybody, next to which nothing shows.
+/// The settings of Codex. The provider's name is not that of the one that Codex knows, which has
+/// tools of its own. Analytics are off: Codex would wait for them at its end, five seconds for
+/// every contender, which would hide all else.
 const SETTINGS: &str = r#"model = "scripted"
 model_provider = "model"
 [model_providers.model]
@@ -35,7 +36,7 @@ inherit = "all"
 enabled = false
 "#;
 
-/// What stands for the key inside is put in on the way to the model.
+/// The profile by which the key is injected on the way to the model; inside there is a placeholder.
 const PROFILE: &str = r#"extends = ["codex"]
 [network]
 allow = ["model.example"]
@@ -45,7 +46,8 @@ to = "model.example"
 place = { header = "authorization", form = "Bearer {}" }
 "#;
 
-/// Where Codex is left as it is, and where its state is thrown away after each turn.
+/// The home of Codex inside, which stays as it is; in [`OUTSIDE`] its state is thrown away after
+/// each turn.
 const INSIDE: &str = "agent-inside";
 const OUTSIDE: &str = "agent-outside";
 
@@ -112,7 +114,7 @@ pub(crate) fn agent(world: &World, rounds: usize) -> Result<Vec<Series>> {
     Ok(series.collect())
 }
 
-/// Codex at its work, with these words in front of it.
+/// Returns the command of Codex at its work, with the words of `front` before it.
 fn words(world: &World, home: &str, front: &[&str], codex: &Path) -> Vec<String> {
     let codex = codex.to_string_lossy();
     let set = [
@@ -134,7 +136,7 @@ fn words(world: &World, home: &str, front: &[&str], codex: &Path) -> Vec<String>
         .collect()
 }
 
-/// The first start, which has to come to its end at `MODEL_HOST`.
+/// Starts Codex for the first time, which has to come to its end with `MODEL_HOST`.
 fn first(words: &[String], directory: &Path) -> Result<()> {
     let (program, arguments) = words.split_first().context("no words")?;
     let output = Command::new(program)

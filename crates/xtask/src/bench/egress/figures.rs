@@ -1,4 +1,4 @@
-//! What is measured, one function for each group of figures.
+//! The measurements, one function for each group of figures.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,7 +19,7 @@ use super::world::{
 };
 use crate::bench::measure;
 
-/// What can be measured alone.
+/// A group of figures that can be measured alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Group {
     Tunnel,
@@ -43,24 +43,24 @@ pub(crate) const WITH_CREDENTIAL: &str = "atoll, with a credential";
 
 const CLIENT: &str = "python3 -I client.py";
 
-/// Of one turn on a tunnel.
+/// The bytes of one turn on a tunnel.
 const TUNNEL_BYTES: u64 = 2 << 30;
-/// New connections, and requests one after another, of one turn.
+/// The new connections of one turn; [`REQUESTS`] is that of requests one after another.
 const CONNECTIONS: usize = 200;
 const REQUESTS: usize = 500;
-/// Of one record, and how far records of new connections are apart.
+/// The length of one record; [`WRITES_APART`] is the interval between those of new connections.
 const RECORD_BYTES: usize = 373;
 const WRITES_APART: Duration = Duration::from_millis(4);
-/// Of one turn of the load, seconds.
+/// The duration of one turn of the load, seconds.
 const LOAD_SECONDS: usize = 4;
 const LOAD_CONNECTIONS: u32 = 64;
-/// Connections that do nothing.
+/// The number of idle connections.
 const IDLE: u32 = 1000;
-/// How long an idle connection may take to give its memory back.
+/// The longest time that an idle connection may take to give its memory back.
 const SETTLING: Duration = Duration::from_secs(2);
-/// How often memory is looked at.
+/// The interval at which memory is read.
 const LOOK: Duration = Duration::from_millis(20);
-/// Starts for each round that was asked for.
+/// The starts for each round of the options.
 const STARTS: usize = 20;
 
 impl Group {
@@ -107,7 +107,7 @@ fn atoll(world: &mut World, host: &'static str, allow: &[&str]) -> Result<Conten
     })
 }
 
-/// One line that is a number.
+/// Returns the number in the first line.
 fn number(lines: &[String]) -> Result<f64> {
     let all = numbers(lines)?;
     all.first().copied().context("there is no number")
@@ -124,7 +124,7 @@ fn megabytes(bytes: u64) -> f64 {
     u32::try_from(bytes / 1_000_000).map_or(f64::NAN, f64::from)
 }
 
-/// The same stream by a tunnel and by socat, both ways.
+/// Measures the same stream directly, through socat and through a tunnel, in both directions.
 fn tunnel(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     let mut all = Vec::new();
     for (what, word, port) in [("pull", "pull", SOURCE), ("push", "push", SINK)] {
@@ -155,7 +155,7 @@ fn tunnel(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     Ok(all)
 }
 
-/// New connections through a tunnel, and requests on one that is looked into.
+/// Measures new connections through a tunnel, and requests on a connection that is intercepted.
 fn latency(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     let milliseconds = |told: Vec<String>| -> Result<Turn> {
         let values = numbers(&told)?.into_iter().map(|spent| spent / 1e6);
@@ -191,7 +191,7 @@ fn latency(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     Ok(all)
 }
 
-/// What the disk alone takes over a record, of which a new connection waits for one.
+/// Measures durable writes of a record by the disk alone: a new connection waits for one.
 fn durable_writes(world: &World, rounds: usize) -> Result<Series> {
     let mut series = Series::new("a durable write", "disk", "ms");
     let path = world.workspace().join("record");
@@ -207,7 +207,7 @@ fn durable_writes(world: &World, rounds: usize) -> Result<Series> {
     Ok(series)
 }
 
-/// As many requests as possible, then half as many as Atoll can.
+/// Measures as many requests as possible, then half as many as Atoll can do.
 fn requests(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     let (what, unit) = ("requests", "1/s");
     let mut missing = Vec::new();
@@ -265,7 +265,7 @@ fn requests(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     Ok(all)
 }
 
-/// What h2load says of itself: no request may have failed.
+/// Reads the results that h2load prints; no request may have failed.
 pub(super) fn loaded(told: &[String]) -> Result<Turn> {
     let line = |beginning: &str| {
         let mut lines = told.iter().map(|line| line.trim());
@@ -303,7 +303,7 @@ pub(super) fn loaded(told: &[String]) -> Result<Turn> {
     })
 }
 
-/// What connections cost that do nothing, each time with a carrier of their own.
+/// Measures the memory of idle connections, each time with an egress process of their own.
 fn idle(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     let mut all = [
         Series::new("idle, proportional", ATOLL, "KiB"),
@@ -346,7 +346,7 @@ fn idle_once(shell: &mut Shell) -> Result<[f64; 2]> {
     ])
 }
 
-/// A large file each way, and how much memory the carrier took meanwhile.
+/// Measures a large file each way, and the memory that the egress process took meanwhile.
 fn bulk(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     let mut all = Vec::new();
     for (what, host, command, warming) in [
@@ -390,7 +390,7 @@ fn bulk(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     Ok(all)
 }
 
-/// Does something, and how much more memory a process took meanwhile at most, MiB.
+/// Does the work; returns its result, and the most memory that a process added meanwhile, MiB.
 fn watched<T>(carrier: Option<u32>, work: impl FnOnce() -> Result<T>) -> Result<(T, Option<f64>)> {
     let Some(carrier) = carrier else {
         return Ok((work()?, None));
@@ -415,8 +415,8 @@ fn watched<T>(carrier: Option<u32>, work: impl FnOnce() -> Result<T>) -> Result<
     })
 }
 
-/// Requests one after another, with a key in a header: where it is put in outside and
-/// answers are masked, and where it is the program's own.
+/// Measures requests one after another with a key in a header: the program's own, and one that is
+/// injected outside and masked in answers.
 fn identity(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     let contender = |name, shell| Contender {
         name,
@@ -447,7 +447,7 @@ fn identity(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     ))
 }
 
-/// A run that may reach something and does not, against one that may reach nothing.
+/// Measures a run that may reach something and does not, against one that may reach nothing.
 fn start(world: &mut World, rounds: usize) -> Result<Vec<Series>> {
     let contender = |name, allow: &[&str]| measure::Contender {
         name,

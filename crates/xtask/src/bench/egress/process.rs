@@ -1,20 +1,20 @@
-//! What processes have used, as the kernel counts it.
+//! The processor time and memory of processes, as the kernel counts them.
 
 use std::fs;
 
 use anyhow::{Context, Result};
 
-/// Of a second: what `/proc` counts in (proc(5), `sysconf(_SC_CLK_TCK)`).
+/// The ticks of a second, the unit of times in `/proc` (proc(5), `sysconf(_SC_CLK_TCK)`).
 const TICKS: f64 = 100.0;
 
-/// What carries the connections of the sandbox that this process has made.
+/// The name of the egress process.
 const CARRIER: &str = "atoll-egress";
 
 /// One line of `/proc/PID/stat`.
 struct Status {
     name: String,
     parent: u32,
-    /// Of the process and of its children that have ended, in user and kernel mode.
+    /// The ticks of the process and of its children that have ended, in user and kernel mode.
     ticks: u64,
 }
 
@@ -33,7 +33,7 @@ fn status(process: u32) -> Option<Status> {
     })
 }
 
-/// This process and all below it.
+/// Returns this process and all below it.
 pub(crate) fn with_descendants(process: u32) -> Vec<u32> {
     let all: Vec<(u32, Status)> = fs::read_dir("/proc")
         .into_iter()
@@ -52,7 +52,7 @@ pub(crate) fn with_descendants(process: u32) -> Vec<u32> {
     found
 }
 
-/// What carries for the sandbox that this process has made.
+/// Returns the egress process of the sandbox that this process has made.
 pub(crate) fn carrier(process: u32) -> Result<u32> {
     let mut all = with_descendants(process).into_iter();
     let is_carrier = |id: &u32| status(*id).is_some_and(|status| status.name == CARRIER);
@@ -60,7 +60,7 @@ pub(crate) fn carrier(process: u32) -> Result<u32> {
         .with_context(|| format!("there is no {CARRIER}"))
 }
 
-/// The processor's time that these have used, seconds.
+/// Returns the processor time that these have used, seconds.
 pub(crate) fn seconds(processes: &[u32]) -> f64 {
     let ticks = processes.iter().filter_map(|id| status(*id));
     let ticks: u64 = ticks.map(|status| status.ticks).sum();

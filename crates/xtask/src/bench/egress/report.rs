@@ -1,4 +1,4 @@
-//! What is wanted of the figures, and whether it was met.
+//! The figures with their targets, and the verdicts on them.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::bench::outcome::Outcome;
 use crate::bench::report::Verdict;
 use crate::bench::statistics::summarise;
 
-/// A figure: of one contender's median, or of two.
+/// A figure, of one contender's turns or of two contenders', with its target.
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     group: Group,
@@ -23,7 +23,7 @@ pub(crate) struct Figure {
 
 enum MadeOf {
     Median(&'static str),
-    /// The most of all turns.
+    /// The largest value of all turns.
     Most(&'static str),
     Ratio(&'static str, &'static str),
     Difference(&'static str, &'static str),
@@ -215,7 +215,7 @@ impl Figure {
     }
 }
 
-/// What each contender did, then the figures.
+/// Returns a table of what each contender did, then one of the figures.
 pub(crate) fn table(all: &[Series], only: Option<Group>) -> String {
     let mut table = String::from(
         "\n| what | contender | median | min | max | turns | for a second of the processor |\n\
@@ -250,7 +250,7 @@ pub(crate) fn table(all: &[Series], only: Option<Group>) -> String {
     table
 }
 
-/// What became of each target.
+/// Returns the verdicts on all targets.
 pub(crate) fn outcome(all: &[Series], only: Option<Group>) -> Outcome {
     let mut outcome = Outcome::default();
     for figure in FIGURES.iter().filter(|figure| figure.is_in(only)) {
@@ -260,7 +260,7 @@ pub(crate) fn outcome(all: &[Series], only: Option<Group>) -> Outcome {
     outcome
 }
 
-/// Every single number, and what came of them.
+/// Returns every single number, and the verdicts, as JSON.
 pub(crate) fn content(all: &[Series], only: Option<Group>) -> Value {
     let figures = FIGURES.iter().filter(|figure| figure.is_in(only));
     let figures = figures.map(|figure| {

@@ -1,4 +1,4 @@
-//! What one contender did at one thing, turn by turn.
+//! The results of one contender at one kind of work, turn by turn.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -9,20 +9,20 @@ use crate::bench::statistics::summarise;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Series {
-    /// What was done, as in the names of the figures.
+    /// The kind of work, as in the names of the figures.
     pub(crate) what: String,
     pub(crate) contender: String,
     pub(crate) unit: String,
     pub(crate) values: Vec<f64>,
-    /// The processor's time that what carries used in each turn, seconds.
+    /// The time that the processes of the [`Carrier`] used in each turn, seconds of a processor.
     pub(crate) carrier_seconds: Vec<f64>,
-    /// How much was done in each turn, where it was counted: requests, or megabytes.
+    /// The amount of work in each turn, where it was counted: requests, or megabytes.
     pub(crate) work: Vec<f64>,
-    /// Why there are no numbers to rely on.
+    /// The reason why there are no reliable numbers.
     pub(crate) failure: Option<String>,
 }
 
-/// What one turn came to.
+/// The result of one turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) values: Vec<f64>,
@@ -38,7 +38,7 @@ impl Turn {
     }
 }
 
-/// Who takes turns.
+/// A shell that takes turns, with the host that it connects to.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) shell: Shell,
@@ -46,11 +46,11 @@ pub(crate) struct Contender {
     pub(crate) carrier: Carrier,
 }
 
-/// Whose processor's time counts.
+/// The processes between client and origin, whose processor time counts.
 pub(crate) enum Carrier {
     Nobody,
-    /// What carries for the shell's sandbox, once there is something to carry, and what
-    /// records it.
+    /// The egress process of the shell's sandbox, once there is one, and the process that records
+    /// its flows.
     OfSandbox,
     /// A peer, and all that it has started.
     Peer(super::world::Process),
@@ -84,7 +84,7 @@ impl Series {
         self
     }
 
-    /// Over all turns. Nothing where one of them failed.
+    /// Returns the median over all turns; `None` if one of them failed.
     pub(crate) fn median(&self) -> Option<f64> {
         let summary = summarise(&self.values);
         summary
@@ -92,7 +92,7 @@ impl Series {
             .map(|summary| summary.median)
     }
 
-    /// How much was done in a second of the processor's time of what carries.
+    /// Returns the amount of work for each second of processor time of the [`Carrier`].
     pub(crate) fn work_for_a_second(&self) -> Option<f64> {
         let spent: f64 = self.carrier_seconds.iter().sum();
         let work: f64 = self.work.iter().sum();
@@ -100,7 +100,8 @@ impl Series {
     }
 }
 
-/// A, B, A, B, …, after a turn each that does not count. Who fails takes no more.
+/// Runs the contenders as A, B, A, B, …, after a turn each that does not count. One that fails
+/// takes no more turns.
 pub(crate) fn take_turns(
     what: &str,
     unit: &str,

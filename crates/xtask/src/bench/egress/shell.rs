@@ -1,5 +1,5 @@
-//! A shell that does one command after another, outside or in one sandbox: what carries
-//! the sandbox's connections stays the same from turn to turn, as its peers do.
+//! A shell that does one command after another, outside or in one sandbox, so that the sandbox's
+//! egress process stays the same from turn to turn, as its peers do.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -8,10 +8,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// What ends the output of a command, before its status.
+/// The line prefix that ends the output of a command; the status follows it.
 const END: &str = "end-of-turn ";
 
-/// A command that hangs is a failure of its contender alone.
+/// The script of the shell. A command that hangs is a failure of its contender alone.
 const LOOP: &str = "while IFS= read -r line; do
     timeout 120 sh -c \"$line\" </dev/null
     printf '\\nend-of-turn %s\\n' $?
@@ -25,7 +25,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// Starts one with these words in front of it.
+    /// Starts a shell with the words of `front` before it.
     pub(crate) fn start(front: &[&str], directory: &Path, errors: &Path) -> Result<Self> {
         let words = [front, &["sh", "-c", LOOP]].concat();
         let (program, arguments) = words.split_first().context("a shell without a name")?;
@@ -46,12 +46,12 @@ impl Shell {
         })
     }
 
-    /// The process that was started: of a sandbox, the one that records.
+    /// Returns the id of the process that was started: for a sandbox, the one that records.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Does a command, and gives back the lines that it printed.
+    /// Runs a command to its end, and returns the lines that it printed.
     pub(crate) fn ask(&mut self, command: &str) -> Result<Vec<String>> {
         self.say(command)?;
         let (lines, end) = self.until(END)?;
@@ -61,13 +61,13 @@ impl Shell {
         Ok(lines)
     }
 
-    /// Has a command begun.
+    /// Starts a command, without waiting for its end.
     pub(crate) fn say(&mut self, command: &str) -> Result<()> {
         let input = self.input.as_mut().context("the shell is closed")?;
         writeln!(input, "{command}").context("the shell has ended")
     }
 
-    /// The lines before one that begins so, and the rest of that one.
+    /// Returns the lines before one that begins so, and the rest of that one.
     pub(crate) fn until(&mut self, beginning: &str) -> Result<(Vec<String>, String)> {
         let mut lines = Vec::new();
         for line in self.output.by_ref() {

@@ -20,7 +20,7 @@ const NGINX: &str = include_str!("nginx.conf");
 const SQUID: &str = include_str!("squid.conf");
 const PEERS: &str = include_str!("peers.nft");
 
-/// The names, and where they lead.
+/// The names of the origins; [`HOSTS`] has their addresses.
 pub(crate) const ORIGIN_HOST: &str = "origin.example";
 pub(crate) const MITMPROXY_HOST: &str = "mitmproxy.example";
 pub(crate) const SQUID_HOST: &str = "squid.example";
@@ -36,13 +36,13 @@ const HOSTS: [(&str, &str); 5] = [
 ];
 const NAME_SERVER: &str = "9.9.9.9";
 
-/// Ports of the origin that are none of the web.
+/// Ports of the origin for other services than the web.
 pub(crate) const ECHO: u16 = 7;
 pub(crate) const SINK: u16 = 9;
 pub(crate) const SOURCE: u16 = 19;
 
-/// Whose packets to a peer's address are not sent to the peer: `proxy` of the
-/// distribution's `base-passwd`. Also in `peers.nft`.
+/// The user and group id of proxies, whose own packets to a peer's address are not redirected to
+/// the peer: `proxy` of the distribution's `base-passwd`. Also in `peers.nft`.
 const PROXY_ID: &str = "13";
 
 /// The system's list of authorities, which both sides of Atoll read.
@@ -54,7 +54,7 @@ const NEEDED: [&str; 8] = [
     "ip", "mount", "openssl", "dnsmasq", "nginx", "h2load", "nft", PYTHON,
 ];
 
-/// What is put into requests.
+/// The credential in requests.
 pub(crate) const KEY: &str = "sk-bench-7Qm2Zt9Lw4Xc8Rv1Yk6Np3Bd5Hs0Jf";
 const CREDENTIAL: &str = r#"
 [credential.bench]
@@ -65,11 +65,11 @@ place = { header = "authorization", form = "Bearer {}" }
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is asked for.
+/// The sizes of the files that are requested, bytes.
 pub(crate) const SMALL_BYTES: usize = 1024;
 pub(crate) const BIG_BYTES: u64 = 1 << 30;
 pub(crate) const BIG: &str = "big";
-/// Passed through once before anything is measured.
+/// The file that is transferred once before anything is measured.
 pub(crate) const WARMING: &str = "warming";
 pub(crate) const WARMING_BYTES: u64 = 64 << 20;
 
@@ -81,7 +81,7 @@ pub(crate) struct World {
     shells: usize,
 }
 
-/// Ends with this.
+/// A process that is killed on drop, with all below it.
 pub(crate) struct Process(Child);
 
 impl Process {
@@ -103,7 +103,7 @@ impl Drop for Process {
 }
 
 impl World {
-    /// In a network and among mounts of this process's own.
+    /// Makes the small internet, in a network and among mounts of this process's own.
     pub(crate) fn new(program: &Path, place: &Path) -> Result<Self> {
         for needed in NEEDED {
             if command::find(needed).is_none() {
@@ -251,7 +251,7 @@ impl World {
         command
     }
 
-    /// Starts what runs until it is dropped.
+    /// Starts a process that runs until it is dropped.
     pub(crate) fn start(&self, command: &mut Command) -> Result<Process> {
         let log = File::options()
             .append(true)
@@ -284,7 +284,7 @@ impl World {
         Ok(process)
     }
 
-    /// What an agent takes for its model.
+    /// Starts the server that an agent takes for its model.
     pub(crate) fn model(&self) -> Result<Process> {
         let mut model = self.command(PYTHON);
         model.arg("-I").arg(self.place.join("model.py"));
@@ -356,28 +356,28 @@ impl World {
         Ok(process)
     }
 
-    /// Hands something over to the user whom proxies run as.
+    /// Makes the user that proxies run as the owner of a path.
     fn give(&self, path: &Path) -> Result<()> {
         let mut chown = Command::new("chown");
         let owner = format!("{PROXY_ID}:{PROXY_ID}");
         command::output(chown.args(["-R", &owner]).arg(path)).map(drop)
     }
 
-    /// A shell without anything between it and the servers.
+    /// Starts a shell without anything between it and the servers.
     pub(crate) fn outside(&mut self) -> Result<Shell> {
         let trusted = format!("SSL_CERT_FILE={}/authority.pem", self.place.display());
         self.shell(&["env", &trusted])
     }
 
-    /// A shell in a sandbox that may reach this.
+    /// Starts a shell in a sandbox that may reach these hosts.
     pub(crate) fn inside(&mut self, allow: &[&str]) -> Result<Shell> {
         let words = self.atoll(allow);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.shell(&words)
     }
 
-    /// A shell in a sandbox that may reach the origin, with a key in its environment: its own,
-    /// or what stands for it.
+    /// Starts a shell in a sandbox that may reach the origin, with a key in its environment: its
+    /// own, or a placeholder.
     pub(crate) fn inside_with_a_key(&mut self, is_credential: bool) -> Result<Shell> {
         let (name, credential) = match is_credential {
             true => ("with-credential.toml", CREDENTIAL),
@@ -405,7 +405,7 @@ impl World {
         self.shell(&words)
     }
 
-    /// `atoll run --discard --allow … --`
+    /// Returns the words of `atoll run --discard --allow … --`.
     pub(crate) fn atoll(&self, allow: &[&str]) -> Vec<String> {
         let program = self.program.to_string_lossy().into_owned();
         let mut words = vec![program, "run".to_owned(), "--discard".to_owned()];
