@@ -78,6 +78,8 @@ fn carried_out(world: &World, command: &str, names: &mut Names) -> String {
 struct Names {
     top: String,
     seen: BTreeMap<String, String>,
+    /// How many numbers of the lines below are of this run.
+    measured: usize,
 }
 
 /// Keys of JSON whose numbers vary with the run and the machine, each with how many follow.
@@ -128,7 +130,11 @@ impl Names {
     fn new(world: &World) -> Self {
         let top = world.top().to_string_lossy().into_owned();
         let seen = BTreeMap::new();
-        Self { top, seen }
+        Self {
+            top,
+            seen,
+            measured: 0,
+        }
     }
 
     /// Replaces the world's directory, ids, digests, keys, times and measured values.
@@ -140,7 +146,7 @@ impl Names {
 
     fn line(&mut self, line: &str) -> String {
         let mut done = String::new();
-        let mut measured = 0;
+        let mut measured = self.measured;
         let all = tokens(line);
         let mut all = all.iter().peekable();
         while let Some((before, token)) = all.next() {
@@ -164,6 +170,9 @@ impl Names {
             let key = MEASURED.iter().find(|(end, _)| token.ends_with(end));
             measured = key.map_or(measured, |(_, count)| *count);
         }
+        // A list goes on in the lines below.
+        let goes_on = line.ends_with('[') || self.measured > 0;
+        self.measured = if goes_on { measured } else { 0 };
         done
     }
 
