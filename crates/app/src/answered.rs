@@ -1,4 +1,5 @@
-//! What a run has asked a person, what they said, and who ended it, from the ledger's events.
+//! A run's questions to a person, their answers, and the person who ended the run, from the
+//! ledger's events.
 
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::RunId;
@@ -10,15 +11,15 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::render::Denied;
 
-/// How many answers a line names; the rest are counted.
+/// The most answers that a line names; the rest are counted.
 const NAMED_MAX: usize = 8;
 
-/// That a person has ended a run.
+/// Describes that a person ended a run.
 pub fn stopped(stopped: Stopped) -> String {
     stopped_by(stopped.by.uid, stopped.approval.map(u64::from))
 }
 
-/// The same of what a run's last event says, if somebody has.
+/// Describes the same from the details of a run's last event, if a person ended the run.
 pub fn stopped_of_event(details: Option<&Value>) -> Option<String> {
     let stopped = details?.get("stopped")?;
     let uid = stopped.get("uid")?.as_u64()?;
@@ -67,7 +68,7 @@ pub fn reasons<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<String> {
     all.into_iter().map(told).collect()
 }
 
-/// The same for machines.
+/// Returns a run's questions and their answers as JSON.
 pub fn json<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Value> {
     questions(events).iter().map(Question::json).collect()
 }
@@ -111,7 +112,7 @@ pub fn next(state: &StateDir, run: &RunId) -> Result<u64, Failure> {
 /// A question with its answer, if it has one.
 struct Question<'a> {
     asked: &'a Event,
-    /// Where it takes two persons, the yes of the first.
+    /// The first person's approval, under dual control.
     agreed: Option<&'a Event>,
     answer: Option<&'a Event>,
 }
@@ -159,7 +160,7 @@ impl Question<'_> {
         self.asked.body.get(member)?.as_str()
     }
 
-    /// What was asked about.
+    /// Describes the call that the question is about.
     fn call(&self) -> String {
         if self.said("action") == Some("promote") {
             let count = self.asked.body.get("changes").and_then(Value::as_u64);
@@ -190,7 +191,7 @@ impl Question<'_> {
         printable(text.as_bytes())
     }
 
-    /// What became of it, in words.
+    /// Describes the question's outcome.
     fn told(&self) -> String {
         let number = number(self.asked).unwrap_or_default();
         let of = |member: &str| self.answer.and_then(|answer| answer.body.get(member));

@@ -28,18 +28,18 @@ pub(crate) use rows::{facts, words};
 pub(crate) use second::{persons, same_port, second_of, told as told_of_two};
 use second::{same, waiting_port};
 
-/// How long one run is waited for where all are asked, and how long all of them.
+/// The longest wait for one run while all are listed, and the longest for all of them together.
 const LISTED_PATIENCE: Duration = Duration::from_secs(5);
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
-/// How much of a text is shown in a list, characters.
+/// The longest text shown in a list, characters.
 const LISTED_CHARACTERS_MAX: usize = 100;
 
-/// What one run has open.
+/// The open questions and the leases of one run.
 struct Asking {
     run: RunId,
     pending: Vec<Pending>,
     leases: Vec<Lease>,
-    /// How many leases there are besides.
+    /// The number of leases that are not listed.
     further: u32,
     /// The port that waits for a second person.
     port: Option<PortAgreed>,
@@ -215,7 +215,7 @@ fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What all runs have open, and those that have not answered in time.
+/// Returns the open questions of all runs, and the runs that did not answer in time.
 fn asking(directory: &Runs) -> Result<(Vec<Asking>, Vec<RunId>), Failure> {
     let runs = spoken_to(directory).doing("the runs cannot be listed")?;
     let (mut all, mut deaf) = (Vec::new(), Vec::new());
@@ -329,7 +329,7 @@ fn scope(arguments: &GrantApprovalArguments) -> Result<Scope, Failure> {
     Ok(Scope::Seconds { seconds })
 }
 
-/// What goes out without being looked into, in a few words.
+/// Describes, in a few words, a flow whose content is not inspected.
 fn in_short(kind: FlowKind) -> &'static str {
     match kind {
         FlowKind::SshLogin => "a key of SSH signs in",
@@ -385,7 +385,7 @@ pub(crate) fn line(call: &AskedCall) -> String {
     )
 }
 
-/// What is told where a run goes on of a question that it puts.
+/// Returns the line printed where a run goes on when it puts a question.
 pub(crate) fn told(run: &RunId, question: &Pending) -> String {
     let number = question.approval;
     let call = line(&question.call);
@@ -429,7 +429,7 @@ fn whole(run: &RunId, pending: &Pending, columns: Option<usize>) -> String {
     lines.fold(String::new(), |text, line| text + &line + "\n")
 }
 
-/// How wide the terminal is that results are shown on.
+/// Returns the width of the terminal that results are shown on.
 fn columns(output: &Output) -> Option<usize> {
     let size = terminal_size().filter(|_| output.is_terminal)?;
     (size.columns > 0).then_some(size.columns.into())
