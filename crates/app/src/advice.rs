@@ -458,7 +458,7 @@ pub fn private(fault: &PrivateFault) -> String {
     }
 }
 
-/// The consequence of a lost vault or vault key.
+/// The advice where a vault or its key is lost.
 const LOST: &str = "Without it the secrets are lost: remove each of `atoll secret list` by \
                     `atoll secret rm NAME …`, then put them in again";
 

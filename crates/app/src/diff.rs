@@ -37,7 +37,7 @@ pub fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What no apply takes over, a line each.
+/// Lists the changes that no apply takes, a line each.
 pub fn refused_there(all: &[LayerChanges], filter: &[atoll_layer::RelativePath]) -> String {
     let mut lines = String::new();
     for one in all {
@@ -52,7 +52,7 @@ pub fn refused_there(all: &[LayerChanges], filter: &[atoll_layer::RelativePath])
     lines
 }
 
-/// One line for each change.
+/// Lists the changes, a line each.
 pub fn write_stat(
     one: &LayerChanges,
     set: &atoll_layer::ChangeSet,
@@ -89,7 +89,7 @@ pub fn write_stat(
     }
 }
 
-/// Each change, and what is not carried over, for machines.
+/// Returns each change, and each refused one, as JSON.
 pub fn changes_json(all: &[LayerChanges]) -> Value {
     let one_change = |one: &LayerChanges, change: &atoll_layer::Change| {
         json!({
