@@ -43,7 +43,7 @@ struct Entry<'a> {
 /// The reason why a profile names no usable command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoCommand {
-    /// It has no such setting.
+    /// The profile has no such setting.
     Unnamed,
     /// The profile gets its key in another way, by this setting.
     OtherWay(String),

@@ -52,7 +52,7 @@ fn pending(approval: u32, path: &str) -> Pending {
     }
 }
 
-/// The same where it takes two persons of three.
+/// Returns a pending call under dual control of three persons.
 fn of_two(number: u32, path: &str) -> Pending {
     let second = atoll_sandbox::Second {
         owner: 1000,
@@ -71,7 +71,7 @@ struct Scene {
     filter: EscapeFilter,
     now: Instant,
     size: Size,
-    /// What is on its way to the terminal.
+    /// True while output is on its way to the terminal.
     unshown: bool,
 }
 
@@ -358,7 +358,7 @@ fn nothing_is_granted_before_its_last_page_was_there() {
     assert_eq!(scene.answers("d\r"), Some(Decision::Deny {}));
 }
 
-/// What a terminal of this size shows: the lines, where text alone is written.
+/// Returns the lines that a terminal of this size shows, where only text is written.
 fn lines(drawn: &str) -> Vec<String> {
     let from = drawn.rfind("\x1b[2J\x1b[H").unwrap() + 7;
     let text = drawn[from..].replace("\x1b[1m", "").replace("\x1b[0m", "");
@@ -555,7 +555,7 @@ fn listener(port: u16, at: ListensAt) -> Listener {
     }
 }
 
-/// What a person wants to have published by typing this, once a port is shown.
+/// Returns the port that a person wants to have published by typing this, once a port is shown.
 fn publishes(scene: &mut Scene, typed: &str) -> Option<u16> {
     assert_eq!(scene.typed(typed), "");
     let looked = scene.desk.turn(&scene.filter, SIZE, true, scene.now);
