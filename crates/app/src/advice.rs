@@ -400,7 +400,7 @@ fn file(fault: &FileFault) -> String {
     format!("ls -ld {path} shows whose it is; {STATE_ELSEWHERE}")
 }
 
-/// The launcher is an executable file in memory.
+/// Returns the advice where the launcher, an executable file in memory, cannot be started.
 fn launcher(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -428,7 +428,7 @@ fn on_this_machine(error: &io::Error) -> String {
     text.to_owned()
 }
 
-/// A port like another one that every user may have.
+/// Returns a port close to another one that every user may bind.
 fn another_port(port: u16) -> u16 {
     match port {
         0..1024 => 8000 + port,

@@ -35,7 +35,7 @@ fn stopped_by(uid: u32, approval: Option<u64>) -> String {
     format!("stopped by {} ({how})", user_name(uid))
 }
 
-/// Questions and their answers in one line; nothing where none was put.
+/// Describes a run's questions and their answers in one line; none where there was no question.
 pub fn line<'a>(events: impl Iterator<Item = &'a Event>) -> Option<String> {
     let all = questions(events);
     let told: Vec<String> = all.iter().take(NAMED_MAX).map(Question::told).collect();
@@ -48,7 +48,7 @@ pub fn line<'a>(events: impl Iterator<Item = &'a Event>) -> Option<String> {
     (count > 0).then(|| format!("{counted}: {}{more}", told.join(", ")))
 }
 
-/// By what a person was asked, each once with the questions of it.
+/// Returns the rules by which a person was asked, each once, with the numbers of its questions.
 pub fn reasons<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<String> {
     let mut all: Vec<(&str, Vec<String>)> = Vec::new();
     let asked = questions(events);
@@ -73,7 +73,8 @@ pub fn json<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Value> {
     questions(events).iter().map(Question::json).collect()
 }
 
-/// The requests that were given up before anybody answered: no program was told of these.
+/// Returns the requests that the program gave up before anybody answered: no program received a
+/// denial of these.
 pub fn given_up<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Denied> {
     let left = questions(events).into_iter().filter(|one| {
         let why = one.answer.and_then(|answer| answer.body.get("why"));
@@ -96,7 +97,7 @@ pub fn given_up<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Denied> {
     denied.collect()
 }
 
-/// The number of a run's next question.
+/// Returns the number of a run's next question.
 ///
 /// # Errors
 /// When its events cannot be read.

@@ -1,4 +1,4 @@
-//! `atoll approvals`: a person answers runs that go on.
+//! `atoll approvals`: the answers of a person to the questions of running runs.
 
 mod rows;
 mod second;
@@ -41,14 +41,14 @@ struct Asking {
     leases: Vec<Lease>,
     /// The number of leases that are not listed.
     further: u32,
-    /// The port that waits for a second person.
+    /// The port that waits for a second person's approval.
     port: Option<PortAgreed>,
 }
 
-/// Answers runs.
+/// Lists, shows or answers the questions of running runs, or revokes leases.
 ///
 /// # Errors
-/// When there is no such question, or the run says no.
+/// When there is no such question, or the run declines.
 pub fn approvals(arguments: ApprovalsArguments, output: &Output) -> Result<u8, Failure> {
     match arguments.action {
         ApprovalsAction::List(arguments) => list(&arguments, output),
@@ -247,7 +247,7 @@ fn asking(directory: &Runs) -> Result<(Vec<Asking>, Vec<RunId>), Failure> {
     Ok((all, deaf))
 }
 
-/// The run and the number that are meant by `RUN.NUMBER`, or by a number alone.
+/// Returns the run and the number that `RUN.NUMBER`, or a number alone, means.
 fn question(directory: &Runs, text: &str) -> Result<(RunId, u32), Failure> {
     let none = || {
         Failure::new(format!(
@@ -282,7 +282,8 @@ fn question(directory: &Runs, text: &str) -> Result<(RunId, u32), Failure> {
     }
 }
 
-/// A number that no run has open: where one run alone goes on, it tells what became of it.
+/// Resolves a number that no run has open: if exactly one run goes on, that run reports its
+/// outcome.
 fn closed(directory: &Runs, number: u32) -> Result<(RunId, u32), Failure> {
     let runs = spoken_to(directory).doing("the runs cannot be listed")?;
     match <[RunId; 1]>::try_from(runs) {
@@ -344,8 +345,8 @@ fn in_short(kind: FlowKind) -> &'static str {
     }
 }
 
-/// A call in one line: host first, since that is what counts; nothing in it can be a line of
-/// its own, or hide.
+/// Returns a call in one line: the host first, since that is what counts. Its text can neither
+/// begin a line of its own nor hide anything.
 pub(crate) fn line(call: &AskedCall) -> String {
     let shown = |text: &str| {
         let text = printable(text.as_bytes());
@@ -396,7 +397,7 @@ pub(crate) fn told(run: &RunId, question: &Pending) -> String {
     )
 }
 
-/// For what a lease is, in one line.
+/// Describes the scope of a lease in one line.
 fn covered(lease: &Lease) -> String {
     match lease.breadth {
         Breadth::Same => line(&lease.call),
@@ -414,9 +415,9 @@ fn lasting(lease: &Lease) -> String {
     }
 }
 
-/// All that is known of a question: what Atoll has read of the call first, the program's own
-/// words last and marked as such. Where it is for a terminal of so many columns a row that is
-/// longer goes on with a mark, so that no text of a program begins a line there.
+/// Returns all facts of a question: those that Atoll has parsed from the call first, the program's
+/// own words last and marked as such. For a terminal of so many columns, each continuation line
+/// begins with a mark, so that no text of a program begins a line there.
 fn whole(run: &RunId, pending: &Pending, columns: Option<usize>) -> String {
     let rows = [facts(run, pending), words(&pending.call)].concat();
     let lines = rows.iter().flat_map(|(name, value)| {

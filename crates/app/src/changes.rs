@@ -1,4 +1,4 @@
-//! A run's changes, layer by layer, as its record tells where they are.
+//! A run's changes, layer by layer, at the places that its record names.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -28,10 +28,10 @@ const JOURNALS: &str = "journals";
 /// The reason why a settings file is not overwritten.
 const WRITTEN_OUTSIDE: &str =
     "its text has been changed outside since it was read for the run, and may have keys in it now";
-/// Names that a summary shows of each group at most.
+/// The most names that a summary shows of each group.
 const NAMES_MAX: usize = 16;
 
-/// One layer with what changed in it.
+/// A layer and the changes in it.
 #[derive(Debug)]
 pub struct LayerChanges {
     /// The layer.
@@ -96,7 +96,7 @@ pub fn flavour(xattrs: OverlayXattrs) -> XattrFlavour {
     }
 }
 
-/// Reads what changed in one layer that nobody uses.
+/// Reads the changes of a layer that nobody uses.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -105,7 +105,8 @@ pub fn read_at_rest(layer: LayerRecord, paths: LayerPaths) -> Result<LayerChange
     sorted(layer, paths, set)
 }
 
-/// Returns what was read in a layer, without login files, and with the control files of its place.
+/// Returns the changes read from a layer, without login files, and with its control files
+/// classified.
 fn sorted(
     layer: LayerRecord,
     paths: LayerPaths,
@@ -130,7 +131,7 @@ fn sorted(
     Ok(LayerChanges { layer, paths, set })
 }
 
-/// Reads what changed in all layers of a run.
+/// Reads the changes of all layers of a run.
 ///
 /// # Errors
 /// When a layer cannot be read.
@@ -151,7 +152,7 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
         .collect()
 }
 
-/// A directory's path without its leading slash.
+/// Returns an absolute path without its leading slash.
 fn within_root(path: &Path) -> Result<RelativePath, InvalidPath> {
     let bytes = path.as_os_str().as_bytes();
     RelativePath::new(bytes.strip_prefix(b"/").unwrap_or(bytes))
@@ -328,7 +329,7 @@ pub fn with_counts(state: &StateDir, record: &RunRecord) -> RunRecord {
     record
 }
 
-/// The counts of the workspace for the run's record.
+/// Returns the counts of a workspace's changes, for the run's record.
 pub fn counts(groups: &render::Changes) -> ChangeCounts {
     let all = [&groups.workspace, &groups.control, &groups.ignored];
     let sum = |field: fn(&render::Group) -> u64| all.iter().map(|group| field(group)).sum();
@@ -339,7 +340,7 @@ pub fn counts(groups: &render::Changes) -> ChangeCounts {
     }
 }
 
-/// Relative paths within a workspace from what a person typed.
+/// Converts typed paths to paths relative to the workspace.
 ///
 /// # Errors
 /// For a path that is not within the workspace.

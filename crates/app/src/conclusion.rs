@@ -360,8 +360,8 @@ impl Conclusion<'_> {
     }
 }
 
-/// Opens the file for `--json` before the program runs: a link that the program
-/// puts in its place afterwards leads nowhere. `-` is standard error.
+/// Opens the file for `--json` before the program runs, so that a link which the program puts in
+/// its place afterwards has no effect. `-` is standard error.
 ///
 /// # Errors
 /// When it cannot be written, or is no regular file.
@@ -389,7 +389,7 @@ pub fn open_json(arguments: &RunArguments) -> Result<Option<File>, Failure> {
     }
 }
 
-/// Tells machines about a run that was denied or did not come to its end.
+/// Reports, as JSON, a run that was denied or did not come to its end.
 pub fn tell_failure(
     arguments: &RunArguments,
     json: Option<&File>,

@@ -128,7 +128,7 @@ fn settled(path: &Path) -> PathBuf {
     path.to_path_buf()
 }
 
-/// Everything that policy is compiled from, read once.
+/// The sources of policy, read once.
 #[derive(Debug)]
 pub struct PolicyFiles {
     organisation: organisation::Layer,
@@ -144,7 +144,7 @@ pub struct PolicyFiles {
 }
 
 impl PolicyFiles {
-    /// Reads the files of all layers; `workspace` is where a project's is looked for.
+    /// Reads the files of all layers, the project's from `workspace`.
     ///
     /// # Errors
     /// When one is there and cannot be read, and where the organisation's layer is not what it
@@ -424,7 +424,7 @@ pub fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Has the git repository of a workspace shown that lies outside, or says why it is not.
+/// Shows a workspace's git repository that is outside of it, or records the reason why not.
 pub fn take_repository(rules: &mut Rules, workspace: &Path, host: &HostFacts) {
     match atoll_layer::repository(workspace, host.uid) {
         Ok(None) => {}

@@ -50,7 +50,7 @@ const LISTENERS_TOLD_MAX: usize = 8;
 /// The settings of a console.
 #[derive(Debug)]
 pub struct ConsoleSettings {
-    /// The run.
+    /// The run's id.
     pub run: RunId,
     /// True if the program has a terminal of its own.
     pub terminal: bool,

@@ -13,7 +13,7 @@ const DROP_IN: &str = "/etc/systemd/system/user@.service.d";
 /// The manager of control groups on this host, which could delegate some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Giver {
-    /// systemd, to root.
+    /// systemd; the caller is root.
     System,
     /// systemd, by the user's own manager.
     UserManager,
@@ -21,9 +21,9 @@ enum Giver {
     UserManagerWithoutProcessor,
     /// systemd, which runs no manager for this user yet.
     NoUserManager,
-    /// Root, by the files of version 2, mounted here.
+    /// Root, by the files of version 2, mounted at this path.
     Unified(PathBuf),
-    /// Root, by the files of version 1: a directory for each controller.
+    /// Root, by the files of version 1, with a directory for each controller.
     Separate(Vec<PathBuf>),
     /// Nobody: none are mounted.
     Nobody,

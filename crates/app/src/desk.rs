@@ -40,7 +40,7 @@ const CONTROL_C: u8 = 0x03;
 const CONTROL_Z: u8 = 0x1a;
 const BELL: u8 = 0x07;
 
-/// The questions of a run at its terminal.
+/// The prompt for a run's questions at its terminal.
 #[derive(Debug)]
 pub struct Desk {
     run: RunId,
@@ -48,7 +48,7 @@ pub struct Desk {
     /// The people who can give the second approval to what lasts, under dual control.
     second: Option<String>,
     open: Vec<Pending>,
-    /// The last question for which the bell was rung.
+    /// The number of the last question for which the bell was rung.
     rung: u32,
     /// The questions that a person has put off.
     aside: BTreeSet<u32>,

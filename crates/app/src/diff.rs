@@ -1,5 +1,4 @@
-//! Changes as they are shown: as a diff, a line each, for machines, and a long text through the
-//! person's pager.
+//! The display of changes: as a diff, a line each, as JSON, and through the person's pager.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -17,10 +16,10 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::Style;
 
-/// Shows all that changed, page by page.
+/// Shows all changes, page by page.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When they cannot be read.
 pub fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
     let mut text = Vec::new();
     for one in all.iter().filter(|one| one.layer.kind != LayerKind::Cache) {

@@ -100,7 +100,7 @@ fn of_persons(run: &RunId, pending: &Pending) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// The program's own words in it.
+/// Returns the program's own words in a call.
 pub(crate) fn words(call: &AskedCall) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     let request = call.request.as_ref();

@@ -11,12 +11,12 @@ use crate::escape::printable;
 /// The most approvers that are named; the rest are counted.
 const NAMED_MAX: usize = 4;
 
-/// A user's name, or their number.
+/// Returns a user's name, or their number.
 pub(crate) fn named(uid: u32) -> String {
     printable(user_name(uid).as_bytes())
 }
 
-/// Those who can say yes: `ada or ben`.
+/// Returns the approvers as a list: `ada or ben`.
 pub(crate) fn persons(second: &Second) -> String {
     let further = second.persons.len().saturating_sub(NAMED_MAX);
     let mut names: Vec<String> = second
@@ -81,7 +81,7 @@ pub(crate) fn same_port(run: &RunId, port: PublishedPort, owner: u32) -> String 
     format!("atoll publish {run} {inside}{to} --of {}", named(owner))
 }
 
-/// A port in a list to which one person has said yes.
+/// Returns the line that lists a port which one person has approved.
 pub(crate) fn waiting_port(run: &RunId, agreed: &PortAgreed) -> String {
     let PortAgreed {
         port,

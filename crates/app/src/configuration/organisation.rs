@@ -1,5 +1,5 @@
-//! The organisation's layer: which directory it lies in, which keys for it are pinned, and that
-//! its files are those that were signed. They are read once: what is compiled is what was hashed.
+//! The organisation's layer: its directory, the pinned keys for it, and the check that its files
+//! are the signed ones. The files are read once, so that what is compiled is what was hashed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const BOUNDS: &str = "organisation.toml";
 /// The public key that verifies the layer: in the machine's directory, and beside the user's
 /// `config.toml`.
 pub(crate) const KEY: &str = "organisation.pub";
-/// The signature, beside the files.
+/// The file of the signature, beside the signed ones.
 pub(crate) const SIGNATURE: &str = "organisation.sig";
 const UNUSABLE: &str = "the organisation's layer cannot be relied on, so nothing starts";
 /// The mode bits by which others than the owner can write.
@@ -134,7 +134,7 @@ impl Place {
         }
     }
 
-    /// Reads the files, and checks that all keys have signed just them.
+    /// Reads the files, and verifies that all keys have signed exactly these.
     pub(crate) fn read(&self) -> Result<(Layer, Vec<Manifest>), Failure> {
         let layer = Layer::of(&self.directory)?;
         let mut manifests = Vec::new();

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::secret;
 
-/// The longest file of keys that is read, bytes.
+/// The largest file of keys that is read, bytes.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 /// The mode bits by which others than a file's owner read it.
 const OTHERS_READ: u32 = 0o044;

@@ -59,7 +59,7 @@ impl Prompt {
     }
 }
 
-/// A question as lines for a window.
+/// A question as lines that fit a window.
 #[derive(Debug)]
 pub(super) struct Pages {
     head: Vec<String>,
@@ -156,7 +156,7 @@ impl Pages {
     }
 }
 
-/// One page with its answer.
+/// One page, with its prompt and the line typed so far.
 pub(super) struct Page<'a> {
     pub(super) pages: &'a Pages,
     pub(super) page: usize,

@@ -65,7 +65,7 @@ fn of_two(number: u32, path: &str) -> Pending {
     }
 }
 
-/// A desk with the terminal of a program that has written something, and a clock of its own.
+/// A prompt with the terminal of a program that has written something, and a clock of its own.
 struct Scene {
     desk: Desk,
     filter: EscapeFilter,
@@ -111,7 +111,7 @@ impl Scene {
         )
     }
 
-    /// All is on the terminal.
+    /// Completes the output to the terminal.
     fn shown(&mut self) {
         self.unshown = false;
         self.turn();
@@ -123,14 +123,14 @@ impl Scene {
         self.shown();
     }
 
-    /// Types; what is left for the program.
+    /// Types a text, and returns the part that is left for the program.
     fn typed(&mut self, text: &str) -> String {
         let mut typed = text.as_bytes().to_vec();
         self.desk.typed(&mut typed, self.now);
         String::from_utf8(typed).unwrap()
     }
 
-    /// A question is drawn, and what is typed counts.
+    /// Draws the question, and waits until input counts.
     fn ready(mut self) -> Self {
         self.turn();
         self.shown();
@@ -676,7 +676,7 @@ fn what_takes_two_persons_says_so_and_is_drawn_anew_once_one_has_agreed() {
     assert!(!drawn.contains("takes two"), "{drawn}");
 }
 
-/// Nobody types any more then, and what the program has written last is to be shown.
+/// Nobody types any more then, and the program's last output is to be shown.
 #[test]
 fn a_page_leaves_the_terminal_when_the_program_ends() {
     let mut scene = Scene::new("$ ");
