@@ -280,7 +280,8 @@ impl About<'_> {
 const GC: &str = "atoll gc frees what old runs keep";
 const STATE_ELSEWHERE: &str = "XDG_STATE_HOME=DIR keeps Atoll's state elsewhere";
 
-/// The advice on changes whose owner in the workspace cannot be set.
+/// The advice on new files that cannot be given to the workspace's owner, since they are in another
+/// user's directory.
 pub const FOREIGN_OWNER: &str = "a new file is for whoever owns the workspace, and lies in a \
     directory of somebody else's: atoll diff shows it, and its owner can copy it by hand";
 

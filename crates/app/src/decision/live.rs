@@ -99,8 +99,8 @@ impl Work<'_> {
     /// Restores the workspace of a live run to its checkpoint. Returns the report of it.
     ///
     /// # Errors
-    /// When it was done already, or when something changed there since the run's end: nothing is written
-    /// then, unless it is forced.
+    /// When it was done already, or when something changed there since the run's end: nothing is
+    /// written then, unless it is forced.
     pub fn restore(&self, record: &RunRecord, how: How) -> Result<Met, Failure> {
         if record.state == RunState::Undone {
             return Err(Failure::new(format!(
