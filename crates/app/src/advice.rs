@@ -183,8 +183,8 @@ impl About<'_> {
         }
     }
 
-    /// Returns the advice on a listed program that is not visible inside. Rights are granted on
-    /// visible paths only, so such a program stops the run instead of being skipped.
+    /// Returns the advice on a listed program that is not visible in the sandbox. Rights are
+    /// granted on visible paths only, so such a program stops the run instead of being skipped.
     fn program_not_in_view(&self, detail: &str) -> String {
         let path = Path::new("/").join(detail.trim_start_matches('/'));
         let shown = path.display();

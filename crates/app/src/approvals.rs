@@ -386,7 +386,7 @@ pub(crate) fn line(call: &AskedCall) -> String {
     )
 }
 
-/// Returns the line printed where a run goes on when it puts a question.
+/// Returns the line printed at a run's own terminal when the run waits for an approval.
 pub(crate) fn told(run: &RunId, question: &Pending) -> String {
     let number = question.approval;
     let call = line(&question.call);

@@ -96,7 +96,7 @@ pub fn flavour(xattrs: OverlayXattrs) -> XattrFlavour {
     }
 }
 
-/// Reads the changes of a layer that nobody uses.
+/// Reads the changes of a layer that is not in use.
 ///
 /// # Errors
 /// When it cannot be read.

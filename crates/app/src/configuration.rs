@@ -1,4 +1,5 @@
-//! Reads Atoll's configuration, the places of its state, and facts about the host and the caller.
+//! Reads Atoll's configuration, the directories of its state, and facts about the host and the
+//! caller.
 
 pub(crate) mod organisation;
 
@@ -407,7 +408,7 @@ pub fn host_facts(places: &Places) -> Result<HostFacts, Failure> {
     })
 }
 
-/// Returns the environment by which git finds its configuration outside.
+/// Returns the environment by which git on the host finds its configuration.
 #[must_use]
 pub fn git_environment() -> GitEnvironment {
     GitEnvironment::read(|name| std::env::var_os(name))

@@ -44,7 +44,7 @@ pub struct Console {
     told: u32,
 }
 
-/// The most listening programs that a run announces while it goes on.
+/// The most listening programs that are announced during a run.
 const LISTENERS_TOLD_MAX: usize = 8;
 
 /// The settings of a console.

@@ -139,7 +139,8 @@ fn refuse_written(credential: &Credential, by: &Path, writers: &Writers) -> Resu
     program_outside(by, &written).map(drop).map_err(refused)
 }
 
-/// Hands on the command that prints a credential, with a placeholder for each of its values.
+/// Adds the command that prints a credential to the bundle, with a placeholder for each of its
+/// values.
 fn promise(
     handover: &mut Handover,
     credential: &Credential,
@@ -164,8 +165,8 @@ fn promise(
     Ok(())
 }
 
-/// Refuses a file that can be read inside under its own name. Links are resolved first, since
-/// policy sees only the path as written.
+/// Refuses a file that can be read in the sandbox under its own name. Links are resolved first,
+/// since policy sees only the path as written.
 fn refuse_shown(
     rules: &Rules,
     credential: &Credential,

@@ -54,8 +54,8 @@ pub struct Desk {
     aside: BTreeSet<u32>,
     /// Set when a person wants to see questions though the program has the whole screen.
     is_summoned: bool,
-    /// The listeners inside that could be published, the newest first, without those that a person
-    /// has put off.
+    /// The listeners in the sandbox that could be published, the newest first, without those that a
+    /// person has put off.
     ports: Vec<Listener>,
     /// Set while the program has the whole screen, as far as is known.
     has_whole_screen: bool,
@@ -152,8 +152,8 @@ impl Desk {
         self.is_over = true;
     }
 
-    /// Adds a listener of a program inside. Returns the key by which a person gets to publish it,
-    /// unless its address cannot be published.
+    /// Adds a listener in the sandbox. Returns the key by which a person gets to publish it, unless
+    /// its address cannot be published.
     pub fn listens(&mut self, listener: &Listener) -> Option<AskKey> {
         match listener.at {
             _ if self.is_over => None,

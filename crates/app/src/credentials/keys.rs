@@ -65,8 +65,8 @@ pub(super) struct Printed {
     pub(super) by: PathBuf,
 }
 
-/// Reads the values that are not in variables from a file, if it may be read; or returns the
-/// command that prints them.
+/// Reads the values that are not in variables from a file, if `inside` accepts its path; or returns
+/// the command that prints them.
 pub(super) fn read(
     handover: &mut Handover,
     places: &Places,
@@ -123,7 +123,7 @@ pub(super) fn read(
     }
 }
 
-/// Hands on the values of a profile.
+/// Adds the values of a profile to the bundle.
 fn take_profile(
     handover: &mut Handover,
     name: &CredentialName,

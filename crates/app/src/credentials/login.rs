@@ -1,4 +1,4 @@
-//! Login files of agents: read once, outside, and shown inside with placeholders.
+//! Login files of agents: read once, on the host, and shown in the sandbox with placeholders.
 
 mod settings;
 
@@ -30,7 +30,7 @@ enum LoginError {
     Unfit(#[from] LoginUnfit),
 }
 
-/// Reads all login files, and hands on the values that credentials need of them.
+/// Reads all login files, and adds the values that credentials need of them to the bundle.
 pub(super) fn read(
     handover: &mut Handover,
     rules: &Rules,
@@ -171,7 +171,7 @@ fn credential_of<'a>(
     })
 }
 
-/// Hands on a field's value, and returns the placeholder for it.
+/// Adds a field's value to the bundle, and returns the placeholder for it.
 fn hand_on(
     handover: &mut Handover,
     credential: &Credential,
@@ -208,7 +208,7 @@ fn hand_on(
     }
 }
 
-/// Refuses copies at paths that cannot be covered inside.
+/// Refuses copies of a login file at paths that cannot be covered in the sandbox.
 fn refuse_copies(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), Failure> {
     match login.file.symlink_metadata().is_ok() {
         true => refuse_shown(rules, login, workspace),
@@ -216,7 +216,7 @@ fn refuse_copies(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), F
     }
 }
 
-/// Refuses a file at a path that cannot be covered inside.
+/// Refuses a file at a path that cannot be covered in the sandbox.
 fn refuse_shown(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), Failure> {
     let real = login.file.canonicalize();
     if !real.is_ok_and(|real| rules.shows_as_it_is(&real, workspace)) {

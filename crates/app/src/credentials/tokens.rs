@@ -1,5 +1,5 @@
-//! Secrets for requesting tokens: read as credentials are, and handed on to the process that
-//! requests them.
+//! Secrets for requesting tokens: read as credentials are, and added to the bundle for the process
+//! that requests them.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -68,7 +68,8 @@ fn refuse_shared(rules: &Rules, credential: &Credential, variable: &str) -> Resu
         .advise("name another variable for one of them"))
 }
 
-/// Hands on the secrets that a credential's token needs, from files where these may be read.
+/// Adds the secrets that a credential's token needs to the bundle. A file is read only if `inside`
+/// accepts its path.
 pub(super) fn entrust(
     handover: &mut Handover,
     variables: &Variables,

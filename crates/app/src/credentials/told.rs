@@ -22,7 +22,7 @@ pub struct Words {
 /// no other thread uses the environment.
 ///
 /// # Errors
-/// A variable that is set inside holds one, or an option that is recorded.
+/// A variable that is set in the sandbox holds one, or an option that is recorded.
 pub fn told(
     handover: Option<&mut Handover>,
     (rules, arguments): (&Rules, &RunArguments),

@@ -78,7 +78,7 @@ fn write_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Resul
     fs::rename(&new, &path).doing(failed)
 }
 
-/// Returns the end note of a run, unless nobody saw its end.
+/// Returns the end note of a run; none if its end was not observed.
 fn read_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Option<EndNote> {
     let file = File::open(note_path(state, record, one)).ok()?;
     serde_json::from_reader(BufReader::new(file)).ok()

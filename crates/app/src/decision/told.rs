@@ -28,8 +28,8 @@ impl Work<'_> {
         }
     }
 
-    /// Warns of a repository made inside whose configuration is held back: git does not recognise
-    /// it then.
+    /// Warns of a repository made in the sandbox whose configuration is held back: git does not
+    /// recognise it then.
     pub(super) fn tell_unwhole(&self, plan: &Plan, set: &ChangeSet) {
         let is_new = |path: &RelativePath| {
             let mut changes = set.changes.iter();

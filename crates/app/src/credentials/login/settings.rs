@@ -1,5 +1,5 @@
-//! Settings files of agents that contain keys: read once, outside, and shown inside with the keys
-//! masked.
+//! Settings files of agents that contain keys: read once, on the host, and shown in the sandbox
+//! with the keys masked.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ enum SettingsError {
     File(#[from] LoginFileError),
     #[error("since nothing can stand for the keys in it: {0}")]
     Unfit(#[from] SettingsUnfit),
-    /// A sandboxed program may have chosen the file that would be read outside.
+    /// A sandboxed program may have chosen the file that would be read on the host.
     #[error(
         "since it is a link that leads into or through the workspace, that of another run or Atoll's state"
     )]
@@ -39,12 +39,12 @@ enum SettingsError {
     Unknown,
 }
 
-/// Reads a settings file, records its masked text, and hands on the values that credentials need of
-/// it. A file that cannot be masked, or a link that is not followed, is not shown, and a warning is
-/// printed.
+/// Reads a settings file, records its masked text, and adds the values that credentials need of it
+/// to the bundle. A file that cannot be masked, or a link that is not followed, is not shown, and a
+/// warning is printed.
 ///
 /// # Errors
-/// Where it can be read inside by another name, or at its own place.
+/// Where it can be read in the sandbox by another name, or at its own path.
 pub(super) fn read(
     handover: &mut Handover,
     rules: &Rules,
