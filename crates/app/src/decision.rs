@@ -330,8 +330,8 @@ impl Work<'_> {
     /// Removes a run's changes, and all that is kept of it but the ledger.
     ///
     /// # Errors
-    /// When it is running, or cannot be removed; when an apply or an undo of it was interrupted, since
-    /// the files that this has set aside are nowhere else.
+    /// When it is running, or cannot be removed; when an apply or an undo of it was interrupted,
+    /// since the files that this has set aside are nowhere else.
     pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
         self.refuse_interrupted(record)?;
         self.refuse_half_undone(record)?;

@@ -28,8 +28,8 @@ pub(crate) type Shown<'a> = &'a dyn Fn(&RelativePath) -> PathBuf;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(crate) struct Met {
-    /// The paths changed since: only force overwrites or removes them, and then they are kept
-    /// aside.
+    /// The paths changed since the apply: only force overwrites or removes them, and then they are
+    /// kept aside.
     pub changed: Vec<At>,
     /// The paths that not even force restores: nothing is written then.
     pub in_the_way: Vec<At>,
