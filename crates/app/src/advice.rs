@@ -1,5 +1,5 @@
-//! What to do next about a run that did not come to its end, for each way in which
-//! that happens. An error's own text says what happened and why.
+//! Advice on the next step after a run that failed, for each kind of error. The error's own text
+//! says what happened and why.
 
 use std::io;
 use std::path::Path;
@@ -24,18 +24,18 @@ const REPORT: &str = "this is a defect of Atoll: please report it, with the comm
 const DOCTOR: &str = "atoll doctor says what this machine lacks, and the setting that helps";
 const ANOTHER_WORKSPACE: &str = "atoll run --workspace DIR -- … names another workspace";
 
-/// The run that an error is about, in words that commands take.
+/// The run that an error is about, in the words that commands take.
 pub struct About<'a> {
-    /// What was asked for.
+    /// The requested call.
     pub call: &'a Call,
-    /// The profile that decided.
+    /// The name of the profile that decided.
     pub profile: &'a str,
-    /// The limits that options have set.
+    /// The limits set by options.
     pub limits: &'a [LimitKey],
 }
 
 impl About<'_> {
-    /// What to do next, the likeliest first.
+    /// Returns the possible next steps, the likeliest first.
     pub fn advices(&self, error: &CallError) -> Vec<String> {
         match error {
             CallError::Sandbox(SandboxError::Unenforceable { limit, .. }) => self.unheld(limit),
@@ -48,7 +48,7 @@ impl About<'_> {
         }
     }
 
-    /// Ways to a run whose limit this host cannot hold as it is.
+    /// Returns the ways to start a run whose limit this host cannot enforce as it is.
     fn unheld(&self, limit: &str) -> Vec<String> {
         let steps = Host::read().map_or_else(|_| Vec::new(), |host| delegation::steps(&host));
         let mut ways = match steps.as_slice() {
@@ -72,7 +72,7 @@ impl About<'_> {
         ways
     }
 
-    /// What to do next.
+    /// Returns the next step.
     pub fn advice(&self, error: &CallError) -> String {
         match error {
             CallError::Refused(refused) => match refused {
@@ -145,7 +145,7 @@ impl About<'_> {
         }
     }
 
-    /// The next step after a step of making the sandbox failed.
+    /// Returns the next step after a step of making the sandbox failed.
     fn making(&self, stage: Stage, detail: &str) -> String {
         match stage {
             Stage::Description => REPORT.to_owned(),
@@ -183,8 +183,8 @@ impl About<'_> {
         }
     }
 
-    /// Rights are given to what is in view only: a listed program that is not stops the
-    /// run, rather than being passed over.
+    /// Returns the advice on a listed program that is not visible in the sandbox. Rights are
+    /// granted on visible paths only, so such a program stops the run instead of being skipped.
     fn program_not_in_view(&self, detail: &str) -> String {
         let path = Path::new("/").join(detail.trim_start_matches('/'));
         let shown = path.display();
@@ -280,11 +280,12 @@ impl About<'_> {
 const GC: &str = "atoll gc frees what old runs keep";
 const STATE_ELSEWHERE: &str = "XDG_STATE_HOME=DIR keeps Atoll's state elsewhere";
 
-/// What to do next about changes whose owner is none that they could be given.
+/// The advice on new files that cannot be given to the workspace's owner, since they are in another
+/// user's directory.
 pub const FOREIGN_OWNER: &str = "a new file is for whoever owns the workspace, and lies in a \
     directory of somebody else's: atoll diff shows it, and its owner can copy it by hand";
 
-/// What to do next about changes that could not be applied, the likeliest first.
+/// Returns the next steps after changes could not be applied, the likeliest first.
 pub fn apply(error: &ApplyError, run: &RunId) -> Vec<String> {
     let cause = match error {
         ApplyError::TakenBack { cause } => cause.as_ref(),
@@ -305,7 +306,7 @@ pub fn apply(error: &ApplyError, run: &RunId) -> Vec<String> {
     ways
 }
 
-/// What to do next about the ledger.
+/// Returns the next step after an error of the ledger.
 pub fn ledger(error: &LedgerError) -> String {
     match error {
         LedgerError::File(fault) => file(fault),
@@ -324,11 +325,11 @@ pub fn ledger(error: &LedgerError) -> String {
     }
 }
 
-/// What to do where the key that has signed the ledger is not there.
+/// The advice where the key that signed the ledger is missing.
 pub const KEY_LOST: &str = "put the old ledger-key directory back; if it is lost for good: atoll ledger \
                             key lost, which the ledger tells for ever";
 
-/// What to do next about the ledger's key and its checkpoints.
+/// Returns the next step after an error of the ledger's key or its checkpoints.
 pub fn signing(error: &SigningError) -> String {
     match error {
         SigningError::Private(PrivateFault::Open { path, .. }) => {
@@ -350,7 +351,7 @@ pub fn signing(error: &SigningError) -> String {
     }
 }
 
-/// What to do next about Atoll's state.
+/// Returns the next step after an error of Atoll's state directory.
 pub fn state(error: &StateError) -> String {
     match error {
         StateError::Relative(_) | StateError::NotADirectory(_) => {
@@ -364,7 +365,7 @@ pub fn state(error: &StateError) -> String {
     }
 }
 
-/// What to do next about a profile or a request that no rules can be made of.
+/// Returns the next step for a profile or a request that cannot be compiled into rules.
 pub fn profile(error: &ProfileError) -> &'static str {
     // `profile check` reads profiles and `atoll.toml` only.
     let is_profile = |problem: &Problem| {
@@ -400,7 +401,7 @@ fn file(fault: &FileFault) -> String {
     format!("ls -ld {path} shows whose it is; {STATE_ELSEWHERE}")
 }
 
-/// The launcher is an executable file in memory.
+/// Returns the advice where the launcher, an executable file in memory, cannot be started.
 fn launcher(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -412,7 +413,7 @@ fn launcher(error: &io::Error) -> String {
     }
 }
 
-/// What a failed system call on the host side says about the machine.
+/// Returns the advice that a failed system call on the host suggests.
 fn on_this_machine(error: &io::Error) -> String {
     let text = match error.kind() {
         io::ErrorKind::OutOfMemory => "free shows the memory left; end something, then try again",
@@ -428,7 +429,7 @@ fn on_this_machine(error: &io::Error) -> String {
     text.to_owned()
 }
 
-/// A port like another one that every user may have.
+/// Returns a port close to another one that every user may bind.
 fn another_port(port: u16) -> u16 {
     match port {
         0..1024 => 8000 + port,
@@ -440,7 +441,7 @@ fn another_port(port: u16) -> u16 {
 #[cfg(test)]
 mod tests;
 
-/// What to do where a private file cannot be used.
+/// Returns the next step where a private file cannot be used.
 pub fn private(fault: &PrivateFault) -> String {
     match fault {
         PrivateFault::File(fault) => match fault.is_out_of_space() {
@@ -458,11 +459,11 @@ pub fn private(fault: &PrivateFault) -> String {
     }
 }
 
-/// What is left where a vault or its key is gone.
+/// The advice where a vault or its key is lost.
 const LOST: &str = "Without it the secrets are lost: remove each of `atoll secret list` by \
                     `atoll secret rm NAME …`, then put them in again";
 
-/// What to do about a vault that cannot be used.
+/// Returns the next step where a vault cannot be used.
 pub fn vault(error: &VaultError) -> String {
     match error {
         VaultError::Private(fault) => private(fault),
@@ -480,7 +481,7 @@ pub fn vault(error: &VaultError) -> String {
     }
 }
 
-/// What to do about a certificate authority that cannot be used.
+/// Returns the next step where a certificate authority cannot be used.
 pub fn authority(error: &AuthorityError) -> String {
     match error {
         AuthorityError::Private(fault) => match fault {

@@ -1,4 +1,5 @@
-//! What a run has asked a person, what they said, and who ended it, from the ledger's events.
+//! A run's questions to a person, their answers, and the person who ended the run, from the
+//! ledger's events.
 
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::RunId;
@@ -10,15 +11,15 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::render::Denied;
 
-/// How many answers a line names; the rest are counted.
+/// The most answers that a line names; the rest are counted.
 const NAMED_MAX: usize = 8;
 
-/// That a person has ended a run.
+/// Describes that a person ended a run.
 pub fn stopped(stopped: Stopped) -> String {
     stopped_by(stopped.by.uid, stopped.approval.map(u64::from))
 }
 
-/// The same of what a run's last event says, if somebody has.
+/// Describes the same from the details of a run's last event, if a person ended the run.
 pub fn stopped_of_event(details: Option<&Value>) -> Option<String> {
     let stopped = details?.get("stopped")?;
     let uid = stopped.get("uid")?.as_u64()?;
@@ -34,7 +35,7 @@ fn stopped_by(uid: u32, approval: Option<u64>) -> String {
     format!("stopped by {} ({how})", user_name(uid))
 }
 
-/// Questions and their answers in one line; nothing where none was put.
+/// Describes a run's questions and their answers in one line; none where there was no question.
 pub fn line<'a>(events: impl Iterator<Item = &'a Event>) -> Option<String> {
     let all = questions(events);
     let told: Vec<String> = all.iter().take(NAMED_MAX).map(Question::told).collect();
@@ -47,7 +48,7 @@ pub fn line<'a>(events: impl Iterator<Item = &'a Event>) -> Option<String> {
     (count > 0).then(|| format!("{counted}: {}{more}", told.join(", ")))
 }
 
-/// By what a person was asked, each once with the questions of it.
+/// Returns the rules by which a person was asked, each once, with the numbers of its questions.
 pub fn reasons<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<String> {
     let mut all: Vec<(&str, Vec<String>)> = Vec::new();
     let asked = questions(events);
@@ -67,12 +68,13 @@ pub fn reasons<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<String> {
     all.into_iter().map(told).collect()
 }
 
-/// The same for machines.
+/// Returns a run's questions and their answers as JSON.
 pub fn json<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Value> {
     questions(events).iter().map(Question::json).collect()
 }
 
-/// The requests that were given up before anybody answered: no program was told of these.
+/// Returns the requests that the program gave up before anybody answered: no program received a
+/// denial of these.
 pub fn given_up<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Denied> {
     let left = questions(events).into_iter().filter(|one| {
         let why = one.answer.and_then(|answer| answer.body.get("why"));
@@ -95,7 +97,7 @@ pub fn given_up<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Denied> {
     denied.collect()
 }
 
-/// The number of a run's next question.
+/// Returns the number of a run's next question.
 ///
 /// # Errors
 /// When its events cannot be read.
@@ -111,7 +113,7 @@ pub fn next(state: &StateDir, run: &RunId) -> Result<u64, Failure> {
 /// A question with its answer, if it has one.
 struct Question<'a> {
     asked: &'a Event,
-    /// Where it takes two persons, the yes of the first.
+    /// The first person's approval, under dual control.
     agreed: Option<&'a Event>,
     answer: Option<&'a Event>,
 }
@@ -159,7 +161,7 @@ impl Question<'_> {
         self.asked.body.get(member)?.as_str()
     }
 
-    /// What was asked about.
+    /// Describes the call that the question is about.
     fn call(&self) -> String {
         if self.said("action") == Some("promote") {
             let count = self.asked.body.get("changes").and_then(Value::as_u64);
@@ -190,7 +192,7 @@ impl Question<'_> {
         printable(text.as_bytes())
     }
 
-    /// What became of it, in words.
+    /// Describes the question's outcome.
     fn told(&self) -> String {
         let number = number(self.asked).unwrap_or_default();
         let of = |member: &str| self.answer.and_then(|answer| answer.body.get(member));

@@ -1,4 +1,4 @@
-//! `atoll approvals`: a person answers runs that go on.
+//! `atoll approvals`: the answers of a person to the questions of running runs.
 
 mod rows;
 mod second;
@@ -28,27 +28,27 @@ pub(crate) use rows::{facts, words};
 pub(crate) use second::{persons, same_port, second_of, told as told_of_two};
 use second::{same, waiting_port};
 
-/// How long one run is waited for where all are asked, and how long all of them.
+/// The longest wait for one run while all are listed, and the longest for all of them together.
 const LISTED_PATIENCE: Duration = Duration::from_secs(5);
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
-/// How much of a text is shown in a list, characters.
+/// The longest text shown in a list, characters.
 const LISTED_CHARACTERS_MAX: usize = 100;
 
-/// What one run has open.
+/// The open questions and the leases of one run.
 struct Asking {
     run: RunId,
     pending: Vec<Pending>,
     leases: Vec<Lease>,
-    /// How many leases there are besides.
+    /// The number of leases that are not listed.
     further: u32,
-    /// The port that waits for a second person.
+    /// The port that waits for a second person's approval.
     port: Option<PortAgreed>,
 }
 
-/// Answers runs.
+/// Lists, shows or answers the questions of running runs, or revokes leases.
 ///
 /// # Errors
-/// When there is no such question, or the run says no.
+/// When there is no such question, or the run declines.
 pub fn approvals(arguments: ApprovalsArguments, output: &Output) -> Result<u8, Failure> {
     match arguments.action {
         ApprovalsAction::List(arguments) => list(&arguments, output),
@@ -215,7 +215,7 @@ fn revoke(arguments: &RevokeApprovalArguments, output: &Output) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What all runs have open, and those that have not answered in time.
+/// Returns the open questions of all runs, and the runs that did not answer in time.
 fn asking(directory: &Runs) -> Result<(Vec<Asking>, Vec<RunId>), Failure> {
     let runs = spoken_to(directory).doing("the runs cannot be listed")?;
     let (mut all, mut deaf) = (Vec::new(), Vec::new());
@@ -247,7 +247,7 @@ fn asking(directory: &Runs) -> Result<(Vec<Asking>, Vec<RunId>), Failure> {
     Ok((all, deaf))
 }
 
-/// The run and the number that are meant by `RUN.NUMBER`, or by a number alone.
+/// Returns the run and the number that `RUN.NUMBER`, or a number alone, means.
 fn question(directory: &Runs, text: &str) -> Result<(RunId, u32), Failure> {
     let none = || {
         Failure::new(format!(
@@ -282,7 +282,8 @@ fn question(directory: &Runs, text: &str) -> Result<(RunId, u32), Failure> {
     }
 }
 
-/// A number that no run has open: where one run alone goes on, it tells what became of it.
+/// Resolves a number that no run has open: if exactly one run goes on, that run reports its
+/// outcome.
 fn closed(directory: &Runs, number: u32) -> Result<(RunId, u32), Failure> {
     let runs = spoken_to(directory).doing("the runs cannot be listed")?;
     match <[RunId; 1]>::try_from(runs) {
@@ -329,7 +330,7 @@ fn scope(arguments: &GrantApprovalArguments) -> Result<Scope, Failure> {
     Ok(Scope::Seconds { seconds })
 }
 
-/// What goes out without being looked into, in a few words.
+/// Describes, in a few words, a flow whose content is not inspected.
 fn in_short(kind: FlowKind) -> &'static str {
     match kind {
         FlowKind::SshLogin => "a key of SSH signs in",
@@ -344,8 +345,8 @@ fn in_short(kind: FlowKind) -> &'static str {
     }
 }
 
-/// A call in one line: host first, since that is what counts; nothing in it can be a line of
-/// its own, or hide.
+/// Returns a call in one line: the host first, since that is what counts. Its text can neither
+/// begin a line of its own nor hide anything.
 pub(crate) fn line(call: &AskedCall) -> String {
     let shown = |text: &str| {
         let text = printable(text.as_bytes());
@@ -385,7 +386,7 @@ pub(crate) fn line(call: &AskedCall) -> String {
     )
 }
 
-/// What is told where a run goes on of a question that it puts.
+/// Returns the line printed at a run's own terminal when the run waits for an approval.
 pub(crate) fn told(run: &RunId, question: &Pending) -> String {
     let number = question.approval;
     let call = line(&question.call);
@@ -396,7 +397,7 @@ pub(crate) fn told(run: &RunId, question: &Pending) -> String {
     )
 }
 
-/// For what a lease is, in one line.
+/// Describes the scope of a lease in one line.
 fn covered(lease: &Lease) -> String {
     match lease.breadth {
         Breadth::Same => line(&lease.call),
@@ -414,9 +415,9 @@ fn lasting(lease: &Lease) -> String {
     }
 }
 
-/// All that is known of a question: what Atoll has read of the call first, the program's own
-/// words last and marked as such. Where it is for a terminal of so many columns a row that is
-/// longer goes on with a mark, so that no text of a program begins a line there.
+/// Returns all facts of a question: those that Atoll has parsed from the call first, the program's
+/// own words last and marked as such. For a terminal of so many columns, each continuation line
+/// begins with a mark, so that no text of a program begins a line there.
 fn whole(run: &RunId, pending: &Pending, columns: Option<usize>) -> String {
     let rows = [facts(run, pending), words(&pending.call)].concat();
     let lines = rows.iter().flat_map(|(name, value)| {
@@ -429,7 +430,7 @@ fn whole(run: &RunId, pending: &Pending, columns: Option<usize>) -> String {
     lines.fold(String::new(), |text, line| text + &line + "\n")
 }
 
-/// How wide the terminal is that results are shown on.
+/// Returns the width of the terminal that results are shown on.
 fn columns(output: &Output) -> Option<usize> {
     let size = terminal_size().filter(|_| output.is_terminal)?;
     (size.columns > 0).then_some(size.columns.into())

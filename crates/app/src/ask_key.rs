@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A key pressed together with Ctrl. It is the program's own but while a question is open.
+/// A key pressed together with Ctrl. It reaches the program except while a question is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskKey {
-    /// What stands on it: a letter, or one of `\ ] ^ _`.
+    /// The key's character: a letter, or one of `\ ] ^ _`.
     name: u8,
 }
 
@@ -20,7 +20,7 @@ impl Default for AskKey {
     }
 }
 
-/// Why something is no such key.
+/// The error for a text that names no such key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is `ctrl-` and a letter (not c, h, i, j, m, z) or one of \\ ] ^ _")]
 pub struct NoKey;
@@ -48,8 +48,9 @@ impl fmt::Display for AskKey {
 }
 
 impl AskKey {
-    /// Where it is in what was typed: as terminals send it, also to a program that has asked
-    /// for other forms (xterm's `modifyOtherKeys`, and kitty's keyboard protocol).
+    /// Returns the key's position in typed bytes, in every form that terminals send, including
+    /// those for a program that has asked for other forms (xterm's `modifyOtherKeys`, and kitty's
+    /// keyboard protocol).
     pub fn found_in(self, typed: &[u8]) -> Option<usize> {
         let name = self.name;
         let forms = [

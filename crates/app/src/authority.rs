@@ -16,7 +16,7 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
-/// For how long new sandboxes trust what was replaced.
+/// The time for which new sandboxes still trust a replaced authority.
 const OVERLAP: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Shows the authority, or replaces it.
@@ -115,7 +115,7 @@ fn seconds(time: SystemTime) -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-/// The day of a time, seconds since 1970.
+/// Returns the day of a time in seconds since 1970.
 fn date(seconds: u64) -> String {
     let (year, month, day) = civil_date(seconds / 86_400);
     format!("{year}-{month:02}-{day:02}")

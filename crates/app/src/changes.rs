@@ -1,4 +1,4 @@
-//! A run's changes, layer by layer, as its record tells where they are.
+//! A run's changes, layer by layer, at the places that its record names.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -21,28 +21,28 @@ use crate::configuration;
 use crate::failure::{Doing, Failure};
 use crate::render;
 
-/// How many ids are shifted where a run was root's.
+/// The number of ids that are shifted in a run started by root.
 const IDS: u32 = 65_536;
-/// Where the journals of applies are, below a run's directory.
+/// The directory of the journals of applies, below a run's directory.
 const JOURNALS: &str = "journals";
-/// Why a file of settings is not written over.
+/// The reason why a settings file is not overwritten.
 const WRITTEN_OUTSIDE: &str =
     "its text has been changed outside since it was read for the run, and may have keys in it now";
-/// Names that a summary shows of each group at most.
+/// The most names that a summary shows of each group.
 const NAMES_MAX: usize = 16;
 
-/// One layer with what changed in it.
+/// A layer and the changes in it.
 #[derive(Debug)]
 pub struct LayerChanges {
     /// The layer.
     pub layer: LayerRecord,
-    /// Where it is.
+    /// The layer's paths on the host.
     pub paths: LayerPaths,
-    /// What differs.
+    /// The differences.
     pub set: ChangeSet,
 }
 
-/// Where a layer is on the host.
+/// Returns the paths of a layer on the host.
 pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> LayerPaths {
     let kept = layer.upper_path(state, &record.run);
     let (seconds, nanoseconds) = layer.since;
@@ -87,7 +87,8 @@ pub fn paths(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Layer
     }
 }
 
-/// Which extended attributes hold the marks of an overlay, in the words of who reads it.
+/// Converts the kind of extended attributes that hold an overlay's marks to the layer reader's
+/// type.
 pub fn flavour(xattrs: OverlayXattrs) -> XattrFlavour {
     match xattrs {
         OverlayXattrs::User => XattrFlavour::User,
@@ -95,7 +96,7 @@ pub fn flavour(xattrs: OverlayXattrs) -> XattrFlavour {
     }
 }
 
-/// Reads what changed in one layer that nobody uses.
+/// Reads the changes of a layer that is not in use.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -104,7 +105,8 @@ pub fn read_at_rest(layer: LayerRecord, paths: LayerPaths) -> Result<LayerChange
     sorted(layer, paths, set)
 }
 
-/// Returns what was read in a layer, without login files, and with the control files of its place.
+/// Returns the changes read from a layer, without login files, and with its control files
+/// classified.
 fn sorted(
     layer: LayerRecord,
     paths: LayerPaths,
@@ -129,7 +131,7 @@ fn sorted(
     Ok(LayerChanges { layer, paths, set })
 }
 
-/// Reads what changed in all layers of a run.
+/// Reads the changes of all layers of a run.
 ///
 /// # Errors
 /// When a layer cannot be read.
@@ -150,14 +152,15 @@ pub fn read(state: &StateDir, record: &RunRecord) -> Result<Vec<LayerChanges>, F
         .collect()
 }
 
-/// A directory's path without its leading slash.
+/// Returns an absolute path without its leading slash.
 fn within_root(path: &Path) -> Result<RelativePath, InvalidPath> {
     let bytes = path.as_os_str().as_bytes();
     RelativePath::new(bytes.strip_prefix(b"/").unwrap_or(bytes))
 }
 
-/// Leaves out the files in whose places something else stands in a layer. Of settings without keys
-/// what a program has made is a change as any other; with keys it is told.
+/// Leaves out the files that are replaced by placeholders or masked copies in a layer. A program's
+/// write to settings without keys is a change like any other; a write to settings with keys is
+/// reported.
 fn leave_out_settings(set: &mut ChangeSet, layer: &LayerRecord, paths: &LayerPaths) {
     let upper = match &paths.after {
         AfterTree::Overlay { upper, .. } => Some(upper),
@@ -196,12 +199,12 @@ fn leave_out_settings(set: &mut ChangeSet, layer: &LayerRecord, paths: &LayerPat
     set.withheld.extend(withheld);
 }
 
-/// Where the journals of a run's applies are.
+/// Returns the directory of the journals of a run's applies.
 pub fn journals_of(state: &StateDir, record: &RunRecord) -> PathBuf {
     state.run_dir(&record.run).join(JOURNALS)
 }
 
-/// The journals of a layer's applies, oldest first.
+/// Returns the journals of a layer's applies, oldest first.
 pub fn journals(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Vec<PathBuf> {
     let directory = journals_of(state, record);
     let prefix = format!("{}-", layer.name);
@@ -218,7 +221,7 @@ pub fn journals(state: &StateDir, record: &RunRecord, layer: &LayerRecord) -> Ve
     numbered.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Where the next apply of a layer keeps its journal.
+/// Returns the path of the journal for a layer's next apply.
 ///
 /// # Errors
 /// When the directory of journals cannot be made.
@@ -233,7 +236,7 @@ pub fn next_journal(
     Ok(directory.join(format!("{}-{number}", layer.name)))
 }
 
-/// The changes in the groups that people decide about separately.
+/// Groups the changes as people decide about them.
 pub fn grouped(all: &[LayerChanges]) -> render::Changes {
     let mut groups = render::Changes::default();
     for one in all {
@@ -274,7 +277,7 @@ pub fn grouped(all: &[LayerChanges]) -> render::Changes {
     groups
 }
 
-/// Everything that is not carried over, whatever is chosen, and why.
+/// Returns every change that no selection applies, with the reason.
 pub fn refusals(all: &[LayerChanges]) -> impl Iterator<Item = (Vec<u8>, &str)> {
     all.iter().flat_map(|one| {
         let both = one.set.refused.iter().chain(&one.set.withheld);
@@ -285,7 +288,7 @@ pub fn refusals(all: &[LayerChanges]) -> impl Iterator<Item = (Vec<u8>, &str)> {
     })
 }
 
-/// What stands before the paths of a layer in a diff: nothing where they are the workspace's.
+/// Returns the prefix of a layer's paths in a diff; empty for the workspace.
 pub fn place_of(one: &LayerChanges) -> Vec<u8> {
     match one.layer.kind {
         LayerKind::Workspace => Vec::new(),
@@ -293,7 +296,7 @@ pub fn place_of(one: &LayerChanges) -> Vec<u8> {
     }
 }
 
-/// A path as people know it: below the workspace as it is, elsewhere in full.
+/// Returns a path as people know it: relative to the workspace within it, absolute elsewhere.
 pub fn shown_path(one: &LayerChanges, path: &[u8]) -> Vec<u8> {
     match one.layer.kind {
         LayerKind::Workspace if path.is_empty() => b".".to_vec(),
@@ -304,9 +307,9 @@ pub fn shown_path(one: &LayerChanges, path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A run's record with its counts: where nobody saw the run's end they are read from its
-/// layers, and noted. Of a run that has not ended, and of what was written straight to a
-/// workspace, they stay unknown.
+/// Returns a run's record with its counts. Where the run's end was not observed, they are read from
+/// its layers and written to the record. They stay unknown for a run that has not ended, and for
+/// one that wrote straight to its workspace.
 pub fn with_counts(state: &StateDir, record: &RunRecord) -> RunRecord {
     let mut record = record.clone();
     let is_apart = record.mode != WorkspaceMode::Live;
@@ -326,7 +329,7 @@ pub fn with_counts(state: &StateDir, record: &RunRecord) -> RunRecord {
     record
 }
 
-/// The counts of the workspace for the run's record.
+/// Returns the counts of a workspace's changes, for the run's record.
 pub fn counts(groups: &render::Changes) -> ChangeCounts {
     let all = [&groups.workspace, &groups.control, &groups.ignored];
     let sum = |field: fn(&render::Group) -> u64| all.iter().map(|group| field(group)).sum();
@@ -337,7 +340,7 @@ pub fn counts(groups: &render::Changes) -> ChangeCounts {
     }
 }
 
-/// Relative paths within a workspace from what a person typed.
+/// Converts typed paths to paths relative to the workspace.
 ///
 /// # Errors
 /// For a path that is not within the workspace.
@@ -368,7 +371,7 @@ pub fn selected_paths(record: &RunRecord, paths: &[PathBuf]) -> Result<Vec<Relat
         .collect()
 }
 
-/// Refuses paths at which a run has changed nothing: who typed them meant others.
+/// Refuses paths at which a run has changed nothing, since the person probably meant others.
 ///
 /// # Errors
 /// With the first of them, and the change that was probably meant.

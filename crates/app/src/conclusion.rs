@@ -1,4 +1,4 @@
-//! The end of `atoll run`: what changed, what becomes of it, the summary.
+//! The end of `atoll run`: the changes, the decision about them, the summary.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,76 +35,75 @@ use crate::render::{self, Afterwards, Denied};
 use crate::renewed;
 use crate::used;
 
-/// Whether nothing of the run is kept, and nobody asks what it changed. In a fence
-/// there is a checkpoint to go back to.
+/// Returns whether nothing of the run is kept, and nobody asks what it changed. A fenced run is
+/// never scratch: it has a checkpoint to roll back to.
 pub fn is_scratch(arguments: &RunArguments, mode: Mode) -> bool {
     let is_layer = mode == Mode::Full && !arguments.live;
     let is_looked_at = arguments.json.is_some() || arguments.login.is_some();
     arguments.discard && !is_looked_at && is_layer
 }
 
-/// What concluding a run works with.
+/// The context for concluding a run.
 pub struct Conclusion<'a> {
-    /// What was asked for.
+    /// The command line of the run.
     pub arguments: &'a RunArguments,
-    /// What held the program.
+    /// The mode that contained the program.
     pub mode: Mode,
-    /// What it was held by.
+    /// The rules that applied to it.
     pub rules: &'a Rules,
-    /// Where runs are kept.
+    /// The directory in which runs are kept.
     pub state: &'a StateDir,
-    /// Where decisions are recorded.
+    /// The ledger in which decisions are recorded.
     pub ledger: &'a Ledger,
-    /// Where people are told.
+    /// The output for people.
     pub output: &'a Output,
-    /// Where machines are told.
+    /// The output for machines.
     pub json: Option<&'a File>,
-    /// The limits that a file or an option has set.
+    /// The limits set by a file or an option.
     pub asked_for: &'a [LimitKey],
-    /// The credentials that it went without.
+    /// The credentials that the run went without.
     pub absent: Vec<&'a Credential>,
 }
 
-/// What no list of denials covers: the kernel refuses these without telling. With nesting
-/// attempts are among them.
+/// The kinds of denial that no list covers, since the kernel does not report them. The last,
+/// attempts, is among them only with nesting.
 const DENIALS_NOT_SEEN: [&str; 4] = ["network", "files", "other-system-calls", "attempts"];
 const UNREAD: &str = "what a person was asked cannot be read from the ledger";
-/// Denials that the ledger names; the rest are counted there.
+/// The most denials that a ledger entry names; the rest are counted there.
 const DENIALS_RECORDED_MAX: usize = 64;
 
-/// What lists of denials do not cover of a run, with nesting or without.
+/// Returns the kinds of denial that the list of a run does not cover, with nesting or without.
 #[must_use]
 pub fn denials_not_seen(nesting: bool) -> &'static [&'static str] {
     let [always @ .., _] = &DENIALS_NOT_SEEN;
     if nesting { &DENIALS_NOT_SEEN } else { always }
 }
 
-/// How a run went.
+/// The result of a run.
 struct Went {
     outcome: Outcome,
-    /// What Atoll itself knows to have been denied. What a program tried and the
-    /// kernel refused is seen by nobody, so that an empty list says nothing of it.
+    /// The denials that Atoll itself has observed. Attempts that the kernel refused are not
+    /// observed, so an empty list does not mean that there were none.
     denied: Vec<Denied>,
-    /// How many of these are files that will not be taken over.
+    /// The number of these that are files which will not be applied.
     refused_files: u64,
-    /// Control files that are in the workspace already.
+    /// The control files that are in the workspace already.
     planted: Vec<Vec<u8>>,
     groups: render::Changes,
     removed_sequences: BTreeMap<&'static str, u64>,
-    /// What came of its connections.
+    /// The outcome of its connections.
     flows: Flows,
-    /// The rules that would allow what was learnt of.
+    /// The rules that would allow what `--learn` let pass.
     learnt: Option<Vec<Meant>>,
-    /// What a person was asked, and what they said.
+    /// The questions put to a person, and their answers.
     approvals: Vec<serde_json::Value>,
 }
 
 impl Conclusion<'_> {
-    /// Finds out what changed, lets it be decided about, and tells of it. Returns
-    /// the exit status.
+    /// Reads the changes, has them decided about, and reports the run. Returns the exit status.
     ///
     /// # Errors
-    /// When the changes cannot be read or not be carried where they were to go.
+    /// When the changes cannot be read or cannot be applied.
     pub fn draw(&self, called: Called<Console>) -> Result<u8, Failure> {
         let Called {
             attachment,
@@ -176,7 +175,7 @@ impl Conclusion<'_> {
         })
     }
 
-    /// What tells of questions to a person, where there could be any.
+    /// Returns the events of a run's questions to a person; none where its rules cannot ask.
     fn asked(&self, record: &RunRecord) -> Result<Vec<Event>, Failure> {
         if !self.rules.may_ask() {
             return Ok(Vec::new());
@@ -190,7 +189,7 @@ impl Conclusion<'_> {
         opened.collect::<Result<_, _>>().doing(UNREAD)
     }
 
-    /// The rules that would allow what was let pass to learn of it.
+    /// Returns the rules that would allow what `--learn` let pass.
     fn learnt(&self, record: &RunRecord) -> Result<Option<Vec<Meant>>, Failure> {
         if !self.arguments.learn {
             return Ok(None);
@@ -204,7 +203,7 @@ impl Conclusion<'_> {
         Ok(Some(learnt::rules(events.iter())))
     }
 
-    /// Whether a person is there to decide, and has something to decide about.
+    /// Returns whether a person is there to decide, and has something to decide about.
     fn asks(&self, went: &Went) -> bool {
         let RunArguments {
             apply,
@@ -215,7 +214,7 @@ impl Conclusion<'_> {
         self.output.can_ask && went.groups.total() > 0 && !(apply || keep || discard)
     }
 
-    /// What the command line has decided.
+    /// Returns the decision that the command line makes.
     fn decided(&self) -> Decision {
         if is_scratch(self.arguments, self.mode) {
             Decision::Gone
@@ -259,7 +258,7 @@ impl Conclusion<'_> {
         render::summary(self.output.error_paint, &summary)
     }
 
-    /// What was used, what was not accepted, and what was missing.
+    /// Returns the lines on credentials: used, not accepted, missing, masked, renewed, revoked.
     fn credentials(&self, flows: &Flows) -> Vec<String> {
         let used = used::lines(&flows.used, &flows.unauthorised);
         let missed = used::missed(&self.absent, &flows.used, &flows.unauthorised);
@@ -274,7 +273,7 @@ impl Conclusion<'_> {
         }
     }
 
-    /// What the summary has no line for.
+    /// Prints the warnings and hints that have no line in the summary.
     fn tell_more(&self, record: &RunRecord, went: &Went) {
         if let Some(rules) = &went.learnt {
             self.output.say(&learnt::told(rules));
@@ -328,7 +327,7 @@ impl Conclusion<'_> {
         }
     }
 
-    /// Puts into the ledger what is known to have been denied, for `atoll why`.
+    /// Records the observed denials in the ledger, for `atoll why`.
     fn record_denials(&self, record: &RunRecord, denied: &[Denied]) -> Result<(), Failure> {
         if denied.is_empty() {
             return Ok(());
@@ -361,8 +360,8 @@ impl Conclusion<'_> {
     }
 }
 
-/// Opens the file for `--json` before the program runs: a link that the program
-/// puts in its place afterwards leads nowhere. `-` is standard error.
+/// Opens the file for `--json` before the program runs, so that a link which the program puts in
+/// its place afterwards has no effect. `-` is standard error.
 ///
 /// # Errors
 /// When it cannot be written, or is no regular file.
@@ -390,7 +389,7 @@ pub fn open_json(arguments: &RunArguments) -> Result<Option<File>, Failure> {
     }
 }
 
-/// Tells machines about a run that was denied or did not come to its end.
+/// Reports, as JSON, a run that was denied or did not come to its end.
 pub fn tell_failure(
     arguments: &RunArguments,
     json: Option<&File>,
@@ -434,7 +433,7 @@ fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
         .doing(&format!("--json {} cannot be written", path.display()))
 }
 
-/// How a run went, for machines.
+/// Returns the result of a run as JSON.
 fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json::Value {
     let (outcome, groups) = (&went.outcome, &went.groups);
     let denied: Vec<_> = went

@@ -1,5 +1,5 @@
-//! Where Atoll finds its configuration and keeps its state, and what this host
-//! and its caller are like.
+//! Reads Atoll's configuration, the directories of its state, and facts about the host and the
+//! caller.
 
 pub(crate) mod organisation;
 
@@ -21,14 +21,14 @@ use crate::advice;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 
-/// A project's own wishes, at the top of its workspace.
+/// The file of a project's own requests, at the top of its workspace.
 pub const PROJECT_FILE: &str = "atoll.toml";
-/// The most files of policies in one directory.
+/// The most policy files in one directory.
 const POLICY_FILES_MAX: usize = 64;
 /// The largest configuration file, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The places that the environment names.
+/// The directories that the environment names.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The user's home directory.
@@ -101,20 +101,20 @@ impl Places {
         Ok(state)
     }
 
-    /// What signs the organisation's layer, as the person has pinned it.
+    /// Returns the path of the organisation's public key, as the person has pinned it.
     #[must_use]
     pub fn organisation_key(&self) -> PathBuf {
         self.config.join(organisation::KEY)
     }
 
-    /// Where the digests of trusted project files are kept.
+    /// Returns the path of the digests of trusted project files.
     #[must_use]
     pub fn trust_file(&self) -> PathBuf {
         self.config.join("trusted.toml")
     }
 }
 
-/// The path without symbolic links, also where its end does not exist yet.
+/// Returns the path without symbolic links, also where its end does not exist yet.
 fn settled(path: &Path) -> PathBuf {
     for ancestor in path.ancestors() {
         if let Ok(real) = ancestor.canonicalize() {
@@ -129,23 +129,23 @@ fn settled(path: &Path) -> PathBuf {
     path.to_path_buf()
 }
 
-/// Everything that policy is compiled from, read once.
+/// The sources of policy, read once.
 #[derive(Debug)]
 pub struct PolicyFiles {
     organisation: organisation::Layer,
     user_config: Option<SourceFile<'static>>,
     profiles: UserProfiles,
     project: Option<SourceFile<'static>>,
-    /// Which project files the person has trusted.
+    /// The project files that the person has trusted.
     pub trust: TrustList,
     user_policies: Vec<SourceFile<'static>>,
     project_policies: Vec<SourceFile<'static>>,
-    /// Where the project's files lie.
+    /// The workspace, in which the project's files are.
     workspace: Option<PathBuf>,
 }
 
 impl PolicyFiles {
-    /// Reads the files of all layers; `workspace` is where a project's is looked for.
+    /// Reads the files of all layers, the project's from `workspace`.
     ///
     /// # Errors
     /// When one is there and cannot be read, and where the organisation's layer is not what it
@@ -173,14 +173,14 @@ impl PolicyFiles {
         })
     }
 
-    /// Every file of policies, with those of a project that nobody has trusted.
+    /// Returns every policy file, including those of a project that nobody has trusted.
     pub fn policies(&self) -> impl Iterator<Item = &SourceFile<'static>> {
         let above = self.organisation.policies.iter().chain(&self.user_policies);
         above.chain(&self.project_policies)
     }
 
-    /// The rules that these files make of what is asked for, with who has signed the
-    /// organisation's.
+    /// Compiles these files and a request into rules, and returns them with the signer of the
+    /// organisation's layer.
     ///
     /// # Errors
     /// [`ProfileError`].
@@ -195,13 +195,13 @@ impl PolicyFiles {
         Ok(rules)
     }
 
-    /// Who has signed the organisation's; none where no key for it is pinned.
+    /// Returns the signer of the organisation's layer; none where no key for it is pinned.
     #[must_use]
     pub fn signed(&self) -> Option<&SignedBy> {
         self.organisation.signed.as_ref()
     }
 
-    /// The files as policy takes them.
+    /// Returns the files in the form that policy takes.
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
         let user_profiles: &dyn ProfileSource = if self.profiles.directory.is_dir() {
@@ -225,7 +225,7 @@ impl PolicyFiles {
     }
 }
 
-/// The list of trusted project files.
+/// Reads the list of trusted project files.
 ///
 /// # Errors
 /// When it is there and cannot be read.
@@ -236,7 +236,7 @@ pub fn read_trust(places: &Places) -> Result<TrustList, Failure> {
     }
 }
 
-/// The user's own profiles, whatever else can be read.
+/// Returns the user's own profiles, readable even where other configuration is not.
 pub(crate) fn own_profiles(places: &Places) -> impl ProfileSource {
     UserProfiles {
         directory: places.config.join("profiles"),
@@ -276,7 +276,7 @@ impl ProfileSource for UserProfiles {
     }
 }
 
-/// Reads a directory's files of policies, in the order of their names.
+/// Reads a directory's policy files, in the order of their names.
 ///
 /// # Errors
 /// When the directory or one of them is there and cannot be read, or there are too many.
@@ -286,7 +286,8 @@ pub(crate) fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>
     files.filter_map(Result::transpose).collect()
 }
 
-/// The same of a project's directory, where others than the person may write: no link is followed.
+/// Reads the policies of a project's directory, where others than the person may write: no link is
+/// followed.
 ///
 /// # Errors
 /// As of [`read_policies`], and where one is a link.
@@ -296,7 +297,7 @@ pub(crate) fn read_project_policies(directory: &Path) -> Result<Vec<SourceFile<'
     files.filter_map(Result::transpose).collect()
 }
 
-/// Where a directory's files of policies are, in the order of their names.
+/// Returns the paths of a directory's policy files, in the order of their names.
 fn policy_paths(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let what = || format!("the policies in {} cannot be read", directory.display());
     let entries = match std::fs::read_dir(directory) {
@@ -321,8 +322,8 @@ fn policy_paths(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// Whether it is what an editor (Emacs) leaves beside a file that is being changed: a link to
-/// nothing, whose end says by whom.
+/// Returns whether a path is the lock that an editor (Emacs) leaves beside a file that is being
+/// changed: a dangling link whose target names the holder.
 fn is_lock(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     name.starts_with(b".#") && path.is_symlink() && !path.exists()
@@ -336,7 +337,7 @@ pub fn read_optional(path: &Path) -> Result<Option<SourceFile<'static>>, Failure
     read_file(path, OFlags::NONBLOCK)
 }
 
-/// The same of one that is no link.
+/// Reads a file that may be missing, and refuses a link.
 fn read_unfollowed(path: &Path) -> Result<Option<SourceFile<'static>>, Failure> {
     if path.is_symlink() {
         return Err(
@@ -392,10 +393,10 @@ fn read_file(path: &Path, flags: OFlags) -> Result<Option<SourceFile<'static>>, 
     )))
 }
 
-/// What the host and the caller are like, for policy.
+/// Returns the facts about the host and the caller that policy uses.
 ///
 /// # Errors
-/// When the host's memory cannot be learned.
+/// When the host's memory cannot be read.
 pub fn host_facts(places: &Places) -> Result<HostFacts, Failure> {
     Ok(HostFacts {
         memory_bytes: host_memory()?,
@@ -407,14 +408,14 @@ pub fn host_facts(places: &Places) -> Result<HostFacts, Failure> {
     })
 }
 
-/// Where git finds its configuration outside.
+/// Returns the environment by which git on the host finds its configuration.
 #[must_use]
 pub fn git_environment() -> GitEnvironment {
     GitEnvironment::read(|name| std::env::var_os(name))
 }
 
-/// Where a path leads once links are followed. Of what is not there, or cannot be looked at, its
-/// parent is followed.
+/// Returns the path with all links followed. Where it is missing or cannot be inspected, its parent
+/// is followed instead.
 #[must_use]
 pub fn real_path(path: &Path) -> PathBuf {
     match (path.canonicalize(), path.parent(), path.file_name()) {
@@ -424,7 +425,7 @@ pub fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Has the git repository of a workspace shown that lies outside, or says why it is not.
+/// Shows a workspace's git repository that is outside of it, or records the reason why not.
 pub fn take_repository(rules: &mut Rules, workspace: &Path, host: &HostFacts) {
     match atoll_layer::repository(workspace, host.uid) {
         Ok(None) => {}
@@ -440,13 +441,13 @@ pub fn take_repository(rules: &mut Rules, workspace: &Path, host: &HostFacts) {
     }
 }
 
-/// The host's memory, bytes (sysinfo(2)).
+/// Returns the host's memory, bytes (sysinfo(2)).
 fn host_memory() -> Result<u64, Failure> {
     let facts = rustix::system::sysinfo();
     Ok(facts.totalram as u64 * u64::from(facts.mem_unit))
 }
 
-/// Who calls, as the kernel says.
+/// Returns the caller, as identified by the kernel.
 #[must_use]
 pub fn principal() -> Principal {
     let uid = rustix::process::geteuid().as_raw();
@@ -457,20 +458,20 @@ pub fn principal() -> Principal {
     }
 }
 
-/// The user's name in the host's user database, or the number.
+/// Returns the user's name in the host's user database, or the number.
 pub(crate) fn user_name(uid: u32) -> String {
     let mut users = users().into_iter();
     let named = users.find_map(|(name, number)| (number == uid).then_some(name));
     named.unwrap_or_else(|| uid.to_string())
 }
 
-/// The number of a user.
+/// Returns the number of a user.
 pub(crate) fn user_number(name: &str) -> Option<u32> {
     let mut users = users().into_iter();
     users.find_map(|(user, number)| (user == name).then_some(number))
 }
 
-/// All users, by passwd(5).
+/// Returns all users, by passwd(5).
 fn users() -> Vec<(String, u32)> {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let user = |line: &str| {
@@ -481,7 +482,7 @@ fn users() -> Vec<(String, u32)> {
     users.lines().filter_map(user).collect()
 }
 
-/// The complete environment.
+/// Returns the complete environment.
 #[must_use]
 pub fn environment() -> Vec<(OsString, OsString)> {
     std::env::vars_os().collect()

@@ -1,5 +1,4 @@
-//! The person's side of a run: the terminal or the pipes, signals, and what is
-//! kept of the output.
+//! The person's side of a run: the terminal or the pipes, the signals, and the output that is kept.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,43 +32,43 @@ pub struct Console {
     filters: [Option<EscapeFilter>; 2],
     kept: [Kept; 2],
     run: RunId,
-    /// Whether what is shown next begins a line.
+    /// True if the next output begins a line.
     begins_line: bool,
-    /// How many more programs that listen are told of.
+    /// The number of further listening programs that are still announced.
     listeners_left: usize,
-    /// Where questions are drawn, on a terminal that can.
+    /// The prompt for questions; none where the terminal cannot draw one.
     desk: Option<Desk>,
-    /// Questions that nobody was told of yet, where none is drawn.
+    /// The questions not announced yet, where no prompt draws them.
     untold: Vec<Pending>,
-    /// The last of which somebody was.
+    /// The number of the last question that was announced.
     told: u32,
 }
 
-/// How many programs that listen a run tells of while it goes on.
+/// The most listening programs that are announced during a run.
 const LISTENERS_TOLD_MAX: usize = 8;
 
-/// What a console is made for.
+/// The settings of a console.
 #[derive(Debug)]
 pub struct ConsoleSettings {
-    /// The run.
+    /// The run's id.
     pub run: RunId,
-    /// Whether the program has a terminal of its own.
+    /// True if the program has a terminal of its own.
     pub terminal: bool,
-    /// What it may do to the person's.
+    /// The program's rights on the person's terminal.
     pub rights: TerminalRights,
-    /// Where its output is kept; `None` keeps nothing.
+    /// The directory in which its output is kept; `None` keeps nothing.
     pub keep_in: Option<PathBuf>,
-    /// How much of each stream is kept, bytes.
+    /// The most that is kept of each stream, bytes.
     pub keep_bytes_max: u64,
-    /// What brings a question back to the terminal.
+    /// The key that brings a question back to the terminal.
     pub ask_key: AskKey,
-    /// Who can say the second yes to what lasts, where that takes two persons.
+    /// The people who can give the second approval to what lasts, under dual control.
     pub second: Option<String>,
 }
 
-/// A terminal by this name moves no cursor.
+/// The name of a terminal that moves no cursor.
 const DUMB: &str = "dumb";
-/// The size that is taken for that of a terminal that tells none.
+/// The size assumed of a terminal that reports none.
 const SIZE: Size = Size {
     rows: 24,
     columns: 80,
@@ -124,7 +123,7 @@ impl Console {
         }
     }
 
-    /// The streams of which more was shown than is kept.
+    /// Returns the streams of which more was shown than is kept.
     pub fn cut(&self) -> impl Iterator<Item = &'static str> {
         let names = ["standard output", "standard error"].into_iter();
         names
@@ -132,8 +131,7 @@ impl Console {
             .filter_map(|(name, kept)| kept.is_cut.then_some(name))
     }
 
-    /// Gives the terminal back as it was; returns which escape sequences were
-    /// removed, by kind.
+    /// Restores the terminal. Returns the number of escape sequences removed, by kind.
     pub fn finish(mut self) -> BTreeMap<&'static str, u64> {
         let mut removed = BTreeMap::new();
         let mut last = [Vec::new(), Vec::new()];
@@ -174,7 +172,7 @@ impl Console {
         Some(desk.turn(filter, size.unwrap_or(SIZE), is_shown, Instant::now()))
     }
 
-    /// Something in a line of its own.
+    /// Returns a message as a line of its own.
     fn in_a_line(&mut self, told: &str) -> (Stream, Vec<u8>) {
         let (stream, end) = match self.raw {
             // The program's own terminal is shown on the output, and all of it is in step there.
@@ -227,7 +225,8 @@ impl Attachment for Console {
         }
     }
 
-    /// A line at a person's terminal, but not in the midst of a screen that is drawn.
+    /// Announces a listening program in a line, only at a person's terminal and not while a program
+    /// has the whole screen.
     fn begun(&mut self, listener: &Listener) -> Option<(Stream, Vec<u8>)> {
         if !self.stderr.is_terminal() || !self.takes_lines() {
             return None;
@@ -286,7 +285,8 @@ impl Attachment for Console {
         self.desk.as_ref().and_then(Desk::due)
     }
 
-    /// Drawn where it can be; elsewhere a line, whoever reads it.
+    /// Draws the prompt where it can be drawn; elsewhere announces each question in a line,
+    /// terminal or not.
     fn turn(&mut self, is_shown: bool) -> Turn {
         if let Some(looked) = self.look(is_shown) {
             let shown = (!looked.shown.is_empty()).then_some((Stream::Output, looked.shown));
@@ -319,7 +319,7 @@ impl Attachment for Console {
     }
 }
 
-/// The person's terminal in raw mode; given back when dropped.
+/// The person's terminal in raw mode; restored when dropped.
 #[derive(Debug)]
 struct RawTerminal {
     before: Termios,
@@ -343,7 +343,7 @@ impl RawTerminal {
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
     }
 
-    /// What was typed or answered and not read belongs to the program: left
+    /// Discards the input that was typed or answered and not read. It belongs to the program: left
     /// there, the person's shell would run it.
     fn give_back(self) {
         let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
@@ -356,7 +356,7 @@ impl Drop for RawTerminal {
     }
 }
 
-/// The start of one stream, in a file of the run.
+/// The beginning of one stream, kept in a file of the run.
 #[derive(Debug)]
 struct Kept {
     path: Option<PathBuf>,

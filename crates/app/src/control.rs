@@ -1,5 +1,5 @@
-//! Runs that go on: where they are spoken to, which of them is meant, and what one that does not
-//! answer, or declines, is told as.
+//! The control of running runs: their sockets, the run that a name means, and the failures for one
+//! that does not answer or declines.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::finding::find_in_ledger;
 use crate::render::shortened;
 
-/// How long is waited for a run that has only just begun, before it is said to be gone.
+/// The longest wait for a run that has only just begun, before it is reported as gone.
 pub(crate) const BEGINNING: Duration = Duration::from_secs(2);
 pub(crate) const BEGINNING_PAUSE: Duration = Duration::from_millis(20);
-/// How much of a command is shown beside a run's id, characters.
+/// The longest part of a command shown beside a run's id, characters.
 const COMMAND_CHARACTERS_MAX: usize = 40;
 /// The events that end a run.
 const ENDS: [&str; 4] = ["run.closed", "run.denied", "run.failed", "run.interrupted"];
 
-/// Where runs are spoken to, if any was.
+/// Returns the directory of the control sockets of the caller's own runs, if there is one.
 pub(crate) fn directory() -> Result<Option<Runs>, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
@@ -35,8 +35,8 @@ pub(crate) fn directory() -> Result<Option<Runs>, Failure> {
     Ok(directory.map(Runs::Own))
 }
 
-/// Where runs of another user are spoken to by who is named for it; one's own where no other
-/// user is meant.
+/// Returns the control sockets of another user's runs, for an approver named there; the caller's
+/// own where no other user is meant.
 pub(crate) fn runs_of(user: Option<&str>) -> Result<Option<Runs>, Failure> {
     let own = rustix::process::getuid().as_raw();
     match user {
@@ -53,8 +53,8 @@ pub(crate) fn runs_of(user: Option<&str>) -> Result<Option<Runs>, Failure> {
     }
 }
 
-/// A run as somebody named it, with `last` settled: while it is looked for again another one
-/// may start.
+/// A run as a person named it, with `last` resolved at once, since another run may start before it
+/// is looked up again.
 #[derive(Debug)]
 pub(crate) struct Named {
     wanted: String,
@@ -62,7 +62,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Reads what was typed.
+    /// Reads a run's name as typed.
     ///
     /// # Errors
     /// `last` is meant, and the ledger cannot be read or has none.
@@ -77,7 +77,7 @@ impl Named {
     }
 }
 
-/// The run that is meant, of those that go on.
+/// Returns the running run that a typed name means.
 pub(crate) fn meant(directory: &Runs, text: &str) -> Result<RunId, Failure> {
     // Their ledger is theirs: of those that hear one it is the newest.
     if let Runs::Of(_) = directory
@@ -94,8 +94,8 @@ pub(crate) fn meant(directory: &Runs, text: &str) -> Result<RunId, Failure> {
     going_on(directory, &Named::read(text)?)
 }
 
-/// The same of one that was read already. `last` is the run started last, as everywhere, and
-/// never an older one that still goes on: what is done to a run is not taken back.
+/// Returns the running run that a resolved name means. `last` is the run started last, as
+/// everywhere, and never an older one that still goes on: what is done to a run cannot be undone.
 pub(crate) fn going_on(directory: &Runs, named: &Named) -> Result<RunId, Failure> {
     let run = named_there(directory, named)?;
     // What a run that was killed has left is removed by asking it.
@@ -105,16 +105,17 @@ pub(crate) fn going_on(directory: &Runs, named: &Named) -> Result<RunId, Failure
     }
 }
 
-/// The same, without asking whether it is still there.
+/// Returns the run with a control socket that a resolved name means, without asking whether it is
+/// still there.
 pub(crate) fn named_there(directory: &Runs, named: &Named) -> Result<RunId, Failure> {
     let all = spoken_to(directory).doing("the runs cannot be listed")?;
     named_of(&all, named)?.ok_or_else(|| absent(directory, named, &all))
 }
 
-/// The one of these runs that was named.
+/// Returns the one of these runs that was named.
 ///
 /// # Errors
-/// When it can be any of several.
+/// When the name matches several.
 pub(crate) fn named_of(all: &[RunId], named: &Named) -> Result<Option<RunId>, Failure> {
     let wanted = &named.wanted;
     let is_meant = |run: &&RunId| {
@@ -136,7 +137,7 @@ pub(crate) fn named_of(all: &[RunId], named: &Named) -> Result<Option<RunId>, Fa
     }
 }
 
-/// Why a run that has left a socket cannot be asked.
+/// Returns the failure for a run that has left a socket and no longer answers.
 pub(crate) fn is_gone(directory: &Runs, named: &Named) -> Failure {
     match spoken_to(directory).doing("the runs cannot be listed") {
         Ok(all) => absent(directory, named, &all),
@@ -151,7 +152,7 @@ fn is_there(directory: &Runs, run: &RunId) -> bool {
     )
 }
 
-/// Why a run that is named cannot be asked, with those that can.
+/// Returns the failure for a named run that cannot be reached, listing those that can.
 pub(crate) fn absent(directory: &Runs, named: &Named, all: &[RunId]) -> Failure {
     let shown = printable(named.wanted.as_bytes());
     if let Runs::Of(uid) = directory {
@@ -200,7 +201,7 @@ pub(crate) fn absent(directory: &Runs, named: &Named, all: &[RunId]) -> Failure 
         .advise(format!("name the one that is meant, such as {first}"))
 }
 
-/// A run's id, and what it runs where that is known.
+/// Returns a run's id, with its command where that is known.
 fn with_command(state: &StateDir, run: &RunId) -> String {
     let opened = Ledger::show(state, run)
         .into_iter()
@@ -219,7 +220,7 @@ fn with_command(state: &StateDir, run: &RunId) -> String {
     format!("{run} ({})", printable(shown.as_bytes()))
 }
 
-/// Whether a run has done what it was told.
+/// Checks that a run has done what it was asked.
 pub(crate) fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Failure> {
     match answer {
         Ok(Answer::Done {}) => Ok(()),

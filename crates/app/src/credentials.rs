@@ -1,4 +1,5 @@
-//! The credentials of a run: read before anything else that could keep them, and handed on.
+//! Reads the credentials of a run before anything else could keep them, and puts them into a bundle
+//! for the egress process.
 
 mod keys;
 mod login;
@@ -34,9 +35,9 @@ pub use missing::hint;
 use tokens::Variables;
 pub use told::{Words, told};
 
-/// Reads them; none where the rules name none. To be called before anybody takes a copy of
-/// the environment: they are not in it any more afterwards. With the login that is issued in
-/// the run, whose file is not read.
+/// Reads the credentials; none where the rules name none. To be called before anything copies the
+/// environment: it removes them from there. `issued` is the login that is issued in the run, whose
+/// file is not read.
 pub fn read(
     rules: &Rules,
     places: &Places,
@@ -109,7 +110,7 @@ pub fn read(
     Ok((!handover.is_empty()).then_some(handover))
 }
 
-/// What prints a credential, where that is fit to be run.
+/// Prepares the command that prints a credential, if that may be run.
 fn prepared(
     credential: &Credential,
     command: &CommandSource,
@@ -129,7 +130,8 @@ fn prepared(
     })
 }
 
-/// What names a program is as good as the program.
+/// Refuses a file that sandboxed programs can write, since whoever names a program decides what
+/// runs.
 fn refuse_written(credential: &Credential, by: &Path, writers: &Writers) -> Result<(), Failure> {
     let written = errands::written(writers)?;
     let name = &credential.binding.name;
@@ -137,7 +139,8 @@ fn refuse_written(credential: &Credential, by: &Path, writers: &Writers) -> Resu
     program_outside(by, &written).map(drop).map_err(refused)
 }
 
-/// Hands on what prints a credential, with what stands inside for each of its values.
+/// Adds the command that prints a credential to the bundle, with a placeholder for each of its
+/// values.
 fn promise(
     handover: &mut Handover,
     credential: &Credential,
@@ -162,8 +165,8 @@ fn promise(
     Ok(())
 }
 
-/// What can be read inside by its own name, whatever leads to it: what policy sees is what is
-/// written.
+/// Refuses a file that can be read in the sandbox under its own name. Links are resolved first,
+/// since policy sees only the path as written.
 fn refuse_shown(
     rules: &Rules,
     credential: &Credential,
@@ -195,8 +198,9 @@ fn read_file(
     Ok(())
 }
 
-/// Goes on without an optional credential whose source is not there. What is there and can
-/// be none is left out too, so that it does not go in as it is, and told of.
+/// Goes on without an optional credential whose source is missing. A source that is there but
+/// cannot be a credential is left out too, so that it does not go in as it is, and a warning is
+/// printed.
 fn left_out(
     rules: &Rules,
     credential: &Credential,
@@ -234,7 +238,7 @@ fn left_out(
     }
 }
 
-/// The login whose tokens are kept as this secret.
+/// Returns the login whose tokens are kept as this secret.
 fn login_of<'a>(rules: &'a Rules, wanted: &SecretName) -> Option<&'a CredentialName> {
     let keeps = |login: &&Login| {
         let issue = login.issue.as_ref().map(|issue| &issue.keeps);
@@ -243,7 +247,7 @@ fn login_of<'a>(rules: &'a Rules, wanted: &SecretName) -> Option<&'a CredentialN
     rules.logins().find(keeps).map(|login| &login.name)
 }
 
-/// What stands inside for a value that nobody knows yet.
+/// Returns a placeholder for a value that is not known yet.
 fn standing(credential: &Credential) -> Result<String, Failure> {
     let usual = match &credential.source {
         CredentialSource::Token(token) => token.shape(),
@@ -258,8 +262,8 @@ fn standing(credential: &Credential) -> Result<String, Failure> {
     atoll_egress::placeholder_of(shape).doing("a placeholder cannot be made")
 }
 
-/// Where a program is that prints a credential, by the name that it was found by and by its
-/// canonical one: of this host, and none that a program inside could have written or led to.
+/// Returns the path of the program that prints a credential, as found and in canonical form. The
+/// program has to be the host's, and none that a sandboxed program could have written or linked to.
 fn program_of(
     name: &CredentialName,
     program: &CommandProgram,
@@ -290,13 +294,14 @@ fn program_of(
     }
 }
 
-/// Whether there is a file at a path that may be executed.
+/// Returns whether a path is a file that may be executed.
 pub fn is_program(path: &Path) -> bool {
     let is_file = path.metadata().is_ok_and(|facts| facts.is_file());
     is_file && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// A script or a file of settings is code as well.
+/// Refuses arguments that name files which sandboxed programs can write: a script or a settings
+/// file is code as well.
 fn refuse_inside(
     name: &CredentialName,
     arguments: &[String],
@@ -315,7 +320,7 @@ fn refuse_inside(
     }
 }
 
-/// The variables of a source, and which value each has.
+/// Returns the variables of a source, each with the part of the credential that it holds.
 fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
     match source {
         CredentialSource::Variable(name) => vec![(name, Part::Whole)],
@@ -332,8 +337,8 @@ fn variables(source: &CredentialSource) -> Vec<(&str, Part)> {
     }
 }
 
-/// Whatever a credential's variables were taken for: one is there with all that it has to
-/// have, or not at all where it is optional. A half of a key would be a mistake.
+/// Refuses incomplete credentials: each has all the parts that it needs, or none where it is
+/// optional. Half a key would be a mistake.
 fn refuse_halves(handover: &Handover, rules: &Rules) -> Result<(), Failure> {
     for credential in rules.credentials() {
         let name = &credential.binding.name;
@@ -353,7 +358,7 @@ fn refuse_halves(handover: &Handover, rules: &Rules) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The credentials that a variable has values of.
+/// Returns the credentials whose values a variable holds.
 fn served<'a>(rules: &'a Rules, variable: &str) -> Vec<(&'a CredentialName, Part)> {
     let mut found = Vec::new();
     for credential in rules.credentials() {

@@ -1,4 +1,4 @@
-//! What becomes of a run's changes: applied, kept or discarded, and undone.
+//! The decisions about a run's changes: apply, keep, discard, and undo.
 
 pub(crate) mod last_undo;
 pub(crate) mod live;
@@ -34,36 +34,37 @@ use crate::render::{self, Afterwards, Style};
 
 const UNRECORDED: &str = "the decision could not be recorded";
 
-/// What to do with the changes.
+/// A decision about a run's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Write the ordinary ones to the workspace.
+    /// Writes the ordinary ones to the workspace.
     Apply,
-    /// Keep them in the run's layer.
+    /// Keeps them in the run's layer.
     Keep,
-    /// Throw them away.
+    /// Removes them.
     Discard,
-    /// Nothing: they were never kept.
+    /// Does nothing: they were never kept.
     Gone,
 }
 
-/// What deciding works with.
+/// The context for carrying out a decision.
 #[derive(Clone, Copy)]
 pub struct Work<'a> {
-    /// Where runs are kept.
+    /// The directory in which runs are kept.
     pub state: &'a StateDir,
-    /// Where decisions are recorded.
+    /// The ledger in which decisions are recorded.
     pub ledger: &'a Ledger,
-    /// Where people are told.
+    /// The output for people.
     pub output: &'a Output,
-    /// Whether nobody has seen what is applied: an option said so before there was any.
+    /// True if nobody has seen what is applied, since an option decided before there were any
+    /// changes.
     pub is_unseen: bool,
-    /// Whether an option says that nobody is asked anything.
+    /// True if an option says that nobody is asked anything.
     pub is_unattended: bool,
 }
 
 impl Work<'_> {
-    /// Carries a decision about all of a run's changes out.
+    /// Carries out a decision about all of a run's changes.
     ///
     /// # Errors
     /// When the changes cannot be written; they are kept then.
@@ -111,7 +112,7 @@ impl Work<'_> {
         }
     }
 
-    /// Writes selected changes, recorded before and after. Whether there were any.
+    /// Applies selected changes, and records this before and after. Returns whether there were any.
     ///
     /// # Errors
     /// Conflicts in any of them, before one is written; no space, a directory that cannot be
@@ -151,7 +152,7 @@ impl Work<'_> {
             .map(|()| true)
     }
 
-    /// By what the changes may be taken over.
+    /// Returns the permission to apply the changes, asking a person where one is needed.
     fn allowed(
         &self,
         record: &RunRecord,
@@ -180,7 +181,7 @@ impl Work<'_> {
         promotion::allowed(&meant, &taking)
     }
 
-    /// Carries a plan out with a journal of its own.
+    /// Applies a plan to one layer, with a journal of its own.
     ///
     /// # Errors
     /// When it cannot be done; nothing is left half done.
@@ -220,7 +221,7 @@ impl Work<'_> {
         }
     }
 
-    /// Ends an apply that was cut short, forwards or backwards.
+    /// Completes an interrupted apply: rolls it forward, or back.
     ///
     /// # Errors
     /// When there is none, or it cannot be done.
@@ -278,7 +279,7 @@ impl Work<'_> {
         self.update(record, |kept| kept.state = state)
     }
 
-    /// All journals of a run with their layers; a layer's from the oldest on.
+    /// Returns all journals of a run with their layers, oldest first within a layer.
     fn journals(&self, record: &RunRecord) -> Vec<(LayerRecord, PathBuf)> {
         let of_layer = |layer: &LayerRecord| {
             let journals = changes::journals(self.state, record, layer);
@@ -290,7 +291,7 @@ impl Work<'_> {
         record.layers.iter().flat_map(of_layer).collect()
     }
 
-    /// Another apply waits until one that was cut short is settled, or an undo.
+    /// Refuses to go on while an apply or an undo of the run is interrupted.
     ///
     /// # Errors
     /// When there is one.
@@ -312,7 +313,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// What would be applied over a part of an undo could not be told from the rest of it.
+    /// Refuses to apply after a partial undo: the new apply could not be told from the rest of the
+    /// undo.
     fn refuse_half_undone(&self, record: &RunRecord) -> Result<(), Failure> {
         let directory = changes::journals_of(self.state, record);
         let last = match record.mode {
@@ -325,11 +327,11 @@ impl Work<'_> {
         }
     }
 
-    /// Throws a run's changes away, with all that is kept of it but the ledger.
+    /// Removes a run's changes, and all that is kept of it but the ledger.
     ///
     /// # Errors
-    /// When it is running, or cannot be removed; when an apply or an undo of it was cut short: what
-    /// that has set aside is nowhere else.
+    /// When it is running, or cannot be removed; when an apply or an undo of it was interrupted,
+    /// since the files that this has set aside are nowhere else.
     pub fn discard(&self, record: &mut RunRecord) -> Result<(), Failure> {
         self.refuse_interrupted(record)?;
         self.refuse_half_undone(record)?;
@@ -389,7 +391,7 @@ fn half_undone(record: &RunRecord) -> Failure {
         .advise(format!("atoll undo {run} --take-back takes it back"))
 }
 
-/// Whether the selection leaves something of a layer out.
+/// Returns whether the selection omits changes of a layer that an apply would otherwise take.
 fn is_partly(one: &LayerChanges, selection: &Selection) -> bool {
     if !selection.paths.is_empty() {
         return true;
@@ -416,7 +418,7 @@ fn refuse_conflicts(plan: &Plan, record: &RunRecord) -> Result<(), Failure> {
     )
 }
 
-/// Refuses a plan with conflicts by this failure, which names them.
+/// Returns the failure with the conflicts of a plan, if it has any.
 pub(crate) fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
     let line = |one: &Conflict| format!("{}: {}", one.path, one.why);
     let lines: Vec<String> = plan.conflicts.iter().map(line).collect();
@@ -426,7 +428,7 @@ pub(crate) fn refuse_any(plan: &Plan, failure: Failure) -> Result<(), Failure> {
     }
 }
 
-/// One line on what became of the changes, after a question.
+/// Returns a line on the outcome of the changes, after a question.
 pub fn said(output: &Output, record: &RunRecord, afterwards: Afterwards) -> String {
     let run = &record.run;
     let what = match afterwards {

@@ -1,47 +1,47 @@
-//! How a user gets control groups of their own, by what is there to give them:
+//! The steps that give a user control groups of their own, by what manages them on the host:
 //! systemd, or an administrator with the files of cgroups(7).
 
 use std::path::{Path, PathBuf};
 
 use atoll_sandbox::Host;
 
-/// What systemd's own library looks at (sd_booted(3)).
+/// The directory by which systemd's own library detects systemd (sd_booted(3)).
 const SYSTEMD: &str = "/run/systemd/system";
-/// Where a drop-in of the service of every user's manager goes (systemd.unit(5)).
+/// The directory for drop-ins of the service of every user's manager (systemd.unit(5)).
 const DROP_IN: &str = "/etc/systemd/system/user@.service.d";
 
-/// Who or what could give control groups on this host.
+/// The manager of control groups on this host, which could delegate some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Giver {
-    /// systemd, to root.
+    /// systemd; the caller is root.
     System,
     /// systemd, by the user's own manager.
     UserManager,
-    /// The same, but its own service was given no say over the processor.
+    /// systemd, by the user's own manager, whose service has no cpu controller.
     UserManagerWithoutProcessor,
     /// systemd, which runs no manager for this user yet.
     NoUserManager,
-    /// Root, by the files of version 2, mounted here.
+    /// Root, by the files of version 2, mounted at this path.
     Unified(PathBuf),
-    /// Root, by the files of version 1: a directory for each controller.
+    /// Root, by the files of version 1, with a directory for each controller.
     Separate(Vec<PathBuf>),
     /// Nobody: none are mounted.
     Nobody,
 }
 
-/// Something to type.
+/// A command to type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The command.
     pub command: String,
-    /// Whether only root may.
+    /// True if only root may run it.
     pub by_root: bool,
-    /// What is to be known of it.
+    /// A remark on it.
     pub remark: Option<&'static str>,
 }
 
 impl Step {
-    /// A command for root.
+    /// Creates a command for root.
     pub fn of_root(command: impl Into<String>) -> Self {
         Self {
             command: command.into(),
@@ -50,7 +50,7 @@ impl Step {
         }
     }
 
-    /// A command for whoever asks.
+    /// Creates a command for the caller.
     pub fn of_caller(command: impl Into<String>) -> Self {
         Self {
             command: command.into(),
@@ -59,14 +59,14 @@ impl Step {
         }
     }
 
-    /// The same with something to be known of it.
+    /// Adds a remark.
     #[must_use]
     pub fn with(mut self, remark: &'static str) -> Self {
         self.remark = Some(remark);
         self
     }
 
-    /// All of it on one line.
+    /// Returns the step on one line.
     pub fn line(&self) -> String {
         let who = if self.by_root { "as root: " } else { "" };
         let remark = self.remark.map(|remark| format!("    # {remark}"));
@@ -74,7 +74,7 @@ impl Step {
     }
 }
 
-/// What helps where no control groups can be used.
+/// Returns the steps that help where no control groups can be used.
 pub fn steps(host: &Host) -> Vec<Step> {
     commands(&giver(host), host.uid)
 }
@@ -95,7 +95,7 @@ fn giver(host: &Host) -> Giver {
     }
 }
 
-/// Whether the service of a user's manager has other controllers, but not that one.
+/// Returns whether the service of a user's manager has controllers, but not the cpu one.
 fn lacks_processor(host: &Host, uid: u32) -> bool {
     let service = format!("user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
     let mut mounts = host.mounts.iter().filter(|mount| mount.kind == "cgroup2");

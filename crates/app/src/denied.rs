@@ -1,4 +1,4 @@
-//! What Atoll has seen a run being denied, but for the network.
+//! The denials of a run that Atoll has observed, except those of the network.
 
 use atoll_model::{Ending, LimitKey, Outcome};
 
@@ -6,7 +6,7 @@ use crate::changes::{self, LayerChanges};
 use crate::escape::printable;
 use crate::render::{self, Denied};
 
-/// Output of which not all is kept; all of it was shown.
+/// Describes a stream of which only a part is kept; all of it was shown.
 pub(crate) fn cut_output(stream: &str) -> Denied {
     Denied {
         what: format!("keeping {stream} beyond the limit output"),
@@ -15,7 +15,7 @@ pub(crate) fn cut_output(stream: &str) -> Denied {
     }
 }
 
-/// What a run was denied, as far as Atoll has seen it.
+/// Returns the denials of a run that Atoll has observed.
 pub(crate) fn denied(outcome: &Outcome, all: &[LayerChanges]) -> Vec<Denied> {
     let once = |what: String, limit| Denied {
         what,

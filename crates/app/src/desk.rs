@@ -1,12 +1,12 @@
-//! Questions at the terminal of `atoll run`, where a program has the terminal for its own.
+//! Questions at the terminal of `atoll run`, while the program has that terminal.
 //!
-//! While one is drawn, all that the program writes waits, and nothing that is typed reaches it:
-//! it can neither draw over a question nor answer it. What was typed before a question could be
-//! read answers nothing: only after a second in which nothing was typed a letter and Enter count.
-//! What comes with an escape sequence, as what a terminal says by itself does, counts for nothing,
-//! and neither does anything between the marks of what is pasted, however long that takes. Any
-//! doubt leaves a question open, and its time denies it. A port that has begun to listen is
-//! published in the same way, but only a person's key brings that up.
+//! While a question is drawn, the program's output waits, and no input reaches the program: it can
+//! neither draw over a question nor answer it. Input typed before a question could be read answers
+//! nothing: a letter and Enter count only after a second without input. Input with an escape
+//! sequence, as a terminal sends by itself, counts for nothing, and neither does anything between
+//! the marks of a paste, however long that takes. Any doubt leaves a question open, and its timeout
+//! denies it. A port on which a program has begun to listen is published in the same way, but only
+//! a person's key brings that up.
 //!
 //! This module must never do I/O. Start reading at [`Desk::turn`], then `page.rs`.
 
@@ -27,41 +27,41 @@ use page::{Page, Pages, Prompt};
 use paste::Paste;
 use said::{Said, Subject};
 
-/// How long nothing may be typed before an answer counts.
+/// The time without input after which an answer counts.
 const SETTLING: Duration = Duration::from_secs(1);
-/// How long a program is told another size, so that it draws its screen anew.
+/// The time for which a program is given another window size, so that it redraws its screen.
 const REPAINTING: Duration = Duration::from_millis(150);
-/// How much of a line is taken, characters: an answer is one.
+/// The longest line that is read, characters: an answer is one.
 const LINE_CHARACTERS_MAX: usize = 8;
-/// How many ports that could be published are remembered.
+/// The most publishable ports that are remembered.
 const PORTS_MAX: usize = 8;
 
 const CONTROL_C: u8 = 0x03;
 const CONTROL_Z: u8 = 0x1a;
 const BELL: u8 = 0x07;
 
-/// The questions of a run at its terminal.
+/// The prompt for a run's questions at its terminal.
 #[derive(Debug)]
 pub struct Desk {
     run: RunId,
     key: AskKey,
-    /// Who can say the second yes to what lasts, where that takes two persons.
+    /// The people who can give the second approval to what lasts, under dual control.
     second: Option<String>,
     open: Vec<Pending>,
-    /// The last question for which the bell was rung.
+    /// The number of the last question for which the bell was rung.
     rung: u32,
-    /// What a person has put off.
+    /// The questions that a person has put off.
     aside: BTreeSet<u32>,
-    /// A person wants to see questions though the program has the whole screen.
+    /// Set when a person wants to see questions though the program has the whole screen.
     is_summoned: bool,
-    /// What has begun to listen inside and could be published, the last first: nothing that a
+    /// The listeners in the sandbox that could be published, the newest first, without those that a
     /// person has put off.
     ports: Vec<Listener>,
-    /// The program has the whole screen, as far as is known.
+    /// Set while the program has the whole screen, as far as is known.
     has_whole_screen: bool,
-    /// A person wants to see the first of them.
+    /// Set when a person wants to see the first of the listeners.
     is_offered: bool,
-    /// The program has ended.
+    /// Set once the program has ended.
     is_over: bool,
     drawn: Option<Drawn>,
     paste: Paste,
@@ -70,12 +70,12 @@ pub struct Desk {
     repaint_at: Option<Instant>,
 }
 
-/// What has the terminal.
+/// The question, or the port, that is drawn on the terminal.
 #[derive(Debug)]
 struct Drawn {
     subject: Subject,
     page: usize,
-    /// The last page was on the screen, and each before it.
+    /// Set once the last page, and each before it, was on the screen.
     is_read: bool,
     prompt: Prompt,
     line: String,
@@ -83,17 +83,17 @@ struct Drawn {
     wants: Wants,
 }
 
-/// Whether what is typed counts.
+/// The state that decides whether input counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
-    /// It is not all on the screen yet.
+    /// The page is not all on the screen yet.
     Unshown,
-    /// Nothing was typed since then.
+    /// There was no input since then.
     After(Instant),
     Now,
 }
 
-/// What of it is to be drawn.
+/// The part of the page that is to be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     Nothing,
@@ -101,21 +101,21 @@ enum Wants {
     All,
 }
 
-/// What comes of a look at all this.
+/// The result of [`Desk::turn`].
 #[derive(Debug, Default)]
 pub struct Looked {
-    /// What is shown, after all that was shown before.
+    /// The bytes to write to the terminal, after all earlier ones.
     pub shown: Vec<u8>,
-    /// What a person has answered.
+    /// The answer that a person has given.
     pub answered: Option<Answered>,
-    /// What a person wants to have published.
+    /// The port that a person wants to have published.
     pub publishes: Option<PublishedPort>,
-    /// The size that the program is told its terminal has.
+    /// The window size that the program is to be given.
     pub resized: Option<Size>,
 }
 
 impl Desk {
-    /// Where nothing is asked yet.
+    /// Creates a prompt without questions.
     pub fn new(run: RunId, key: AskKey, second: Option<String>) -> Self {
         Self {
             run,
@@ -137,7 +137,7 @@ impl Desk {
         }
     }
 
-    /// What is open by now, the oldest first.
+    /// Sets the open questions, the oldest first.
     pub fn asked(&mut self, open: Vec<Pending>) {
         let is_open = |number: &u32| open.iter().any(|one| one.approval == *number);
         self.aside.retain(is_open);
@@ -145,15 +145,15 @@ impl Desk {
         self.open = open;
     }
 
-    /// The program has ended: nothing is asked any more, nor can anything be published.
+    /// Ends the prompt after the program: nothing is asked any more, nor can anything be published.
     pub fn over(&mut self) {
         self.asked(Vec::new());
         self.ports.clear();
         self.is_over = true;
     }
 
-    /// A program inside has begun to listen. The key by which a person gets to publish it, where
-    /// anything leads there.
+    /// Adds a listener in the sandbox. Returns the key by which a person gets to publish it, unless
+    /// its address cannot be published.
     pub fn listens(&mut self, listener: &Listener) -> Option<AskKey> {
         match listener.at {
             _ if self.is_over => None,
@@ -167,12 +167,12 @@ impl Desk {
         }
     }
 
-    /// Whether a question has the terminal.
+    /// Returns whether a question, or a port, has the terminal.
     pub fn has_terminal(&self) -> bool {
         self.drawn.is_some()
     }
 
-    /// When there is something to do, whatever else comes.
+    /// Returns the time of the next turn that is due without any event.
     pub fn due(&self) -> Option<Instant> {
         let drawn = self.drawn.as_ref().filter(|_| !self.paste.is_open());
         let counts = drawn.and_then(|drawn| match drawn.counts {
@@ -182,14 +182,14 @@ impl Desk {
         counts.into_iter().chain(self.repaint_at).min()
     }
 
-    /// The window has another size.
+    /// Redraws the page for a new window size.
     pub fn resized(&mut self) {
         if let Some(drawn) = &mut self.drawn {
             *drawn = Drawn::of(drawn.subject.clone());
         }
     }
 
-    /// Takes of what was typed what is not for the program.
+    /// Takes the input that is not for the program out of `typed`.
     pub fn typed(&mut self, typed: &mut Vec<u8>, now: Instant) {
         // A paste may have begun before the question was drawn.
         let is_pasted = self.paste.is_in(typed);
@@ -276,7 +276,7 @@ impl Desk {
         }
     }
 
-    /// Does what there is to do. `is_shown` says whether all is shown that was to be.
+    /// Does whatever is due. `is_shown` is true if all earlier bytes were written.
     pub fn turn(
         &mut self,
         filter: &EscapeFilter,
@@ -332,7 +332,8 @@ impl Desk {
         looked
     }
 
-    /// What is to have the terminal: what the program waits for before what nobody does.
+    /// Returns the subject that is to have the terminal: calls, for which the program waits, before
+    /// ports.
     fn next(&self) -> Option<Subject> {
         let is_aside = |one: &&Pending| self.aside.contains(&one.approval);
         let mut open = self.open.iter().filter(|one| !is_aside(one));
@@ -411,7 +412,7 @@ impl Drawn {
         }
     }
 
-    /// The next page; after the last one the first.
+    /// Turns to the next page; after the last one to the first.
     fn next(&mut self, prompt: Prompt) {
         self.page = match self.is_read {
             true => 0,
@@ -421,7 +422,7 @@ impl Drawn {
         (self.prompt, self.wants) = (prompt, Wants::All);
     }
 
-    /// Takes what was typed. What is said by it, once it is a line.
+    /// Takes input. Returns its meaning, once it is a line.
     fn typed(&mut self, typed: &[u8], now: Instant) -> Option<Said> {
         match self.counts {
             Counts::Unshown => return None,
@@ -453,7 +454,7 @@ impl Drawn {
         None
     }
 
-    /// Takes what answers nothing, after which nothing may be typed for a while.
+    /// Takes input that answers nothing, after which there has to be a time without input.
     fn dropped(&mut self, now: Instant) -> Option<Said> {
         self.line.clear();
         if self.counts != Counts::Unshown {

@@ -1,5 +1,4 @@
-//! Changes as they are shown: as a diff, a line each, for machines, and a long text through the
-//! person's pager.
+//! The display of changes: as a diff, a line each, as JSON, and through the person's pager.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -17,10 +16,10 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::Style;
 
-/// Shows all that changed, page by page.
+/// Shows all changes, page by page.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When they cannot be read.
 pub fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
     let mut text = Vec::new();
     for one in all.iter().filter(|one| one.layer.kind != LayerKind::Cache) {
@@ -37,7 +36,7 @@ pub fn show_diff(all: &[LayerChanges], output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What no apply takes over, a line each.
+/// Lists the changes that no apply takes, a line each.
 pub fn refused_there(all: &[LayerChanges], filter: &[atoll_layer::RelativePath]) -> String {
     let mut lines = String::new();
     for one in all {
@@ -52,7 +51,7 @@ pub fn refused_there(all: &[LayerChanges], filter: &[atoll_layer::RelativePath])
     lines
 }
 
-/// One line for each change.
+/// Lists the changes, a line each.
 pub fn write_stat(
     one: &LayerChanges,
     set: &atoll_layer::ChangeSet,
@@ -89,7 +88,7 @@ pub fn write_stat(
     }
 }
 
-/// Each change, and what is not carried over, for machines.
+/// Returns each change, and each refused one, as JSON.
 pub fn changes_json(all: &[LayerChanges]) -> Value {
     let one_change = |one: &LayerChanges, change: &atoll_layer::Change| {
         json!({

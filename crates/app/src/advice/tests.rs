@@ -27,7 +27,7 @@ fn about(check: impl FnOnce(&About<'_>)) {
     });
 }
 
-/// Whoever pastes a command that is advised means one path, whatever its name has in it.
+/// A person who pastes an advised command means one path, whatever characters its name has.
 #[test]
 fn a_path_in_an_advised_command_is_one_word_of_a_shell() {
     let said = |path: &str| {

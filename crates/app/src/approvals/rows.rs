@@ -1,4 +1,4 @@
-//! What is shown of a question, row by row.
+//! The rows that describe a question.
 
 use atoll_model::RunId;
 use atoll_model::network::{AskedCall, FlowKind};
@@ -8,7 +8,7 @@ use super::second::{named, persons, same};
 use crate::escape::printable;
 use crate::render::counted;
 
-/// What Atoll has read of what a question is about, a name and a text each.
+/// Returns the facts that Atoll has parsed from a question's call, as pairs of a name and a text.
 pub(crate) fn facts(run: &RunId, pending: &Pending) -> Vec<(&'static str, String)> {
     let call = &pending.call;
     let mut rows: Vec<(&str, String)> = vec![
@@ -56,7 +56,7 @@ pub(crate) fn facts(run: &RunId, pending: &Pending) -> Vec<(&'static str, String
     rows
 }
 
-/// What goes out without being looked into.
+/// Describes a flow whose content is not inspected.
 fn what_goes(kind: FlowKind) -> &'static str {
     match kind {
         FlowKind::SshLogin => "a key of SSH signs in there: nobody looks into what follows",
@@ -71,7 +71,7 @@ fn what_goes(kind: FlowKind) -> &'static str {
     }
 }
 
-/// How many persons it takes, and who has said yes already.
+/// Returns the rows on dual control: the number of persons it takes, and who has approved already.
 fn of_persons(run: &RunId, pending: &Pending) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if pending.takes_two {
@@ -100,7 +100,7 @@ fn of_persons(run: &RunId, pending: &Pending) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// The program's own words in it.
+/// Returns the program's own words in a call.
 pub(crate) fn words(call: &AskedCall) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     let request = call.request.as_ref();

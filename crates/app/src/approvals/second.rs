@@ -1,4 +1,4 @@
-//! What is told where something takes two persons and one has said yes.
+//! The texts of dual control: shown where two persons are needed and one has approved.
 
 use atoll_model::RunId;
 use atoll_model::network::{Breadth, PublishedPort, Scope};
@@ -8,15 +8,15 @@ use super::line;
 use crate::configuration::user_name;
 use crate::escape::printable;
 
-/// How many of those who can say yes are named.
+/// The most approvers that are named; the rest are counted.
 const NAMED_MAX: usize = 4;
 
-/// A user's name, or their number.
+/// Returns a user's name, or their number.
 pub(crate) fn named(uid: u32) -> String {
     printable(user_name(uid).as_bytes())
 }
 
-/// Those who can say yes: `ada or ben`.
+/// Returns the approvers as a list: `ada or ben`.
 pub(crate) fn persons(second: &Second) -> String {
     let further = second.persons.len().saturating_sub(NAMED_MAX);
     let mut names: Vec<String> = second
@@ -36,7 +36,8 @@ pub(crate) fn persons(second: &Second) -> String {
     }
 }
 
-/// Who can say the second yes to what the run's own person has said yes to, where it takes two.
+/// Returns the names of those who can give the second approval to what the run's owner has
+/// approved, under dual control.
 pub(crate) fn second_of(widening: &Widening) -> Option<String> {
     match widening {
         Widening::OnePerson | Widening::Unheard {} => None,
@@ -50,7 +51,7 @@ pub(crate) fn second_of(widening: &Widening) -> Option<String> {
     }
 }
 
-/// What they type to say the same as one has said to a question.
+/// Returns the command by which a second person gives the same answer to a question as the first.
 pub(crate) fn same(
     run: &RunId,
     approval: u32,
@@ -70,7 +71,7 @@ pub(crate) fn same(
     format!("atoll approvals grant {run}.{approval}{scope}{breadth} --of {owner}")
 }
 
-/// The same of a port.
+/// Returns the command by which a second person agrees to publish a port.
 pub(crate) fn same_port(run: &RunId, port: PublishedPort, owner: u32) -> String {
     let PublishedPort { outside, inside } = port;
     let to = match outside == inside {
@@ -80,7 +81,7 @@ pub(crate) fn same_port(run: &RunId, port: PublishedPort, owner: u32) -> String 
     format!("atoll publish {run} {inside}{to} --of {}", named(owner))
 }
 
-/// A port in a list to which one person has said yes.
+/// Returns the line that lists a port which one person has approved.
 pub(crate) fn waiting_port(run: &RunId, agreed: &PortAgreed) -> String {
     let PortAgreed {
         port,
@@ -97,7 +98,7 @@ pub(crate) fn waiting_port(run: &RunId, agreed: &PortAgreed) -> String {
     )
 }
 
-/// What is told at the run's own terminal.
+/// Returns the message about a second approval for the run's own terminal.
 pub(crate) fn told(run: &RunId, of_two: &OfTwo) -> Option<String> {
     let (by, second, left, what, how) = match of_two {
         OfTwo::Unheard => {
@@ -133,7 +134,7 @@ pub(crate) fn told(run: &RunId, of_two: &OfTwo) -> Option<String> {
     ))
 }
 
-/// That a second person has answered, and what came of it.
+/// Describes a second person's answer, and its effect.
 fn answered(settled: &Settled) -> String {
     let (by, first) = (named(settled.by.uid), named(settled.first.uid));
     let (says, what, comes) = match &settled.of {

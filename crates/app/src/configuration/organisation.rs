@@ -1,5 +1,5 @@
-//! The organisation's layer: which directory it lies in, which keys for it are pinned, and that
-//! its files are those that were signed. They are read once: what is compiled is what was hashed.
+//! The organisation's layer: its directory, the pinned keys for it, and the check that its files
+//! are the signed ones. The files are read once, so that what is compiled is what was hashed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,30 +14,31 @@ use crate::advice;
 use crate::failure::{Doing, Failure};
 use crate::render::word;
 
-/// Where an organisation's layer lies for everybody on this machine.
+/// The directory of an organisation's layer for all users of this machine.
 pub(crate) const MACHINE: &str = "/etc/atoll";
-/// What of the layer is no policy.
+/// The file of the layer's bounds, beside its policies.
 const BOUNDS: &str = "organisation.toml";
-/// Who signs the layer: in the machine's directory, and beside the user's `config.toml`.
+/// The public key that verifies the layer: in the machine's directory, and beside the user's
+/// `config.toml`.
 pub(crate) const KEY: &str = "organisation.pub";
-/// The signature, beside the files.
+/// The file of the signature, beside the signed ones.
 pub(crate) const SIGNATURE: &str = "organisation.sig";
 const UNUSABLE: &str = "the organisation's layer cannot be relied on, so nothing starts";
-/// Others than the owner who could write.
+/// The mode bits by which others than the owner can write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// The files of the organisation that count, as they were read.
+/// The organisation's files that count, as read.
 #[derive(Debug, Default)]
 pub(crate) struct Layer {
-    /// What nobody below it may widen.
+    /// The bounds that no layer below may widen.
     pub(crate) bounds: Option<SourceFile<'static>>,
     pub(crate) policies: Vec<SourceFile<'static>>,
-    /// Who has signed them; none where no key is pinned.
+    /// The signer of the files; none where no key is pinned.
     pub(crate) signed: Option<SignedBy>,
 }
 
 impl Layer {
-    /// The files of a directory, whoever has signed them.
+    /// Reads the files of a directory, without verifying a signature.
     pub(crate) fn of(directory: &Path) -> Result<Self, Failure> {
         Ok(Self {
             bounds: read_optional(&directory.join(BOUNDS))?,
@@ -50,13 +51,13 @@ impl Layer {
         self.bounds.is_none() && self.policies.is_empty()
     }
 
-    /// All of them.
+    /// Returns all files of the layer.
     pub(crate) fn files(&self) -> impl Iterator<Item = &SourceFile<'static>> {
         self.bounds.iter().chain(&self.policies)
     }
 
-    /// Each by its name in the directory. A path that is no text has no name here, and none that
-    /// a list has.
+    /// Returns each file with its name in the directory. A path that is not UTF-8 has no name here,
+    /// nor in any list.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files().map(|file| {
             let name = file.name.rsplit('/').next().unwrap_or_default();
@@ -65,24 +66,24 @@ impl Layer {
     }
 }
 
-/// A key that is pinned.
+/// A pinned key.
 #[derive(Clone, Debug)]
 pub(crate) struct Pin {
-    /// Where it is pinned.
+    /// The file in which it is pinned.
     pub(crate) path: PathBuf,
     pub(crate) key: VerifierKey,
 }
 
-/// Which directory counts, and who has to have signed it.
+/// The directory that counts, and the keys that have to have signed it.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) directory: PathBuf,
-    /// All of them have to have signed it; none: it counts as it is.
+    /// The keys that all have to have signed it; without any it counts unsigned.
     pub(crate) pins: Vec<Pin>,
 }
 
 impl Place {
-    /// The place of the layer that counts for this person.
+    /// Returns the place of the layer that counts for this person.
     ///
     /// # Errors
     /// Where that is in doubt.
@@ -133,7 +134,7 @@ impl Place {
         }
     }
 
-    /// Reads the files, and checks that all keys have signed just them.
+    /// Reads the files, and verifies that all keys have signed exactly these.
     pub(crate) fn read(&self) -> Result<(Layer, Vec<Manifest>), Failure> {
         let layer = Layer::of(&self.directory)?;
         let mut manifests = Vec::new();
@@ -152,7 +153,8 @@ impl Place {
         Ok((layer, manifests))
     }
 
-    /// That there is no signature, and what a person can do who has pinned a key.
+    /// Returns the failure for a missing signature, with the next step for a person who has pinned
+    /// a key.
     fn unsigned(&self, path: &Path) -> Failure {
         let pin = self.pins.first().map(|pin| pin.path.display().to_string());
         let failure = Failure::new(UNUSABLE)
@@ -176,7 +178,8 @@ impl Place {
         }
     }
 
-    /// The same, where none of it was put back or is over. That is remembered.
+    /// Reads the layer, and refuses one that was rolled back or has expired. Remembers the
+    /// manifests it has seen.
     fn read_and_remember(&self, places: &Places) -> Result<Layer, Failure> {
         let (mut layer, manifests) = self.read()?;
         if manifests.is_empty() {
@@ -201,8 +204,8 @@ impl Place {
     }
 }
 
-/// Reads the organisation's layer: as it is where no key for it is pinned, else only as all
-/// pinned keys have signed it.
+/// Reads the organisation's layer: unverified where no key for it is pinned, else only with the
+/// signatures of all pinned keys.
 ///
 /// # Errors
 /// Where any of that is in doubt: nothing may run then.
@@ -213,10 +216,10 @@ pub(crate) fn read(
     Place::of(places, config)?.read_and_remember(places)
 }
 
-/// The key that a file pins; nothing where there is no such file.
+/// Returns the key that a file pins; none where the file is missing.
 ///
 /// # Errors
-/// Where the file, or what it lies in, could be another's.
+/// Where the file, or its directory, could be another's.
 pub(crate) fn pinned(path: &Path) -> Result<Option<Pin>, Failure> {
     // One that leads nowhere is no pin that is not there.
     refuse_link(path)?;
@@ -238,8 +241,8 @@ pub(crate) fn pinned(path: &Path) -> Result<Option<Pin>, Failure> {
     }))
 }
 
-/// Where a link leads to, nobody has looked at what it lies in: others could exchange the key
-/// there.
+/// Refuses a key that is a link: the directory of the link's target is not checked, so others could
+/// exchange the key there.
 fn refuse_link(path: &Path) -> Result<(), Failure> {
     // What else is wrong with it is told by whoever reads it.
     let is_link = path
@@ -256,7 +259,7 @@ fn refuse_link(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A key that others can exchange pins nothing.
+/// Refuses a key that others can exchange, since it pins nothing.
 fn refuse_others(path: &Path) -> Result<(), Failure> {
     let facts = path
         .metadata()
@@ -282,7 +285,7 @@ fn refuse_others(path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// What is wrong with a layer, of which file, and what to do.
+/// Returns the failure for a faulty layer, with the file and the next step.
 pub(crate) fn refused(place: &Path, fault: &OrganisationFault) -> Failure {
     Failure::new(UNUSABLE)
         .because(format!("{}: {fault}", place.display()))
@@ -329,7 +332,7 @@ fn to_do(fault: &OrganisationFault) -> String {
     }
 }
 
-/// The last day of a list, as people are told.
+/// Returns the last day on which a list is valid, as people read it.
 pub(crate) fn until(manifest: &Manifest) -> Option<String> {
     manifest.until().map(|day: Day| day.to_string())
 }

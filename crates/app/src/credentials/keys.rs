@@ -1,4 +1,4 @@
-//! Keys that sign, of several values.
+//! Signing keys of several values.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,12 +17,12 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::secret;
 
-/// The longest file of keys that is read, bytes.
+/// The largest file of keys that is read, bytes.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
-/// Bits of a file's mode by which others than its owner read it.
+/// The mode bits by which others than a file's owner read it.
 const OTHERS_READ: u32 = 0o044;
 
-/// What each value is called in a file as the command line of AWS writes it.
+/// The names of the values in a file of AWS's command line.
 const ID: &str = "aws_access_key_id";
 const NAMES: [(Part, &str); 3] = [
     (Part::KeyId, ID),
@@ -30,7 +30,7 @@ const NAMES: [(Part, &str); 3] = [
     (Part::Token, "aws_session_token"),
 ];
 
-/// Takes a key's variables that nobody has taken yet, each for all that it is for.
+/// Takes a key's variables that are not taken yet, each for all credentials that it serves.
 pub(super) fn take<'a>(
     handover: &mut Handover,
     rules: &Rules,
@@ -59,13 +59,14 @@ pub(super) fn take<'a>(
     Ok(())
 }
 
-/// What prints a key once it is needed, and the file that names it.
+/// The command that prints a key once it is needed, and the file that names it.
 pub(super) struct Printed {
     pub(super) command: CommandSource,
     pub(super) by: PathBuf,
 }
 
-/// Reads what is not in variables, of a file where this lets it; or what prints it.
+/// Reads the values that are not in variables from a file, if `inside` accepts its path; or returns
+/// the command that prints them.
 pub(super) fn read(
     handover: &mut Handover,
     places: &Places,
@@ -122,7 +123,7 @@ pub(super) fn read(
     }
 }
 
-/// Hands on the values of a profile.
+/// Adds the values of a profile to the bundle.
 fn take_profile(
     handover: &mut Handover,
     name: &CredentialName,
@@ -145,7 +146,8 @@ fn take_profile(
     Ok(())
 }
 
-/// What prints the key of a profile that has none in its file of keys, if anything does.
+/// Returns the command that prints the key of a profile without one in its file of keys, if there
+/// is such a command.
 fn printed(
     credential: &Credential,
     keys: &Profile<'_>,
@@ -188,7 +190,8 @@ fn unreadable(name: &CredentialName, file: &Path, error: &io::Error) -> Failure 
         .advise("aws configure makes it; or name variables or secrets as its source")
 }
 
-/// A profile has no key in its file, and nothing that may be run prints one.
+/// Returns the failure for a profile that has no key in its file, and no command that may be run to
+/// print one.
 fn keyless(
     name: &CredentialName,
     missing: &NoCommand,
@@ -232,7 +235,7 @@ fn hand_on(
         .map_err(|error| unread(name.as_str(), from, &error))
 }
 
-/// A regular file's text, and whether others than its owner can read it.
+/// Returns a regular file's text, and whether others than its owner can read it.
 pub(super) fn whole(path: &Path) -> io::Result<(Zeroizing<String>, bool)> {
     // A pipe would not end.
     let flags = rustix::fs::OFlags::NONBLOCK.bits();

@@ -1,4 +1,4 @@
-//! Login files of agents: read outside, once, and something else made for their places inside.
+//! Login files of agents: read once, on the host, and shown in the sandbox with placeholders.
 
 mod settings;
 
@@ -18,10 +18,10 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{word, word_beside};
 
-/// What of Atoll's own state holds the text of a login file while that is replaced.
+/// The directory of Atoll's state that holds the text of a login file while that is replaced.
 pub const OWN: &str = "renewals";
 
-/// Why a login file is not used. Nothing of it is in the words.
+/// The reason why a login file is not used. Its message contains nothing of the file.
 #[derive(Debug, thiserror::Error)]
 enum LoginError {
     #[error(transparent)]
@@ -30,7 +30,7 @@ enum LoginError {
     Unfit(#[from] LoginUnfit),
 }
 
-/// Reads all of them. What a credential needs of one is handed on.
+/// Reads all login files, and adds the values that credentials need of them to the bundle.
 pub(super) fn read(
     handover: &mut Handover,
     rules: &Rules,
@@ -128,8 +128,8 @@ fn take(
     Ok(())
 }
 
-/// How a login is renewed, by which credential, and what its file says of it, where that has
-/// all that this takes.
+/// The renewal of a login, the credential for it, and the facts of the login's file; none where one
+/// of them is missing.
 type Renews<'a> = Option<(LoginRenewal, &'a CredentialName, LoginFacts)>;
 
 fn renewal<'a>(
@@ -151,7 +151,7 @@ fn renewal<'a>(
     Some((renewal, by, facts))
 }
 
-/// The credential that a field is the source of.
+/// Returns the credential whose source is this field.
 fn credential_of<'a>(
     rules: &'a Rules,
     login: &Login,
@@ -171,7 +171,7 @@ fn credential_of<'a>(
     })
 }
 
-/// What stands for a field, whose value is handed on.
+/// Adds a field's value to the bundle, and returns the placeholder for it.
 fn hand_on(
     handover: &mut Handover,
     credential: &Credential,
@@ -208,7 +208,7 @@ fn hand_on(
     }
 }
 
-/// Copies that lie where nothing else can stand in their place.
+/// Refuses copies of a login file at paths that cannot be covered in the sandbox.
 fn refuse_copies(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), Failure> {
     match login.file.symlink_metadata().is_ok() {
         true => refuse_shown(rules, login, workspace),
@@ -216,7 +216,7 @@ fn refuse_copies(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), F
     }
 }
 
-/// A file that lies where nothing else can stand in its place.
+/// Refuses a file at a path that cannot be covered in the sandbox.
 fn refuse_shown(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), Failure> {
     let real = login.file.canonicalize();
     if !real.is_ok_and(|real| rules.shows_as_it_is(&real, workspace)) {
@@ -237,7 +237,7 @@ fn warn_of_open(output: &Output, login: &Login) {
     ));
 }
 
-/// How a file gets rid of links and of its further names.
+/// Returns the advice by which a file gets rid of symbolic links and of further hard links.
 fn own_file(path: &Path) -> String {
     let (file, new) = (word(path), word_beside(path, ".new"));
     format!("put a file of its own there: cp {file} {new} && mv {new} {file}")

@@ -1,5 +1,5 @@
-//! That an agent which is about to start has neither a key nor a login: it would ask for one, or
-//! fail, in words that say nothing of what a run is given.
+//! The hint that an agent about to start has neither a key nor a login. Without it the agent would
+//! ask for one, or fail, in words that do not mention what a run is given.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,13 +8,13 @@ use atoll_model::network::Part;
 use atoll_policy::{CredentialSource, Rules, agent_of};
 use atoll_sandbox::Handover;
 
-/// How many variables are named.
+/// The most variables that are named.
 const VARIABLES_MAX: usize = 3;
-/// What of an agent needs neither.
+/// The arguments with which an agent needs neither.
 const NEEDS_NONE: [&str; 4] = ["--version", "-V", "--help", "-h"];
 
-/// What to say of that before it starts; nothing where something is there, or no agent of a
-/// profile that ships is started.
+/// Returns the hint; none where a key or a login is there, or the program is not the agent of a
+/// shipped profile.
 pub fn hint(rules: &Rules, command: &[OsString], handover: Option<&Handover>) -> Option<String> {
     let (program, words) = command.split_first()?;
     let agent = agent_of(Path::new(program).file_name()?.to_str()?)?;

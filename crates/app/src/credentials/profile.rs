@@ -1,4 +1,4 @@
-//! Profiles of AWS's command line: what its two files say of one ("Shared config and credentials
+//! Profiles of AWS's command line, as its two files define them ("Shared config and credentials
 //! files" of the reference guide of AWS's SDKs and tools).
 
 use std::path::PathBuf;
@@ -6,29 +6,29 @@ use std::path::PathBuf;
 use atoll_model::network::COMMAND_PATIENCE;
 use atoll_policy::{CommandProgram, CommandSource};
 
-/// What names the command that prints a key, and what names a role instead of one.
+/// The setting that names the command which prints a key; [`ROLES`] name a role instead.
 const PROCESS: &str = "credential_process";
 const ROLES: [&str; 2] = ["role_arn", "web_identity_token_file"];
-/// The same of single sign-on, by how it begins, and of a login by a browser.
+/// The prefixes of the settings of single sign-on, and of a login by a browser.
 const SIGN_ON: [&str; 2] = ["sso_", "login_session"];
 
-/// What is something else to a shell than to a program that runs none, within double quotes and
-/// outside of them: some of AWS's run a command by a shell, others do not.
+/// The characters that mean something to a shell but not to a program that runs none, within double
+/// quotes and outside of them: some of AWS's programs run a command by a shell, others do not.
 const UNCLEAR_QUOTED: &str = "$`\\";
 const UNCLEAR: &str = "$`\\|&;<>()*?[]{}";
-/// The same at the beginning of a word.
+/// Such characters that count only at the beginning of a word.
 const UNCLEAR_FIRST: &str = "~#";
 
-/// Which of the two files.
+/// The kind of file that defines profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// That of keys, where a profile has its name alone.
+    /// The file of keys, in which a heading is the bare name of a profile.
     Keys,
-    /// That of all settings.
+    /// The file of all settings.
     Settings,
 }
 
-/// What one file has of one profile.
+/// The entries of one profile in one file.
 #[derive(Debug, Default)]
 pub(super) struct Profile<'a>(Vec<Entry<'a>>);
 
@@ -36,23 +36,23 @@ pub(super) struct Profile<'a>(Vec<Entry<'a>>);
 struct Entry<'a> {
     key: &'a str,
     value: &'a str,
-    /// It goes on in the next line.
+    /// Set when the value continues on the next line.
     goes_on: bool,
 }
 
-/// Why a profile names no command.
+/// The reason why a profile names no usable command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoCommand {
-    /// It says nothing of one.
+    /// The profile has no such setting.
     Unnamed,
-    /// It gets its key in another way, by this.
+    /// The profile gets its key in another way, by this setting.
     OtherWay(String),
-    /// It has one that is not run, and why.
+    /// The profile names a command that is not run, for this reason.
     Unclear(String),
 }
 
 impl<'a> Profile<'a> {
-    /// Reads one.
+    /// Reads a profile from a file's text.
     pub(super) fn read(text: &'a str, kind: Kind, profile: &str) -> Self {
         let mut entries: Vec<Entry<'a>> = Vec::new();
         let mut is_its = false;
@@ -78,13 +78,13 @@ impl<'a> Profile<'a> {
         Self(entries)
     }
 
-    /// The last one of a key, as programs of AWS read it.
+    /// Returns the last entry of a key, as AWS's programs do.
     fn entry(&self, key: &str) -> Option<&Entry<'a>> {
         let mut all = self.0.iter().rev();
         all.find(|entry| entry.key.eq_ignore_ascii_case(key))
     }
 
-    /// A value that is there.
+    /// Returns a value that is set and not empty.
     pub(super) fn value(&self, key: &str) -> Option<&'a str> {
         let entry = self.entry(key)?;
         Some(entry.value).filter(|value| !value.is_empty())
@@ -97,7 +97,7 @@ impl<'a> Profile<'a> {
     }
 }
 
-/// Whether a heading is of a profile.
+/// Returns whether a heading is of a profile.
 fn is_of(heading: &str, kind: Kind, profile: &str) -> bool {
     let name = match kind {
         Kind::Keys => return heading == profile,
@@ -114,8 +114,8 @@ fn is_of(heading: &str, kind: Kind, profile: &str) -> bool {
     quoted.unwrap_or(name) == profile
 }
 
-/// The command that prints the key of a profile, of what both files have of it, and which of
-/// them names it: that of keys goes before the other one.
+/// Returns the command that prints the key of a profile, and the file that names it: the file of
+/// keys goes before the other one.
 ///
 /// # Errors
 /// [`NoCommand`].
@@ -150,7 +150,7 @@ pub(super) fn command(
         .map_err(NoCommand::Unclear)
 }
 
-/// Takes it apart where a shell and a program without one make the same of it.
+/// Splits a command into words, only where a shell and a program without one would split it alike.
 fn parse(text: &str) -> Result<CommandSource, String> {
     let mut words = words(text)?.into_iter();
     let program = words.next().filter(|program| !program.is_empty());

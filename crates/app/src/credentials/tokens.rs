@@ -1,4 +1,5 @@
-//! Secrets by which tokens are asked for: read as credentials are, and handed on to who asks.
+//! Secrets for requesting tokens: read as credentials are, and added to the bundle for the process
+//! that requests them.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -16,11 +17,11 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::secret::{self, KeptSecret};
 
-/// The values of variables by which tokens are asked for: one can serve several.
+/// The values of variables that serve to request tokens: one can serve several credentials.
 pub(super) struct Variables(BTreeMap<String, Zeroizing<Vec<u8>>>);
 
 impl Variables {
-    /// Takes them out of the environment, before anybody takes a copy of it.
+    /// Removes them from the environment, before anything copies it.
     pub(super) fn take(rules: &Rules) -> Result<Self, Failure> {
         let mut taken = BTreeMap::new();
         for credential in rules.credentials() {
@@ -37,7 +38,7 @@ impl Variables {
     }
 }
 
-/// The secrets that a credential's token takes.
+/// Returns the secrets that a credential's token needs.
 fn of_token(credential: &Credential) -> impl Iterator<Item = &SecretSource> {
     let secrets = match &credential.source {
         CredentialSource::Token(token) => &token.secrets[..],
@@ -51,7 +52,7 @@ fn of_token(credential: &Credential) -> impl Iterator<Item = &SecretSource> {
     secrets.iter()
 }
 
-/// What is put into requests is not what tokens are asked for by.
+/// Refuses a variable that is both put into requests as a credential and used to request tokens.
 fn refuse_shared(rules: &Rules, credential: &Credential, variable: &str) -> Result<(), Failure> {
     let serves = |other: &&Credential| {
         let mut its = super::variables(&other.source).into_iter();
@@ -67,7 +68,8 @@ fn refuse_shared(rules: &Rules, credential: &Credential, variable: &str) -> Resu
         .advise("name another variable for one of them"))
 }
 
-/// Hands on what the token of a credential takes, of files where this lets them be read.
+/// Adds the secrets that a credential's token needs to the bundle. A file is read only if `inside`
+/// accepts its path.
 pub(super) fn entrust(
     handover: &mut Handover,
     variables: &Variables,
@@ -139,7 +141,7 @@ pub(super) fn entrust(
     Ok(())
 }
 
-/// Where another refresh token is kept that an issuer gives in the place of this.
+/// Returns the place for a new refresh token that an issuer gives in place of this one.
 fn place(places: &Places, source: &SecretSource) -> Result<TokenPlace, Failure> {
     let own = places.state.join(RENEWALS);
     Ok(match source {

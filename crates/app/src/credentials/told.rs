@@ -1,5 +1,5 @@
-//! What the program is told by whoever starts it: the command, and the environment. A shell puts
-//! `$TOKEN` into a command before it is ours.
+//! Removes credentials from what the caller passes to the program: the command, and the
+//! environment. A shell expands `$TOKEN` in a command before Atoll sees it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -12,17 +12,17 @@ use crate::configuration;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// The command and the caller's environment, in which there is no value of a credential.
+/// The command and the caller's environment, free of credential values.
 pub struct Words {
     pub command: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// Puts what stands for credentials in the places of their values. To be called once all are
-/// read, while no other thread uses the environment.
+/// Replaces the values of credentials by their placeholders. To be called once all are read, while
+/// no other thread uses the environment.
 ///
 /// # Errors
-/// A variable that is set inside holds one, or an option that is recorded.
+/// A variable that is set in the sandbox holds one, or an option that is recorded.
 pub fn told(
     handover: Option<&mut Handover>,
     (rules, arguments): (&Rules, &RunArguments),

@@ -1,5 +1,5 @@
-//! What the last undo took back: noted before it begins, so that it can be taken back itself, also
-//! where it was cut short.
+//! The record of the last undo, written before it begins, so that the undo can be reverted itself,
+//! also where it was interrupted.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,29 +13,29 @@ use serde::{Deserialize, Serialize};
 use super::met::Met;
 use crate::failure::{Doing, Failure};
 
-/// The note, beside the journals.
+/// The record's file, beside the journals.
 const LAST_UNDO: &str = "last-undo.json";
 const UNTOLD: &str = "the undo cannot be noted";
 
-/// What an undo took back.
+/// The record of an undo.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LastUndo {
-    /// The names of the journals, in the order in which they were taken back.
+    /// The names of the journals, in the order in which they were undone.
     pub journals: Vec<String>,
-    /// What the run was before.
+    /// The state of the run before.
     pub state: Option<RunState>,
-    /// What it met, to be listed.
+    /// The report of the undo, to be listed.
     #[serde(default)]
     pub met: Met,
 }
 
 impl LastUndo {
-    /// The note of an undo of these journals. Where it goes on with one that was cut short between
-    /// two journals, what that has taken back is part of it.
+    /// Creates the record of an undo of these journals. If it continues one that was interrupted
+    /// between two journals, the journals undone by that are included.
     ///
     /// # Errors
-    /// When the note of the one before, or a journal, cannot be read.
+    /// When the record of the one before, or a journal, cannot be read.
     pub fn following(
         directory: &Path,
         journals: &[PathBuf],
@@ -64,7 +64,7 @@ impl LastUndo {
         })
     }
 
-    /// The note of an undo of a live run, which is an apply with a journal of its own.
+    /// Creates the record of an undo of a live run, which is an apply with a journal of its own.
     ///
     /// # Errors
     /// As [`LastUndo::following`].
@@ -87,8 +87,8 @@ impl LastUndo {
         Ok(last)
     }
 
-    /// How a journal stands of which an undo is done: that of the apply that was taken back, or of
-    /// a live run that of the undo itself.
+    /// Returns the state of a journal whose undo is done. The journal is that of the apply that was
+    /// undone, or, for a live run, that of the undo itself.
     pub fn state_in_effect(mode: WorkspaceMode) -> JournalState {
         match mode {
             WorkspaceMode::Live => JournalState::Done,
@@ -96,14 +96,14 @@ impl LastUndo {
         }
     }
 
-    /// The same, with what the rest of it meets.
+    /// Adds the report of the undo's remainder.
     pub fn meeting(mut self, met: &Met) -> Self {
         self.met = self.met.and(met.clone());
         self
     }
 
-    /// Notes it in a directory of journals, before anything is taken back: what happens then
-    /// outlives a loss of power, and so has the note to.
+    /// Writes the record to a directory of journals, before anything is undone. It is synced, since
+    /// what happens next outlives a loss of power.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let path = directory.join(LAST_UNDO);
         let new = path.with_extension("new");
@@ -117,7 +117,7 @@ impl LastUndo {
         synced.doing(UNTOLD)
     }
 
-    /// The one of a directory of journals; none where nothing was taken back there.
+    /// Reads the record in a directory of journals; none where nothing was undone there.
     pub fn read(directory: &Path) -> Result<Option<Self>, Failure> {
         let unread = "what was taken back last cannot be read";
         match fs::read(directory.join(LAST_UNDO)) {
@@ -127,15 +127,15 @@ impl LastUndo {
         }
     }
 
-    /// Whether a part of it is taken back, and a part is not: it, or the taking back of it, was
-    /// cut short between two journals. What the journals say counts, not what a record does.
+    /// Returns whether some of its journals are undone and some are not: the undo, or its reversal,
+    /// was interrupted between two journals. The journals decide this, not the run's record.
     pub fn is_cut_short(&self, directory: &Path) -> Result<bool, Failure> {
         let done = self.of_state(directory, JournalState::Done)?;
         let undone = self.of_state(directory, JournalState::Undone)?;
         Ok(!done.is_empty() && !undone.is_empty())
     }
 
-    /// Its journals that are in a state now, in the order in which they were taken back.
+    /// Returns its journals that are in this state now, in the order in which they were undone.
     pub fn of_state(&self, directory: &Path, state: JournalState) -> Result<Vec<PathBuf>, Failure> {
         let mut found = Vec::new();
         for name in &self.journals {
@@ -147,7 +147,7 @@ impl LastUndo {
         Ok(found)
     }
 
-    /// Whether all of these are its own.
+    /// Returns whether all of these journals are its own.
     pub fn names_all(&self, journals: &[PathBuf]) -> bool {
         names(journals).iter().all(|name| self.names_it(name))
     }
@@ -157,8 +157,8 @@ impl LastUndo {
     }
 }
 
-/// Whether an apply or an undo was cut short in a directory of journals: what it has set aside is
-/// nowhere else.
+/// Returns whether an apply or an undo was interrupted in a directory of journals: the files that
+/// it has set aside are nowhere else.
 ///
 /// # Errors
 /// When a journal cannot be read.
@@ -180,7 +180,7 @@ pub(crate) fn is_half_done(directory: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// The names of journals.
+/// Returns the file names of journals.
 fn names(journals: &[PathBuf]) -> Vec<String> {
     let names = journals.iter().filter_map(|journal| journal.file_name());
     names

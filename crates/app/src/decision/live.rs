@@ -1,5 +1,5 @@
-//! Runs that wrote straight to their workspace: what they left there is noted at
-//! their end, so that taking it back does not take what came later.
+//! The undo of runs that wrote straight to their workspace. Their changes are recorded at their
+//! end, so that the undo does not remove later ones.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
@@ -23,7 +23,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::Allowed;
 
-/// The note of what a live run left in a layer, below the run's directory.
+/// Returns the path of the end note of a live run's layer, below the run's directory.
 fn note_path(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> PathBuf {
     let name = format!("left-{}.json", one.layer.name);
     state.run_dir(&record.run).join(name)
@@ -40,8 +40,8 @@ fn plan_back(one: &LayerChanges) -> Result<Plan, Failure> {
     plan_restore(&one.paths, &one.set, &selection).doing("the checkpoint cannot be restored")
 }
 
-/// Notes at the end of a live run what it left in the workspace. Without the note
-/// the run's changes cannot be told from later ones, which undo then says.
+/// Writes the end note of a live run: the changes that it left in the workspace. Without the note
+/// they cannot be told from later ones, which an undo then reports.
 pub fn note_end(state: &StateDir, record: &RunRecord, all: &[LayerChanges], output: &Output) {
     if record.mode != WorkspaceMode::Live {
         return;
@@ -78,29 +78,29 @@ fn write_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Resul
     fs::rename(&new, &path).doing(failed)
 }
 
-/// What the run left, unless nobody saw its end.
+/// Returns the end note of a run; none if its end was not observed.
 fn read_note(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> Option<EndNote> {
     let file = File::open(note_path(state, record, one)).ok()?;
     serde_json::from_reader(BufReader::new(file)).ok()
 }
 
-/// How what a live run changed is put back.
+/// The way in which a live run's changes are undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Not where something changed since.
+    /// Nothing is undone where something changed since.
     Plainly,
-    /// There too; what stood there is kept.
+    /// A path changed since is overwritten too, and kept aside.
     ByForce,
-    /// Nothing is written: what force would meet is answered alone.
+    /// Nothing is written: only the report of a forced undo is returned.
     Looking,
 }
 
 impl Work<'_> {
-    /// Puts what a live run changed in the workspace back to the checkpoint. What that has met.
+    /// Restores the workspace of a live run to its checkpoint. Returns the report of it.
     ///
     /// # Errors
-    /// When it was done already, or when something changed there since the run's
-    /// end: nothing is written then, unless it is done by force.
+    /// When it was done already, or when something changed there since the run's end: nothing is
+    /// written then, unless it is forced.
     pub fn restore(&self, record: &RunRecord, how: How) -> Result<Met, Failure> {
         if record.state == RunState::Undone {
             return Err(Failure::new(format!(
@@ -143,8 +143,8 @@ impl Work<'_> {
         Ok(met)
     }
 
-    /// Puts the workspace back, of which everything can be read now that can ever be.
-    /// Answers what was not taken back, and all that it met.
+    /// Restores the workspace once everything in it that can be made readable is readable. Returns
+    /// the changes that were not undone, and the report.
     fn restore_opened(
         &self,
         record: &RunRecord,
@@ -226,8 +226,8 @@ fn refuse_later_changes(plan: &Plan, record: &RunRecord) -> Result<(), Failure> 
     refuse_any(plan, failure)
 }
 
-/// The changes of a live run are in the workspace, where throwing them away would be
-/// an undo that nobody asked for.
+/// Refuses to discard the changes of a live run: they are in the workspace, where discarding them
+/// would be an undo that nobody asked for.
 pub fn refuse_discard(record: &RunRecord) -> Result<(), Failure> {
     if record.mode != WorkspaceMode::Live || record.state == RunState::Undone {
         return Ok(());

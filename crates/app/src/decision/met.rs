@@ -1,5 +1,5 @@
-//! What an undo meets: told before anything is written, told after, and noted, so that all of it
-//! can be listed whenever somebody wants to see it.
+//! The report of an undo: shown before anything is written and after it, and recorded, so that it
+//! can be listed in full later.
 
 #[cfg(test)]
 mod tests;
@@ -18,27 +18,28 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::render;
 
-/// How many paths are named before the rest is counted.
+/// The most paths that are named; the rest are counted.
 const NAMED_MAX: usize = 10;
 
-/// How paths of a directory are shown.
+/// A function that returns a path of a directory as people know it.
 pub(crate) type Shown<'a> = &'a dyn Fn(&RelativePath) -> PathBuf;
 
-/// What an undo meets, in one directory after the other.
+/// The report of an undo, over one directory after the other.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(crate) struct Met {
-    /// What changed since: only force overwrites or removes it, and it is kept then.
+    /// The paths changed since the apply: only force overwrites or removes them, and then they are
+    /// kept aside.
     pub changed: Vec<At>,
-    /// What not even force puts back: then nothing is written.
+    /// The paths that not even force restores: nothing is written then.
     pub in_the_way: Vec<At>,
-    /// What stays as it is, with force too.
+    /// The paths that stay as they are, even with force.
     pub skipped: Vec<At>,
-    /// Directories that stay, with what others have put there.
+    /// The directories that stay, with the files that others have put there.
     pub stays: Vec<Stay>,
 }
 
-/// Something at a path, as [`host_text`] writes it.
+/// A path with a reason, the path as [`host_text`] writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct At {
@@ -46,7 +47,7 @@ pub(crate) struct At {
     why: String,
 }
 
-/// A directory that stays.
+/// A directory that stays, with the files in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stay {
@@ -78,7 +79,7 @@ fn lines(all: &[At]) -> Vec<String> {
 }
 
 impl Met {
-    /// Adds what undoing would meet in one directory.
+    /// Adds the preview of an undo in one directory.
     pub fn foresee(&mut self, outlook: &Outlook, shown: Shown<'_>) {
         let is_skipped = |one: &&Conflict| outlook.skipped.iter().any(|it| it.path == one.path);
         let changed = outlook.conflicts.iter().filter(|one| !is_skipped(one));
@@ -89,7 +90,7 @@ impl Met {
         self.add_stays(&outlook.stays, shown);
     }
 
-    /// Adds what was met in one directory.
+    /// Adds the result of an undo in one directory.
     pub fn add(&mut self, undone: Vec<Undone>, shown: Shown<'_>) {
         let mut all = (Vec::new(), Vec::new(), Vec::new());
         for one in undone {
@@ -107,12 +108,12 @@ impl Met {
         self.add_stays(&Stays::merged(stays), shown);
     }
 
-    /// Adds what only force takes back.
+    /// Adds the changes that only force undoes.
     pub fn add_changed(&mut self, conflicts: &[Conflict], shown: Shown<'_>) {
         self.changed.extend(At::all(conflicts, shown));
     }
 
-    /// Adds what is not taken back.
+    /// Adds the changes that are not undone.
     pub fn add_refused(&mut self, refused: &[Refusal], shown: Shown<'_>) {
         self.skipped.extend(refused.iter().map(|one| At {
             path: host_text(shown(&one.path)),
@@ -134,7 +135,7 @@ impl Met {
         }));
     }
 
-    /// What two parts of one undo have met; each path once.
+    /// Merges the reports of two parts of one undo, with each path once.
     pub fn and(mut self, other: Self) -> Self {
         for (all, more) in [
             (&mut self.changed, other.changed),
@@ -152,7 +153,8 @@ impl Met {
         self
     }
 
-    /// Refuses what cannot be done, or not without force; what force will overwrite is told.
+    /// Refuses an undo that cannot be done, or not without force; warns of the paths that force
+    /// will overwrite.
     ///
     /// # Errors
     /// With the paths.
@@ -184,7 +186,7 @@ impl Met {
         Ok(())
     }
 
-    /// Refuses to take an undo back over what changed since: nothing says to do that all the same.
+    /// Refuses to revert an undo over later changes: no option forces that.
     ///
     /// # Errors
     /// With the paths.
@@ -201,8 +203,8 @@ impl Met {
         )))
     }
 
-    /// Tells what became of directories that hold others' files, of what had changed, and of what
-    /// was not taken back.
+    /// Warns of directories that stay since they hold others' files, of later changes that were
+    /// overwritten, and of changes that were not undone.
     pub fn tell(&self, command: &str, output: &Output) {
         for one in &self.stays {
             let holds: Vec<String> = one.holds.iter().map(line_of).collect();
@@ -232,7 +234,7 @@ impl Met {
         }
     }
 
-    /// Shows all of it, to people or with what else is said to programs.
+    /// Prints the full report, as text or as JSON with further members.
     pub fn show(&self, is_json: bool, of: Value, output: &Output) {
         match (is_json, self.list()) {
             (true, _) => output.json(&self.json(of)),
@@ -268,7 +270,7 @@ impl Met {
         text
     }
 
-    /// All of it, with what else is said.
+    /// Returns the full report as JSON, with further members.
     pub fn json(&self, of: Value) -> Value {
         let mut all = json!(self);
         if let (Some(all), Value::Object(of)) = (all.as_object_mut(), of) {
@@ -277,7 +279,7 @@ impl Met {
         all
     }
 
-    /// Words after "taken back".
+    /// Returns the words that follow "taken back".
     pub fn but_for(&self) -> String {
         match self.skipped.len() as u64 {
             0 => String::new(),
@@ -286,7 +288,7 @@ impl Met {
     }
 }
 
-/// The first lines, how many more there are, and what lists them.
+/// Returns the first lines, the number of further ones, and the command that lists them.
 fn named(lines: &[String], command: &str) -> String {
     let shown = lines.iter().take(NAMED_MAX).map(String::as_str);
     let mut text = shown.collect::<Vec<&str>>().join("\n");

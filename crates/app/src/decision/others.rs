@@ -1,5 +1,5 @@
-//! What others have changed where a run's changes would be written: an undo leaves it, and it must
-//! not be forgotten with the writes of Atoll's own.
+//! Others' changes at the paths to which a run's changes would be written. An undo leaves them, and
+//! they must still be found in conflict when Atoll's own writes are no longer.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,20 @@ use crate::changes::LayerChanges;
 use crate::failure::Failure;
 use crate::promotion;
 
-/// When something was changed last, by the kernel's word; none where there is nothing.
+/// A file's last change (ctime: seconds, nanoseconds); none where there is no file.
 type Changed = Option<(i64, i64)>;
 
-/// What would be in conflict, and when that was changed. None where it cannot be told.
+/// The paths in conflict, each with its last change. None where these cannot be determined.
 pub struct Others(Option<Vec<(PathBuf, Changed)>>);
 
 impl Others {
-    /// What is in conflict now, also of what would be held back.
+    /// Reads the present conflicts, also among changes that would be held back.
     pub fn of(all: Result<Vec<LayerChanges>, Failure>) -> Self {
         Self(all.and_then(|all| conflicts(&all)).ok())
     }
 
-    /// Whether some of it is as it was, so that the next apply has to find it in conflict again.
+    /// Returns whether some of these paths are unchanged, so that the next apply has to find them
+    /// in conflict again.
     pub fn stand(&self) -> bool {
         let is_as_it_was = |(path, before): &(PathBuf, Changed)| changed(path) == *before;
         let conflicts = self.0.as_ref();

@@ -1,4 +1,4 @@
-//! Takes an undo back, and ends one that was cut short.
+//! Reverts an undo, and completes an interrupted one.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use crate::events::events_of;
 use crate::failure::{Doing, Failure};
 
 impl Work<'_> {
-    /// Something changed between the look at all and the last of it: what was taken back
-    /// already is put back, so that nothing is half done.
+    /// Reverts the part of an undo that is already done, after something changed between the check
+    /// and the writes, so that nothing is half done.
     pub(super) fn put_back(&self, record: &RunRecord, before: &[(&LayerRecord, &PathBuf)]) {
         for (layer, journal) in before.iter().rev() {
             if let Err(failure) = self.take_one_back(record, layer, journal) {
@@ -52,11 +52,12 @@ impl Work<'_> {
         self.record(record, "undo.taken-back", what)
     }
 
-    /// Takes the last undo of a run back, with all that stood there before it. All is looked at
-    /// before anything is written; where it is cut short all the same, it can be repeated.
+    /// Reverts the last undo of a run, and restores the files that were there before it. Everything
+    /// is checked before anything is written; if it is interrupted all the same, it can be
+    /// repeated.
     ///
     /// # Errors
-    /// Where nothing was taken back, or something changed or was applied since.
+    /// Where nothing was undone, or something changed or was applied since.
     pub fn take_undo_back(&self, record: &mut RunRecord) -> Result<(), Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         let was_cut_short = self.settle_undo(record, false)?;
@@ -83,7 +84,7 @@ impl Work<'_> {
         self.update_since(record, state, &others)
     }
 
-    /// Refuses to take an undo back where that cannot be done of all of its journals.
+    /// Refuses to revert an undo unless all of its journals can be reverted.
     fn refuse_taking_back(
         &self,
         record: &RunRecord,
@@ -106,11 +107,12 @@ impl Work<'_> {
         foreseen.settle_taking_back(&format!("atoll undo {}", record.run))
     }
 
-    /// Takes back what an undo, or the taking back of one, has left half done in a directory: it is
-    /// begun anew there. That of a live run can go on instead. Whether something was cut short.
+    /// Rolls back an undo, or the reversal of one, that is half done in a directory, so that it
+    /// begins anew there. That of a live run can be rolled forward instead. Returns whether one was
+    /// interrupted.
     ///
     /// # Errors
-    /// When it cannot be taken back, as where somebody has changed since what it had written.
+    /// When it cannot be rolled back, as where somebody has since changed what it had written.
     pub(super) fn settle_undo(
         &self,
         record: &mut RunRecord,
@@ -149,8 +151,8 @@ impl Work<'_> {
         Ok(is_unnoted || !interrupted.is_empty())
     }
 
-    /// What an undo has met that came to its end without a word in the run's record, since it was
-    /// killed then; its journals tell. None where there is no such undo.
+    /// Returns the report of an undo that was killed after its end but before the run's record was
+    /// updated, as its journals show. None where there is no such undo.
     ///
     /// # Errors
     /// When a journal or the ledger cannot be read, or its end cannot be recorded.
@@ -175,7 +177,7 @@ impl Work<'_> {
         Ok(Some(last.met))
     }
 
-    /// Records that an undo was done, where the ledger has its beginning alone.
+    /// Records that an undo was done, where the ledger has only its beginning.
     fn record_end(
         &self,
         record: &RunRecord,
@@ -198,8 +200,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The journals that the last undo has taken back, the last one first: none where something
-    /// was applied since. Those that were put back already are not among them.
+    /// Returns the journals undone by the last undo, the last one first; none where something was
+    /// applied since. Journals that are restored already are not among them.
     fn undone_of(
         &self,
         record: &RunRecord,
@@ -226,8 +228,8 @@ impl Work<'_> {
     }
 }
 
-/// Why an apply or undo that was cut short cannot be ended, with all paths that are in the way of
-/// that, and what to do: then to give the command again.
+/// Returns the failure for an interrupted apply or undo that cannot be completed, with all paths in
+/// its way, and the advice to clear them and repeat the command.
 pub(crate) fn cut_short(
     what: &str,
     error: &ApplyError,

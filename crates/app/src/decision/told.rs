@@ -1,4 +1,4 @@
-//! What is told of changes that an apply leaves where they are.
+//! Warnings about changes that an apply leaves in the layer.
 
 use atoll_layer::{ChangeKind, ChangeSet, Plan, RelativePath};
 
@@ -8,7 +8,7 @@ use crate::changes::{self, LayerChanges};
 use crate::escape::printable;
 
 impl Work<'_> {
-    /// Tells what is not applied, by the path that people know it by.
+    /// Warns of the changes that are not applied, by the paths that people know.
     pub(super) fn tell_refused(&self, one: &LayerChanges, plan: &Plan) {
         let shown = |path: &RelativePath| printable(&changes::shown_path(one, path.as_bytes()));
         for refusal in &plan.refused {
@@ -28,8 +28,8 @@ impl Work<'_> {
         }
     }
 
-    /// Tells of a repository that was made inside, where its configuration is held back: git
-    /// finds none there then.
+    /// Warns of a repository made in the sandbox whose configuration is held back: git does not
+    /// recognise it then.
     pub(super) fn tell_unwhole(&self, plan: &Plan, set: &ChangeSet) {
         let is_new = |path: &RelativePath| {
             let mut changes = set.changes.iter();

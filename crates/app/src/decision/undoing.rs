@@ -1,5 +1,5 @@
-//! Taking back what was applied: what it would meet is told before, what stays and what is kept
-//! aside after. An undo can be taken back itself.
+//! Undoes applies. Its effects are previewed first; the directories that stay and the files kept
+//! aside are reported after. An undo can itself be reverted.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ use super::others::Others;
 use crate::changes;
 use crate::failure::{Doing, Failure};
 
-/// A path of a layer as people know it.
+/// Returns a path of a layer as people know it.
 pub(super) fn shown_in(layer: &LayerRecord, path: &RelativePath) -> PathBuf {
     match layer.kind {
         LayerKind::Workspace => path.as_os_str().into(),
@@ -32,7 +32,7 @@ pub(super) fn shown_in(layer: &LayerRecord, path: &RelativePath) -> PathBuf {
 type Done = (LayerRecord, Vec<PathBuf>);
 
 impl Work<'_> {
-    /// Takes back what was applied, or what a live run wrote. What that has met.
+    /// Undoes what was applied, or what a live run wrote. Returns the report of it.
     ///
     /// # Errors
     /// Conflicts with later changes on the host; nothing was applied.
@@ -53,11 +53,11 @@ impl Work<'_> {
         Ok(met)
     }
 
-    /// What an undo would meet now; where nothing is to be taken back, what the last one has met.
-    /// Nothing is written.
+    /// Returns the report that an undo would give now, or, where nothing is to be undone, that of
+    /// the last one. Nothing is written.
     ///
     /// # Errors
-    /// Where nothing was applied, or an apply was cut short.
+    /// Where nothing was applied, or an apply was interrupted.
     pub fn undo_met(&self, record: &RunRecord) -> Result<Met, Failure> {
         let _lock = lock_run(self.state, &record.run).doing("the run is in use")?;
         self.refuse_interrupted(record)?;
@@ -78,9 +78,9 @@ impl Work<'_> {
         }
     }
 
-    /// What was written by this is no change that somebody else made: the run can be applied
-    /// again. Where others' changes stand beside it, it is told from them no more, and `--force`
-    /// has to say so.
+    /// Sets the run's state, and the time from which changes count as others', so that Atoll's own
+    /// writes do not and the run can be applied again. If others' changes remain beside them, the
+    /// time stays: the two can no longer be told apart, and `--force` is needed.
     pub(super) fn update_since(
         &self,
         record: &mut RunRecord,
@@ -138,8 +138,8 @@ impl Work<'_> {
         Ok(met)
     }
 
-    /// What is applied of each layer; of each the newest journal first, since a later apply may
-    /// have written over an earlier one.
+    /// Returns the applies in effect of each layer, the newest journal first, since a later apply
+    /// may have written over an earlier one.
     pub(super) fn done(&self, record: &RunRecord) -> Result<Vec<Done>, Failure> {
         let mut done: Vec<Done> = Vec::new();
         for layer in record.layers.iter().rev() {
@@ -176,8 +176,8 @@ impl Work<'_> {
     }
 }
 
-/// All is looked at before anything is taken back: a refusal halfway would leave the directory in a
-/// state that never was.
+/// Previews an undo of all layers before anything is undone: a refusal halfway would leave the
+/// directory in a state that never was.
 fn foreseen(record: &RunRecord, done: &[Done]) -> Result<Met, Failure> {
     let mut met = Met::default();
     for (layer, journals) in done {

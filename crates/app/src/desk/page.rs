@@ -1,8 +1,10 @@
-//! How a question is drawn: what it is about on every page, what Atoll has read first, the
-//! program's own words last. All of it is ASCII, so that each line takes the room that it is
-//! given, nothing scrolls away, and no letter looks like another. Each line of the program's
-//! words, and each that goes on with a text of whatever kind, begins with a mark, and a page that
-//! begins with such a line says first what it belongs to: no text is a line of Atoll's own.
+//! The page that shows a question: its subject on every page, the facts that Atoll has parsed
+//! first, the program's own words last.
+//!
+//! All of it is ASCII, so that each line has a known width, nothing scrolls away, and no letter
+//! looks like another. Each line of the program's words, and each continuation of any text, begins
+//! with a mark, and a page that begins with such a line first names what it belongs to: no text
+//! passes for a line of Atoll's own.
 
 use atoll_model::RunId;
 use atoll_model::network::{AskedCall, Listener};
@@ -14,31 +16,31 @@ use crate::ask_key::AskKey;
 use crate::escape::printable;
 use crate::render::{MARK, ascii, wrapped};
 
-/// Fewer show no question.
+/// The fewest columns that show a question.
 const COLUMNS_MIN: usize = 30;
-/// What stands behind an answer that one person alone cannot give.
+/// The suffix of an answer that needs dual control.
 const TAKES_TWO: &str = " (takes two)";
-/// Where more has no room.
+/// The sign of truncated text.
 const CUT: &str = "...";
-/// What stands above the program's own words, on each page that has some.
+/// The heading of the program's own words, on each page that has some.
 pub(super) const WORDS: &str = "What follows the program has written:";
-/// In the head, what a port and the sign that more was cut take behind a host, columns.
+/// The columns reserved behind a host in the head, for its port and the sign of truncated text.
 const BEHIND_HOST_COLUMNS: usize = " port 65535".len() + CUT.len();
 
-/// What stands before an answer.
+/// The prompt before an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
-    /// Nothing counts yet.
+    /// No input counts yet.
     Wait,
     Answer,
-    /// This is no answer: what was typed before Enter, ASCII.
+    /// The input is no answer: the text before Enter, ASCII.
     Unknown(String),
-    /// There is more that was not on the screen.
+    /// A page was not on the screen yet.
     Unread,
 }
 
 impl Prompt {
-    /// Its text, with room for an answer behind it wherever there can be any.
+    /// Returns the prompt's text, which leaves room for an answer wherever one can be given.
     fn text(&self, letters: &str, columns: usize) -> String {
         let text = match self {
             Self::Wait => "A moment, without typing ...",
@@ -57,23 +59,23 @@ impl Prompt {
     }
 }
 
-/// A question as lines for a window.
+/// A question as lines that fit a window.
 #[derive(Debug)]
 pub(super) struct Pages {
     head: Vec<String>,
-    /// What is on each page between its number and the answers.
+    /// The lines of each page, between its number and the answers.
     bodies: Vec<Vec<String>>,
     answers: Vec<String>,
-    /// What answers, as a prompt says it.
+    /// The letters that answer, as a prompt lists them.
     letters: &'static str,
     columns: usize,
 }
 
-/// A line of what is told on pages.
+/// A line of a page's body.
 #[derive(Debug)]
 struct Line {
     text: String,
-    /// What a page says first that begins with it.
+    /// The heading that is repeated first on a page that begins with this line.
     beneath: Option<String>,
 }
 
@@ -130,7 +132,8 @@ impl Pages {
         }
     }
 
-    /// Nothing can be granted that cannot be read: there is always a page to come.
+    /// Creates pages for a window that is too small. Nothing that cannot be read can be granted:
+    /// there is always a page to come.
     fn too_small(columns: usize) -> Self {
         Self {
             head: Vec::new(),
@@ -153,7 +156,7 @@ impl Pages {
     }
 }
 
-/// One page with its answer.
+/// One page, with its prompt and the line typed so far.
 pub(super) struct Page<'a> {
     pub(super) pages: &'a Pages,
     pub(super) page: usize,
@@ -202,7 +205,7 @@ impl Page<'_> {
     }
 }
 
-/// A line of ASCII that says where more of it has no room.
+/// Truncates a line of ASCII, and marks where it was cut.
 fn cut(line: &str, columns: usize) -> String {
     if line.chars().count() <= columns {
         return line.to_owned();
@@ -211,7 +214,7 @@ fn cut(line: &str, columns: usize) -> String {
     kept.chain(CUT.chars()).take(columns).collect()
 }
 
-/// A call in one line. Of a host without room its end is shown, which says whose it is.
+/// Returns a call in one line. A long host is cut at its beginning, since its end says whose it is.
 fn call(call: &AskedCall, columns: usize) -> String {
     let line = ascii(&approvals::line(call));
     let host = ascii(&call.host);
@@ -250,7 +253,8 @@ fn answers_to_port(second: Option<&str>) -> Vec<String> {
     std::iter::once(publish).chain(others).collect()
 }
 
-/// What is published, to whom, and for how long, and who else has to say so.
+/// Returns the lines about a port: its address, who can reach it and for how long, and who else has
+/// to agree.
 fn body_of_port(
     (run, second): (&RunId, Option<&str>),
     listener: &Listener,
@@ -275,7 +279,7 @@ fn body_of_port(
     lines
 }
 
-/// What Atoll has read, then what the program has written.
+/// Returns the lines about a call: the facts that Atoll has parsed, then the program's words.
 fn body(run: &RunId, question: &Pending, columns: usize) -> Vec<Line> {
     let mut lines = told(approvals::facts(run, question), columns);
     let words = approvals::words(&question.call).into_iter();
@@ -284,7 +288,7 @@ fn body(run: &RunId, question: &Pending, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// Facts of Atoll's own.
+/// Returns the lines of Atoll's own facts.
 fn told(facts: Vec<(&str, String)>, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for (name, text) in facts {
@@ -303,7 +307,8 @@ fn told(facts: Vec<(&str, String)>, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// The program's own words, each marked already, beneath a line that says whose they are.
+/// Returns the lines of the program's own words, marked already, beneath a heading that attributes
+/// them.
 fn of_program(marked: Vec<String>, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     if !marked.is_empty() {
@@ -322,7 +327,7 @@ fn of_program(marked: Vec<String>, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// Lines on pages of so many.
+/// Splits lines into pages of `page_lines` lines.
 fn paged(lines: Vec<Line>, page_lines: usize) -> Vec<Vec<String>> {
     let mut pages: Vec<Vec<String>> = Vec::new();
     for Line { text, beneath } in lines {
@@ -334,7 +339,7 @@ fn paged(lines: Vec<Line>, page_lines: usize) -> Vec<Vec<String>> {
     pages
 }
 
-/// Items beside each other, as many as there is room for.
+/// Arranges items side by side, as many to a line as fit.
 fn filled(items: &[String], columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for item in items {

@@ -1,9 +1,10 @@
-//! What is pasted, by the marks that a terminal puts around it (xterm, "Bracketed Paste Mode").
+//! Detection of pasted input, by the marks that a terminal puts around it (xterm, "Bracketed Paste
+//! Mode").
 
 const BEGINS: &[u8] = b"\x1b[200~";
 const ENDS: &[u8] = b"\x1b[201~";
 
-/// Where what is typed is, in something pasted or not. The marks may come in parts.
+/// The state of the input, within a paste or not. The marks may arrive in parts.
 #[derive(Debug, Default)]
 pub(super) struct Paste {
     is_open: bool,
@@ -12,12 +13,12 @@ pub(super) struct Paste {
 }
 
 impl Paste {
-    /// Something was begun that has not ended.
+    /// Returns whether a paste has begun and not ended.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Whether any of what was typed is of something pasted, its marks too.
+    /// Returns whether any of the input belongs to a paste, including its marks.
     pub(super) fn is_in(&mut self, typed: &[u8]) -> bool {
         let mut is_in = self.is_open;
         for byte in typed {

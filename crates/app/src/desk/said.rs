@@ -1,15 +1,15 @@
-//! What a person decides about at the terminal, and what a line of theirs says.
+//! The subject of a decision at the terminal, and the meaning of a typed line.
 
 use atoll_model::network::{Breadth, Listener, Scope};
 use atoll_sandbox::{Decision, Pending};
 
-/// For how long `t` grants, seconds.
+/// The time for which `t` grants, seconds.
 const LEASE_SECONDS: u32 = 15 * 60;
 
-/// What a person decides about at the terminal.
+/// The subject of a person's decision at the terminal.
 #[derive(Clone, Debug)]
 pub(super) enum Subject {
-    /// What the program wants to do, and Atoll asks.
+    /// A call of the program that needs approval.
     Call(Box<Pending>),
     /// A port that the person could publish, and has asked to see.
     Port(Listener),
@@ -29,14 +29,14 @@ impl Subject {
     }
 }
 
-/// What a line says.
+/// The meaning of a typed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Decided(Decision),
     Publish,
     Later,
     Next,
-    /// None of the letters, but this.
+    /// The line is none of the letters, but this text.
     Unknown(String),
 }
 

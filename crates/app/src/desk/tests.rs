@@ -52,7 +52,7 @@ fn pending(approval: u32, path: &str) -> Pending {
     }
 }
 
-/// The same where it takes two persons of three.
+/// Returns a pending call under dual control of three persons.
 fn of_two(number: u32, path: &str) -> Pending {
     let second = atoll_sandbox::Second {
         owner: 1000,
@@ -65,13 +65,13 @@ fn of_two(number: u32, path: &str) -> Pending {
     }
 }
 
-/// A desk with the terminal of a program that has written something, and a clock of its own.
+/// A prompt with the terminal of a program that has written something, and a clock of its own.
 struct Scene {
     desk: Desk,
     filter: EscapeFilter,
     now: Instant,
     size: Size,
-    /// What is on its way to the terminal.
+    /// True while output is on its way to the terminal.
     unshown: bool,
 }
 
@@ -111,7 +111,7 @@ impl Scene {
         )
     }
 
-    /// All is on the terminal.
+    /// Completes the output to the terminal.
     fn shown(&mut self) {
         self.unshown = false;
         self.turn();
@@ -123,14 +123,14 @@ impl Scene {
         self.shown();
     }
 
-    /// Types; what is left for the program.
+    /// Types a text, and returns the part that is left for the program.
     fn typed(&mut self, text: &str) -> String {
         let mut typed = text.as_bytes().to_vec();
         self.desk.typed(&mut typed, self.now);
         String::from_utf8(typed).unwrap()
     }
 
-    /// A question is drawn, and what is typed counts.
+    /// Draws the question, and waits until input counts.
     fn ready(mut self) -> Self {
         self.turn();
         self.shown();
@@ -358,7 +358,7 @@ fn nothing_is_granted_before_its_last_page_was_there() {
     assert_eq!(scene.answers("d\r"), Some(Decision::Deny {}));
 }
 
-/// What a terminal of this size shows: the lines, where text alone is written.
+/// Returns the lines that a terminal of this size shows, where only text is written.
 fn lines(drawn: &str) -> Vec<String> {
     let from = drawn.rfind("\x1b[2J\x1b[H").unwrap() + 7;
     let text = drawn[from..].replace("\x1b[1m", "").replace("\x1b[0m", "");
@@ -555,7 +555,7 @@ fn listener(port: u16, at: ListensAt) -> Listener {
     }
 }
 
-/// What a person wants to have published by typing this, once a port is shown.
+/// Returns the port that a person wants to have published by typing this, once a port is shown.
 fn publishes(scene: &mut Scene, typed: &str) -> Option<u16> {
     assert_eq!(scene.typed(typed), "");
     let looked = scene.desk.turn(&scene.filter, SIZE, true, scene.now);
@@ -676,7 +676,7 @@ fn what_takes_two_persons_says_so_and_is_drawn_anew_once_one_has_agreed() {
     assert!(!drawn.contains("takes two"), "{drawn}");
 }
 
-/// Nobody types any more then, and what the program has written last is to be shown.
+/// Nobody types any more then, and the program's last output is to be shown.
 #[test]
 fn a_page_leaves_the_terminal_when_the_program_ends() {
     let mut scene = Scene::new("$ ");

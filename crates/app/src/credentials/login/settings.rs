@@ -1,5 +1,5 @@
-//! Files of an agent's settings that have keys among them: read outside, once, and shown without
-//! those.
+//! Settings files of agents that contain keys: read once, on the host, and shown in the sandbox
+//! with the keys masked.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,32 +19,32 @@ use crate::escape::printable;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Why nothing stands for a file of settings. Nothing of it is in the words.
+/// The reason why a settings file cannot be shown masked. Its message contains nothing of the file.
 #[derive(Debug, thiserror::Error)]
 enum SettingsError {
     #[error("since nothing can stand for the keys in it: {0}")]
     File(#[from] LoginFileError),
     #[error("since nothing can stand for the keys in it: {0}")]
     Unfit(#[from] SettingsUnfit),
-    /// A program inside may have chosen what would be read outside.
+    /// A sandboxed program may have chosen the file that would be read on the host.
     #[error(
         "since it is a link that leads into or through the workspace, that of another run or Atoll's state"
     )]
     Written,
-    /// So may somebody else.
+    /// Another user may have chosen it.
     #[error("since it is a link, and others than you can write {0}, by which it leads")]
     Open(String),
-    /// A program inside may have, for all that is known.
+    /// A sandboxed program may have chosen it; this cannot be ruled out.
     #[error("since it is a link, and which workspaces other runs have cannot be read")]
     Unknown,
 }
 
-/// Reads one, and notes what stands for it. What a credential needs of it is handed on. Where
-/// nothing can stand for it, or a link leads where it is not followed, it is not shown, and that is
-/// said.
+/// Reads a settings file, records its masked text, and adds the values that credentials need of it
+/// to the bundle. A file that cannot be masked, or a link that is not followed, is not shown, and a
+/// warning is printed.
 ///
 /// # Errors
-/// Where it can be read inside by another name, or where it lies.
+/// Where it can be read in the sandbox by another name, or at its own path.
 pub(super) fn read(
     handover: &mut Handover,
     rules: &Rules,
@@ -87,9 +87,9 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Where a file of settings is. People keep theirs elsewhere, and link to it: that is followed
-/// where neither a program inside nor somebody else can have chosen what it leads to. Who else can
-/// write in the directory of the link is no matter where that is where it leads.
+/// Returns the real path of a settings file. People keep theirs elsewhere, and link to it: a link
+/// is followed where neither a sandboxed program nor another user can have chosen its target. Other
+/// users' write access to the link's own directory does not matter if the target is below it.
 fn followed(file: &Path, places: &Places, workspace: &Path) -> Result<PathBuf, SettingsError> {
     let real = file.canonicalize().map_err(LoginFileError::from)?;
     if real == file {
@@ -109,8 +109,8 @@ fn followed(file: &Path, places: &Places, workspace: &Path) -> Result<PathBuf, S
     }
 }
 
-/// Whether there may be secrets in what is not shown. Where a link leads to a file without any,
-/// it is no matter that programs inside read that file.
+/// Returns whether a file that is not shown may contain secrets. A link's target without any may be
+/// read by sandboxed programs.
 fn may_have_secrets((login, secrets): (&Login, &[FieldPath]), error: &SettingsError) -> bool {
     if matches!(error, SettingsError::File(_) | SettingsError::Unfit(_)) {
         return true;
@@ -124,7 +124,7 @@ fn may_have_secrets((login, secrets): (&Login, &[FieldPath]), error: &SettingsEr
     })
 }
 
-/// Whether a file that was not read may have further names. A directory has none.
+/// Returns whether a file that was not read may have further hard links. A directory has none.
 fn may_have_names(file: &Path) -> bool {
     let facts = file.canonicalize().and_then(|file| file.symlink_metadata());
     facts.map_or(true, |facts| !facts.is_dir() && facts.nlink() != 1)
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// What a link to this comes to, in a home with a workspace beside it.
+    /// Returns the path that a link to this resolves to, in a home with a workspace beside it.
     fn led(to: &str, prepare: impl FnOnce(&Path)) -> Result<PathBuf, String> {
         let directory = tempfile::tempdir().unwrap();
         let top = directory.path().canonicalize().unwrap();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A program inside chooses names: one could take another's line.
+/// A sandboxed program chooses names: one name could pass for another's line.
 #[test]
 fn two_names_that_look_the_same_are_both_listed() {
     let met = |path: &str| Met {
