@@ -25,13 +25,13 @@ const VERSION: u32 = 1;
 
 /// The largest file that is read, bytes.
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// How long an authority is valid.
+/// The validity of an authority.
 const LASTS: Duration = days(3653);
 /// One that ends within this time is replaced when it is needed.
 const RENEWED_BEFORE: Duration = days(365);
-/// How long one that was replaced because of its age is trusted by new sandboxes.
+/// The time for which new sandboxes still trust an authority that was replaced because of its age.
 const OVERLAP: Duration = days(30);
-/// How many replaced ones are known.
+/// The most replaced authorities that are remembered.
 const FORMER_MAX: usize = 8;
 
 const fn days(count: u64) -> Duration {
@@ -44,12 +44,12 @@ pub enum AuthorityError {
     /// The file that holds it cannot be used.
     #[error("the certificate authority: {0}")]
     Private(#[from] PrivateFault),
-    /// What is there is none.
+    /// The file that is there does not hold an authority.
     #[error("the certificate authority in {} cannot be used: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// A certificate could not be made.
@@ -221,7 +221,7 @@ impl CertificateAuthority {
         former.filter(move |one| one.trusted_until_s > now)
     }
 
-    /// Whether it was made by this very call.
+    /// Returns whether this very call made the authority.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
@@ -233,7 +233,7 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-/// Where it is kept.
+/// The directory that holds the authority.
 struct Place(PrivateDirectory);
 
 impl Place {

@@ -1,4 +1,4 @@
-//! Where running runs can be spoken to.
+//! The directory of the control sockets of runs.
 
 use std::os::fd::OwnedFd;
 

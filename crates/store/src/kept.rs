@@ -27,7 +27,7 @@ pub const KEPT_VERSION: u32 = 1;
 const RECORD_BYTES_MAX: u64 = 1 << 20;
 /// The length of a name, bytes.
 const NAME_BYTES_MAX: usize = 100;
-/// What a layer's directory is called while it is being deleted.
+/// The prefix of a layer's directory while it is being deleted.
 const REMOVED: &str = ".removed-";
 const UPPER: &str = "upper";
 const NEW_UPPER: &str = "upper.new";
@@ -45,7 +45,7 @@ pub enum KeptError {
     /// The kernel refused a file operation.
     #[error(transparent)]
     File(#[from] FileFault),
-    /// What a program made could not be removed.
+    /// Files that a program made could not be removed.
     #[error(transparent)]
     Removal(#[from] RunError),
     /// Nothing is kept by that name.
@@ -59,7 +59,7 @@ pub enum KeptError {
     Unreadable {
         /// The layer.
         name: KeptName,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
 }
@@ -90,7 +90,7 @@ impl std::fmt::Display for KeptName {
     }
 }
 
-/// What is known about a kept layer.
+/// The record of a kept layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptRecord {
@@ -101,10 +101,10 @@ pub struct KeptRecord {
     /// The host's directory below.
     #[serde(with = "host_text::path")]
     pub host: PathBuf,
-    /// Where it is seen inside.
+    /// The path at which the sandbox sees it.
     #[serde(with = "host_text::path")]
     pub inside: PathBuf,
-    /// Which extended attributes hold its marks.
+    /// The extended attributes that hold overlayfs's marks.
     pub xattrs: OverlayXattrs,
     /// As host root: the first kernel user id of the range that its files belong to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,8 +129,8 @@ pub struct KeptRecord {
     /// this was written.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub labels: BTreeSet<String>,
-    /// Whether there are no others. Else the ledger alone has them, as where its last run was cut
-    /// short, or an earlier release has written this.
+    /// True if there are no other labels. Otherwise only the ledger has them all, as when the last
+    /// run was cut short, or an earlier release has written this record.
     #[serde(default)]
     pub has_all_labels: bool,
     /// The run that found it empty: what is in it is of that one, and of later ones. None in what
@@ -139,7 +139,7 @@ pub struct KeptRecord {
     pub first: Option<RunId>,
     /// The run that used it last.
     pub run: RunId,
-    /// When that was, milliseconds since 1970.
+    /// The time of the last use, milliseconds since 1970.
     pub used_at_ms: u64,
 }
 
@@ -215,31 +215,32 @@ impl KeptLayer {
         &self.name
     }
 
-    /// Where it is.
+    /// Returns the layer's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the next run finds.
+    /// Returns the upper that the next run sees.
     #[must_use]
     pub fn upper(&self) -> PathBuf {
         self.path.join(UPPER)
     }
 
-    /// What the next run does not find until it is taken over.
+    /// Returns the upper with changes pending review, which the next run does not see until they
+    /// are applied.
     #[must_use]
     pub fn aside(&self) -> PathBuf {
         self.path.join(ASIDE).join(UPPER)
     }
 
-    /// Where the journals of its applies are.
+    /// Returns the directory of the journals of its applies.
     #[must_use]
     pub fn journals(&self) -> PathBuf {
         self.path.join(JOURNALS)
     }
 
-    /// What is known of it; `None` for one that no run has used yet.
+    /// Reads the layer's record; `None` for a layer that no run has used yet.
     ///
     /// # Errors
     /// [`KeptError::Unreadable`] or [`KeptError::File`].
@@ -307,7 +308,7 @@ impl KeptLayer {
         Ok(())
     }
 
-    /// Whether nothing is in it, neither for the next run nor set aside.
+    /// Returns whether the layer is empty: nothing for the next run, and nothing pending review.
     ///
     /// # Errors
     /// [`KeptError::File`].
@@ -327,7 +328,7 @@ impl KeptLayer {
         Ok(true)
     }
 
-    /// How much room what is set aside takes.
+    /// Measures the disk usage of the changes that are pending review.
     ///
     /// # Errors
     /// [`KeptError::File`].

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 pub use key::OrganisationKey;
 pub use seen::{SEEN_EVERY, remember_manifest};
 
-/// How the text begins: no other text that a key of Atoll's signs does.
+/// The first line of the text: nothing else that a key of Atoll's signs begins so.
 const FORM: &str = "atoll organisation v1";
 const SERIAL: &str = "serial ";
 const UNTIL: &str = "until ";
@@ -34,10 +34,10 @@ const DAY_S: u64 = 86_400;
 /// An organisation's files are not what somebody has signed.
 #[derive(Debug, thiserror::Error)]
 pub enum OrganisationFault {
-    /// It is no signed list of files.
+    /// The text is not a signed list of files.
     #[error("it is no signed list of files: {0}")]
     NoManifest(&'static str),
-    /// It bears no signature of the key.
+    /// The list has no signature by the key.
     #[error("it is not signed by {0}")]
     OtherKey(String),
     /// The signature is not one of this text.
@@ -67,7 +67,7 @@ pub enum OrganisationFault {
         until: Day,
         /// The newest day that was seen.
         today: Day,
-        /// Where that is kept.
+        /// The file that keeps the newest time seen.
         path: PathBuf,
     },
     /// An earlier list than one that counted here already.
@@ -77,7 +77,7 @@ pub enum OrganisationFault {
         found: u64,
         /// The greatest number that was seen.
         seen: u64,
-        /// Where that is kept.
+        /// The file that keeps the greatest number seen.
         path: PathBuf,
     },
     /// Another list under a number that is taken.
@@ -85,29 +85,29 @@ pub enum OrganisationFault {
     SameNumber {
         /// The number.
         serial: u64,
-        /// Where that is kept.
+        /// The file that keeps what was seen.
         path: PathBuf,
     },
-    /// What was seen cannot be read, or is garbled.
+    /// The file of what was seen cannot be read, or is garbled.
     #[error("what was seen of it before cannot be read: {why}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
-    /// What was seen cannot be kept, or a key cannot be read.
+    /// The file of what was seen cannot be written, or a key cannot be read.
     #[error(transparent)]
     Private(#[from] PrivateFault),
     /// The kernel refused a file operation.
     #[error(transparent)]
     File(#[from] FileFault),
-    /// What is there is no key.
+    /// The file that is there does not hold a key.
     #[error("{} holds no key that signs: {why}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: NoteFault,
     },
     /// The kernel gave no random bytes.
@@ -157,7 +157,7 @@ impl fmt::Display for Day {
     }
 }
 
-/// What an organisation has signed.
+/// A list of files that an organisation has signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     name: String,
@@ -342,12 +342,13 @@ fn digest(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
 }
 
-/// Whether it can be a list's number: one that every event of the ledger can name.
+/// Returns whether this can be a list's number: one that every event of the ledger can name.
 fn is_serial(serial: &u64) -> bool {
     (1..=INTEGER_MAX).contains(serial)
 }
 
-/// Whether a list can name it: a file that counts in a layer, beneath nothing.
+/// Returns whether a list can name this file: one that counts in a policy layer, in no
+/// subdirectory.
 fn is_file_name(name: &str) -> bool {
     let is_plain = !name.contains('/') && !name.chars().any(char::is_control);
     let counts = name == "organisation.toml" || name.ends_with(".cedar");

@@ -17,11 +17,11 @@ pub(crate) const RECORD: &str = "record.json";
 /// The next one, until it is whole.
 pub(crate) const NEW_RECORD: &str = "record.json.new";
 
-/// Why a record cannot be read or written.
+/// An error of reading or writing a record.
 pub(crate) enum RecordFault {
     /// The kernel refused.
     File(FileFault),
-    /// It is no record, for this reason.
+    /// The file is not a record, for this reason.
     Unreadable(String),
 }
 

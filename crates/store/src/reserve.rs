@@ -14,8 +14,8 @@ use crate::record_file::RECORD;
 use crate::runs::{existing_runs, open_run};
 
 const RESERVE: &str = "reserve";
-/// What an end takes beside the record: an event, perhaps in a new segment, the head
-/// and what the file system needs for itself, bytes.
+/// The space that a run's end takes beside the record, bytes: an event, perhaps in a new segment,
+/// the head, and the needs of the file system itself.
 const RESERVE_BYTES: u64 = 64 << 10;
 
 /// Takes room for the end of a run, in its directory: for the record to be written

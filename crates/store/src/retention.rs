@@ -14,7 +14,7 @@ use crate::{RunError, RunRecord, RunState, list_runs};
 /// For how long runs are kept, counted from the last change of their record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectPolicy {
-    /// What time it is.
+    /// The current time.
     pub now: SystemTime,
     /// Runs whose changes were discarded or undone.
     pub discarded_after: Duration,
@@ -25,12 +25,12 @@ pub struct CollectPolicy {
     pub undecided_after: Option<Duration>,
 }
 
-/// What can be removed.
+/// The runs and leftovers that can be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectPlan {
     /// Runs, newest first.
     pub runs: Vec<Collectable>,
-    /// What deletions that were cut short have left.
+    /// The leftovers of deletions that were cut short.
     pub leftovers: Vec<String>,
 }
 
@@ -39,15 +39,15 @@ pub struct CollectPlan {
 pub struct Collectable {
     /// The run.
     pub run: RunId,
-    /// What became of it.
+    /// The state of the run.
     pub state: RunState,
     /// For how long its record has not changed.
     pub age: Duration,
-    /// Why it can go.
+    /// The reason why it can be removed.
     pub reason: CollectReason,
 }
 
-/// Why a run can be removed.
+/// The reason why a run can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectReason {
     /// Its changes were thrown away or taken back.

@@ -23,7 +23,7 @@ pub enum RunError {
     Unreadable {
         /// The run.
         run: RunId,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// A newer Atoll wrote the record.
@@ -43,7 +43,7 @@ pub enum RunError {
     /// No run's name begins or ends like that.
     #[error("no run is called {text:?}; the newest are {}", names(candidates))]
     NoMatch {
-        /// What was asked for.
+        /// The text that was given as a run's name.
         text: String,
         /// The newest runs.
         candidates: Vec<RunId>,
@@ -51,9 +51,9 @@ pub enum RunError {
     /// Several runs' names begin or end like that.
     #[error("{text:?} could be any of {count} runs: {}", names(candidates))]
     Ambiguous {
-        /// What was asked for.
+        /// The text that was given as a run's name.
         text: String,
-        /// How many it could be.
+        /// The number of runs that it matches.
         count: usize,
         /// The newest of them.
         candidates: Vec<RunId>,
@@ -66,7 +66,7 @@ pub enum RunError {
     Locked {
         /// The run.
         run: RunId,
-        /// That process's number, where it is known.
+        /// The PID of that process, if known.
         holder: Option<u32>,
     },
     /// The run has not ended.
@@ -77,7 +77,7 @@ pub enum RunError {
     Busy {
         /// The locked file.
         path: PathBuf,
-        /// How long was waited, milliseconds.
+        /// The time that was waited, milliseconds.
         waited_ms: u128,
     },
     /// Something is mounted within a run's directory; it is left as it is.

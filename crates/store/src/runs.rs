@@ -17,9 +17,9 @@ use crate::{RunError, RunRecord};
 
 /// The size of a record's file, bytes.
 const RECORD_BYTES_MAX: u64 = 8 << 20;
-/// How long a change of a record waits for another change of it, milliseconds.
+/// The longest wait of a record's change for another change of it, milliseconds.
 const UPDATE_WAIT_MS_MAX: u64 = 10_000;
-/// How many runs an error names.
+/// The most runs that an error names.
 const CANDIDATES_MAX: usize = 5;
 
 const RUN_LOCK: &str = "lock";
@@ -33,7 +33,7 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
 pub struct RunList {
     /// Newest first.
     pub records: Vec<RunRecord>,
-    /// What cannot be read, and why.
+    /// The runs that cannot be read, with the reasons.
     pub broken: Vec<(RunId, RunError)>,
 }
 
@@ -53,7 +53,7 @@ impl RunLock {
     }
 }
 
-/// How much of a run's name tells the second in which it started.
+/// The length of the part of a run's name that encodes the second of its start, bytes.
 const SECOND_BYTES: usize = 13;
 
 /// Makes a run's directory (mode 0700) and its record.

@@ -1,6 +1,6 @@
-//! What is kept of capability tokens: the key that issues them, and which ones are revoked.
+//! The stored state of capability tokens: the key that issues them, and the revoked ones.
 //!
-//! No token is kept: whoever holds one has it.
+//! No token is kept: only its bearer has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub enum TokenFileError {
     /// One of them cannot be read or written.
     #[error(transparent)]
     Private(#[from] PrivateFault),
-    /// It is no text.
+    /// The file is not text.
     #[error(
         "{KEY}, {REVOKED} or {BOUND} of the tokens is no text: it was changed by somebody else"
     )]
@@ -36,7 +36,7 @@ pub enum TokenFileError {
     /// There is no room for another one.
     #[error("the list of revoked tokens has {} KiB, and no room for more", REVOKED_BYTES_MAX >> 10)]
     Full,
-    /// The same of those that count in one run alone.
+    /// There is no room for another token that is bound to one run.
     #[error("the list of tokens that are bound to a run has {} KiB, and no room for more", BOUND_BYTES_MAX >> 10)]
     NoRoom,
 }

@@ -9,9 +9,9 @@ use rustix::io::Errno;
 
 use crate::RunError;
 
-/// How many entries of a directory are held in memory at once.
+/// The most entries of a directory that are held in memory at once.
 const BATCH_ENTRIES: usize = 4_096;
-/// How many taken names are tried before giving up.
+/// The most names that are tried when others are taken.
 const NAME_ATTEMPTS_MAX: u32 = 10_000;
 
 /// Opens a directory entry as a directory: no symbolic link, nothing that is

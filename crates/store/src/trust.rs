@@ -20,8 +20,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{AuthorityError, CertificateAuthority};
 
-/// Where systems keep the certificates that they trust, in one file: Debian and what
-/// follows it, Fedora, SUSE, Alpine.
+/// The files in which systems keep the certificates that they trust: Debian and its derivatives,
+/// Fedora, SUSE, Alpine.
 const BUNDLES: [&str; 6] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -36,11 +36,11 @@ const BUNDLE_BYTES_MAX: u64 = 16 << 20;
 /// Changes whenever other files are made of the same.
 const FORM: u32 = 1;
 const LOCK: &str = "lock";
-/// Where files are while they are made.
+/// The directory that holds the files while they are made.
 const NEW: &str = "new";
-/// How long another process may take that makes them, milliseconds.
+/// The longest wait for another process that makes them, milliseconds.
 const LOCK_WAIT_MS_MAX: u64 = 5_000;
-/// How many digits of a digest are a directory's name.
+/// The number of digits of a digest that make a directory's name.
 const NAME_DIGITS: usize = 32;
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
@@ -111,8 +111,8 @@ impl TrustFiles {
     }
 }
 
-/// What the files are made of, as a name: what the host trusts by its file's identity, so
-/// that it is not read each time.
+/// Derives the directory's name from everything that the files are made of; the host's bundle
+/// counts by its file's identity, so that it is not read each time.
 fn name(
     authority: &CertificateAuthority,
     now: SystemTime,
@@ -173,7 +173,7 @@ impl Place {
         }))
     }
 
-    /// Whether a directory is still the one of this name.
+    /// Returns whether a directory is still the one of this name.
     fn is_there(&self, name: &str, directory: &OwnedFd) -> bool {
         let found = rustix::fs::statat(&self.top, name, AtFlags::SYMLINK_NOFOLLOW);
         let held = rustix::fs::fstat(directory);

@@ -11,7 +11,7 @@ use crate::RunError;
 use crate::runs::{existing_runs, open_run};
 use crate::tree::{is_dots, open_directory};
 
-/// How much room a run takes.
+/// The disk usage of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUsage {
     /// Bytes on disk; a file with several names counts once.

@@ -25,10 +25,10 @@ const VERSION: u32 = 1;
 const FILE_BYTES_MAX: u64 = 8 << 20;
 /// The largest file with a key that is read, bytes.
 const KEY_FILE_BYTES_MAX: u64 = 4 << 10;
-/// How many secrets a vault holds.
+/// The most secrets that a vault holds.
 pub const SECRETS_MAX: usize = 1_000;
 
-/// How the line of a key file begins.
+/// The prefix of a key file's line.
 const KEY_LINE: &str = "atoll-vault-key-1 ";
 
 /// The vault cannot be used.
@@ -37,12 +37,12 @@ pub enum VaultError {
     /// One of its files cannot be used.
     #[error(transparent)]
     Private(#[from] PrivateFault),
-    /// What is there is none.
+    /// The file that is there is not a vault.
     #[error("{} cannot be read: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// The file that its key is in is not there.
@@ -56,7 +56,7 @@ pub enum VaultError {
     Full,
 }
 
-/// How the key of a vault is kept.
+/// The place in which a vault's key is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum KeyKept {
@@ -75,7 +75,7 @@ pub enum KeyKept {
 #[serde(deny_unknown_fields)]
 struct Kept {
     v: u32,
-    /// Which vault it is, random hexadecimal digits: another one's key is another file.
+    /// The vault's identity, random hexadecimal digits: another vault's key is in another file.
     id: String,
     key: KeyKept,
     secrets: BTreeMap<SecretName, SealedSecret>,
@@ -88,7 +88,7 @@ pub struct SealedSecret {
     /// Base64.
     #[serde(with = "base64_text")]
     pub sealed: Vec<u8>,
-    /// When it was put in, seconds since 1970.
+    /// The time of its last change, seconds since 1970.
     pub changed_s: u64,
 }
 
@@ -172,7 +172,7 @@ impl Vault {
         format!("vault-{}.key", self.kept.id)
     }
 
-    /// How its key is kept.
+    /// Returns how its key is kept.
     #[must_use]
     pub fn key(&self) -> &KeyKept {
         &self.kept.key
@@ -183,7 +183,7 @@ impl Vault {
         self.kept.key = how;
     }
 
-    /// What it holds, by name.
+    /// Returns its secrets, by name.
     #[must_use]
     pub fn secrets(&self) -> &BTreeMap<SecretName, SealedSecret> {
         &self.kept.secrets
@@ -281,7 +281,7 @@ impl VaultKeyFile {
         })
     }
 
-    /// Where it is.
+    /// Returns the file's path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.path().join(&self.name)

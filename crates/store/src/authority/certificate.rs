@@ -17,9 +17,9 @@ use time::OffsetDateTime;
 
 use super::{AuthorityError, seconds};
 
-/// How much earlier than now a certificate begins: clocks are set.
+/// The time by which a certificate's validity begins before now, since clocks are set.
 const EARLIER: Duration = Duration::from_secs(60 * 60);
-/// How many hosts a run's certificate names: it is sent with every handshake.
+/// The most hosts that a run's certificate names: it is sent with every handshake.
 const NAMES_MAX: usize = 64;
 /// A name that nobody has (RFC 6761): what is permitted where no name is.
 const NOBODY: &str = "nobody.invalid";
@@ -84,8 +84,8 @@ pub(super) fn issue(
     })
 }
 
-/// What all authorities have, so that the name of one that signs is as it stands in its
-/// own certificate.
+/// Builds the parameters that all authorities share, so that the issuer's name in a certificate is
+/// the subject in the authority's own.
 fn named(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();

@@ -1,6 +1,7 @@
-//! What was seen of an organisation's signed lists: the greatest number under each key, and the
-//! newest time, so that an earlier list, or a clock that was set back, is found. A number counts
-//! for all keys of the organisation's name: a new key does not bring back what both have signed.
+//! Rollback protection for an organisation's signed lists: the greatest number seen under each key,
+//! and the newest time, so that an earlier list, or a clock that was set back, is found. A number
+//! counts for all keys of the organisation's name: a new key does not bring back what both have
+//! signed.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -15,9 +16,9 @@ use crate::authority::seconds;
 
 const VERSION: u32 = 1;
 const KEPT_BYTES_MAX: u64 = 4 << 10;
-/// How many digits of a key's digest are its file's name.
+/// The number of digits of a key's digest that make its file's name.
 const NAME_DIGITS: usize = 32;
-/// How much later it has to be for the time to be kept anew: a list that has no last day never
+/// The least time after which the newest time is written again: a list that does not expire never
 /// needs it.
 pub const SEEN_EVERY: Duration = Duration::from_secs(3_600);
 
@@ -67,7 +68,7 @@ pub fn remember_manifest(
     }
 }
 
-/// What is kept once this list has been looked at.
+/// Returns the state to keep once this list has been checked.
 fn next(found: Option<&Seen>, (key, manifest): (&VerifierKey, &Manifest), now_s: u64) -> Seen {
     Seen {
         v: VERSION,
@@ -92,7 +93,7 @@ fn is_worth_keeping(found: Option<&Seen>, next: &Seen, manifest: &Manifest) -> b
             .is_some_and(|until| is_later || ends(until))
 }
 
-/// Where it is kept for a key.
+/// The file that keeps the state of one key.
 struct Place {
     directory: PrivateDirectory,
     name: String,
@@ -115,7 +116,7 @@ impl Place {
         self.directory.path().join(&self.name)
     }
 
-    /// What was seen under this key; the list has to be none from before anything that was seen
+    /// Reads what was seen under this key, and checks that the list is not older than anything seen
     /// under a key of the same name.
     fn checked(
         &self,

@@ -11,9 +11,9 @@ const MAGIC: u32 = 0xfeed_feed;
 const VERSION: u32 = 2;
 /// An entry that is a certificate alone.
 const TRUSTED: u32 = 2;
-/// What all such stores are checked with, where anybody checks: no secret.
+/// The password that Java's key stores are checked with by convention, if at all: no secret.
 const PASSWORD: &str = "changeit";
-/// What the check begins with.
+/// The constant that the digest covers after the password.
 const SALT: &[u8] = b"Mighty Aphrodite";
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
