@@ -8,8 +8,8 @@ pub const INTEGER_MAX: u64 = 1 << 53;
 /// The member that holds what is sealed.
 pub(crate) const SEALED: &str = "sealed";
 
-/// How deep arrays and objects of an event's body may be nested. Below the 128
-/// of common readers, so that whatever was written can be read.
+/// The deepest nesting of arrays and objects in an event's body. Below the 128 of common readers,
+/// so that whatever was written can be read.
 pub const NESTING_MAX: usize = 64;
 
 /// A JSON value that has no canonical form here.
@@ -41,7 +41,7 @@ pub struct EventBody {
     /// All so far, but the end.
     written: Vec<u8>,
     last: Option<&'static str>,
-    /// Where each member begins.
+    /// The members' names, and the offset at which each begins in `written`.
     members: Vec<(&'static str, usize)>,
     fault: Option<CanonicalError>,
 }
@@ -109,12 +109,12 @@ impl EventBody {
 }
 
 impl EventBody {
-    /// Whether it has any of these members.
+    /// Returns whether the body has any of these members.
     pub(crate) fn has_any(&self, names: &[&str]) -> bool {
         self.members.iter().any(|(key, _)| names.contains(key))
     }
 
-    /// The same with these members apart, and a place for what is sealed of them.
+    /// Returns the body split: these members apart, and in the rest a gap for their sealed form.
     pub(crate) fn finish_split(self, hidden: &[&str]) -> Result<SplitBody, CanonicalError> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -134,7 +134,7 @@ impl EventBody {
 pub(crate) struct SplitBody {
     /// All others in canonical form, with an empty text as the member `sealed`.
     pub(crate) open: Vec<u8>,
-    /// Where what is sealed goes into that text.
+    /// The offset in that text at which the sealed members are inserted.
     pub(crate) hole: usize,
     /// The object of them, in canonical form.
     pub(crate) hidden: Zeroizing<Vec<u8>>,

@@ -28,7 +28,7 @@ use walk::Walk;
 
 /// The newest checkpoint, in the ledger's directory.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
-/// What is kept of the tree, so that the next checkpoint has not to read all events.
+/// The saved frontier of the tree, so that the next checkpoint need not read all events.
 const FRONTIER: &str = "frontier";
 /// The key, in its own directory.
 const KEY: &str = "key";
@@ -44,12 +44,12 @@ pub enum SigningError {
     /// The file that holds the key cannot be used.
     #[error("the ledger's key: {0}")]
     Private(#[from] PrivateFault),
-    /// What is there is no key.
+    /// The file that is there does not hold a key.
     #[error("the ledger's key in {} cannot be used: {why}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: NoteFault,
     },
     /// The kernel gave no random bytes.
@@ -83,7 +83,7 @@ pub(crate) fn read_key(state: &StateDir) -> Result<Option<VerifierKey>, SigningE
     Ok(found_key(&directory, KEY)?.map(|key| key.verifier().clone()))
 }
 
-/// The same, made where there is none.
+/// Returns the key of the state directory that checks checkpoints; makes it if there is none.
 pub(crate) fn open_key(state: &StateDir) -> Result<VerifierKey, SigningError> {
     let found = read_key(state)?;
     // A key of another's place is not given out as the one that has signed.
@@ -205,7 +205,8 @@ pub(crate) fn newest(
     }
 }
 
-/// Why what is on top of a checkpoint is not signed.
+/// Returns the error of a checkpoint that cannot be relied on, so that nothing is signed on top of
+/// it.
 fn unreliable(why: NoteFault) -> SigningError {
     match why {
         NoteFault::OtherKey(_) => SigningError::OtherKey,
@@ -225,7 +226,7 @@ pub(crate) fn open_note(bytes: &[u8], key: &VerifierKey) -> Result<Checkpoint, N
     Checkpoint::open(text, key)
 }
 
-/// Who signs a checkpoint.
+/// The keys that sign a checkpoint.
 #[derive(Clone, Copy)]
 pub(crate) struct Signers<'a> {
     key: &'a SigningKey,
@@ -263,7 +264,7 @@ pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, Si
     make_with(state, journal, Signers::one(&key))
 }
 
-/// The same with these keys. The caller holds the lock of their directory.
+/// Does as [`make`], with these keys. The caller holds the lock of their directory.
 pub(crate) fn make_with(
     state: &StateDir,
     journal: &Journal,

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 #[cfg(test)]
 use crate::tests::power;
 
-/// Whether an append waits for the disk.
+/// The durability that an append waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// On disk before the append returns: survives a loss of power.

@@ -63,7 +63,7 @@ pub struct Refusal {
     pub run: RunId,
     /// Why.
     pub reasons: Vec<Reason>,
-    /// Where the refusal is recorded.
+    /// The position of the event that records the refusal.
     pub position: Position,
 }
 
@@ -116,7 +116,7 @@ impl Entry {
         self.marker.run()
     }
 
-    /// Where the call is recorded.
+    /// Returns the position of the event that records the call.
     #[must_use]
     pub fn position(&self) -> &Position {
         &self.position
@@ -144,7 +144,7 @@ impl Entry {
 }
 
 impl<G> Armed<G> {
-    /// What may be done.
+    /// Returns the rights that were granted.
     #[must_use]
     pub fn grant(&self) -> &G {
         &self.grant
@@ -174,7 +174,7 @@ impl<G> Armed<G> {
         self.entry.run()
     }
 
-    /// Where the call is recorded.
+    /// Returns the position of the event that records the call.
     #[must_use]
     pub fn position(&self) -> &Position {
         self.entry.position()
@@ -215,7 +215,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Which kind of verdict was recorded with a call.
+/// The kind of verdict that was recorded with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Allow,
@@ -293,7 +293,7 @@ pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
     body
 }
 
-/// What each wall has held, with the calls that came against it.
+/// Returns each violation that was seen, with the system calls that led to it.
 fn attempts_body(attempts: &[Attempt]) -> Vec<Value> {
     let mut walls: Vec<Wall> = Vec::new();
     for one in attempts {

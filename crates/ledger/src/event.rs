@@ -90,7 +90,7 @@ const RESERVED_KINDS: [&str; 29] = [
 pub(crate) const CLOSING_KINDS: [&str; 4] =
     ["run.closed", "run.denied", "run.failed", "run.interrupted"];
 
-/// Where an event is.
+/// The position of an event in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Its number, from 0: also its index in the Merkle tree.
@@ -99,31 +99,31 @@ pub struct Position {
     pub leaf: TreeHash,
     /// The number of its segment, from 1.
     pub segment: u32,
-    /// Where its line begins in the segment, bytes.
+    /// The offset of its line in the segment, bytes.
     pub offset: u64,
 }
 
 /// One event of the ledger, read back and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Where it is.
+    /// The event's position.
     pub position: Position,
     /// The hash of the event before it; zero for the first.
     pub prev: TreeHash,
-    /// When it was written, as RFC 3339, UTC, with microseconds.
+    /// The time at which it was written, as RFC 3339, UTC, with microseconds.
     pub time: String,
     /// The run that it belongs to.
     pub run: Option<RunId>,
     /// Its type. New types may appear at any time.
     pub kind: String,
-    /// What it says.
+    /// The event's content: an object.
     pub body: Value,
 }
 
-/// Why a line of a segment is not an event.
+/// The reason why a line of a segment is not an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
-    /// It does not begin with a hash and a space.
+    /// The line does not begin with a hash and a space.
     #[error("the line does not begin with a hash and a space")]
     NoHash,
     /// The hash is not that of the rest of the line.
@@ -155,9 +155,9 @@ pub(crate) struct Draft<'a> {
     secret: Option<Secret<'a>>,
 }
 
-/// What is sensitive in an event: sealed once its place is known.
+/// The sensitive members of an event: sealed once its position is known.
 struct Secret<'a> {
-    /// Where in the body it goes.
+    /// The offset in the body at which their sealed form is inserted.
     hole: usize,
     hidden: Zeroizing<Vec<u8>>,
     key: &'a SealKey,
@@ -194,7 +194,7 @@ impl<'a> Draft<'a> {
         Self::of(kind, run, written)
     }
 
-    /// The same of a run whose key seals what is sensitive in it.
+    /// Makes the draft of a run's event, whose sensitive members are sealed with the run's key.
     pub(crate) fn sealed(
         kind: &'a str,
         run: &'a RunId,
@@ -308,7 +308,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What an event takes beside its body, usually, bytes.
+/// The usual size of an event beside its body, bytes.
 const REST_BYTES: usize = 256;
 
 /// Appends the canonical form of an event. Its members are written here in the order of

@@ -1,10 +1,11 @@
-//! What the runs of a session that go on at the same time tell each other: the labels that each
-//! has gained, a line each, in a file that is only ever added to.
+//! Labels that the concurrent runs of a session share: each label that a run gains is a line in an
+//! append-only file.
 //!
-//! The ledger says which labels a session has. A run reads that when it begins; what others gain
-//! from then on it reads here, wherever it decides by labels. So whatever gives a label goes on
-//! only once the ledger has it and it stands here. Once none of them goes on, the ledger alone
-//! knows, and the file can go: the next run of the session makes it of what the ledger says.
+//! The ledger records which labels a session has. A run reads them there when it begins, and those
+//! that other runs gain from then on in this file, wherever it decides by labels. So an operation
+//! that gives a label proceeds only once the label is in the ledger and in this file. Once none of
+//! these runs goes on, the ledger alone has all labels, and the file can be removed: the next run
+//! of the session makes it anew from the ledger.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,9 +25,9 @@ use crate::sessions::{self, Session, SessionError};
 use crate::state::GAINED;
 use crate::{FileFault, Ledger, LedgerError, PrivateFault, StateDir};
 
-/// How much of a session's labels there can be, bytes: names of policies and of credentials.
+/// The largest size of a session's labels, bytes: names of policies and of credentials.
 pub const GAINED_BYTES_MAX: u64 = 1 << 20;
-/// How long who adds a label waits for others that do, milliseconds.
+/// The longest wait of a run that adds a label for others that do, milliseconds.
 const WAIT_MS_MAX: u64 = 10_000;
 
 /// The file of one session.
@@ -37,9 +38,9 @@ pub struct Gained {
 }
 
 impl Gained {
-    /// That of this session, which is made where there is none: of the labels that the ledger
-    /// says, since another run can have gained one and ended after the caller looked there. The
-    /// caller has a run of the session recorded by now, so that nobody removes it.
+    /// Opens the file of this session. If there is none, it is made from the labels in the ledger,
+    /// since another run can have gained one and ended after the caller looked there. The caller
+    /// has a run of the session recorded by now, so that nobody removes the file.
     ///
     /// # Errors
     /// [`SessionError`]: it cannot be made, is not this user's alone, or the ledger does not say
@@ -66,7 +67,8 @@ impl Gained {
         Ok(Self { file, path })
     }
 
-    /// The same to be read from its beginning, by who holds nothing else of it.
+    /// Opens the file again, to be read from its beginning by a process that shares nothing else of
+    /// it.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -198,7 +200,7 @@ pub fn forget(state: &StateDir, sessions: &[SessionId]) -> Result<usize, Session
     Ok(removed)
 }
 
-/// Whether a run of a session goes on, or one of which it is not known what it is of.
+/// Returns whether a run of this session goes on, or one whose session is not known.
 fn goes_on(state: &StateDir, session: &SessionId) -> Result<bool, LedgerError> {
     let open = OpenRuns::open(state)?;
     for run in open.list()? {

@@ -17,7 +17,7 @@ pub struct InvalidHash;
 pub(crate) const HASH_DIGITS: usize = 64;
 
 impl TreeHash {
-    /// What stands for "the event before the first".
+    /// The hash that stands for "the event before the first".
     pub const ZERO: Self = Self([0; 32]);
 
     /// The hash of one event's canonical bytes.
@@ -179,7 +179,7 @@ impl Frontier {
         self.subtrees.iter().rev().flatten().copied()
     }
 
-    /// That of so many leaves, from what [`Frontier::subtrees`] gave.
+    /// Makes the frontier of a tree of this many leaves, from what [`Frontier::subtrees`] gave.
     pub(crate) fn of_subtrees(size: u64, largest_first: &[TreeHash]) -> Option<Self> {
         let mut given = largest_first.iter().rev();
         let heights = u64::BITS - size.leading_zeros();

@@ -10,26 +10,26 @@ use crate::hash::hex;
 use crate::{FileFault, TreeHash, disk};
 
 pub(crate) const HEAD: &str = "head";
-/// What the head is called until it is whole.
+/// The head's file name until it is whole.
 const NEW_HEAD: &str = "head.new";
 
-/// How far the ledger is known to be on disk: kept beside it, so that a cut of
-/// its end is found. Overwritten in place, always with the same length.
+/// The end of the ledger that is known to be on disk: kept beside it, so that a truncation is
+/// found. Overwritten in place, always with the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// How many events there are.
+    /// The number of events.
     pub(crate) size: u64,
     /// The hash of the last of them; zero when there is none.
     pub(crate) leaf: TreeHash,
     /// The segment that holds the last of them; 0 when there is none.
     pub(crate) segment: u32,
-    /// Where the last of them ends in its segment, bytes.
+    /// The offset in its segment at which the last of them ends, bytes.
     pub(crate) bytes: u64,
-    /// Which start of the host's kernel it was written under.
+    /// The boot of the host's kernel under which it was written.
     pub(crate) boot: BootId,
 }
 
-/// What was found where the head should be.
+/// The state of the head as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FoundHead {
     Sound(Head),

@@ -22,14 +22,14 @@ use commit::Commit;
 use repair::repair;
 use unsynced::{is_doubted, leave_doubt, settle_doubt};
 
-/// Where the time of events comes from; `SystemTime::now` outside tests.
+/// The source of the events' times; `SystemTime::now` outside tests.
 pub type Clock = fn() -> SystemTime;
 
-/// How long an append waits for another process's append, milliseconds: they
-/// hold the lock for microseconds, unless one was stopped.
+/// The longest wait of an append for another process's append, milliseconds: they hold the lock for
+/// microseconds, unless one was stopped.
 const APPEND_WAIT_MS_MAX: u64 = 10_000;
-/// How long an opening waits for another process's search for interrupted runs
-/// through the whole ledger, milliseconds.
+/// The longest wait of an opening for another process's search for interrupted runs through the
+/// whole ledger, milliseconds.
 const RECOVERY_WAIT_MS_MAX: u64 = 120_000;
 
 const APPEND_LOCK: &str = "lock";
@@ -48,7 +48,7 @@ pub(crate) struct Journal {
     /// The end of the ledger as this process left it. Also keeps the threads of
     /// this process apart, which the file lock (shared by them) does not.
     tail: Mutex<Option<Tail>>,
-    /// What this process found lost and recorded so, in words.
+    /// The losses that this process found and recorded, as sentences.
     losses: Mutex<Vec<String>>,
     commit: Commit,
 }
@@ -365,8 +365,8 @@ impl Journal {
         Ok(head.write(&self.directory, &self.path, first)?)
     }
 
-    /// Whether the ledger was last written under another start of the kernel: then
-    /// runs may have been open whose markers never reached the disk.
+    /// Returns whether the ledger was last written under another boot of the kernel: then runs may
+    /// have been open whose markers never reached the disk.
     pub(crate) fn is_from_another_boot(&self) -> Result<bool, LedgerError> {
         Ok(match Head::read(&self.directory, &self.path)? {
             FoundHead::Sound(head) => head.boot != self.boot,
@@ -423,7 +423,7 @@ impl Journal {
             .extend(remark);
     }
 
-    /// What this process found lost.
+    /// Returns the losses that this process found.
     pub(crate) fn losses(&self) -> Vec<String> {
         let losses = self.losses.lock();
         losses.unwrap_or_else(PoisonError::into_inner).clone()

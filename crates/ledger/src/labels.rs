@@ -1,4 +1,5 @@
-//! Which data a session has touched and what it is for, as the ledger tells of it.
+//! The labels and purposes of sessions and runs, as the ledger records them: the data that they
+//! have touched, and the purposes of the work.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +26,10 @@ pub struct KeptUse {
     pub has_all_labels: bool,
 }
 
-/// What runs were for.
+/// The purposes of runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunPurposes {
-    /// What persons have stated.
+    /// The purposes that persons have stated.
     pub stated: BTreeSet<String>,
     /// The names of those whose policies narrowed, whoever has said so.
     pub narrowed: BTreeSet<String>,
@@ -49,7 +50,7 @@ pub(crate) fn of_session(
     gained(Events::from_place(state, filter, place)?)
 }
 
-/// The same of one run. Those of its session count too, where it was of one: what others gained
+/// Reads the labels of one run. Those of its session count too, if it had one: what others gained
 /// while it went on was its own.
 pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, LedgerError> {
     let filter = Filter {
@@ -114,7 +115,7 @@ fn of_kind(kind: &str) -> Filter {
     }
 }
 
-/// What the runs of a session were for: the same as of labels holds of damage.
+/// Reads the purposes of a session's runs. Damage is an error, as for [`of_session`].
 pub(crate) fn purposes_of_session(
     state: &StateDir,
     session: &SessionId,
@@ -127,7 +128,7 @@ pub(crate) fn purposes_of_session(
     purposes(Events::from_place(state, filter, place)?)
 }
 
-/// The same of one run.
+/// Reads the purposes of one run.
 pub(crate) fn purposes_of_run(state: &StateDir, run: &RunId) -> Result<RunPurposes, LedgerError> {
     let filter = Filter {
         run: Some(run.clone()),

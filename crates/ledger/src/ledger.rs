@@ -37,7 +37,7 @@ pub struct Ledger {
     journal: Arc<Journal>,
     open_runs: Arc<OpenRuns>,
     interrupted: Vec<InterruptedRun>,
-    /// Where the keys of runs are that what is sensitive is sealed with.
+    /// The state directory, which holds the keys that seal the sensitive members of runs' events.
     state: StateDir,
     /// The one that was used last.
     seal: Mutex<Option<(RunId, Arc<SealKey>)>>,
@@ -80,7 +80,7 @@ impl Ledger {
         &self.interrupted
     }
 
-    /// What an append of this process found lost, recorded, and went on without: a line
+    /// Returns the losses that appends of this process found, recorded, and went on without: a line
     /// each, for people.
     #[must_use]
     pub fn losses(&self) -> Vec<String> {
@@ -269,8 +269,8 @@ impl Ledger {
         shredding::shred(&self.state, &self.journal, ShredWhy::Asked, is_meant)
     }
 
-    /// The same of all runs that began before. The names of runs have two digits of a year:
-    /// none began before 2000, and one whose name is no time is left.
+    /// Shreds all runs that began before this time. The names of runs have two digits of a year:
+    /// none began before 2000, and a run whose name is not a time is left.
     ///
     /// # Errors
     /// As those of [`Ledger::shred`].
@@ -304,7 +304,8 @@ impl Ledger {
         verify(state, &Against::default())
     }
 
-    /// The same, held against what is known of the ledger from elsewhere as well.
+    /// Verifies the ledger as [`Ledger::verify`] does, and compares it with what is known of it
+    /// from elsewhere.
     ///
     /// # Errors
     /// As those of [`Ledger::verify`].
@@ -346,7 +347,7 @@ impl Ledger {
         replace_lost(state, &self.journal)
     }
 
-    /// What the ledger's checkpoints are checked with. It is made where there is none.
+    /// Returns the key that verifies the ledger's checkpoints. It is made if there is none.
     ///
     /// # Errors
     /// [`SigningError`].
@@ -372,7 +373,7 @@ impl Ledger {
         Events::from_last(state, count, filter)
     }
 
-    /// Whether the end of a run is recorded: nothing of it lives then.
+    /// Returns whether the end of a run is recorded: none of its processes is alive then.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read to where that would be.

@@ -21,7 +21,7 @@ pub(crate) struct Lines {
     /// The segment after the current one, once it was seen: then the current one
     /// is read to its end once more, for it may have grown before.
     next: Option<u32>,
-    /// Where to begin: segments before are passed over.
+    /// The first segment to read: those before are passed over.
     first: u32,
     line: Vec<u8>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Lines {
 struct Current {
     number: u32,
     reader: BufReader<File>,
-    /// Where the next line begins.
+    /// The offset of the next line.
     offset: u64,
     /// Bytes after the last newline.
     unfinished: u64,
@@ -129,8 +129,8 @@ impl Lines {
         }
     }
 
-    /// Where the reading has come to, and how many bytes stand there that are not
-    /// a complete line.
+    /// Returns the segment and offset that reading has reached, and the number of bytes there that
+    /// are not a complete line.
     pub(crate) fn place(&self) -> (u32, u64, u64) {
         self.current.as_ref().map_or((0, 0, 0), |current| {
             (current.number, current.offset, current.unfinished)

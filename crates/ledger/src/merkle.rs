@@ -146,7 +146,7 @@ pub(crate) fn root_by_inclusion(
     (last == 0).then_some(root)
 }
 
-/// Whether a consistency proof holds (RFC 9162, section 2.1.4.2).
+/// Returns whether a consistency proof holds (RFC 9162, section 2.1.4.2).
 pub(crate) fn is_consistent(
     (old, old_root): (u64, TreeHash),
     (new, new_root): (u64, TreeHash),

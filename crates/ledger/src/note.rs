@@ -22,31 +22,31 @@ pub(crate) const PUBLIC_BYTES: usize = 32;
 pub(crate) const ID_BYTES: usize = 4;
 const NAME_BYTES_MAX: usize = 256;
 const PRIVATE: &str = "PRIVATE+KEY+";
-/// How a line of a signature begins.
+/// The prefix of a signature's line.
 pub(crate) const SIGNATURE: &str = "\u{2014} ";
 
 /// A text is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoteFault {
-    /// It is no key in the form of signed notes.
+    /// The text is not a key in the form of signed notes.
     #[error("not a key: {0}")]
     NoKey(&'static str),
-    /// It is no signed checkpoint.
+    /// The text is not a signed checkpoint.
     #[error("not a signed checkpoint: {0}")]
     NoCheckpoint(&'static str),
-    /// It bears no signature of the key.
+    /// The note has no signature by the key.
     #[error("it is not signed by {0}, but by another key")]
     OtherKey(String),
     /// The signature is not one of this text.
     #[error("its signature by {0} does not hold: the text or the signature was altered")]
     BadSignature(String),
-    /// It is of another ledger.
+    /// The checkpoint is of another ledger.
     #[error("it is of another ledger: {0}")]
     OtherOrigin(String),
 }
 
-/// What a ledger's checkpoints are checked with: `name+id+key`, a verifier key of C2SP's
-/// signed notes. Everybody may know it.
+/// The verifier key of a ledger's checkpoints: `name+id+key`, as in C2SP's signed notes. Not a
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifierKey {
     name: String,
@@ -69,14 +69,14 @@ impl VerifierKey {
         &self.name
     }
 
-    /// Whether this is its signature of a text, in base64.
+    /// Returns whether this key has made a text's signature, in base64.
     pub(crate) fn has_signed(&self, text: &str, signature: &str) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, self.public);
         let signature = STANDARD.decode(signature);
         signature.is_ok_and(|signature| key.verify(text.as_bytes(), &signature).is_ok())
     }
 
-    /// What tells it from others of its name, in short: eight hexadecimal digits.
+    /// Returns the key's id, which tells it from others of its name: eight hexadecimal digits.
     #[must_use]
     pub fn short_id(&self) -> String {
         hex(&self.id())
@@ -149,7 +149,7 @@ fn checked_name(name: &str) -> Result<String, NoteFault> {
     Ok(name.to_owned())
 }
 
-/// What signs a ledger's checkpoints.
+/// The key that signs a ledger's checkpoints.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
     verifier: VerifierKey,
@@ -204,7 +204,7 @@ impl SigningKey {
         Zeroizing::new(format!("{PRIVATE}{name}+{id}+{}\n", *encoded))
     }
 
-    /// What its signatures are checked with.
+    /// Returns the key that verifies its signatures.
     pub fn verifier(&self) -> &VerifierKey {
         &self.verifier
     }
@@ -279,7 +279,7 @@ impl Checkpoint {
         })
     }
 
-    /// How many events it covers.
+    /// Returns the number of events that it covers.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -298,8 +298,8 @@ impl Checkpoint {
     }
 }
 
-/// What a signed note says, without the end of its last line, once it is found that this key
-/// has signed it. Signatures of other keys are passed over.
+/// Returns the text of a signed note, without its last newline, once this key's signature of it is
+/// verified. Signatures of other keys are passed over.
 pub fn signed_text<'a>(note: &'a str, key: &VerifierKey) -> Result<&'a str, NoteFault> {
     let malformed = NoteFault::NoCheckpoint;
     if note.len() > CHECKPOINT_BYTES_MAX {
@@ -318,7 +318,7 @@ pub fn signed_text<'a>(note: &'a str, key: &VerifierKey) -> Result<&'a str, Note
     Ok(body)
 }
 
-/// Whether one of the lines is this key's signature of the text.
+/// Checks that one of the lines is this key's signature of the text.
 fn check_signature(text: &str, lines: &str, key: &VerifierKey) -> Result<(), NoteFault> {
     let mut is_signed = false;
     for line in lines.split('\n') {

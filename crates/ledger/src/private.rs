@@ -16,7 +16,7 @@ use crate::{FileFault, StateDir, disk};
 
 const LOCK: &str = "lock";
 
-/// How long another process may hold the lock, milliseconds.
+/// The longest time for which another process may hold the lock, milliseconds.
 const LOCK_WAIT_MS_MAX: u64 = 5_000;
 
 /// A private file cannot be used.
@@ -36,9 +36,9 @@ pub enum PrivateFault {
     /// Something else than a file, or a larger one.
     #[error("{} is no file of at most {} KiB", path.display(), bytes_max >> 10)]
     NoFile {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
-        /// How large one may be, bytes.
+        /// The largest allowed size, bytes.
         bytes_max: u64,
     },
     /// Another process changes it, and does not come to an end.
@@ -46,7 +46,7 @@ pub enum PrivateFault {
     Locked {
         /// The lock.
         path: PathBuf,
-        /// How long was waited, milliseconds.
+        /// The time that was waited, milliseconds.
         waited_ms: u128,
     },
 }
@@ -114,7 +114,7 @@ impl PrivateDirectory {
         self.directory
     }
 
-    /// The same, while it is in use.
+    /// Borrows the directory's descriptor.
     pub fn descriptor(&self) -> &OwnedFd {
         &self.directory
     }
@@ -136,7 +136,7 @@ impl PrivateDirectory {
         Ok(lock)
     }
 
-    /// What a file holds; nothing where there is none.
+    /// Reads a file; `None` if there is none.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -233,8 +233,9 @@ pub(crate) fn replace_file(
         .map_err(FileFault::on("replace", path.join(name)))
 }
 
-/// The same without waiting for the disk: after a loss of power there may be the old one, or
-/// on some file systems an empty one, as nobody relies on.
+/// Replaces a file as [`replace_file`] does, without waiting for the disk: after a loss of power
+/// the old one may be there, or on some file systems an empty one. Only for files that nothing
+/// relies on.
 pub(crate) fn replace_file_soon(
     directory: impl AsFd,
     path: &Path,
@@ -251,7 +252,7 @@ fn new_name(name: &str) -> String {
     format!("{name}.new")
 }
 
-/// What is to be put in a file's place, under another name.
+/// Writes the replacement of a file, under another name.
 fn new_file(
     directory: BorrowedFd<'_>,
     path: &Path,

@@ -37,9 +37,9 @@ pub enum ProofFault {
     /// The checkpoint does not go that far.
     #[error("the newest checkpoint is of {size} events, and does not cover {wanted}")]
     NotCovered {
-        /// What was asked for.
+        /// The subject for which a proof was requested.
         wanted: String,
-        /// How many events the checkpoint covers.
+        /// The number of events that the checkpoint covers.
         size: u64,
     },
     /// The ledger is not what was signed.
@@ -59,7 +59,7 @@ pub enum ProofFault {
     NotNoted(u64),
 }
 
-/// That an event is in a ledger of which a checkpoint was signed.
+/// A proof that an event is in a ledger, under a signed checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InclusionProof {
     /// The event's number.
@@ -72,10 +72,11 @@ pub struct InclusionProof {
     pub checkpoint: Checkpoint,
 }
 
-/// That a ledger's earlier state is the beginning of one of which a checkpoint was signed.
+/// A proof that an earlier state of a ledger is the beginning of a later one, under a signed
+/// checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsistencyProof {
-    /// How many events there were.
+    /// The number of events in the earlier state.
     pub old_size: u64,
     /// The root then; not in the proof's text, since whoever checks has to know it.
     pub old_root: TreeHash,
@@ -94,7 +95,7 @@ pub enum Proven {
     Consistency(ConsistencyProof),
 }
 
-/// What proofs are made from: the tree as far as it was signed.
+/// A maker of proofs: the tree up to its signed checkpoint.
 #[derive(Debug)]
 pub struct Prover {
     tree: Tree,
@@ -147,7 +148,7 @@ impl Prover {
         &self.tree
     }
 
-    /// That this event is in the ledger.
+    /// Proves that this event is in the ledger.
     ///
     /// # Errors
     /// [`ProofFault::NotCovered`], or [`ProofFault::Damaged`] where the event is another.
@@ -169,7 +170,7 @@ impl Prover {
         }
     }
 
-    /// That the first events are the beginning of those of the checkpoint.
+    /// Proves that the first `old_size` events are the beginning of those under the checkpoint.
     ///
     /// # Errors
     /// [`ProofFault::NotCovered`].
@@ -275,7 +276,7 @@ pub fn check_proof(
     }
 }
 
-/// What is proven, and the checkpoint after it.
+/// Splits the text of a proof into what it proves and the checkpoint after that.
 fn parts(text: &str) -> Result<(&str, &str), ProofFault> {
     if text.len() > PROOF_BYTES_MAX {
         return Err(ProofFault::NoProof("it is too long"));

@@ -11,7 +11,7 @@ use crate::read::{Events, Filter};
 use crate::settled::{note_settled, settled_place};
 use crate::{FileFault, LedgerError, StateDir};
 
-/// Why a run has no end of its own, where nobody knows more.
+/// The reason why a run has no recorded end, when nothing better is known.
 pub(crate) const UNSEEN: &str = "the Atoll process that carried this run ended without closing it";
 
 /// A run whose Atoll ended before it could close it.
@@ -19,8 +19,8 @@ pub(crate) const UNSEEN: &str = "the Atoll process that carried this run ended w
 pub struct InterruptedRun {
     /// The run; it is recorded as interrupted.
     pub run: RunId,
-    /// Why its record could not be changed, if so. A run that ended before it had
-    /// a record is none of these.
+    /// The reason why its record could not be changed, if so. `None` also for a run that ended
+    /// before it had a record.
     pub record: Option<RunFault>,
 }
 

@@ -1,5 +1,5 @@
-//! What is kept in the state that only a ledger can have told of: where it is there and the ledger
-//! is not, somebody took that away.
+//! Remains of a ledger in the state directory: files that only a ledger can have caused. If they
+//! are there and the ledger is not, somebody took it away.
 
 use std::fmt;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::sent;
 use crate::state::{GAINED, RUNS, SESSIONS, TELEMETRY};
 use crate::{LedgerError, Seals, StateDir};
 
-/// How the files end that tell where sessions began.
+/// The ending of the names of files that record where sessions began.
 pub(crate) const SESSION_FILE_END: &str = ".session";
 
-/// How much of each kind there is.
+/// The numbers of remains, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
     /// Runs that are kept, which are made only after their opening was appended.
@@ -93,7 +93,7 @@ pub(crate) fn is_session_file(name: &str) -> bool {
     name.ends_with(SESSION_FILE_END)
 }
 
-/// How many entries of a directory are such ones; none where it is not there.
+/// Counts the entries of a directory that match; none if the directory is not there.
 fn count(directory: &Path, is_one: impl Fn(&str) -> bool) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_one = |entry: &std::fs::DirEntry| entry.file_name().to_str().is_some_and(&is_one);

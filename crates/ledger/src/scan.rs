@@ -49,7 +49,7 @@ pub(crate) fn scan(event: &[u8]) -> Option<Scanned<'_>> {
 }
 
 impl<'a> Scanned<'a> {
-    /// The same of one that was read in full.
+    /// Makes the result of a scan from an event that was read in full.
     pub(crate) fn of(event: &'a Event) -> Self {
         Self {
             prev: event.prev,
@@ -59,7 +59,7 @@ impl<'a> Scanned<'a> {
     }
 }
 
-/// What is left to be read.
+/// The text that is left to read.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -76,7 +76,7 @@ impl<'a> Rest<'a> {
             .filter(|text| !text.contains('\\'))
     }
 
-    /// What is between the quotes, in the one form that it may have.
+    /// Reads a string, and returns what is between the quotes, in the one form that it may have.
     fn string(&mut self) -> Option<&'a [u8]> {
         self.pass(b"\"")?;
         let begin = self.0;
@@ -185,8 +185,8 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Whether a control character of these two digits is written by its number: others have a
-/// letter of their own.
+/// Returns whether a control character of these two hexadecimal digits is escaped by its number:
+/// others have a letter of their own.
 fn has_no_name(high: u8, low: u8) -> bool {
     let named = matches!(low, b'8' | b'9' | b'a' | b'c' | b'd');
     match high {

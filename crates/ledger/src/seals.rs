@@ -19,15 +19,15 @@ use crate::state::SEALS;
 use crate::{Event, FileFault, LedgerError, PrivateFault, StateDir, disk};
 
 const FILE: &str = "keys";
-/// What is about to be shredded: there only while it is done.
+/// The file of the shredding under way: it exists only meanwhile.
 const SHREDDING: &str = "shredding";
-/// How a slot begins.
+/// The prefix of a slot.
 const MARK: &str = "atoll-seal-1";
 /// The size of a slot: mark, run, session or dashes, key in hexadecimal digits, newline.
 const SLOT_BYTES: usize = 12 + 1 + 18 + 1 + 20 + 1 + 2 * KEY_BYTES + 1;
-/// Where the key begins in a slot.
+/// The offset of the key in a slot.
 const KEY_AT: u64 = (SLOT_BYTES - 1 - 2 * KEY_BYTES) as u64;
-/// What stands for the session of a run that is of none.
+/// The text in place of the session, for a run without one.
 const NO_SESSION: &str = "--------------------";
 /// So many slots get their room on disk at a time: to write to one is then one wait without
 /// a change of the file's size.
@@ -35,12 +35,12 @@ const ROOM_SLOTS: u64 = 512;
 /// The largest file that is read, bytes: some two million runs.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Why what is asked for is shredded.
+/// The reason for a shredding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShredWhy {
     /// A person has named it.
     Asked,
-    /// It is older than it is to be kept.
+    /// The run is older than its retention time.
     Age,
 }
 
@@ -62,14 +62,14 @@ impl ShredWhy {
     }
 }
 
-/// What is about to be shredded.
+/// The shredding under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shredding {
     pub(crate) why: ShredWhy,
     pub(crate) runs: Vec<RunId>,
 }
 
-/// What is kept of a run's key.
+/// The slot of a run's key.
 struct Slot {
     run: RunId,
     session: Option<SessionId>,
@@ -106,7 +106,7 @@ impl Seals {
         Ok(Self { keys })
     }
 
-    /// How many runs have had a key.
+    /// Returns the number of runs that have had a key.
     pub(crate) fn count(&self) -> u64 {
         self.keys.len() as u64
     }
@@ -126,8 +126,9 @@ impl Seals {
         self.open_as(event, false)
     }
 
-    /// The same, for somebody who checks it: `sealed` then holds the `digest` of what was
-    /// sealed, its `salt` and the names of its `members`. What cannot be opened stays as it is.
+    /// Opens an event as [`Seals::open`] does, with the proof for whoever checks it: `sealed` then
+    /// holds the `digest` of the sealed text, its `salt` and the names of its `members`. An event
+    /// that cannot be opened stays as it is.
     #[must_use]
     pub fn open_with_proof(&self, event: Event) -> Event {
         self.open_as(event, true)
@@ -193,8 +194,8 @@ pub(crate) fn add(
     append(&directory, lock, run, session)
 }
 
-/// The same, unless the run has one by then, which nobody else gives it meanwhile; nothing where
-/// that was destroyed.
+/// Returns the key of a run, and makes it if there is none; under the lock, so that nobody else
+/// makes one meanwhile. `None` if the key was destroyed.
 pub(crate) fn find_or_add(
     state: &StateDir,
     run: &RunId,
@@ -298,7 +299,7 @@ impl HeldKeys {
         Ok(Some(Self { directory, _lock }))
     }
 
-    /// Where something was begun to be shredded, and nobody is at it.
+    /// Takes the keys if a shredding was begun and not finished, and no process is at it.
     pub(crate) fn of_unfinished(state: &StateDir) -> Result<Option<Self>, PrivateFault> {
         let Some(directory) = PrivateDirectory::of_state(state, SEALS, false)? else {
             return Ok(None);
@@ -317,7 +318,7 @@ impl HeldKeys {
         Ok(with_key.map(|slot| (slot.run, slot.session)).collect())
     }
 
-    /// What was begun to be shredded, and is not yet.
+    /// Returns the shredding that was begun and is not finished.
     pub(crate) fn shredding(&self) -> Result<Option<Shredding>, PrivateFault> {
         shredding(&self.directory)
     }

@@ -89,12 +89,12 @@ impl Segment {
         })
     }
 
-    /// The same segment, as if it ended here.
+    /// Returns this segment as if it ended here.
     pub(crate) fn cut_to(self, bytes: u64) -> Self {
         Self { bytes, ..self }
     }
 
-    /// Whether this is still the last segment, and as long as it was.
+    /// Returns whether this is still the last segment, and as long as it was.
     pub(crate) fn is_still_last(
         &self,
         directory: impl AsFd,

@@ -1,4 +1,4 @@
-//! How far the ledger was sent elsewhere.
+//! The progress of sending the ledger elsewhere.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::state::TELEMETRY;
 use crate::{PrivateFault, StateDir, TreeHash};
 
 const KEPT_BYTES_MAX: u64 = 4 << 10;
-/// How many digits of an address's digest are its file's name.
+/// The number of digits of an address's digest that make its file's name.
 const NAME_DIGITS: usize = 32;
 
 /// The last event that somebody elsewhere has.
@@ -21,8 +21,8 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// How far that address has it; nothing where it has nothing, or where what is kept of
-    /// that cannot be read, as after a loss of power: then it is sent again.
+    /// Reads the progress for an address. `None` if nothing was sent, or the file cannot be parsed,
+    /// as after a loss of power: then everything is sent again.
     ///
     /// # Errors
     /// [`PrivateFault`].

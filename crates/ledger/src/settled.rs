@@ -56,7 +56,7 @@ pub(crate) fn note_settled(journal: &Journal, open_runs: &OpenRuns) -> Result<()
     Ok(write().map_err(crate::FileFault::on("write", path))?)
 }
 
-/// Where to begin to look for runs that are not closed: segment and offset.
+/// Returns the place from which to search for runs that are not closed: segment and offset.
 pub(crate) fn settled_place(journal: &Journal) -> Result<(u32, u64), LedgerError> {
     if let Some((place, leaf)) = read(journal.directory())
         && leaf_before(journal, place)? == Some(leaf)

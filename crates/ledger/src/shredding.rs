@@ -14,7 +14,7 @@ use crate::read::{Events, Filter};
 use crate::seals::{HeldKeys, ShredWhy, Shredding};
 use crate::{FileFault, LedgerError, PrivateFault, StateDir};
 
-/// What of the ledger something is done about.
+/// The part of the ledger that a shredding or a hold is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// One run.
@@ -23,7 +23,7 @@ pub enum Evidence {
     Session(SessionId),
 }
 
-/// What was done.
+/// The result of a shredding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shredded {
     /// The runs whose keys are destroyed now.

@@ -44,9 +44,9 @@ pub enum StateError {
     OwnedByOther {
         /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The user id of the owner.
         owner: u32,
-        /// Who asks.
+        /// The user id of the caller.
         caller: u32,
     },
     /// Other users can write to it, and could change what Atoll relies on.
@@ -129,7 +129,7 @@ impl StateDir {
         })
     }
 
-    /// The same directory, opened once more.
+    /// Opens the same directory once more.
     pub(crate) fn again(&self) -> Result<Self, FileFault> {
         let directory = rustix::fs::openat(&self.directory, ".", OPEN_DIRECTORY, Mode::empty())
             .map_err(FileFault::on("open the state directory", &self.path))?;
@@ -145,25 +145,26 @@ impl StateDir {
         &self.path
     }
 
-    /// Where everything that belongs to one run is kept.
+    /// Returns the directory of everything that belongs to one run.
     #[must_use]
     pub fn run_dir(&self, run: &RunId) -> PathBuf {
         self.path.join(RUNS).join(run.as_str())
     }
 
-    /// Where the files of a run are while it lasts, of which nothing is kept.
+    /// Returns the directory of a run's files that last as long as the run; none of them is kept.
     #[must_use]
     pub fn scratch_dir(&self, run: &RunId) -> PathBuf {
         self.path.join(SCRATCH).join(run.as_str())
     }
 
-    /// Where the layers are kept that several runs share.
+    /// Returns the directory of the layers that several runs share.
     #[must_use]
     pub fn shared_layers_dir(&self) -> PathBuf {
         self.path.join(SHARED_LAYERS)
     }
 
-    /// Where the layers over parts of the home are kept that a profile's next run goes on with.
+    /// Returns the directory of the layers over parts of the home that a profile's next run goes on
+    /// with.
     #[must_use]
     pub fn kept_dir(&self) -> PathBuf {
         self.path.join(KEPT)

@@ -12,7 +12,7 @@ use crate::{FileFault, LedgerError, TreeHash};
 /// The end of the ledger: what the next event continues.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
-    /// How many events there are.
+    /// The number of events.
     pub(crate) size: u64,
     /// The hash of the last one; zero when there is none.
     pub(crate) leaf: TreeHash,
@@ -20,19 +20,19 @@ pub(crate) struct Tail {
     pub(crate) segment: Option<Segment>,
 }
 
-/// What a look at the end of the ledger found.
+/// The end of the ledger, as found.
 #[derive(Debug)]
 pub(crate) struct FoundTail {
     /// The end of what is sound.
     pub(crate) tail: Tail,
-    /// What follows it in the last segment: the segment as it is, whose bytes
-    /// from the tail's on are not an event.
+    /// The remains after it in the last segment: the segment as it is, whose bytes from the tail's
+    /// end on are not an event.
     pub(crate) remains: Option<Segment>,
 }
 
 /// The first read from the end of a segment: enough for a usual event.
 const FIRST_WINDOW_BYTES: u64 = 8 << 10;
-/// What is read at once of a segment that is followed.
+/// The size of one read of a segment that is followed, bytes.
 const READ_BYTES: usize = 64 << 10;
 /// The most that is read: a torn line of any allowed length and one before it.
 const LAST_WINDOW_BYTES: u64 = 2 * LINE_BYTES_MAX as u64;
@@ -131,11 +131,11 @@ pub(crate) fn find_tail_after(
     })
 }
 
-/// How far a reading has come.
+/// The place that reading has reached.
 struct End {
     size: u64,
     leaf: TreeHash,
-    /// Where the last event's line ends in its segment.
+    /// The offset in its segment at which the last event's line ends.
     bytes: u64,
 }
 

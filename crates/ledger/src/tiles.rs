@@ -10,14 +10,14 @@ const TILE_WIDTH: usize = 256;
 /// The height of the subtree that a full tile stands for.
 const TILE_HEIGHT: usize = 8;
 
-/// What was written.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportedTiles {
-    /// How many events the checkpoint covers.
+    /// The number of events that the checkpoint covers.
     pub events: u64,
-    /// How many tiles of hashes there are.
+    /// The number of tiles of hashes.
     pub tiles: u64,
-    /// How many bundles of events there are.
+    /// The number of bundles of events.
     pub bundles: u64,
     /// The events that are too large for a bundle, whose lengths have 16 bits: their bundles
     /// are left out. Their hashes are there.

@@ -11,21 +11,21 @@ use crate::open_runs::{Carrier, OpenRuns};
 use crate::recovery::{RunFiles, UNSEEN, interrupted_because};
 use crate::{FileFault, LedgerError, StateDir};
 
-/// How long is waited until nothing is left of its process.
+/// The longest wait until nothing is left of its process.
 const END_WAIT: Duration = Duration::from_secs(5);
-/// How long for a run whose program has ended by itself, or whose end another process records:
-/// what it has written may be much to remove.
+/// The longest wait for a run whose program has ended by itself, or whose end another process
+/// records: there may be many written files to remove.
 const RECORDED_WAIT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What became of a run that was to end without being asked.
+/// The result of ending a run that does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswering {
-    /// It has ended, by force.
+    /// The run was killed.
     Killed,
-    /// It was over already, or has ended by itself.
+    /// The run was over already, or has ended by itself.
     Over,
-    /// It is still there.
+    /// The run is still there.
     StillThere,
     /// Nobody knows which process it is.
     NotFound,
@@ -90,7 +90,7 @@ pub fn end_unanswering(
     Ok(Unanswering::StillThere)
 }
 
-/// Whether it was there to be ended.
+/// Kills the process, and returns whether it was still there.
 fn end(carrier: &Carrier) -> Result<bool, Errno> {
     match pidfd_open(carrier.number, PidfdFlags::empty()) {
         Ok(process) if carrier.is_there() => {

@@ -1,5 +1,5 @@
-//! What a witness has of a ledger: every signed checkpoint that it was given, in a file where
-//! whoever can rewrite the ledger cannot write. `verify` holds the ledger against it.
+//! Witness files: every signed checkpoint that a witness was given, in a file to which whoever can
+//! rewrite the ledger cannot write. `verify` compares the ledger with it.
 
 use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -19,14 +19,14 @@ use crate::{
 
 /// The size of a witness's file that is read, bytes: some 250,000 checkpoints.
 const WITNESS_BYTES_MAX: u64 = 64 << 20;
-/// How long another process may be writing to it, milliseconds.
+/// The longest time for which another process may be writing to it, milliseconds.
 const LOCK_WAIT_MS_MAX: u64 = 5_000;
 
-/// Where it is kept who the witness is, beside the key.
+/// The file that names the witness, beside the key.
 const KEPT: &str = "witness";
 const KEPT_BYTES_MAX: u64 = 256 << 10;
 
-/// Who is given each checkpoint.
+/// The witness to which each checkpoint is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Witness {
     /// A file that it is added to.
@@ -35,9 +35,9 @@ pub enum Witness {
     Command(Vec<OsString>),
     /// A witness of C2SP's protocol (tlog-witness), which signs each.
     Network {
-        /// Where it takes them: `https://…`, before `/add-checkpoint`.
+        /// The URL to which checkpoints are sent: `https://…`, before `/add-checkpoint`.
         url: String,
-        /// What its signatures are checked with.
+        /// The key that verifies its cosignatures.
         key: WitnessKey,
     },
 }
@@ -112,7 +112,7 @@ impl Witness {
 /// Checkpoints as a witness keeps them, oldest first, each followed by an empty line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessFile {
-    /// What it is called, for people.
+    /// The file's name in messages.
     pub name: String,
     /// All of it.
     pub content: Vec<u8>,

@@ -121,7 +121,7 @@ fn finish(
     Ok(keys.rename(NEXT, KEY)?)
 }
 
-/// What both keys sign.
+/// Returns the statement that both keys sign.
 fn statement(old: &VerifierKey, new: &VerifierKey) -> String {
     format!("atoll-ledger key 1\n{}\n{old}\n{new}\n", old.name())
 }

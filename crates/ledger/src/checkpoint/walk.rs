@@ -29,7 +29,7 @@ pub(crate) struct Walk {
     size: u64,
     leaf: TreeHash,
     segment: u32,
-    /// Where the last event's line ends in the segment, bytes.
+    /// The offset in the segment at which the last event's line ends, bytes.
     bytes: u64,
 }
 

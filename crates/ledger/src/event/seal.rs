@@ -1,6 +1,6 @@
-//! What of an event is sealed: the members whose content is a program's or a person's and not
-//! Atoll's own decision. They stand encrypted in one member, `sealed`, so that the event's hash
-//! covers them for ever, and nobody reads them once the key of their run is destroyed.
+//! Sealing of an event's sensitive members: those whose content comes from a program or a person,
+//! and is not Atoll's own decision. They are encrypted in one member, `sealed`, so that the event's
+//! hash covers them for ever, and nobody can read them once the key of their run is destroyed.
 
 use std::fmt;
 
@@ -17,12 +17,13 @@ use crate::canonical::SEALED;
 use crate::hash::hex;
 use crate::random;
 
-/// What stands in place of what nobody can read any more.
+/// The replacement of members whose key was destroyed.
 const SHREDDED: &str = "(shredded)";
-/// The same where its key is not here, or does not open it.
+/// The replacement of members whose key is not here, or does not open them.
 const CLOSED: &str = "(sealed)";
 
-/// What everything sealed is bound to, with its place: put into another event it does not open.
+/// The prefix of the associated data that all sealed content is bound to, with its event: moved
+/// into another event, it does not open.
 const MARK: &[u8] = b"atoll-sealed-1\0";
 /// The length of a key, bytes.
 pub(crate) const KEY_BYTES: usize = 32;
@@ -39,7 +40,7 @@ impl fmt::Debug for SealKey {
     }
 }
 
-/// What is sensitive cannot be sealed: the kernel has no random bytes.
+/// The sensitive members cannot be sealed: the kernel has no random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what is sensitive in it cannot be sealed: there are no random bytes")]
 pub struct SealFault;
@@ -58,7 +59,7 @@ impl SealPlace<'_> {
     }
 }
 
-/// What was sealed.
+/// The members of an event, as unsealed.
 pub(crate) struct Opened {
     /// Hexadecimal digits.
     digest: String,
@@ -66,10 +67,10 @@ pub(crate) struct Opened {
     pub(crate) members: Map<String, Value>,
 }
 
-/// What can be done about what is sealed of a run.
+/// The key that is known for the sealed members of a run, if any.
 #[derive(Clone, Copy)]
 pub(crate) enum Opening<'a> {
-    /// It has this key.
+    /// The run's key is here.
     Key(&'a SealKey),
     /// Its key was destroyed.
     Shredded,
@@ -140,8 +141,7 @@ impl SealKey {
         Ok(STANDARD.encode([digest.as_ref(), number, &hidden].concat()))
     }
 
-    /// What was sealed, where it was sealed by this key for this place, and is what its digest
-    /// says.
+    /// Unseals the members, if this key has sealed them for this event, and their digest holds.
     pub(crate) fn open(&self, place: &SealPlace<'_>, sealed: &str) -> Option<Opened> {
         let mut bytes = STANDARD.decode(sealed).ok()?;
         let (told, rest) = bytes.split_at_mut_checked(SHA256_OUTPUT_LEN)?;
@@ -161,8 +161,8 @@ impl SealKey {
     }
 }
 
-/// Why nobody can read a member of an event as [`crate::Seals::open`] gives it; nothing where it
-/// can be read.
+/// Returns why a member of an event, as [`crate::Seals::open`] gives it, cannot be read; `None` if
+/// it can.
 #[must_use]
 pub fn unread(value: &Value) -> Option<&'static str> {
     let word = match value {
@@ -179,7 +179,7 @@ pub fn unread(value: &Value) -> Option<&'static str> {
     }
 }
 
-/// How many characters of base64 what is sealed of a text takes.
+/// Returns the length in base64 of a sealed text of this many bytes.
 pub(crate) fn sealed_length(text_bytes: usize) -> usize {
     let around = SHA256_OUTPUT_LEN + NONCE_LEN + SALT_BYTES + AES_256_GCM.tag_len();
     (around + text_bytes).div_ceil(3) * 4

@@ -15,12 +15,12 @@ pub(crate) struct Commit {
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// How many events are on disk.
+    /// The number of events that are on disk.
     durable_size: u64,
-    /// Whether a thread is waiting for the disk.
+    /// True if a thread is waiting for the disk.
     waiting: bool,
-    /// Why nothing can be written any more. After a failed fdatasync the kernel
-    /// forgets which pages it could not write, and a second one reports success.
+    /// The reason why nothing can be written any more. After a failed fdatasync the kernel forgets
+    /// which pages it could not write, and a second one reports success.
     broken: Option<String>,
 }
 

@@ -16,11 +16,11 @@ use crate::segment::{Segment, segment_name};
 use crate::tail::{FoundTail, Tail};
 use crate::{FileFault, LedgerError, disk, host_text};
 
-/// How many remains are kept beside a ledger.
+/// The most remains that are kept beside a ledger.
 const SET_ASIDE_MAX: u32 = 10_000;
 const COPY_BYTES: usize = 64 << 10;
 
-/// What is wrong with the end of a ledger.
+/// The fault at the end of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// A line that its writer did not live to finish; it was never acknowledged.

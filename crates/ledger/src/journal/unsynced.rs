@@ -23,7 +23,7 @@ pub(crate) fn leave_doubt(directory: &OwnedFd) {
     let _ = disk::create(directory, UNSYNCED, OFlags::WRONLY);
 }
 
-/// Whether a wait for the disk has failed since the head was last known to be right.
+/// Returns whether a wait for the disk has failed since the head was last known to be right.
 pub(crate) fn is_doubted(directory: impl AsFd, path: &Path) -> Result<bool, FileFault> {
     match rustix::fs::statat(directory, UNSYNCED, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),

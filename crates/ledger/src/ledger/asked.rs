@@ -8,10 +8,10 @@ use crate::LedgerError;
 use crate::Position;
 use crate::event::Draft;
 
-/// What became of a question to a person.
+/// The step of a question to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It was put.
+    /// The question was put.
     Put,
     /// They said yes.
     Granted,

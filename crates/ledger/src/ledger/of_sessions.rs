@@ -1,4 +1,4 @@
-//! What the ledger says of sessions, and of agents.
+//! The ledger's records of sessions and agents.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ impl Ledger {
         sessions::open(state, &self.journal, name, fresh)
     }
 
-    /// Which data the runs of a session have touched. They are never lost.
+    /// Reads the labels of the data that the runs of a session have touched. They are never lost.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
@@ -42,7 +42,7 @@ impl Ledger {
         labels::of_session(state, session)
     }
 
-    /// The same of one run.
+    /// Reads the labels of one run.
     ///
     /// # Errors
     /// As [`Ledger::session_labels`].
@@ -50,7 +50,7 @@ impl Ledger {
         labels::of_run(state, run)
     }
 
-    /// The same of those that have used a kept layer: of what its record does not have.
+    /// Reads the labels of the runs that have used a kept layer and are not all in its record.
     ///
     /// # Errors
     /// As [`Ledger::session_labels`]; also where the ledger does not know these runs.
@@ -58,7 +58,7 @@ impl Ledger {
         labels::of_kept(state, kept)
     }
 
-    /// What the runs of a session were for.
+    /// Reads the purposes of a session's runs.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
@@ -69,7 +69,7 @@ impl Ledger {
         labels::purposes_of_session(state, session)
     }
 
-    /// The same of one run.
+    /// Reads the purposes of one run.
     ///
     /// # Errors
     /// As [`Ledger::session_purposes`].
@@ -77,8 +77,8 @@ impl Ledger {
         labels::purposes_of_run(state, run)
     }
 
-    /// How a person's runs by a profile of this name have behaved, as of a day counted from
-    /// 1970-01-01. Nothing where more was written in the time that counts than is read.
+    /// Reads the conduct of a person's runs by a profile of this name, as of a day counted from
+    /// 1970-01-01. `None` if more was written in the time that counts than is read.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
