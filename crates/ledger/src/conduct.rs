@@ -33,7 +33,7 @@ const KINDS: [&str; 8] = [
 /// A run of the agent.
 #[derive(Debug, Default)]
 struct Told {
-    /// True if the run wrote straight to its workspace: an apply to it later is a restoration.
+    /// True if the run wrote straight to its workspace: a later apply there is an undo.
     is_live: bool,
     deeds: BTreeMap<Deed, u64>,
 }

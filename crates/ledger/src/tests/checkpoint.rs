@@ -19,7 +19,7 @@ fn add(place: &Place, events: u64) {
     }
 }
 
-/// What a witness has that was given these.
+/// Makes the file of a witness that was given these checkpoints.
 fn witness(checkpoints: &[&Checkpoint]) -> WitnessFile {
     let texts = checkpoints.iter().map(|one| format!("{}\n", one.text()));
     WitnessFile {
@@ -146,7 +146,7 @@ fn checkpoints_grow_with_the_ledger_across_segments_and_processes() {
     assert!(place.verified().segments > 10);
 }
 
-/// What is kept of the tree saves reading, and is believed only as far as it was signed.
+/// The saved frontier saves reading, and is trusted only as far as it was signed.
 #[test]
 fn what_is_kept_of_the_tree_can_be_lost_or_wrong() {
     let contents: [Option<&dyn Fn(String) -> String>; 5] = [

@@ -23,7 +23,7 @@ fn known(place: &Place, who: (u32, &str)) -> Conduct {
     known.unwrap()
 }
 
-/// What is recorded of a run while it goes on.
+/// The events that are recorded of a run while it goes on.
 type Tells = Vec<(&'static str, EventBody)>;
 
 /// A run by this profile.

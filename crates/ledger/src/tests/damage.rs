@@ -549,7 +549,7 @@ fn the_verifier_of_the_documentation_agrees() {
     }
 }
 
-/// What a forger has rewritten after an event was changed.
+/// The parts that a forger has rewritten after an event was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     /// The hash of the event's own line.
@@ -562,14 +562,14 @@ enum Depth {
     Signature,
 }
 
-/// What finds a change, in a ledger that was signed and witnessed.
+/// The check that finds a change, in a ledger that was signed and witnessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finder {
     /// The event is none, or not as it would be written.
     Form,
     /// Its number or its predecessor do not continue the chain.
     Chain,
-    /// It is another event, which nothing in itself shows.
+    /// The event is another one, which nothing in itself shows.
     Others,
 }
 

@@ -120,8 +120,8 @@ impl Work {
 
 const SEGMENTS: [u64; 3] = [1_000, 6_000, 1 << 20];
 
-/// What every ledger must be that went through any of this, at the next start of the kernel:
-/// it goes on, without damage, and all that was acknowledged is there.
+/// Checks a ledger that went through any of these faults, under the next boot of the kernel: it can
+/// be appended to, is without damage, and has everything that was acknowledged.
 fn comes_back(state: &Path, segment_bytes_max: u64, disk: &Disk, what: &str) {
     let state = StateDir::open(state).unwrap();
     let boot = BootId::of_test('c');
@@ -203,8 +203,8 @@ fn what_was_acknowledged_survives_a_loss_of_power_at_every_step() {
     assert!(cuts > 2_000, "{cuts}");
 }
 
-/// What a session is made of: its runs, what they have touched, and what a person has said. Each
-/// but the first is acknowledged.
+/// Records a session: its runs, the labels that they gain, and a person's purposes. Each step but
+/// the first is acknowledged.
 fn session_of_runs(work: &Work, id: &SessionId) {
     let state = work.state();
     let ledger = work.ledger(&state).unwrap();
@@ -350,7 +350,7 @@ fn a_disk_that_fails_at_any_operation_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// What the tests above rely on: without waiting for the disk things are lost.
+/// The tests above rely on this: without waiting for the disk, events are lost.
 #[test]
 fn a_disk_without_its_waits_loses_what_was_acknowledged() {
     let mut lost = 0;

@@ -157,7 +157,8 @@ fn the_form_of_the_ledger_is_final() {
     );
 }
 
-/// The same with what is sealed: it is not the same twice, all around it is.
+/// A golden test as above, of sealed content: that differs each time, everything around it does
+/// not.
 #[test]
 fn the_form_of_what_is_sealed_is_final() {
     let place = Place::new();
@@ -728,7 +729,7 @@ fn unknown_types_are_passed_through() {
     place.verified();
 }
 
-/// What something took, in what does not depend on how fast anything is.
+/// The cost of an operation, in measures that do not depend on the machine's speed.
 #[derive(Debug, PartialEq)]
 struct Cost {
     writes: usize,
