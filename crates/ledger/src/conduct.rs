@@ -18,7 +18,7 @@ use crate::{LedgerError, StateDir, TreeHash};
 /// The most of the ledger that is read for it, bytes: whole segments, the newest ones.
 pub(crate) const CONDUCT_BYTES_MAX: u64 = 1 << 30;
 
-/// The types of events that say something of it.
+/// The types of events that count for conduct.
 const KINDS: [&str; 8] = [
     "run.opened",
     "run.closed",
@@ -87,7 +87,7 @@ pub(crate) fn of_agent(
     Ok(Some(conduct))
 }
 
-/// The segment to begin with, where that is not the first one.
+/// Returns the segment to begin with, if it is not the first one.
 fn newest(state: &StateDir, bytes_max: u64) -> Result<Option<u32>, LedgerError> {
     let path = state.path().join(LEDGER);
     let directory = match state.subdirectory(LEDGER, false) {
@@ -180,7 +180,7 @@ fn deeds(event: &Event, is_live: bool) -> Vec<Deed> {
     }
 }
 
-/// The day of an event's time, counted from 1970-01-01; the reverse of
+/// Returns the day of an event's time, counted from 1970-01-01; the reverse of
 /// [`atoll_model::civil_date`].
 fn day_of(time: &str) -> u64 {
     let number = |from: usize, to: usize| -> u64 {

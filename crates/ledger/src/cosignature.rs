@@ -12,7 +12,7 @@ use crate::private::PrivateDirectory;
 use crate::state::LEDGER_KEY;
 use crate::{CHECKPOINT_BYTES_MAX, Checkpoint, NoteFault, PrivateFault, StateDir};
 
-/// Ed25519 with the time before it, as signed-note numbers it.
+/// The signature type of Ed25519 with a timestamp, as signed-note numbers it.
 const ALGORITHM: u8 = 4;
 const TIME_BYTES: usize = 8;
 /// The file of the newest cosigned checkpoint, beside the key.
@@ -35,7 +35,7 @@ pub struct Cosigned {
 }
 
 impl WitnessKey {
-    /// Reads a key as a witness gives it out.
+    /// Parses a key in the form in which a witness publishes it.
     ///
     /// # Errors
     /// [`NoteFault::NoKey`], also for one of another type.
@@ -58,8 +58,8 @@ impl fmt::Display for WitnessKey {
 }
 
 impl Cosigned {
-    /// The checkpoint with this witness's signature, from lines that it answered. Those of
-    /// other keys are passed over.
+    /// Makes the checkpoint with this witness's signature, from the lines of its answer. Signatures
+    /// of other keys are passed over.
     ///
     /// # Errors
     /// [`NoteFault`] where none of them is its, or one that is does not hold.
@@ -99,7 +99,7 @@ impl Cosigned {
         Err(NoteFault::OtherKey(key.to_string()))
     }
 
-    /// Keeps it as the newest one.
+    /// Saves it as the newest one.
     ///
     /// # Errors
     /// [`PrivateFault`].

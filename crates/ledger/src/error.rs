@@ -71,7 +71,7 @@ pub enum LedgerError {
     /// The sensitive members cannot be sealed, or their key cannot be kept.
     #[error("what is sensitive cannot be sealed: {0}")]
     Seal(String),
-    /// An earlier failure to reach the disk left unknown what is on it.
+    /// An earlier wait for the disk failed, so that its content is unknown.
     #[error(
         "the ledger could not be written to disk earlier ({0}); check the disk, then start \
          Atoll again"

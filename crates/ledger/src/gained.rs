@@ -88,7 +88,7 @@ impl Gained {
         }
     }
 
-    /// Adds those that are not there yet, for every run of the session that goes on.
+    /// Adds the labels that are not there yet, for every run of the session that goes on.
     ///
     /// # Errors
     /// [`LedgerError::File`]: then nobody can go on by having gained one.
@@ -140,8 +140,8 @@ impl Gained {
     }
 }
 
-/// The sessions whose file can go, since no run of theirs goes on or is kept, and the ledger has
-/// every label that it has.
+/// Returns the sessions whose file can be removed, since none of their runs goes on or is kept, and
+/// the ledger has every label in it.
 ///
 /// # Errors
 /// [`SessionError`]: the ledger or the directory cannot be read.
@@ -176,7 +176,7 @@ pub fn forgettable(state: &StateDir) -> Result<Vec<SessionId>, SessionError> {
     Ok(found)
 }
 
-/// Removes the files of these, where that still holds. How many were removed.
+/// Removes the files of these sessions, if they still can go. Returns the number removed.
 ///
 /// # Errors
 /// As [`forgettable`]; what was not looked at stays.
@@ -221,7 +221,7 @@ fn goes_on(state: &StateDir, session: &SessionId) -> Result<bool, LedgerError> {
     Ok(false)
 }
 
-/// The labels that the ledger has of a session, where it has all that the file has.
+/// Returns the labels that the ledger has of a session, if it has all that the file has.
 fn has_all(
     state: &StateDir,
     directory: &PrivateDirectory,
@@ -234,7 +234,7 @@ fn has_all(
     Ok(labels_of(&text).is_subset(&known).then_some(known))
 }
 
-/// The labels of a file. What is no text is a label that nobody knows.
+/// Returns the labels in a file. A line that is not text becomes a label that nothing knows.
 fn labels_of(text: &[u8]) -> BTreeSet<String> {
     let lines = text.split(|byte| *byte == b'\n');
     let lines = lines.filter(|line| !line.is_empty());

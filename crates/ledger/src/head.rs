@@ -37,7 +37,7 @@ pub(crate) enum FoundHead {
     Garbled,
 }
 
-/// Tells one start of the host's kernel from another.
+/// The id of one boot of the host's kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BootId(String);
 
@@ -47,8 +47,8 @@ const CHECK_DIGITS: usize = 16;
 const HEAD_BYTES: usize = MAGIC.len() + 5 + 20 + 64 + 10 + 20 + BOOT_DIGITS + 1 + CHECK_DIGITS + 1;
 
 impl BootId {
-    /// The id of the running kernel's start. Without `/proc` there is one id for
-    /// all starts; then only the markers tell of interrupted runs.
+    /// Returns the id of the current boot. Without `/proc` it is the same for all boots; then only
+    /// the markers show interrupted runs.
     pub(crate) fn current() -> Self {
         std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .ok()
@@ -129,8 +129,8 @@ impl Head {
         Ok(Self::parse(line).map_or(FoundHead::Garbled, FoundHead::Sound))
     }
 
-    /// Overwrites the head. `first` makes the file in one step, and waits for it to
-    /// be on disk: from then on a missing or garbled head is the work of someone.
+    /// Overwrites the head. `first` makes the file in one step, and waits for it to be on disk:
+    /// from then on a missing or garbled head is somebody's doing.
     pub(crate) fn write(
         &self,
         directory: impl AsFd,

@@ -1,5 +1,5 @@
-//! Signed notes (C2SP signed-note) with checkpoints in them (C2SP tlog-checkpoint): what
-//! other people's verifiers of logs read.
+//! Signed notes (C2SP signed-note) with checkpoints in them (C2SP tlog-checkpoint): the format of
+//! other log verifiers.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use zeroize::Zeroizing;
 use crate::TreeHash;
 use crate::hash::hex;
 
-/// The size of a signed checkpoint, with the signatures that witnesses add, bytes.
+/// The largest signed checkpoint, with the signatures that witnesses add, bytes.
 pub const CHECKPOINT_BYTES_MAX: usize = 64 << 10;
 
-/// Ed25519, as signed-note numbers it.
+/// The signature type of Ed25519, as signed-note numbers it.
 const ALGORITHM: u8 = 1;
 const SEED_BYTES: usize = 32;
 pub(crate) const PUBLIC_BYTES: usize = 32;
@@ -25,7 +25,7 @@ const PRIVATE: &str = "PRIVATE+KEY+";
 /// The prefix of a signature's line.
 pub(crate) const SIGNATURE: &str = "\u{2014} ";
 
-/// A text is not what it should be.
+/// A key or a signed note is not acceptable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoteFault {
     /// The text is not a key in the form of signed notes.
@@ -54,7 +54,7 @@ pub struct VerifierKey {
 }
 
 impl VerifierKey {
-    /// Reads what `Display` wrote.
+    /// Parses the form that `Display` writes.
     ///
     /// # Errors
     /// [`NoteFault::NoKey`].
@@ -63,7 +63,7 @@ impl VerifierKey {
         Ok(Self { name, public })
     }
 
-    /// Its name, which is the origin of the ledger that it is for.
+    /// Returns its name, which is the origin of its ledger.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -93,7 +93,7 @@ impl fmt::Display for VerifierKey {
     }
 }
 
-/// Name and public key of a verifier key of this type.
+/// Parses the name and public key of a verifier key of this type.
 pub(crate) fn parse_key(
     text: &str,
     algorithm: u8,
@@ -127,7 +127,7 @@ pub(crate) fn typed_key(name: &str, algorithm: u8, public: &[u8]) -> String {
     format!("{name}+{id}+{key}")
 }
 
-/// The beginning of the digest by which a signature names its key.
+/// Returns the key id: the beginning of the digest by which a signature names its key.
 pub(crate) fn key_id(name: &str, algorithm: u8, public: &[u8]) -> [u8; ID_BYTES] {
     let digest = Sha256::new()
         .chain_update(name.as_bytes())
@@ -156,7 +156,7 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// The key of this seed. The name is that of the ledger.
+    /// Makes the key of this seed. The name is that of the ledger.
     pub fn of(name: &str, seed: &[u8]) -> Result<Self, NoteFault> {
         let unusable = |_| NoteFault::NoKey("no key can be made of its seed");
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(unusable)?;
@@ -169,7 +169,7 @@ impl SigningKey {
         })
     }
 
-    /// Reads the line that [`SigningKey::kept`] made.
+    /// Parses the line that [`SigningKey::kept`] makes.
     pub fn parse(line: &str) -> Result<Self, NoteFault> {
         let rest = line.strip_suffix('\n').unwrap_or(line);
         let rest = rest
@@ -194,7 +194,7 @@ impl SigningKey {
         Ok(read)
     }
 
-    /// The line that a key of this name and seed is kept as.
+    /// Returns the line that a key of this name and seed is kept as.
     pub fn kept(&self, seed: &[u8]) -> Zeroizing<String> {
         let mut key = Zeroizing::new(vec![ALGORITHM]);
         key.reserve_exact(seed.len());
@@ -209,7 +209,7 @@ impl SigningKey {
         &self.verifier
     }
 
-    /// Its signature of a text, in base64.
+    /// Signs a text, and returns the signature in base64.
     pub(crate) fn sign_text(&self, text: &str) -> String {
         STANDARD.encode(self.pair.sign(text.as_bytes()))
     }
@@ -226,7 +226,7 @@ impl SigningKey {
         }
     }
 
-    /// Signs a checkpoint as well that another key of the same ledger has signed.
+    /// Adds a signature to a checkpoint that another key of the same ledger has signed.
     pub(crate) fn sign_too(&self, checkpoint: Checkpoint) -> Checkpoint {
         let Some((body, _)) = checkpoint.text.rsplit_once("\n\n") else {
             return checkpoint;
@@ -236,7 +236,7 @@ impl SigningKey {
         Checkpoint { text, ..checkpoint }
     }
 
-    /// The line of its signature of a note, of which each line has its end.
+    /// Returns the line of its signature of a note, whose last line has its newline.
     pub fn line(&self, body: &str) -> String {
         let mut signature = self.verifier.id().to_vec();
         signature.extend_from_slice(self.pair.sign(body.as_bytes()).as_ref());
@@ -254,8 +254,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads a signed checkpoint, and checks that this key has signed it and that it is of
-    /// the ledger of that key. Signatures of other keys, as witnesses add them, are passed over.
+    /// Reads a signed checkpoint, and checks that this key has signed it and that it is of the
+    /// ledger of that key. Signatures of other keys, as witnesses add them, are passed over.
     ///
     /// # Errors
     /// [`NoteFault`].
@@ -285,13 +285,13 @@ impl Checkpoint {
         self.size
     }
 
-    /// The root of the Merkle tree over them.
+    /// Returns the root of the Merkle tree over them.
     #[must_use]
     pub fn root(&self) -> TreeHash {
         self.root
     }
 
-    /// The signed note.
+    /// Returns the signed note.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

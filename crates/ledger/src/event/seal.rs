@@ -27,13 +27,13 @@ const CLOSED: &str = "(sealed)";
 const MARK: &[u8] = b"atoll-sealed-1\0";
 /// The length of a key, bytes.
 pub(crate) const KEY_BYTES: usize = 32;
-/// The length of a salt, bytes: nobody guesses a text by its digest.
+/// The length of a salt, bytes: it keeps a text from being guessed by its digest.
 const SALT_BYTES: usize = 16;
 
 /// The key of a run.
 pub(crate) struct SealKey(Zeroizing<[u8; KEY_BYTES]>);
 
-/// Without the key: what is in it is not for logs.
+/// Leaves out the key: it is not for logs.
 impl fmt::Debug for SealKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("SealKey").finish_non_exhaustive()
@@ -45,7 +45,7 @@ impl fmt::Debug for SealKey {
 #[error("what is sensitive in it cannot be sealed: there are no random bytes")]
 pub struct SealFault;
 
-/// The one event that something is sealed for.
+/// The one event that content is sealed for.
 pub(crate) struct SealPlace<'a> {
     pub(crate) run: &'a RunId,
     pub(crate) kind: &'a str,
@@ -61,7 +61,7 @@ impl SealPlace<'_> {
 
 /// The members of an event, as unsealed.
 pub(crate) struct Opened {
-    /// Hexadecimal digits.
+    /// The digest of the sealed text, hexadecimal digits.
     digest: String,
     salt: String,
     pub(crate) members: Map<String, Value>,
@@ -78,7 +78,7 @@ pub(crate) enum Opening<'a> {
     Unknown,
 }
 
-/// The members of a type's body that are sealed, in the order of their names.
+/// Returns the members of a type's body that are sealed, in the order of their names.
 pub(crate) fn sealed_members(kind: &str) -> &'static [&'static str] {
     match kind {
         "run.opened" => &["command", "directory", "options", "workspace"],
@@ -91,7 +91,7 @@ pub(crate) fn sealed_members(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// Those of them that every event of the type has.
+/// Returns those sealed members that every event of the type has.
 fn always(kind: &str) -> &'static [&'static str] {
     match kind {
         "run.opened" => &["command", "directory", "workspace"],
@@ -102,7 +102,7 @@ fn always(kind: &str) -> &'static [&'static str] {
 }
 
 impl SealKey {
-    /// A new one; nothing where the kernel has no random bytes.
+    /// Makes a new key; `None` if the kernel has no random bytes.
     pub(crate) fn generate() -> Option<Self> {
         let mut key = Zeroizing::new([0; KEY_BYTES]);
         random::fill(key.as_mut()).ok()?;
@@ -122,9 +122,9 @@ impl SealKey {
         Some(LessSafeKey::new(key))
     }
 
-    /// Seals a text for the event of this place, in base64: its digest with a salt, which stays
-    /// when the key is destroyed, a random number, and the encrypted salt and text. A run
-    /// would need some 2^32 events for two of the same number.
+    /// Seals a text for this event, in base64: its salted digest, which stays when the key is
+    /// destroyed, a random nonce, and the encrypted salt and text. Two equal nonces are likely only
+    /// after some 2^32 events of one run (NIST SP 800-38D).
     pub(crate) fn seal(&self, place: &SealPlace<'_>, text: &[u8]) -> Result<String, SealFault> {
         let mut random = [0; NONCE_LEN + SALT_BYTES];
         random::fill(&mut random).map_err(|_| SealFault)?;
@@ -192,8 +192,8 @@ fn digest(salt: &[u8], text: &[u8]) -> Digest {
     context.finish()
 }
 
-/// Puts in place of what is sealed in an event what it says, or why that is not known. With a
-/// proof `sealed` stays, as the digest, the salt and the names that it is made of.
+/// Puts the unsealed members in the place of `sealed`, or a word for why they cannot be read. With
+/// a proof, `sealed` stays as an object of the digest, the salt and the names.
 pub(crate) fn unseal(event: &mut Event, opening: Opening<'_>, with_proof: bool) {
     let Some(run) = &event.run else {
         return;
@@ -239,7 +239,7 @@ pub(crate) fn unseal(event: &mut Event, opening: Opening<'_>, with_proof: bool) 
     members.sort_keys();
 }
 
-/// Puts a word where what nobody can read stood.
+/// Puts a word in the place of members that cannot be read.
 fn stand_in(members: &mut Map<String, Value>, kind: &str, word: &str) {
     for name in always(kind) {
         let is_list = matches!(*name, "command" | "denied");

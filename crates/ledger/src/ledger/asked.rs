@@ -13,15 +13,15 @@ use crate::event::Draft;
 pub enum Asked {
     /// The question was put.
     Put,
-    /// They said yes.
+    /// The person approved.
     Granted,
-    /// They said no, or nothing, or are not there.
+    /// The person denied, did not answer, or is not there.
     Denied,
 }
 
 impl Ledger {
-    /// Records what a person was asked before something is done that no program waits for, or
-    /// what they said, on disk when it returns.
+    /// Records a question to a person about an operation that no program waits for, or the answer,
+    /// on disk when it returns.
     ///
     /// # Errors
     /// [`LedgerError`]; the event is not in the ledger then.
