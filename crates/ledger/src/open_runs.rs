@@ -47,7 +47,7 @@ pub(crate) struct Carrier {
     /// The time at which it began, ticks since boot: its PID alone can be another process's by now
     /// (proc_pid_stat(5)).
     began: u64,
-    /// The run's program has ended.
+    /// True if the run's program has ended.
     pub(crate) is_ending: bool,
 }
 
@@ -76,7 +76,7 @@ impl Carrier {
         format!("{} {}\n", self.number.as_raw_nonzero(), self.began)
     }
 
-    /// From a marker: its second line, and whether another one follows.
+    /// Parses a marker: its second line, and whether another one follows.
     fn read(text: &str) -> Option<Self> {
         let mut lines = text.split_inclusive('\n').skip(1);
         let (number, began) = lines.next()?.strip_suffix('\n')?.split_once(' ')?;
@@ -120,8 +120,8 @@ impl OpenRuns {
         })
     }
 
-    /// Makes and locks the marker of a run that is about to be recorded. `start`
-    /// is where its events cannot be before: segment and offset.
+    /// Makes and locks the marker of a run that is about to be recorded. `start` is the earliest
+    /// place of its events: segment and offset.
     pub(crate) fn mark(&self, run: &RunId, start: (u32, u64)) -> Result<Marker, LedgerError> {
         let path = self.path.join(run.as_str());
         let flags =
@@ -225,7 +225,7 @@ impl OpenRuns {
         }
     }
 
-    /// The runs that have a marker.
+    /// Lists the runs that have a marker.
     pub(crate) fn list(&self) -> Result<Vec<RunId>, FileFault> {
         let listing = Dir::read_from(&self.directory).map_err(FileFault::on("list", &self.path))?;
         let mut runs = Vec::new();
@@ -268,7 +268,8 @@ impl Marker {
         Ok(Some(numbers.unwrap_or((0, 0))))
     }
 
-    /// Notes that the program has ended: what is left takes a while, and is not to be cut short.
+    /// Notes that the program has ended: the rest of the end takes a while, and is not to be
+    /// interrupted.
     pub(crate) fn note_ending(&self) -> Result<(), FileFault> {
         let facts = rustix::fs::fstat(&self.file).map_err(FileFault::on("examine", &self.path))?;
         let end = u64::try_from(facts.st_size).unwrap_or(0);

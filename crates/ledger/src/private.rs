@@ -1,7 +1,7 @@
-//! Files that their owner alone may read or change: keys, and what is sealed with them.
+//! Files that only their owner may read or change: keys, and content sealed with them.
 //!
-//! A file is replaced as a whole, so that a change of it is one step; whoever changes one
-//! holds the lock of its directory.
+//! A file is replaced as a whole, so that a change of it is one step; whoever changes one holds the
+//! lock of its directory.
 
 use std::fs::File;
 use std::io::Read;
@@ -25,7 +25,7 @@ pub enum PrivateFault {
     /// The kernel refused.
     #[error(transparent)]
     File(#[from] FileFault),
-    /// Others can read it, or write there.
+    /// Other users can read it, or write there.
     #[error("{} is not yours alone (mode {mode:04o})", path.display())]
     Open {
         /// The file or directory.
@@ -33,7 +33,7 @@ pub enum PrivateFault {
         /// Its permission bits.
         mode: u32,
     },
-    /// Something else than a file, or a larger one.
+    /// The path is not a regular file, or a larger one.
     #[error("{} is no file of at most {} KiB", path.display(), bytes_max >> 10)]
     NoFile {
         /// The path of the file.
@@ -41,7 +41,7 @@ pub enum PrivateFault {
         /// The largest allowed size, bytes.
         bytes_max: u64,
     },
-    /// Another process changes it, and does not come to an end.
+    /// Another process holds the lock for too long.
     #[error("{} is held by another process, for {waited_ms} ms by now", path.display())]
     Locked {
         /// The lock.
@@ -67,7 +67,7 @@ pub struct PrivateDirectory {
 }
 
 impl PrivateDirectory {
-    /// One below the state directory; nothing where it does not exist and is not to be made.
+    /// Opens one below the state directory; `None` if it does not exist and is not to be made.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -86,8 +86,7 @@ impl PrivateDirectory {
         Ok(Some(Self { directory, path }))
     }
 
-    /// One at a path, which others may look into but not write to; it is made where it is
-    /// missing.
+    /// Opens the one at a path, which others may read but not write to; it is made if missing.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -109,7 +108,7 @@ impl PrivateDirectory {
         })
     }
 
-    /// The directory itself, for what is not a file.
+    /// Returns the directory's descriptor, for entries that are not files.
     pub fn into_descriptor(self) -> OwnedFd {
         self.directory
     }
@@ -119,12 +118,12 @@ impl PrivateDirectory {
         &self.directory
     }
 
-    /// Its path.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits for whoever changes something there.
+    /// Waits for the lock of the directory.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -179,7 +178,7 @@ impl PrivateDirectory {
         Ok(File::from(file))
     }
 
-    /// The lock, unless somebody has it.
+    /// Takes the lock, unless another process holds it.
     pub(crate) fn lock_if_free(&self) -> Result<Option<OwnedFd>, PrivateFault> {
         let lock = open_lock(&self.directory, &self.path, LOCK)?;
         let operation = FlockOperation::NonBlockingLockExclusive;
@@ -187,7 +186,7 @@ impl PrivateDirectory {
         Ok(is_ours.then_some(lock))
     }
 
-    /// Removes a file; whether it was there.
+    /// Removes a file; returns whether it was there.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -200,14 +199,14 @@ impl PrivateDirectory {
         }
     }
 
-    /// Gives a file another name, in the place of what has it. The caller holds the lock.
+    /// Renames a file, and replaces a file of the new name. The caller holds the lock.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), PrivateFault> {
         let renamed = disk::rename(&self.directory, from, to)
             .and_then(|()| disk::sync_names(&self.directory));
         Ok(renamed.map_err(FileFault::on("replace", self.path.join(to)))?)
     }
 
-    /// Puts a file in the place of the one that there is. The caller holds the lock.
+    /// Replaces a file. The caller holds the lock.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -216,9 +215,8 @@ impl PrivateDirectory {
     }
 }
 
-/// Puts a file in the place of the one that there is: written under another name, brought to
-/// disk, renamed, and the name brought to disk. Whoever looks finds the old one or the new
-/// one, whole.
+/// Replaces a file: the new one is written under another name, brought to disk, and renamed, and
+/// the name is brought to disk. Readers find the old one or the new one, whole.
 pub(crate) fn replace_file(
     directory: impl AsFd,
     path: &Path,
@@ -277,7 +275,8 @@ fn new_file(
     Ok((file, new_path))
 }
 
-/// Whoever can read a key has what it opens; whoever can write there chooses it.
+/// Refuses a file that others can read, or a directory that they can write to: whoever can read a
+/// key has what it opens, and whoever can write there chooses the key.
 fn refuse_if_open(path: &Path, facts: &Stat, others: u32) -> Result<(), PrivateFault> {
     let is_own = facts.st_uid == rustix::process::geteuid().as_raw();
     if is_own && facts.st_mode & others == 0 {

@@ -14,25 +14,26 @@ use crate::{FileFault, LedgerError, StateDir};
 /// A filter of events; the default passes all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only those of this run.
+    /// Passes only events of this run.
     pub run: Option<RunId>,
-    /// Only those of this session: its own, and those of its runs.
+    /// Passes only events of this session: its own, and those of its runs.
     pub session: Option<SessionId>,
-    /// Only those of runs that this user has started: by number or name.
+    /// Passes only events of runs that this user has started: by number or name.
     pub principal: Option<String>,
-    /// Only those whose type is this, or begins with this and a dot.
+    /// Passes only events whose type is this, or begins with this and a dot.
     pub kind: Option<String>,
-    /// Only those of this time or later: RFC 3339, UTC, or the beginning of that.
+    /// Passes only events of this time or later: RFC 3339, UTC, or a prefix of that.
     pub since: Option<String>,
-    /// Only those of this time or earlier: the same.
+    /// Passes only events of this time or earlier: likewise.
     pub until: Option<String>,
-    /// Only those in whose texts each of these may be: whoever asks looks where it stands.
+    /// Passes only events in whose texts each of these may occur: the caller checks in which
+    /// member.
     pub mentions: Vec<String>,
 }
 
-/// Events, oldest first. It does not end for good: asked again after `None`, it
-/// goes on with what was appended meanwhile. A line that is not a sound event is
-/// an error in its place; reading goes on after it.
+/// Events, oldest first. The iterator is not fused: polled again after `None`, it goes on with
+/// events that were appended meanwhile. A line that is not a sound event is an error in its place;
+/// reading goes on after it.
 #[derive(Debug)]
 pub struct Events {
     lines: Lines,
@@ -44,9 +45,9 @@ pub struct Events {
 #[derive(Debug)]
 struct Search {
     filter: Filter,
-    /// The runs of the session that is asked for, as far as their openings were read.
+    /// The runs of the wanted session, as far as their openings were read.
     of_session: BTreeSet<RunId>,
-    /// The runs of the user who is asked for, as far as their openings were read.
+    /// The runs of the wanted user, as far as their openings were read.
     of_principal: BTreeSet<RunId>,
 }
 
@@ -185,7 +186,7 @@ impl Iterator for Events {
     }
 }
 
-/// The event on a line.
+/// Reads the event on a line.
 pub(crate) fn read_line(line: &Line<'_>) -> Result<Event, LineFault> {
     match line.content {
         LineContent::Complete(bytes) => Event::read(bytes, line.segment, line.offset),
@@ -204,8 +205,8 @@ impl Search {
         is_of_session && is_of_principal && passes(&self.filter, event)
     }
 
-    /// A quick look before a line is parsed: a search passes most lines by, and tells nothing of
-    /// those. That they are sound is for `verify` to say.
+    /// Checks quickly, before a line is parsed, whether it may pass: most lines do not. Whether
+    /// those are sound is for `verify` to report.
     fn may_pass(&self, line: &Line<'_>) -> bool {
         let LineContent::Complete(bytes) = line.content else {
             return true;

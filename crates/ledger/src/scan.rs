@@ -1,8 +1,8 @@
-//! A quick reading of an event: whether its bytes are the canonical form of one, and which place in the chain it has,
-//! without making a value of its body.
+//! A quick reading of an event: whether its bytes are the canonical form of one, and which place in
+//! the chain it has, without making a value of its body.
 //!
-//! What it passes is what [`crate::Event`] would read, which a test holds it against; what it
-//! does not pass may be an event all the same, and is read in full.
+//! The scanner passes only events that [`crate::Event`] would read, and a test compares the two;
+//! bytes that it does not pass may still be an event, and are read in full.
 
 use atoll_model::RunId;
 
@@ -10,7 +10,7 @@ use crate::canonical::{INTEGER_MAX, NESTING_MAX};
 use crate::event::{EVENT_VERSION, is_kind, is_time};
 use crate::{Event, TreeHash};
 
-/// The digits of the largest number.
+/// The number of digits of the largest number.
 const DIGITS_MAX: usize = 16;
 
 /// An event in its canonical form.
@@ -21,7 +21,7 @@ pub(crate) struct Scanned<'a> {
     pub(crate) kind: &'a str,
 }
 
-/// Reads an event's bytes; nothing where they are not one, or not plainly.
+/// Scans an event's bytes; `None` if they are not an event, or need a full reading.
 pub(crate) fn scan(event: &[u8]) -> Option<Scanned<'_>> {
     // Strings are cut at quotes, which are no part of a longer character.
     std::str::from_utf8(event).ok()?;
@@ -131,7 +131,8 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// `depth` is how many arrays and objects may be in one another from here on.
+    /// Passes one value. `depth` is the number of arrays and objects that may still be nested in
+    /// one another.
     fn value(&mut self, depth: usize) -> Option<()> {
         match self.0.first()? {
             b'{' => self.object(depth),

@@ -44,8 +44,8 @@ pub(crate) fn list_segments(directory: impl AsFd, path: &Path) -> Result<Vec<u32
 }
 
 impl Segment {
-    /// Opens a segment for reading, and for writing too when `write`; `None`
-    /// when there is none of that number.
+    /// Opens a segment for reading, and for writing too if `write`; `None` if there is none of that
+    /// number.
     pub(crate) fn open(
         directory: impl AsFd,
         path: &Path,
@@ -66,7 +66,7 @@ impl Segment {
         }
     }
 
-    /// Makes a segment. What is in the one before has to be on disk already, and its name
+    /// Makes a segment. The content of the one before has to be on disk already, and the new name
     /// before anything is written to it: no event may be there without those before it.
     pub(crate) fn create(
         directory: impl AsFd,

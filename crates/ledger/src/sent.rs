@@ -10,13 +10,13 @@ const KEPT_BYTES_MAX: u64 = 4 << 10;
 /// The number of digits of an address's digest that make its file's name.
 const NAME_DIGITS: usize = 32;
 
-/// The last event that somebody elsewhere has.
+/// The last event that an address elsewhere has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sent {
-    /// Its number.
+    /// The event's number.
     pub seq: u64,
-    /// Its hash.
+    /// The event's hash.
     pub leaf: TreeHash,
 }
 
@@ -34,7 +34,7 @@ impl Sent {
         Ok(kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// Keeps it.
+    /// Saves the progress for an address.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -48,7 +48,7 @@ impl Sent {
     }
 }
 
-/// Returns whether a file of that directory tells how far somebody has it.
+/// Returns whether a file of that directory records the progress for an address.
 pub(crate) fn is_file_name(name: &str) -> bool {
     name.len() == NAME_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,6 +1,6 @@
-//! Sessions: what several runs of one task belong to, whatever becomes of the processes that
-//! carry them. The ledger alone says which there are; a file for each name only tells where
-//! in the ledger to look, and is made anew where it is missing or says something else.
+//! Sessions: groups of runs of one task, independent of the processes that carry them. The ledger
+//! alone knows which there are; a file for each name only records the place in the ledger, and is
+//! made anew if it is missing or does not agree.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::{Event, LedgerError, Position, PrivateFault, Seals, StateDir, TreeHas
 /// The most files of where sessions began that are looked through: beyond, the ledger is read from
 /// its beginning.
 const SESSION_FILES_MAX: usize = 10_000;
-/// The size of a file that tells where a session began, bytes.
+/// The largest file of where a session began, bytes.
 const PLACE_BYTES_MAX: u64 = 256;
 
-/// A session, as the ledger tells of it.
+/// A session, as recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The session's id.
@@ -43,7 +43,7 @@ pub struct SessionRun {
     pub run: RunId,
     /// The time at which it began, as RFC 3339, UTC, with microseconds.
     pub opened: String,
-    /// Its program and arguments: texts of the host.
+    /// Its program and arguments, as [`crate::host_text()`] writes them.
     pub command: Value,
     /// The run's state.
     pub state: SessionRunState,
@@ -67,7 +67,7 @@ pub enum SessionRunState {
 }
 
 impl SessionRunState {
-    /// The word for people and for JSON.
+    /// Returns the word for people and for JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ pub enum SessionError {
     Private(#[from] PrivateFault),
 }
 
-/// The session that a run is of.
+/// Returns the session of a run.
 pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<Option<SessionId>, LedgerError> {
     let filter = Filter {
         run: Some(run.clone()),
@@ -105,7 +105,7 @@ pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<Option<SessionId>,
     }))
 }
 
-/// The session of this name; one begins where there is none.
+/// Returns the session of this name; begins one if there is none.
 pub(crate) fn open(
     state: &StateDir,
     journal: &Journal,
@@ -146,12 +146,12 @@ pub(crate) fn open(
     Ok(id)
 }
 
-/// So that no name is that of another file there.
+/// Returns the name of a session's file; its ending keeps it apart from other files there.
 fn file_name(name: &SessionName) -> String {
     format!("{name}{SESSION_FILE_END}")
 }
 
-/// The session of this name that a file tells of.
+/// Returns the session of this name that a file records.
 pub(crate) fn noted_of(
     state: &StateDir,
     name: &SessionName,
@@ -162,7 +162,7 @@ pub(crate) fn noted_of(
     }
 }
 
-/// The session that a file tells of, if the ledger says the same at that place.
+/// Returns the session that a file records, if the ledger agrees at that place.
 fn noted(
     state: &StateDir,
     directory: &PrivateDirectory,
@@ -258,7 +258,7 @@ fn first(
     Ok(found)
 }
 
-/// Shows each sound event of a type. What is damaged is for `verify` to tell.
+/// Calls `show` for each sound event of a type. Damage is for `verify` to report.
 fn each(state: &StateDir, kind: &str, mut show: impl FnMut(Event)) -> Result<(), LedgerError> {
     let filter = Filter {
         kind: Some(kind.to_owned()),
@@ -274,7 +274,7 @@ fn each(state: &StateDir, kind: &str, mut show: impl FnMut(Event)) -> Result<(),
     Ok(())
 }
 
-/// All sessions with their runs.
+/// Lists all sessions with their runs.
 pub(crate) fn list(state: &StateDir) -> Result<Vec<Session>, LedgerError> {
     let mut sessions: Vec<Session> = Vec::new();
     each(state, SESSION_OPENED, |event| {

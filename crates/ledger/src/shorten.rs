@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 use crate::canonical::{CanonicalError, write_value};
 use crate::hash::hex;
 
-/// A text longer than this is told by its beginning, bytes.
+/// The longest text that is kept whole, bytes.
 const TEXT_BYTES_MAX: usize = 1 << 10;
-/// As much of a text is told.
+/// The length of the beginning of a longer text that is kept, bytes.
 const BEGIN_BYTES: usize = 256;
-/// As much of a list is told, bytes of its canonical form.
+/// The largest part of a list that is kept, bytes of its canonical form.
 const LIST_BYTES_MAX: usize = 8 << 10;
 
 /// Shortens the long texts of a value, and then its long lists, to their beginnings.

@@ -15,8 +15,8 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// The directory that holds everything Atoll keeps: the ledger, the markers of
-/// living runs, the records and layers of runs. Only its owner may write to it.
+/// The directory of all of Atoll's state: the ledger, the markers of living runs, the records and
+/// layers of runs. Only its owner may write to it.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
@@ -32,7 +32,7 @@ pub enum StateError {
         .0.display()
     )]
     Relative(PathBuf),
-    /// Something that is not a directory stands there.
+    /// The path is not a directory.
     #[error("the state directory {} is not a directory; move it away, or set XDG_STATE_HOME", .0.display())]
     NotADirectory(PathBuf),
     /// Another user owns it, and could change what Atoll relies on.
@@ -139,7 +139,7 @@ impl StateDir {
         })
     }
 
-    /// The path of the state directory.
+    /// Returns the path of the state directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -170,7 +170,7 @@ impl StateDir {
         self.path.join(KEPT)
     }
 
-    /// Waits until the names directly below are on disk: what is in a directory is lost with
+    /// Waits until the names directly below are on disk: the content of a directory is lost with
     /// its name.
     pub(crate) fn sync_names(&self) -> Result<(), FileFault> {
         disk::sync_names(&self.directory)
@@ -200,7 +200,7 @@ impl StateDir {
     }
 }
 
-/// Makes a directory and those above it that are missing, their names on disk.
+/// Makes a directory and its missing parents, their names on disk.
 fn make_with_those_above(path: &Path) -> std::io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|one| !one.exists()).collect();
     std::fs::DirBuilder::new()
@@ -219,11 +219,11 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The sockets at which running runs can be spoken to.
+/// The control sockets of runs that have not ended.
 pub const CONTROL: &str = "control";
 /// The places up to which the ledger was sent elsewhere.
 pub const TELEMETRY: &str = "telemetry";
-/// The labels that runs of a session have gained, for those that go on at the same time.
+/// The labels that runs of a session have gained, for concurrent runs.
 pub const GAINED: &str = "gained";
 /// The layers over parts of the home that a profile's next run goes on with.
 pub const KEPT: &str = "kept";
@@ -231,15 +231,15 @@ pub const KEPT: &str = "kept";
 pub const LEDGER: &str = "ledger";
 /// The key that signs the ledger's checkpoints.
 pub const LEDGER_KEY: &str = "ledger-key";
-/// The signed layers of an organisation that were seen.
+/// The numbers and times of the signed layers of an organisation that were seen.
 pub const ORGANISATION: &str = "organisation";
 /// The markers of living runs.
 pub const OPEN_RUNS: &str = "open";
 /// The records and layers of runs.
 pub const RUNS: &str = "runs";
-/// The files of runs of which nothing is kept.
+/// The files of runs of which none are kept.
 pub const SCRATCH: &str = "scratch";
-/// The keys that sensitive content of the ledger is sealed with.
+/// The keys that seal sensitive content of the ledger.
 pub const SEALS: &str = "seals";
 /// The places in the ledger at which sessions began.
 pub const SESSIONS: &str = "sessions";
@@ -247,7 +247,7 @@ pub const SESSIONS: &str = "sessions";
 pub const SHARED_LAYERS: &str = "layers";
 /// The certificate authority of this deployment.
 pub const AUTHORITY: &str = "authority";
-/// The files by which a sandbox's programs trust that authority.
+/// The trust stores by which a sandbox's programs trust that authority.
 pub const TRUST: &str = "trust";
 /// The vault.
 pub const VAULT: &str = "vault";

@@ -27,30 +27,20 @@ pub enum Unanswering {
     Over,
     /// The run is still there.
     StillThere,
-    /// Nobody knows which process it is.
+    /// The process of the run is not known.
     NotFound,
 }
 
-/// Ends the process that carries a run, and with it the sandbox, without asking it; what it
-/// cannot record any more is recorded here as `run.interrupted`, with this as its reason. One
-/// whose program has ended already, or whose Atoll has, is waited for.
+/// Ends the process that carries a run, and with it the sandbox, without asking it. Events that it
+/// cannot record any more are recorded here as `run.interrupted`, with `why` as the reason. A run
+/// whose program or whose Atoll has ended already is waited for.
 ///
-/// The process is the one that the run's marker names by its number and its start, looked at once
-/// more when it has been opened: no other gets the signal, and no one that only looks after a run
-/// whose Atoll is gone. `files` settles what is kept of the run.
-///
-/// # Errors
-/// [`LedgerError`] where it cannot be ended, or its end not be recorded.
-/// Ends the process that carries a run, and with it the sandbox, without asking it; what it
-/// cannot record any more is recorded here as `run.interrupted`, with this as its reason. One
-/// whose program has ended already, or whose Atoll has, is waited for.
-///
-/// The process is the one that the run's marker names by its number and its start, looked at once
-/// more when it has been opened: no other gets the signal, and no one that only looks after a run
-/// whose Atoll is gone.
+/// The run's marker names the process by its PID and start time, which are checked once more when
+/// its pidfd is open: no other process gets the signal, and none that only settles a run whose
+/// Atoll is gone. `files` settles the run's files.
 ///
 /// # Errors
-/// [`LedgerError`] where it cannot be ended, or its end not be recorded.
+/// [`LedgerError`]: the run cannot be ended, or its end cannot be recorded.
 pub fn end_unanswering(
     state: &StateDir,
     clock: Clock,

@@ -75,8 +75,8 @@ fn remains(
     })
 }
 
-/// A head that is just being overwritten can look garbled, so it is looked at
-/// again while nobody writes.
+/// Reads the head. One that is just being overwritten can look garbled, so it is read again while
+/// nobody writes.
 fn read_head(directory: Option<&OwnedFd>, path: &Path) -> Result<FoundHead, LedgerError> {
     let Some(directory) = directory else {
         return Ok(FoundHead::Missing);
@@ -109,7 +109,7 @@ struct Check {
     sound: u64,
     damage: Vec<Damage>,
     more: u64,
-    /// The first events, as many as are told, that say that the key was lost.
+    /// The first events that record the loss of the key, as many as are reported.
     keys_lost: Vec<u64>,
     /// The remains of a ledger that is not there.
     remains: Remains,
@@ -237,8 +237,8 @@ impl Check {
         self.compare_with_signed();
     }
 
-    /// Only while no event is missing or unsound: otherwise the root is none, and the damage
-    /// is told already.
+    /// Compares the root with the signed ones. Only while no event is missing or unsound: otherwise
+    /// there is no root to compare, and the damage is reported already.
     fn compare_with_signed(&mut self) {
         if self.sound == self.next_seq && self.wanted.names(self.sound) {
             let differing = self.wanted.compare(self.sound, self.frontier.root());

@@ -9,7 +9,7 @@ pub struct Verified {
     pub events: u64,
     /// The root of the Merkle tree over them (RFC 6962).
     pub root: TreeHash,
-    /// The hash of the last event; zero when there is none.
+    /// The hash of the last event; zero if there is none.
     pub leaf: TreeHash,
     /// The number of segments that hold them.
     pub segments: u64,
@@ -25,11 +25,11 @@ pub struct Verified {
     pub checkpoint: Option<u64>,
     /// The number of witnesses' checkpoints that it was compared with.
     pub witnessed: u64,
-    /// The events that say that the key was lost: what was signed before them counts no more.
+    /// The events that record the loss of the key: signatures before them count no more.
     pub keys_lost: Vec<u64>,
 }
 
-/// The ledger is not whole, or could not be looked at.
+/// The ledger is not whole, or could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The ledger is not whole.
@@ -40,7 +40,7 @@ pub enum VerifyError {
     Unreadable(#[from] LedgerError),
 }
 
-/// All that is wrong with a ledger.
+/// A report of all damage of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct VerifyReport {
     /// The damage, in the order of the ledger; at most 100 pieces.
@@ -51,12 +51,12 @@ pub struct VerifyReport {
     pub events: u64,
 }
 
-/// One thing that is wrong with a ledger.
+/// One piece of damage of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where.
+    /// The place of the damage.
     pub place: Place,
-    /// What.
+    /// The damage, in words.
     pub what: String,
     /// The severity of the damage.
     pub severity: Severity,
@@ -76,9 +76,9 @@ pub struct Place {
 /// The severity of a piece of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// Something that was written is no longer there.
+    /// Recorded content is no longer there.
     Lost,
-    /// Something that was written is no longer what it was.
+    /// Recorded content was altered.
     Altered,
     /// Nobody can tell any more whether something is missing at the end.
     Unprovable,

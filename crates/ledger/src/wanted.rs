@@ -11,7 +11,7 @@ use crate::{LedgerError, NoteFault, SigningError, StateDir, TreeHash, VerifierKe
 /// Knowledge of a ledger from elsewhere, to verify it against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Against {
-    /// The key of its checkpoints; that of the state directory where none is given.
+    /// The key of its checkpoints; that of the state directory if none is given.
     pub key: Option<VerifierKey>,
     /// The checkpoints that witnesses were given.
     pub witnesses: Vec<WitnessFile>,
@@ -36,7 +36,7 @@ struct Signed {
 }
 
 impl Wanted {
-    /// Reads the ledger's own checkpoint and those of witnesses, and checks who signed them.
+    /// Reads the ledger's own checkpoint and those of witnesses, and verifies their signatures.
     pub(crate) fn read(
         state: &StateDir,
         directory: Option<&OwnedFd>,
@@ -83,7 +83,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Adds a checkpoint; its size where it can be relied on.
+    /// Adds a checkpoint; returns its size if it can be relied on.
     fn add(
         &mut self,
         place: Place,

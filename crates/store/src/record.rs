@@ -27,13 +27,13 @@ pub struct RunRecord {
     pub directory: PathBuf,
     /// The name of the profile.
     pub profile: String,
-    /// The purposes whose policies narrowed it, by their names.
+    /// The names of the purposes whose policies narrowed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub purposes: Vec<String>,
     /// The mode in which the workspace was mounted.
     pub mode: WorkspaceMode,
-    /// As host root: the first kernel user id of the range that the sandbox's
-    /// ids are shifted to. Files in the layers belong to that range.
+    /// The first kernel user id of the range that the sandbox's ids are shifted to, if it was made
+    /// by host root. Files in the layers belong to that range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<u32>,
     /// The copy-on-write layers, the workspace's first.
@@ -54,12 +54,12 @@ pub struct RunRecord {
     /// The number of violations that were seen.
     #[serde(default, skip_serializing_if = "is_none_seen")]
     pub attempts: u64,
-    /// The run whose layers this one went on with.
+    /// The run whose layers this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_from: Option<RunId>,
 }
 
-/// Records of runs without any have no such member.
+/// Returns whether there were none: records of such runs have no member for it.
 fn is_none_seen(attempts: &u64) -> bool {
     *attempts == 0
 }
@@ -76,13 +76,13 @@ pub enum RunState {
     Applied,
     /// Some of its changes were written to the workspace.
     PartlyApplied,
-    /// Its changes were thrown away.
+    /// The changes were discarded.
     Discarded,
     /// Atoll ended before the run did.
     Interrupted,
-    /// Its changes were written to the workspace and taken back.
+    /// The changes were applied to the workspace and undone.
     Undone,
-    /// Atoll could not carry it out.
+    /// Atoll could not carry out the run.
     Failed,
 }
 
@@ -121,19 +121,19 @@ pub struct LayerRecord {
     pub since: (i64, u32),
     /// True if the layer outlives this run, for the next run of its profile.
     pub shared: bool,
-    /// Files at its top in whose places something else stands: login files of agents. Nothing
-    /// of them is shown or taken over.
+    /// The files at its top in whose place something else stands: login files of agents. None of
+    /// them is shown or applied.
     #[serde(
         default,
         with = "host_text::list",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub logins: Vec<OsString>,
-    /// Those of them that are settings, and what stood there.
+    /// The settings files among them, with the state of their placeholders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingsRecord>,
-    /// Of a repository's directory: the name of the workspace's own in `worktrees` there. None
-    /// where the workspace is the only checkout, and for all other layers.
+    /// The name of the workspace's own entry in `worktrees`, for a repository's directory. `None`
+    /// if the workspace is the only checkout, and for all other layers.
     #[serde(
         default,
         with = "host_text::optional",
@@ -142,11 +142,11 @@ pub struct LayerRecord {
     pub worktree: Option<OsString>,
 }
 
-/// A file of settings at the top of a layer, in whose place something without its secrets stands.
+/// A settings file at the top of a layer, in whose place stands a version without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettingsRecord {
-    /// Its name.
+    /// The file's name.
     #[serde(with = "host_text::path")]
     pub name: PathBuf,
     /// The state of the placeholder that stood there.
@@ -171,14 +171,14 @@ pub enum LayerKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LayerHow {
-    /// By overlayfs.
+    /// The directory is the lower of an overlayfs.
     Overlay {
         /// The extended attributes that hold overlayfs's marks.
         xattrs: OverlayXattrs,
     },
     /// The directory was copied.
     Copy,
-    /// Not at all: writes go to the host's files, after a checkpoint.
+    /// Writes go to the host's files, after a checkpoint.
     Live,
 }
 
@@ -193,7 +193,7 @@ pub enum OverlayXattrs {
 }
 
 impl LayerRecord {
-    /// The absolute path of the directory with this layer's writes.
+    /// Returns the absolute path of the directory with this layer's writes.
     #[must_use]
     pub fn upper_path(&self, state: &StateDir, run: &RunId) -> PathBuf {
         if self.shared {

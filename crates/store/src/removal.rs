@@ -15,8 +15,8 @@ use crate::tree::delete_tree;
 /// The prefix of a run's directory while it is being deleted.
 const REMOVED: &str = ".removed-";
 
-/// Deletes everything that is kept about a run, except what is in the ledger. It
-/// disappears from lists at once, also when the deletion is cut short.
+/// Deletes all files of a run, except what is in the ledger. It disappears from lists at once, also
+/// if the deletion is interrupted.
 ///
 /// # Errors
 /// [`RunError::Alive`], [`RunError::Locked`], [`RunError::Missing`],
@@ -62,7 +62,7 @@ pub fn remove_run_if<E>(
     Ok(Ok(()))
 }
 
-/// Deletes what an interrupted deletion has left.
+/// Deletes the leftover of an interrupted deletion.
 pub(crate) fn delete_leftover(
     state: &StateDir,
     runs: impl AsFd,

@@ -11,16 +11,16 @@ use crate::removal::{delete_leftover, is_gone, is_leftover, remove_run_if};
 use crate::runs::{existing_runs, load_run};
 use crate::{RunError, RunRecord, RunState, list_runs};
 
-/// For how long runs are kept, counted from the last change of their record.
+/// The retention times of runs, counted from the last change of their record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectPolicy {
     /// The current time.
     pub now: SystemTime,
-    /// Runs whose changes were discarded or undone.
+    /// The retention of runs whose changes were discarded or undone.
     pub discarded_after: Duration,
-    /// Runs whose changes were applied; with them goes the possibility to undo.
+    /// The retention of runs whose changes were applied; with them goes the possibility to undo.
     pub applied_after: Duration,
-    /// Runs that wait for a decision, were interrupted or failed; `None` keeps
+    /// The retention of runs that wait for a decision, were interrupted or failed; `None` keeps
     /// them for ever.
     pub undecided_after: Option<Duration>,
 }
@@ -41,7 +41,7 @@ pub struct Collectable {
     pub run: RunId,
     /// The state of the run.
     pub state: RunState,
-    /// For how long its record has not changed.
+    /// The time since its record last changed.
     pub age: Duration,
     /// The reason why it can be removed.
     pub reason: CollectReason,
@@ -50,16 +50,16 @@ pub struct Collectable {
 /// The reason why a run can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectReason {
-    /// Its changes were thrown away or taken back.
+    /// The changes were discarded or undone.
     Discarded,
-    /// Its changes are in the workspace.
+    /// The changes are in the workspace.
     Applied,
-    /// Nobody has decided about its changes for so long.
+    /// The changes have waited for a decision for too long.
     Undecided,
 }
 
-/// Looks for runs that can be removed by this policy. Nothing is changed. A run
-/// whose record cannot be read is never among them.
+/// Finds the runs that can be removed by this policy, and changes nothing. A run whose record
+/// cannot be read is never among them.
 ///
 /// # Errors
 /// [`RunError::File`].

@@ -6,19 +6,19 @@ use atoll_model::RunId;
 
 use crate::record::RECORD_VERSION;
 
-/// Something could not be done with what is kept about a run.
+/// An operation on the files of a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The kernel refused a file operation.
     #[error(transparent)]
     File(#[from] FileFault),
-    /// Nothing is kept about that run.
+    /// There are no files of that run.
     #[error("there is no run {0}; see `atoll runs`")]
     Missing(RunId),
-    /// Something is kept about that run already.
+    /// There are files of that run already.
     #[error("there is a run {0} already; start again to get another name")]
     Exists(RunId),
-    /// The record is not one.
+    /// The file is not a record.
     #[error("the record of run {run} cannot be read: {why}")]
     Unreadable {
         /// The run.
@@ -83,7 +83,7 @@ pub enum RunError {
     /// Something is mounted within a run's directory; it is left as it is.
     #[error("something is mounted at {}; unmount it, then try again", .0.display())]
     Mounted(PathBuf),
-    /// The run is no longer what it was when the plan was made.
+    /// The run has changed since the plan was made.
     #[error("run {0} has changed since; look again")]
     Changed(RunId),
 }

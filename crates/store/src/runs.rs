@@ -15,7 +15,7 @@ use crate::record::RECORD_VERSION;
 use crate::record_file::{self, NEW_RECORD, RECORD, RecordFault, replace};
 use crate::{RunError, RunRecord};
 
-/// The size of a record's file, bytes.
+/// The largest record, bytes.
 const RECORD_BYTES_MAX: u64 = 8 << 20;
 /// The longest wait of a record's change for another change of it, milliseconds.
 const UPDATE_WAIT_MS_MAX: u64 = 10_000;
@@ -31,7 +31,7 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
 /// The records of runs, newest first, and the runs whose record cannot be read.
 #[derive(Debug, Default)]
 pub struct RunList {
-    /// Newest first.
+    /// The records, newest first.
     pub records: Vec<RunRecord>,
     /// The runs that cannot be read, with the reasons.
     pub broken: Vec<(RunId, RunError)>,
@@ -46,7 +46,7 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// The locked run.
+    /// Returns the locked run.
     #[must_use]
     pub fn run(&self) -> &RunId {
         &self.run
@@ -218,7 +218,7 @@ pub fn lock_run(state: &StateDir, run: &RunId) -> Result<RunLock, RunError> {
     })
 }
 
-/// The directory of runs; `None` before the first run.
+/// Opens the directory of runs; `None` before the first run.
 pub(crate) fn existing_runs(state: &StateDir) -> Result<Option<OwnedFd>, RunError> {
     match state.subdirectory(RUNS, false) {
         Ok(runs) => Ok(Some(runs)),
@@ -227,7 +227,7 @@ pub(crate) fn existing_runs(state: &StateDir) -> Result<Option<OwnedFd>, RunErro
     }
 }
 
-/// The names of all runs, newest first.
+/// Lists the names of all runs, newest first.
 pub(crate) fn run_names(state: &StateDir, runs: impl AsFd) -> Result<Vec<RunId>, RunError> {
     let path = state.path().join(RUNS);
     let mut names = Vec::new();
@@ -298,8 +298,8 @@ fn write_record(
         .map_err(|fault| of_record(&record.run, fault))
 }
 
-/// Names hold seconds only. Of the runs of the newest second, the one whose
-/// record says that it was started last.
+/// Returns the run that was started last, by the records of the runs of the newest second: names
+/// have no finer time.
 fn started_last(state: &StateDir, names: &[RunId], newest: &RunId) -> RunId {
     const SECOND_DIGITS: usize = "YYMMDD-HHMMSS".len();
     let second = newest.as_str().get(..SECOND_DIGITS).unwrap_or_default();

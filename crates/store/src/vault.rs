@@ -45,13 +45,13 @@ pub enum VaultError {
         /// The fault that was found.
         why: String,
     },
-    /// The file that its key is in is not there.
+    /// The file that holds its key is not there.
     #[error("the vault's key is not there: {}", .0.display())]
     KeyMissing(PathBuf),
     /// The kernel gives no random bytes.
     #[error("this host has no random bytes to begin a vault with")]
     NoRandom,
-    /// There is no room for another one.
+    /// There is no room for another secret.
     #[error("the vault holds {SECRETS_MAX} secrets, and no more")]
     Full,
 }
@@ -60,17 +60,17 @@ pub enum VaultError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum KeyKept {
-    /// In a file of its own.
+    /// The key is in a file of its own.
     File,
-    /// In the vault, sealed with a key that a passphrase gives.
+    /// The key is in the vault, sealed with a key that a passphrase gives.
     Passphrase {
-        /// The wrapped key with what it takes to unwrap it, base64.
+        /// The wrapped key with the parameters to unwrap it, base64.
         #[serde(with = "base64_text")]
         wrapped: Vec<u8>,
     },
 }
 
-/// As it is kept.
+/// The vault as it is stored.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
@@ -85,7 +85,7 @@ struct Kept {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SealedSecret {
-    /// Base64.
+    /// The sealed secret, base64.
     #[serde(with = "base64_text")]
     pub sealed: Vec<u8>,
     /// The time of its last change, seconds since 1970.
@@ -114,7 +114,7 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// The one that there is.
+    /// Reads the vault of this deployment.
     ///
     /// # Errors
     /// [`VaultError`].
@@ -125,8 +125,8 @@ impl Vault {
         }
     }
 
-    /// Changes the one that there is, or one that is new and empty, as one step: what `change`
-    /// leaves is what there is then.
+    /// Changes the vault, or a new and empty one, as one step: the state that `change` leaves is
+    /// saved.
     ///
     /// # Errors
     /// [`VaultError`], or what `change` says; then everything is as it was.
@@ -161,13 +161,13 @@ impl Vault {
         directory.replace(FILE, &bytes).map_err(fault)
     }
 
-    /// The file that holds it.
+    /// Returns the file that holds it.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The name of the file that its key is in, where it is in one.
+    /// Returns the name of the file for its key, if it is in one.
     fn key_file(&self) -> String {
         format!("vault-{}.key", self.kept.id)
     }
@@ -178,7 +178,7 @@ impl Vault {
         &self.kept.key
     }
 
-    /// Has its key kept in another way.
+    /// Sets how its key is kept.
     pub fn keep_key(&mut self, how: KeyKept) {
         self.kept.key = how;
     }
@@ -189,7 +189,7 @@ impl Vault {
         &self.kept.secrets
     }
 
-    /// Puts a sealed secret in, in the place of the one of that name.
+    /// Puts in a sealed secret; replaces the one of that name.
     ///
     /// # Errors
     /// [`VaultError::Full`].
@@ -211,7 +211,7 @@ impl Vault {
         Ok(())
     }
 
-    /// Has every secret sealed anew: all, or none where one cannot be.
+    /// Seals every secret anew: all, or none if one cannot be.
     ///
     /// # Errors
     /// What `reseal` says.
@@ -229,13 +229,13 @@ impl Vault {
         Ok(())
     }
 
-    /// Takes one out; whether it was there.
+    /// Removes a secret; returns whether it was there.
     pub fn remove(&mut self, name: &SecretName) -> bool {
         self.kept.secrets.remove(name).is_some()
     }
 }
 
-/// Eight random bytes: no two vaults have the same.
+/// Makes an id of eight random bytes: no two vaults have the same.
 fn new_id() -> Result<String, VaultError> {
     let mut bytes = [0_u8; 8];
     random::fill(&mut bytes).map_err(|_| VaultError::NoRandom)?;
@@ -287,7 +287,7 @@ impl VaultKeyFile {
         self.directory.path().join(&self.name)
     }
 
-    /// Gives what it holds to `take`, and nothing where it is not there; what was read is wiped.
+    /// Passes its content to `take`; `None` if the file is not there. The buffer is wiped.
     ///
     /// # Errors
     /// [`VaultError`].
@@ -310,7 +310,7 @@ impl VaultKeyFile {
         Ok(Some(take(key)))
     }
 
-    /// Keeps a key there. The caller changes the vault meanwhile, so that nobody else does.
+    /// Writes a key to it. The caller changes the vault meanwhile, so that nobody else does.
     ///
     /// # Errors
     /// [`VaultError`].
@@ -322,7 +322,7 @@ impl VaultKeyFile {
         Ok(self.directory.replace(&self.name, line.as_bytes())?)
     }
 
-    /// Removes it; whether it was there.
+    /// Removes the file; returns whether it was there.
     ///
     /// # Errors
     /// [`VaultError`].

@@ -123,8 +123,8 @@ impl SealKey {
     }
 
     /// Seals a text for this event, in base64: its salted digest, which stays when the key is
-    /// destroyed, a random nonce, and the encrypted salt and text. Two equal nonces are likely only
-    /// after some 2^32 events of one run (NIST SP 800-38D).
+    /// destroyed, a random nonce, and the encrypted salt and text. Random nonces are safe up to
+    /// some 2^32 events of one run.
     pub(crate) fn seal(&self, place: &SealPlace<'_>, text: &[u8]) -> Result<String, SealFault> {
         let mut random = [0; NONCE_LEN + SALT_BYTES];
         random::fill(&mut random).map_err(|_| SealFault)?;

@@ -21,7 +21,7 @@ use super::{AuthorityError, seconds};
 const EARLIER: Duration = Duration::from_secs(60 * 60);
 /// The most hosts that a run's certificate names: it is sent with every handshake.
 const NAMES_MAX: usize = 64;
-/// A name that nobody has (RFC 6761): what is permitted where no name is.
+/// A name that nobody has (RFC 6761): the only permitted one if the rules name none.
 const NOBODY: &str = "nobody.invalid";
 
 /// An authority, as it was made.
@@ -38,7 +38,7 @@ fn unmade(error: rcgen::Error) -> AuthorityError {
     AuthorityError::Certificate(error.to_string())
 }
 
-/// Makes an authority of a deployment. All that it signs are authorities of runs.
+/// Makes an authority of a deployment. It signs only authorities of runs.
 pub(super) fn make(now: SystemTime, lasts: Duration) -> Result<Made, AuthorityError> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(unmade)?;
     // Nothing of the host: every program inside reads it.
@@ -94,8 +94,8 @@ fn named(name: &str) -> CertificateParams {
     params
 }
 
-/// The hosts that a run's authority can sign for (RFC 5280, 4.2.1.10): those that its rules
-/// name, with what lies beneath. All of them where a rule says so, or they are too many.
+/// Returns the hosts that a run's authority can sign for (RFC 5280, 4.2.1.10): those that its rules
+/// name, with their subdomains. `None` permits all hosts, if a rule says so or there are too many.
 fn constraints(network: &Network) -> Option<NameConstraints> {
     let mut names = BTreeSet::new();
     let mut blocks = Vec::new();

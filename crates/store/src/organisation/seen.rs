@@ -22,7 +22,7 @@ const NAME_DIGITS: usize = 32;
 /// needs it.
 pub const SEEN_EVERY: Duration = Duration::from_secs(3_600);
 
-/// As it is kept.
+/// The seen state as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Seen {
@@ -31,14 +31,14 @@ struct Seen {
     key: String,
     /// The greatest number.
     serial: u64,
-    /// Of the list with that number, SHA-256 in hexadecimal digits.
+    /// The SHA-256 of the list with that number, hexadecimal digits.
     manifest: String,
-    /// The newest time at which a list was looked at, seconds since 1970.
+    /// The newest time at which a list was checked, seconds since 1970.
     newest_s: u64,
 }
 
-/// Checks that a list is none from before one that was seen, and that its last day is not over;
-/// and remembers it. The clock counts, or the newest time that was seen, whichever is later.
+/// Checks that a list is not older than one that was seen, and that its last day is not over; and
+/// remembers it. The later of the clock and the newest time that was seen counts.
 ///
 /// # Errors
 /// [`OrganisationFault`]; also where what was seen cannot be read, or not be kept.
@@ -79,8 +79,8 @@ fn next(found: Option<&Seen>, (key, manifest): (&VerifierKey, &Manifest), now_s:
     }
 }
 
-/// Nobody waits for the disk at each start: a number is kept at once, a time once it is an hour
-/// later, or a last day is over by it.
+/// Returns whether the next state is worth a write, so that not every start waits for the disk: a
+/// number is saved at once, a time once it is an hour later, or a last day is over by it.
 fn is_worth_keeping(found: Option<&Seen>, next: &Seen, manifest: &Manifest) -> bool {
     let Some(found) = found else {
         return true;
@@ -138,7 +138,7 @@ impl Place {
         Ok(own)
     }
 
-    /// The files of all keys.
+    /// Lists the files of all keys.
     fn names(&self) -> Result<Vec<String>, OrganisationFault> {
         let path = self.directory.path();
         let is_one = |name: &String| {
@@ -192,7 +192,7 @@ impl Place {
         Ok(())
     }
 
-    /// Keeps it. The caller holds the lock.
+    /// Saves the state. The caller holds the lock.
     fn keep(&self, seen: &Seen) -> Result<(), OrganisationFault> {
         let bytes = serde_json::to_vec(seen).map_err(|error| OrganisationFault::Unreadable {
             path: self.path(),

@@ -44,7 +44,7 @@ pub(super) fn store(bundle: &[u8], now: SystemTime) -> Vec<u8> {
     bytes
 }
 
-/// Text after its length. All of it is ASCII.
+/// Appends a text after its length. All of it is ASCII.
 fn text(to: &mut Vec<u8>, text: &str) {
     let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
     to.extend_from_slice(&length.to_be_bytes());
