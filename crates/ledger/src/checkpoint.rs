@@ -34,7 +34,7 @@ const FRONTIER: &str = "frontier";
 const KEY: &str = "key";
 const KEY_BYTES_MAX: u64 = 1 << 10;
 const SEED_BYTES: usize = 32;
-/// The randomness in a ledger's name, which tells it from others, bytes.
+/// The length of the random part of a ledger's name, bytes: it tells ledgers apart.
 const NAME_BYTES: usize = 16;
 const NAME_PREFIX: &str = "atoll-ledger/";
 

@@ -346,8 +346,8 @@ fn reasons_body(reasons: &[Reason]) -> Vec<Value> {
         .collect()
 }
 
-/// A count as a number that every JSON reader keeps exactly; a count beyond that
-/// (285 years in microseconds) is a defect elsewhere and must not lose the event.
+/// Limits a count to a number that every JSON reader keeps exactly; a larger one (285 years in
+/// microseconds) is a defect elsewhere and must not lose the event.
 fn whole_number(count: u128) -> u64 {
     u64::try_from(count).map_or(crate::canonical::INTEGER_MAX, |count| {
         count.min(crate::canonical::INTEGER_MAX)

@@ -45,7 +45,7 @@ pub(crate) const SESSION_OPENED: &str = "session.opened";
 
 /// The type of the event by which a key hands over.
 pub(crate) const ROTATED: &str = "key.rotated";
-/// The type of the event that says that a key was lost.
+/// The type of the event that records the loss of a key.
 pub(crate) const LOST: &str = "key.lost";
 
 /// The types of the events about the end of sealed content.

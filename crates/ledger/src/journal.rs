@@ -384,8 +384,8 @@ impl Journal {
         Ok(())
     }
 
-    /// A place in the ledger before which the run that is about to be opened has
-    /// no event: segment and offset of a line's begin.
+    /// Returns a place in the ledger before which the run that is about to be opened has no event:
+    /// segment and offset of a line's begin.
     pub(crate) fn scan_start(&self) -> Result<(u32, u64), LedgerError> {
         Ok(match Head::read(&self.directory, &self.path)? {
             FoundHead::Sound(head) => (head.segment, head.bytes),
@@ -406,8 +406,8 @@ impl Journal {
         Ok(HeldLock { lock: &self.lock })
     }
 
-    /// A poisoned lock is as good as any: the tail is taken out while it is
-    /// being changed, and compared with the files before it is believed.
+    /// Locks the tail. A poisoned lock is as good as any: the tail is taken out while it is being
+    /// changed, and compared with the files before it is trusted.
     pub(crate) fn own_tail(&self) -> MutexGuard<'_, Option<Tail>> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }

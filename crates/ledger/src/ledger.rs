@@ -87,12 +87,12 @@ impl Ledger {
         self.journal.losses()
     }
 
-    /// Records a call and its verdict (`run.opened`); it is on disk once the entry
-    /// is armed, and nothing may have an effect before. From here to [`Ledger::close`] the run counts as open: when this process
-    /// ends before, the next one finds it interrupted.
+    /// Records a call and its verdict (`run.opened`); it is on disk once the entry is armed, and
+    /// nothing may have an effect before. From here to [`Ledger::close`] the run counts as open: if
+    /// this process ends before, the next one finds it interrupted.
     ///
-    /// `decision` says what was decided on and by which rules: the profile, the
-    /// digest of the policy, the limits.
+    /// `decision` holds the subject and the rules of the decision: the profile, the digest of the
+    /// policy, the limits.
     ///
     /// # Errors
     /// [`LedgerError`]; nothing may be done then.

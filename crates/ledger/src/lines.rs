@@ -136,7 +136,7 @@ impl Lines {
         })
     }
 
-    /// The number of the segment after this one: usually the next number.
+    /// Returns the number of the segment after this one: usually the next number.
     fn following(&self, number: u32) -> Result<Option<u32>, FileFault> {
         let Some(directory) = &self.directory else {
             return Ok(None);

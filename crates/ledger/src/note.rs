@@ -120,7 +120,7 @@ pub(crate) fn parse_key(
     }
 }
 
-/// A verifier key of this type as it is written.
+/// Formats a verifier key of this type.
 pub(crate) fn typed_key(name: &str, algorithm: u8, public: &[u8]) -> String {
     let id = hex(&key_id(name, algorithm, public));
     let key = STANDARD.encode([&[algorithm], public].concat());
@@ -346,13 +346,13 @@ fn check_signature(text: &str, lines: &str, key: &VerifierKey) -> Result<(), Not
     }
 }
 
-/// A number in the one form that it has.
+/// Parses a decimal number in its only form.
 pub fn decimal(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
 }
 
-/// A hash in base64.
+/// Parses a hash in base64.
 pub(crate) fn base64_hash(text: &str) -> Option<TreeHash> {
     let bytes = STANDARD.decode(text).ok()?;
     <[u8; 32]>::try_from(bytes).ok().map(TreeHash::of_bytes)

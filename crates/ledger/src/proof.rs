@@ -302,7 +302,7 @@ fn open(text: &str, key: &VerifierKey, keys: &[Trusted]) -> Result<Checkpoint, P
     ))
 }
 
-/// A key's hand-over, by the proof that the event is in the ledger of both.
+/// Reads a key's hand-over from the proof that the event is in the ledger of both keys.
 fn hand_over(text: &str) -> Result<HandOver, ProofFault> {
     const NONE: ProofFault = ProofFault::NoProof("it is none of a hand-over (key.rotated)");
     let (head, note) = parts(text)?;

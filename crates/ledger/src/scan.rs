@@ -68,7 +68,7 @@ impl<'a> Rest<'a> {
         Some(())
     }
 
-    /// A text without anything that has to be written otherwise.
+    /// Reads a text without any escape.
     fn text(&mut self) -> Option<&'a str> {
         let text = self.string()?;
         std::str::from_utf8(text)
@@ -104,7 +104,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// A whole number that is not negative, of at most 2^53.
+    /// Reads a whole number that is not negative, of at most 2^53.
     fn digits(&mut self) -> Option<u64> {
         let count = self
             .0

@@ -31,7 +31,7 @@ fn segment_number(name: &[u8]) -> Option<u32> {
     (number > 0 && segment_name(number) == name).then_some(number)
 }
 
-/// The numbers of all segments, in order.
+/// Lists the numbers of all segments, in order.
 pub(crate) fn list_segments(directory: impl AsFd, path: &Path) -> Result<Vec<u32>, FileFault> {
     let listing = Dir::read_from(directory).map_err(FileFault::on("list", path))?;
     let mut numbers = Vec::new();

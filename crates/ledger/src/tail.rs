@@ -37,9 +37,9 @@ const READ_BYTES: usize = 64 << 10;
 /// The most that is read: a torn line of any allowed length and one before it.
 const LAST_WINDOW_BYTES: u64 = 2 * LINE_BYTES_MAX as u64;
 
-/// Finds the end of the ledger without listing its directory and without
-/// reading more than the last lines: the head says where to begin, and segments
-/// that were begun since follow it by number.
+/// Finds the end of the ledger without listing its directory and without reading more than the last
+/// lines: the search begins at the head's segment, and segments that were begun since follow it by
+/// number.
 pub(crate) fn find_tail(
     directory: impl AsFd,
     path: &Path,

@@ -99,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// A run whose marker says this and is locked by this very process, as by one that recovers
-    /// it: what it must not get is the signal.
+    /// Ends a run with this marker, locked by this very process, as by one that recovers it: it
+    /// must not get the signal.
     fn looked_after(marker: &str, for_how_long: Duration) -> Unanswering {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::open(&directory.path().join("state")).unwrap();

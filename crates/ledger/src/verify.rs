@@ -274,7 +274,8 @@ impl Check {
         }
     }
 
-    /// An earlier append found something and recorded it here.
+    /// Counts a torn line, or reports the damage, that an earlier append found and recorded in this
+    /// event; checks the file that was set aside.
     fn repair(&mut self, event: &Event, place: &Place) -> Result<(), LedgerError> {
         let cause = event.body.get("cause").and_then(Value::as_str);
         if cause == Some("torn") {

@@ -80,7 +80,7 @@ pub enum Severity {
     Lost,
     /// Recorded content was altered.
     Altered,
-    /// Nobody can tell any more whether something is missing at the end.
+    /// The completeness of the ledger's end can no longer be proven.
     Unprovable,
     /// The signature is by another key than the one that it is checked with: the key was lost or
     /// replaced, or this is a ledger that somebody else has made.

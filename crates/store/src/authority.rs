@@ -1,9 +1,9 @@
-//! The certificate authority of this deployment: what signs, for each run, the authority
-//! by which the process that carries its connections looks into TLS.
+//! The certificate authority of this deployment: for each run, it signs the authority with which
+//! the run's egress process intercepts TLS.
 //!
-//! One file holds all of it, so that a change of it is one step. The key leaves the
-//! process that reads it in no message: what a run's carrier gets is an authority of its
-//! own, for that run's names and time.
+//! One file holds all of it, so that a change of it is one step. The key never leaves the process
+//! that reads it: a run's egress process gets an authority of its own, for that run's names and
+//! time.
 
 mod certificate;
 
@@ -161,8 +161,8 @@ impl CertificateAuthority {
         place.replace(found, now, overlap)
     }
 
-    /// An authority for the names of one run alone, which ends with it: `lasts` is how long
-    /// the run can take.
+    /// Issues an authority for the names of one run alone, which ends with it: `lasts` is the
+    /// longest time that the run can take.
     ///
     /// # Errors
     /// [`AuthorityError::Certificate`].

@@ -91,9 +91,9 @@ pub fn plan_collection(state: &StateDir, policy: &CollectPolicy) -> Result<Colle
     Ok(plan)
 }
 
-/// Removes what the plan names. What cannot be removed, or is no longer what it
-/// was when the plan was made, is left and returned with the reason; so is what may not go by
-/// this, which is asked while nobody else can work on the run's changes.
+/// Removes the runs and leftovers in the plan. One that cannot be removed, has changed since the
+/// plan was made, or is refused by `may_go`, is left and returned with the reason; `may_go` is
+/// called while nobody else can work on the run's changes.
 #[must_use]
 pub fn collect(
     state: &StateDir,

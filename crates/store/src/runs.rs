@@ -181,7 +181,7 @@ pub fn find_run(state: &StateDir, text: &str) -> Result<RunId, RunError> {
     }
 }
 
-/// Takes the right to work on a run's changes, or says at once who has it.
+/// Takes the right to work on a run's changes, or fails at once with the process that has it.
 ///
 /// # Errors
 /// [`RunError::Locked`], [`RunError::Missing`] or [`RunError::File`].

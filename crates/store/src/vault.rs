@@ -1,8 +1,8 @@
-//! The vault: secrets sealed on disk, and how the key that opens them is kept.
+//! The vault: secrets sealed on disk, and the place of the key that opens them.
 //!
-//! Nothing here seals or opens anything: what a secret is, only the process that carries
-//! connections ever knows, and whoever puts one in at that moment. The key lies apart from
-//! what it opens, in a file of the configuration, or wrapped by a passphrase beside it.
+//! Nothing here seals or opens anything: only the egress process ever knows a secret, and whoever
+//! puts one in at that moment. The key is kept apart from the secrets, in a file of the
+//! configuration, or beside them, wrapped with a passphrase.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -270,7 +270,7 @@ pub struct VaultKeyFile {
 }
 
 impl VaultKeyFile {
-    /// A vault's in this directory, which is made where it is missing.
+    /// Returns a vault's key file in this directory, which is made if missing.
     ///
     /// # Errors
     /// [`VaultError`], also where others can write to the directory.

@@ -143,7 +143,7 @@ fn hand_overs(state: &StateDir) -> Result<Vec<HandOver>, LedgerError> {
     Ok(found)
 }
 
-/// A hand-over that both keys have signed.
+/// Reads a hand-over that both keys have signed.
 pub(crate) fn read(seq: u64, body: &Value) -> Option<HandOver> {
     let text = |member: &str| body.get(member).and_then(Value::as_str);
     let old = VerifierKey::parse(text("old")?).ok()?;

@@ -44,7 +44,7 @@ fn severities(damage: &[Damage]) -> Vec<Severity> {
     damage.iter().map(|damage| damage.severity).collect()
 }
 
-/// A copy of the whole state directory, as whoever rolls it back has one.
+/// Copies the whole state directory, as an attacker who rolls it back would.
 fn copy(from: &Path, to: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(to).unwrap();

@@ -26,7 +26,7 @@ fn known(place: &Place, who: (u32, &str)) -> Conduct {
 /// The events that are recorded of a run while it goes on.
 type Tells = Vec<(&'static str, EventBody)>;
 
-/// A run by this profile.
+/// Records a run by this profile.
 fn run(ledger: &Ledger, number: u32, profile: &str, tells: Tells) {
     run_of(ledger, call(number), json!({ "profile": profile }), tells);
 }

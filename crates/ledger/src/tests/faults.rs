@@ -7,7 +7,7 @@ use super::power::{Dice, Disk, Failure, Step, acknowledged, finish, told, watch}
 use super::*;
 use crate::head::{FoundHead, Head};
 
-/// In memory where there is such a place: nothing here relies on a disk.
+/// Makes a directory, in memory if there is such a file system: nothing here relies on a disk.
 pub(super) fn temporary() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     // By a name that tests of what is left behind know for a test's own.
@@ -41,7 +41,7 @@ impl Work {
         }
     }
 
-    /// The number of the next event, which the disk is told before it is written.
+    /// Returns the number of the next event, which the disk records before it is written.
     fn number(&self) -> u64 {
         let number = self.numbers.get();
         self.numbers.set(number + 1);

@@ -738,7 +738,7 @@ struct Cost {
     read_bytes: u64,
 }
 
-/// proc_pid_io(5): what was passed to this thread by calls that read.
+/// Returns the bytes that this thread's reads were given (proc_pid_io(5)).
 fn read_bytes() -> u64 {
     let counts = std::fs::read_to_string("/proc/thread-self/io").unwrap();
     let mut counts = counts.lines().filter_map(|line| line.split_once(": "));

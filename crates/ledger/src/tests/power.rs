@@ -298,7 +298,7 @@ impl Done {
     }
 }
 
-/// Before it is written: half of it may be, and then no more.
+/// Runs before a write: half of it may be written, and then no more.
 pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     let done = with(|watch| {
         let failure = match watch.fails(Operation::Content) {
@@ -320,7 +320,7 @@ pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     Ok(done.result()?)
 }
 
-/// Once it is written: a wait that began before is none for it.
+/// Runs after a write: a wait that began before does not cover it.
 pub(crate) fn written(file: &File, bytes: &[u8], offset: u64) {
     with(|watch| watch.write(file, bytes, offset));
 }
@@ -495,7 +495,7 @@ impl Node {
         }
     }
 
-    /// The first so many changes of all are on disk.
+    /// Brings the first so many changes to disk.
     fn settle(&mut self, changes: usize) {
         let count = changes.saturating_sub(self.settled).min(self.pending.len());
         self.settled += count;
@@ -507,8 +507,8 @@ impl Node {
         self.settled + self.pending.len()
     }
 
-    /// All that it can be when the power goes, changes being whole or not there; none where
-    /// that is more than this.
+    /// Returns every state that can be left when the power goes, changes being whole or missing;
+    /// `None` if there are more than `max`.
     fn every_loss(&self, max: usize) -> Option<Vec<Self>> {
         let settled = Self {
             pending: Vec::new(),
@@ -534,7 +534,7 @@ impl Node {
         self.content == other.content && self.names == other.names
     }
 
-    /// Some of what was not waited for.
+    /// Loses some of the changes that were not waited for.
     fn lose(&mut self, dice: &mut Dice) {
         let pending = std::mem::take(&mut self.pending);
         self.settled += pending.len();
@@ -602,7 +602,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// One more step; what a failed wait loses is the dice's.
+    /// Applies one more step; the dice choose what a failed wait loses.
     pub(super) fn step(&mut self, step: &Step, dice: &mut Dice) {
         match step.clone() {
             Step::Node {
@@ -677,8 +677,8 @@ impl Disk {
         self.put(0, to);
     }
 
-    /// All that can be left when the power goes now, changes being whole or not there; none
-    /// where that is more than this many.
+    /// Returns every disk that can be left when the power goes now, changes being whole or missing;
+    /// `None` if there are more than `max`.
     pub(super) fn every_loss(&self, max: usize) -> Option<Vec<Self>> {
         let mut all = vec![Self::default()];
         for node in &self.nodes {

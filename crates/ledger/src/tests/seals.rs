@@ -416,7 +416,7 @@ fn a_shredding_that_was_cut_short_is_finished_by_the_next() {
     place.verified();
 }
 
-/// Two runs, and the first shredded; what of it was done.
+/// Records two runs, and shreds the first; returns the steps that were done.
 fn work_on(work: &Work) -> (Vec<u32>, bool) {
     let state = work.state();
     let Ok(ledger) = work.ledger(&state) else {

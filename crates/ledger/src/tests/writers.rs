@@ -36,7 +36,7 @@ enum Belief {
     Written,
 }
 
-/// One writer among several: events alone and several at once.
+/// Runs one writer among several: events alone and several at once.
 fn write(ledger: &Ledger, (writer, times): Writers, dice: &mut Dice, belief: Belief) {
     let (mut next, mut unheld) = (writer * 1_000, Vec::new());
     for turn in 1..=times {
@@ -177,7 +177,7 @@ fn cut_everywhere(steps: &[Step], segment_bytes_max: u64, seed: u64, seen: &mut 
     }
 }
 
-/// A step in short, for whoever looks for what went wrong.
+/// Formats a step in short, for failure messages.
 fn in_short(step: &Step) -> String {
     match step {
         Step::Write {

@@ -19,7 +19,7 @@ const SALT: &[u8] = b"Mighty Aphrodite";
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// A store of all certificates in a bundle. What is none is left out.
+/// Makes a key store of all certificates in a bundle. Other content is left out.
 pub(super) fn store(bundle: &[u8], now: SystemTime) -> Vec<u8> {
     let certificates = certificates(bundle);
     let count = u32::try_from(certificates.len()).unwrap_or(u32::MAX);
