@@ -70,7 +70,7 @@ pub enum SigningError {
     /// The key that has signed is gone, or another is in its place.
     #[error("the ledger's last checkpoint is signed by a key that is not here")]
     OtherKey,
-    /// The ledger is not what was signed before, or not whole.
+    /// The ledger does not match what was signed before, or is not whole.
     #[error("no checkpoint is made, since the ledger is damaged: {0}")]
     Unfit(String),
 }

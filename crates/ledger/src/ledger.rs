@@ -228,7 +228,7 @@ impl Ledger {
         Ok(key)
     }
 
-    /// Records how a run ended (`run.closed`), on disk when it returns.
+    /// Records the end of a run (`run.closed`), on disk when it returns.
     ///
     /// # Errors
     /// [`LedgerError`]; the run will be found interrupted then.

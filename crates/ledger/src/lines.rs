@@ -31,7 +31,7 @@ struct Current {
     reader: BufReader<File>,
     /// The offset of the next line.
     offset: u64,
-    /// Bytes after the last newline.
+    /// The number of bytes after the last newline.
     unfinished: u64,
 }
 

@@ -17,8 +17,8 @@ pub struct Verified {
     pub bytes: u64,
     /// The number of torn lines that were set aside, each of them unacknowledged and recorded.
     pub torn: u64,
-    /// Bytes at the end that are not a complete line: an append that is going on,
-    /// or one whose process died; the next append sets them aside.
+    /// The number of bytes at the end that are not a complete line: an append that is going on, or
+    /// one whose process died; the next append sets them aside.
     pub unfinished_bytes: u64,
     /// The number of events that the newest checkpoint covers, whose signature and root hold;
     /// `None` if there is no checkpoint.

@@ -85,10 +85,10 @@ pub enum OrganisationFault {
     SameNumber {
         /// The number.
         serial: u64,
-        /// The file that keeps what was seen.
+        /// The file that keeps the numbers seen.
         path: PathBuf,
     },
-    /// The file of what was seen cannot be read, or is garbled.
+    /// The file of the numbers and times seen cannot be read, or is garbled.
     #[error("what was seen of it before cannot be read: {why}")]
     Unreadable {
         /// The file.
@@ -96,7 +96,7 @@ pub enum OrganisationFault {
         /// The fault that was found.
         why: String,
     },
-    /// The file of what was seen cannot be written, or a key cannot be read.
+    /// The file of the numbers and times seen cannot be written, or a key cannot be read.
     #[error(transparent)]
     Private(#[from] PrivateFault),
     /// The kernel refused a file operation.

@@ -72,9 +72,9 @@ pub enum RunState {
     Running,
     /// The run has ended; its changes await a decision.
     Kept,
-    /// Its changes were written to the workspace.
+    /// The changes were written to the workspace.
     Applied,
-    /// Some of its changes were written to the workspace.
+    /// Some of the changes were written to the workspace.
     PartlyApplied,
     /// The changes were discarded.
     Discarded,

@@ -183,8 +183,8 @@ fn what_is_kept_of_the_tree_can_be_lost_or_wrong() {
     assert_eq!((made.size(), made.root()), (12, place.verified().root));
 }
 
-/// With what is kept a checkpoint reads only what came since: of what was before it says
-/// nothing anew, which `verify` does.
+/// With the saved frontier a checkpoint reads only the events that came since: the ones before are
+/// for `verify` to check again.
 #[test]
 fn a_checkpoint_reads_only_what_came_since() {
     let place = Place::new();
@@ -496,7 +496,7 @@ fn a_checkpoint_that_is_cut_short_leaves_the_one_before() {
     assert_eq!(checkpoint(&place).size(), 4);
 }
 
-/// Something stands where it would be written: events are as durable as ever.
+/// A directory is in the checkpoint's place: events are as durable as ever.
 #[test]
 fn a_checkpoint_that_cannot_be_written_loses_no_event() {
     let place = Place::new();

@@ -558,7 +558,7 @@ enum Depth {
     Chain,
     /// The head too: how far the ledger was acknowledged.
     Head,
-    /// All but what a witness has: the checkpoint is signed anew with the key of this host.
+    /// Everything but the witness's copy: the checkpoint is signed anew with the key of this host.
     Signature,
 }
 
@@ -567,7 +567,7 @@ enum Depth {
 enum Finder {
     /// The event is none, or not as it would be written.
     Form,
-    /// Its number or its predecessor do not continue the chain.
+    /// The event's number or predecessor does not continue the chain.
     Chain,
     /// The event is another one, which nothing in itself shows.
     Others,
@@ -723,8 +723,8 @@ fn found_with(place: &Place, witness: Option<&Checkpoint>) -> Vec<Damage> {
     }
 }
 
-/// Whoever changes an event can write its hash anew, and all that stands after it. Then the
-/// next thing finds it: chain, head, signature, and at last what a witness has.
+/// An attacker who changes an event can rewrite its hash, and everything after it. Then the next
+/// check finds it: chain, head, signature, and at last the witness's copy.
 #[test]
 fn every_changed_member_is_found_however_much_was_rewritten_after_it() {
     let (place, lines, made) = signed();

@@ -272,7 +272,7 @@ fn sessions_labels_and_answers_survive_a_loss_of_power_at_every_step() {
     }
 }
 
-/// The power goes while what an earlier loss has left is set in order.
+/// The power goes while the remains of an earlier loss are repaired.
 #[test]
 fn a_second_loss_of_power_while_recovering_from_the_first_loses_nothing() {
     for seed in 0..60_u64 {

@@ -734,7 +734,7 @@ fn unknown_types_are_passed_through() {
 struct Cost {
     writes: usize,
     waits: usize,
-    /// By this thread, of any file.
+    /// The bytes that this thread has read, of any file.
     read_bytes: u64,
 }
 

@@ -51,7 +51,7 @@ impl Dice {
 
 type Id = usize;
 
-/// One change, as the disk is told of it.
+/// One operation, as the simulated disk sees it.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Node {
@@ -99,7 +99,7 @@ pub(super) enum Step {
     SyncFailed {
         file: Id,
     },
-    /// All before was there at the beginning.
+    /// The files before this step were there at the beginning.
     Begun,
     /// An event that says this number is about to be written.
     Told(u64),
@@ -459,7 +459,7 @@ enum Change {
 #[derive(Clone, Debug, Default)]
 struct Node {
     is_directory: bool,
-    /// Its lines may be torn anywhere: nothing relies on sectors there.
+    /// True for a file whose lines may be torn anywhere: nothing relies on sectors there.
     is_log: bool,
     content: Vec<u8>,
     names: BTreeMap<String, Id>,

@@ -172,7 +172,7 @@ fn only_the_ledger_begins_sessions() {
     assert!(matches!(refused, Err(LedgerError::Kind { .. })));
 }
 
-/// A label behind damage would be lost: whoever asks for labels hears of the damage instead.
+/// A label behind damage would be lost: a query for labels returns the damage instead.
 #[test]
 fn labels_are_not_told_past_damage() {
     let place = Place::new();

@@ -15,9 +15,9 @@ const MANY: Writers = (14, 2);
 const ALONE: Writers = (1, 26);
 /// The most possible remains of a disk of which each is looked at.
 const LEFT_MAX: usize = 1 << 10;
-/// Else so many, by the dice.
+/// The number of remains that are looked at otherwise, chosen by the dice.
 const LEFT_SOME: u64 = 64;
-/// Besides those that are whole or not there, so many with writes that are torn.
+/// The number of remains with torn writes that are looked at besides whole or missing ones.
 const LEFT_TORN: u64 = 4;
 
 /// Returns the text of the event with this number.
