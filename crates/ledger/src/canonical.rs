@@ -5,11 +5,11 @@ use zeroize::Zeroizing;
 /// hold: beyond it, readers that know only doubles (most) would see another one.
 pub const INTEGER_MAX: u64 = 1 << 53;
 
-/// The member that holds what is sealed.
+/// The member that holds the sealed members.
 pub(crate) const SEALED: &str = "sealed";
 
-/// How deep arrays and objects of an event's body may be nested. Below the 128
-/// of common readers, so that whatever was written can be read.
+/// The deepest nesting of arrays and objects in an event's body. Below the 128 of common readers,
+/// so that whatever was written can be read.
 pub const NESTING_MAX: usize = 64;
 
 /// A JSON value that has no canonical form here.
@@ -34,20 +34,20 @@ pub enum CanonicalError {
     NotAnObject,
 }
 
-/// The body of an event, written in its canonical form as it is told: members come in the
-/// order of their names, and hold texts and whole numbers.
+/// The body of an event, written directly in its canonical form: members come in the order of their
+/// names, and hold texts and whole numbers.
 #[derive(Debug, Default)]
 pub struct EventBody {
-    /// All so far, but the end.
+    /// The text so far, without its end.
     written: Vec<u8>,
     last: Option<&'static str>,
-    /// Where each member begins.
+    /// The members' names, and the offset at which each begins in `written`.
     members: Vec<(&'static str, usize)>,
     fault: Option<CanonicalError>,
 }
 
 impl EventBody {
-    /// Adds a text. What does not come in order is refused when it is recorded.
+    /// Adds a text. A member out of order is refused when the event is recorded.
     #[must_use]
     pub fn text(mut self, key: &'static str, text: &str) -> Self {
         self.begin(key);
@@ -55,8 +55,8 @@ impl EventBody {
         self
     }
 
-    /// Adds a whole number, at most 2^53. What does not come in order is refused when it
-    /// is recorded.
+    /// Adds a whole number, at most 2^53. A member out of order is refused when the event is
+    /// recorded.
     #[must_use]
     pub fn number(mut self, key: &'static str, number: u64) -> Self {
         self.begin(key);
@@ -68,7 +68,7 @@ impl EventBody {
         self
     }
 
-    /// Adds that something is so. What does not come in order is refused when it is recorded.
+    /// Adds a member that is `true`. A member out of order is refused when the event is recorded.
     #[must_use]
     pub fn truth(mut self, key: &'static str) -> Self {
         self.begin(key);
@@ -92,7 +92,7 @@ impl EventBody {
         self.written.push(b':');
     }
 
-    /// All of it.
+    /// Returns the whole body.
     ///
     /// # Errors
     /// [`CanonicalError`] for what has no place in the ledger.
@@ -109,12 +109,12 @@ impl EventBody {
 }
 
 impl EventBody {
-    /// Whether it has any of these members.
+    /// Returns whether the body has any of these members.
     pub(crate) fn has_any(&self, names: &[&str]) -> bool {
         self.members.iter().any(|(key, _)| names.contains(key))
     }
 
-    /// The same with these members apart, and a place for what is sealed of them.
+    /// Returns the body split: these members apart, and in the rest a gap for their sealed form.
     pub(crate) fn finish_split(self, hidden: &[&str]) -> Result<SplitBody, CanonicalError> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -129,19 +129,19 @@ impl EventBody {
     }
 }
 
-/// A body whose sensitive members stand apart, to be sealed once its place is known.
+/// A body whose sensitive members are apart, to be sealed once the event's position is known.
 #[derive(Debug)]
 pub(crate) struct SplitBody {
-    /// All others in canonical form, with an empty text as the member `sealed`.
+    /// The other members in canonical form, with an empty text as the member `sealed`.
     pub(crate) open: Vec<u8>,
-    /// Where what is sealed goes into that text.
+    /// The offset in that text at which the sealed members are inserted.
     pub(crate) hole: usize,
-    /// The object of them, in canonical form.
+    /// The object of the sensitive members, in canonical form.
     pub(crate) hidden: Zeroizing<Vec<u8>>,
 }
 
 impl SplitBody {
-    /// Of a body whose members begin with these names, in their order.
+    /// Splits a body; the members with these names are hidden.
     pub(crate) fn of_value(body: &Value, hidden: &[&str]) -> Result<Self, CanonicalError> {
         let members = body.as_object().ok_or(CanonicalError::NotAnObject)?;
         let mut sorted: Vec<_> = members.iter().collect();
@@ -163,8 +163,8 @@ impl SplitBody {
         })))
     }
 
-    /// Of members in the order of their names: name, all of it as it is written, and whether
-    /// it is sensitive.
+    /// Splits members that come in the order of their names: each with its name, its written form,
+    /// and whether it is hidden.
     fn of<'m>(members: impl Iterator<Item = (&'m str, &'m [u8], bool)>) -> Self {
         let (mut open, mut hidden) = (Vec::new(), Zeroizing::new(Vec::new()));
         let mut hole = None;
@@ -200,8 +200,8 @@ fn begin_member(object: &mut Vec<u8>) {
     object.push(if object.is_empty() { b'{' } else { b',' });
 }
 
-/// Appends the canonical form (RFC 8785) of a value. It refuses what the ledger
-/// does not hold, so that what it does hold has one form only.
+/// Appends the canonical form (RFC 8785) of a value. Refuses values that the ledger does not hold,
+/// so that each one it holds has only one form.
 pub(crate) fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
     write_nested(value, out, NESTING_MAX)
 }
@@ -251,8 +251,8 @@ fn write_nested(value: &Value, out: &mut Vec<u8>, depth: usize) -> Result<(), Ca
     Ok(())
 }
 
-/// RFC 8785, 3.2.2.2: the two-character escapes where JSON has them, `\u00xx`
-/// in lower case for the other control characters, everything else as it is.
+/// Appends a string as in RFC 8785, 3.2.2.2: the two-character escapes where JSON has them,
+/// `\u00xx` in lower case for the other control characters, everything else as it is.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();

@@ -1,6 +1,6 @@
-//! Signed checkpoints of the ledger: its size and root, signed by the deployment's key, made
-//! at the end of a run. What was made before is looked at first: a ledger that no longer is
-//! what was signed gets no further one, so that the evidence stays.
+//! Signed checkpoints of the ledger: its size and root, signed by the deployment's key, made at the
+//! end of a run. The last checkpoint is checked first: a ledger that no longer matches it gets no
+//! further one, so that the evidence stays.
 
 pub(crate) mod rotation;
 mod walk;
@@ -28,28 +28,28 @@ use walk::Walk;
 
 /// The newest checkpoint, in the ledger's directory.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
-/// What is kept of the tree, so that the next checkpoint has not to read all events.
+/// The saved frontier of the tree, so that the next checkpoint need not read all events.
 const FRONTIER: &str = "frontier";
 /// The key, in its own directory.
 const KEY: &str = "key";
 const KEY_BYTES_MAX: u64 = 1 << 10;
 const SEED_BYTES: usize = 32;
-/// Tells one ledger from another, bytes of randomness.
+/// The length of the random part of a ledger's name, bytes: it tells ledgers apart.
 const NAME_BYTES: usize = 16;
 const NAME_PREFIX: &str = "atoll-ledger/";
 
-/// There is no checkpoint.
+/// A checkpoint could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
     /// The file that holds the key cannot be used.
     #[error("the ledger's key: {0}")]
     Private(#[from] PrivateFault),
-    /// What is there is no key.
+    /// The file that is there does not hold a key.
     #[error("the ledger's key in {} cannot be used: {why}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: NoteFault,
     },
     /// The kernel gave no random bytes.
@@ -70,12 +70,12 @@ pub enum SigningError {
     /// The key that has signed is gone, or another is in its place.
     #[error("the ledger's last checkpoint is signed by a key that is not here")]
     OtherKey,
-    /// The ledger is not what was signed before, or not whole.
+    /// The ledger does not match what was signed before, or is not whole.
     #[error("no checkpoint is made, since the ledger is damaged: {0}")]
     Unfit(String),
 }
 
-/// The key of the state directory that checks checkpoints; nothing where none was made yet.
+/// Reads the key of the state directory that checks checkpoints; `None` if none was made yet.
 pub(crate) fn read_key(state: &StateDir) -> Result<Option<VerifierKey>, SigningError> {
     let Some(directory) = PrivateDirectory::of_state(state, LEDGER_KEY, false)? else {
         return Ok(None);
@@ -83,7 +83,7 @@ pub(crate) fn read_key(state: &StateDir) -> Result<Option<VerifierKey>, SigningE
     Ok(found_key(&directory, KEY)?.map(|key| key.verifier().clone()))
 }
 
-/// The same, made where there is none.
+/// Returns the key of the state directory that checks checkpoints; makes it if there is none.
 pub(crate) fn open_key(state: &StateDir) -> Result<VerifierKey, SigningError> {
     let found = read_key(state)?;
     // A key of another's place is not given out as the one that has signed.
@@ -113,7 +113,7 @@ pub(crate) fn key_directory(state: &StateDir) -> Result<PrivateDirectory, Signin
     PrivateDirectory::of_state(state, LEDGER_KEY, true)?.ok_or(SigningError::NoRandom)
 }
 
-/// The key of this file; nothing where there is none.
+/// Reads the key in this file; `None` if there is none.
 pub(crate) fn found_key(
     directory: &PrivateDirectory,
     name: &str,
@@ -130,7 +130,7 @@ pub(crate) fn found_key(
     SigningKey::parse(line).map(Some).map_err(unusable)
 }
 
-/// The key, made where there is none. The caller holds the directory's lock.
+/// Returns the key, and makes it if there is none. The caller holds the directory's lock.
 pub(crate) fn own_key(
     state: &StateDir,
     directory: &PrivateDirectory,
@@ -162,8 +162,7 @@ pub(crate) fn new_key(
     Ok((key, kept))
 }
 
-/// Keeps a key that there was not before. One that may not be on disk signs nothing, neither
-/// now nor later.
+/// Writes a new key. A key that may not be on disk signs nothing, neither now nor later.
 pub(crate) fn keep_new_key(
     directory: &PrivateDirectory,
     name: &str,
@@ -173,8 +172,8 @@ pub(crate) fn keep_new_key(
     Ok(written.inspect_err(|_| drop(directory.remove(name)))?)
 }
 
-/// The signed note of the newest checkpoint; nothing where there is none, or an empty file
-/// or one of zeros in its place, as a loss of power can leave it.
+/// Reads the signed note of the newest checkpoint; `None` if there is none, or an empty file or one
+/// of zeros in its place, as a loss of power can leave it.
 pub(crate) fn read_note(directory: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, FileFault> {
     let path = path.join(CHECKPOINT);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -193,7 +192,7 @@ pub(crate) fn read_note(directory: &OwnedFd, path: &Path) -> Result<Option<Vec<u
     Ok(Some(bytes).filter(|bytes| bytes.iter().any(|byte| *byte != 0)))
 }
 
-/// The newest checkpoint, where this key has signed it.
+/// Reads the newest checkpoint, if this key has signed it.
 pub(crate) fn newest(
     state: &StateDir,
     key: &VerifierKey,
@@ -205,7 +204,8 @@ pub(crate) fn newest(
     }
 }
 
-/// Why what is on top of a checkpoint is not signed.
+/// Returns the error of a checkpoint that cannot be relied on, so that nothing is signed on top of
+/// it.
 fn unreliable(why: NoteFault) -> SigningError {
     match why {
         NoteFault::OtherKey(_) => SigningError::OtherKey,
@@ -225,11 +225,11 @@ pub(crate) fn open_note(bytes: &[u8], key: &VerifierKey) -> Result<Checkpoint, N
     Checkpoint::open(text, key)
 }
 
-/// Who signs a checkpoint.
+/// The keys that sign a checkpoint.
 #[derive(Clone, Copy)]
 pub(crate) struct Signers<'a> {
     key: &'a SigningKey,
-    /// The key to come, while one hands over.
+    /// The next key, during a hand-over.
     next: Option<&'a SigningKey>,
 }
 
@@ -254,8 +254,8 @@ impl<'a> Signers<'a> {
     }
 }
 
-/// Signs what is on disk of the ledger, and puts that in the place of the newest checkpoint.
-/// The append lock is not held: appends go on.
+/// Signs the part of the ledger that is on disk, and replaces the newest checkpoint. The append
+/// lock is not held: appends go on.
 pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, SigningError> {
     let keys = key_directory(state)?;
     let _lock = keys.lock()?;
@@ -263,7 +263,7 @@ pub(crate) fn make(state: &StateDir, journal: &Journal) -> Result<Checkpoint, Si
     make_with(state, journal, Signers::one(&key))
 }
 
-/// The same with these keys. The caller holds the lock of their directory.
+/// Does as [`make`], with these keys. The caller holds the lock of their directory.
 pub(crate) fn make_with(
     state: &StateDir,
     journal: &Journal,
@@ -313,8 +313,8 @@ pub(crate) fn make_with(
     Ok(made)
 }
 
-/// The tree as far as it was signed, and then as far as the head says that it is on disk; on
-/// from what is kept of it where that leads to the root that was signed last.
+/// Walks the tree up to the last signed checkpoint, and then up to the head, which is known to be
+/// on disk; starts from the saved frontier if that leads to the root that was signed last.
 fn walk_to(
     state: &StateDir,
     directory: &OwnedFd,

@@ -1,5 +1,5 @@
-//! How an agent has behaved, as the ledger tells of it: from the newest part of it that can be
-//! read in a bounded time. What was sealed is not needed for it, so shredding changes nothing.
+//! The conduct of an agent as the ledger records it: from the newest part that can be read in a
+//! bounded time. Nothing that was sealed is needed, so shredding changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{LedgerError, StateDir, TreeHash};
 /// The most of the ledger that is read for it, bytes: whole segments, the newest ones.
 pub(crate) const CONDUCT_BYTES_MAX: u64 = 1 << 30;
 
-/// The types of events that say something of it.
+/// The types of events that count for conduct.
 const KINDS: [&str; 8] = [
     "run.opened",
     "run.closed",
@@ -33,13 +33,13 @@ const KINDS: [&str; 8] = [
 /// A run of the agent.
 #[derive(Debug, Default)]
 struct Told {
-    /// It wrote straight to its workspace: what is applied to that later puts it back.
+    /// True if the run wrote straight to its workspace: a later apply there is an undo.
     is_live: bool,
     deeds: BTreeMap<Deed, u64>,
 }
 
-/// What is known of the runs of a person by a profile of this name. Nothing where more was
-/// written lately than is read: what is bad may lie before that.
+/// Reads the conduct of a person's runs by a profile of this name. `None` if more was written
+/// lately than is read: the bad part may lie before that.
 pub(crate) fn of_agent(
     state: &StateDir,
     (person, profile): (u32, &str),
@@ -87,7 +87,7 @@ pub(crate) fn of_agent(
     Ok(Some(conduct))
 }
 
-/// The segment to begin with, where that is not the first one.
+/// Returns the segment to begin with, if it is not the first one.
 fn newest(state: &StateDir, bytes_max: u64) -> Result<Option<u32>, LedgerError> {
     let path = state.path().join(LEDGER);
     let directory = match state.subdirectory(LEDGER, false) {
@@ -109,11 +109,12 @@ fn newest(state: &StateDir, bytes_max: u64) -> Result<Option<u32>, LedgerError> 
     Ok(None)
 }
 
-/// What comes next in the chain of events; nothing where reading begins within it.
+/// The number and predecessor hash that the next event in the chain must have; `None` where reading
+/// begins within the chain.
 type Next = Option<(u64, TreeHash)>;
 
-/// Whether a line says something of it. Every one is looked at, whatever it says: what was altered,
-/// or is not there any more, may have been what is bad.
+/// Checks a line, and returns whether its event counts for conduct. Every line is checked, whatever
+/// it holds: an altered or missing one may have been the bad part.
 fn says_something(line: &Line<'_>, next: &mut Next) -> Result<bool, LedgerError> {
     let LineContent::Complete(bytes) = line.content else {
         return sound(line).map(|_| true);
@@ -155,7 +156,7 @@ fn is_of(event: &Event, person: u32, profile: &str) -> bool {
     uid == Some(person.into()) && own.and_then(Value::as_str) == Some(profile)
 }
 
-/// What an event says that a run has done.
+/// Returns the deeds of a run that an event records.
 fn deeds(event: &Event, is_live: bool) -> Vec<Deed> {
     let body = &event.body;
     let text = |member: &str| body.get(member).and_then(Value::as_str);
@@ -179,7 +180,7 @@ fn deeds(event: &Event, is_live: bool) -> Vec<Deed> {
     }
 }
 
-/// The day of an event's time, counted from 1970-01-01; the reverse of
+/// Returns the day of an event's time, counted from 1970-01-01; the reverse of
 /// [`atoll_model::civil_date`].
 fn day_of(time: &str) -> u64 {
     let number = |from: usize, to: usize| -> u64 {

@@ -1,5 +1,5 @@
-//! What a witness signs: that it has seen a checkpoint, when, and that the ledger had only
-//! grown until then (C2SP tlog-cosignature, Ed25519).
+//! Cosignatures of witnesses: the statement that a witness has seen a checkpoint, at what time, and
+//! that the ledger had only grown until then (C2SP tlog-cosignature, Ed25519).
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use crate::private::PrivateDirectory;
 use crate::state::LEDGER_KEY;
 use crate::{CHECKPOINT_BYTES_MAX, Checkpoint, NoteFault, PrivateFault, StateDir};
 
-/// Ed25519 with the time before it, as signed-note numbers it.
+/// The signature type of Ed25519 with a timestamp, as signed-note numbers it.
 const ALGORITHM: u8 = 4;
 const TIME_BYTES: usize = 8;
-/// Where the newest one is kept, beside the key.
+/// The file of the newest cosigned checkpoint, beside the key.
 const KEPT: &str = "cosigned";
 
-/// What a witness's cosignatures are checked with: `name+id+key`, of the type 0x04.
+/// The verifier key of a witness's cosignatures: `name+id+key`, of the type 0x04.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessKey {
     name: String,
@@ -30,12 +30,12 @@ pub struct WitnessKey {
 pub struct Cosigned {
     /// The signed note, with the witness's line after the ledger's own.
     pub note: String,
-    /// When the witness says that it saw it, seconds since 1970.
+    /// The time at which the witness states to have seen it, seconds since 1970.
     pub time_s: u64,
 }
 
 impl WitnessKey {
-    /// Reads a key as a witness gives it out.
+    /// Parses a key in the form in which a witness publishes it.
     ///
     /// # Errors
     /// [`NoteFault::NoKey`], also for one of another type.
@@ -44,7 +44,7 @@ impl WitnessKey {
         Ok(Self { name, public })
     }
 
-    /// What the witness is called.
+    /// Returns the name of the witness.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -58,8 +58,8 @@ impl fmt::Display for WitnessKey {
 }
 
 impl Cosigned {
-    /// The checkpoint with this witness's signature, from lines that it answered. Those of
-    /// other keys are passed over.
+    /// Makes the checkpoint with this witness's signature, from the lines of its answer. Signatures
+    /// of other keys are passed over.
     ///
     /// # Errors
     /// [`NoteFault`] where none of them is its, or one that is does not hold.
@@ -99,7 +99,7 @@ impl Cosigned {
         Err(NoteFault::OtherKey(key.to_string()))
     }
 
-    /// Keeps it as the newest one.
+    /// Saves it as the newest one.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -111,8 +111,8 @@ impl Cosigned {
         directory.replace(KEPT, self.note.as_bytes())
     }
 
-    /// How many events the newest one that was kept covers, where this ledger's key has signed
-    /// it: what a witness has then, unless it was asked by others.
+    /// Returns the size of the newest kept checkpoint, in events, if this ledger's key has signed
+    /// it: the witness's own state, unless others have asked it too.
     #[must_use]
     pub fn kept_size(state: &StateDir, key: &VerifierKey) -> Option<u64> {
         let directory = PrivateDirectory::of_state(state, LEDGER_KEY, false).ok()??;

@@ -1,5 +1,5 @@
-//! Every change of a file that the ledger rests on: here, so that tests can let any of them
-//! fail, and can know what a loss of power would have left of it at any moment.
+//! Every file operation that the ledger's durability depends on: in one place, so that tests can
+//! make any of them fail, and know what a loss of power could have left at any moment.
 
 use std::fs::File;
 use std::io;
@@ -12,17 +12,17 @@ use rustix::io::Errno;
 #[cfg(test)]
 use crate::tests::power;
 
-/// Whether an append waits for the disk.
+/// The durability that an append waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// On disk before the append returns: survives a loss of power.
+    /// The append waits until the event is on disk: it survives a loss of power.
     Durable,
-    /// Handed to the kernel: survives Atoll's end, not a loss of power. The next
+    /// The event is handed to the kernel: it survives Atoll's end, not a loss of power. The next
     /// durable append of any process makes it durable too.
     Buffered,
 }
 
-/// Writes all of these bytes from this place on.
+/// Writes all of these bytes, from this offset on.
 pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     #[cfg(test)]
     power::write(file, bytes, offset)?;
@@ -32,7 +32,7 @@ pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file this long, bytes.
+/// Sets the length of a file, bytes.
 pub(crate) fn set_length(file: &File, length: u64) -> io::Result<()> {
     #[cfg(test)]
     power::set_length(file, length)?;
@@ -42,7 +42,7 @@ pub(crate) fn set_length(file: &File, length: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the content of a file is on disk, and its length.
+/// Waits until the content and the length of a file are on disk.
 pub(crate) fn sync(file: &File) -> io::Result<()> {
     #[cfg(test)]
     let wait = power::sync(file)?;
@@ -81,7 +81,7 @@ pub(crate) fn make_directory(parent: impl AsFd, name: &str) -> Result<(), Errno>
     Ok(())
 }
 
-/// Gives a file another name in the same directory, in the place of what has it.
+/// Renames a file within its directory, and replaces a file of the new name.
 pub(crate) fn rename(directory: impl AsFd, from: &str, to: &str) -> Result<(), Errno> {
     let directory = directory.as_fd();
     #[cfg(test)]

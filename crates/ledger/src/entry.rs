@@ -13,9 +13,9 @@ use crate::open_runs::Marker;
 use crate::tail::Tail;
 use crate::{LedgerError, Position, host_text};
 
-/// A call that is in the ledger, with the verdict on it, and on its way to the
-/// disk: what has no effect outside may be prepared meanwhile. Dropped without
-/// [`Entry::arm`], its run will be found interrupted.
+/// A call in the ledger, with the verdict on it, on its way to the disk: preparations without an
+/// effect outside may go on meanwhile. If it is dropped without [`Entry::arm`], its run will be
+/// found interrupted.
 #[derive(Debug)]
 pub struct Entry {
     call: Call,
@@ -27,9 +27,8 @@ pub struct Entry {
     tail: Tail,
 }
 
-/// The proof that a call is on disk and allowed, holding the grant: the only
-/// thing that a program can be started with. Only the ledger makes one, and it
-/// ends at [`crate::Ledger::close`].
+/// The proof that a call is on disk and allowed, with its grant: a program can be started with
+/// nothing else. Only the ledger makes one, and it ends at [`crate::Ledger::close`].
 pub struct Armed<G> {
     entry: Entry,
     grant: G,
@@ -39,13 +38,13 @@ pub struct Armed<G> {
 /// A call that goes no further.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// Policy denies it; that is recorded.
+    /// The policy denies the call; that is recorded.
     #[error("denied: {0}")]
     Denied(Box<Refusal>),
     /// A person has to decide first; that is recorded.
     #[error("needs a person's yes: {0}")]
     NeedsApproval(Box<Refusal>),
-    /// The verdict is another than the one that was recorded with the call.
+    /// The verdict is not the one that was recorded with the call.
     #[error(
         "the verdict on run {0} is not the one in the ledger; nothing was started, \
          and this is a defect of Atoll: please report it"
@@ -61,9 +60,9 @@ pub enum Refused {
 pub struct Refusal {
     /// The run that was not started.
     pub run: RunId,
-    /// Why.
+    /// The reasons.
     pub reasons: Vec<Reason>,
-    /// Where the refusal is recorded.
+    /// The position of the event that records the refusal.
     pub position: Position,
 }
 
@@ -86,9 +85,8 @@ impl Entry {
         }
     }
 
-    /// Waits until the call is on disk and turns an allowed one into the right to
-    /// carry it out. Deny and Ask leave the main path here, recorded
-    /// (`run.denied`) on disk.
+    /// Waits until the call is on disk and turns an allowed one into the right to carry it out.
+    /// Deny and Ask leave the main path here, recorded (`run.denied`) on disk.
     ///
     /// # Errors
     /// [`Refused`].
@@ -110,13 +108,13 @@ impl Entry {
         }
     }
 
-    /// The run.
+    /// Returns the run.
     #[must_use]
     pub fn run(&self) -> &RunId {
         self.marker.run()
     }
 
-    /// Where the call is recorded.
+    /// Returns the position of the event that records the call.
     #[must_use]
     pub fn position(&self) -> &Position {
         &self.position
@@ -144,37 +142,38 @@ impl Entry {
 }
 
 impl<G> Armed<G> {
-    /// What may be done.
+    /// Returns the rights that were granted.
     #[must_use]
     pub fn grant(&self) -> &G {
         &self.grant
     }
 
-    /// The call that was recorded.
+    /// Returns the call that was recorded.
     #[must_use]
     pub fn call(&self) -> &Call {
         &self.entry.call
     }
 
-    /// Uses the right up. Whether it was there: it starts one program, once.
+    /// Uses up the right to start one program, once. Returns whether it was there.
     #[must_use]
     pub fn use_up(&mut self) -> bool {
         !std::mem::replace(&mut self.used, true)
     }
 
-    /// The program has ended: from here on the run is only closed, and nobody cuts that short.
+    /// Notes that the program has ended: from here on the run is only closed, and nothing
+    /// interrupts that.
     pub fn note_ending(&self) {
         // Where there is no room for it, somebody may.
         let _ = self.entry.marker.note_ending();
     }
 
-    /// The run.
+    /// Returns the run.
     #[must_use]
     pub fn run(&self) -> &RunId {
         self.entry.run()
     }
 
-    /// Where the call is recorded.
+    /// Returns the position of the event that records the call.
     #[must_use]
     pub fn position(&self) -> &Position {
         self.entry.position()
@@ -192,7 +191,7 @@ impl<G> Deref for Armed<G> {
     }
 }
 
-/// Without the grant: what is in it is not for logs.
+/// Leaves out the grant: its content is not for logs.
 impl<G> fmt::Debug for Armed<G> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Armed")
@@ -215,7 +214,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Which kind of verdict was recorded with a call.
+/// The kind of verdict that was recorded with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Allow,
@@ -293,7 +292,7 @@ pub(crate) fn outcome_body(outcome: &Outcome, details: Value) -> Value {
     body
 }
 
-/// What each wall has held, with the calls that came against it.
+/// Returns each violation that was seen, with the system calls that led to it.
 fn attempts_body(attempts: &[Attempt]) -> Vec<Value> {
     let mut walls: Vec<Wall> = Vec::new();
     for one in attempts {
@@ -318,7 +317,7 @@ fn attempts_body(attempts: &[Attempt]) -> Vec<Value> {
     walls.into_iter().map(of).collect()
 }
 
-/// The first attempt at a wall.
+/// Returns the body of a first attempt's event.
 pub(crate) fn attempt_body(attempt: &Attempt) -> Value {
     json!({
         "wall": attempt.wall.name(),
@@ -328,7 +327,7 @@ pub(crate) fn attempt_body(attempt: &Attempt) -> Value {
     })
 }
 
-/// The ending in the words of `atoll-model`, so that both stay the same.
+/// Returns the ending as `atoll-model` serializes it, so that both stay the same.
 fn ending_body(outcome: &Outcome) -> Value {
     serde_json::to_value(outcome.ending).unwrap_or(Value::Null)
 }
@@ -347,8 +346,8 @@ fn reasons_body(reasons: &[Reason]) -> Vec<Value> {
         .collect()
 }
 
-/// A count as a number that every JSON reader keeps exactly; a count beyond that
-/// (285 years in microseconds) is a defect elsewhere and must not lose the event.
+/// Limits a count to a number that every JSON reader keeps exactly; a larger one (285 years in
+/// microseconds) is a defect elsewhere and must not lose the event.
 fn whole_number(count: u128) -> u64 {
     u64::try_from(count).map_or(crate::canonical::INTEGER_MAX, |count| {
         count.min(crate::canonical::INTEGER_MAX)

@@ -17,7 +17,7 @@ pub enum LedgerError {
     Body {
         /// The event's type.
         kind: String,
-        /// What is wrong with its body.
+        /// The fault that was found.
         why: CanonicalError,
     },
     /// The event's type is not usable.
@@ -25,7 +25,7 @@ pub enum LedgerError {
     Kind {
         /// The type asked for.
         kind: String,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: &'static str,
     },
     /// The event is larger than an event may be.
@@ -50,7 +50,7 @@ pub enum LedgerError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         what: String,
     },
     /// Another process has held a lock for too long.
@@ -62,16 +62,16 @@ pub enum LedgerError {
     Busy {
         /// The locked file.
         path: PathBuf,
-        /// How long was waited, milliseconds.
+        /// The time that was waited, milliseconds.
         waited_ms: u128,
     },
     /// A run of that name is open already.
     #[error("there is a run {0} already; start again to get another name")]
     RunExists(RunId),
-    /// What is sensitive cannot be sealed, or its key not be kept.
+    /// The sensitive members cannot be sealed, or their key cannot be kept.
     #[error("what is sensitive cannot be sealed: {0}")]
     Seal(String),
-    /// An earlier failure to reach the disk left unknown what is on it.
+    /// An earlier wait for the disk failed, so that its content is unknown.
     #[error(
         "the ledger could not be written to disk earlier ({0}); check the disk, then start \
          Atoll again"

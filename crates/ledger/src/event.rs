@@ -16,23 +16,23 @@ use crate::shorten::shorten;
 use crate::{LedgerError, TreeHash};
 use seal::{SealKey, SealPlace, sealed_length, sealed_members};
 
-/// The version of the form of events.
+/// The version of the event format.
 pub(crate) const EVENT_VERSION: u64 = 1;
 
-/// The size of one event's canonical form, bytes: bundles of C2SP's tiled logs have no place
-/// for more.
+/// The largest canonical form of an event, bytes: bundles of C2SP's tiled logs have no room for
+/// more.
 pub const EVENT_BYTES_MAX: usize = (1 << 16) - 1;
 
-/// Beyond this a body is told shorter, bytes: what stands around it has to fit as well.
+/// The largest body that is not shortened, bytes: the other members have to fit as well.
 const BODY_BYTES_MAX: usize = EVENT_BYTES_MAX - 512;
 
-/// The size of one that is read: earlier releases wrote larger ones, bytes.
+/// The largest event that is read, bytes: earlier releases wrote larger ones.
 pub(crate) const READ_BYTES_MAX: usize = 1 << 20;
 
-/// The size of one line of a segment: hash, space, event, newline.
+/// The largest line of a segment, bytes: hash, space, event, newline.
 pub(crate) const LINE_BYTES_MAX: usize = HASH_DIGITS + 1 + READ_BYTES_MAX + 1;
 
-/// The type of the event by which a run gives something up.
+/// The type of the event by which a run drops a right.
 pub const RIGHTS_GIVEN_UP: &str = "rights.given-up";
 
 const KIND_BYTES_MAX: usize = 64;
@@ -45,15 +45,15 @@ pub(crate) const SESSION_OPENED: &str = "session.opened";
 
 /// The type of the event by which a key hands over.
 pub(crate) const ROTATED: &str = "key.rotated";
-/// The type of the event that says that a key was lost.
+/// The type of the event that records the loss of a key.
 pub(crate) const LOST: &str = "key.lost";
 
-/// The types of the events of the end of sealed content.
+/// The types of the events about the end of sealed content.
 pub(crate) const SHREDDED: &str = "seal.shredded";
 pub(crate) const HOLD_SET: &str = "hold.set";
 pub(crate) const HOLD_RELEASED: &str = "hold.released";
 
-/// Types that only this crate writes, because what they say must be so.
+/// The types that only this crate writes, so that their content can be relied on.
 const RESERVED_KINDS: [&str; 29] = [
     LOST,
     ROTATED,
@@ -90,40 +90,40 @@ const RESERVED_KINDS: [&str; 29] = [
 pub(crate) const CLOSING_KINDS: [&str; 4] =
     ["run.closed", "run.denied", "run.failed", "run.interrupted"];
 
-/// Where an event is.
+/// The position of an event in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Its number, from 0: also its index in the Merkle tree.
     pub seq: u64,
-    /// The hash of its canonical bytes.
+    /// The leaf hash: that of the event's canonical bytes.
     pub leaf: TreeHash,
     /// The number of its segment, from 1.
     pub segment: u32,
-    /// Where its line begins in the segment, bytes.
+    /// The offset of its line in the segment, bytes.
     pub offset: u64,
 }
 
 /// One event of the ledger, read back and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Where it is.
+    /// The event's position.
     pub position: Position,
     /// The hash of the event before it; zero for the first.
     pub prev: TreeHash,
-    /// When it was written, as RFC 3339, UTC, with microseconds.
+    /// The time at which it was written, as RFC 3339, UTC, with microseconds.
     pub time: String,
     /// The run that it belongs to.
     pub run: Option<RunId>,
-    /// Its type. New types may appear at any time.
+    /// The event's type. New types may appear at any time.
     pub kind: String,
-    /// What it says.
+    /// The event's content: an object.
     pub body: Value,
 }
 
-/// Why a line of a segment is not an event.
+/// The reason why a line of a segment is not an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
-    /// It does not begin with a hash and a space.
+    /// The line does not begin with a hash and a space.
     #[error("the line does not begin with a hash and a space")]
     NoHash,
     /// The hash is not that of the rest of the line.
@@ -155,17 +155,17 @@ pub(crate) struct Draft<'a> {
     secret: Option<Secret<'a>>,
 }
 
-/// What is sensitive in an event: sealed once its place is known.
+/// The sensitive members of an event: sealed once its position is known.
 struct Secret<'a> {
-    /// Where in the body it goes.
+    /// The offset in the body at which their sealed form is inserted.
     hole: usize,
     hidden: Zeroizing<Vec<u8>>,
     key: &'a SealKey,
 }
 
 impl<'a> Draft<'a> {
-    /// Checks the type, and brings the body into its canonical form; one that is too large is
-    /// told shorter.
+    /// Checks the type, and writes the body in its canonical form; shortens a body that is too
+    /// large.
     pub(crate) fn new(
         kind: &'a str,
         run: Option<&'a RunId>,
@@ -194,7 +194,7 @@ impl<'a> Draft<'a> {
         Self::of(kind, run, written)
     }
 
-    /// The same of a run whose key seals what is sensitive in it.
+    /// Makes the draft of a run's event, whose sensitive members are sealed with the run's key.
     pub(crate) fn sealed(
         kind: &'a str,
         run: &'a RunId,
@@ -215,7 +215,7 @@ impl<'a> Draft<'a> {
         Self::split(kind, run, split, key)
     }
 
-    /// With a body that was written as it was told, of a type of this crate's own.
+    /// Makes a draft with an [`EventBody`], of a type of this crate's own.
     pub(crate) fn with_body(
         kind: &'a str,
         run: &'a RunId,
@@ -260,7 +260,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The body in the event of this number.
+    /// Returns the body for the event of this number.
     fn body_at(&self, seq: u64) -> Result<Cow<'_, [u8]>, LedgerError> {
         let (Some(secret), Some(run)) = (&self.secret, self.run) else {
             return Ok(Cow::Borrowed(&self.body));
@@ -276,7 +276,7 @@ impl<'a> Draft<'a> {
         Ok(Cow::Owned([before, sealed.as_bytes(), after].concat()))
     }
 
-    /// The event's line, and the hash in it.
+    /// Returns the event's line, and the hash in it.
     pub(crate) fn line(
         &self,
         seq: u64,
@@ -308,11 +308,10 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What an event takes beside its body, usually, bytes.
+/// The usual size of an event beside its body, bytes.
 const REST_BYTES: usize = 256;
 
-/// Appends the canonical form of an event. Its members are written here in the order of
-/// their names.
+/// Appends the canonical form of an event, with its members in the order of their names.
 fn render(
     body: &[u8],
     prev: TreeHash,
@@ -363,8 +362,8 @@ struct VersionOnly {
 }
 
 impl Event {
-    /// Reads one line (without its newline) and checks all that can be checked
-    /// without its neighbours: the hash, the members, the canonical form.
+    /// Reads one line (without its newline) and checks everything that can be checked without its
+    /// neighbours: the hash, the members, the canonical form.
     pub(crate) fn read(line: &[u8], segment: u32, offset: u64) -> Result<Self, LineFault> {
         let (leaf, event) = split_line(line)?;
         if TreeHash::of_leaf(event) != leaf {
@@ -405,7 +404,7 @@ impl Event {
         }
     }
 
-    /// The event's canonical bytes, whose hash is its leaf.
+    /// Returns the event's canonical bytes, whose hash is its leaf.
     ///
     /// # Errors
     /// [`CanonicalError`] when the body was changed to something without such a form.
@@ -426,7 +425,7 @@ impl Event {
     }
 }
 
-/// The hash that a line claims, and the bytes of its event.
+/// Splits a line into the hash that it claims and the bytes of its event.
 pub(crate) fn split_line(line: &[u8]) -> Result<(TreeHash, &[u8]), LineFault> {
     let (digits, rest) = line
         .split_at_checked(HASH_DIGITS)
@@ -447,7 +446,7 @@ pub(crate) fn is_kind(kind: &str) -> bool {
     kind.len() <= KIND_BYTES_MAX && kind.contains('.') && kind.split('.').all(is_word)
 }
 
-/// `2026-11-21T09:30:12.123456Z`. A clock before 1970 reads as 1970, so that a
+/// Formats a time as `2026-11-21T09:30:12.123456Z`. A clock before 1970 reads as 1970, so that a
 /// machine without a battery can still write.
 pub fn format_time(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);

@@ -1,8 +1,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An operation on a file that failed: what was tried, on which path, why it
-/// failed and what a person can do about it.
+/// A file operation that failed: the operation, its path, the cause, and what a person can do about
+/// it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {}", path.display(), explain(cause))]
 pub struct FileFault {
@@ -12,7 +12,7 @@ pub struct FileFault {
 }
 
 impl FileFault {
-    /// For `map_err`: names what was being done, and to which path.
+    /// Makes the error of an operation on a path, for `map_err`.
     pub fn on<E: Into<io::Error>>(
         doing: &'static str,
         path: impl AsRef<Path>,
@@ -24,7 +24,7 @@ impl FileFault {
         }
     }
 
-    /// The path that the operation failed on.
+    /// Returns the path that the operation failed on.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

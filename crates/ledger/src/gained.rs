@@ -1,10 +1,11 @@
-//! What the runs of a session that go on at the same time tell each other: the labels that each
-//! has gained, a line each, in a file that is only ever added to.
+//! Labels that the concurrent runs of a session share: each label that a run gains is a line in an
+//! append-only file.
 //!
-//! The ledger says which labels a session has. A run reads that when it begins; what others gain
-//! from then on it reads here, wherever it decides by labels. So whatever gives a label goes on
-//! only once the ledger has it and it stands here. Once none of them goes on, the ledger alone
-//! knows, and the file can go: the next run of the session makes it of what the ledger says.
+//! The ledger records which labels a session has. A run reads them there when it begins, and those
+//! that other runs gain from then on in this file, wherever it decides by labels. So an operation
+//! that gives a label proceeds only once the label is in the ledger and in this file. Once none of
+//! these runs goes on, the ledger alone has all labels, and the file can be removed: the next run
+//! of the session makes it anew from the ledger.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,9 +25,9 @@ use crate::sessions::{self, Session, SessionError};
 use crate::state::GAINED;
 use crate::{FileFault, Ledger, LedgerError, PrivateFault, StateDir};
 
-/// How much of a session's labels there can be, bytes: names of policies and of credentials.
+/// The largest size of a session's labels, bytes: names of policies and of credentials.
 pub const GAINED_BYTES_MAX: u64 = 1 << 20;
-/// How long who adds a label waits for others that do, milliseconds.
+/// The longest wait of a run that adds a label for others that do, milliseconds.
 const WAIT_MS_MAX: u64 = 10_000;
 
 /// The file of one session.
@@ -37,9 +38,9 @@ pub struct Gained {
 }
 
 impl Gained {
-    /// That of this session, which is made where there is none: of the labels that the ledger
-    /// says, since another run can have gained one and ended after the caller looked there. The
-    /// caller has a run of the session recorded by now, so that nobody removes it.
+    /// Opens the file of this session. If there is none, it is made from the labels in the ledger,
+    /// since another run can have gained one and ended after the caller looked there. The caller
+    /// has a run of the session recorded by now, so that nobody removes the file.
     ///
     /// # Errors
     /// [`SessionError`]: it cannot be made, is not this user's alone, or the ledger does not say
@@ -66,7 +67,8 @@ impl Gained {
         Ok(Self { file, path })
     }
 
-    /// The same to be read from its beginning, by who holds nothing else of it.
+    /// Opens the file again, to be read from its beginning by a process that shares nothing else of
+    /// it.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -86,7 +88,7 @@ impl Gained {
         }
     }
 
-    /// Adds those that are not there yet, for every run of the session that goes on.
+    /// Adds the labels that are not there yet, for every run of the session that goes on.
     ///
     /// # Errors
     /// [`LedgerError::File`]: then nobody can go on by having gained one.
@@ -138,8 +140,8 @@ impl Gained {
     }
 }
 
-/// The sessions whose file can go, since no run of theirs goes on or is kept, and the ledger has
-/// every label that it has.
+/// Returns the sessions whose file can be removed, since none of their runs goes on or is kept, and
+/// the ledger has every label in it.
 ///
 /// # Errors
 /// [`SessionError`]: the ledger or the directory cannot be read.
@@ -174,7 +176,7 @@ pub fn forgettable(state: &StateDir) -> Result<Vec<SessionId>, SessionError> {
     Ok(found)
 }
 
-/// Removes the files of these, where that still holds. How many were removed.
+/// Removes the files of these sessions, if they still can go. Returns the number removed.
 ///
 /// # Errors
 /// As [`forgettable`]; what was not looked at stays.
@@ -198,7 +200,7 @@ pub fn forget(state: &StateDir, sessions: &[SessionId]) -> Result<usize, Session
     Ok(removed)
 }
 
-/// Whether a run of a session goes on, or one of which it is not known what it is of.
+/// Returns whether a run of this session goes on, or one whose session is not known.
 fn goes_on(state: &StateDir, session: &SessionId) -> Result<bool, LedgerError> {
     let open = OpenRuns::open(state)?;
     for run in open.list()? {
@@ -219,7 +221,7 @@ fn goes_on(state: &StateDir, session: &SessionId) -> Result<bool, LedgerError> {
     Ok(false)
 }
 
-/// The labels that the ledger has of a session, where it has all that the file has.
+/// Returns the labels that the ledger has of a session, if it has all that the file has.
 fn has_all(
     state: &StateDir,
     directory: &PrivateDirectory,
@@ -232,7 +234,7 @@ fn has_all(
     Ok(labels_of(&text).is_subset(&known).then_some(known))
 }
 
-/// The labels of a file. What is no text is a label that nobody knows.
+/// Returns the labels in a file. A line that is not text becomes a label that nothing knows.
 fn labels_of(text: &[u8]) -> BTreeSet<String> {
     let lines = text.split(|byte| *byte == b'\n');
     let lines = lines.filter(|line| !line.is_empty());

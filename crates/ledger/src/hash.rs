@@ -17,10 +17,10 @@ pub struct InvalidHash;
 pub(crate) const HASH_DIGITS: usize = 64;
 
 impl TreeHash {
-    /// What stands for "the event before the first".
+    /// The hash that stands for "the event before the first".
     pub const ZERO: Self = Self([0; 32]);
 
-    /// The hash of one event's canonical bytes.
+    /// Hashes one event's canonical bytes as a leaf.
     #[must_use]
     pub fn of_leaf(event: &[u8]) -> Self {
         // Of every event of every request: this one knows more instructions of processors.
@@ -35,7 +35,7 @@ impl TreeHash {
         Self(bytes)
     }
 
-    /// The 64 digits that `Display` writes.
+    /// Returns the 64 digits that `Display` writes.
     pub(crate) fn digits(self) -> [u8; HASH_DIGITS] {
         let mut digits = [b'0'; HASH_DIGITS];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
@@ -46,12 +46,12 @@ impl TreeHash {
         digits
     }
 
-    /// These 32 bytes.
+    /// Makes a hash of these 32 bytes.
     pub(crate) const fn of_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The root over no events: the hash of nothing.
+    /// Returns the root over no events: the hash of nothing.
     pub(crate) fn of_nothing() -> Self {
         Self(Sha256::digest([]).into())
     }
@@ -65,13 +65,13 @@ impl TreeHash {
         Self(digest.into())
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Reads what `Display` wrote.
+    /// Parses the form that `Display` writes.
     ///
     /// # Errors
     /// [`InvalidHash`] for anything else, upper-case digits among it: a hash has
@@ -106,7 +106,7 @@ fn digit(value: u8) -> u8 {
     }
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Formats bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -141,9 +141,8 @@ impl From<TreeHash> for String {
     }
 }
 
-/// The Merkle tree over a growing list of leaves, as far as it must be
-/// remembered: the roots of its complete subtrees, smallest first. Its size is
-/// the logarithm of the number of leaves.
+/// The Merkle tree over a growing list of leaves, reduced to what appends need: the roots of its
+/// complete subtrees, smallest first. Its size is the logarithm of the number of leaves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frontier {
     subtrees: Vec<Option<TreeHash>>,
@@ -164,7 +163,7 @@ impl Frontier {
         self.subtrees.push(Some(carried));
     }
 
-    /// The root; of no leaves, the hash of nothing, as RFC 6962 says.
+    /// Returns the root; of no leaves, the hash of nothing, as RFC 6962 says.
     pub(crate) fn root(&self) -> TreeHash {
         self.subtrees
             .iter()
@@ -174,12 +173,12 @@ impl Frontier {
             .unwrap_or_else(TreeHash::of_nothing)
     }
 
-    /// The roots of the complete subtrees, largest first: all that there is to keep.
+    /// Returns the roots of the complete subtrees, largest first: all that there is to save.
     pub(crate) fn subtrees(&self) -> impl Iterator<Item = TreeHash> {
         self.subtrees.iter().rev().flatten().copied()
     }
 
-    /// That of so many leaves, from what [`Frontier::subtrees`] gave.
+    /// Makes the frontier of a tree of this many leaves, from what [`Frontier::subtrees`] gave.
     pub(crate) fn of_subtrees(size: u64, largest_first: &[TreeHash]) -> Option<Self> {
         let mut given = largest_first.iter().rev();
         let heights = u64::BITS - size.leading_zeros();

@@ -10,26 +10,26 @@ use crate::hash::hex;
 use crate::{FileFault, TreeHash, disk};
 
 pub(crate) const HEAD: &str = "head";
-/// What the head is called until it is whole.
+/// The head's file name until it is whole.
 const NEW_HEAD: &str = "head.new";
 
-/// How far the ledger is known to be on disk: kept beside it, so that a cut of
-/// its end is found. Overwritten in place, always with the same length.
+/// The end of the ledger that is known to be on disk: kept beside it, so that a truncation is
+/// found. Overwritten in place, always with the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// How many events there are.
+    /// The number of events.
     pub(crate) size: u64,
     /// The hash of the last of them; zero when there is none.
     pub(crate) leaf: TreeHash,
     /// The segment that holds the last of them; 0 when there is none.
     pub(crate) segment: u32,
-    /// Where the last of them ends in its segment, bytes.
+    /// The offset in its segment at which the last of them ends, bytes.
     pub(crate) bytes: u64,
-    /// Which start of the host's kernel it was written under.
+    /// The boot of the host's kernel under which it was written.
     pub(crate) boot: BootId,
 }
 
-/// What was found where the head should be.
+/// The state of the head as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FoundHead {
     Sound(Head),
@@ -37,7 +37,7 @@ pub(crate) enum FoundHead {
     Garbled,
 }
 
-/// Tells one start of the host's kernel from another.
+/// The id of one boot of the host's kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BootId(String);
 
@@ -47,8 +47,8 @@ const CHECK_DIGITS: usize = 16;
 const HEAD_BYTES: usize = MAGIC.len() + 5 + 20 + 64 + 10 + 20 + BOOT_DIGITS + 1 + CHECK_DIGITS + 1;
 
 impl BootId {
-    /// The id of the running kernel's start. Without `/proc` there is one id for
-    /// all starts; then only the markers tell of interrupted runs.
+    /// Returns the id of the current boot. Without `/proc` it is the same for all boots; then only
+    /// the markers show interrupted runs.
     pub(crate) fn current() -> Self {
         std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .ok()
@@ -129,8 +129,8 @@ impl Head {
         Ok(Self::parse(line).map_or(FoundHead::Garbled, FoundHead::Sound))
     }
 
-    /// Overwrites the head. `first` makes the file in one step, and waits for it to
-    /// be on disk: from then on a missing or garbled head is the work of someone.
+    /// Overwrites the head. `first` makes the file in one step, and waits for it to be on disk:
+    /// from then on a missing or garbled head is somebody's doing.
     pub(crate) fn write(
         &self,
         directory: impl AsFd,

@@ -1,4 +1,4 @@
-//! Texts of the host, which may be no UTF-8, as they stand in JSON.
+//! Host strings in JSON, which may not be UTF-8.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,9 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::hash::hex;
 
-/// A path, an argument or another string of the host as JSON: a string when it
-/// is UTF-8, otherwise an object whose only member `hex` holds its bytes, so
-/// that every path can be told from every other.
+/// Converts a path, an argument or another host string to JSON: a string if it is UTF-8, otherwise
+/// an object whose only member `hex` holds its bytes, so that no two paths look the same.
 #[must_use]
 pub fn host_text(text: impl AsRef<OsStr>) -> Value {
     let text = text.as_ref();
@@ -24,8 +23,8 @@ pub fn host_text(text: impl AsRef<OsStr>) -> Value {
     }
 }
 
-/// Reads what [`host_text`] wrote; `None` for anything else, among it a `hex`
-/// form of bytes that are UTF-8, which has another form already.
+/// Parses the form that [`host_text`] writes; `None` for anything else, including a `hex` form of
+/// bytes that are UTF-8, which have another form already.
 #[must_use]
 pub fn read_host_text(value: &Value) -> Option<OsString> {
     match value {
@@ -61,7 +60,7 @@ fn text_from<'de, D: Deserializer<'de>>(input: D) -> Result<OsString, D::Error> 
         .ok_or_else(|| serde::de::Error::custom("expected a string, or an object with hex bytes"))
 }
 
-/// For `#[serde(with)]` on an absolute or otherwise free path.
+/// A `#[serde(with)]` module for an absolute or otherwise free path.
 pub mod path {
     use super::{Deserializer, Path, PathBuf, Serialize, Serializer, host_text, text_from};
 
@@ -82,8 +81,8 @@ pub mod path {
     }
 }
 
-/// For `#[serde(with)]` on a path that is joined to a directory of Atoll's: a
-/// record that names `..` or an absolute path must not lead out of it.
+/// A `#[serde(with)]` module for a path that is joined to a directory of Atoll's: a record that
+/// names `..` or an absolute path must not lead out of it.
 pub mod path_below {
     pub use super::path::serialize;
     use super::{Component, Deserializer, PathBuf};
@@ -107,12 +106,12 @@ pub mod path_below {
     }
 }
 
-/// For `#[serde(with)]` on a text that may be missing.
+/// A `#[serde(with)]` module for an optional text.
 pub mod optional {
     use super::{Deserialize, Deserializer, OsString, Serialize, Serializer, Value};
     use super::{host_text, read_host_text};
 
-    /// Writes a text that may be missing.
+    /// Writes an optional text.
     ///
     /// # Errors
     /// Those of the serializer.
@@ -120,7 +119,7 @@ pub mod optional {
         text.as_ref().map(host_text).serialize(out)
     }
 
-    /// Reads a text that may be missing.
+    /// Reads an optional text.
     ///
     /// # Errors
     /// Those of the deserializer, and where it is no such text.
@@ -134,7 +133,7 @@ pub mod optional {
     }
 }
 
-/// For `#[serde(with)]` on a command.
+/// A `#[serde(with)]` module for a command.
 pub mod list {
     use super::{Deserialize, Deserializer, OsString, Serializer, Value};
     use super::{host_text, read_host_text};

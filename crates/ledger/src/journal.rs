@@ -22,20 +22,20 @@ use commit::Commit;
 use repair::repair;
 use unsynced::{is_doubted, leave_doubt, settle_doubt};
 
-/// Where the time of events comes from; `SystemTime::now` outside tests.
+/// The source of the events' times; `SystemTime::now` outside tests.
 pub type Clock = fn() -> SystemTime;
 
-/// How long an append waits for another process's append, milliseconds: they
-/// hold the lock for microseconds, unless one was stopped.
+/// The longest wait of an append for another process's append, milliseconds: they hold the lock for
+/// microseconds, unless one was stopped.
 const APPEND_WAIT_MS_MAX: u64 = 10_000;
-/// How long an opening waits for another process's search for interrupted runs
-/// through the whole ledger, milliseconds.
+/// The longest wait of an opening for another process's search for interrupted runs through the
+/// whole ledger, milliseconds.
 const RECOVERY_WAIT_MS_MAX: u64 = 120_000;
 
 const APPEND_LOCK: &str = "lock";
 const RECOVERY_LOCK: &str = "recovery";
 
-/// Writes events to the end of the ledger, for many threads and processes.
+/// A writer of events to the end of the ledger, for many threads and processes.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
@@ -45,10 +45,10 @@ pub(crate) struct Journal {
     clock: Clock,
     boot: BootId,
     segment_bytes_max: u64,
-    /// The end of the ledger as this process left it. Also keeps the threads of
-    /// this process apart, which the file lock (shared by them) does not.
+    /// The end of the ledger as this process left it. Its mutex also orders the threads of this
+    /// process, which share the file lock.
     tail: Mutex<Option<Tail>>,
-    /// What this process found lost and recorded so, in words.
+    /// The losses that this process found and recorded, as sentences.
     losses: Mutex<Vec<String>>,
     commit: Commit,
 }
@@ -102,15 +102,15 @@ impl Journal {
         self.commit.wait_for(self, tail)
     }
 
-    /// Appends an event and hands it to the kernel, for a writer that waits for
-    /// the disk later: by [`Journal::make_durable`] with the tail that comes back.
+    /// Appends an event and hands it to the kernel, for a writer that waits for the disk later, by
+    /// [`Journal::make_durable`] with the returned tail.
     pub(crate) fn append(&self, draft: &Draft<'_>) -> Result<(Position, Tail), LedgerError> {
         self.extend(|tail| self.write(tail, draft))
     }
 
-    /// Appends events one after another as [`Journal::append`] does one, with one look at
-    /// the ledger's end for all of them, and one write for those of a segment. On an error
-    /// the first of them may be there.
+    /// Appends events one after another as [`Journal::append`] does, with one look at the ledger's
+    /// end for all of them, and one write per segment. On an error the first of them may have been
+    /// appended.
     pub(crate) fn append_all(&self, drafts: &[Draft<'_>]) -> Result<Tail, LedgerError> {
         let write = |mut tail| {
             let mut unwritten = Vec::new();
@@ -123,7 +123,7 @@ impl Journal {
         self.extend(write).map(|((), tail)| tail)
     }
 
-    /// Has something written at the end of the ledger.
+    /// Runs a write at the end of the ledger, under the append lock.
     fn extend<T>(
         &self,
         write: impl FnOnce(Tail) -> Result<(T, Tail), LedgerError>,
@@ -137,8 +137,8 @@ impl Journal {
         Ok((written, tail))
     }
 
-    /// The end of the ledger, after setting aside and recording whatever is wrong
-    /// with it. The append lock is held.
+    /// Returns the end of the ledger, after setting aside and recording any damage there. The
+    /// append lock is held.
     fn sound_tail(&self, known: Option<Tail>) -> Result<Tail, LedgerError> {
         // As this process left it: it was held against the head then, and is again when the
         // head moves on.
@@ -165,9 +165,9 @@ impl Journal {
         repair(self, &head, found, remains)
     }
 
-    /// The end of the ledger as it is on the disk. What the kernel has written in no order,
-    /// when the power went or the disk failed, is read from the last acknowledged event on:
-    /// a line can be whole where one before it is lost.
+    /// Finds the end of the ledger on the disk. If the kernel may have written out of order, as
+    /// when the power went or the disk failed, it reads from the last acknowledged event on: a line
+    /// can be whole although one before it is lost.
     fn find_end(&self, head: &FoundHead) -> Result<FoundTail, LedgerError> {
         let known = match head {
             FoundHead::Sound(head) => Some(head),
@@ -190,8 +190,8 @@ impl Journal {
         Ok(found)
     }
 
-    /// Begins the ledger where there is none. What is made beside it only after that is not
-    /// there without one, unless somebody removed it.
+    /// Begins the ledger if there is none. Files that are only made after that prove, if the ledger
+    /// is gone, that somebody removed it.
     pub(crate) fn begin(&self) -> Result<(), LedgerError> {
         match Head::read(&self.directory, &self.path)? {
             FoundHead::Missing => self.settle_end(),
@@ -199,13 +199,13 @@ impl Journal {
         }
     }
 
-    /// Sets aside and records what is wrong with the end.
+    /// Sets aside and records any damage at the end.
     pub(crate) fn settle_end(&self) -> Result<(), LedgerError> {
         self.extend(|tail| Ok(((), tail))).map(|_| ())
     }
 
-    /// Waits until all up to this tail is on disk. Where that fails this process trusts the
-    /// disk no more.
+    /// Waits until everything up to this tail is on disk. If that fails, this process does not
+    /// trust the disk any more.
     pub(crate) fn sync_all_of(&self, tail: &Tail) -> Result<(), FileFault> {
         match &tail.segment {
             Some(segment) => self.sync(segment),
@@ -228,15 +228,14 @@ impl Journal {
             .inspect_err(|fault| self.distrust(fault))
     }
 
-    /// After a failed wait for the disk the kernel takes what it could not write for written:
-    /// another wait would succeed. So this process waits for nothing more, and others are
-    /// told.
+    /// Stops all further waits for the disk in this process, and warns others: after a failed wait
+    /// the kernel takes what it could not write for written, and another wait would succeed.
     fn distrust(&self, fault: &FileFault) {
         self.commit.break_off(fault);
         leave_doubt(&self.directory);
     }
 
-    /// All up to here is on disk, also where there was more before.
+    /// Notes that everything up to here is on disk, also if there was more before.
     pub(crate) fn begin_at(&self, tail: &Tail) {
         self.commit.begin_at(tail.size);
     }
@@ -271,8 +270,8 @@ impl Journal {
         Ok((position, tail))
     }
 
-    /// Adds one event to what is unwritten of the tail's segment. What does not fit there
-    /// begins a new one, once all before it is written.
+    /// Adds one event to the unwritten part of the tail's segment. If it does not fit there, it
+    /// begins a new segment, once everything before it is written.
     fn add(
         &self,
         tail: Tail,
@@ -307,7 +306,7 @@ impl Journal {
         Ok((position, tail))
     }
 
-    /// Writes what ends where this tail does.
+    /// Writes the bytes that end at this tail.
     fn write_out(&self, tail: &Tail, unwritten: &mut Vec<u8>) -> Result<(), LedgerError> {
         let Some(segment) = &tail.segment else {
             return Ok(());
@@ -341,9 +340,8 @@ impl Journal {
         }
     }
 
-    /// Sets the head. Under which start of the kernel it was written stays what it was: only
-    /// [`Journal::note_boot`] says that the ledger has been looked through. The append lock
-    /// is held.
+    /// Sets the head. The boot in it stays: only [`Journal::note_boot`] notes that the ledger has
+    /// been looked through. The append lock is held.
     pub(crate) fn write_head(
         &self,
         tail: &Tail,
@@ -365,8 +363,8 @@ impl Journal {
         Ok(head.write(&self.directory, &self.path, first)?)
     }
 
-    /// Whether the ledger was last written under another start of the kernel: then
-    /// runs may have been open whose markers never reached the disk.
+    /// Returns whether the ledger was last written under another boot of the kernel: then runs may
+    /// have been open whose markers never reached the disk.
     pub(crate) fn is_from_another_boot(&self) -> Result<bool, LedgerError> {
         Ok(match Head::read(&self.directory, &self.path)? {
             FoundHead::Sound(head) => head.boot != self.boot,
@@ -375,8 +373,7 @@ impl Journal {
         })
     }
 
-    /// Notes in the head that the ledger has been looked through since the
-    /// kernel's start.
+    /// Notes in the head that the ledger has been looked through since boot.
     pub(crate) fn note_boot(&self) -> Result<(), LedgerError> {
         let _threads = self.own_tail();
         let _held = self.hold_append_lock()?;
@@ -387,8 +384,8 @@ impl Journal {
         Ok(())
     }
 
-    /// A place in the ledger before which the run that is about to be opened has
-    /// no event: segment and offset of a line's begin.
+    /// Returns a place in the ledger before which the run that is about to be opened has no event:
+    /// segment and offset of a line's begin.
     pub(crate) fn scan_start(&self) -> Result<(u32, u64), LedgerError> {
         Ok(match Head::read(&self.directory, &self.path)? {
             FoundHead::Sound(head) => (head.segment, head.bytes),
@@ -409,13 +406,13 @@ impl Journal {
         Ok(HeldLock { lock: &self.lock })
     }
 
-    /// A poisoned lock is as good as any: the tail is taken out while it is
-    /// being changed, and compared with the files before it is believed.
+    /// Locks the tail. A poisoned lock is as good as any: the tail is taken out while it is being
+    /// changed, and compared with the files before it is trusted.
     pub(crate) fn own_tail(&self) -> MutexGuard<'_, Option<Tail>> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the words on a loss, for those who tell people.
+    /// Saves the message about a loss, for [`Journal::losses`].
     pub(crate) fn remember_loss(&self, remark: Option<String>) {
         let losses = self.losses.lock();
         losses
@@ -423,7 +420,7 @@ impl Journal {
             .extend(remark);
     }
 
-    /// What this process found lost.
+    /// Returns the losses that this process found.
     pub(crate) fn losses(&self) -> Vec<String> {
         let losses = self.losses.lock();
         losses.unwrap_or_else(PoisonError::into_inner).clone()
@@ -438,7 +435,7 @@ impl Journal {
     }
 }
 
-/// The append lock, until dropped.
+/// The append lock, held until dropped.
 struct HeldLock<'a> {
     lock: &'a OwnedFd,
 }
@@ -451,8 +448,8 @@ impl Drop for HeldLock<'_> {
     }
 }
 
-/// Waits until no append is going on, and keeps others from beginning; for
-/// readers, who need no right to write. Without a lock file there is no writer.
+/// Waits until no append is going on, and keeps others from beginning; for readers, who need no
+/// right to write. Without a lock file there is no writer.
 pub(crate) fn hold_for_reading(
     directory: impl AsFd,
     path: &Path,

@@ -1,4 +1,5 @@
-//! Which data a session has touched and what it is for, as the ledger tells of it.
+//! The labels and purposes of sessions and runs, as the ledger records them: the data that they
+//! have touched, and the purposes of the work.
 
 use std::collections::BTreeSet;
 
@@ -10,33 +11,33 @@ use crate::read::{Events, Filter};
 use crate::state::LEDGER;
 use crate::{Event, LedgerError, StateDir, sessions};
 
-/// The runs that have used a kept layer, as its record has them.
+/// The runs that have used a kept layer, as in its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptUse {
-    /// The profile whose runs go on with it.
+    /// The profile whose runs share the layer.
     pub profile: String,
-    /// The run that found it empty, where that is known.
+    /// The run that found it empty, if known.
     pub first: Option<RunId>,
     /// The last run that used it.
     pub last: RunId,
-    /// The labels of these runs that the record has.
+    /// The labels of these runs that are in the record.
     pub labels: BTreeSet<String>,
-    /// Set when there are no others.
+    /// True if there are no others.
     pub has_all_labels: bool,
 }
 
-/// What runs were for.
+/// The purposes of runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunPurposes {
-    /// What persons have stated.
+    /// The purposes that persons have stated.
     pub stated: BTreeSet<String>,
-    /// The names of those whose policies narrowed, whoever has said so.
+    /// The names of the purposes whose policies narrowed a run, whoever stated them.
     pub narrowed: BTreeSet<String>,
 }
 
-/// The labels that the runs of a session have gained: those with which each began, and what came
-/// while it went on. Damage may hide one of them: it is an error, and a run that needs to know
-/// does not begin.
+/// Reads the labels that the runs of a session have gained: those with which each began, and those
+/// that came while it went on. Damage is an error, since it may hide a label: a run that needs to
+/// know does not begin.
 pub(crate) fn of_session(
     state: &StateDir,
     session: &SessionId,
@@ -49,7 +50,7 @@ pub(crate) fn of_session(
     gained(Events::from_place(state, filter, place)?)
 }
 
-/// The same of one run. Those of its session count too, where it was of one: what others gained
+/// Reads the labels of one run. Those of its session count too, if it had one: what others gained
 /// while it went on was its own.
 pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, LedgerError> {
     let filter = Filter {
@@ -63,8 +64,8 @@ pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<BTreeSet<String>, 
     Ok(labels)
 }
 
-/// The labels of the runs that have used a kept layer: all of its profile since it was found empty,
-/// where its record does not have them. Those of their sessions count too.
+/// Reads the labels of the runs that have used a kept layer: all of its profile since it was found
+/// empty, if its record does not have them. Those of their sessions count too.
 pub(crate) fn of_kept(state: &StateDir, kept: &KeptUse) -> Result<BTreeSet<String>, LedgerError> {
     let mut labels = kept.labels.clone();
     if kept.has_all_labels {
@@ -114,7 +115,7 @@ fn of_kind(kind: &str) -> Filter {
     }
 }
 
-/// What the runs of a session were for: the same as of labels holds of damage.
+/// Reads the purposes of a session's runs. Damage is an error, as for [`of_session`].
 pub(crate) fn purposes_of_session(
     state: &StateDir,
     session: &SessionId,
@@ -127,7 +128,7 @@ pub(crate) fn purposes_of_session(
     purposes(Events::from_place(state, filter, place)?)
 }
 
-/// The same of one run.
+/// Reads the purposes of one run.
 pub(crate) fn purposes_of_run(state: &StateDir, run: &RunId) -> Result<RunPurposes, LedgerError> {
     let filter = Filter {
         run: Some(run.clone()),
@@ -161,7 +162,7 @@ fn gained(events: Events) -> Result<BTreeSet<String>, LedgerError> {
     Ok(labels)
 }
 
-/// Takes up the labels that an event tells of.
+/// Adds the labels that an event records.
 fn take(event: &Event, labels: &mut BTreeSet<String>) {
     if event.kind == LABEL_GAINED {
         let label = event.body.get("label").and_then(Value::as_str);

@@ -28,24 +28,24 @@ use crate::{
     Against, Armed, Checkpoint, Durability, Entry, LedgerError, Position, StateDir, VerifierKey,
 };
 
-/// The append-only log of everything that was asked, decided and done.
+/// The append-only log of every call, verdict and effect.
 ///
-/// One value may be used by many threads, and many processes may have the same
-/// ledger open: appends are ordered by a lock, and waits for the disk are shared.
+/// One value may be used by many threads, and many processes may have the same ledger open: appends
+/// are ordered by a lock, and waits for the disk are shared.
 #[derive(Debug)]
 pub struct Ledger {
     journal: Arc<Journal>,
     open_runs: Arc<OpenRuns>,
     interrupted: Vec<InterruptedRun>,
-    /// Where the keys of runs are that what is sensitive is sealed with.
+    /// The state directory, which holds the keys that seal the sensitive members of runs' events.
     state: StateDir,
-    /// The one that was used last.
+    /// The run key that was used last.
     seal: Mutex<Option<(RunId, Arc<SealKey>)>>,
 }
 
 impl Ledger {
-    /// Opens the ledger for appending, makes it when missing, and records as interrupted every
-    /// run whose Atoll has ended without closing it; `files` settles what is kept of those.
+    /// Opens the ledger for appending, makes it if missing, and records as interrupted every run
+    /// whose Atoll has ended without closing it; `files` settles the other files of those runs.
     ///
     /// # Errors
     /// [`LedgerError`] when its files cannot be opened or written.
@@ -53,7 +53,7 @@ impl Ledger {
         Self::open_journal(state, Journal::open(state, clock)?, files)
     }
 
-    /// Opens the ledger that this journal writes; `files` are those of the runs that are found
+    /// Opens the ledger that this journal writes; `files` settles the files of runs that are found
     /// interrupted.
     pub(crate) fn open_journal(
         state: &StateDir,
@@ -74,25 +74,25 @@ impl Ledger {
         })
     }
 
-    /// The runs that were found interrupted, and recorded so, by this opening.
+    /// Returns the runs that this opening found interrupted, and recorded so.
     #[must_use]
     pub fn interrupted(&self) -> &[InterruptedRun] {
         &self.interrupted
     }
 
-    /// What an append of this process found lost, recorded, and went on without: a line
+    /// Returns the losses that appends of this process found, recorded, and went on without: a line
     /// each, for people.
     #[must_use]
     pub fn losses(&self) -> Vec<String> {
         self.journal.losses()
     }
 
-    /// Records a call and its verdict (`run.opened`); it is on disk once the entry
-    /// is armed, and nothing may have an effect before. From here to [`Ledger::close`] the run counts as open: when this process
-    /// ends before, the next one finds it interrupted.
+    /// Records a call and its verdict (`run.opened`); it is on disk once the entry is armed, and
+    /// nothing may have an effect before. From here to [`Ledger::close`] the run counts as open: if
+    /// this process ends before, the next one finds it interrupted.
     ///
-    /// `decision` says what was decided on and by which rules: the profile, the
-    /// digest of the policy, the limits.
+    /// `decision` holds the subject and the rules of the decision: the profile, the digest of the
+    /// policy, the limits.
     ///
     /// # Errors
     /// [`LedgerError`]; nothing may be done then.
@@ -130,8 +130,8 @@ impl Ledger {
         }
     }
 
-    /// Records something that happened: in a run, or to Atoll itself. The types
-    /// that this crate writes by itself (`run.opened` and its likes) are refused.
+    /// Records an event: of a run, or of Atoll itself. The types that this crate writes by itself
+    /// (`run.opened` and the like) are refused.
     ///
     /// # Errors
     /// [`LedgerError`]; the event is not in the ledger then.
@@ -160,8 +160,8 @@ impl Ledger {
         }
     }
 
-    /// Records the first attempt of a run at one of its walls (`attempt.seen`), on disk
-    /// when it returns. `run.closed` says how many there were.
+    /// Records the first attempt of each kind of violation in a run (`attempt.seen`), on disk when
+    /// it returns. `run.closed` has their numbers.
     ///
     /// # Errors
     /// [`LedgerError`]; the event is not in the ledger then.
@@ -171,9 +171,8 @@ impl Ledger {
             .append_durable(&Draft::new("attempt.seen", Some(run), &body)?)
     }
 
-    /// Records what is told of a run's connections (`flow.opened`, `flow.closed`,
-    /// `flow.refused`) and of its ports (`port.published`, `port.refused`), in order: types and
-    /// bodies.
+    /// Records the events of a run's flows (`flow.opened`, `flow.closed`, `flow.refused`) and of
+    /// its ports (`port.published`, `port.refused`), in order: types and bodies.
     ///
     /// # Errors
     /// [`LedgerError`]; the last of the events is not in the ledger then.
@@ -201,9 +200,9 @@ impl Ledger {
         self.seal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The key that what is sensitive of a run is sealed with. One that has none (of an earlier
-    /// release, or whose key was lost) gets one. Where it was destroyed, one that nobody will
-    /// have.
+    /// Returns the key that seals the sensitive members of a run's events. A run without a key (of
+    /// an earlier release, or whose key was lost) gets one. If it was destroyed, a key is used that
+    /// is not kept.
     fn seal_of(&self, run: &RunId) -> Result<Arc<SealKey>, LedgerError> {
         let mut last = self.last_seal();
         if let Some((of, key)) = &*last
@@ -229,7 +228,7 @@ impl Ledger {
         Ok(key)
     }
 
-    /// Records how a run ended (`run.closed`), on disk when it returns.
+    /// Records the end of a run (`run.closed`), on disk when it returns.
     ///
     /// # Errors
     /// [`LedgerError`]; the run will be found interrupted then.
@@ -242,8 +241,8 @@ impl Ledger {
         armed.finish("run.closed", outcome_body(outcome, details))
     }
 
-    /// Records that Atoll itself failed after arming (`run.failed`): what could
-    /// not be done and why. On disk when it returns.
+    /// Records that Atoll itself failed after arming (`run.failed`): the operation and the cause.
+    /// On disk when it returns.
     ///
     /// # Errors
     /// [`LedgerError`]; the run will be found interrupted then.
@@ -256,8 +255,8 @@ impl Ledger {
         armed.finish("run.failed", json!({ "what": what, "why": why }))
     }
 
-    /// Destroys the keys of what was sealed of a run, or of all runs of a session. What a hold
-    /// keeps, or what goes on, is left.
+    /// Destroys the keys of the sealed content of a run, or of all runs of a session. Runs under a
+    /// hold, or that go on, are left.
     ///
     /// # Errors
     /// [`ShredError`]; what was destroyed before is.
@@ -269,8 +268,8 @@ impl Ledger {
         shredding::shred(&self.state, &self.journal, ShredWhy::Asked, is_meant)
     }
 
-    /// The same of all runs that began before. The names of runs have two digits of a year:
-    /// none began before 2000, and one whose name is no time is left.
+    /// Shreds all runs that began before this time. The names of runs have two digits of a year:
+    /// none began before 2000, and a run whose name is not a time is left.
     ///
     /// # Errors
     /// As those of [`Ledger::shred`].
@@ -285,7 +284,7 @@ impl Ledger {
         shredding::shred(&self.state, &self.journal, ShredWhy::Age, is_meant)
     }
 
-    /// Sets a hold on a run or a session, or releases it: what is held is not shredded.
+    /// Sets a hold on a run or a session, or releases it: content under a hold is not shredded.
     ///
     /// # Errors
     /// [`ShredError`]; it is as it was then.
@@ -293,9 +292,8 @@ impl Ledger {
         shredding::hold(&self.state, &self.journal, what, on)
     }
 
-    /// Reads the whole ledger and checks every hash, the chain, the canonical
-    /// form, and that its end is what was acknowledged. Needs no right to write,
-    /// and little memory.
+    /// Reads the whole ledger and checks every hash, the chain, the canonical form, and that its
+    /// end is the acknowledged one. Needs no right to write, and little memory.
     ///
     /// # Errors
     /// [`VerifyError::Damaged`] with all that was found, or
@@ -304,7 +302,8 @@ impl Ledger {
         verify(state, &Against::default())
     }
 
-    /// The same, held against what is known of the ledger from elsewhere as well.
+    /// Verifies the ledger as [`Ledger::verify`] does, and compares it with what is known of it
+    /// from elsewhere.
     ///
     /// # Errors
     /// As those of [`Ledger::verify`].
@@ -312,9 +311,9 @@ impl Ledger {
         verify(state, against)
     }
 
-    /// Signs the ledger's size and root as far as it is on disk (C2SP tlog-checkpoint), in the
-    /// place of the newest checkpoint; where nothing came since, that one comes back. The key
-    /// is made where there is none.
+    /// Signs the size and root of the part of the ledger that is on disk (C2SP tlog-checkpoint),
+    /// and replaces the newest checkpoint; without new events, returns that one. The key is made if
+    /// there is none.
     ///
     /// # Errors
     /// [`SigningError`]; the checkpoint before is the newest still, and events are as they
@@ -326,9 +325,8 @@ impl Ledger {
         Ok(made)
     }
 
-    /// Puts another key in the place of the one that signs checkpoints, and records the
-    /// hand-over (`key.rotated`); one checkpoint is signed by both. `verify` follows it from
-    /// either key.
+    /// Replaces the key that signs checkpoints, and records the hand-over (`key.rotated`); one
+    /// checkpoint is signed by both. `verify` follows it from either key.
     ///
     /// # Errors
     /// [`SigningError`]; where the hand-over is recorded already, the next checkpoint
@@ -337,8 +335,8 @@ impl Ledger {
         rotate(state, &self.journal)
     }
 
-    /// Begins to sign with another key where the one that has signed is lost, and records that
-    /// for ever (`key.lost`). What was signed before is not compared with the ledger any more.
+    /// Begins to sign with a new key after the old one was lost, and records that for ever
+    /// (`key.lost`). Earlier signatures are not compared with the ledger any more.
     ///
     /// # Errors
     /// [`SigningError`], among them that no key was lost.
@@ -346,7 +344,7 @@ impl Ledger {
         replace_lost(state, &self.journal)
     }
 
-    /// What the ledger's checkpoints are checked with. It is made where there is none.
+    /// Returns the key that verifies the ledger's checkpoints. It is made if there is none.
     ///
     /// # Errors
     /// [`SigningError`].
@@ -354,7 +352,7 @@ impl Ledger {
         checkpoint::open_key(state)
     }
 
-    /// All events that pass the filter, oldest first.
+    /// Returns all events that pass the filter, oldest first.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be opened for reading.
@@ -362,9 +360,9 @@ impl Ledger {
         Events::from_start(state, filter)
     }
 
-    /// Those of the last `count` events that pass. After the iterator's end it can be asked
-    /// again, and goes on with what was appended meanwhile: that is how to follow. A session and
-    /// a principal are known by the openings of runs among these events.
+    /// Returns those of the last `count` events that pass. After its end the iterator can be polled
+    /// again, and goes on with events that were appended meanwhile: so callers follow the ledger. A
+    /// session and a principal are known by the openings of runs among these events.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be opened for reading.
@@ -372,7 +370,7 @@ impl Ledger {
         Events::from_last(state, count, filter)
     }
 
-    /// Whether the end of a run is recorded: nothing of it lives then.
+    /// Returns whether the end of a run is recorded: none of its processes is alive then.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read to where that would be.
@@ -385,7 +383,7 @@ impl Ledger {
         Ok(false)
     }
 
-    /// The events of one run, oldest first.
+    /// Returns the events of one run, oldest first.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be opened for reading.

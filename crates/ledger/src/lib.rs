@@ -1,19 +1,19 @@
-//! The ledger: an append-only, hash-chained log of events, all that is proven by it, and what is
-//! kept beside it for its sake.
+//! The ledger: an append-only, hash-chained log of events, its proofs, and the files that are kept
+//! beside it for its sake.
 //!
-//! Its form is described in `docs/ledger.md`. It also guards the order of the main path: a call
+//! Its format is described in `docs/ledger.md`. It also guards the order of the main path: a call
 //! is recorded durably before any effect, and only a recorded and allowed call becomes an
 //! [`Armed`], without which no sandbox can be started.
 //!
 //! This crate must never decide anything (that is policy's), never speak to a network, and never
-//! change an event that was written. It knows of runs only by their names: what is kept of them
-//! is settled by whoever opens the ledger ([`RunFiles`]). What it cannot vouch for — a torn line,
-//! a cut, a run whose Atoll died — it sets aside and records.
+//! change an event that was written. It knows runs only by their names: their files are settled by
+//! the caller that opens the ledger ([`RunFiles`]). Anything that it cannot vouch for — a torn
+//! line, a truncation, a run whose Atoll died — it sets aside and records.
 //!
 //! Start reading at [`Ledger`], then `journal.rs` for how one event is written, `event.rs` and
-//! `canonical.rs` for its form, `checkpoint.rs` for what is signed, `verify.rs` for what is
-//! checked. Beneath them all lie `state.rs`, the directory that everything is kept in, and
-//! `disk.rs`, through which every change goes that evidence rests on.
+//! `canonical.rs` for its format, `checkpoint.rs` for signatures, `verify.rs` for checks. Beneath
+//! them all lie `state.rs`, the state directory, and `disk.rs`, through which every change goes
+//! that evidence rests on.
 
 mod canonical;
 mod checkpoint;

@@ -10,18 +10,17 @@ use crate::{FileFault, StateDir};
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Reads the lines of all segments, in order, in bounded memory and without
-/// taking a lock. After the end it can be asked again, and goes on with what was
-/// appended meanwhile.
+/// A reader of the lines of all segments, in order, in bounded memory and without taking a lock.
+/// After the end it can be polled again, and goes on with lines that were appended meanwhile.
 #[derive(Debug)]
 pub(crate) struct Lines {
     path: PathBuf,
     directory: Option<OwnedFd>,
     current: Option<Current>,
-    /// The segment after the current one, once it was seen: then the current one
-    /// is read to its end once more, for it may have grown before.
+    /// The segment after the current one, once seen: then the current one is read to its end once
+    /// more, for it may have grown before.
     next: Option<u32>,
-    /// Where to begin: segments before are passed over.
+    /// The first segment to read: those before are passed over.
     first: u32,
     line: Vec<u8>,
 }
@@ -30,13 +29,13 @@ pub(crate) struct Lines {
 struct Current {
     number: u32,
     reader: BufReader<File>,
-    /// Where the next line begins.
+    /// The offset of the next line.
     offset: u64,
-    /// Bytes after the last newline.
+    /// The number of bytes after the last newline.
     unfinished: u64,
 }
 
-/// One line, or what stands where one should be.
+/// One line, or the bytes in the place of one.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) segment: u32,
@@ -50,7 +49,7 @@ pub(crate) enum LineContent<'a> {
     Complete(&'a [u8]),
     /// The segment ends without a newline, and another segment follows.
     Unfinished(u64),
-    /// The line is longer than a line may be; so many bytes were passed over.
+    /// The line is longer than the limit; this many bytes were passed over.
     TooLong(u64),
 }
 
@@ -60,7 +59,7 @@ enum Advance {
 }
 
 impl Lines {
-    /// Begins at this byte of this segment. A ledger that does not exist has no lines.
+    /// Starts at this byte of this segment. A ledger that does not exist has no lines.
     pub(crate) fn from(state: &StateDir, segment: u32, offset: u64) -> Result<Self, FileFault> {
         let path = state.path().join(LEDGER);
         let directory = match state.subdirectory(LEDGER, false) {
@@ -82,7 +81,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// The next line; `None` at the end of what is complete.
+    /// Reads the next line; `None` at the end of the complete ones.
     pub(crate) fn next_line(&mut self) -> Result<Option<Line<'_>>, FileFault> {
         loop {
             let Some(current) = &mut self.current else {
@@ -129,15 +128,15 @@ impl Lines {
         }
     }
 
-    /// Where the reading has come to, and how many bytes stand there that are not
-    /// a complete line.
+    /// Returns the segment and offset that reading has reached, and the number of bytes there that
+    /// are not a complete line.
     pub(crate) fn place(&self) -> (u32, u64, u64) {
         self.current.as_ref().map_or((0, 0, 0), |current| {
             (current.number, current.offset, current.unfinished)
         })
     }
 
-    /// The number of the segment after this one: usually the next number.
+    /// Returns the number of the segment after this one: usually the next number.
     fn following(&self, number: u32) -> Result<Option<u32>, FileFault> {
         let Some(directory) = &self.directory else {
             return Ok(None);
@@ -177,8 +176,8 @@ impl Lines {
     }
 }
 
-/// Reads one line. What is not complete is left for the next time, unless it is
-/// longer than a line may be.
+/// Reads one line. An incomplete line is left for the next call, unless it is longer than the
+/// limit.
 fn advance(current: &mut Current, line: &mut Vec<u8>) -> std::io::Result<Advance> {
     line.clear();
     let limit = LINE_BYTES_MAX as u64;

@@ -17,7 +17,7 @@ const PAUSE_US_MAX: u64 = 1_000;
 pub enum LockFault {
     /// The kernel refused.
     File(FileFault),
-    /// Another process has held it for too long.
+    /// Another process has held the lock for too long.
     TimedOut {
         /// The locked file.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub fn open_lock(directory: impl AsFd, path: &Path, name: &str) -> Result<OwnedF
         .map_err(FileFault::on("open", path.join(name)))
 }
 
-/// Locks if that is possible at once.
+/// Takes the lock if it is free.
 ///
 /// # Errors
 /// [`FileFault`].
@@ -52,8 +52,7 @@ pub fn lock_now(
     }
 }
 
-/// Asks again and again instead of sleeping in the kernel, because that sleep
-/// has no limit.
+/// Polls for the lock instead of sleeping in the kernel, because that sleep has no limit.
 ///
 /// # Errors
 /// [`LockFault`].

@@ -1,12 +1,12 @@
-//! The Merkle tree of RFC 6962 over all events, in memory, for proofs and tiles; and what
-//! checks proofs with nothing but hashes.
+//! The Merkle tree of RFC 6962 over all events, in memory, for proofs and tiles; and the
+//! verification of proofs, which needs only hashes.
 
 use crate::TreeHash;
 
-/// All complete subtrees of a tree, 64 bytes for each event.
+/// A tree's complete subtrees, 64 bytes for each event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
-    /// By height, from the leaves: the roots of the complete subtrees, from the left.
+    /// The roots of the complete subtrees: by height from the leaves, then from the left.
     levels: Vec<Vec<TreeHash>>,
 }
 
@@ -34,12 +34,12 @@ impl Tree {
         self.level(0).len() as u64
     }
 
-    /// The roots of the complete subtrees of 2^`height` leaves.
+    /// Returns the roots of the complete subtrees of 2^`height` leaves.
     pub(crate) fn level(&self, height: usize) -> &[TreeHash] {
         self.levels.get(height).map_or(&[], Vec::as_slice)
     }
 
-    /// The root over the first events; nothing where there are fewer.
+    /// Returns the root over the first `size` events; `None` if there are fewer.
     pub(crate) fn root_of(&self, size: u64) -> Option<TreeHash> {
         match size {
             0 => Some(TreeHash::of_nothing()),
@@ -47,7 +47,7 @@ impl Tree {
         }
     }
 
-    /// The hash over the leaves from `low` up to before `high` (RFC 6962, section 2.1).
+    /// Returns the hash over the leaves from `low` up to before `high` (RFC 6962, section 2.1).
     fn range(&self, low: u64, high: u64) -> Option<TreeHash> {
         let count = high.checked_sub(low)?;
         if count.is_power_of_two() {
@@ -62,7 +62,7 @@ impl Tree {
         ))
     }
 
-    /// The audit path of an event in the tree over the first events (section 2.1.1).
+    /// Returns the audit path of an event in the tree over the first events (section 2.1.1).
     pub(crate) fn inclusion(&self, index: u64, size: u64) -> Option<Vec<TreeHash>> {
         let (mut low, mut high, mut path) = (0, size, Vec::new());
         if index >= size {
@@ -82,7 +82,7 @@ impl Tree {
         Some(path)
     }
 
-    /// The proof that the first `old` events are the beginning of the first `new` ones
+    /// Returns the proof that the first `old` events are the beginning of the first `new` ones
     /// (section 2.1.2).
     pub(crate) fn consistency(&self, old: u64, new: u64) -> Option<Vec<TreeHash>> {
         let (mut low, mut high, mut path) = (0, new, Vec::new());
@@ -108,7 +108,7 @@ impl Tree {
     }
 }
 
-/// The largest power of two that is smaller.
+/// Returns the largest power of two that is smaller.
 fn split(count: u64) -> Option<u64> {
     count
         .checked_sub(1)?
@@ -116,8 +116,8 @@ fn split(count: u64) -> Option<u64> {
         .map(|height| 1 << height)
 }
 
-/// The root that an audit path leads to (RFC 9162, section 2.1.3.2); nothing where it has
-/// not the length that it must have.
+/// Returns the root that an audit path leads to (RFC 9162, section 2.1.3.2); `None` if the path
+/// does not have the right length.
 pub(crate) fn root_by_inclusion(
     leaf: TreeHash,
     index: u64,
@@ -146,7 +146,7 @@ pub(crate) fn root_by_inclusion(
     (last == 0).then_some(root)
 }
 
-/// Whether a consistency proof holds (RFC 9162, section 2.1.4.2).
+/// Returns whether a consistency proof holds (RFC 9162, section 2.1.4.2).
 pub(crate) fn is_consistent(
     (old, old_root): (u64, TreeHash),
     (new, new_root): (u64, TreeHash),

@@ -1,5 +1,5 @@
-//! Signed notes (C2SP signed-note) with checkpoints in them (C2SP tlog-checkpoint): what
-//! other people's verifiers of logs read.
+//! Signed notes (C2SP signed-note) with checkpoints in them (C2SP tlog-checkpoint): the format of
+//! other log verifiers.
 
 use std::fmt;
 
@@ -12,41 +12,41 @@ use zeroize::Zeroizing;
 use crate::TreeHash;
 use crate::hash::hex;
 
-/// The size of a signed checkpoint, with the signatures that witnesses add, bytes.
+/// The largest signed checkpoint, with the signatures that witnesses add, bytes.
 pub const CHECKPOINT_BYTES_MAX: usize = 64 << 10;
 
-/// Ed25519, as signed-note numbers it.
+/// The signature type of Ed25519, as signed-note numbers it.
 const ALGORITHM: u8 = 1;
 const SEED_BYTES: usize = 32;
 pub(crate) const PUBLIC_BYTES: usize = 32;
 pub(crate) const ID_BYTES: usize = 4;
 const NAME_BYTES_MAX: usize = 256;
 const PRIVATE: &str = "PRIVATE+KEY+";
-/// How a line of a signature begins.
+/// The prefix of a signature's line.
 pub(crate) const SIGNATURE: &str = "\u{2014} ";
 
-/// A text is not what it should be.
+/// A key or a signed note is not acceptable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoteFault {
-    /// It is no key in the form of signed notes.
+    /// The text is not a key in the form of signed notes.
     #[error("not a key: {0}")]
     NoKey(&'static str),
-    /// It is no signed checkpoint.
+    /// The text is not a signed checkpoint.
     #[error("not a signed checkpoint: {0}")]
     NoCheckpoint(&'static str),
-    /// It bears no signature of the key.
+    /// The note has no signature by the key.
     #[error("it is not signed by {0}, but by another key")]
     OtherKey(String),
     /// The signature is not one of this text.
     #[error("its signature by {0} does not hold: the text or the signature was altered")]
     BadSignature(String),
-    /// It is of another ledger.
+    /// The checkpoint is of another ledger.
     #[error("it is of another ledger: {0}")]
     OtherOrigin(String),
 }
 
-/// What a ledger's checkpoints are checked with: `name+id+key`, a verifier key of C2SP's
-/// signed notes. Everybody may know it.
+/// The verifier key of a ledger's checkpoints: `name+id+key`, as in C2SP's signed notes. Not a
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifierKey {
     name: String,
@@ -54,7 +54,7 @@ pub struct VerifierKey {
 }
 
 impl VerifierKey {
-    /// Reads what `Display` wrote.
+    /// Parses the form that `Display` writes.
     ///
     /// # Errors
     /// [`NoteFault::NoKey`].
@@ -63,20 +63,20 @@ impl VerifierKey {
         Ok(Self { name, public })
     }
 
-    /// Its name, which is the origin of the ledger that it is for.
+    /// Returns its name, which is the origin of its ledger.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether this is its signature of a text, in base64.
+    /// Returns whether this key has made a text's signature, in base64.
     pub(crate) fn has_signed(&self, text: &str, signature: &str) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, self.public);
         let signature = STANDARD.decode(signature);
         signature.is_ok_and(|signature| key.verify(text.as_bytes(), &signature).is_ok())
     }
 
-    /// What tells it from others of its name, in short: eight hexadecimal digits.
+    /// Returns the key's id, which tells it from others of its name: eight hexadecimal digits.
     #[must_use]
     pub fn short_id(&self) -> String {
         hex(&self.id())
@@ -93,7 +93,7 @@ impl fmt::Display for VerifierKey {
     }
 }
 
-/// Name and public key of a verifier key of this type.
+/// Parses the name and public key of a verifier key of this type.
 pub(crate) fn parse_key(
     text: &str,
     algorithm: u8,
@@ -120,14 +120,14 @@ pub(crate) fn parse_key(
     }
 }
 
-/// A verifier key of this type as it is written.
+/// Formats a verifier key of this type.
 pub(crate) fn typed_key(name: &str, algorithm: u8, public: &[u8]) -> String {
     let id = hex(&key_id(name, algorithm, public));
     let key = STANDARD.encode([&[algorithm], public].concat());
     format!("{name}+{id}+{key}")
 }
 
-/// The beginning of the digest by which a signature names its key.
+/// Returns the key id: the beginning of the digest by which a signature names its key.
 pub(crate) fn key_id(name: &str, algorithm: u8, public: &[u8]) -> [u8; ID_BYTES] {
     let digest = Sha256::new()
         .chain_update(name.as_bytes())
@@ -149,14 +149,14 @@ fn checked_name(name: &str) -> Result<String, NoteFault> {
     Ok(name.to_owned())
 }
 
-/// What signs a ledger's checkpoints.
+/// The key that signs a ledger's checkpoints.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
     verifier: VerifierKey,
 }
 
 impl SigningKey {
-    /// The key of this seed. The name is that of the ledger.
+    /// Makes the key of this seed. The name is that of the ledger.
     pub fn of(name: &str, seed: &[u8]) -> Result<Self, NoteFault> {
         let unusable = |_| NoteFault::NoKey("no key can be made of its seed");
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(unusable)?;
@@ -169,7 +169,7 @@ impl SigningKey {
         })
     }
 
-    /// Reads the line that [`SigningKey::kept`] made.
+    /// Parses the line that [`SigningKey::kept`] makes.
     pub fn parse(line: &str) -> Result<Self, NoteFault> {
         let rest = line.strip_suffix('\n').unwrap_or(line);
         let rest = rest
@@ -194,7 +194,7 @@ impl SigningKey {
         Ok(read)
     }
 
-    /// The line that a key of this name and seed is kept as.
+    /// Returns the line that a key of this name and seed is kept as.
     pub fn kept(&self, seed: &[u8]) -> Zeroizing<String> {
         let mut key = Zeroizing::new(vec![ALGORITHM]);
         key.reserve_exact(seed.len());
@@ -204,12 +204,12 @@ impl SigningKey {
         Zeroizing::new(format!("{PRIVATE}{name}+{id}+{}\n", *encoded))
     }
 
-    /// What its signatures are checked with.
+    /// Returns the key that verifies its signatures.
     pub fn verifier(&self) -> &VerifierKey {
         &self.verifier
     }
 
-    /// Its signature of a text, in base64.
+    /// Signs a text, and returns the signature in base64.
     pub(crate) fn sign_text(&self, text: &str) -> String {
         STANDARD.encode(self.pair.sign(text.as_bytes()))
     }
@@ -226,7 +226,7 @@ impl SigningKey {
         }
     }
 
-    /// Signs a checkpoint as well that another key of the same ledger has signed.
+    /// Adds a signature to a checkpoint that another key of the same ledger has signed.
     pub(crate) fn sign_too(&self, checkpoint: Checkpoint) -> Checkpoint {
         let Some((body, _)) = checkpoint.text.rsplit_once("\n\n") else {
             return checkpoint;
@@ -236,7 +236,7 @@ impl SigningKey {
         Checkpoint { text, ..checkpoint }
     }
 
-    /// The line of its signature of a note, of which each line has its end.
+    /// Returns the line of its signature of a note, whose last line has its newline.
     pub fn line(&self, body: &str) -> String {
         let mut signature = self.verifier.id().to_vec();
         signature.extend_from_slice(self.pair.sign(body.as_bytes()).as_ref());
@@ -254,8 +254,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads a signed checkpoint, and checks that this key has signed it and that it is of
-    /// the ledger of that key. Signatures of other keys, as witnesses add them, are passed over.
+    /// Reads a signed checkpoint, and checks that this key has signed it and that it is of the
+    /// ledger of that key. Signatures of other keys, as witnesses add them, are passed over.
     ///
     /// # Errors
     /// [`NoteFault`].
@@ -279,27 +279,27 @@ impl Checkpoint {
         })
     }
 
-    /// How many events it covers.
+    /// Returns the number of events that it covers.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The root of the Merkle tree over them.
+    /// Returns the root of the Merkle tree over them.
     #[must_use]
     pub fn root(&self) -> TreeHash {
         self.root
     }
 
-    /// The signed note.
+    /// Returns the signed note.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// What a signed note says, without the end of its last line, once it is found that this key
-/// has signed it. Signatures of other keys are passed over.
+/// Returns the text of a signed note, without its last newline, once this key's signature of it is
+/// verified. Signatures of other keys are passed over.
 pub fn signed_text<'a>(note: &'a str, key: &VerifierKey) -> Result<&'a str, NoteFault> {
     let malformed = NoteFault::NoCheckpoint;
     if note.len() > CHECKPOINT_BYTES_MAX {
@@ -318,7 +318,7 @@ pub fn signed_text<'a>(note: &'a str, key: &VerifierKey) -> Result<&'a str, Note
     Ok(body)
 }
 
-/// Whether one of the lines is this key's signature of the text.
+/// Checks that one of the lines is this key's signature of the text.
 fn check_signature(text: &str, lines: &str, key: &VerifierKey) -> Result<(), NoteFault> {
     let mut is_signed = false;
     for line in lines.split('\n') {
@@ -346,13 +346,13 @@ fn check_signature(text: &str, lines: &str, key: &VerifierKey) -> Result<(), Not
     }
 }
 
-/// A number in the one form that it has.
+/// Parses a decimal number in its only form.
 pub fn decimal(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
 }
 
-/// A hash in base64.
+/// Parses a hash in base64.
 pub(crate) fn base64_hash(text: &str) -> Option<TreeHash> {
     let bytes = STANDARD.decode(text).ok()?;
     <[u8; 32]>::try_from(bytes).ok().map(TreeHash::of_bytes)

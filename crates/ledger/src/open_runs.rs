@@ -13,10 +13,10 @@ use crate::lock::{LockFault, lock_now, wait_for_lock};
 use crate::state::OPEN_RUNS;
 use crate::{FileFault, LedgerError, StateDir};
 
-/// How long the maker of a marker waits for a process that, having seen it before
-/// it was locked, looks whether it is a forgotten one, milliseconds.
+/// The longest wait of a marker's maker, milliseconds, for a process that saw the marker before it
+/// was locked and checks whether it was left behind.
 const MARK_WAIT_MS_MAX: u64 = 100;
-/// How often a marker is made again after such a process has removed it.
+/// The most times that a marker is made again after such a process has removed it.
 const MARK_ATTEMPTS_MAX: u32 = 100;
 const MARKER_BYTES_MAX: usize = 256;
 /// The line of a run whose program has ended.
@@ -44,10 +44,10 @@ pub(crate) struct Marker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carrier {
     pub(crate) number: Pid,
-    /// When it began, ticks since the start of the kernel: its number alone can be another's by
-    /// now (proc_pid_stat(5)).
+    /// The time at which it began, ticks since boot: its PID alone can be another process's by now
+    /// (proc_pid_stat(5)).
     began: u64,
-    /// The run's program has ended.
+    /// True if the run's program has ended.
     pub(crate) is_ending: bool,
 }
 
@@ -76,7 +76,7 @@ impl Carrier {
         format!("{} {}\n", self.number.as_raw_nonzero(), self.began)
     }
 
-    /// From a marker: its second line, and whether another one follows.
+    /// Parses a marker: its second line, and whether another one follows.
     fn read(text: &str) -> Option<Self> {
         let mut lines = text.split_inclusive('\n').skip(1);
         let (number, began) = lines.next()?.strip_suffix('\n')?.split_once(' ')?;
@@ -88,7 +88,7 @@ impl Carrier {
         })
     }
 
-    /// Whether it is still that process.
+    /// Returns whether the process with this PID is still the same.
     pub(crate) fn is_there(&self) -> bool {
         began(self.number) == Some(self.began)
     }
@@ -105,7 +105,7 @@ fn began(number: Pid) -> Option<u64> {
         .and_then(|began| began.parse().ok())
 }
 
-/// Where the start is in a line of `stat`, counted from the field behind the name.
+/// The index of the start time in a line of `stat`, counted from the field after the name.
 const BEGAN: usize = 19;
 
 impl OpenRuns {
@@ -120,8 +120,8 @@ impl OpenRuns {
         })
     }
 
-    /// Makes and locks the marker of a run that is about to be recorded. `start`
-    /// is where its events cannot be before: segment and offset.
+    /// Makes and locks the marker of a run that is about to be recorded. `start` is the earliest
+    /// place of its events: segment and offset.
     pub(crate) fn mark(&self, run: &RunId, start: (u32, u64)) -> Result<Marker, LedgerError> {
         let path = self.path.join(run.as_str());
         let flags =
@@ -180,7 +180,7 @@ impl OpenRuns {
         Ok(None)
     }
 
-    /// Whether a living process holds the marker of this run.
+    /// Returns whether a living process holds the marker of this run.
     ///
     /// # Errors
     /// [`FileFault`] where its marker cannot be looked at.
@@ -196,8 +196,8 @@ impl OpenRuns {
         }
     }
 
-    /// Who carries a run, as its marker says; none where it has no marker, or one of an Atoll that
-    /// wrote nothing of that.
+    /// Returns the process that carries a run, as its marker names it; `None` if there is no
+    /// marker, or it is of an Atoll that did not write this yet.
     pub(crate) fn carrier(&self, run: &RunId) -> Result<Option<Carrier>, FileFault> {
         let path = self.path.join(run.as_str());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -211,8 +211,8 @@ impl OpenRuns {
         }
     }
 
-    /// Where a run's events begin at the earliest; nothing where it has no marker, or has not
-    /// been recorded yet.
+    /// Returns the earliest place at which a run's events can begin: segment and offset. `None` if
+    /// the run has no marker, or has not been recorded yet.
     pub(crate) fn start_of(&self, run: &RunId) -> Result<Option<(u32, u64)>, FileFault> {
         let path = self.path.join(run.as_str());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -225,7 +225,7 @@ impl OpenRuns {
         }
     }
 
-    /// The runs that have a marker.
+    /// Lists the runs that have a marker.
     pub(crate) fn list(&self) -> Result<Vec<RunId>, FileFault> {
         let listing = Dir::read_from(&self.directory).map_err(FileFault::on("list", &self.path))?;
         let mut runs = Vec::new();
@@ -253,8 +253,8 @@ impl Marker {
         &self.run
     }
 
-    /// Where the run's events begin at the earliest; `None` when the marker was
-    /// never written, and so the run never recorded.
+    /// Returns the earliest place at which the run's events can begin: segment and offset. `None`
+    /// if the marker was never written, and so the run never recorded.
     pub(crate) fn start(&self) -> Result<Option<(u32, u64)>, FileFault> {
         let text = self.text()?;
         if text.is_empty() {
@@ -268,7 +268,8 @@ impl Marker {
         Ok(Some(numbers.unwrap_or((0, 0))))
     }
 
-    /// Notes that the program has ended: what is left takes a while, and is not to be cut short.
+    /// Notes that the program has ended: the rest of the end takes a while, and is not to be
+    /// interrupted.
     pub(crate) fn note_ending(&self) -> Result<(), FileFault> {
         let facts = rustix::fs::fstat(&self.file).map_err(FileFault::on("examine", &self.path))?;
         let end = u64::try_from(facts.st_size).unwrap_or(0);

@@ -1,7 +1,7 @@
-//! Files that their owner alone may read or change: keys, and what is sealed with them.
+//! Files that only their owner may read or change: keys, and content sealed with them.
 //!
-//! A file is replaced as a whole, so that a change of it is one step; whoever changes one
-//! holds the lock of its directory.
+//! A file is replaced as a whole, so that a change of it is one step; whoever changes one holds the
+//! lock of its directory.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use crate::{FileFault, StateDir, disk};
 
 const LOCK: &str = "lock";
 
-/// How long another process may hold the lock, milliseconds.
+/// The longest time for which another process may hold the lock, milliseconds.
 const LOCK_WAIT_MS_MAX: u64 = 5_000;
 
 /// A private file cannot be used.
@@ -25,7 +25,7 @@ pub enum PrivateFault {
     /// The kernel refused.
     #[error(transparent)]
     File(#[from] FileFault),
-    /// Others can read it, or write there.
+    /// Other users can read it, or write there.
     #[error("{} is not yours alone (mode {mode:04o})", path.display())]
     Open {
         /// The file or directory.
@@ -33,20 +33,20 @@ pub enum PrivateFault {
         /// Its permission bits.
         mode: u32,
     },
-    /// Something else than a file, or a larger one.
+    /// The path is not a regular file, or a larger one.
     #[error("{} is no file of at most {} KiB", path.display(), bytes_max >> 10)]
     NoFile {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
-        /// How large one may be, bytes.
+        /// The largest allowed size, bytes.
         bytes_max: u64,
     },
-    /// Another process changes it, and does not come to an end.
+    /// Another process holds the lock for too long.
     #[error("{} is held by another process, for {waited_ms} ms by now", path.display())]
     Locked {
         /// The lock.
         path: PathBuf,
-        /// How long was waited, milliseconds.
+        /// The time that was waited, milliseconds.
         waited_ms: u128,
     },
 }
@@ -67,7 +67,7 @@ pub struct PrivateDirectory {
 }
 
 impl PrivateDirectory {
-    /// One below the state directory; nothing where it does not exist and is not to be made.
+    /// Opens one below the state directory; `None` if it does not exist and is not to be made.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -86,8 +86,7 @@ impl PrivateDirectory {
         Ok(Some(Self { directory, path }))
     }
 
-    /// One at a path, which others may look into but not write to; it is made where it is
-    /// missing.
+    /// Opens the one at a path, which others may read but not write to; it is made if missing.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -109,22 +108,22 @@ impl PrivateDirectory {
         })
     }
 
-    /// The directory itself, for what is not a file.
+    /// Returns the directory's descriptor, for entries that are not files.
     pub fn into_descriptor(self) -> OwnedFd {
         self.directory
     }
 
-    /// The same, while it is in use.
+    /// Borrows the directory's descriptor.
     pub fn descriptor(&self) -> &OwnedFd {
         &self.directory
     }
 
-    /// Its path.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits for whoever changes something there.
+    /// Waits for the lock of the directory.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -136,7 +135,7 @@ impl PrivateDirectory {
         Ok(lock)
     }
 
-    /// What a file holds; nothing where there is none.
+    /// Reads a file; `None` if there is none.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -179,7 +178,7 @@ impl PrivateDirectory {
         Ok(File::from(file))
     }
 
-    /// The lock, unless somebody has it.
+    /// Takes the lock, unless another process holds it.
     pub(crate) fn lock_if_free(&self) -> Result<Option<OwnedFd>, PrivateFault> {
         let lock = open_lock(&self.directory, &self.path, LOCK)?;
         let operation = FlockOperation::NonBlockingLockExclusive;
@@ -187,7 +186,7 @@ impl PrivateDirectory {
         Ok(is_ours.then_some(lock))
     }
 
-    /// Removes a file; whether it was there.
+    /// Removes a file; returns whether it was there.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -200,14 +199,14 @@ impl PrivateDirectory {
         }
     }
 
-    /// Gives a file another name, in the place of what has it. The caller holds the lock.
+    /// Renames a file, and replaces a file of the new name. The caller holds the lock.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), PrivateFault> {
         let renamed = disk::rename(&self.directory, from, to)
             .and_then(|()| disk::sync_names(&self.directory));
         Ok(renamed.map_err(FileFault::on("replace", self.path.join(to)))?)
     }
 
-    /// Puts a file in the place of the one that there is. The caller holds the lock.
+    /// Replaces a file. The caller holds the lock.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -216,9 +215,8 @@ impl PrivateDirectory {
     }
 }
 
-/// Puts a file in the place of the one that there is: written under another name, brought to
-/// disk, renamed, and the name brought to disk. Whoever looks finds the old one or the new
-/// one, whole.
+/// Replaces a file: the new one is written under another name, brought to disk, and renamed, and
+/// the name is brought to disk. Readers find the old one or the new one, whole.
 pub(crate) fn replace_file(
     directory: impl AsFd,
     path: &Path,
@@ -233,8 +231,9 @@ pub(crate) fn replace_file(
         .map_err(FileFault::on("replace", path.join(name)))
 }
 
-/// The same without waiting for the disk: after a loss of power there may be the old one, or
-/// on some file systems an empty one, as nobody relies on.
+/// Replaces a file as [`replace_file`] does, without waiting for the disk: after a loss of power
+/// the old one may be there, or on some file systems an empty one. Only for files that nothing
+/// relies on.
 pub(crate) fn replace_file_soon(
     directory: impl AsFd,
     path: &Path,
@@ -251,7 +250,7 @@ fn new_name(name: &str) -> String {
     format!("{name}.new")
 }
 
-/// What is to be put in a file's place, under another name.
+/// Writes the replacement of a file, under another name.
 fn new_file(
     directory: BorrowedFd<'_>,
     path: &Path,
@@ -276,7 +275,8 @@ fn new_file(
     Ok((file, new_path))
 }
 
-/// Whoever can read a key has what it opens; whoever can write there chooses it.
+/// Refuses a file that others can read, or a directory that they can write to: whoever can read a
+/// key has what it opens, and whoever can write there chooses the key.
 fn refuse_if_open(path: &Path, facts: &Stat, others: u32) -> Result<(), PrivateFault> {
     let is_own = facts.st_uid == rustix::process::geteuid().as_raw();
     if is_own && facts.st_mode & others == 0 {

@@ -1,5 +1,5 @@
-//! Proofs about the ledger that hold without it: that an event is in it, and that a state of
-//! it that was signed earlier is the beginning of a later one.
+//! Proofs about the ledger that can be checked without it: that an event is in it, and that an
+//! earlier signed state of it is the beginning of a later one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,16 +16,16 @@ use crate::{
     Checkpoint, Event, LedgerError, NoteFault, SigningError, StateDir, TreeHash, VerifierKey,
 };
 
-/// The size of a proof as a text, bytes: an event in base64, hashes, a checkpoint.
+/// The largest proof as a text, bytes: an event in base64, hashes, a checkpoint.
 pub const PROOF_BYTES_MAX: usize = READ_BYTES_MAX / 3 * 4 + (64 << 10) + CHECKPOINT_BYTES_MAX;
-/// Hashes that a proof can have: two for each height of a tree.
+/// The most hashes of a proof: two for each height of a tree.
 const HASHES_MAX: usize = 128;
 const INCLUSION: &str = "c2sp.org/tlog-proof@v1";
 
 /// A proof cannot be made, or does not hold.
 #[derive(Debug, thiserror::Error)]
 pub enum ProofFault {
-    /// The ledger's checkpoint cannot be had.
+    /// The ledger's checkpoint cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] SigningError),
     /// The ledger could not be read.
@@ -34,24 +34,24 @@ pub enum ProofFault {
     /// No checkpoint was made yet.
     #[error("the ledger has no checkpoint yet")]
     NoCheckpoint,
-    /// The checkpoint does not go that far.
+    /// The checkpoint covers fewer events.
     #[error("the newest checkpoint is of {size} events, and does not cover {wanted}")]
     NotCovered {
-        /// What was asked for.
+        /// The subject for which a proof was requested.
         wanted: String,
-        /// How many events the checkpoint covers.
+        /// The number of events that the checkpoint covers.
         size: u64,
     },
-    /// The ledger is not what was signed.
+    /// The ledger does not match its signed checkpoint.
     #[error("the ledger is damaged: {0}")]
     Damaged(String),
-    /// The text is no proof.
+    /// The text is not a proof.
     #[error("not a proof: {0}")]
     NoProof(&'static str),
-    /// The proof's checkpoint is none of the key.
+    /// The proof's checkpoint is not signed by the key.
     #[error("its checkpoint: {0}")]
     Note(#[from] NoteFault),
-    /// The proof is one of something else.
+    /// The proof does not hold.
     #[error("the proof does not hold: {0}")]
     Fails(&'static str),
     /// The earlier state is not known.
@@ -59,27 +59,28 @@ pub enum ProofFault {
     NotNoted(u64),
 }
 
-/// That an event is in a ledger of which a checkpoint was signed.
+/// A proof that an event is in a ledger, under a signed checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InclusionProof {
     /// The event's number.
     pub index: u64,
     /// The event's canonical form.
     pub event: Vec<u8>,
-    /// The hashes beside the way from the event to the root.
+    /// The audit path: the hashes beside the path from the event to the root.
     pub path: Vec<TreeHash>,
     /// The checkpoint.
     pub checkpoint: Checkpoint,
 }
 
-/// That a ledger's earlier state is the beginning of one of which a checkpoint was signed.
+/// A proof that an earlier state of a ledger is the beginning of a later one, under a signed
+/// checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsistencyProof {
-    /// How many events there were.
+    /// The number of events in the earlier state.
     pub old_size: u64,
-    /// The root then; not in the proof's text, since whoever checks has to know it.
+    /// The root of the earlier state; not in the proof's text, since whoever checks has to know it.
     pub old_root: TreeHash,
-    /// The hashes.
+    /// The hashes of the proof.
     pub path: Vec<TreeHash>,
     /// The checkpoint.
     pub checkpoint: Checkpoint,
@@ -94,7 +95,7 @@ pub enum Proven {
     Consistency(ConsistencyProof),
 }
 
-/// What proofs are made from: the tree as far as it was signed.
+/// A maker of proofs: the tree up to its signed checkpoint.
 #[derive(Debug)]
 pub struct Prover {
     tree: Tree,
@@ -102,7 +103,7 @@ pub struct Prover {
 }
 
 impl Prover {
-    /// Reads the ledger as far as its newest checkpoint goes; its root must come up.
+    /// Reads the ledger up to its newest checkpoint, whose root must match.
     ///
     /// # Errors
     /// [`ProofFault`].
@@ -110,7 +111,7 @@ impl Prover {
         Self::read_with(state, |_| Ok(()))
     }
 
-    /// The same; every event is passed on.
+    /// Does as [`Prover::read`], and passes on every event.
     pub(crate) fn read_with(
         state: &StateDir,
         mut each: impl FnMut(&Event) -> Result<(), LedgerError>,
@@ -137,7 +138,7 @@ impl Prover {
         Ok(Self { tree, checkpoint })
     }
 
-    /// The checkpoint that proofs lead to.
+    /// Returns the checkpoint that proofs lead to.
     #[must_use]
     pub fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
@@ -147,7 +148,7 @@ impl Prover {
         &self.tree
     }
 
-    /// That this event is in the ledger.
+    /// Proves that this event is in the ledger.
     ///
     /// # Errors
     /// [`ProofFault::NotCovered`], or [`ProofFault::Damaged`] where the event is another.
@@ -169,7 +170,7 @@ impl Prover {
         }
     }
 
-    /// That the first events are the beginning of those of the checkpoint.
+    /// Proves that the first `old_size` events are the beginning of those under the checkpoint.
     ///
     /// # Errors
     /// [`ProofFault::NotCovered`].
@@ -191,7 +192,7 @@ impl Prover {
 }
 
 impl InclusionProof {
-    /// The event's leaf hash.
+    /// Returns the event's leaf hash.
     #[must_use]
     pub fn leaf(&self) -> TreeHash {
         TreeHash::of_leaf(&self.event)
@@ -202,7 +203,7 @@ impl InclusionProof {
         root_by_inclusion(self.leaf(), self.index, size, &self.path) == Some(root)
     }
 
-    /// The proof as a text (C2SP tlog-proof); the event is its extra data.
+    /// Formats the proof as a text (C2SP tlog-proof); the event is its extra data.
     #[must_use]
     pub fn text(&self) -> String {
         let event = STANDARD.encode(&self.event);
@@ -212,7 +213,7 @@ impl InclusionProof {
 }
 
 impl ConsistencyProof {
-    /// The proof as a text, in the form that C2SP's witnesses take it (tlog-witness).
+    /// Formats the proof as a text, as C2SP's witnesses take it (tlog-witness).
     #[must_use]
     pub fn text(&self) -> String {
         let begin = format!("old {}\n", self.old_size);
@@ -275,7 +276,7 @@ pub fn check_proof(
     }
 }
 
-/// What is proven, and the checkpoint after it.
+/// Splits the text of a proof into what it proves and the checkpoint after that.
 fn parts(text: &str) -> Result<(&str, &str), ProofFault> {
     if text.len() > PROOF_BYTES_MAX {
         return Err(ProofFault::NoProof("it is too long"));
@@ -284,8 +285,8 @@ fn parts(text: &str) -> Result<(&str, &str), ProofFault> {
         .ok_or(ProofFault::NoProof("it has no checkpoint"))
 }
 
-/// A checkpoint that one of the keys has signed, and was to sign. What the first of them says
-/// is told where none has.
+/// Opens a checkpoint that one of the keys has signed, and was trusted for. If none has, the error
+/// is that of the first key.
 fn open(text: &str, key: &VerifierKey, keys: &[Trusted]) -> Result<Checkpoint, ProofFault> {
     let by = |one: &Trusted| {
         let opened = Checkpoint::open(text, &one.key).ok()?;
@@ -301,7 +302,7 @@ fn open(text: &str, key: &VerifierKey, keys: &[Trusted]) -> Result<Checkpoint, P
     ))
 }
 
-/// A key's hand-over, by the proof that the event is in the ledger of both.
+/// Reads a key's hand-over from the proof that the event is in the ledger of both keys.
 fn hand_over(text: &str) -> Result<HandOver, ProofFault> {
     const NONE: ProofFault = ProofFault::NoProof("it is none of a hand-over (key.rotated)");
     let (head, note) = parts(text)?;
@@ -362,8 +363,8 @@ fn hashes<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<TreeHash>, Pro
     }
 }
 
-/// The checkpoint of that size that was noted, of this key. Several differ only where the
-/// ledger was forked: then none can be relied on.
+/// Returns the noted checkpoint of that size, by this key. Several differ only if the ledger was
+/// forked: then none can be relied on.
 fn noted_checkpoint(
     size: u64,
     key: &VerifierKey,

@@ -11,28 +11,29 @@ use crate::segment::{Segment, list_segments, segment_name};
 use crate::state::LEDGER;
 use crate::{FileFault, LedgerError, StateDir};
 
-/// Which events to read; the default is all.
+/// A filter of events; the default passes all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only those of this run.
+    /// Passes only events of this run.
     pub run: Option<RunId>,
-    /// Only those of this session: its own, and those of its runs.
+    /// Passes only events of this session: its own, and those of its runs.
     pub session: Option<SessionId>,
-    /// Only those of runs that this user has started: by number or name.
+    /// Passes only events of runs that this user has started: by number or name.
     pub principal: Option<String>,
-    /// Only those whose type is this, or begins with this and a dot.
+    /// Passes only events whose type is this, or begins with this and a dot.
     pub kind: Option<String>,
-    /// Only those of this time or later: RFC 3339, UTC, or the beginning of that.
+    /// Passes only events of this time or later: RFC 3339, UTC, or a prefix of that.
     pub since: Option<String>,
-    /// Only those of this time or earlier: the same.
+    /// Passes only events of this time or earlier: likewise.
     pub until: Option<String>,
-    /// Only those in whose texts each of these may be: whoever asks looks where it stands.
+    /// Passes only events in whose texts each of these may occur: the caller checks in which
+    /// member.
     pub mentions: Vec<String>,
 }
 
-/// Events, oldest first. It does not end for good: asked again after `None`, it
-/// goes on with what was appended meanwhile. A line that is not a sound event is
-/// an error in its place; reading goes on after it.
+/// Events, oldest first. The iterator is not fused: polled again after `None`, it goes on with
+/// events that were appended meanwhile. A line that is not a sound event is an error in its place;
+/// reading goes on after it.
 #[derive(Debug)]
 pub struct Events {
     lines: Lines,
@@ -40,13 +41,13 @@ pub struct Events {
     is_whole: bool,
 }
 
-/// What is looked for, and what was learnt on the way.
+/// The state of a search: its filter, and what was learnt on the way.
 #[derive(Debug)]
 struct Search {
     filter: Filter,
-    /// The runs of the session that is asked for, as far as their openings were read.
+    /// The runs of the wanted session, as far as their openings were read.
     of_session: BTreeSet<RunId>,
-    /// The same of the user.
+    /// The runs of the wanted user, as far as their openings were read.
     of_principal: BTreeSet<RunId>,
 }
 
@@ -76,7 +77,7 @@ impl Events {
         })
     }
 
-    /// Whether no event was before the first of them.
+    /// Returns whether the first of these events is the first of the ledger.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_whole
@@ -116,8 +117,8 @@ impl Events {
     }
 }
 
-/// Where the last `wanted` lines of a segment begin; `None`, with `wanted`
-/// lessened, when the segment has no more lines than that.
+/// Returns the offset at which the last `wanted` lines of a segment begin; `None`, with `wanted`
+/// lessened, if the segment has no more lines than that.
 fn begin_of_last(
     segment: &Segment,
     path: &Path,
@@ -185,7 +186,7 @@ impl Iterator for Events {
     }
 }
 
-/// The event on a line.
+/// Reads the event on a line.
 pub(crate) fn read_line(line: &Line<'_>) -> Result<Event, LineFault> {
     match line.content {
         LineContent::Complete(bytes) => Event::read(bytes, line.segment, line.offset),
@@ -197,15 +198,15 @@ pub(crate) fn read_line(line: &Line<'_>) -> Result<Event, LineFault> {
 }
 
 impl Search {
-    /// Whether it is what is asked for.
+    /// Returns whether the event passes the filter; learns from openings which runs do.
     fn is_found(&mut self, event: &Event) -> bool {
         let is_of_session = is_of_session(&self.filter, event, &mut self.of_session);
         let is_of_principal = is_of_principal(&self.filter, event, &mut self.of_principal);
         is_of_session && is_of_principal && passes(&self.filter, event)
     }
 
-    /// A quick look before a line is parsed: a search passes most lines by, and tells nothing of
-    /// those. That they are sound is for `verify` to say.
+    /// Checks quickly, before a line is parsed, whether it may pass: most lines do not. Whether
+    /// those are sound is for `verify` to report.
     fn may_pass(&self, line: &Line<'_>) -> bool {
         let LineContent::Complete(bytes) = line.content else {
             return true;
@@ -239,13 +240,13 @@ impl Search {
     }
 }
 
-/// What follows a member's name where it stands last.
+/// Returns what follows the last occurrence of a member's name.
 pub(crate) fn after<'a>(text: &'a str, member: &str) -> Option<&'a str> {
     let at = text.rfind(member)?;
     text.get(at + member.len()..)
 }
 
-/// Whether it is of the session that is asked for, which a run's opening names.
+/// Returns whether the event is of the wanted session, which a run's opening names.
 fn is_of_session(filter: &Filter, event: &Event, runs: &mut BTreeSet<RunId>) -> bool {
     let Some(session) = &filter.session else {
         return true;
@@ -262,7 +263,7 @@ fn is_of_session(filter: &Filter, event: &Event, runs: &mut BTreeSet<RunId>) -> 
     }
 }
 
-/// Whether it is of a run of the user who is asked for, whom a run's opening names.
+/// Returns whether the event is of a run of the wanted user, whom a run's opening names.
 fn is_of_principal(filter: &Filter, event: &Event, runs: &mut BTreeSet<RunId>) -> bool {
     let Some(wanted) = &filter.principal else {
         return true;
@@ -281,8 +282,8 @@ fn is_of_principal(filter: &Filter, event: &Event, runs: &mut BTreeSet<RunId>) -
     runs.contains(run)
 }
 
-/// Whether the members after the body, which no body can follow, are of the type and the time
-/// that are asked for.
+/// Returns whether the members after the body, which no body can follow, have the wanted type and
+/// time.
 fn may_be_of(filter: &Filter, text: &str) -> bool {
     let of_kind = match &filter.kind {
         None => true,

@@ -11,7 +11,7 @@ use crate::read::{Events, Filter};
 use crate::settled::{note_settled, settled_place};
 use crate::{FileFault, LedgerError, StateDir};
 
-/// Why a run has no end of its own, where nobody knows more.
+/// The reason why a run has no recorded end, when nothing better is known.
 pub(crate) const UNSEEN: &str = "the Atoll process that carried this run ended without closing it";
 
 /// A run whose Atoll ended before it could close it.
@@ -19,28 +19,28 @@ pub(crate) const UNSEEN: &str = "the Atoll process that carried this run ended w
 pub struct InterruptedRun {
     /// The run; it is recorded as interrupted.
     pub run: RunId,
-    /// Why its record could not be changed, if so. A run that ended before it had
-    /// a record is none of these.
+    /// The reason why its record could not be changed, if so. `None` also for a run that ended
+    /// before it had a record.
     pub record: Option<RunFault>,
 }
 
-/// A reason for which what is kept of a run could not be changed.
+/// The reason why the files of a run could not be changed.
 pub type RunFault = Box<dyn Error + Send + Sync>;
 
-/// The files that are kept of runs beside the ledger.
+/// The files of runs that are kept beside the ledger.
 pub trait RunFiles {
-    /// Gives back the room that was kept for the recording of a run's end.
+    /// Releases the space that was reserved for recording a run's end.
     fn release_end(&self, state: &StateDir, run: &RunId);
 
-    /// Notes that a run was interrupted where its record says that it goes on, and removes what
-    /// is kept of it only while it does.
+    /// Marks a run as interrupted if its record has it as running, and removes the files that it
+    /// only needs while it runs.
     ///
     /// # Errors
     /// [`RunFault`]; the run is recorded as interrupted all the same.
     fn note_interrupted(&self, state: &StateDir, run: &RunId) -> Result<(), RunFault>;
 }
 
-/// Nothing is kept of any run.
+/// No files of any run are kept.
 #[cfg(test)]
 impl RunFiles for () {
     fn release_end(&self, _: &StateDir, _: &RunId) {}
@@ -89,7 +89,7 @@ pub(crate) fn recover(
     Ok(interrupted)
 }
 
-/// Records the end of a run that nobody carries any more, where it has none.
+/// Records the end of a run that no process carries any more, if it has none.
 pub(crate) fn interrupted_because(
     journal: &Journal,
     state: &StateDir,
@@ -120,8 +120,8 @@ fn is_unclosed(state: &StateDir, marker: &Marker) -> Result<bool, LedgerError> {
     Ok(unclosed(state, filter, start)?.contains(marker.run()))
 }
 
-/// The runs that were opened and not closed. Lines that are damaged say nothing;
-/// they are for `verify` to report.
+/// Returns the runs that were opened and not closed. Damaged lines are skipped; they are for
+/// `verify` to report.
 fn unclosed(
     state: &StateDir,
     filter: Filter,
@@ -165,7 +165,7 @@ fn interrupt(
     })
 }
 
-/// The runs that a living process carries, of whatever kind, oldest first.
+/// Lists the runs that a living process carries, of whatever kind, oldest first.
 ///
 /// # Errors
 /// [`FileFault`] when they cannot be listed.
@@ -181,7 +181,7 @@ pub fn live_runs(state: &StateDir) -> Result<Vec<RunId>, FileFault> {
 }
 
 impl InterruptedRun {
-    /// The text to show beside the run's name, where its record is not as it should be.
+    /// Returns the remark to print beside the run's name, if its record is not as it should be.
     #[must_use]
     pub fn remark(&self) -> Option<String> {
         self.record

@@ -1,5 +1,5 @@
-//! What is kept in the state that only a ledger can have told of: where it is there and the ledger
-//! is not, somebody took that away.
+//! Remains of a ledger in the state directory: files that only a ledger can have caused. If they
+//! are there and the ledger is not, somebody took it away.
 
 use std::fmt;
 use std::path::Path;
@@ -11,26 +11,26 @@ use crate::sent;
 use crate::state::{GAINED, RUNS, SESSIONS, TELEMETRY};
 use crate::{LedgerError, Seals, StateDir};
 
-/// How the files end that tell where sessions began.
+/// The ending of the names of files that record where sessions began.
 pub(crate) const SESSION_FILE_END: &str = ".session";
 
-/// How much of each kind there is.
+/// The numbers of remains, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
-    /// Runs that are kept, which are made only after their opening was appended.
+    /// Directories of runs, which are made only after their opening was appended.
     runs: u64,
     /// Keys of runs, which are made only once there is a head.
     seals: u64,
-    /// Files that tell where sessions began.
+    /// Files that record where sessions began.
     sessions: u64,
     /// Files of the labels that a session's runs have gained.
     gained: u64,
-    /// Files that tell how far the ledger was sent somewhere.
+    /// Files that record how far the ledger was sent somewhere.
     sent: u64,
 }
 
 impl Remains {
-    /// The runs alone, for a ledger that has its head.
+    /// Counts the runs alone, for a ledger that has its head.
     pub(crate) fn runs(state: &StateDir) -> Self {
         let is_run = |name: &str| RunId::parse(name).is_ok();
         Self {
@@ -39,7 +39,7 @@ impl Remains {
         }
     }
 
-    /// All of it, for a ledger without a head.
+    /// Counts all kinds, for a ledger without a head.
     ///
     /// # Errors
     /// [`LedgerError::Seal`] where nobody can say whether there are keys of runs.
@@ -71,7 +71,7 @@ impl Remains {
         all.into_iter().filter(|(_, _, count)| *count > 0)
     }
 
-    /// As members of the event that records it.
+    /// Returns the numbers as members of the event that records them.
     pub(crate) fn members(self) -> impl Iterator<Item = (String, Value)> {
         self.each()
             .map(|(name, _, count)| (name.to_owned(), json!(count)))
@@ -88,12 +88,12 @@ impl fmt::Display for Remains {
     }
 }
 
-/// Returns whether a file of the directory of sessions tells where one began.
+/// Returns whether a file of the directory of sessions records where one began.
 pub(crate) fn is_session_file(name: &str) -> bool {
     name.ends_with(SESSION_FILE_END)
 }
 
-/// How many entries of a directory are such ones; none where it is not there.
+/// Counts the entries of a directory that match; none if the directory is not there.
 fn count(directory: &Path, is_one: impl Fn(&str) -> bool) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_one = |entry: &std::fs::DirEntry| entry.file_name().to_str().is_some_and(&is_one);

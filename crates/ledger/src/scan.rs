@@ -1,8 +1,8 @@
-//! A quick reading of an event: whether its bytes are the canonical form of one, and which place in the chain it has,
-//! without making a value of its body.
+//! A quick reading of an event: whether its bytes are the canonical form of one, and which place in
+//! the chain it has, without making a value of its body.
 //!
-//! What it passes is what [`crate::Event`] would read, which a test holds it against; what it
-//! does not pass may be an event all the same, and is read in full.
+//! The scanner passes only events that [`crate::Event`] would read, and a test compares the two;
+//! bytes that it does not pass may still be an event, and are read in full.
 
 use atoll_model::RunId;
 
@@ -10,7 +10,7 @@ use crate::canonical::{INTEGER_MAX, NESTING_MAX};
 use crate::event::{EVENT_VERSION, is_kind, is_time};
 use crate::{Event, TreeHash};
 
-/// The digits of the largest number.
+/// The number of digits of the largest number.
 const DIGITS_MAX: usize = 16;
 
 /// An event in its canonical form.
@@ -21,7 +21,7 @@ pub(crate) struct Scanned<'a> {
     pub(crate) kind: &'a str,
 }
 
-/// Reads an event's bytes; nothing where they are not one, or not plainly.
+/// Scans an event's bytes; `None` if they are not an event, or need a full reading.
 pub(crate) fn scan(event: &[u8]) -> Option<Scanned<'_>> {
     // Strings are cut at quotes, which are no part of a longer character.
     std::str::from_utf8(event).ok()?;
@@ -49,7 +49,7 @@ pub(crate) fn scan(event: &[u8]) -> Option<Scanned<'_>> {
 }
 
 impl<'a> Scanned<'a> {
-    /// The same of one that was read in full.
+    /// Makes the result of a scan from an event that was read in full.
     pub(crate) fn of(event: &'a Event) -> Self {
         Self {
             prev: event.prev,
@@ -59,7 +59,7 @@ impl<'a> Scanned<'a> {
     }
 }
 
-/// What is left to be read.
+/// The text that is left to read.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -68,7 +68,7 @@ impl<'a> Rest<'a> {
         Some(())
     }
 
-    /// A text without anything that has to be written otherwise.
+    /// Reads a text without any escape.
     fn text(&mut self) -> Option<&'a str> {
         let text = self.string()?;
         std::str::from_utf8(text)
@@ -76,7 +76,7 @@ impl<'a> Rest<'a> {
             .filter(|text| !text.contains('\\'))
     }
 
-    /// What is between the quotes, in the one form that it may have.
+    /// Reads a string, and returns what is between the quotes, in the one form that it may have.
     fn string(&mut self) -> Option<&'a [u8]> {
         self.pass(b"\"")?;
         let begin = self.0;
@@ -104,7 +104,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// A whole number that is not negative, of at most 2^53.
+    /// Reads a whole number that is not negative, of at most 2^53.
     fn digits(&mut self) -> Option<u64> {
         let count = self
             .0
@@ -131,7 +131,8 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// `depth` is how many arrays and objects may be in one another from here on.
+    /// Passes one value. `depth` is the number of arrays and objects that may still be nested in
+    /// one another.
     fn value(&mut self, depth: usize) -> Option<()> {
         match self.0.first()? {
             b'{' => self.object(depth),
@@ -185,8 +186,8 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Whether a control character of these two digits is written by its number: others have a
-/// letter of their own.
+/// Returns whether a control character of these two hexadecimal digits is escaped by its number:
+/// others have a letter of their own.
 fn has_no_name(high: u8, low: u8) -> bool {
     let named = matches!(low, b'8' | b'9' | b'a' | b'c' | b'd');
     match high {

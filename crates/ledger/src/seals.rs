@@ -1,6 +1,6 @@
-//! The keys of runs that sensitive content of the ledger is sealed with, apart from the ledger
-//! and from what is kept of the runs: a file of slots of the same size. A key is destroyed by
-//! writing over its slot, in place, so that no copy of the file stays behind.
+//! The keys that seal the sensitive content of runs' events, apart from the ledger and from the
+//! runs' files: a file of slots of the same size. A key is destroyed by overwriting its slot, in
+//! place, so that no copy of the file stays behind.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -19,33 +19,33 @@ use crate::state::SEALS;
 use crate::{Event, FileFault, LedgerError, PrivateFault, StateDir, disk};
 
 const FILE: &str = "keys";
-/// What is about to be shredded: there only while it is done.
+/// The file of the shredding under way: it exists only meanwhile.
 const SHREDDING: &str = "shredding";
-/// How a slot begins.
+/// The prefix of a slot.
 const MARK: &str = "atoll-seal-1";
 /// The size of a slot: mark, run, session or dashes, key in hexadecimal digits, newline.
 const SLOT_BYTES: usize = 12 + 1 + 18 + 1 + 20 + 1 + 2 * KEY_BYTES + 1;
-/// Where the key begins in a slot.
+/// The offset of the key in a slot.
 const KEY_AT: u64 = (SLOT_BYTES - 1 - 2 * KEY_BYTES) as u64;
-/// What stands for the session of a run that is of none.
+/// The text in place of the session, for a run without one.
 const NO_SESSION: &str = "--------------------";
-/// So many slots get their room on disk at a time: to write to one is then one wait without
-/// a change of the file's size.
+/// The number of slots that get their space on disk at a time: writing to one is then one wait
+/// without a change of the file's size.
 const ROOM_SLOTS: u64 = 512;
 /// The largest file that is read, bytes: some two million runs.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Why what is asked for is shredded.
+/// The reason for a shredding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShredWhy {
     /// A person has named it.
     Asked,
-    /// It is older than it is to be kept.
+    /// The run is older than its retention time.
     Age,
 }
 
 impl ShredWhy {
-    /// The word for it in the ledger.
+    /// Returns the word for it in the ledger.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Asked => "asked",
@@ -53,7 +53,7 @@ impl ShredWhy {
         }
     }
 
-    /// Reads it; somebody has asked for whatever else it says.
+    /// Parses the word; any other one counts as asked.
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "age" => Self::Age,
@@ -62,29 +62,29 @@ impl ShredWhy {
     }
 }
 
-/// What is about to be shredded.
+/// The shredding under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shredding {
     pub(crate) why: ShredWhy,
     pub(crate) runs: Vec<RunId>,
 }
 
-/// What is kept of a run's key.
+/// The slot of a run's key.
 struct Slot {
     run: RunId,
     session: Option<SessionId>,
-    /// Nothing once it was destroyed.
+    /// The key; `None` once it was destroyed.
     key: Option<SealKey>,
 }
 
-/// All keys, to read what is sealed with; none by default.
+/// The keys that open sealed content; none by default.
 #[derive(Debug, Default)]
 pub struct Seals {
     keys: HashMap<RunId, Option<SealKey>>,
 }
 
 impl Seals {
-    /// Reads them.
+    /// Reads all keys.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -106,28 +106,29 @@ impl Seals {
         Ok(Self { keys })
     }
 
-    /// How many runs have had a key.
+    /// Returns the number of runs that have had a key.
     pub(crate) fn count(&self) -> u64 {
         self.keys.len() as u64
     }
 
-    /// The run of an event of which something is sealed with a key that is not among these.
+    /// Returns the run of an event with sealed content whose key is not among these.
     fn lacking<'a>(&self, event: &'a Event) -> Option<&'a RunId> {
         let run = event.run.as_ref()?;
         let is_sealed = event.body.get(SEALED).is_some();
         (is_sealed && !self.keys.contains_key(run)).then_some(run)
     }
 
-    /// The event with what is sealed in it in the clear; where that cannot be, it says so in
-    /// its place: `(shredded)` where its key was destroyed, `(sealed)` where it is not here, or
-    /// does not open it. Its canonical form is then another than the one whose hash it has.
+    /// Unseals an event; members that cannot be unsealed are replaced by `(shredded)` if the key
+    /// was destroyed, or `(sealed)` if it is not here, or does not open them. The canonical form is
+    /// then not the one that the event's hash is of.
     #[must_use]
     pub fn open(&self, event: Event) -> Event {
         self.open_as(event, false)
     }
 
-    /// The same, for somebody who checks it: `sealed` then holds the `digest` of what was
-    /// sealed, its `salt` and the names of its `members`. What cannot be opened stays as it is.
+    /// Opens an event as [`Seals::open`] does, with the proof for whoever checks it: `sealed` then
+    /// holds the `digest` of the sealed text, its `salt` and the names of its `members`. An event
+    /// that cannot be opened stays as it is.
     #[must_use]
     pub fn open_with_proof(&self, event: Event) -> Event {
         self.open_as(event, true)
@@ -147,16 +148,16 @@ impl Seals {
     }
 }
 
-/// All keys, for whoever follows the ledger: read again where a run began after they were.
+/// The keys for a reader who follows the ledger: read again if a run began after they were read.
 #[derive(Debug, Default)]
 pub struct FollowedSeals {
     seals: Seals,
-    /// The runs for whose sake they were read again.
+    /// The runs for which they were read again.
     sought: HashSet<RunId>,
 }
 
 impl FollowedSeals {
-    /// Reads them.
+    /// Reads all keys.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -167,8 +168,8 @@ impl FollowedSeals {
         })
     }
 
-    /// As [`Seals::open`]. A key is on disk before the first event that it seals: where it is
-    /// not known, the keys are read again, once for each run.
+    /// Does as [`Seals::open`]. A key is on disk before the first event that it seals: if it is not
+    /// known, the keys are read again, once for each run.
     ///
     /// # Errors
     /// [`PrivateFault`] where they cannot be read again.
@@ -182,7 +183,7 @@ impl FollowedSeals {
     }
 }
 
-/// Makes the key of a run; on disk when it returns, so before anything that is sealed with it.
+/// Makes the key of a run; on disk when it returns, so before any content that is sealed with it.
 pub(crate) fn add(
     state: &StateDir,
     run: &RunId,
@@ -193,8 +194,8 @@ pub(crate) fn add(
     append(&directory, lock, run, session)
 }
 
-/// The same, unless the run has one by then, which nobody else gives it meanwhile; nothing where
-/// that was destroyed.
+/// Returns the key of a run, and makes it if there is none; under the lock, so that nobody else
+/// makes one meanwhile. `None` if the key was destroyed.
 pub(crate) fn find_or_add(
     state: &StateDir,
     run: &RunId,
@@ -257,8 +258,8 @@ fn unusable(fault: PrivateFault) -> LedgerError {
     LedgerError::Seal(fault.to_string())
 }
 
-/// A slot that nothing was written to, after one that something was. After a loss of power
-/// there may be others before it: they stay so.
+/// Returns the first slot after the last used one. After a loss of power there may be free slots
+/// before it: they stay free.
 fn first_free(file: &File, count: u64) -> std::io::Result<u64> {
     let (mut used, mut free) = (0, count);
     while used < free {
@@ -273,7 +274,7 @@ fn first_free(file: &File, count: u64) -> std::io::Result<u64> {
     Ok(used)
 }
 
-/// The key of a run, where it has one that was not destroyed; whether it ever had one.
+/// Returns the key of a run, unless it was destroyed, and whether the run ever had one.
 pub(crate) fn find(state: &StateDir, run: &RunId) -> Result<(bool, Option<SealKey>), LedgerError> {
     let mut keys = Seals::read(state).map_err(unusable)?.keys;
     Ok(match keys.remove(run) {
@@ -282,14 +283,14 @@ pub(crate) fn find(state: &StateDir, run: &RunId) -> Result<(bool, Option<SealKe
     })
 }
 
-/// The keys, which nobody else adds to or destroys any of meanwhile.
+/// The keys under their lock: no other process adds or destroys any meanwhile.
 pub(crate) struct HeldKeys {
     directory: PrivateDirectory,
     _lock: OwnedFd,
 }
 
 impl HeldKeys {
-    /// Waits for whoever has them.
+    /// Waits for the lock.
     pub(crate) fn of(state: &StateDir) -> Result<Option<Self>, PrivateFault> {
         let Some(directory) = PrivateDirectory::of_state(state, SEALS, true)? else {
             return Ok(None);
@@ -298,7 +299,7 @@ impl HeldKeys {
         Ok(Some(Self { directory, _lock }))
     }
 
-    /// Where something was begun to be shredded, and nobody is at it.
+    /// Takes the keys if a shredding was begun and not finished, and no process is at it.
     pub(crate) fn of_unfinished(state: &StateDir) -> Result<Option<Self>, PrivateFault> {
         let Some(directory) = PrivateDirectory::of_state(state, SEALS, false)? else {
             return Ok(None);
@@ -310,20 +311,20 @@ impl HeldKeys {
         Ok(lock.map(|_lock| Self { directory, _lock }))
     }
 
-    /// The runs that have a key, with their sessions, in the order in which they began.
+    /// Returns the runs that have a key, with their sessions, in the order in which they began.
     pub(crate) fn runs(&self) -> Result<Vec<(RunId, Option<SessionId>)>, PrivateFault> {
         let slots = slots(&self.directory)?.into_iter().flatten();
         let with_key = slots.filter(|slot| slot.key.is_some());
         Ok(with_key.map(|slot| (slot.run, slot.session)).collect())
     }
 
-    /// What was begun to be shredded, and is not yet.
+    /// Returns the shredding that was begun and is not finished.
     pub(crate) fn shredding(&self) -> Result<Option<Shredding>, PrivateFault> {
         shredding(&self.directory)
     }
 
-    /// Keeps what is about to be shredded, on disk: from then on nobody is shown it, and
-    /// whoever comes next finishes it.
+    /// Saves the shredding, on disk: from then on its runs' content is shown to nobody, and the
+    /// next process finishes it.
     pub(crate) fn begin(&self, shredding: &Shredding) -> Result<(), PrivateFault> {
         let mut text = format!("{}\n", shredding.why.name());
         for run in &shredding.runs {
@@ -351,7 +352,7 @@ impl HeldKeys {
     }
 }
 
-/// All slots. One that is not as it should be (a loss of power) is none of any run.
+/// Reads all slots. A malformed one (after a loss of power) belongs to no run.
 fn slots(directory: &PrivateDirectory) -> Result<Vec<Option<Slot>>, PrivateFault> {
     let bytes = directory.read(FILE, FILE_BYTES_MAX)?.unwrap_or_default();
     let bytes = Zeroizing::new(bytes);

@@ -31,7 +31,7 @@ fn segment_number(name: &[u8]) -> Option<u32> {
     (number > 0 && segment_name(number) == name).then_some(number)
 }
 
-/// The numbers of all segments, in order.
+/// Lists the numbers of all segments, in order.
 pub(crate) fn list_segments(directory: impl AsFd, path: &Path) -> Result<Vec<u32>, FileFault> {
     let listing = Dir::read_from(directory).map_err(FileFault::on("list", path))?;
     let mut numbers = Vec::new();
@@ -44,8 +44,8 @@ pub(crate) fn list_segments(directory: impl AsFd, path: &Path) -> Result<Vec<u32
 }
 
 impl Segment {
-    /// Opens a segment for reading, and for writing too when `write`; `None`
-    /// when there is none of that number.
+    /// Opens a segment for reading, and for writing too if `write`; `None` if there is none of that
+    /// number.
     pub(crate) fn open(
         directory: impl AsFd,
         path: &Path,
@@ -66,7 +66,7 @@ impl Segment {
         }
     }
 
-    /// Makes a segment. What is in the one before has to be on disk already, and its name
+    /// Makes a segment. The content of the one before has to be on disk already, and the new name
     /// before anything is written to it: no event may be there without those before it.
     pub(crate) fn create(
         directory: impl AsFd,
@@ -89,12 +89,12 @@ impl Segment {
         })
     }
 
-    /// The same segment, as if it ended here.
+    /// Returns this segment as if it ended here.
     pub(crate) fn cut_to(self, bytes: u64) -> Self {
         Self { bytes, ..self }
     }
 
-    /// Whether this is still the last segment, and as long as it was.
+    /// Returns whether this is still the last segment, and as long as it was.
     pub(crate) fn is_still_last(
         &self,
         directory: impl AsFd,

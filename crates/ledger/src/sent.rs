@@ -1,4 +1,4 @@
-//! How far the ledger was sent elsewhere.
+//! The progress of sending the ledger elsewhere.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,22 +7,22 @@ use crate::state::TELEMETRY;
 use crate::{PrivateFault, StateDir, TreeHash};
 
 const KEPT_BYTES_MAX: u64 = 4 << 10;
-/// How many digits of an address's digest are its file's name.
+/// The number of digits of an address's digest that make its file's name.
 const NAME_DIGITS: usize = 32;
 
-/// The last event that somebody elsewhere has.
+/// The last event that an address elsewhere has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sent {
-    /// Its number.
+    /// The event's number.
     pub seq: u64,
-    /// Its hash.
+    /// The event's hash.
     pub leaf: TreeHash,
 }
 
 impl Sent {
-    /// How far that address has it; nothing where it has nothing, or where what is kept of
-    /// that cannot be read, as after a loss of power: then it is sent again.
+    /// Reads the progress for an address. `None` if nothing was sent, or the file cannot be parsed,
+    /// as after a loss of power: then everything is sent again.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -34,7 +34,7 @@ impl Sent {
         Ok(kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// Keeps it.
+    /// Saves the progress for an address.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -48,7 +48,7 @@ impl Sent {
     }
 }
 
-/// Returns whether a file of that directory tells how far somebody has it.
+/// Returns whether a file of that directory records the progress for an address.
 pub(crate) fn is_file_name(name: &str) -> bool {
     name.len() == NAME_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

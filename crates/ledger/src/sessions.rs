@@ -1,6 +1,6 @@
-//! Sessions: what several runs of one task belong to, whatever becomes of the processes that
-//! carry them. The ledger alone says which there are; a file for each name only tells where
-//! in the ledger to look, and is made anew where it is missing or says something else.
+//! Sessions: groups of runs of one task, independent of the processes that carry them. The ledger
+//! alone knows which there are; a file for each name only records the place in the ledger, and is
+//! made anew if it is missing or does not agree.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,20 @@ use crate::remains::SESSION_FILE_END;
 use crate::state::SESSIONS;
 use crate::{Event, LedgerError, Position, PrivateFault, Seals, StateDir, TreeHash};
 
-/// How many of the files are looked through that tell where sessions began: beyond, the ledger is
-/// read from its beginning.
+/// The most files of where sessions began that are looked through: beyond, the ledger is read from
+/// its beginning.
 const SESSION_FILES_MAX: usize = 10_000;
-/// The size of a file that tells where a session began, bytes.
+/// The largest file of where a session began, bytes.
 const PLACE_BYTES_MAX: u64 = 256;
 
-/// A session, as the ledger tells of it.
+/// A session, as recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Which one it is.
+    /// The session's id.
     pub id: SessionId,
-    /// What its person calls it.
+    /// The name that its person gave it.
     pub name: SessionName,
-    /// When it began, as RFC 3339, UTC, with microseconds.
+    /// The time at which it began, as RFC 3339, UTC, with microseconds.
     pub opened: String,
     /// Its runs, in the order in which they began.
     pub runs: Vec<SessionRun>,
@@ -41,33 +41,33 @@ pub struct Session {
 pub struct SessionRun {
     /// The run.
     pub run: RunId,
-    /// When it began, as RFC 3339, UTC, with microseconds.
+    /// The time at which it began, as RFC 3339, UTC, with microseconds.
     pub opened: String,
-    /// Its program and arguments: texts of the host.
+    /// Its program and arguments, as [`crate::host_text()`] writes them.
     pub command: Value,
-    /// How far it is.
+    /// The run's state.
     pub state: SessionRunState,
-    /// What `run.closed` says: `ending` and `details`, where it says them.
+    /// The members `ending` and `details` of `run.closed`, where it has them.
     pub closed: Option<Value>,
 }
 
-/// How far a run of a session is.
+/// The state of a session's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionRunState {
     /// A living process carries it.
     Running,
     /// Its program ended.
     Ended,
-    /// It was not allowed.
+    /// The run was denied.
     Denied,
     /// Atoll could not carry it out.
     Failed,
-    /// What carried it is gone.
+    /// The process that carried it is gone.
     Interrupted,
 }
 
 impl SessionRunState {
-    /// The word for people and for JSON.
+    /// Returns the word for people and for JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,12 +86,12 @@ pub enum SessionError {
     /// The ledger cannot be read or added to.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// Where sessions begin cannot be kept.
+    /// The files of where sessions begin cannot be used.
     #[error(transparent)]
     Private(#[from] PrivateFault),
 }
 
-/// The session that a run is of.
+/// Returns the session of a run.
 pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<Option<SessionId>, LedgerError> {
     let filter = Filter {
         run: Some(run.clone()),
@@ -105,7 +105,7 @@ pub(crate) fn of_run(state: &StateDir, run: &RunId) -> Result<Option<SessionId>,
     }))
 }
 
-/// The session of this name; one begins where there is none.
+/// Returns the session of this name; begins one if there is none.
 pub(crate) fn open(
     state: &StateDir,
     journal: &Journal,
@@ -146,12 +146,12 @@ pub(crate) fn open(
     Ok(id)
 }
 
-/// So that no name is that of another file there.
+/// Returns the name of a session's file; its ending keeps it apart from other files there.
 fn file_name(name: &SessionName) -> String {
     format!("{name}{SESSION_FILE_END}")
 }
 
-/// The session of this name that a file tells of.
+/// Returns the session of this name that a file records.
 pub(crate) fn noted_of(
     state: &StateDir,
     name: &SessionName,
@@ -162,7 +162,7 @@ pub(crate) fn noted_of(
     }
 }
 
-/// The session that a file tells of, if the ledger says the same at that place.
+/// Returns the session that a file records, if the ledger agrees at that place.
 fn noted(
     state: &StateDir,
     directory: &PrivateDirectory,
@@ -183,8 +183,8 @@ fn noted(
     Ok(is_it.then_some(id))
 }
 
-/// Where in the ledger a session begins, where a file tells of it and the ledger says the same
-/// there; else its beginning. Nothing of the session is before it.
+/// Returns the place at which a session begins in the ledger, if a file records it and the ledger
+/// agrees; otherwise the ledger's beginning. No event of the session is before it.
 pub(crate) fn place_of(state: &StateDir, session: &SessionId) -> Result<(u32, u64), LedgerError> {
     let start = (1, 0);
     let Ok(Some(directory)) = PrivateDirectory::of_state(state, SESSIONS, false) else {
@@ -232,7 +232,7 @@ fn read_place(bytes: &[u8]) -> Option<(SessionId, (u32, u64), TreeHash)> {
     words.next().is_none().then_some((id, place, leaf))
 }
 
-/// What an event says that begins a session.
+/// Returns the session's id and name, from an event that opens one.
 fn opening(event: &Event) -> Option<(SessionId, SessionName)> {
     if event.kind != SESSION_OPENED || event.run.is_some() {
         return None;
@@ -242,7 +242,7 @@ fn opening(event: &Event) -> Option<(SessionId, SessionName)> {
     Some((id, SessionName::parse(text("name")?).ok()?))
 }
 
-/// Where the session of this name began.
+/// Finds the first session of this name, and the position of its opening.
 fn first(
     state: &StateDir,
     name: &SessionName,
@@ -258,7 +258,7 @@ fn first(
     Ok(found)
 }
 
-/// Shows each sound event of a type. What is damaged is for `verify` to tell.
+/// Calls `show` for each sound event of a type. Damage is for `verify` to report.
 fn each(state: &StateDir, kind: &str, mut show: impl FnMut(Event)) -> Result<(), LedgerError> {
     let filter = Filter {
         kind: Some(kind.to_owned()),
@@ -274,7 +274,7 @@ fn each(state: &StateDir, kind: &str, mut show: impl FnMut(Event)) -> Result<(),
     Ok(())
 }
 
-/// All sessions with their runs.
+/// Lists all sessions with their runs.
 pub(crate) fn list(state: &StateDir) -> Result<Vec<Session>, LedgerError> {
     let mut sessions: Vec<Session> = Vec::new();
     each(state, SESSION_OPENED, |event| {
@@ -352,7 +352,7 @@ fn add_runs(state: &StateDir, sessions: &mut [Session]) -> Result<(), LedgerErro
     Ok(())
 }
 
-/// What an event says of a run's end, if it is one that ends it.
+/// Returns the state of a run after an event of this type, if the type ends a run.
 fn ending(kind: &str) -> Option<SessionRunState> {
     CLOSING_KINDS.contains(&kind).then_some(match kind {
         "run.denied" => SessionRunState::Denied,

@@ -14,17 +14,18 @@ use crate::segment::Segment;
 use crate::tail::last_event;
 use crate::{LedgerError, TreeHash, disk};
 
-/// A place in the ledger before which every run is closed, so that the first opening after a
-/// start of the kernel has not to read all of it. It only saves time: what cannot be read, or
-/// is not followed by what it names, is none.
+/// The file of a place in the ledger before which every run is closed, so that the first opening
+/// after boot need not read all of it. It only saves time: one that cannot be read, or does not
+/// match the ledger, counts as missing.
 const SETTLED: &str = "settled";
 const MAGIC: &str = "atoll-settled 1";
 const CHECK_DIGITS: usize = 16;
 const BYTES_MAX: u64 = 1 << 10;
-/// With more runs alive none is noted: looking at each of them takes longer than it saves.
+/// The most living runs for which the place is noted: beyond, looking at each of them takes longer
+/// than it saves.
 const ALIVE_MAX: usize = 256;
 
-/// Notes how far all runs are closed.
+/// Notes the place before which all runs are closed.
 pub(crate) fn note_settled(journal: &Journal, open_runs: &OpenRuns) -> Result<(), LedgerError> {
     // The head comes first: a run that is opened later is recorded after what it names now.
     let FoundHead::Sound(head) = Head::read(journal.directory(), journal.path())? else {
@@ -56,7 +57,7 @@ pub(crate) fn note_settled(journal: &Journal, open_runs: &OpenRuns) -> Result<()
     Ok(write().map_err(crate::FileFault::on("write", path))?)
 }
 
-/// Where to begin to look for runs that are not closed: segment and offset.
+/// Returns the place from which to search for runs that are not closed: segment and offset.
 pub(crate) fn settled_place(journal: &Journal) -> Result<(u32, u64), LedgerError> {
     if let Some((place, leaf)) = read(journal.directory())
         && leaf_before(journal, place)? == Some(leaf)
@@ -66,7 +67,7 @@ pub(crate) fn settled_place(journal: &Journal) -> Result<(u32, u64), LedgerError
     Ok((1, 0))
 }
 
-/// The hash of the event whose line ends at this place.
+/// Returns the hash of the event whose line ends at this place.
 fn leaf_before(
     journal: &Journal,
     (number, bytes): (u32, u64),

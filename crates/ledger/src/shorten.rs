@@ -1,5 +1,6 @@
-//! What an event says where all of it would be too much: the beginning of each long text and
-//! list, and of the rest its size and digest, so that whoever has it can show that it was that.
+//! Shortened bodies for events that would be too large: the beginning of each long text and list,
+//! and the size and digest of the whole, so that whoever has the original can show that it was
+//! that.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -7,14 +8,14 @@ use sha2::{Digest, Sha256};
 use crate::canonical::{CanonicalError, write_value};
 use crate::hash::hex;
 
-/// A text longer than this is told by its beginning, bytes.
+/// The longest text that is kept whole, bytes.
 const TEXT_BYTES_MAX: usize = 1 << 10;
-/// As much of a text is told.
+/// The length of the beginning of a longer text that is kept, bytes.
 const BEGIN_BYTES: usize = 256;
-/// As much of a list is told, bytes of its canonical form.
+/// The largest part of a list that is kept, bytes of its canonical form.
 const LIST_BYTES_MAX: usize = 8 << 10;
 
-/// The same with its long texts, and then its long lists, told by their beginnings.
+/// Shortens the long texts of a value, and then its long lists, to their beginnings.
 pub(crate) fn shorten(value: &Value) -> Result<Value, CanonicalError> {
     Ok(match value {
         Value::String(text) if text.len() > TEXT_BYTES_MAX => {

@@ -1,6 +1,6 @@
-//! The end of sealed content: the key of a run is destroyed, which is recorded first, and a
-//! hold keeps that from being done. What is about to be shredded is noted before, so that it
-//! is finished by whoever comes next where this process ends half way.
+//! The end of sealed content: the key of a run is destroyed, which is recorded first, and which a
+//! hold prevents. A shredding is noted before it begins, so that the next process finishes it if
+//! this one ends half way.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::read::{Events, Filter};
 use crate::seals::{HeldKeys, ShredWhy, Shredding};
 use crate::{FileFault, LedgerError, PrivateFault, StateDir};
 
-/// What of the ledger something is done about.
+/// The part of the ledger that a shredding or a hold is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// One run.
@@ -23,21 +23,21 @@ pub enum Evidence {
     Session(SessionId),
 }
 
-/// What was done.
+/// The result of a shredding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shredded {
     /// The runs whose keys are destroyed now.
     pub runs: Vec<RunId>,
-    /// Those that a hold keeps.
+    /// The runs that are left because of a hold.
     pub held: Vec<RunId>,
-    /// Those that go on.
+    /// The runs that are left because they go on.
     pub living: Vec<RunId>,
 }
 
-/// Sealed content is not shredded.
+/// Sealed content could not be shredded.
 #[derive(Debug, thiserror::Error)]
 pub enum ShredError {
-    /// The ledger cannot be read or added to, or the key not be written over.
+    /// The ledger cannot be read or added to, or a key cannot be overwritten.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The keys cannot be read.
@@ -51,8 +51,8 @@ impl From<FileFault> for ShredError {
     }
 }
 
-/// Sets a hold, or releases it; on disk when it returns. What was begun to be shredded is
-/// shredded before.
+/// Sets a hold, or releases it; on disk when it returns. A shredding that was begun is finished
+/// first.
 pub(crate) fn hold(
     state: &StateDir,
     journal: &Journal,
@@ -75,7 +75,8 @@ pub(crate) fn hold(
     Ok(())
 }
 
-/// Destroys the keys of the runs that are meant. What is held, or goes on, is left.
+/// Destroys the keys of the runs that `is_meant` selects. Runs under a hold, or that go on, are
+/// left.
 pub(crate) fn shred(
     state: &StateDir,
     journal: &Journal,
@@ -115,7 +116,7 @@ pub(crate) fn shred(
     Ok(done)
 }
 
-/// Finishes what somebody has begun who did not come to its end, unless another is at it.
+/// Finishes a shredding that a process has begun and not finished, unless another is at it.
 pub(crate) fn finish_unfinished(state: &StateDir, journal: &Journal) -> Result<(), ShredError> {
     match HeldKeys::of_unfinished(state)? {
         Some(keys) => finish(&keys, journal).map(drop),
@@ -123,7 +124,7 @@ pub(crate) fn finish_unfinished(state: &StateDir, journal: &Journal) -> Result<(
     }
 }
 
-/// The runs of it.
+/// Finishes a shredding, and returns its runs.
 fn finish(keys: &HeldKeys, journal: &Journal) -> Result<Vec<RunId>, ShredError> {
     let Some(shredding) = keys.shredding()? else {
         return Ok(Vec::new());
@@ -132,7 +133,8 @@ fn finish(keys: &HeldKeys, journal: &Journal) -> Result<Vec<RunId>, ShredError> 
     Ok(shredding.runs)
 }
 
-/// Recorded first: what is gone without a word would be a loss.
+/// Carries out a shredding. It is recorded first: content that is gone without a record would be a
+/// loss.
 fn carry_out(keys: &HeldKeys, journal: &Journal, shredding: &Shredding) -> Result<(), ShredError> {
     let body = json!({ "why": shredding.why.name() });
     let drafts = shredding.runs.iter();
@@ -145,7 +147,7 @@ fn carry_out(keys: &HeldKeys, journal: &Journal, shredding: &Shredding) -> Resul
     Ok(keys.destroy(shredding)?)
 }
 
-/// The runs and the sessions that are held.
+/// Returns the runs and the sessions under a hold.
 fn holds(state: &StateDir) -> Result<(BTreeSet<RunId>, BTreeSet<SessionId>), LedgerError> {
     let filter = Filter {
         kind: Some("hold".to_owned()),

@@ -15,8 +15,8 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// The directory that holds everything Atoll keeps: the ledger, the markers of
-/// living runs, the records and layers of runs. Only its owner may write to it.
+/// The directory of all of Atoll's state: the ledger, the markers of living runs, the records and
+/// layers of runs. Only its owner may write to it.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
@@ -32,7 +32,7 @@ pub enum StateError {
         .0.display()
     )]
     Relative(PathBuf),
-    /// Something that is not a directory stands there.
+    /// The path is not a directory.
     #[error("the state directory {} is not a directory; move it away, or set XDG_STATE_HOME", .0.display())]
     NotADirectory(PathBuf),
     /// Another user owns it, and could change what Atoll relies on.
@@ -44,9 +44,9 @@ pub enum StateError {
     OwnedByOther {
         /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The user id of the owner.
         owner: u32,
-        /// Who asks.
+        /// The user id of the caller.
         caller: u32,
     },
     /// Other users can write to it, and could change what Atoll relies on.
@@ -129,7 +129,7 @@ impl StateDir {
         })
     }
 
-    /// The same directory, opened once more.
+    /// Opens the same directory once more.
     pub(crate) fn again(&self) -> Result<Self, FileFault> {
         let directory = rustix::fs::openat(&self.directory, ".", OPEN_DIRECTORY, Mode::empty())
             .map_err(FileFault::on("open the state directory", &self.path))?;
@@ -139,37 +139,38 @@ impl StateDir {
         })
     }
 
-    /// The path of the state directory.
+    /// Returns the path of the state directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where everything that belongs to one run is kept.
+    /// Returns the directory of everything that belongs to one run.
     #[must_use]
     pub fn run_dir(&self, run: &RunId) -> PathBuf {
         self.path.join(RUNS).join(run.as_str())
     }
 
-    /// Where the files of a run are while it lasts, of which nothing is kept.
+    /// Returns the directory of a run's files that last as long as the run; none of them is kept.
     #[must_use]
     pub fn scratch_dir(&self, run: &RunId) -> PathBuf {
         self.path.join(SCRATCH).join(run.as_str())
     }
 
-    /// Where the layers are kept that several runs share.
+    /// Returns the directory of the layers that several runs share.
     #[must_use]
     pub fn shared_layers_dir(&self) -> PathBuf {
         self.path.join(SHARED_LAYERS)
     }
 
-    /// Where the layers over parts of the home are kept that a profile's next run goes on with.
+    /// Returns the directory of the layers over parts of the home that a profile's next run goes on
+    /// with.
     #[must_use]
     pub fn kept_dir(&self) -> PathBuf {
         self.path.join(KEPT)
     }
 
-    /// Waits until the names directly below are on disk: what is in a directory is lost with
+    /// Waits until the names directly below are on disk: the content of a directory is lost with
     /// its name.
     pub(crate) fn sync_names(&self) -> Result<(), FileFault> {
         disk::sync_names(&self.directory)
@@ -199,7 +200,7 @@ impl StateDir {
     }
 }
 
-/// Makes a directory and those above it that are missing, their names on disk.
+/// Makes a directory and its missing parents, their names on disk.
 fn make_with_those_above(path: &Path) -> std::io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|one| !one.exists()).collect();
     std::fs::DirBuilder::new()
@@ -218,11 +219,11 @@ fn make_with_those_above(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The sockets at which running runs can be spoken to.
+/// The control sockets of runs that have not ended.
 pub const CONTROL: &str = "control";
 /// The places up to which the ledger was sent elsewhere.
 pub const TELEMETRY: &str = "telemetry";
-/// The labels that runs of a session have gained, for those that go on at the same time.
+/// The labels that runs of a session have gained, for concurrent runs.
 pub const GAINED: &str = "gained";
 /// The layers over parts of the home that a profile's next run goes on with.
 pub const KEPT: &str = "kept";
@@ -230,15 +231,15 @@ pub const KEPT: &str = "kept";
 pub const LEDGER: &str = "ledger";
 /// The key that signs the ledger's checkpoints.
 pub const LEDGER_KEY: &str = "ledger-key";
-/// The signed layers of an organisation that were seen.
+/// The numbers and times of the signed layers of an organisation that were seen.
 pub const ORGANISATION: &str = "organisation";
 /// The markers of living runs.
 pub const OPEN_RUNS: &str = "open";
 /// The records and layers of runs.
 pub const RUNS: &str = "runs";
-/// The files of runs of which nothing is kept.
+/// The files of runs of which none are kept.
 pub const SCRATCH: &str = "scratch";
-/// The keys that sensitive content of the ledger is sealed with.
+/// The keys that seal sensitive content of the ledger.
 pub const SEALS: &str = "seals";
 /// The places in the ledger at which sessions began.
 pub const SESSIONS: &str = "sessions";
@@ -246,7 +247,7 @@ pub const SESSIONS: &str = "sessions";
 pub const SHARED_LAYERS: &str = "layers";
 /// The certificate authority of this deployment.
 pub const AUTHORITY: &str = "authority";
-/// The files by which a sandbox's programs trust that authority.
+/// The trust stores by which a sandbox's programs trust that authority.
 pub const TRUST: &str = "trust";
 /// The vault.
 pub const VAULT: &str = "vault";

@@ -9,37 +9,37 @@ use crate::head::{FoundHead, Head};
 use crate::segment::{Segment, list_segments, segment_name};
 use crate::{FileFault, LedgerError, TreeHash};
 
-/// The end of the ledger: what the next event continues.
+/// The end of the ledger, which the next event continues.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
-    /// How many events there are.
+    /// The number of events.
     pub(crate) size: u64,
-    /// The hash of the last one; zero when there is none.
+    /// The hash of the last event; zero if there is none.
     pub(crate) leaf: TreeHash,
     /// The last segment, if there is any; it may be empty.
     pub(crate) segment: Option<Segment>,
 }
 
-/// What a look at the end of the ledger found.
+/// The end of the ledger, as found.
 #[derive(Debug)]
 pub(crate) struct FoundTail {
-    /// The end of what is sound.
+    /// The end of the sound events.
     pub(crate) tail: Tail,
-    /// What follows it in the last segment: the segment as it is, whose bytes
-    /// from the tail's on are not an event.
+    /// The remains after it in the last segment: the segment as it is, whose bytes from the tail's
+    /// end on are not an event.
     pub(crate) remains: Option<Segment>,
 }
 
-/// The first read from the end of a segment: enough for a usual event.
+/// The size of the first read from the end of a segment, bytes: enough for a usual event.
 const FIRST_WINDOW_BYTES: u64 = 8 << 10;
-/// What is read at once of a segment that is followed.
+/// The size of one read of a segment that is followed, bytes.
 const READ_BYTES: usize = 64 << 10;
 /// The most that is read: a torn line of any allowed length and one before it.
 const LAST_WINDOW_BYTES: u64 = 2 * LINE_BYTES_MAX as u64;
 
-/// Finds the end of the ledger without listing its directory and without
-/// reading more than the last lines: the head says where to begin, and segments
-/// that were begun since follow it by number.
+/// Finds the end of the ledger without listing its directory and without reading more than the last
+/// lines: the search begins at the head's segment, and segments that were begun since follow it by
+/// number.
 pub(crate) fn find_tail(
     directory: impl AsFd,
     path: &Path,
@@ -131,11 +131,11 @@ pub(crate) fn find_tail_after(
     })
 }
 
-/// How far a reading has come.
+/// The place that reading has reached.
 struct End {
     size: u64,
     leaf: TreeHash,
-    /// Where the last event's line ends in its segment.
+    /// The offset in its segment at which the last event's line ends.
     bytes: u64,
 }
 
@@ -154,7 +154,7 @@ impl End {
         }
     }
 
-    /// Goes on through a segment, up to what does not continue it.
+    /// Reads on through a segment, up to the first line that does not continue the chain.
     fn follow(&mut self, segment: &Segment, path: &Path) -> Result<(), FileFault> {
         let from = From {
             file: &segment.file,
@@ -224,7 +224,7 @@ fn last_segment(
     }
 }
 
-/// The last event of a segment and where its line ends; `None` when not even
+/// Returns the last event of a segment and the offset at which its line ends; `None` if not even
 /// the first line is an event.
 pub(crate) fn last_event(
     segment: &Segment,
@@ -252,7 +252,7 @@ pub(crate) fn last_event(
     }
 }
 
-/// Looks for the last sound line among bytes that begin at `begin`.
+/// Finds the last sound line among bytes that begin at `begin`.
 fn last_event_in(bytes: &[u8], begin: u64, segment: u32) -> Option<(Event, u64)> {
     let mut rest = bytes;
     loop {

@@ -44,7 +44,7 @@ impl Place {
         Ledger::open(&self.state, SystemTime::now, &()).unwrap()
     }
 
-    /// A ledger whose segments hold only a few events.
+    /// Opens a ledger whose segments hold only a few events.
     fn ledger_in_small_segments(&self) -> Ledger {
         let journal =
             Journal::open_as(&self.state, SystemTime::now, BootId::current(), 1_000).unwrap();

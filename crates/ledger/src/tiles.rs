@@ -1,31 +1,31 @@
-//! The ledger as a directory that clients of C2SP's tiled logs (tlog-tiles) can be served.
+//! Export of the ledger as a directory to serve to clients of C2SP's tiled logs (tlog-tiles).
 
 use std::path::{Path, PathBuf};
 
 use crate::proof::{ProofFault, Prover};
 use crate::{FileFault, LedgerError, StateDir};
 
-/// Hashes in a full tile, events in a full bundle.
+/// The width of a full tile in hashes, and of a full bundle in events.
 const TILE_WIDTH: usize = 256;
-/// The height of the subtree that a full tile stands for.
+/// The height of the subtree that a full tile represents.
 const TILE_HEIGHT: usize = 8;
 
-/// What was written.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportedTiles {
-    /// How many events the checkpoint covers.
+    /// The number of events that the checkpoint covers.
     pub events: u64,
-    /// How many tiles of hashes there are.
+    /// The number of tiles of hashes.
     pub tiles: u64,
-    /// How many bundles of events there are.
+    /// The number of bundles of events.
     pub bundles: u64,
     /// The events that are too large for a bundle, whose lengths have 16 bits: their bundles
     /// are left out. Their hashes are there.
     pub too_large: Vec<u64>,
 }
 
-/// Writes the newest checkpoint and the tiles and bundles of its tree. What is there of an
-/// earlier export may stay: tiles do not change. The checkpoint is written last.
+/// Writes the newest checkpoint and the tiles and bundles of its tree. Files of an earlier export
+/// may stay: tiles do not change. The checkpoint is written last.
 ///
 /// # Errors
 /// [`ProofFault`].
@@ -72,7 +72,7 @@ pub fn export_tiles(state: &StateDir, directory: &Path) -> Result<ExportedTiles,
     Ok(exported)
 }
 
-/// Events one after another, each after its length.
+/// A bundle of events, each after its length.
 #[derive(Default)]
 struct Bundle {
     content: Vec<u8>,
@@ -100,7 +100,8 @@ impl Bundle {
     }
 }
 
-/// `tile/0/x001/x234/067`, and `.p/112` for one of 112 that is not full.
+/// Returns the path of a tile: `tile/0/x001/x234/067`, and `.p/112` after it for one of 112 hashes
+/// that is not full.
 fn tile_path(level: &str, number: u64, width: usize) -> PathBuf {
     let digits = number.to_string();
     let digits = format!("{}{digits}", "0".repeat((3 - digits.len() % 3) % 3));

@@ -11,46 +11,36 @@ use crate::open_runs::{Carrier, OpenRuns};
 use crate::recovery::{RunFiles, UNSEEN, interrupted_because};
 use crate::{FileFault, LedgerError, StateDir};
 
-/// How long is waited until nothing is left of its process.
+/// The longest wait until nothing is left of its process.
 const END_WAIT: Duration = Duration::from_secs(5);
-/// How long for a run whose program has ended by itself, or whose end another process records:
-/// what it has written may be much to remove.
+/// The longest wait for a run whose program has ended by itself, or whose end another process
+/// records: there may be many written files to remove.
 const RECORDED_WAIT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What became of a run that was to end without being asked.
+/// The result of ending a run that does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswering {
-    /// It has ended, by force.
+    /// The run was killed.
     Killed,
-    /// It was over already, or has ended by itself.
+    /// The run was over already, or has ended by itself.
     Over,
-    /// It is still there.
+    /// The run is still there.
     StillThere,
-    /// Nobody knows which process it is.
+    /// The process of the run is not known.
     NotFound,
 }
 
-/// Ends the process that carries a run, and with it the sandbox, without asking it; what it
-/// cannot record any more is recorded here as `run.interrupted`, with this as its reason. One
-/// whose program has ended already, or whose Atoll has, is waited for.
+/// Ends the process that carries a run, and with it the sandbox, without asking it. Events that it
+/// cannot record any more are recorded here as `run.interrupted`, with `why` as the reason. A run
+/// whose program or whose Atoll has ended already is waited for.
 ///
-/// The process is the one that the run's marker names by its number and its start, looked at once
-/// more when it has been opened: no other gets the signal, and no one that only looks after a run
-/// whose Atoll is gone. `files` settles what is kept of the run.
-///
-/// # Errors
-/// [`LedgerError`] where it cannot be ended, or its end not be recorded.
-/// Ends the process that carries a run, and with it the sandbox, without asking it; what it
-/// cannot record any more is recorded here as `run.interrupted`, with this as its reason. One
-/// whose program has ended already, or whose Atoll has, is waited for.
-///
-/// The process is the one that the run's marker names by its number and its start, looked at once
-/// more when it has been opened: no other gets the signal, and no one that only looks after a run
-/// whose Atoll is gone.
+/// The run's marker names the process by its PID and start time, which are checked once more when
+/// its pidfd is open: no other process gets the signal, and none that only settles a run whose
+/// Atoll is gone. `files` settles the run's files.
 ///
 /// # Errors
-/// [`LedgerError`] where it cannot be ended, or its end not be recorded.
+/// [`LedgerError`]: the run cannot be ended, or its end cannot be recorded.
 pub fn end_unanswering(
     state: &StateDir,
     clock: Clock,
@@ -90,7 +80,7 @@ pub fn end_unanswering(
     Ok(Unanswering::StillThere)
 }
 
-/// Whether it was there to be ended.
+/// Kills the process, and returns whether it was still there.
 fn end(carrier: &Carrier) -> Result<bool, Errno> {
     match pidfd_open(carrier.number, PidfdFlags::empty()) {
         Ok(process) if carrier.is_there() => {
@@ -109,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// A run whose marker says this and is locked by this very process, as by one that recovers
-    /// it: what it must not get is the signal.
+    /// Ends a run with this marker, locked by this very process, as by one that recovers it: it
+    /// must not get the signal.
     fn looked_after(marker: &str, for_how_long: Duration) -> Unanswering {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::open(&directory.path().join("state")).unwrap();

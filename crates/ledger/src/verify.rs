@@ -22,7 +22,7 @@ use crate::verify_report::{Damage, Place, Severity, Verified, VerifyError, Verif
 use crate::wanted::{Against, Wanted};
 use crate::{FileFault, LedgerError, StateDir, TreeHash};
 
-/// How many pieces of damage are described; more are only counted.
+/// The most pieces of damage that are described; more are only counted.
 const DAMAGE_MAX: usize = 100;
 
 const REPAIRED: &str = "ledger.repaired";
@@ -54,7 +54,7 @@ pub(crate) fn verify(state: &StateDir, against: &Against) -> Result<Verified, Ve
     check.finish(unfinished_bytes)
 }
 
-/// What is kept that only a ledger can have told of, where there is no segment.
+/// Counts the remains that only a ledger can have caused, if there is no segment.
 fn remains(
     state: &StateDir,
     directory: Option<&OwnedFd>,
@@ -75,8 +75,8 @@ fn remains(
     })
 }
 
-/// A head that is just being overwritten can look garbled, so it is looked at
-/// again while nobody writes.
+/// Reads the head. One that is just being overwritten can look garbled, so it is read again while
+/// nobody writes.
 fn read_head(directory: Option<&OwnedFd>, path: &Path) -> Result<FoundHead, LedgerError> {
     let Some(directory) = directory else {
         return Ok(FoundHead::Missing);
@@ -90,7 +90,7 @@ fn read_head(directory: Option<&OwnedFd>, path: &Path) -> Result<FoundHead, Ledg
     }
 }
 
-/// What has been seen so far.
+/// The state of a verification so far.
 struct Check {
     path: PathBuf,
     directory: Option<OwnedFd>,
@@ -98,7 +98,7 @@ struct Check {
     frontier: Frontier,
     /// The number that the next event must have.
     next_seq: u64,
-    /// What the next event may name as its predecessor; empty when that is unknown.
+    /// The hashes that the next event may name as its predecessor; empty if unknown.
     predecessors: Vec<TreeHash>,
     last_leaf: TreeHash,
     segment: u32,
@@ -109,11 +109,11 @@ struct Check {
     sound: u64,
     damage: Vec<Damage>,
     more: u64,
-    /// The first events, as many as are told, that say that the key was lost.
+    /// The first events that record the loss of the key, as many as are reported.
     keys_lost: Vec<u64>,
-    /// What is kept of a ledger that is not there.
+    /// The remains of a ledger that is not there.
     remains: Remains,
-    /// What was signed of it.
+    /// The roots that were signed of it.
     wanted: Wanted,
 }
 
@@ -237,8 +237,8 @@ impl Check {
         self.compare_with_signed();
     }
 
-    /// Only while no event is missing or unsound: otherwise the root is none, and the damage
-    /// is told already.
+    /// Compares the root with the signed ones. Only while no event is missing or unsound: otherwise
+    /// there is no root to compare, and the damage is reported already.
     fn compare_with_signed(&mut self) {
         if self.sound == self.next_seq && self.wanted.names(self.sound) {
             let differing = self.wanted.compare(self.sound, self.frontier.root());
@@ -274,7 +274,8 @@ impl Check {
         }
     }
 
-    /// An earlier append found something and recorded it here.
+    /// Counts a torn line, or reports the damage, that an earlier append found and recorded in this
+    /// event; checks the file that was set aside.
     fn repair(&mut self, event: &Event, place: &Place) -> Result<(), LedgerError> {
         let cause = event.body.get("cause").and_then(Value::as_str);
         if cause == Some("torn") {
@@ -379,8 +380,8 @@ impl Check {
     }
 }
 
-/// What another key has signed may be of before the key was lost: that is said, and excuses
-/// nothing, since whoever has rewritten a ledger can say so too.
+/// Adds to the damage of foreign signatures that they may date from before the key was lost. It
+/// excuses nothing: whoever has rewritten a ledger can record such a loss too.
 fn tell_of_lost_key(damage: &mut [Damage], seq: u64) {
     let foreign = damage
         .iter_mut()
@@ -394,9 +395,9 @@ fn tell_of_lost_key(damage: &mut [Damage], seq: u64) {
     }
 }
 
-/// What the event after an unsound line may name as its predecessor: the hash
-/// that the line claims or the one that it has, for either may be what was
-/// altered. Empty when there is neither.
+/// Returns the hashes that the event after an unsound line may name as its predecessor: the one
+/// that the line claims and the one that it has, for either may have been altered. Empty if there
+/// is neither.
 fn possible_leaves(line: &Line<'_>) -> Vec<TreeHash> {
     match line.content {
         LineContent::Complete(bytes) => split_line(bytes)

@@ -5,64 +5,64 @@ use crate::{LedgerError, TreeHash};
 /// A ledger that is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// How many events there are.
+    /// The number of events.
     pub events: u64,
     /// The root of the Merkle tree over them (RFC 6962).
     pub root: TreeHash,
-    /// The hash of the last event; zero when there is none.
+    /// The hash of the last event; zero if there is none.
     pub leaf: TreeHash,
-    /// How many segments hold them.
+    /// The number of segments that hold them.
     pub segments: u64,
     /// The size of all events' lines, bytes.
     pub bytes: u64,
-    /// How many torn lines were set aside, each of them unacknowledged and recorded.
+    /// The number of torn lines that were set aside, each of them unacknowledged and recorded.
     pub torn: u64,
-    /// Bytes at the end that are not a complete line: an append that is going on,
-    /// or one whose process died; the next append sets them aside.
+    /// The number of bytes at the end that are not a complete line: an append that is going on, or
+    /// one whose process died; the next append sets them aside.
     pub unfinished_bytes: u64,
-    /// How many events the newest checkpoint covers, whose signature and root hold; nothing
-    /// where there is none.
+    /// The number of events that the newest checkpoint covers, whose signature and root hold;
+    /// `None` if there is no checkpoint.
     pub checkpoint: Option<u64>,
-    /// How many checkpoints of witnesses it was held against.
+    /// The number of witnesses' checkpoints that it was compared with.
     pub witnessed: u64,
-    /// The events that say that the key was lost: what was signed before them counts no more.
+    /// The events that record the loss of the key: signatures before them count no more.
     pub keys_lost: Vec<u64>,
 }
 
-/// The ledger is not whole, or could not be looked at.
+/// The ledger is not whole, or could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// It is not whole.
+    /// The ledger is not whole.
     #[error(transparent)]
     Damaged(VerifyReport),
-    /// It could not be looked at.
+    /// The ledger could not be read.
     #[error(transparent)]
     Unreadable(#[from] LedgerError),
 }
 
-/// All that is wrong with a ledger.
+/// A report of all damage of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct VerifyReport {
-    /// What is wrong, in the order of the ledger; at most 100.
+    /// The damage, in the order of the ledger; at most 100 pieces.
     pub damage: Vec<Damage>,
-    /// How much more damage there is than described.
+    /// The number of pieces of damage that are not described.
     pub more: u64,
-    /// How many sound events were read.
+    /// The number of sound events that were read.
     pub events: u64,
 }
 
-/// One thing that is wrong with a ledger.
+/// One piece of damage of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where.
+    /// The place of the damage.
     pub place: Place,
-    /// What.
+    /// The damage, in words.
     pub what: String,
-    /// How bad.
+    /// The severity of the damage.
     pub severity: Severity,
 }
 
-/// Where in the ledger's directory.
+/// A place in the ledger's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file.
@@ -73,17 +73,17 @@ pub struct Place {
     pub byte: Option<u64>,
 }
 
-/// How bad a piece of damage is.
+/// The severity of a piece of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// Something that was written is no longer there.
+    /// Recorded content is no longer there.
     Lost,
-    /// Something that was written is no longer what it was.
+    /// Recorded content was altered.
     Altered,
-    /// It cannot be said any more whether something is missing at the end.
+    /// The completeness of the ledger's end can no longer be proven.
     Unprovable,
-    /// What was signed was signed by a key that is not the one that it is checked with: that
-    /// one was lost or replaced, or this is a ledger that somebody else has made.
+    /// The signature is by another key than the one that it is checked with: the key was lost or
+    /// replaced, or this is a ledger that somebody else has made.
     Foreign,
     /// An append found damage earlier, recorded it and went on.
     Recorded,

@@ -8,12 +8,12 @@ use crate::verify_report::{Damage, Place, Severity};
 use crate::witness::WitnessFile;
 use crate::{LedgerError, NoteFault, SigningError, StateDir, TreeHash, VerifierKey};
 
-/// What is known of a ledger from elsewhere.
+/// Knowledge of a ledger from elsewhere, to verify it against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Against {
-    /// The key of its checkpoints; that of the state directory where none is given.
+    /// The key of its checkpoints; that of the state directory if none is given.
     pub key: Option<VerifierKey>,
-    /// What witnesses were given.
+    /// The checkpoints that witnesses were given.
     pub witnesses: Vec<WitnessFile>,
 }
 
@@ -21,11 +21,11 @@ pub struct Against {
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     by_size: BTreeMap<u64, Vec<Signed>>,
-    /// How many events the ledger's own checkpoint covers.
+    /// The number of events that the ledger's own checkpoint covers.
     pub(crate) own: Option<u64>,
-    /// How many checkpoints of witnesses there are.
+    /// The number of witnesses' checkpoints.
     pub(crate) witnessed: u64,
-    /// What is wrong with the checkpoints themselves.
+    /// The damage of the checkpoints themselves.
     pub(crate) damage: Vec<Damage>,
 }
 
@@ -36,7 +36,7 @@ struct Signed {
 }
 
 impl Wanted {
-    /// Reads the ledger's own checkpoint and those of witnesses, and checks who signed them.
+    /// Reads the ledger's own checkpoint and those of witnesses, and verifies their signatures.
     pub(crate) fn read(
         state: &StateDir,
         directory: Option<&OwnedFd>,
@@ -83,7 +83,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Adds a checkpoint; its size where it can be relied on.
+    /// Adds a checkpoint; returns its size if it can be relied on.
     fn add(
         &mut self,
         place: Place,
@@ -140,12 +140,12 @@ impl Wanted {
         });
     }
 
-    /// Whether a root is wanted of this many events.
+    /// Returns whether a signed root is known for this many events.
     pub(crate) fn names(&self, size: u64) -> bool {
         self.by_size.contains_key(&size)
     }
 
-    /// What does not fit the root of this many events.
+    /// Returns the signed roots that differ from this root of this many events, as damage.
     pub(crate) fn compare(&mut self, size: u64, root: TreeHash) -> Vec<Damage> {
         let signed = self.by_size.remove(&size).unwrap_or_default();
         let differs = signed.into_iter().filter(|signed| signed.root != root);
@@ -160,7 +160,7 @@ impl Wanted {
         damage.collect()
     }
 
-    /// What covers more events than there are.
+    /// Returns the signed roots that cover more events than there are, as damage.
     pub(crate) fn beyond(&mut self, events: u64) -> Vec<Damage> {
         let beyond = self.by_size.split_off(&events.saturating_add(1));
         let signed = beyond

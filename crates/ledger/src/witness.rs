@@ -1,5 +1,5 @@
-//! What a witness has of a ledger: every signed checkpoint that it was given, in a file where
-//! whoever can rewrite the ledger cannot write. `verify` holds the ledger against it.
+//! Witness files: every signed checkpoint that a witness was given, in a file to which whoever can
+//! rewrite the ledger cannot write. `verify` compares the ledger with it.
 
 use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -17,16 +17,16 @@ use crate::{
     read_host_text,
 };
 
-/// The size of a witness's file that is read, bytes: some 250,000 checkpoints.
+/// The largest witness file that is read, bytes: some 250,000 checkpoints.
 const WITNESS_BYTES_MAX: u64 = 64 << 20;
-/// How long another process may be writing to it, milliseconds.
+/// The longest time for which another process may be writing to it, milliseconds.
 const LOCK_WAIT_MS_MAX: u64 = 5_000;
 
-/// Where it is kept who the witness is, beside the key.
+/// The file that names the witness, beside the key.
 const KEPT: &str = "witness";
 const KEPT_BYTES_MAX: u64 = 256 << 10;
 
-/// Who is given each checkpoint.
+/// The witness to which each checkpoint is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Witness {
     /// A file that it is added to.
@@ -35,14 +35,14 @@ pub enum Witness {
     Command(Vec<OsString>),
     /// A witness of C2SP's protocol (tlog-witness), which signs each.
     Network {
-        /// Where it takes them: `https://…`, before `/add-checkpoint`.
+        /// The URL to which checkpoints are sent: `https://…`, before `/add-checkpoint`.
         url: String,
-        /// What its signatures are checked with.
+        /// The key that verifies its cosignatures.
         key: WitnessKey,
     },
 }
 
-/// As it is kept: texts of the host.
+/// The witness as it is stored, in the form of [`crate::host_text()`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 enum Kept {
@@ -52,7 +52,8 @@ enum Kept {
 }
 
 impl Witness {
-    /// The one that is given a checkpoint at the end of each run; nothing where there is none.
+    /// Reads the witness that is given a checkpoint at the end of each run; `None` if there is
+    /// none.
     ///
     /// # Errors
     /// [`PrivateFault`], also where what is kept cannot be read.
@@ -82,7 +83,7 @@ impl Witness {
         })
     }
 
-    /// Keeps who it is, or that there is none any more.
+    /// Saves the witness, or that there is none any more.
     ///
     /// # Errors
     /// [`PrivateFault`].
@@ -109,17 +110,17 @@ impl Witness {
     }
 }
 
-/// Checkpoints as a witness keeps them, oldest first, each followed by an empty line.
+/// A witness's checkpoints, oldest first, each followed by an empty line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessFile {
-    /// What it is called, for people.
+    /// The file's name in messages.
     pub name: String,
-    /// All of it.
+    /// The file's content.
     pub content: Vec<u8>,
 }
 
 impl WitnessFile {
-    /// Reads it.
+    /// Reads a file.
     ///
     /// # Errors
     /// [`FileFault`], also where it is larger than 64 MiB.
@@ -139,7 +140,7 @@ impl WitnessFile {
         })
     }
 
-    /// The signed notes in it, each with the number of its first line.
+    /// Returns the signed notes in it, each with the number of its first line.
     pub(crate) fn notes(&self) -> Vec<(u64, Vec<u8>)> {
         let mut notes = Vec::new();
         let (mut note, mut begin, mut has_signature) = (Vec::new(), 1, false);
@@ -162,8 +163,8 @@ impl WitnessFile {
     }
 }
 
-/// Adds a checkpoint to a witness's file, on disk when it returns; the file is made where it
-/// is missing. Nothing happens where it is the last one there already.
+/// Appends a checkpoint to a witness's file, on disk when it returns; the file is made if missing.
+/// Does nothing if the file's last checkpoint is the same.
 ///
 /// # Errors
 /// [`LedgerError::File`] or [`LedgerError::Busy`].

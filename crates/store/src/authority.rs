@@ -1,9 +1,9 @@
-//! The certificate authority of this deployment: what signs, for each run, the authority
-//! by which the process that carries its connections looks into TLS.
+//! The certificate authority of this deployment: for each run, it signs the authority with which
+//! the run's egress process intercepts TLS.
 //!
-//! One file holds all of it, so that a change of it is one step. The key leaves the
-//! process that reads it in no message: what a run's carrier gets is an authority of its
-//! own, for that run's names and time.
+//! One file holds all of it, so that a change of it is one step. The key never leaves the process
+//! that reads it: a run's egress process gets an authority of its own, for that run's names and
+//! time.
 
 mod certificate;
 
@@ -25,13 +25,13 @@ const VERSION: u32 = 1;
 
 /// The largest file that is read, bytes.
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// How long an authority is valid.
+/// The validity of an authority.
 const LASTS: Duration = days(3653);
-/// One that ends within this time is replaced when it is needed.
+/// The remaining validity at which an authority is replaced when it is needed.
 const RENEWED_BEFORE: Duration = days(365);
-/// How long one that was replaced because of its age is trusted by new sandboxes.
+/// The time for which new sandboxes still trust an authority that was replaced because of its age.
 const OVERLAP: Duration = days(30);
-/// How many replaced ones are known.
+/// The most replaced authorities that are remembered.
 const FORMER_MAX: usize = 8;
 
 const fn days(count: u64) -> Duration {
@@ -44,12 +44,12 @@ pub enum AuthorityError {
     /// The file that holds it cannot be used.
     #[error("the certificate authority: {0}")]
     Private(#[from] PrivateFault),
-    /// What is there is none.
+    /// The file that is there does not hold an authority.
     #[error("the certificate authority in {} cannot be used: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// A certificate could not be made.
@@ -69,22 +69,22 @@ impl From<LockFault> for AuthorityError {
     }
 }
 
-/// As it is kept.
+/// The authority as it is stored.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
     v: u32,
-    /// Its subject's name.
+    /// The subject's name.
     name: String,
-    /// PEM.
+    /// The certificate, PEM.
     certificate: String,
-    /// PKCS #8 as PEM.
+    /// The key, PKCS #8 as PEM.
     key: String,
-    /// Of the certificate, SHA-256 in hexadecimal digits.
+    /// The certificate's SHA-256, hexadecimal digits.
     fingerprint: String,
-    /// From when it is valid, seconds since 1970.
+    /// The start of its validity, seconds since 1970.
     from_s: u64,
-    /// Until when, seconds since 1970.
+    /// The end of its validity, seconds since 1970.
     until_s: u64,
     former: Vec<FormerAuthority>,
 }
@@ -93,11 +93,11 @@ struct Kept {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FormerAuthority {
-    /// PEM.
+    /// The certificate, PEM.
     pub certificate: String,
-    /// Of the certificate, SHA-256 in hexadecimal digits.
+    /// The certificate's SHA-256, hexadecimal digits.
     pub fingerprint: String,
-    /// Until when new sandboxes trust it, seconds since 1970.
+    /// The time until which new sandboxes trust it, seconds since 1970.
     pub trusted_until_s: u64,
 }
 
@@ -116,7 +116,7 @@ impl std::fmt::Debug for CertificateAuthority {
 }
 
 impl CertificateAuthority {
-    /// The one that there is.
+    /// Reads the current authority.
     ///
     /// # Errors
     /// [`AuthorityError`].
@@ -127,7 +127,7 @@ impl CertificateAuthority {
         }
     }
 
-    /// The one that there is, or a new one where there is none, or it is about to end.
+    /// Reads the current authority; makes a new one if there is none, or it is about to end.
     ///
     /// # Errors
     /// [`AuthorityError`].
@@ -145,8 +145,8 @@ impl CertificateAuthority {
         }
     }
 
-    /// Puts a new one in the place of the one that there is, which new sandboxes trust for
-    /// that much longer. Sandboxes that are there go on with the one they know.
+    /// Replaces the authority by a new one; new sandboxes trust the old one for that much longer.
+    /// Existing sandboxes go on with the one that they know.
     ///
     /// # Errors
     /// [`AuthorityError`].
@@ -161,8 +161,8 @@ impl CertificateAuthority {
         place.replace(found, now, overlap)
     }
 
-    /// An authority for the names of one run alone, which ends with it: `lasts` is how long
-    /// the run can take.
+    /// Issues an authority for the names of one run alone, which ends with it: `lasts` is the
+    /// longest time that the run can take.
     ///
     /// # Errors
     /// [`AuthorityError::Certificate`].
@@ -178,50 +178,50 @@ impl CertificateAuthority {
         certificate::issue(&self.kept.name, &self.kept.key, run, network, now, until)
     }
 
-    /// The file that holds it.
+    /// Returns the file that holds it.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its subject's name.
+    /// Returns the subject's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.kept.name
     }
 
-    /// Its certificate, PEM.
+    /// Returns the certificate, PEM.
     #[must_use]
     pub fn certificate(&self) -> &str {
         &self.kept.certificate
     }
 
-    /// Its certificate's SHA-256, hexadecimal digits.
+    /// Returns the certificate's SHA-256, hexadecimal digits.
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.kept.fingerprint
     }
 
-    /// From when it is valid.
+    /// Returns the start of its validity.
     #[must_use]
     pub fn valid_from(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.kept.from_s)
     }
 
-    /// Until when it is valid.
+    /// Returns the end of its validity.
     #[must_use]
     pub fn valid_until(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.kept.until_s)
     }
 
-    /// Those before it that new sandboxes trust still.
+    /// Returns the earlier authorities that new sandboxes still trust.
     pub fn former(&self, now: SystemTime) -> impl Iterator<Item = &FormerAuthority> {
         let now = seconds(now);
         let former = self.kept.former.iter();
         former.filter(move |one| one.trusted_until_s > now)
     }
 
-    /// Whether it was made by this very call.
+    /// Returns whether this very call made the authority.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
@@ -233,7 +233,7 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-/// Where it is kept.
+/// The directory that holds the authority.
 struct Place(PrivateDirectory);
 
 impl Place {
@@ -267,7 +267,7 @@ impl Place {
         }))
     }
 
-    /// Makes a new one. The caller holds the lock.
+    /// Makes a new authority in the place of the current one. The caller holds the lock.
     fn replace(
         &self,
         found: Option<CertificateAuthority>,

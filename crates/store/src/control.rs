@@ -1,4 +1,4 @@
-//! Where running runs can be spoken to.
+//! The directory of the control sockets of runs.
 
 use std::os::fd::OwnedFd;
 
@@ -6,8 +6,8 @@ use atoll_ledger::private::PrivateDirectory;
 use atoll_ledger::state::CONTROL;
 use atoll_ledger::{PrivateFault, StateDir};
 
-/// Opens the directory of the sockets at which runs are spoken to while they go on; nothing
-/// where it does not exist and is not to be made. Its owner alone can look into it.
+/// Opens the directory of the control sockets of runs; `None` if it does not exist and is not to be
+/// made. Only its owner can look into it.
 ///
 /// # Errors
 /// [`PrivateFault`]: it cannot be made, or others can look into it.

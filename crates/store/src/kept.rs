@@ -1,6 +1,6 @@
-//! Layers over parts of the home that a profile's next run goes on with: one directory each,
-//! `kept/NAME`, with a record, what runs changed (`upper`), and what of it the next run is not
-//! shown (`aside/upper`).
+//! Kept layers: layers over parts of the home that the next run of a profile continues. One
+//! directory each, `kept/NAME`, with a record, the changes of runs (`upper`), and those that the
+//! next run does not see (`aside/upper`).
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
@@ -21,13 +21,13 @@ use crate::tree::{delete_tree, is_dots};
 use crate::usage::measure;
 use crate::{DiskUsage, OverlayXattrs, RunError, SettingsRecord};
 
-/// The version of the form of a kept layer's `record.json`.
+/// The version of the format of a kept layer's `record.json`.
 pub const KEPT_VERSION: u32 = 1;
-/// The size of a record's file, bytes.
+/// The largest record, bytes.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
-/// The length of a name, bytes.
+/// The longest name, bytes.
 const NAME_BYTES_MAX: usize = 100;
-/// What a layer's directory is called while it is being deleted.
+/// The prefix of a layer's directory while it is being deleted.
 const REMOVED: &str = ".removed-";
 const UPPER: &str = "upper";
 const NEW_UPPER: &str = "upper.new";
@@ -39,27 +39,27 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOFOLLOW);
 
-/// Something could not be done with a kept layer.
+/// An operation on a kept layer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     /// The kernel refused a file operation.
     #[error(transparent)]
     File(#[from] FileFault),
-    /// What a program made could not be removed.
+    /// Files that a program made could not be removed.
     #[error(transparent)]
     Removal(#[from] RunError),
-    /// Nothing is kept by that name.
+    /// There is no kept layer of that name.
     #[error("nothing is kept as {0}")]
     Missing(KeptName),
     /// A run, or another command, works in it.
     #[error("{0} is in use by a run; wait for its end")]
     InUse(KeptName),
-    /// The record is not one.
+    /// The file is not a record.
     #[error("the record of {name} cannot be read: {why}")]
     Unreadable {
         /// The layer.
         name: KeptName,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
 }
@@ -77,7 +77,7 @@ impl KeptName {
         (fits && text.bytes().all(is_plain)).then(|| Self(text.to_owned()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -90,56 +90,57 @@ impl std::fmt::Display for KeptName {
     }
 }
 
-/// What is known about a kept layer.
+/// The record of a kept layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptRecord {
     /// [`KEPT_VERSION`].
     pub v: u32,
-    /// The profile whose runs go on with it.
+    /// The profile whose runs share the layer.
     pub profile: String,
     /// The host's directory below.
     #[serde(with = "host_text::path")]
     pub host: PathBuf,
-    /// Where it is seen inside.
+    /// The path at which the sandbox sees it.
     #[serde(with = "host_text::path")]
     pub inside: PathBuf,
-    /// Which extended attributes hold its marks.
+    /// The extended attributes that hold overlayfs's marks.
     pub xattrs: OverlayXattrs,
-    /// As host root: the first kernel user id of the range that its files belong to.
+    /// The first kernel user id of the range that its files belong to, if the sandbox was made by
+    /// host root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<u32>,
     /// Changes on the host after this moment are conflicts: seconds and nanoseconds since
     /// 1970, by the host's file system.
     pub since: (i64, u32),
-    /// Files at its top in whose places something else stood: login files of agents.
+    /// The files at its top in whose place something else stood: login files of agents.
     #[serde(
         default,
         with = "host_text::list",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub logins: Vec<OsString>,
-    /// Those of them that are settings, and what stood there.
+    /// The settings files among them, with the state of their placeholders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingsRecord>,
-    /// The purposes that narrowed runs which have used it, by their names.
+    /// The names of the purposes that narrowed runs which have used it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub purposes: Vec<String>,
-    /// The labels of runs which have used it: of its last one those that it had by the time at which
-    /// this was written.
+    /// The labels of runs which have used it: for the last run, those that it had when this was
+    /// written.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub labels: BTreeSet<String>,
-    /// Whether there are no others. Else the ledger alone has them, as where its last run was cut
-    /// short, or an earlier release has written this.
+    /// True if there are no other labels. Otherwise only the ledger has them all, as when the last
+    /// run was cut short, or an earlier release has written this record.
     #[serde(default)]
     pub has_all_labels: bool,
-    /// The run that found it empty: what is in it is of that one, and of later ones. None in what
-    /// earlier releases wrote.
+    /// The run that found it empty: its content is of that run, and of later ones. `None` in
+    /// records of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<RunId>,
     /// The run that used it last.
     pub run: RunId,
-    /// When that was, milliseconds since 1970.
+    /// The time of the last use, milliseconds since 1970.
     pub used_at_ms: u64,
 }
 
@@ -166,7 +167,7 @@ pub struct KeptLayer {
 }
 
 impl KeptLayer {
-    /// Takes a layer, and makes it where there is none.
+    /// Locks a layer, and makes it if there is none.
     ///
     /// # Errors
     /// [`KeptError::InUse`] at once where another process has it, [`KeptError::File`].
@@ -180,7 +181,7 @@ impl KeptLayer {
         Self::open(state, name)
     }
 
-    /// Takes a layer that is there.
+    /// Locks a layer that exists.
     ///
     /// # Errors
     /// [`KeptError::Missing`], [`KeptError::InUse`] at once where another process has it,
@@ -209,37 +210,38 @@ impl KeptLayer {
         })
     }
 
-    /// Its name.
+    /// Returns the layer's name.
     #[must_use]
     pub fn name(&self) -> &KeptName {
         &self.name
     }
 
-    /// Where it is.
+    /// Returns the layer's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the next run finds.
+    /// Returns the upper that the next run sees.
     #[must_use]
     pub fn upper(&self) -> PathBuf {
         self.path.join(UPPER)
     }
 
-    /// What the next run does not find until it is taken over.
+    /// Returns the upper with changes pending review, which the next run does not see until they
+    /// are applied.
     #[must_use]
     pub fn aside(&self) -> PathBuf {
         self.path.join(ASIDE).join(UPPER)
     }
 
-    /// Where the journals of its applies are.
+    /// Returns the directory of the journals of its applies.
     #[must_use]
     pub fn journals(&self) -> PathBuf {
         self.path.join(JOURNALS)
     }
 
-    /// What is known of it; `None` for one that no run has used yet.
+    /// Reads the layer's record; `None` for a layer that no run has used yet.
     ///
     /// # Errors
     /// [`KeptError::Unreadable`] or [`KeptError::File`].
@@ -257,7 +259,7 @@ impl KeptLayer {
         replaced.map_err(|fault| of_record(&self.name, fault))
     }
 
-    /// Makes the directories for what is set aside, where they are missing, and an upper one.
+    /// Makes the missing directories for changes pending review, and an upper.
     ///
     /// # Errors
     /// [`KeptError::File`].
@@ -273,9 +275,9 @@ impl KeptLayer {
         Ok(())
     }
 
-    /// Moves what the next run finds into an upper directory of its own, and removes
-    /// overlayfs' working directory: what a run that was cut short left open, and what says
-    /// which directory was below, is gone with them. Cut short it can be done again.
+    /// Moves the next run's upper into a new directory, and removes overlayfs's working directory,
+    /// so that the leftovers of an interrupted run, and the mark of the lower directory, are gone.
+    /// If it is interrupted, it can be run again.
     ///
     /// # Errors
     /// [`KeptError::File`] or [`KeptError::Removal`].
@@ -307,7 +309,7 @@ impl KeptLayer {
         Ok(())
     }
 
-    /// Whether nothing is in it, neither for the next run nor set aside.
+    /// Returns whether the layer is empty: nothing for the next run, and nothing pending review.
     ///
     /// # Errors
     /// [`KeptError::File`].
@@ -327,7 +329,7 @@ impl KeptLayer {
         Ok(true)
     }
 
-    /// How much room what is set aside takes.
+    /// Measures the disk usage of the changes that are pending review.
     ///
     /// # Errors
     /// [`KeptError::File`].
@@ -335,8 +337,8 @@ impl KeptLayer {
         usage(&self.aside())
     }
 
-    /// Deletes it, with all that is in it. It disappears at once, also when the deletion is
-    /// cut short.
+    /// Deletes the layer, with all its content. It disappears from lists at once, also if the
+    /// deletion is interrupted.
     ///
     /// # Errors
     /// [`KeptError::File`] or [`KeptError::Removal`].
@@ -373,8 +375,8 @@ impl KeptLayer {
     }
 }
 
-/// All kept layers that a run has used, by name, with their records, and how much room each
-/// takes; those with a record that cannot be read come as the error.
+/// Lists all kept layers that a run has used, by name, with their records and disk usage; a record
+/// that cannot be read comes as the error.
 ///
 /// # Errors
 /// [`KeptError::File`] when they cannot be listed.
@@ -398,7 +400,7 @@ pub fn list_kept(
     Ok(all)
 }
 
-/// The names of all kept layers, in order.
+/// Lists the names of all kept layers, in order.
 ///
 /// # Errors
 /// [`KeptError::File`] when they cannot be listed.

@@ -1,9 +1,9 @@
-//! The records of runs, and the keys and secrets of a deployment: with the ledger, which lies
-//! beneath, the only crate that writes durable data.
+//! The records of runs, and the keys and secrets of a deployment: with the ledger, on which it
+//! builds, the only crate that writes durable data.
 //!
-//! This crate must never decide anything (that is policy's) and never speak to a network. A
-//! record says what the ledger says: where it records that a run was interrupted, the run's
-//! record is settled with it.
+//! This crate must never decide anything (that is policy's) and never speak to a network. Records
+//! agree with the ledger: when the ledger records that a run was interrupted, the run's record is
+//! settled with it.
 //!
 //! Start reading at [`RunRecord`] and `runs.rs`, then `stored_runs.rs` for how records and the
 //! ledger go together.

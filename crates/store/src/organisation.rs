@@ -19,11 +19,11 @@ use sha2::{Digest, Sha256};
 pub use key::OrganisationKey;
 pub use seen::{SEEN_EVERY, remember_manifest};
 
-/// How the text begins: no other text that a key of Atoll's signs does.
+/// The first line of the text: nothing else that a key of Atoll's signs begins so.
 const FORM: &str = "atoll organisation v1";
 const SERIAL: &str = "serial ";
 const UNTIL: &str = "until ";
-/// Between a digest and a name, as `sha256sum` prints them.
+/// The separator of a digest and a name, as `sha256sum` prints it.
 const BETWEEN: &str = "  ";
 const DIGEST_DIGITS: usize = 64;
 /// The most files that one list names.
@@ -31,13 +31,13 @@ pub const MANIFEST_FILES_MAX: usize = 65;
 const NAME_BYTES_MAX: usize = 255;
 const DAY_S: u64 = 86_400;
 
-/// An organisation's files are not what somebody has signed.
+/// The files of an organisation are not the ones that were signed.
 #[derive(Debug, thiserror::Error)]
 pub enum OrganisationFault {
-    /// It is no signed list of files.
+    /// The text is not a signed list of files.
     #[error("it is no signed list of files: {0}")]
     NoManifest(&'static str),
-    /// It bears no signature of the key.
+    /// The list has no signature by the key.
     #[error("it is not signed by {0}")]
     OtherKey(String),
     /// The signature is not one of this text.
@@ -60,60 +60,60 @@ pub enum OrganisationFault {
     /// A file was signed and is not there.
     #[error("{0} was signed and is not there")]
     Missing(String),
-    /// Its last day is over.
+    /// The list's last day is over.
     #[error("it counted until {until}, and today is {today}")]
     Expired {
         /// The last day on which it counted.
         until: Day,
         /// The newest day that was seen.
         today: Day,
-        /// Where that is kept.
+        /// The file that keeps the newest time seen.
         path: PathBuf,
     },
     /// An earlier list than one that counted here already.
     #[error("it is number {found}, and number {seen} has counted here: it was put back")]
     RolledBack {
-        /// Its number.
+        /// The list's number.
         found: u64,
         /// The greatest number that was seen.
         seen: u64,
-        /// Where that is kept.
+        /// The file that keeps the greatest number seen.
         path: PathBuf,
     },
-    /// Another list under a number that is taken.
+    /// Another list has the same number.
     #[error("it is number {serial}, as another list that has counted here")]
     SameNumber {
         /// The number.
         serial: u64,
-        /// Where that is kept.
+        /// The file that keeps the numbers seen.
         path: PathBuf,
     },
-    /// What was seen cannot be read, or is garbled.
+    /// The file of the numbers and times seen cannot be read, or is garbled.
     #[error("what was seen of it before cannot be read: {why}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
-    /// What was seen cannot be kept, or a key cannot be read.
+    /// The file of the numbers and times seen cannot be written, or a key cannot be read.
     #[error(transparent)]
     Private(#[from] PrivateFault),
     /// The kernel refused a file operation.
     #[error(transparent)]
     File(#[from] FileFault),
-    /// What is there is no key.
+    /// The file that is there does not hold a key.
     #[error("{} holds no key that signs: {why}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: NoteFault,
     },
     /// The kernel gave no random bytes.
     #[error("no key can be made: the kernel gives no random bytes")]
     NoRandom,
-    /// No list can be made of this.
+    /// No list can be made of these files.
     #[error("this cannot be signed: {0}")]
     Unfit(String),
 }
@@ -134,7 +134,7 @@ impl From<NoteFault> for OrganisationFault {
 pub struct Day(u64);
 
 impl Day {
-    /// Reads what `Display` wrote; nothing for anything else.
+    /// Parses the form that `Display` writes; `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '-').map(|part| part.parse::<u64>().ok());
@@ -143,7 +143,7 @@ impl Day {
         (read.to_string() == text).then_some(read)
     }
 
-    /// The day of a time, seconds since 1970.
+    /// Returns the day of a time, seconds since 1970.
     #[must_use]
     pub fn of(seconds: u64) -> Self {
         Self(seconds / DAY_S)
@@ -157,18 +157,18 @@ impl fmt::Display for Day {
     }
 }
 
-/// What an organisation has signed.
+/// A list of files that an organisation has signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     name: String,
     serial: u64,
     until: Option<Day>,
-    /// Digests in hexadecimal digits, by the files' names.
+    /// The files' digests in hexadecimal digits, by name.
     files: BTreeMap<String, String>,
 }
 
 impl Manifest {
-    /// The list of these files, each with its name and content.
+    /// Makes the list of these files, each with its name and content.
     ///
     /// # Errors
     /// [`OrganisationFault::Unfit`].
@@ -205,7 +205,7 @@ impl Manifest {
         Ok(made)
     }
 
-    /// The note of this list, with a signature of each key.
+    /// Returns the note of this list, with a signature of each key.
     ///
     /// # Errors
     /// [`OrganisationFault`]: what was made would not be read.
@@ -314,25 +314,25 @@ impl Manifest {
         }
     }
 
-    /// The organisation's name.
+    /// Returns the organisation's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its number, which only grows.
+    /// Returns the list's number, which only grows.
     #[must_use]
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// The last day on which it counts, where there is one.
+    /// Returns the last day on which the list counts, if there is one.
     #[must_use]
     pub fn until(&self) -> Option<Day> {
         self.until
     }
 
-    /// The names of its files, in their order.
+    /// Returns the names of the files, in their order.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
@@ -342,12 +342,13 @@ fn digest(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
 }
 
-/// Whether it can be a list's number: one that every event of the ledger can name.
+/// Returns whether this can be a list's number: one that every event of the ledger can name.
 fn is_serial(serial: &u64) -> bool {
     (1..=INTEGER_MAX).contains(serial)
 }
 
-/// Whether a list can name it: a file that counts in a layer, beneath nothing.
+/// Returns whether a list can name this file: one that counts in a policy layer, in no
+/// subdirectory.
 fn is_file_name(name: &str) -> bool {
     let is_plain = !name.contains('/') && !name.chars().any(char::is_control);
     let counts = name == "organisation.toml" || name.ends_with(".cedar");

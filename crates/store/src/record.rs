@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the form of `record.json`.
 pub const RECORD_VERSION: u32 = 1;
 
-/// What is kept about one run, in `runs/RUN/record.json`.
+/// The record of one run, in `runs/RUN/record.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunRecord {
@@ -22,71 +22,71 @@ pub struct RunRecord {
     /// The directory that the program worked on.
     #[serde(with = "host_text::path")]
     pub workspace: PathBuf,
-    /// Where the program was started.
+    /// The working directory in which the program was started.
     #[serde(with = "host_text::path")]
     pub directory: PathBuf,
     /// The name of the profile.
     pub profile: String,
-    /// The purposes whose policies narrowed it, by their names.
+    /// The names of the purposes whose policies narrowed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub purposes: Vec<String>,
-    /// How the workspace was given.
+    /// The mode in which the workspace was mounted.
     pub mode: WorkspaceMode,
-    /// As host root: the first kernel user id of the range that the sandbox's
-    /// ids are shifted to. Files in the layers belong to that range.
+    /// The first kernel user id of the range that the sandbox's ids are shifted to, if it was made
+    /// by host root. Files in the layers belong to that range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<u32>,
     /// The copy-on-write layers, the workspace's first.
     pub layers: Vec<LayerRecord>,
-    /// When it started, milliseconds since 1970.
+    /// The time of its start, milliseconds since 1970.
     pub started_at_ms: u64,
-    /// What has become of it.
+    /// The state of the run.
     pub state: RunState,
     /// The exit status that the caller of Atoll saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<u8>,
-    /// How the program ended.
+    /// The way in which the program ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
-    /// How many files of the workspace are different.
+    /// The numbers of workspace files that differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<ChangeCounts>,
-    /// How many attempts to get out of its sandbox were seen.
+    /// The number of violations that were seen.
     #[serde(default, skip_serializing_if = "is_none_seen")]
     pub attempts: u64,
-    /// The run whose layers this one went on with.
+    /// The run whose layers this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_from: Option<RunId>,
 }
 
-/// Records of runs without any have no such member.
+/// Returns whether there were none: records of such runs have no member for it.
 fn is_none_seen(attempts: &u64) -> bool {
     *attempts == 0
 }
 
-/// What has become of a run.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
-    /// It has not ended.
+    /// The run has not ended.
     Running,
-    /// It ended; its changes wait for a decision.
+    /// The run has ended; its changes await a decision.
     Kept,
-    /// Its changes were written to the workspace.
+    /// The changes were written to the workspace.
     Applied,
-    /// Some of its changes were written to the workspace.
+    /// Some of the changes were written to the workspace.
     PartlyApplied,
-    /// Its changes were thrown away.
+    /// The changes were discarded.
     Discarded,
     /// Atoll ended before the run did.
     Interrupted,
-    /// Its changes were written to the workspace and taken back.
+    /// The changes were applied to the workspace and undone.
     Undone,
-    /// Atoll could not carry it out.
+    /// Atoll could not carry out the run.
     Failed,
 }
 
-/// How many files a run added, changed and removed.
+/// The numbers of files that a run added, changed and removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -105,35 +105,35 @@ pub struct LayerRecord {
     /// The host's directory below the layer.
     #[serde(with = "host_text::path")]
     pub host: PathBuf,
-    /// Where it is seen inside.
+    /// The path at which the sandbox sees it.
     #[serde(with = "host_text::path")]
     pub inside: PathBuf,
-    /// What it is for.
+    /// The purpose of the layer.
     pub kind: LayerKind,
-    /// How writes are kept apart from the host's files.
+    /// The mechanism that keeps writes apart from the host's files.
     pub how: LayerHow,
-    /// Where the writes are, below the run's directory, or below the directory
-    /// of shared layers when `shared`.
+    /// The directory of the writes, relative to the run's directory, or to the directory of shared
+    /// layers when `shared`.
     #[serde(with = "host_text::path_below")]
     pub upper: PathBuf,
     /// Changes on the host after this moment are conflicts: seconds and
     /// nanoseconds since 1970, by the host's file system.
     pub since: (i64, u32),
-    /// Whether the layer outlives this run, for the next run of its profile.
+    /// True if the layer outlives this run, for the next run of its profile.
     pub shared: bool,
-    /// Files at its top in whose places something else stands: login files of agents. Nothing
-    /// of them is shown or taken over.
+    /// The files at its top in whose place something else stands: login files of agents. None of
+    /// them is shown or applied.
     #[serde(
         default,
         with = "host_text::list",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub logins: Vec<OsString>,
-    /// Those of them that are settings, and what stood there.
+    /// The settings files among them, with the state of their placeholders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingsRecord>,
-    /// Of a repository's directory: the name of the workspace's own in `worktrees` there. None
-    /// where the workspace is the only checkout, and for all other layers.
+    /// The name of the workspace's own entry in `worktrees`, for a repository's directory. `None`
+    /// if the workspace is the only checkout, and for all other layers.
     #[serde(
         default,
         with = "host_text::optional",
@@ -142,18 +142,18 @@ pub struct LayerRecord {
     pub worktree: Option<OsString>,
 }
 
-/// A file of settings at the top of a layer, in whose place something without its secrets stands.
+/// A settings file at the top of a layer, in whose place stands a version without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettingsRecord {
-    /// Its name.
+    /// The file's name.
     #[serde(with = "host_text::path")]
     pub name: PathBuf,
-    /// What stood there.
+    /// The state of the placeholder that stood there.
     pub stood: Stood,
 }
 
-/// What a layer is for.
+/// The purpose of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayerKind {
@@ -163,26 +163,26 @@ pub enum LayerKind {
     Home,
     /// A package or build cache.
     Cache,
-    /// What the worktrees of the workspace's git repository share.
+    /// The parts of the workspace's git repository that its worktrees share.
     Repository,
 }
 
-/// How writes to a layer are kept apart from the host's files.
+/// The mechanism that keeps writes to a layer apart from the host's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LayerHow {
-    /// By overlayfs.
+    /// The directory is the lower of an overlayfs.
     Overlay {
-        /// Which extended attributes hold its marks.
+        /// The extended attributes that hold overlayfs's marks.
         xattrs: OverlayXattrs,
     },
     /// The directory was copied.
     Copy,
-    /// Not at all: writes go to the host's files, after a checkpoint.
+    /// Writes go to the host's files, after a checkpoint.
     Live,
 }
 
-/// Which extended attributes hold the marks of an overlay.
+/// The extended attributes that hold the marks of an overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverlayXattrs {
@@ -193,7 +193,7 @@ pub enum OverlayXattrs {
 }
 
 impl LayerRecord {
-    /// The absolute path of the directory with this layer's writes.
+    /// Returns the absolute path of the directory with this layer's writes.
     #[must_use]
     pub fn upper_path(&self, state: &StateDir, run: &RunId) -> PathBuf {
         if self.shared {

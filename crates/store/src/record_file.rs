@@ -12,16 +12,16 @@ use rustix::path::Arg;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Its name, in the directory of what it is about.
+/// The name of a record's file.
 pub(crate) const RECORD: &str = "record.json";
-/// The next one, until it is whole.
+/// The name of the next record's file, until it is whole.
 pub(crate) const NEW_RECORD: &str = "record.json.new";
 
-/// Why a record cannot be read or written.
+/// An error of reading or writing a record.
 pub(crate) enum RecordFault {
     /// The kernel refused.
     File(FileFault),
-    /// It is no record, for this reason.
+    /// The file is not a record, for this reason.
     Unreadable(String),
 }
 
@@ -31,7 +31,7 @@ impl From<FileFault> for RecordFault {
     }
 }
 
-/// Reads one; `None` where there is none. `path` is for words.
+/// Reads a record; `None` if there is none. `path` is for messages.
 pub(crate) fn read(
     directory: impl AsFd,
     name: impl Arg,
@@ -56,8 +56,8 @@ pub(crate) fn read(
         .map_err(|error| RecordFault::Unreadable(error.to_string()))
 }
 
-/// Replaces one, so that a reader sees the old one or the new one. The caller is the only one to do
-/// so now. `Durable` waits until it is on disk.
+/// Replaces a record, so that a reader sees the old one or the new one. The caller holds the lock.
+/// `Durable` waits until it is on disk.
 pub(crate) fn replace(
     directory: BorrowedFd<'_>,
     path: &Path,

@@ -12,11 +12,11 @@ use crate::RunError;
 use crate::runs::{existing_runs, lock_run};
 use crate::tree::delete_tree;
 
-/// What a run's directory is called while it is being deleted.
+/// The prefix of a run's directory while it is being deleted.
 const REMOVED: &str = ".removed-";
 
-/// Deletes everything that is kept about a run, except what is in the ledger. It
-/// disappears from lists at once, also when the deletion is cut short.
+/// Deletes all files of a run, except what is in the ledger. It disappears from lists at once, also
+/// if the deletion is interrupted.
 ///
 /// # Errors
 /// [`RunError::Alive`], [`RunError::Locked`], [`RunError::Missing`],
@@ -25,9 +25,9 @@ pub fn remove_run(state: &StateDir, run: &RunId) -> Result<(), RunError> {
     remove_run_if(state, run, || Ok::<(), Infallible>(())).map(|_| ())
 }
 
-/// The same, once this has looked at the run and has not refused. It looks while nobody else can
-/// work on the run's changes: what it has seen stays so until the run is gone. A refusal is
-/// returned within, and leaves all as it is.
+/// Removes a run, unless `look` refuses it. `look` runs while nobody else can work on the run's
+/// changes: the state that it has seen lasts until the run is gone. A refusal is the inner error,
+/// and leaves everything as it is.
 ///
 /// # Errors
 /// Those of [`remove_run`].
@@ -62,7 +62,7 @@ pub fn remove_run_if<E>(
     Ok(Ok(()))
 }
 
-/// Deletes what an interrupted deletion has left.
+/// Deletes the leftover of an interrupted deletion.
 pub(crate) fn delete_leftover(
     state: &StateDir,
     runs: impl AsFd,
@@ -80,7 +80,7 @@ pub(crate) fn is_leftover(name: &str) -> bool {
         .is_some_and(|run| RunId::parse(run).is_ok())
 }
 
-/// Whether an entry of the directory of runs is gone.
+/// Returns whether an entry of the directory of runs is gone.
 pub(crate) fn is_gone(runs: impl AsFd, name: &str) -> bool {
     matches!(
         rustix::fs::statat(runs, name, AtFlags::SYMLINK_NOFOLLOW),

@@ -1,5 +1,5 @@
-//! Room for the end of a run, kept from its beginning: a program can fill the file
-//! system that Atoll's state is on, and its end is recorded all the same.
+//! Space for the end of a run, reserved from its beginning: a program can fill the file system that
+//! Atoll's state is on, and its end is recorded all the same.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,12 +14,12 @@ use crate::record_file::RECORD;
 use crate::runs::{existing_runs, open_run};
 
 const RESERVE: &str = "reserve";
-/// What an end takes beside the record: an event, perhaps in a new segment, the head
-/// and what the file system needs for itself, bytes.
+/// The space that a run's end takes beside the record, bytes: an event, perhaps in a new segment,
+/// the head, and the needs of the file system itself.
 const RESERVE_BYTES: u64 = 64 << 10;
 
-/// Takes room for the end of a run, in its directory: for the record to be written
-/// anew, and for the ledger's closing event.
+/// Reserves space for the end of a run, in its directory: for the record to be written anew, and
+/// for the ledger's closing event.
 ///
 /// # Errors
 /// [`RunError::File`] where there is no room: the run is better not begun.
@@ -48,8 +48,8 @@ pub fn reserve_end(state: &StateDir, run: &RunId) -> Result<(), RunError> {
     Ok(taken.map_err(FileFault::on("take room for the run's end with", path))?)
 }
 
-/// Gives the room back, right before the end is recorded. What is not there, or
-/// cannot be given back, is none: then what follows says so.
+/// Releases the reserved space, right before the end is recorded. A failure is ignored: the writes
+/// that follow would report it.
 pub fn release_end(state: &StateDir, run: &RunId) {
     if let Ok(Some(runs)) = existing_runs(state)
         && let Ok(directory) = open_run(state, &runs, run)

@@ -11,26 +11,26 @@ use crate::removal::{delete_leftover, is_gone, is_leftover, remove_run_if};
 use crate::runs::{existing_runs, load_run};
 use crate::{RunError, RunRecord, RunState, list_runs};
 
-/// For how long runs are kept, counted from the last change of their record.
+/// The retention times of runs, counted from the last change of their record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectPolicy {
-    /// What time it is.
+    /// The current time.
     pub now: SystemTime,
-    /// Runs whose changes were discarded or undone.
+    /// The retention of runs whose changes were discarded or undone.
     pub discarded_after: Duration,
-    /// Runs whose changes were applied; with them goes the possibility to undo.
+    /// The retention of runs whose changes were applied; with them goes the possibility to undo.
     pub applied_after: Duration,
-    /// Runs that wait for a decision, were interrupted or failed; `None` keeps
+    /// The retention of runs that wait for a decision, were interrupted or failed; `None` keeps
     /// them for ever.
     pub undecided_after: Option<Duration>,
 }
 
-/// What can be removed.
+/// The runs and leftovers that can be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectPlan {
     /// Runs, newest first.
     pub runs: Vec<Collectable>,
-    /// What deletions that were cut short have left.
+    /// The leftovers of deletions that were cut short.
     pub leftovers: Vec<String>,
 }
 
@@ -39,27 +39,27 @@ pub struct CollectPlan {
 pub struct Collectable {
     /// The run.
     pub run: RunId,
-    /// What became of it.
+    /// The state of the run.
     pub state: RunState,
-    /// For how long its record has not changed.
+    /// The time since its record last changed.
     pub age: Duration,
-    /// Why it can go.
+    /// The reason why it can be removed.
     pub reason: CollectReason,
 }
 
-/// Why a run can be removed.
+/// The reason why a run can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectReason {
-    /// Its changes were thrown away or taken back.
+    /// The changes were discarded or undone.
     Discarded,
-    /// Its changes are in the workspace.
+    /// The changes are in the workspace.
     Applied,
-    /// Nobody has decided about its changes for so long.
+    /// The changes have waited for a decision for too long.
     Undecided,
 }
 
-/// Looks for runs that can be removed by this policy. Nothing is changed. A run
-/// whose record cannot be read is never among them.
+/// Finds the runs that can be removed by this policy, and changes nothing. A run whose record
+/// cannot be read is never among them.
 ///
 /// # Errors
 /// [`RunError::File`].
@@ -91,9 +91,9 @@ pub fn plan_collection(state: &StateDir, policy: &CollectPolicy) -> Result<Colle
     Ok(plan)
 }
 
-/// Removes what the plan names. What cannot be removed, or is no longer what it
-/// was when the plan was made, is left and returned with the reason; so is what may not go by
-/// this, which is asked while nobody else can work on the run's changes.
+/// Removes the runs and leftovers in the plan. One that cannot be removed, has changed since the
+/// plan was made, or is refused by `may_go`, is left and returned with the reason; `may_go` is
+/// called while nobody else can work on the run's changes.
 #[must_use]
 pub fn collect(
     state: &StateDir,

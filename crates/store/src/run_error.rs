@@ -6,24 +6,24 @@ use atoll_model::RunId;
 
 use crate::record::RECORD_VERSION;
 
-/// Something could not be done with what is kept about a run.
+/// An operation on the files of a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The kernel refused a file operation.
     #[error(transparent)]
     File(#[from] FileFault),
-    /// Nothing is kept about that run.
+    /// There are no files of that run.
     #[error("there is no run {0}; see `atoll runs`")]
     Missing(RunId),
-    /// Something is kept about that run already.
+    /// There are files of that run already.
     #[error("there is a run {0} already; start again to get another name")]
     Exists(RunId),
-    /// The record is not one.
+    /// The file is not a record.
     #[error("the record of run {run} cannot be read: {why}")]
     Unreadable {
         /// The run.
         run: RunId,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
     /// A newer Atoll wrote the record.
@@ -43,7 +43,7 @@ pub enum RunError {
     /// No run's name begins or ends like that.
     #[error("no run is called {text:?}; the newest are {}", names(candidates))]
     NoMatch {
-        /// What was asked for.
+        /// The text that was given as a run's name.
         text: String,
         /// The newest runs.
         candidates: Vec<RunId>,
@@ -51,9 +51,9 @@ pub enum RunError {
     /// Several runs' names begin or end like that.
     #[error("{text:?} could be any of {count} runs: {}", names(candidates))]
     Ambiguous {
-        /// What was asked for.
+        /// The text that was given as a run's name.
         text: String,
-        /// How many it could be.
+        /// The number of runs that it matches.
         count: usize,
         /// The newest of them.
         candidates: Vec<RunId>,
@@ -66,7 +66,7 @@ pub enum RunError {
     Locked {
         /// The run.
         run: RunId,
-        /// That process's number, where it is known.
+        /// The PID of that process, if known.
         holder: Option<u32>,
     },
     /// The run has not ended.
@@ -77,13 +77,13 @@ pub enum RunError {
     Busy {
         /// The locked file.
         path: PathBuf,
-        /// How long was waited, milliseconds.
+        /// The time that was waited, milliseconds.
         waited_ms: u128,
     },
     /// Something is mounted within a run's directory; it is left as it is.
     #[error("something is mounted at {}; unmount it, then try again", .0.display())]
     Mounted(PathBuf),
-    /// The run is no longer what it was when the plan was made.
+    /// The run has changed since the plan was made.
     #[error("run {0} has changed since; look again")]
     Changed(RunId),
 }

@@ -15,11 +15,11 @@ use crate::record::RECORD_VERSION;
 use crate::record_file::{self, NEW_RECORD, RECORD, RecordFault, replace};
 use crate::{RunError, RunRecord};
 
-/// The size of a record's file, bytes.
+/// The largest record, bytes.
 const RECORD_BYTES_MAX: u64 = 8 << 20;
-/// How long a change of a record waits for another change of it, milliseconds.
+/// The longest wait of a record's change for another change of it, milliseconds.
 const UPDATE_WAIT_MS_MAX: u64 = 10_000;
-/// How many runs an error names.
+/// The most runs that an error names.
 const CANDIDATES_MAX: usize = 5;
 
 const RUN_LOCK: &str = "lock";
@@ -31,9 +31,9 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
 /// The records of runs, newest first, and the runs whose record cannot be read.
 #[derive(Debug, Default)]
 pub struct RunList {
-    /// Newest first.
+    /// The records, newest first.
     pub records: Vec<RunRecord>,
-    /// What cannot be read, and why.
+    /// The runs that cannot be read, with the reasons.
     pub broken: Vec<(RunId, RunError)>,
 }
 
@@ -46,14 +46,14 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// The locked run.
+    /// Returns the locked run.
     #[must_use]
     pub fn run(&self) -> &RunId {
         &self.run
     }
 }
 
-/// How much of a run's name tells the second in which it started.
+/// The length of the part of a run's name that encodes the second of its start, bytes.
 const SECOND_BYTES: usize = 13;
 
 /// Makes a run's directory (mode 0700) and its record.
@@ -181,7 +181,7 @@ pub fn find_run(state: &StateDir, text: &str) -> Result<RunId, RunError> {
     }
 }
 
-/// Takes the right to work on a run's changes, or says at once who has it.
+/// Takes the right to work on a run's changes, or fails at once with the process that has it.
 ///
 /// # Errors
 /// [`RunError::Locked`], [`RunError::Missing`] or [`RunError::File`].
@@ -218,7 +218,7 @@ pub fn lock_run(state: &StateDir, run: &RunId) -> Result<RunLock, RunError> {
     })
 }
 
-/// The directory of runs; `None` before the first run.
+/// Opens the directory of runs; `None` before the first run.
 pub(crate) fn existing_runs(state: &StateDir) -> Result<Option<OwnedFd>, RunError> {
     match state.subdirectory(RUNS, false) {
         Ok(runs) => Ok(Some(runs)),
@@ -227,7 +227,7 @@ pub(crate) fn existing_runs(state: &StateDir) -> Result<Option<OwnedFd>, RunErro
     }
 }
 
-/// The names of all runs, newest first.
+/// Lists the names of all runs, newest first.
 pub(crate) fn run_names(state: &StateDir, runs: impl AsFd) -> Result<Vec<RunId>, RunError> {
     let path = state.path().join(RUNS);
     let mut names = Vec::new();
@@ -298,8 +298,8 @@ fn write_record(
         .map_err(|fault| of_record(&record.run, fault))
 }
 
-/// Names hold seconds only. Of the runs of the newest second, the one whose
-/// record says that it was started last.
+/// Returns the run that was started last, by the records of the runs of the newest second: names
+/// have no finer time.
 fn started_last(state: &StateDir, names: &[RunId], newest: &RunId) -> RunId {
     const SECOND_DIGITS: usize = "YYMMDD-HHMMSS".len();
     let second = newest.as_str().get(..SECOND_DIGITS).unwrap_or_default();

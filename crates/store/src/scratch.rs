@@ -10,9 +10,8 @@ use rustix::io::Errno;
 use crate::RunError;
 use crate::tree::delete_tree;
 
-/// Makes the directory of a run of which nothing is to be kept: it has no record
-/// and is in no list. Whoever made it removes it; when that process dies, the
-/// next opening of the ledger does.
+/// Makes the directory of a run that keeps nothing: it has no record and is in no list. Its maker
+/// removes it; if that process dies, the next opening of the ledger does.
 ///
 /// # Errors
 /// [`RunError::Exists`] or [`RunError::File`].

@@ -1,5 +1,5 @@
-//! The ledger together with the records of runs: where it records that a run was interrupted,
-//! what is kept of that run is settled.
+//! The ledger together with the records of runs: when it records that a run was interrupted, the
+//! run's files are settled too.
 
 use atoll_ledger::{
     Clock, Durability, Ledger, LedgerError, OpenRuns, RunFault, RunFiles, StateDir, Unanswering,
@@ -39,8 +39,8 @@ pub fn open_ledger(state: &StateDir, clock: Clock) -> Result<Ledger, LedgerError
     Ledger::open(state, clock, &StoredRuns)
 }
 
-/// Ends the process that carries a run, as [`atoll_ledger::end_unanswering`] does, and settles
-/// what is kept of the run.
+/// Ends the process that carries a run, as [`atoll_ledger::end_unanswering`] does, and settles the
+/// run's files.
 ///
 /// # Errors
 /// [`LedgerError`] where it cannot be ended, or its end not be recorded.
@@ -53,8 +53,8 @@ pub fn end_unanswering(
     atoll_ledger::end_unanswering(state, clock, run, why, &StoredRuns)
 }
 
-/// Reads a run's record; one that says "running" of a run that is not, because
-/// there was no room to write its end, says "interrupted" from then on.
+/// Reads a run's record. One that is "running" although the run is not, because there was no space
+/// to write its end, is "interrupted" from then on.
 ///
 /// # Errors
 /// [`RunError`] when the record cannot be read.

@@ -1,6 +1,6 @@
-//! What is kept of capability tokens: the key that issues them, and which ones are revoked.
+//! The stored state of capability tokens: the key that issues them, and the revoked ones.
 //!
-//! No token is kept: whoever holds one has it.
+//! No token is kept: only its bearer has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,36 +16,36 @@ const BOUND: &str = "bound";
 
 /// The longest key, bytes.
 const KEY_BYTES_MAX: u64 = 1 << 10;
-/// The longest list of what is revoked, bytes: about 16,000.
+/// The longest list of revoked ids, bytes: about 16,000.
 const REVOKED_BYTES_MAX: u64 = 2 << 20;
 
-/// The longest list of what is bound to a run, bytes: about 13,000.
+/// The longest list of ids that are bound to a run, bytes: about 13,000.
 const BOUND_BYTES_MAX: u64 = 2 << 20;
 
-/// The files about tokens cannot be used.
+/// The token files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     /// One of them cannot be read or written.
     #[error(transparent)]
     Private(#[from] PrivateFault),
-    /// It is no text.
+    /// The file is not text.
     #[error(
         "{KEY}, {REVOKED} or {BOUND} of the tokens is no text: it was changed by somebody else"
     )]
     Unreadable,
-    /// There is no room for another one.
+    /// There is no room for another revoked token.
     #[error("the list of revoked tokens has {} KiB, and no room for more", REVOKED_BYTES_MAX >> 10)]
     Full,
-    /// The same of those that count in one run alone.
+    /// There is no room for another token that is bound to one run.
     #[error("the list of tokens that are bound to a run has {} KiB, and no room for more", BOUND_BYTES_MAX >> 10)]
     NoRoom,
 }
 
-/// The files about tokens of a deployment.
+/// The token files of a deployment.
 pub struct TokenFiles(PrivateDirectory);
 
 impl TokenFiles {
-    /// Those that there are; none where no token was ever issued, unless they are to be made.
+    /// Opens the token files; `None` if no token was ever issued, unless they are to be made.
     ///
     /// # Errors
     /// [`TokenFileError`].
@@ -53,7 +53,7 @@ impl TokenFiles {
         Ok(PrivateDirectory::of_state(state, TOKENS, create)?.map(Self))
     }
 
-    /// The key that issues tokens, as it was written; nothing where there is none yet.
+    /// Reads the key that issues tokens, as it was written; `None` if there is none yet.
     ///
     /// # Errors
     /// [`TokenFileError`].
@@ -66,7 +66,7 @@ impl TokenFiles {
         Ok(Some(Zeroizing::new(text.trim_ascii().to_owned())))
     }
 
-    /// The key that there is, or this new one, which then is it.
+    /// Returns the current key, or saves this one if there is none.
     ///
     /// # Errors
     /// [`TokenFileError`].
@@ -84,7 +84,7 @@ impl TokenFiles {
         Ok(key)
     }
 
-    /// By what tokens are revoked: each has all of its ids looked for here.
+    /// Reads the revoked ids: a token is revoked if any of its ids is among them.
     ///
     /// # Errors
     /// [`TokenFileError`]: then every token is to be taken for revoked.
@@ -94,7 +94,8 @@ impl TokenFiles {
         Ok(text.lines().map(str::to_owned).collect())
     }
 
-    /// The runs that tokens are bound to, by the ids of what counts in one alone.
+    /// Reads the runs that tokens are bound to, by the ids of the parts that count in one run
+    /// alone.
     ///
     /// # Errors
     /// [`TokenFileError`].
@@ -111,8 +112,8 @@ impl TokenFiles {
         all.ok_or(TokenFileError::Unreadable)
     }
 
-    /// Binds all of these to a run, on disk before it returns; the other run, and none of them is
-    /// bound, where one is another's already.
+    /// Binds all of these ids to a run, on disk before it returns. If one is bound to another run
+    /// already, returns that run, and binds none.
     ///
     /// # Errors
     /// [`TokenFileError`]: then none of them is to count.
@@ -136,7 +137,7 @@ impl TokenFiles {
         Ok(None)
     }
 
-    /// Revokes by an id. Whether it was not before.
+    /// Revokes an id. Returns whether it was not revoked before.
     ///
     /// # Errors
     /// [`TokenFileError`].

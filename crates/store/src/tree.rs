@@ -9,9 +9,9 @@ use rustix::io::Errno;
 
 use crate::RunError;
 
-/// How many entries of a directory are held in memory at once.
+/// The most entries of a directory that are held in memory at once.
 const BATCH_ENTRIES: usize = 4_096;
-/// How many taken names are tried before giving up.
+/// The most names that are tried when others are taken.
 const NAME_ATTEMPTS_MAX: u32 = 10_000;
 
 /// Opens a directory entry as a directory: no symbolic link, nothing that is
@@ -91,8 +91,8 @@ impl Deletion<'_> {
             .map_err(|errno| fault(errno, "remove", &path))
     }
 
-    /// Removes one entry; `false` when it is a directory that is not empty. What
-    /// the listing said of its kind only chooses what is tried first.
+    /// Removes one entry; `false` if it is a directory that is not empty. The kind in the listing
+    /// only decides what is tried first.
     fn remove(
         &self,
         parent: BorrowedFd<'_>,
@@ -179,9 +179,9 @@ fn open_for_deletion(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Err
     Ok(directory)
 }
 
-/// Gives the owner all rights to a directory that cannot be opened. By way of
-/// `/proc`, because there is no `fchmodat` that does not follow links on all
-/// kernels, and `fchmod` refuses such a descriptor.
+/// Gives the owner all rights to a directory that cannot be opened. It goes through `/proc`,
+/// because there is no `fchmodat` that does not follow links on all kernels, and `fchmod` refuses
+/// such a descriptor.
 fn permit(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     let directory = open_directory(parent, name, OFlags::PATH)?;
     let link = format!("/proc/self/fd/{}", directory.as_raw_fd());

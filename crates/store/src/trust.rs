@@ -1,5 +1,5 @@
-//! The files by which a sandbox's programs trust the authority of this deployment: made
-//! once for what the host trusts and the authority, shown to many sandboxes.
+//! The trust stores by which a sandbox's programs trust the authority of this deployment: made once
+//! per authority and set of certificates that the host trusts, and shown to many sandboxes.
 
 mod java;
 
@@ -20,8 +20,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{AuthorityError, CertificateAuthority};
 
-/// Where systems keep the certificates that they trust, in one file: Debian and what
-/// follows it, Fedora, SUSE, Alpine.
+/// The files in which systems keep the certificates that they trust: Debian and its derivatives,
+/// Fedora, SUSE, Alpine.
 const BUNDLES: [&str; 6] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -33,14 +33,15 @@ const BUNDLES: [&str; 6] = [
 /// The largest such file that is read, bytes.
 const BUNDLE_BYTES_MAX: u64 = 16 << 20;
 
-/// Changes whenever other files are made of the same.
+/// The version of the files' format, part of the directory's digest: increased whenever other files
+/// are made from the same inputs.
 const FORM: u32 = 1;
 const LOCK: &str = "lock";
-/// Where files are while they are made.
+/// The directory that holds the files while they are made.
 const NEW: &str = "new";
-/// How long another process may take that makes them, milliseconds.
+/// The longest wait for another process that makes them, milliseconds.
 const LOCK_WAIT_MS_MAX: u64 = 5_000;
-/// How many digits of a digest are a directory's name.
+/// The number of digits of a digest that make a directory's name.
 const NAME_DIGITS: usize = 32;
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
@@ -48,7 +49,7 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Files that stay as they are for as long as this is held.
+/// A set of files that stay as they are for as long as this is held.
 #[derive(Debug)]
 pub struct TrustFiles {
     directory: PathBuf,
@@ -56,7 +57,7 @@ pub struct TrustFiles {
 }
 
 impl TrustFiles {
-    /// The files for an authority and what this host trusts now.
+    /// Returns the files for an authority and the certificates that this host trusts now.
     ///
     /// # Errors
     /// [`AuthorityError`].
@@ -104,15 +105,15 @@ impl TrustFiles {
         made.ok_or_else(|| gone().into())
     }
 
-    /// The directory that holds them.
+    /// Returns the directory that holds them.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 }
 
-/// What the files are made of, as a name: what the host trusts by its file's identity, so
-/// that it is not read each time.
+/// Derives the directory's name from everything that the files are made of; the host's bundle
+/// counts by its file's identity, so that it is not read each time.
 fn name(
     authority: &CertificateAuthority,
     now: SystemTime,
@@ -155,7 +156,7 @@ struct Place {
 }
 
 impl Place {
-    /// Files that are there, which nobody removes from now on.
+    /// Takes the files if they are there; nobody removes them from then on.
     fn take(&self, name: &str) -> Result<Option<TrustFiles>, AuthorityError> {
         let path = self.path.join(name);
         let directory = match rustix::fs::openat(&self.top, name, OPEN_DIRECTORY, Mode::empty()) {
@@ -173,7 +174,7 @@ impl Place {
         }))
     }
 
-    /// Whether a directory is still the one of this name.
+    /// Returns whether a directory is still the one of this name.
     fn is_there(&self, name: &str, directory: &OwnedFd) -> bool {
         let found = rustix::fs::statat(&self.top, name, AtFlags::SYMLINK_NOFOLLOW);
         let held = rustix::fs::fstat(directory);
@@ -183,7 +184,7 @@ impl Place {
         }
     }
 
-    /// Makes files, whole or not at all. The caller holds the lock.
+    /// Makes the files, whole or not at all. The caller holds the lock.
     fn make(
         &self,
         name: &str,
@@ -226,7 +227,7 @@ impl Place {
         Ok(())
     }
 
-    /// Removes what no sandbox uses any more. What cannot be removed stays.
+    /// Removes the sets that no sandbox uses any more. Those that cannot be removed stay.
     fn remove_unused(&self, but: &str) {
         let Ok(entries) = std::fs::read_dir(&self.path) else {
             return;

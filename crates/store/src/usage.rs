@@ -11,18 +11,18 @@ use crate::RunError;
 use crate::runs::{existing_runs, open_run};
 use crate::tree::{is_dots, open_directory};
 
-/// How much room a run takes.
+/// The disk usage of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUsage {
-    /// Bytes on disk; a file with several names counts once.
+    /// The bytes on disk; a file with several names counts once.
     pub bytes: u64,
-    /// Files, directories and all else.
+    /// The number of files, directories and other entries.
     pub entries: u64,
-    /// Directories that could not be looked into, which may hold more.
+    /// The number of directories that could not be read, which may hold more.
     pub unreadable: u64,
 }
 
-/// Bytes of the unit that `stat` counts blocks in.
+/// The unit in which `stat` counts blocks, bytes.
 const BLOCK_BYTES: u64 = 512;
 
 /// Measures everything in a run's directory, without following symbolic links,
@@ -36,14 +36,14 @@ pub fn run_disk_usage(state: &StateDir, run: &RunId) -> Result<DiskUsage, RunErr
     measure(top).map_err(|errno| FileFault::on("measure", state.run_dir(run))(errno).into())
 }
 
-/// A directory that has been looked at, with those below it that have not.
+/// A directory that was read, with those below it that were not yet.
 struct Level {
     identity: (u64, u64),
     below: Vec<CString>,
 }
 
-/// Only the directory that is being looked at is open; the way back is `..`,
-/// checked to be where it came from. So no depth is too deep.
+/// Measures a tree. Only the current directory is open; the way back is `..`, checked to be the
+/// parent that it came from. So no depth is too deep.
 pub(crate) fn measure(top: OwnedFd) -> Result<DiskUsage, Errno> {
     let mut usage = DiskUsage::default();
     let mut seen = HashSet::new();

@@ -1,8 +1,8 @@
-//! The vault: secrets sealed on disk, and how the key that opens them is kept.
+//! The vault: secrets sealed on disk, and the place of the key that opens them.
 //!
-//! Nothing here seals or opens anything: what a secret is, only the process that carries
-//! connections ever knows, and whoever puts one in at that moment. The key lies apart from
-//! what it opens, in a file of the configuration, or wrapped by a passphrase beside it.
+//! Nothing here seals or opens anything: only the egress process ever knows a secret, and whoever
+//! puts one in at that moment. The key is kept apart from the secrets, in a file of the
+//! configuration, or beside them, wrapped with a passphrase.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ const VERSION: u32 = 1;
 const FILE_BYTES_MAX: u64 = 8 << 20;
 /// The largest file with a key that is read, bytes.
 const KEY_FILE_BYTES_MAX: u64 = 4 << 10;
-/// How many secrets a vault holds.
+/// The most secrets that a vault holds.
 pub const SECRETS_MAX: usize = 1_000;
 
-/// How the line of a key file begins.
+/// The prefix of a key file's line.
 const KEY_LINE: &str = "atoll-vault-key-1 ";
 
 /// The vault cannot be used.
@@ -37,45 +37,45 @@ pub enum VaultError {
     /// One of its files cannot be used.
     #[error(transparent)]
     Private(#[from] PrivateFault),
-    /// What is there is none.
+    /// The file that is there is not a vault.
     #[error("{} cannot be read: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault that was found.
         why: String,
     },
-    /// The file that its key is in is not there.
+    /// The file that holds its key is not there.
     #[error("the vault's key is not there: {}", .0.display())]
     KeyMissing(PathBuf),
     /// The kernel gives no random bytes.
     #[error("this host has no random bytes to begin a vault with")]
     NoRandom,
-    /// There is no room for another one.
+    /// There is no room for another secret.
     #[error("the vault holds {SECRETS_MAX} secrets, and no more")]
     Full,
 }
 
-/// How the key of a vault is kept.
+/// The place in which a vault's key is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum KeyKept {
-    /// In a file of its own.
+    /// The key is in a file of its own.
     File,
-    /// In the vault, sealed with a key that a passphrase gives.
+    /// The key is in the vault, sealed with a key that a passphrase gives.
     Passphrase {
-        /// The wrapped key with what it takes to unwrap it, base64.
+        /// The wrapped key with the parameters to unwrap it, base64.
         #[serde(with = "base64_text")]
         wrapped: Vec<u8>,
     },
 }
 
-/// As it is kept.
+/// The vault as it is stored.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
     v: u32,
-    /// Which vault it is, random hexadecimal digits: another one's key is another file.
+    /// The vault's identity, random hexadecimal digits: another vault's key is in another file.
     id: String,
     key: KeyKept,
     secrets: BTreeMap<SecretName, SealedSecret>,
@@ -85,10 +85,10 @@ struct Kept {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SealedSecret {
-    /// Base64.
+    /// The sealed secret, base64.
     #[serde(with = "base64_text")]
     pub sealed: Vec<u8>,
-    /// When it was put in, seconds since 1970.
+    /// The time of its last change, seconds since 1970.
     pub changed_s: u64,
 }
 
@@ -114,7 +114,7 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// The one that there is.
+    /// Reads the vault of this deployment.
     ///
     /// # Errors
     /// [`VaultError`].
@@ -125,8 +125,8 @@ impl Vault {
         }
     }
 
-    /// Changes the one that there is, or one that is new and empty, as one step: what `change`
-    /// leaves is what there is then.
+    /// Changes the vault, or a new and empty one, as one step: the state that `change` leaves is
+    /// saved.
     ///
     /// # Errors
     /// [`VaultError`], or what `change` says; then everything is as it was.
@@ -161,35 +161,35 @@ impl Vault {
         directory.replace(FILE, &bytes).map_err(fault)
     }
 
-    /// The file that holds it.
+    /// Returns the file that holds it.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The name of the file that its key is in, where it is in one.
+    /// Returns the name of the file for its key, if it is in one.
     fn key_file(&self) -> String {
         format!("vault-{}.key", self.kept.id)
     }
 
-    /// How its key is kept.
+    /// Returns how its key is kept.
     #[must_use]
     pub fn key(&self) -> &KeyKept {
         &self.kept.key
     }
 
-    /// Has its key kept in another way.
+    /// Sets how its key is kept.
     pub fn keep_key(&mut self, how: KeyKept) {
         self.kept.key = how;
     }
 
-    /// What it holds, by name.
+    /// Returns its secrets, by name.
     #[must_use]
     pub fn secrets(&self) -> &BTreeMap<SecretName, SealedSecret> {
         &self.kept.secrets
     }
 
-    /// Puts a sealed secret in, in the place of the one of that name.
+    /// Puts in a sealed secret; replaces the one of that name.
     ///
     /// # Errors
     /// [`VaultError::Full`].
@@ -211,7 +211,7 @@ impl Vault {
         Ok(())
     }
 
-    /// Has every secret sealed anew: all, or none where one cannot be.
+    /// Seals every secret anew: all, or none if one cannot be.
     ///
     /// # Errors
     /// What `reseal` says.
@@ -229,13 +229,13 @@ impl Vault {
         Ok(())
     }
 
-    /// Takes one out; whether it was there.
+    /// Removes a secret; returns whether it was there.
     pub fn remove(&mut self, name: &SecretName) -> bool {
         self.kept.secrets.remove(name).is_some()
     }
 }
 
-/// Eight random bytes: no two vaults have the same.
+/// Makes an id of eight random bytes: no two vaults have the same.
 fn new_id() -> Result<String, VaultError> {
     let mut bytes = [0_u8; 8];
     random::fill(&mut bytes).map_err(|_| VaultError::NoRandom)?;
@@ -270,7 +270,7 @@ pub struct VaultKeyFile {
 }
 
 impl VaultKeyFile {
-    /// A vault's in this directory, which is made where it is missing.
+    /// Returns a vault's key file in this directory, which is made if missing.
     ///
     /// # Errors
     /// [`VaultError`], also where others can write to the directory.
@@ -281,13 +281,13 @@ impl VaultKeyFile {
         })
     }
 
-    /// Where it is.
+    /// Returns the file's path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.path().join(&self.name)
     }
 
-    /// Gives what it holds to `take`, and nothing where it is not there; what was read is wiped.
+    /// Passes its content to `take`; `None` if the file is not there. The buffer is wiped.
     ///
     /// # Errors
     /// [`VaultError`].
@@ -310,7 +310,7 @@ impl VaultKeyFile {
         Ok(Some(take(key)))
     }
 
-    /// Keeps a key there. The caller changes the vault meanwhile, so that nobody else does.
+    /// Writes a key to it. The caller changes the vault meanwhile, so that nobody else does.
     ///
     /// # Errors
     /// [`VaultError`].
@@ -322,7 +322,7 @@ impl VaultKeyFile {
         Ok(self.directory.replace(&self.name, line.as_bytes())?)
     }
 
-    /// Removes it; whether it was there.
+    /// Removes the file; returns whether it was there.
     ///
     /// # Errors
     /// [`VaultError`].

@@ -1,8 +1,8 @@
-//! Another key in the place of the ledger's. The old one hands over in the ledger itself, so
-//! that whoever has either can follow; one checkpoint is signed by both.
+//! Rotation of the ledger's key. The old key hands over in the ledger itself, so that whoever has
+//! either key can follow; one checkpoint is signed by both.
 //!
-//! The new key is on disk before the ledger names it, and in its place only after: whatever
-//! ends the process in between, the next checkpoint finishes it or takes it back.
+//! The new key is on disk before the ledger names it, and in the old one's place only after: if the
+//! process ends in between, the next checkpoint finishes the rotation or takes it back.
 
 use serde_json::{Value, json};
 
@@ -17,13 +17,13 @@ use crate::private::PrivateDirectory;
 use crate::read::{Events, Filter};
 use crate::{FileFault, LedgerError, SigningError, StateDir, VerifierKey, disk};
 
-/// The key to come, beside the one that there is.
+/// The file of the next key, beside the current one.
 const NEXT: &str = "key.next";
-/// The one that there is.
+/// The file of the current key.
 const KEY: &str = "key";
 
-/// A key, as far as it counts: for checkpoints of at most so many events, where it has handed
-/// over since.
+/// A key, as far as it is trusted: for checkpoints of at most so many events, if it has handed over
+/// since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trusted {
     pub(crate) key: VerifierKey,
@@ -38,7 +38,7 @@ pub(crate) struct HandOver {
     pub(crate) new: VerifierKey,
 }
 
-/// Puts another key in the place of the one that there is.
+/// Replaces the current key by a new one.
 pub(crate) fn rotate(state: &StateDir, journal: &Journal) -> Result<VerifierKey, SigningError> {
     let keys = key_directory(state)?;
     let _lock = keys.lock()?;
@@ -59,8 +59,8 @@ pub(crate) fn rotate(state: &StateDir, journal: &Journal) -> Result<VerifierKey,
     Ok(next.verifier().clone())
 }
 
-/// Begins to sign with another key where the one that has signed is lost. The last checkpoint
-/// goes into the ledger: nothing else tells of it from then on.
+/// Begins to sign with a new key after the old one was lost. The last checkpoint is recorded in the
+/// ledger: nothing else keeps it from then on.
 pub(crate) fn replace_lost(
     state: &StateDir,
     journal: &Journal,
@@ -85,8 +85,8 @@ pub(crate) fn replace_lost(
     Ok(key.verifier().clone())
 }
 
-/// The key that signs, once what an earlier process has begun is finished or taken back. The
-/// caller holds the directory's lock.
+/// Returns the key that signs, once a rotation that an earlier process began is finished or taken
+/// back. The caller holds the directory's lock.
 pub(crate) fn settled_key(
     state: &StateDir,
     journal: &Journal,
@@ -109,7 +109,7 @@ pub(crate) fn settled_key(
     Ok(old)
 }
 
-/// Signs with both, and puts the new one in its place.
+/// Signs with both keys, and puts the new one in the old one's place.
 fn finish(
     state: &StateDir,
     journal: &Journal,
@@ -121,7 +121,7 @@ fn finish(
     Ok(keys.rename(NEXT, KEY)?)
 }
 
-/// What both keys sign.
+/// Returns the statement that both keys sign.
 fn statement(old: &VerifierKey, new: &VerifierKey) -> String {
     format!("atoll-ledger key 1\n{}\n{old}\n{new}\n", old.name())
 }
@@ -143,7 +143,7 @@ fn hand_overs(state: &StateDir) -> Result<Vec<HandOver>, LedgerError> {
     Ok(found)
 }
 
-/// A hand-over that both keys have signed.
+/// Reads a hand-over that both keys have signed.
 pub(crate) fn read(seq: u64, body: &Value) -> Option<HandOver> {
     let text = |member: &str| body.get(member).and_then(Value::as_str);
     let old = VerifierKey::parse(text("old")?).ok()?;
@@ -155,13 +155,13 @@ pub(crate) fn read(seq: u64, body: &Value) -> Option<HandOver> {
     is_signed.then_some(HandOver { seq, old, new })
 }
 
-/// The keys that count where this one does, by the ledger.
+/// Returns the keys that are trusted if this one is, by the ledger.
 pub(crate) fn trusted(state: &StateDir, key: &VerifierKey) -> Result<Vec<Trusted>, LedgerError> {
     Ok(followed(key, &hand_overs(state)?))
 }
 
-/// The keys that count where this one does: those that it was handed to, and those before it.
-/// The hand-overs are in the ledger's order.
+/// Returns the keys that are trusted if this one is: those that it handed over to, and those before
+/// it. The hand-overs are in the ledger's order.
 pub(crate) fn followed(key: &VerifierKey, all: &[HandOver]) -> Vec<Trusted> {
     let mut trusted = Vec::new();
     let mut current = key;

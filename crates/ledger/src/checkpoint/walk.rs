@@ -29,7 +29,7 @@ pub(crate) struct Walk {
     size: u64,
     leaf: TreeHash,
     segment: u32,
-    /// Where the last event's line ends in the segment, bytes.
+    /// The offset in the segment at which the last event's line ends, bytes.
     bytes: u64,
 }
 
@@ -54,8 +54,8 @@ impl Walk {
         self.frontier.root()
     }
 
-    /// Goes on to the end of the last checkpoint, whose root must come up, and from there to
-    /// the head's event where one is given.
+    /// Walks on to the end of the last checkpoint, whose root must match, and from there to the
+    /// head's event if one is given.
     pub(crate) fn on_to(
         mut self,
         state: &StateDir,
@@ -97,7 +97,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Takes up one event.
+    /// Adds one event.
     fn one(&mut self, line: &Line<'_>) -> Option<()> {
         let LineContent::Complete(bytes) = line.content else {
             return None;
@@ -123,8 +123,9 @@ impl Walk {
         Some(())
     }
 
-    /// Writes what [`Walk::read`] reads, over what is there, and waits for no disk: one that is
-    /// written in part is none, and costs the next checkpoint a walk from the first event.
+    /// Writes the file that [`Walk::read`] reads, over the earlier one, without waiting for the
+    /// disk: one that is written in part is ignored, and costs the next checkpoint a walk from the
+    /// first event.
     pub(crate) fn keep(&self, directory: &OwnedFd, name: &str) -> std::io::Result<()> {
         let text = self.kept();
         let file = std::fs::File::from(disk::create(directory, name, OFlags::WRONLY)?);
@@ -145,8 +146,8 @@ impl Walk {
         text
     }
 
-    /// The end of an earlier walk. What cannot be read is none: it is only there to save
-    /// time, and is believed only where it leads to a root that was signed.
+    /// Reads the end of an earlier walk. One that cannot be read counts as missing: it only saves
+    /// time, and is trusted only if it leads to a root that was signed.
     pub(crate) fn read(
         directory: &OwnedFd,
         path: &Path,

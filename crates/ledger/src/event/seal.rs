@@ -1,6 +1,6 @@
-//! What of an event is sealed: the members whose content is a program's or a person's and not
-//! Atoll's own decision. They stand encrypted in one member, `sealed`, so that the event's hash
-//! covers them for ever, and nobody reads them once the key of their run is destroyed.
+//! Sealing of an event's sensitive members: those whose content comes from a program or a person,
+//! and is not Atoll's own decision. They are encrypted in one member, `sealed`, so that the event's
+//! hash covers them for ever, and nobody can read them once the key of their run is destroyed.
 
 use std::fmt;
 
@@ -17,34 +17,35 @@ use crate::canonical::SEALED;
 use crate::hash::hex;
 use crate::random;
 
-/// What stands in place of what nobody can read any more.
+/// The replacement of members whose key was destroyed.
 const SHREDDED: &str = "(shredded)";
-/// The same where its key is not here, or does not open it.
+/// The replacement of members whose key is not here, or does not open them.
 const CLOSED: &str = "(sealed)";
 
-/// What everything sealed is bound to, with its place: put into another event it does not open.
+/// The prefix of the associated data that all sealed content is bound to, with its event: moved
+/// into another event, it does not open.
 const MARK: &[u8] = b"atoll-sealed-1\0";
 /// The length of a key, bytes.
 pub(crate) const KEY_BYTES: usize = 32;
-/// The length of a salt, bytes: nobody guesses a text by its digest.
+/// The length of a salt, bytes: it keeps a text from being guessed by its digest.
 const SALT_BYTES: usize = 16;
 
 /// The key of a run.
 pub(crate) struct SealKey(Zeroizing<[u8; KEY_BYTES]>);
 
-/// Without the key: what is in it is not for logs.
+/// Leaves out the key: it is not for logs.
 impl fmt::Debug for SealKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("SealKey").finish_non_exhaustive()
     }
 }
 
-/// What is sensitive cannot be sealed: the kernel has no random bytes.
+/// The sensitive members cannot be sealed: the kernel has no random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what is sensitive in it cannot be sealed: there are no random bytes")]
 pub struct SealFault;
 
-/// The one event that something is sealed for.
+/// The one event that content is sealed for.
 pub(crate) struct SealPlace<'a> {
     pub(crate) run: &'a RunId,
     pub(crate) kind: &'a str,
@@ -58,18 +59,18 @@ impl SealPlace<'_> {
     }
 }
 
-/// What was sealed.
+/// The members of an event, as unsealed.
 pub(crate) struct Opened {
-    /// Hexadecimal digits.
+    /// The digest of the sealed text, hexadecimal digits.
     digest: String,
     salt: String,
     pub(crate) members: Map<String, Value>,
 }
 
-/// What can be done about what is sealed of a run.
+/// The key that is known for the sealed members of a run, if any.
 #[derive(Clone, Copy)]
 pub(crate) enum Opening<'a> {
-    /// It has this key.
+    /// The run's key is here.
     Key(&'a SealKey),
     /// Its key was destroyed.
     Shredded,
@@ -77,7 +78,7 @@ pub(crate) enum Opening<'a> {
     Unknown,
 }
 
-/// The members of a type's body that are sealed, in the order of their names.
+/// Returns the members of a type's body that are sealed, in the order of their names.
 pub(crate) fn sealed_members(kind: &str) -> &'static [&'static str] {
     match kind {
         "run.opened" => &["command", "directory", "options", "workspace"],
@@ -90,7 +91,7 @@ pub(crate) fn sealed_members(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// Those of them that every event of the type has.
+/// Returns those sealed members that every event of the type has.
 fn always(kind: &str) -> &'static [&'static str] {
     match kind {
         "run.opened" => &["command", "directory", "workspace"],
@@ -101,7 +102,7 @@ fn always(kind: &str) -> &'static [&'static str] {
 }
 
 impl SealKey {
-    /// A new one; nothing where the kernel has no random bytes.
+    /// Makes a new key; `None` if the kernel has no random bytes.
     pub(crate) fn generate() -> Option<Self> {
         let mut key = Zeroizing::new([0; KEY_BYTES]);
         random::fill(key.as_mut()).ok()?;
@@ -121,9 +122,9 @@ impl SealKey {
         Some(LessSafeKey::new(key))
     }
 
-    /// Seals a text for the event of this place, in base64: its digest with a salt, which stays
-    /// when the key is destroyed, a random number, and the encrypted salt and text. A run
-    /// would need some 2^32 events for two of the same number.
+    /// Seals a text for this event, in base64: its salted digest, which stays when the key is
+    /// destroyed, a random nonce, and the encrypted salt and text. Random nonces are safe up to
+    /// some 2^32 events of one run.
     pub(crate) fn seal(&self, place: &SealPlace<'_>, text: &[u8]) -> Result<String, SealFault> {
         let mut random = [0; NONCE_LEN + SALT_BYTES];
         random::fill(&mut random).map_err(|_| SealFault)?;
@@ -140,8 +141,7 @@ impl SealKey {
         Ok(STANDARD.encode([digest.as_ref(), number, &hidden].concat()))
     }
 
-    /// What was sealed, where it was sealed by this key for this place, and is what its digest
-    /// says.
+    /// Unseals the members, if this key has sealed them for this event, and their digest holds.
     pub(crate) fn open(&self, place: &SealPlace<'_>, sealed: &str) -> Option<Opened> {
         let mut bytes = STANDARD.decode(sealed).ok()?;
         let (told, rest) = bytes.split_at_mut_checked(SHA256_OUTPUT_LEN)?;
@@ -161,8 +161,8 @@ impl SealKey {
     }
 }
 
-/// Why nobody can read a member of an event as [`crate::Seals::open`] gives it; nothing where it
-/// can be read.
+/// Returns why a member of an event, as [`crate::Seals::open`] gives it, cannot be read; `None` if
+/// it can.
 #[must_use]
 pub fn unread(value: &Value) -> Option<&'static str> {
     let word = match value {
@@ -179,7 +179,7 @@ pub fn unread(value: &Value) -> Option<&'static str> {
     }
 }
 
-/// How many characters of base64 what is sealed of a text takes.
+/// Returns the length in base64 of a sealed text of this many bytes.
 pub(crate) fn sealed_length(text_bytes: usize) -> usize {
     let around = SHA256_OUTPUT_LEN + NONCE_LEN + SALT_BYTES + AES_256_GCM.tag_len();
     (around + text_bytes).div_ceil(3) * 4
@@ -192,8 +192,8 @@ fn digest(salt: &[u8], text: &[u8]) -> Digest {
     context.finish()
 }
 
-/// Puts in place of what is sealed in an event what it says, or why that is not known. With a
-/// proof `sealed` stays, as the digest, the salt and the names that it is made of.
+/// Puts the unsealed members in the place of `sealed`, or a word for why they cannot be read. With
+/// a proof, `sealed` stays as an object of the digest, the salt and the names.
 pub(crate) fn unseal(event: &mut Event, opening: Opening<'_>, with_proof: bool) {
     let Some(run) = &event.run else {
         return;
@@ -239,7 +239,7 @@ pub(crate) fn unseal(event: &mut Event, opening: Opening<'_>, with_proof: bool) 
     members.sort_keys();
 }
 
-/// Puts a word where what nobody can read stood.
+/// Puts a word in the place of members that cannot be read.
 fn stand_in(members: &mut Map<String, Value>, kind: &str, word: &str) {
     for name in always(kind) {
         let is_list = matches!(*name, "command" | "denied");

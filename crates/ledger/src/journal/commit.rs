@@ -4,9 +4,9 @@ use crate::journal::Journal;
 use crate::tail::Tail;
 use crate::{FileFault, LedgerError};
 
-/// Shares waits for the disk among the threads of a process: one thread waits
-/// for everything that was appended before, the others for that thread. Processes
-/// share in the kernel, which writes all of a file's new bytes for any of them.
+/// Shared waits for the disk among the threads of a process: one thread waits for everything that
+/// was appended before, the others for that thread. Processes share in the kernel, which writes all
+/// of a file's new bytes for any of them.
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
     progress: Mutex<Progress>,
@@ -15,17 +15,17 @@ pub(crate) struct Commit {
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// How many events are on disk.
+    /// The number of events that are on disk.
     durable_size: u64,
-    /// Whether a thread is waiting for the disk.
+    /// True if a thread is waiting for the disk.
     waiting: bool,
-    /// Why nothing can be written any more. After a failed fdatasync the kernel
-    /// forgets which pages it could not write, and a second one reports success.
+    /// The reason why nothing can be written any more. After a failed fdatasync the kernel forgets
+    /// which pages it could not write, and a second one reports success.
     broken: Option<String>,
 }
 
 impl Commit {
-    /// Refuses once a wait for the disk has failed.
+    /// Returns an error once a wait for the disk has failed.
     pub(crate) fn check(&self) -> Result<(), LedgerError> {
         match &self.progress().broken {
             Some(why) => Err(LedgerError::Broken(why.clone())),
@@ -77,13 +77,13 @@ impl Commit {
         noted
     }
 
-    /// Refuses everything from now on.
+    /// Makes every further wait fail.
     pub(crate) fn break_off(&self, fault: &FileFault) {
         let mut progress = self.progress();
         progress.broken.get_or_insert_with(|| fault.to_string());
     }
 
-    /// Begins to count anew: the ledger ends here, on disk, also where it had more events.
+    /// Restarts the count: the ledger ends here, on disk, also if it had more events.
     pub(crate) fn begin_at(&self, size: u64) {
         self.progress().durable_size = size;
     }

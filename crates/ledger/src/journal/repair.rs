@@ -16,11 +16,11 @@ use crate::segment::{Segment, segment_name};
 use crate::tail::{FoundTail, Tail};
 use crate::{FileFault, LedgerError, disk, host_text};
 
-/// How many remains are kept beside a ledger.
+/// The most remains that are kept beside a ledger.
 const SET_ASIDE_MAX: u32 = 10_000;
 const COPY_BYTES: usize = 64 << 10;
 
-/// What is wrong with the end of a ledger.
+/// The fault at the end of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// A line that its writer did not live to finish; it was never acknowledged.
@@ -29,9 +29,9 @@ enum Cause {
     Cut,
     /// The last event is another than the one that was acknowledged.
     Rewritten,
-    /// Nobody can say any more what was acknowledged.
+    /// The acknowledged size is unknown.
     HeadLost,
-    /// The ledger is not there, but what only it can have told of is.
+    /// The ledger is not there, but files that only it can have caused are.
     Removed,
 }
 
@@ -60,7 +60,7 @@ impl Cause {
         }
     }
 
-    /// For people: what is lost. A line that was never acknowledged is no loss.
+    /// Describes the loss for people. A line that was never acknowledged is no loss.
     fn remark(self, head: &FoundHead, found: u64, remains: Remains) -> Option<String> {
         let acknowledged = match head {
             FoundHead::Sound(head) => head.size,
@@ -85,10 +85,9 @@ impl Cause {
     }
 }
 
-/// Makes the ledger fit for the next event. Whatever is not an event is set aside
-/// in a file of its own, and what was found is recorded (`ledger.repaired`), so
-/// that a loss stays visible for ever. `remains` are those of a ledger without a
-/// segment. The append lock is held.
+/// Repairs the end of the ledger for the next event. Anything that is not an event is moved to a
+/// file of its own, and the finding is recorded (`ledger.repaired`), so that a loss stays visible
+/// for ever. `remains` are those of a ledger without a segment. The append lock is held.
 pub(crate) fn repair(
     journal: &Journal,
     head: &FoundHead,
@@ -139,8 +138,8 @@ fn acknowledged(head: &Head) -> Value {
     })
 }
 
-/// Moves the end of a segment, from this byte on, to a file `torn-N`. The copy is
-/// on disk before the original is cut off.
+/// Moves the end of a segment, from this byte on, to a file `torn-N`. The copy is on disk before
+/// the original is truncated.
 fn set_aside(journal: &Journal, segment: &Segment, from: u64) -> Result<Value, LedgerError> {
     let (name, copy) = create_aside(journal.directory(), journal.path())?;
     let path = journal.path().join(&name);

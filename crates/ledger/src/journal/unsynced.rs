@@ -11,19 +11,19 @@ use crate::segment::{Segment, segment_name};
 use crate::tail::FoundTail;
 use crate::{FileFault, LedgerError, disk};
 
-/// Says that a wait for the disk has failed: what follows the head's event may be in the
-/// kernel's memory alone, and the kernel does not know it any more. It matters only until the
-/// kernel ends, since from then on what is read is what is on disk.
+/// The file that records a failed wait for the disk: the events after the head's may be in the
+/// kernel's memory alone, and the kernel has forgotten so. It matters only until the next boot,
+/// since from then on only what is on disk is read.
 const UNSYNCED: &str = "unsynced";
 
 const COPY_BYTES: usize = 64 << 10;
 
-/// Tells other processes. Where not even that can be written, nothing can.
+/// Warns other processes. If not even this file can be written, nothing can.
 pub(crate) fn leave_doubt(directory: &OwnedFd) {
     let _ = disk::create(directory, UNSYNCED, OFlags::WRONLY);
 }
 
-/// Whether a wait for the disk has failed since the head was last known to be right.
+/// Returns whether a wait for the disk has failed since the head was last known to be right.
 pub(crate) fn is_doubted(directory: impl AsFd, path: &Path) -> Result<bool, FileFault> {
     match rustix::fs::statat(directory, UNSYNCED, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
@@ -32,8 +32,8 @@ pub(crate) fn is_doubted(directory: impl AsFd, path: &Path) -> Result<bool, File
     }
 }
 
-/// Writes once more what follows the head's event and may not be on disk, so that a wait for
-/// the disk says something again. The append lock is held.
+/// Writes once more everything after the head's event that may not be on disk, so that a wait for
+/// the disk is meaningful again. The append lock is held.
 pub(crate) fn settle_doubt(
     journal: &Journal,
     head: Option<&Head>,

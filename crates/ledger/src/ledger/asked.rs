@@ -8,20 +8,20 @@ use crate::LedgerError;
 use crate::Position;
 use crate::event::Draft;
 
-/// What became of a question to a person.
+/// The step of a question to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It was put.
+    /// The question was put.
     Put,
-    /// They said yes.
+    /// The person approved.
     Granted,
-    /// They said no, or nothing, or are not there.
+    /// The person denied, did not answer, or is not there.
     Denied,
 }
 
 impl Ledger {
-    /// Records what a person was asked before something is done that no program waits for, or
-    /// what they said, on disk when it returns.
+    /// Records a question to a person about an operation that no program waits for, or the answer,
+    /// on disk when it returns.
     ///
     /// # Errors
     /// [`LedgerError`]; the event is not in the ledger then.

@@ -1,4 +1,4 @@
-//! What the ledger says of sessions, and of agents.
+//! The ledger's records of sessions and agents.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,8 @@ use crate::{Event, StateDir};
 use crate::{conduct, labels};
 
 impl Ledger {
-    /// The session of this name: the one that there is, or one that begins now
-    /// (`session.opened`, on disk with the run that is recorded next). `fresh` is the id of one
-    /// that begins.
+    /// Returns the session of this name, or begins one (`session.opened`, on disk with the run that
+    /// is recorded next). `fresh` is the id of a new one.
     ///
     /// # Errors
     /// [`SessionError`]; no session was begun then.
@@ -31,7 +30,7 @@ impl Ledger {
         sessions::open(state, &self.journal, name, fresh)
     }
 
-    /// Which data the runs of a session have touched. They are never lost.
+    /// Reads the labels of the data that the runs of a session have touched. They are never lost.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
@@ -42,7 +41,7 @@ impl Ledger {
         labels::of_session(state, session)
     }
 
-    /// The same of one run.
+    /// Reads the labels of one run.
     ///
     /// # Errors
     /// As [`Ledger::session_labels`].
@@ -50,7 +49,7 @@ impl Ledger {
         labels::of_run(state, run)
     }
 
-    /// The same of those that have used a kept layer: of what its record does not have.
+    /// Reads the labels of the runs that have used a kept layer and are not all in its record.
     ///
     /// # Errors
     /// As [`Ledger::session_labels`]; also where the ledger does not know these runs.
@@ -58,7 +57,7 @@ impl Ledger {
         labels::of_kept(state, kept)
     }
 
-    /// What the runs of a session were for.
+    /// Reads the purposes of a session's runs.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
@@ -69,7 +68,7 @@ impl Ledger {
         labels::purposes_of_session(state, session)
     }
 
-    /// The same of one run.
+    /// Reads the purposes of one run.
     ///
     /// # Errors
     /// As [`Ledger::session_purposes`].
@@ -77,8 +76,8 @@ impl Ledger {
         labels::purposes_of_run(state, run)
     }
 
-    /// How a person's runs by a profile of this name have behaved, as of a day counted from
-    /// 1970-01-01. Nothing where more was written in the time that counts than is read.
+    /// Reads the conduct of a person's runs by a profile of this name, as of a day counted from
+    /// 1970-01-01. `None` if more was written in the time that counts than is read.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read: then nobody knows.
@@ -90,7 +89,7 @@ impl Ledger {
         conduct::of_agent(state, agent, today, conduct::CONDUCT_BYTES_MAX)
     }
 
-    /// All sessions with their runs, by the ledger alone, the one that began first first.
+    /// Returns all sessions with their runs, by the ledger alone, oldest first.
     ///
     /// # Errors
     /// [`LedgerError`] when the ledger cannot be read.
@@ -98,16 +97,16 @@ impl Ledger {
         sessions::list(state)
     }
 
-    /// The session of this name where a file tells of it and the ledger says the same there:
-    /// nothing else of the ledger is read. Whoever finds none looks through [`Ledger::sessions`].
+    /// Returns the session of this name if a file records it and the ledger agrees: nothing else of
+    /// the ledger is read. Otherwise, callers search [`Ledger::sessions`].
     #[must_use]
     pub fn noted_session(state: &StateDir, name: &SessionName) -> Option<SessionId> {
         sessions::noted_of(state, name).ok().flatten()
     }
 
-    /// The event by which a run that goes on began (`run.opened`, as it is recorded: what is
-    /// sealed stays so). It is looked for from where the run's marker says, so that a long ledger
-    /// takes no longer. Nothing where the run is over, or is not recorded yet.
+    /// Returns the opening event of a run that goes on (`run.opened`, as recorded: sealed members
+    /// stay sealed). The search begins at the place in the run's marker, so that a long ledger
+    /// takes no longer. `None` if the run is over, or is not recorded yet.
     ///
     /// # Errors
     /// [`LedgerError`] when the marker or the ledger cannot be read.

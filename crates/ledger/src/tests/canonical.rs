@@ -164,7 +164,7 @@ fn times_are_rfc_3339_with_microseconds() {
     );
 }
 
-/// The tree of RFC 6962, 2.1, as it is defined there.
+/// Returns the root of the tree of RFC 6962, 2.1, straight from its definition.
 fn root_by_definition(leaves: &[Vec<u8>]) -> Vec<u8> {
     use sha2::{Digest, Sha256};
     match leaves {

@@ -19,7 +19,7 @@ fn add(place: &Place, events: u64) {
     }
 }
 
-/// What a witness has that was given these.
+/// Makes the file of a witness that was given these checkpoints.
 fn witness(checkpoints: &[&Checkpoint]) -> WitnessFile {
     let texts = checkpoints.iter().map(|one| format!("{}\n", one.text()));
     WitnessFile {
@@ -44,7 +44,7 @@ fn severities(damage: &[Damage]) -> Vec<Severity> {
     damage.iter().map(|damage| damage.severity).collect()
 }
 
-/// A copy of the whole state directory, as whoever rolls it back has one.
+/// Copies the whole state directory, as an attacker who rolls it back would.
 fn copy(from: &Path, to: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(to).unwrap();
@@ -146,7 +146,7 @@ fn checkpoints_grow_with_the_ledger_across_segments_and_processes() {
     assert!(place.verified().segments > 10);
 }
 
-/// What is kept of the tree saves reading, and is believed only as far as it was signed.
+/// The saved frontier saves reading, and is trusted only as far as it was signed.
 #[test]
 fn what_is_kept_of_the_tree_can_be_lost_or_wrong() {
     let contents: [Option<&dyn Fn(String) -> String>; 5] = [
@@ -183,8 +183,8 @@ fn what_is_kept_of_the_tree_can_be_lost_or_wrong() {
     assert_eq!((made.size(), made.root()), (12, place.verified().root));
 }
 
-/// With what is kept a checkpoint reads only what came since: of what was before it says
-/// nothing anew, which `verify` does.
+/// With the saved frontier a checkpoint reads only the events that came since: the ones before are
+/// for `verify` to check again.
 #[test]
 fn a_checkpoint_reads_only_what_came_since() {
     let place = Place::new();
@@ -496,7 +496,7 @@ fn a_checkpoint_that_is_cut_short_leaves_the_one_before() {
     assert_eq!(checkpoint(&place).size(), 4);
 }
 
-/// Something stands where it would be written: events are as durable as ever.
+/// A directory is in the checkpoint's place: events are as durable as ever.
 #[test]
 fn a_checkpoint_that_cannot_be_written_loses_no_event() {
     let place = Place::new();

@@ -23,10 +23,10 @@ fn known(place: &Place, who: (u32, &str)) -> Conduct {
     known.unwrap()
 }
 
-/// What is recorded of a run while it goes on.
+/// The events that are recorded of a run while it goes on.
 type Tells = Vec<(&'static str, EventBody)>;
 
-/// A run by this profile.
+/// Records a run by this profile.
 fn run(ledger: &Ledger, number: u32, profile: &str, tells: Tells) {
     run_of(ledger, call(number), json!({ "profile": profile }), tells);
 }
@@ -183,8 +183,8 @@ fn attempts_and_stops_count_and_what_browsers_do_does_not() {
     assert_eq!(known(&place, (1000, "own")), expected);
 }
 
-/// Nobody makes what is bad go by writing much: where not all that counts can be read, nothing
-/// is known.
+/// An agent cannot push bad events out of sight by writing much: if not every event that counts can
+/// be read, its conduct is unknown.
 #[test]
 fn what_was_written_lately_is_read_whole_or_not_at_all() {
     let place = Place::new();
@@ -227,8 +227,7 @@ fn a_damaged_ledger_tells_nothing_and_none_is_an_unknown_agent() {
     assert_eq!(known(&place, (1000, "own")), of(&[&[Deed::Vouched]]));
 }
 
-/// Whoever alters what is bad into something that says nothing, or takes it away, makes nobody
-/// better.
+/// Altering or removing a bad event improves nobody's conduct.
 #[test]
 fn what_is_bad_does_not_go_by_damage() {
     let place = Place::new();
@@ -264,7 +263,7 @@ fn what_is_bad_does_not_go_by_damage() {
     assert_eq!(known_of().unwrap().unwrap(), whole);
 }
 
-/// Shredding takes what is sealed, and nothing of this.
+/// Shredding removes sealed content, and no event that counts for conduct.
 #[test]
 fn shredding_makes_nobody_better() {
     let place = Place::new();

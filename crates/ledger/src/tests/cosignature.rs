@@ -8,7 +8,7 @@ use crate::note::{key_id, typed_key};
 const NAME: &str = "witness.example/w1";
 const TIME_S: u64 = 1_679_315_147;
 
-/// A key of a witness, and its line for a checkpoint.
+/// Makes the key of a witness, and its line for a checkpoint.
 fn cosign(seed: u8, checkpoint: &Checkpoint) -> (WitnessKey, String) {
     let pair = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap();
     let public = pair.public_key().as_ref();

@@ -6,7 +6,7 @@ use atoll_model::{SessionId, SessionName};
 use super::*;
 use crate::head::Head;
 
-/// A ledger of a few events; its lines, with their newlines.
+/// Makes a ledger of a few events; returns its lines, with their newlines.
 fn small(events: u64) -> (Place, Vec<Vec<u8>>) {
     let place = Place::new();
     let ledger = place.ledger();
@@ -343,8 +343,8 @@ fn a_removed_ledger_is_found_where_runs_are_kept() {
     }
 }
 
-/// A ledger of one run of a session, of which nothing is kept, that somebody was sent, and which
-/// of what rests on it is left once it was removed with its key.
+/// Makes a ledger of one run of a session, without the run's files, that was sent elsewhere; then
+/// removes it with its key, and of its remains all but `left`.
 fn removed_but_for(left: &[&str]) -> Place {
     let place = Place::new();
     let ledger = place.ledger();
@@ -549,7 +549,7 @@ fn the_verifier_of_the_documentation_agrees() {
     }
 }
 
-/// What a forger has rewritten after an event was changed.
+/// The parts that a forger has rewritten after an event was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     /// The hash of the event's own line.
@@ -558,24 +558,24 @@ enum Depth {
     Chain,
     /// The head too: how far the ledger was acknowledged.
     Head,
-    /// All but what a witness has: the checkpoint is signed anew with the key of this host.
+    /// Everything but the witness's copy: the checkpoint is signed anew with the key of this host.
     Signature,
 }
 
-/// What finds a change, in a ledger that was signed and witnessed.
+/// The check that finds a change, in a ledger that was signed and witnessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finder {
     /// The event is none, or not as it would be written.
     Form,
-    /// Its number or its predecessor do not continue the chain.
+    /// The event's number or predecessor does not continue the chain.
     Chain,
-    /// It is another event, which nothing in itself shows.
+    /// The event is another one, which nothing in itself shows.
     Others,
 }
 
 type Members = Vec<(String, String)>;
 
-/// The members of a JSON object, each value as text.
+/// Returns the members of a JSON object, each value as text.
 fn members(object: &str) -> Members {
     let read: serde_json::Map<String, serde_json::Value> = serde_json::from_str(object).unwrap();
     read.into_iter()
@@ -590,7 +590,7 @@ fn object(members: &Members) -> String {
     format!("{{{}}}", all.collect::<Vec<_>>().join(","))
 }
 
-/// Another value of the same kind.
+/// Returns another value of the same kind.
 fn another(name: &str, value: &str) -> String {
     match name {
         "prev" => format!("\"{}\"", "a".repeat(64)),
@@ -602,7 +602,7 @@ fn another(name: &str, value: &str) -> String {
     }
 }
 
-/// Each change of each member of an object: its name, what was done, and the object then.
+/// Returns each change of each member of an object: its name, the change, and the object after it.
 fn changes(of: &Members) -> Vec<(String, &'static str, Members)> {
     let mut all = Vec::new();
     for (at, (name, value)) in of.iter().enumerate() {
@@ -623,7 +623,7 @@ fn changes(of: &Members) -> Vec<(String, &'static str, Members)> {
     all
 }
 
-/// Every change of one event, and what finds it.
+/// Returns every change of one event, and the check that finds it.
 fn forgeries(event: &str) -> Vec<(String, String, Finder)> {
     let whole = members(event);
     let mut all = Vec::new();
@@ -685,7 +685,7 @@ fn forge(place: &Place, lines: &[Vec<u8>], at: usize, event: &str, depth: Depth)
     }
 }
 
-/// A ledger of events with and without a run, signed; its lines.
+/// Makes a signed ledger of events with and without a run; returns its lines.
 fn signed() -> (Place, Vec<Vec<u8>>, Checkpoint) {
     let place = Place::new();
     let ledger = place.ledger();
@@ -723,8 +723,8 @@ fn found_with(place: &Place, witness: Option<&Checkpoint>) -> Vec<Damage> {
     }
 }
 
-/// Whoever changes an event can write its hash anew, and all that stands after it. Then the
-/// next thing finds it: chain, head, signature, and at last what a witness has.
+/// An attacker who changes an event can rewrite its hash, and everything after it. Then the next
+/// check finds it: chain, head, signature, and at last the witness's copy.
 #[test]
 fn every_changed_member_is_found_however_much_was_rewritten_after_it() {
     let (place, lines, made) = signed();

@@ -7,7 +7,7 @@ use super::power::{Dice, Disk, Failure, Step, acknowledged, finish, told, watch}
 use super::*;
 use crate::head::{FoundHead, Head};
 
-/// In memory where there is such a place: nothing here relies on a disk.
+/// Makes a directory, in memory if there is such a file system: nothing here relies on a disk.
 pub(super) fn temporary() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     // By a name that tests of what is left behind know for a test's own.
@@ -41,7 +41,7 @@ impl Work {
         }
     }
 
-    /// The number of the next event, which the disk is told before it is written.
+    /// Returns the number of the next event, which the disk records before it is written.
     fn number(&self) -> u64 {
         let number = self.numbers.get();
         self.numbers.set(number + 1);
@@ -120,8 +120,8 @@ impl Work {
 
 const SEGMENTS: [u64; 3] = [1_000, 6_000, 1 << 20];
 
-/// What every ledger must be that went through any of this, at the next start of the kernel:
-/// it goes on, without damage, and all that was acknowledged is there.
+/// Checks a ledger that went through any of these faults, under the next boot of the kernel: it can
+/// be appended to, is without damage, and has everything that was acknowledged.
 fn comes_back(state: &Path, segment_bytes_max: u64, disk: &Disk, what: &str) {
     let state = StateDir::open(state).unwrap();
     let boot = BootId::of_test('c');
@@ -203,8 +203,8 @@ fn what_was_acknowledged_survives_a_loss_of_power_at_every_step() {
     assert!(cuts > 2_000, "{cuts}");
 }
 
-/// What a session is made of: its runs, what they have touched, and what a person has said. Each
-/// but the first is acknowledged.
+/// Records a session: its runs, the labels that they gain, and a person's purposes. Each step but
+/// the first is acknowledged.
 fn session_of_runs(work: &Work, id: &SessionId) {
     let state = work.state();
     let ledger = work.ledger(&state).unwrap();
@@ -272,7 +272,7 @@ fn sessions_labels_and_answers_survive_a_loss_of_power_at_every_step() {
     }
 }
 
-/// The power goes while what an earlier loss has left is set in order.
+/// The power goes while the remains of an earlier loss are repaired.
 #[test]
 fn a_second_loss_of_power_while_recovering_from_the_first_loses_nothing() {
     for seed in 0..60_u64 {
@@ -350,7 +350,7 @@ fn a_disk_that_fails_at_any_operation_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// What the tests above rely on: without waiting for the disk things are lost.
+/// The tests above rely on this: without waiting for the disk, events are lost.
 #[test]
 fn a_disk_without_its_waits_loses_what_was_acknowledged() {
     let mut lost = 0;

@@ -157,7 +157,8 @@ fn the_form_of_the_ledger_is_final() {
     );
 }
 
-/// The same with what is sealed: it is not the same twice, all around it is.
+/// A golden test as above, of sealed content: that differs each time, everything around it does
+/// not.
 #[test]
 fn the_form_of_what_is_sealed_is_final() {
     let place = Place::new();
@@ -728,16 +729,16 @@ fn unknown_types_are_passed_through() {
     place.verified();
 }
 
-/// What something took, in what does not depend on how fast anything is.
+/// The cost of an operation, in measures that do not depend on the machine's speed.
 #[derive(Debug, PartialEq)]
 struct Cost {
     writes: usize,
     waits: usize,
-    /// By this thread, of any file.
+    /// The bytes that this thread has read, of any file.
     read_bytes: u64,
 }
 
-/// proc_pid_io(5): what was passed to this thread by calls that read.
+/// Returns the bytes that this thread's reads were given (proc_pid_io(5)).
 fn read_bytes() -> u64 {
     let counts = std::fs::read_to_string("/proc/thread-self/io").unwrap();
     let mut counts = counts.lines().filter_map(|line| line.split_once(": "));

@@ -21,8 +21,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 const SECTOR_BYTES: u64 = 512;
-/// How long a wait for a disk that several threads share takes at most, microseconds: as long as
-/// others need to write meanwhile.
+/// The longest wait for a disk that several threads share, microseconds: as long as others need to
+/// write meanwhile.
 const WAIT_US_MAX: usize = 400;
 
 /// One disk for all threads that take part.
@@ -51,7 +51,7 @@ impl Dice {
 
 type Id = usize;
 
-/// One change, as the disk is told of it.
+/// One operation, as the simulated disk sees it.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Node {
@@ -90,7 +90,7 @@ pub(super) enum Step {
         file: Id,
         wait: usize,
     },
-    /// That wait is over.
+    /// The wait is over.
     Sync {
         file: Id,
         wait: usize,
@@ -99,7 +99,7 @@ pub(super) enum Step {
     SyncFailed {
         file: Id,
     },
-    /// All before was there at the beginning.
+    /// The files before this step were there at the beginning.
     Begun,
     /// An event that says this number is about to be written.
     Told(u64),
@@ -112,7 +112,7 @@ pub(super) enum Step {
     },
 }
 
-/// What goes wrong.
+/// A failure of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Failure {
     Error(Errno),
@@ -134,17 +134,17 @@ pub(super) struct Watch {
     steps: Vec<Step>,
     next: Id,
     waits: usize,
-    /// How long each wait takes; none where only one thread takes part.
+    /// The durations of the waits; `None` where only one thread takes part.
     delays: Option<Dice>,
-    /// How many operations there were that can fail.
+    /// The number of operations so far that can fail.
     operations: usize,
     failing: Option<(Range<usize>, Failure)>,
 }
 
 impl Watch {
-    /// What goes wrong with the next operation. Where it goes on for a while, a disk that
-    /// cannot write takes names into memory all the same, and one that is full writes what
-    /// has its room already.
+    /// Returns the failure of the next operation, if any. When failures last for a while, a disk
+    /// that cannot write still takes names into memory, and a full one still writes what has its
+    /// room already.
     fn fails(&mut self, operation: Operation) -> Option<Failure> {
         let at = self.operations;
         self.operations += 1;
@@ -232,8 +232,8 @@ pub(super) fn watch(state: &Path, failing: Option<(Range<usize>, Failure)>) {
     take_part(Arc::new(Mutex::new(watch)));
 }
 
-/// The same for several threads: each that is handed what this returns, and takes part. From
-/// now on waits take time, as the dice say.
+/// Starts to watch several threads: each that is handed the result takes part. From now on waits
+/// take time, by the dice.
 pub(super) fn watch_shared(state: &Path, delays: Dice) -> Watched {
     watch(state, None);
     with(|watch| watch.delays = Some(delays));
@@ -245,8 +245,8 @@ pub(super) fn take_part(watched: Watched) {
     WATCHED.with(|own| *own.borrow_mut() = Some(watched));
 }
 
-/// What was seen: the steps, and how many operations could have failed. Other threads have
-/// ended.
+/// Returns the steps that were seen, and the number of operations that could have failed. Other
+/// threads have ended.
 pub(super) fn finish() -> (Vec<Step>, usize) {
     let watched = WATCHED.with(|watched| watched.borrow_mut().take()).unwrap();
     let mut watch = watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -298,7 +298,7 @@ impl Done {
     }
 }
 
-/// Before it is written: half of it may be, and then no more.
+/// Runs before a write: half of it may be written, and then no more.
 pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     let done = with(|watch| {
         let failure = match watch.fails(Operation::Content) {
@@ -320,7 +320,7 @@ pub(crate) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     Ok(done.result()?)
 }
 
-/// Once it is written: a wait that began before is none for it.
+/// Runs after a write: a wait that began before does not cover it.
 pub(crate) fn written(file: &File, bytes: &[u8], offset: u64) {
     with(|watch| watch.write(file, bytes, offset));
 }
@@ -382,7 +382,7 @@ pub(crate) fn sync_names(directory: BorrowedFd<'_>) -> Result<(), Errno> {
     done.result()
 }
 
-/// Whether it will be a new file.
+/// Returns whether the file will be a new one.
 pub(crate) fn create(directory: BorrowedFd<'_>, name: &str) -> Result<bool, Errno> {
     with(|watch| refused(watch, Operation::Name).map_or_else(Done::Refused, |()| Done::Not))
         .result()?;
@@ -459,14 +459,14 @@ enum Change {
 #[derive(Clone, Debug, Default)]
 struct Node {
     is_directory: bool,
-    /// Its lines may be torn anywhere: nothing relies on sectors there.
+    /// True for a file whose lines may be torn anywhere: nothing relies on sectors there.
     is_log: bool,
     content: Vec<u8>,
     names: BTreeMap<String, Id>,
     pending: Vec<Change>,
-    /// How many changes are no longer pending.
+    /// The number of changes that are no longer pending.
     settled: usize,
-    /// How many changes each wait that goes on is for.
+    /// The number of changes that each wait under way is for.
     waits: BTreeMap<usize, usize>,
 }
 
@@ -495,7 +495,7 @@ impl Node {
         }
     }
 
-    /// The first so many changes of all are on disk.
+    /// Brings the first so many changes to disk.
     fn settle(&mut self, changes: usize) {
         let count = changes.saturating_sub(self.settled).min(self.pending.len());
         self.settled += count;
@@ -507,8 +507,8 @@ impl Node {
         self.settled + self.pending.len()
     }
 
-    /// All that it can be when the power goes, changes being whole or not there; none where
-    /// that is more than this.
+    /// Returns every state that can be left when the power goes, changes being whole or missing;
+    /// `None` if there are more than `max`.
     fn every_loss(&self, max: usize) -> Option<Vec<Self>> {
         let settled = Self {
             pending: Vec::new(),
@@ -534,7 +534,7 @@ impl Node {
         self.content == other.content && self.names == other.names
     }
 
-    /// Some of what was not waited for.
+    /// Loses some of the changes that were not waited for.
     fn lose(&mut self, dice: &mut Dice) {
         let pending = std::mem::take(&mut self.pending);
         self.settled += pending.len();
@@ -593,16 +593,16 @@ impl Node {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     nodes: Vec<Node>,
-    /// What was handed over to be written so far, in this order.
+    /// The numbers that were handed over to be written so far, in this order.
     pub(super) told: Vec<u64>,
-    /// What was acknowledged last.
+    /// The size and last hash that were acknowledged last.
     pub(super) acknowledged: Option<(u64, String)>,
-    /// What was acknowledged of those that say a number, in no order.
+    /// The numbers of the acknowledged events that have one, in no order.
     pub(super) held: Vec<u64>,
 }
 
 impl Disk {
-    /// One more step; what a failed wait loses is the dice's.
+    /// Applies one more step; the dice choose what a failed wait loses.
     pub(super) fn step(&mut self, step: &Step, dice: &mut Dice) {
         match step.clone() {
             Step::Node {
@@ -677,8 +677,8 @@ impl Disk {
         self.put(0, to);
     }
 
-    /// All that can be left when the power goes now, changes being whole or not there; none
-    /// where that is more than this many.
+    /// Returns every disk that can be left when the power goes now, changes being whole or missing;
+    /// `None` if there are more than `max`.
     pub(super) fn every_loss(&self, max: usize) -> Option<Vec<Self>> {
         let mut all = vec![Self::default()];
         for node in &self.nodes {
@@ -701,7 +701,7 @@ impl Disk {
         Some(all)
     }
 
-    /// What is left by one loss of power, as the dice say.
+    /// Returns the disk after one loss of power, by the dice.
     pub(super) fn some_loss(&self, dice: &mut Dice) -> Self {
         let mut nodes = self.nodes.clone();
         nodes.iter_mut().for_each(|node| node.lose(dice));
@@ -711,7 +711,7 @@ impl Disk {
         }
     }
 
-    /// The same for the same files of the same content.
+    /// Returns a digest that is equal for the same files of the same content.
     pub(super) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash_of(0, &mut hasher);

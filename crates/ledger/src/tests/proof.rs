@@ -5,7 +5,7 @@ fn leaf(number: u64) -> TreeHash {
     TreeHash::of_leaf(&number.to_be_bytes())
 }
 
-/// RFC 6962, section 2.1, by the letter.
+/// Returns the root by RFC 6962, section 2.1, to the letter.
 fn root_of(leaves: &[TreeHash]) -> TreeHash {
     match leaves {
         [] => TreeHash::of_nothing(),
@@ -88,7 +88,7 @@ fn consistency_is_proven_for_every_beginning_and_no_other() {
     }
 }
 
-/// Each hash altered, left out, doubled, and one too many.
+/// Returns paths with each hash altered, left out, or doubled, and with one too many.
 fn spoilt(path: &[TreeHash]) -> Vec<Vec<TreeHash>> {
     let mut all = vec![[path, &[leaf(0)]].concat()];
     for at in 0..path.len() {
@@ -234,7 +234,7 @@ fn a_damaged_ledger_proves_nothing() {
     ));
 }
 
-/// All files below a directory, with their sizes.
+/// Lists all files below a directory, with their sizes.
 fn files(directory: &Path) -> Vec<(String, u64)> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];

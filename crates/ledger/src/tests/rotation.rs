@@ -140,7 +140,7 @@ fn a_hand_over_is_signed_by_both() {
     assert!(refused.is_err());
 }
 
-/// A way on for whoever has lost the key, which is told for ever.
+/// A user who has lost the key can replace it, and that is on record for ever.
 #[test]
 fn a_lost_key_is_replaced_and_the_ledger_tells_for_ever() {
     let place = Place::new();
@@ -168,8 +168,8 @@ fn a_lost_key_is_replaced_and_the_ledger_tells_for_ever() {
     assert!(!verify(&place, None, &[&first]).is_empty());
 }
 
-/// Whatever fails and whenever the power goes: the ledger has a key that signs it, and what
-/// was signed before still counts.
+/// Whatever fails and whenever the power goes, the ledger has a key that signs it, and earlier
+/// signatures still count.
 #[test]
 fn a_hand_over_that_is_cut_short_is_finished_or_taken_back() {
     let work = |failing| {

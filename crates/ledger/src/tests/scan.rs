@@ -6,8 +6,8 @@ use super::*;
 use crate::event::Draft;
 use crate::scan::scan;
 
-/// Whether the quick reading and the full one say the same of an event's bytes; whether the
-/// quick one passed it.
+/// Checks that the quick reading and the full one agree on an event's bytes; returns whether the
+/// quick one passed them.
 fn agrees(event: &[u8]) -> bool {
     let mut line = TreeHash::of_leaf(event).to_string().into_bytes();
     line.push(b' ');
@@ -52,8 +52,8 @@ fn bytes_of(body: Value, seq: u64, has_run: bool) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// What the ledger writes is read quickly, and what is altered of it never passes where a
-    /// full reading would refuse it.
+    /// The ledger's own output is read quickly, and no altered form of it passes where a full
+    /// reading would refuse it.
     #[test]
     fn a_quick_reading_passes_what_a_full_one_passes(
         body in value(),

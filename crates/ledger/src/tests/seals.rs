@@ -1,4 +1,4 @@
-//! What is sensitive is sealed, and ends with its key.
+//! Tests of sealing: sensitive members are sealed, and end with their key.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Barrier;
@@ -45,7 +45,7 @@ fn keys(place: &Place) -> PathBuf {
     place.state.path().join("seals/keys")
 }
 
-/// What the openings of runs say, in their order.
+/// Returns the content of the openings of runs, in their order.
 fn openings(state: &StateDir) -> Vec<(RunId, String)> {
     let seals = Seals::read(state).unwrap();
     let events = Ledger::events(state, Filter::default()).unwrap();
@@ -416,7 +416,7 @@ fn a_shredding_that_was_cut_short_is_finished_by_the_next() {
     place.verified();
 }
 
-/// Two runs, and the first shredded; what of it was done.
+/// Records two runs, and shreds the first; returns the steps that were done.
 fn work_on(work: &Work) -> (Vec<u32>, bool) {
     let state = work.state();
     let Ok(ledger) = work.ledger(&state) else {
@@ -440,7 +440,8 @@ fn work_on(work: &Work) -> (Vec<u32>, bool) {
     (begun, is_done)
 }
 
-/// What must be so after any of it: the ledger goes on, and what became of a key is on record.
+/// Checks what must hold after any of this: the ledger can be appended to, and the end of a key is
+/// on record.
 fn is_in_order(state: &StateDir, begun: &[u32], is_done: bool, what: &str) {
     let ledger =
         Ledger::open(state, SystemTime::now, &()).unwrap_or_else(|e| panic!("{what}: {e}"));

@@ -172,7 +172,7 @@ fn only_the_ledger_begins_sessions() {
     assert!(matches!(refused, Err(LedgerError::Kind { .. })));
 }
 
-/// A label behind damage would be lost: whoever asks for labels hears of the damage instead.
+/// A label behind damage would be lost: a query for labels returns the damage instead.
 #[test]
 fn labels_are_not_told_past_damage() {
     let place = Place::new();
@@ -195,7 +195,8 @@ fn labels_are_not_told_past_damage() {
     assert!(matches!(labels, Err(LedgerError::Damaged { .. })));
 }
 
-/// Who ends the runs of a session or an agent looks at no more of the ledger than that.
+/// A process that ends the runs of a session or an agent reads no more of the ledger than their
+/// openings.
 #[test]
 fn how_a_run_that_goes_on_began_is_found_without_the_rest() {
     let place = Place::new();
@@ -242,8 +243,8 @@ fn how_a_run_that_goes_on_began_is_found_without_the_rest() {
     );
 }
 
-/// Where it began is where its labels are read from; without the file that tells of it the whole
-/// ledger says the same.
+/// Labels are read from the place at which the session began; without the file of that place, the
+/// whole ledger gives the same.
 #[test]
 fn labels_of_a_session_are_read_from_where_it_began() {
     let place = Place::new();
@@ -283,8 +284,8 @@ fn labels_of_a_session_are_read_from_where_it_began() {
     assert!(matches!(labels(), Err(LedgerError::Damaged { .. })));
 }
 
-/// What the runs of a session tell each other goes once none of them is left, and the next one has
-/// it again of the ledger. What the ledger does not have stays.
+/// The file of shared labels goes once none of the session's runs is left, and the next run makes
+/// it again from the ledger. A label that the ledger does not have stays.
 #[test]
 fn what_runs_told_each_other_is_removed_once_the_ledger_alone_is_asked() {
     let place = Place::new();
@@ -354,8 +355,7 @@ fn what_runs_told_each_other_is_removed_once_the_ledger_alone_is_asked() {
     assert_eq!(can_go(), std::slice::from_ref(&other));
 }
 
-/// Where its record does not say all of it, the ledger tells which labels the runs had that have
-/// used a kept layer.
+/// If the record of a kept layer does not have all labels of the runs that used it, the ledger has.
 #[test]
 fn kept_layer_has_the_labels_of_its_runs() {
     let place = Place::new();

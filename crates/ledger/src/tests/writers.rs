@@ -6,37 +6,37 @@ use super::faults::{Work, temporary};
 use super::power::{Dice, Disk, Step, finish, held, take_part, told, watch_shared};
 use super::*;
 
-/// How many write at once, and how often each.
+/// The number of concurrent writers, and of turns of each.
 type Writers = (u64, usize);
 
 const FEW: Writers = (4, 5);
 const MANY: Writers = (14, 2);
-/// Who waits so seldom that all that can be left is too much to look at.
+/// A single writer that waits so seldom that the possible remains are too many to look at.
 const ALONE: Writers = (1, 26);
-/// Where no more than so many things can be left of the disk, each of them is looked at.
+/// The most possible remains of a disk of which each is looked at.
 const LEFT_MAX: usize = 1 << 10;
-/// Else so many, by the dice.
+/// The number of remains that are looked at otherwise, chosen by the dice.
 const LEFT_SOME: u64 = 64;
-/// Besides those that are whole or not there, so many with writes that are torn.
+/// The number of remains with torn writes that are looked at besides whole or missing ones.
 const LEFT_TORN: u64 = 4;
 
-/// What the event of this number says besides it.
+/// Returns the text of the event with this number.
 fn text(number: u64) -> String {
     "x".repeat(number as usize * 37 % 5 * 150)
 }
 
-/// How a writer comes to believe that its events are there.
+/// The way in which a writer comes to believe that its events are durable.
 #[derive(Clone, Copy, PartialEq)]
 enum Belief {
-    /// It waits for most.
+    /// The writer waits for most events.
     Waited,
-    /// It waits for one in so many turns, which is for those before as well.
+    /// The writer waits in one of so many turns, which covers the events before as well.
     WaitedSeldom(usize),
-    /// It waits for nothing: what must be found.
+    /// The writer waits for nothing: a loss that must be found.
     Written,
 }
 
-/// One writer among several: events alone and several at once.
+/// Runs one writer among several: events alone and several at once.
 fn write(ledger: &Ledger, (writer, times): Writers, dice: &mut Dice, belief: Belief) {
     let (mut next, mut unheld) = (writer * 1_000, Vec::new());
     for turn in 1..=times {
@@ -68,7 +68,8 @@ fn write(ledger: &Ledger, (writer, times): Writers, dice: &mut Dice, belief: Bel
     }
 }
 
-/// What the disk is told while they write, by one ledger, or by two as if of two processes.
+/// Returns the disk's steps while they write, through one ledger, or through two as if of two
+/// processes.
 fn written_by_several(work: &Work, seed: u64, writers: Writers, belief: Belief) -> Vec<Step> {
     let state = work.state();
     let ledgers = match seed % 3 {
@@ -91,8 +92,8 @@ fn written_by_several(work: &Work, seed: u64, writers: Writers, belief: Belief) 
     finish().0
 }
 
-/// Whether a ledger that this was left of goes on, and has all that was acknowledged, once and
-/// as it was told, those of each writer in their order.
+/// Checks that a ledger with these remains goes on, and has everything that was acknowledged, once
+/// and as it was written, the events of each writer in their order.
 fn is_held(left: &Disk, disk: &Disk, segment_bytes_max: u64) -> Result<(), String> {
     let place = temporary();
     let path = place.path().join("state");
@@ -128,7 +129,7 @@ fn is_held(left: &Disk, disk: &Disk, segment_bytes_max: u64) -> Result<(), Strin
     }
 }
 
-/// What was seen of losses of power.
+/// The results of losses of power.
 #[derive(Debug, Default)]
 struct Seen {
     /// Moments of which all that can be left was looked at, and others.
@@ -136,7 +137,7 @@ struct Seen {
     some: usize,
     /// Different disks.
     left: usize,
-    /// What did not hold.
+    /// The guarantees that did not hold.
     lost: Vec<String>,
 }
 
@@ -176,7 +177,7 @@ fn cut_everywhere(steps: &[Step], segment_bytes_max: u64, seed: u64, seen: &mut 
     }
 }
 
-/// A step in short, for whoever looks for what went wrong.
+/// Formats a step in short, for failure messages.
 fn in_short(step: &Step) -> String {
     match step {
         Step::Write {
@@ -228,7 +229,7 @@ fn what_several_writers_were_told_is_kept_survives_a_loss_of_power_at_every_step
     );
 }
 
-/// What the test above relies on: who does not wait for the disk is found.
+/// The test above relies on this: a writer that does not wait for the disk is found.
 #[test]
 fn several_writers_that_wait_for_nothing_lose_what_they_believe() {
     let mut seen = Seen::default();

@@ -17,11 +17,11 @@ use time::OffsetDateTime;
 
 use super::{AuthorityError, seconds};
 
-/// How much earlier than now a certificate begins: clocks are set.
+/// The time by which a certificate's validity begins before now, since clocks are set.
 const EARLIER: Duration = Duration::from_secs(60 * 60);
-/// How many hosts a run's certificate names: it is sent with every handshake.
+/// The most hosts that a run's certificate names: it is sent with every handshake.
 const NAMES_MAX: usize = 64;
-/// A name that nobody has (RFC 6761): what is permitted where no name is.
+/// A name that nobody has (RFC 6761): the only permitted one if the rules name none.
 const NOBODY: &str = "nobody.invalid";
 
 /// An authority, as it was made.
@@ -38,7 +38,7 @@ fn unmade(error: rcgen::Error) -> AuthorityError {
     AuthorityError::Certificate(error.to_string())
 }
 
-/// Makes an authority of a deployment. All that it signs are authorities of runs.
+/// Makes an authority of a deployment. It signs only authorities of runs.
 pub(super) fn make(now: SystemTime, lasts: Duration) -> Result<Made, AuthorityError> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(unmade)?;
     // Nothing of the host: every program inside reads it.
@@ -84,8 +84,8 @@ pub(super) fn issue(
     })
 }
 
-/// What all authorities have, so that the name of one that signs is as it stands in its
-/// own certificate.
+/// Builds the parameters that all authorities share, so that the issuer's name in a certificate is
+/// the subject in the authority's own.
 fn named(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -94,8 +94,8 @@ fn named(name: &str) -> CertificateParams {
     params
 }
 
-/// The hosts that a run's authority can sign for (RFC 5280, 4.2.1.10): those that its rules
-/// name, with what lies beneath. All of them where a rule says so, or they are too many.
+/// Returns the hosts that a run's authority can sign for (RFC 5280, 4.2.1.10): those that its rules
+/// name, with their subdomains. `None` permits all hosts, if a rule says so or there are too many.
 fn constraints(network: &Network) -> Option<NameConstraints> {
     let mut names = BTreeSet::new();
     let mut blocks = Vec::new();

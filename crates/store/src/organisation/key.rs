@@ -1,4 +1,4 @@
-//! What an organisation signs with: a key in a file of its own, where nobody else can read it.
+//! The signing key of an organisation, in a file of its own that nobody else can read.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -67,7 +67,7 @@ impl OrganisationKey {
         SigningKey::parse(line).map(Self).map_err(unusable(path))
     }
 
-    /// What its signatures are checked with.
+    /// Returns the key that verifies its signatures.
     #[must_use]
     pub fn verifier(&self) -> &VerifierKey {
         self.0.verifier()

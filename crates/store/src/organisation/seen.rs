@@ -1,6 +1,7 @@
-//! What was seen of an organisation's signed lists: the greatest number under each key, and the
-//! newest time, so that an earlier list, or a clock that was set back, is found. A number counts
-//! for all keys of the organisation's name: a new key does not bring back what both have signed.
+//! Rollback protection for an organisation's signed lists: the greatest number seen under each key,
+//! and the newest time, so that an earlier list, or a clock that was set back, is found. A number
+//! counts for all keys of the organisation's name: a new key does not bring back what both have
+//! signed.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -15,13 +16,13 @@ use crate::authority::seconds;
 
 const VERSION: u32 = 1;
 const KEPT_BYTES_MAX: u64 = 4 << 10;
-/// How many digits of a key's digest are its file's name.
+/// The number of digits of a key's digest that make its file's name.
 const NAME_DIGITS: usize = 32;
-/// How much later it has to be for the time to be kept anew: a list that has no last day never
+/// The least time after which the newest time is written again: a list that does not expire never
 /// needs it.
 pub const SEEN_EVERY: Duration = Duration::from_secs(3_600);
 
-/// As it is kept.
+/// The seen state as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Seen {
@@ -30,14 +31,14 @@ struct Seen {
     key: String,
     /// The greatest number.
     serial: u64,
-    /// Of the list with that number, SHA-256 in hexadecimal digits.
+    /// The SHA-256 of the list with that number, hexadecimal digits.
     manifest: String,
-    /// The newest time at which a list was looked at, seconds since 1970.
+    /// The newest time at which a list was checked, seconds since 1970.
     newest_s: u64,
 }
 
-/// Checks that a list is none from before one that was seen, and that its last day is not over;
-/// and remembers it. The clock counts, or the newest time that was seen, whichever is later.
+/// Checks that a list is not older than one that was seen, and that its last day is not over; and
+/// remembers it. The later of the clock and the newest time that was seen counts.
 ///
 /// # Errors
 /// [`OrganisationFault`]; also where what was seen cannot be read, or not be kept.
@@ -67,7 +68,7 @@ pub fn remember_manifest(
     }
 }
 
-/// What is kept once this list has been looked at.
+/// Returns the state to keep once this list has been checked.
 fn next(found: Option<&Seen>, (key, manifest): (&VerifierKey, &Manifest), now_s: u64) -> Seen {
     Seen {
         v: VERSION,
@@ -78,8 +79,8 @@ fn next(found: Option<&Seen>, (key, manifest): (&VerifierKey, &Manifest), now_s:
     }
 }
 
-/// Nobody waits for the disk at each start: a number is kept at once, a time once it is an hour
-/// later, or a last day is over by it.
+/// Returns whether the next state is worth a write, so that not every start waits for the disk: a
+/// number is saved at once, a time once it is an hour later, or a last day is over by it.
 fn is_worth_keeping(found: Option<&Seen>, next: &Seen, manifest: &Manifest) -> bool {
     let Some(found) = found else {
         return true;
@@ -92,7 +93,7 @@ fn is_worth_keeping(found: Option<&Seen>, next: &Seen, manifest: &Manifest) -> b
             .is_some_and(|until| is_later || ends(until))
 }
 
-/// Where it is kept for a key.
+/// The file that keeps the state of one key.
 struct Place {
     directory: PrivateDirectory,
     name: String,
@@ -115,7 +116,7 @@ impl Place {
         self.directory.path().join(&self.name)
     }
 
-    /// What was seen under this key; the list has to be none from before anything that was seen
+    /// Reads what was seen under this key, and checks that the list is not older than anything seen
     /// under a key of the same name.
     fn checked(
         &self,
@@ -137,7 +138,7 @@ impl Place {
         Ok(own)
     }
 
-    /// The files of all keys.
+    /// Lists the files of all keys.
     fn names(&self) -> Result<Vec<String>, OrganisationFault> {
         let path = self.directory.path();
         let is_one = |name: &String| {
@@ -191,7 +192,7 @@ impl Place {
         Ok(())
     }
 
-    /// Keeps it. The caller holds the lock.
+    /// Saves the state. The caller holds the lock.
     fn keep(&self, seen: &Seen) -> Result<(), OrganisationFault> {
         let bytes = serde_json::to_vec(seen).map_err(|error| OrganisationFault::Unreadable {
             path: self.path(),

@@ -32,7 +32,7 @@ fn issued(authority: &CertificateAuthority, allow: &[&str]) -> Authority {
     authority.issue(&run, &network(allow), now(), DAY).unwrap()
 }
 
-/// What openssl says of a certificate.
+/// Returns a certificate as `openssl x509 -text` prints it.
 fn text(certificate: &str) -> String {
     let temporary = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(temporary.path(), certificate).unwrap();

@@ -37,7 +37,7 @@ fn opened(note: &[u8], signer: &Signer) -> Result<Manifest, OrganisationFault> {
     Manifest::open(note, signer.key.verifier())
 }
 
-/// The note of any text, signed as the signer signs.
+/// Returns the note of any text, signed as the signer signs.
 fn note_of(text: &str, signer: &Signer) -> String {
     format!("{text}\n{}", signer.key.signing().line(text))
 }

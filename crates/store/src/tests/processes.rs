@@ -22,7 +22,7 @@ pub(super) fn helper(role: &str, state: &Path) -> Command {
     command
 }
 
-/// What a helper says: the test harness writes lines of its own.
+/// The prefix of a helper's output: the test harness writes lines of its own.
 const SAYS: &str = "helper says ";
 
 pub(super) fn says(output: &[u8]) -> Vec<String> {

@@ -323,7 +323,7 @@ fn removal_takes_the_run_and_nothing_else() {
     );
 }
 
-/// A directory of directories, deeper than a path can be written.
+/// Makes a directory of directories, deeper than a path can be written.
 fn dig(top: &Path, depth: usize) {
     let open = |parent: &OwnedFd| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -5,7 +5,7 @@ use atoll_model::network::{TRUST_AUTHORITY, TRUST_BUNDLE, TRUST_JAVA};
 
 use super::*;
 
-/// Something that looks like what a host trusts.
+/// Writes a file that looks like a host's trusted certificates.
 fn bundle(place: &Place, text: &str) -> PathBuf {
     let path = place.state.path().join("bundle");
     std::fs::write(&path, text).unwrap();

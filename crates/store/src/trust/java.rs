@@ -11,15 +11,15 @@ const MAGIC: u32 = 0xfeed_feed;
 const VERSION: u32 = 2;
 /// An entry that is a certificate alone.
 const TRUSTED: u32 = 2;
-/// What all such stores are checked with, where anybody checks: no secret.
+/// The password that Java's key stores are checked with by convention, if at all: no secret.
 const PASSWORD: &str = "changeit";
-/// What the check begins with.
+/// The constant that the digest covers after the password.
 const SALT: &[u8] = b"Mighty Aphrodite";
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// A store of all certificates in a bundle. What is none is left out.
+/// Makes a key store of all certificates in a bundle. Other content is left out.
 pub(super) fn store(bundle: &[u8], now: SystemTime) -> Vec<u8> {
     let certificates = certificates(bundle);
     let count = u32::try_from(certificates.len()).unwrap_or(u32::MAX);
@@ -44,7 +44,7 @@ pub(super) fn store(bundle: &[u8], now: SystemTime) -> Vec<u8> {
     bytes
 }
 
-/// Text after its length. All of it is ASCII.
+/// Appends a text after its length. All of it is ASCII.
 fn text(to: &mut Vec<u8>, text: &str) {
     let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
     to.extend_from_slice(&length.to_be_bytes());
