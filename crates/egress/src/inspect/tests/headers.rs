@@ -226,7 +226,7 @@ const TRAILERS: &[(&[u8], &[u8], bool)] = &[
     (b"x_http_method_override", b"DELETE", false),
     (b"x-original-url", b"/secret", false),
     (b"content_length", b"5", false),
-    (b"x-a", b"a ", false),
+    (b"x-a", b"a ", true),
     (b"x\"a", b"a", false),
 ];
 
