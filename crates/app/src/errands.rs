@@ -13,15 +13,16 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::render::word;
 
-/// How long a run that is about to begin has until its record is there: it is made at once.
+/// The wait for a starting run's record, which is written at once.
 const BEGINNING: Duration = Duration::from_millis(20);
 
-/// Who writes inside: in the workspace of a run, and in those of all that are known.
+/// Returns the paths that sandboxed programs can write to: the workspace of one run, and those of
+/// all known runs.
 pub fn writers(places: &Places, workspace: Option<&Path>) -> Writers {
     Writers::new(workspace, &places.state, workspaces)
 }
 
-/// Where they write by now.
+/// Returns the files that sandboxed programs have written so far.
 pub fn written(writers: &Writers) -> Result<WrittenInside, Failure> {
     let unknown = "nobody knows where programs inside have written, so that none runs outside";
     let advice = "atoll runs says which cannot be read; mend it, or remove its directory";
@@ -52,7 +53,7 @@ fn read(state: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// That a program does not run.
+/// A refusal to run a program on the host.
 pub fn refused(what: &str, unfit: &Unfit) -> Failure {
     let shown = |path: &Path| printable(path.as_os_str().as_encoded_bytes());
     match unfit {

@@ -1,4 +1,4 @@
-//! What a hostile program may write to a person's terminal.
+//! A filter for the terminal output of a hostile program.
 //!
 //! A terminal obeys escape sequences: some read its state back as if the person
 //! had typed it, some write the clipboard, rename the window, resize it, print,
@@ -53,7 +53,7 @@ pub struct EscapeFilter {
     removed: BTreeMap<&'static str, u64>,
 }
 
-/// What stands for bytes that are not UTF-8.
+/// The replacement for bytes that are not UTF-8.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 impl EscapeFilter {
@@ -132,21 +132,21 @@ impl EscapeFilter {
         self.touched.take_up(out);
     }
 
-    /// Whether the program has the whole screen for itself, so that a line of somebody
-    /// else's would be in its way.
+    /// Returns whether the program uses the whole screen, so that a line from anyone else would be
+    /// in its way.
     #[must_use]
     pub fn has_whole_screen(&self) -> bool {
         self.touched.on_alternate_screen()
     }
 
-    /// How many sequences were removed, by kind, for the summary of a run.
+    /// Returns the number of sequences removed, by kind, for the summary of a run.
     #[must_use]
     pub fn removed(&self) -> &BTreeMap<&'static str, u64> {
         &self.removed
     }
 
-    /// How many bytes of the start need no look at each: in text they are written,
-    /// in a sequence they belong to its body.
+    /// Returns the number of leading bytes that need no look at each: in text they are written, in
+    /// a sequence they belong to its body.
     fn run_bytes(&self, bytes: &[u8]) -> usize {
         match self.state {
             State::Ground => plain_bytes(bytes),
@@ -160,8 +160,8 @@ impl EscapeFilter {
     }
 }
 
-/// How many bytes of the start can be copied without looking closer: printable
-/// ASCII, the format effectors and whole characters.
+/// Returns the number of leading bytes that can be copied without looking closer: printable ASCII,
+/// the format effectors and whole characters.
 fn plain_bytes(bytes: &[u8]) -> usize {
     let mut count = 0;
     loop {

@@ -61,7 +61,7 @@ pub(crate) fn seals(state: &StateDir) -> Result<Seals, Failure> {
     Seals::read(state).map_err(unreadable)
 }
 
-/// The same, for whoever follows the ledger.
+/// Reads the keys of sealed events, for a reader that follows the ledger.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -69,7 +69,7 @@ pub(crate) fn followed(state: &StateDir) -> Result<FollowedSeals, Failure> {
     FollowedSeals::read(state).map_err(unreadable)
 }
 
-/// That the keys cannot be read.
+/// A failure to read the keys of sealed events.
 pub(crate) fn unreadable(fault: PrivateFault) -> Failure {
     Failure::new("the keys of what is sealed cannot be read")
         .because(&fault)

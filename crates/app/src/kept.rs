@@ -48,12 +48,12 @@ pub fn kept(arguments: &KeptArguments, output: &Output) -> Result<u8, Failure> {
     }
 }
 
-/// What is kept of one directory.
+/// The part of a directory's kept changes.
 #[derive(Clone, Copy)]
 enum Part {
-    /// What the next run sees: history alone.
+    /// The changes the next run sees: only history.
     Seen,
-    /// What no run sees until a person has taken it over.
+    /// The changes no run sees until a person has applied them.
     Aside,
 }
 
@@ -87,7 +87,8 @@ impl Opened {
         Ok(Some(Self { layer, record }))
     }
 
-    /// What differs from the directory outside: what the next run sees, then what is set aside.
+    /// Reads the differences from the host's directory: those the next run sees, then those pending
+    /// review.
     fn changes(&self) -> Result<Vec<LayerChanges>, Failure> {
         Part::ALL.into_iter().map(|part| self.read(part)).collect()
     }
@@ -139,14 +140,14 @@ impl Opened {
         Ok(read)
     }
 
-    /// Where the next apply keeps its journal.
+    /// Returns the path of the next apply's journal.
     fn next_journal(&self) -> Result<PathBuf, Failure> {
         let directory = self.layer.journals();
         std::fs::create_dir_all(&directory).doing("the journal cannot be made")?;
         Ok(directory.join(journals(&self.layer).len().to_string()))
     }
 
-    /// What differs outside from this time on is somebody else's change.
+    /// Counts only differences on the host from this time on as somebody else's changes.
     fn forget_conflicts(&mut self, now: SystemTime) -> Result<(), Failure> {
         self.record.since = since(now);
         self.layer
@@ -160,7 +161,7 @@ impl Opened {
         recorded.map(drop).doing(UNRECORDED)
     }
 
-    /// The same of what a person was asked.
+    /// Records an approval question and what came of it.
     fn tell_question(&self, ledger: &Ledger, step: Asked, body: Value) -> Result<(), Failure> {
         let recorded = ledger.record_question(None, step, &self.named(body));
         recorded.map(drop).doing(UNRECORDED)

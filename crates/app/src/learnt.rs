@@ -1,5 +1,4 @@
-//! What a run that was to be learnt from has reached, as the smallest rules that allow it
-//! again.
+//! The network access of a run in learning mode, as the smallest rules that allow it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,16 +15,16 @@ const PATHS_MAX: usize = 6;
 /// More places than this are a rule of somebody's own.
 const PLACES_MAX: usize = 128;
 
-/// Where requests went to: a host as it was named, its port, and how they were sent.
+/// A destination of requests: the host as it was named, its port, and the scheme.
 type Place = (String, u16, Option<Scheme>);
 
-/// What was asked of one place.
+/// The requests to one destination.
 #[derive(Default)]
 struct Asked {
     /// The paths of each method; of `None` those of methods that no rule can name.
     paths: BTreeMap<Option<String>, BTreeSet<String>>,
-    /// Whether no rule can name one of the paths: where rules name paths it would not be sent, by
-    /// whichever method.
+    /// Set when no rule can name one of the paths: with rules that name paths it would not be sent,
+    /// by whichever method.
     is_unnamed: bool,
 }
 
@@ -34,7 +33,7 @@ struct Group {
     methods: BTreeSet<Option<String>>,
     /// None where that is all.
     paths: Vec<PathPattern>,
-    /// What its rule opens that nobody has asked for, in words.
+    /// The access its rule allows beyond the requests seen, in words.
     widened: Vec<String>,
 }
 
@@ -74,7 +73,8 @@ pub(crate) fn used<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<(Meant, O
     all.flatten().collect()
 }
 
-/// What was asked of each place, by those events of opened flows that are meant.
+/// Collects the requests to each destination, from the events of opened flows that `is_meant`
+/// selects.
 fn places<'a>(
     events: impl Iterator<Item = &'a Event>,
     is_meant: impl Fn(&Event) -> bool,
@@ -204,7 +204,7 @@ fn of_place((host, port, scheme): &Place, asked: &Asked) -> Vec<(Meant, Option<S
     rules.collect()
 }
 
-/// What the rule for these paths opens besides, in words.
+/// Returns the access the rule for these paths allows beyond them, in words.
 fn widened(asked: &BTreeSet<String>) -> Option<String> {
     let count = asked.len();
     (count > PATHS_MAX).then(|| match paths(asked).is_empty() {
@@ -246,7 +246,7 @@ pub(crate) fn as_profile(rules: &[Meant]) -> String {
     format!("[network]\nallow = [\n{entries}]\n")
 }
 
-/// What a person is told at the run's end, for pasting.
+/// Returns the text printed at the run's end, for pasting.
 pub(crate) fn told(rules: &[Meant]) -> String {
     match rules {
         [] => "learnt: nothing was reached that the rules do not allow already\n".to_owned(),

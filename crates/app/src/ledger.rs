@@ -30,7 +30,7 @@ use crate::output::Output;
 use crate::render;
 use witness::When;
 
-/// How often `ledger tail --follow` looks for more.
+/// The interval at which `ledger tail --follow` looks for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 /// Events named in a message.
 const NAMED_MAX: usize = 8;

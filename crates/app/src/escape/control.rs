@@ -22,7 +22,7 @@ pub(super) struct Shape<'a> {
     pub(super) parameters: &'a [u8],
     /// Bytes before the last one.
     pub(super) intermediates: &'a [u8],
-    /// What says which sequence it is.
+    /// The final byte, which identifies the sequence.
     pub(super) last: u8,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct Shape<'a> {
 pub(super) struct Mode {
     /// Its number in `CSI ? N h`.
     pub(super) number: u16,
-    /// How a terminal has it when no program runs.
+    /// The setting of the mode in a terminal at rest.
     pub(super) at_rest: AtRest,
-    /// Whether the terminal then reports on its own.
+    /// Set when the mode makes the terminal send reports on its own.
     reports: bool,
 }
 
@@ -100,8 +100,8 @@ pub(super) const MODES: [Mode; 27] = [
 /// (keyboard locked), 12 (echo), 20 (what Return sends).
 const ANSI_MODES: [u16; 2] = [4, 34];
 
-/// What becomes of a control sequence. `pushed` is how often the program has
-/// pushed onto the keyboard's stack without taking back.
+/// Judges a control sequence. `pushed` is how often the program has pushed onto the keyboard's
+/// stack without popping.
 pub(super) fn judge(shape: &Shape<'_>, rights: TerminalRights, pushed: u16) -> Judgement {
     let query = Judgement::granted(rights.queries, Removal::Query);
     let unknown = Judgement::Remove(Removal::Unknown);
@@ -144,8 +144,8 @@ pub(super) fn judge(shape: &Shape<'_>, rights: TerminalRights, pushed: u16) -> J
     }
 }
 
-/// What becomes of `ESC`, intermediates, a last byte. `None` is the end mark of a
-/// string that ended before: nothing to write, nothing to count.
+/// Judges `ESC`, intermediates, a final byte. `None` is the terminator of a string that ended
+/// before: nothing to write, nothing to count.
 pub(super) fn judge_escape(intermediates: &[u8], last: u8) -> Option<Judgement> {
     match (intermediates, last) {
         ([], b'\\') => None,
@@ -215,7 +215,7 @@ fn modes(parameters: &[u8], listed: impl Fn(u16) -> bool) -> Judgement {
     }
 }
 
-/// Whether this sets, or resets, xterm's modifyOtherKeys and nothing else.
+/// Returns whether this sets, or resets, xterm's modifyOtherKeys and nothing else.
 fn modifies_keys(parameters: &[u8]) -> bool {
     let mut numbers = numbers(parameters);
     let resource = numbers.next().flatten();

@@ -13,8 +13,8 @@ pub fn printable(text: &[u8]) -> String {
     escape(text, is_deceptive)
 }
 
-/// The same within quotation marks, where two different names never look the same: what would end
-/// them, or begin an escape, is one.
+/// Makes text printable within quotation marks, so that two different names never look the same:
+/// characters that would end the quotation or begin an escape are escaped too.
 #[must_use]
 pub fn quoted(text: &[u8]) -> String {
     let text = escape(text, |character| {
@@ -23,8 +23,7 @@ pub fn quoted(text: &[u8]) -> String {
     format!("\"{text}\"")
 }
 
-/// The same for text of several lines, as the content of a diff: line feeds and
-/// tabs stay.
+/// Makes text of several lines printable, as the content of a diff: line feeds and tabs stay.
 #[must_use]
 pub fn printable_lines(text: &[u8]) -> String {
     escape(text, |character| {
@@ -70,8 +69,7 @@ fn escape(text: &[u8], escaped: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Whether a character is a control, is invisible, or changes how its neighbours
-/// are shown.
+/// Returns whether a character is a control, is invisible, or changes how its neighbours are shown.
 pub(super) fn is_deceptive(character: char) -> bool {
     character.is_control()
         || matches!(character,

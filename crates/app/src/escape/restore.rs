@@ -1,17 +1,17 @@
-//! What a program has changed in the terminal, and how to undo it.
+//! The terminal state a program has changed, and the sequences that restore it.
 
 use std::collections::BTreeSet;
 
 use super::control::{AtRest, MODES, Shape, number, numbers};
 
 const ORIGIN_MODE: u16 = 6;
-/// What is pasted comes between marks.
+/// Bracketed paste: pasted text comes between marks.
 const PASTE_MODE: u16 = 2004;
 /// The ways to the alternate screen.
 const SCREEN_MODES: [u16; 3] = [47, 1047, 1049];
 const SHIFT_OUT: u8 = 0x0e;
 
-/// What differs from a terminal at rest.
+/// The differences from a terminal at rest.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     modes: BTreeSet<u16>,
@@ -19,7 +19,7 @@ pub(super) struct Touched {
     keyboard: KeyboardStacks,
     writing: Writing,
     keyboard_flags: bool,
-    /// How keys with modifiers are told, as it was written last; none at rest.
+    /// The last setting written for reporting keys with modifiers; empty at rest.
     modified_keys: Vec<u8>,
     margins: bool,
     /// The rows and the columns between them, as they were written last.
@@ -32,7 +32,7 @@ pub(super) struct Touched {
     hyperlink: bool,
 }
 
-/// How characters look.
+/// The attributes of written characters that differ from rest.
 #[derive(Debug, Default)]
 struct Writing {
     rendition: bool,
@@ -49,7 +49,8 @@ struct KeyboardStacks {
 }
 
 impl Touched {
-    /// How often the program has pushed, and not taken back, on this screen.
+    /// Returns the number of entries the program has pushed on this screen's keyboard stack and not
+    /// popped.
     pub(super) fn keyboard_pushed(&self) -> u16 {
         if self.on_alternate_screen() {
             self.keyboard.alternate

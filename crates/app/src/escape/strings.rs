@@ -14,11 +14,11 @@ const LINK_BYTES_MAX: usize = 2_083;
 const LINK_ID_BYTES_MAX: usize = 250;
 /// A colour, as `rgb:ffff/ffff/ffff` or a name.
 const COLOUR_BYTES_MAX: usize = 64;
-/// What a prompt mark says besides its letter.
+/// The longest text of a prompt mark after its letter, bytes.
 const MARK_BYTES_MAX: usize = 256;
 
-/// What becomes of `OSC body`. The number is read as terminals do and written
-/// anew, so that `052` is not something else than `52`.
+/// Judges `OSC body`. The number is read as terminals do and written anew, so that `052` is not
+/// something else than `52`.
 pub(super) fn judge_command(body: &[u8], rights: TerminalRights) -> Judgement {
     let (digits, rest) = split_once(body);
     let Some(command) = number(digits).filter(|_| !digits.is_empty()) else {
@@ -42,7 +42,7 @@ pub(super) fn judge_command(body: &[u8], rights: TerminalRights) -> Judgement {
     }
 }
 
-/// What becomes of `ESC k body`.
+/// Judges `ESC k body`.
 pub(super) fn judge_title(body: &[u8], rights: TerminalRights) -> Judgement {
     if !rights.title {
         return Judgement::Remove(Removal::Title);
@@ -193,7 +193,7 @@ fn is_prompt_mark(rest: &[u8]) -> bool {
             .all(|&byte| byte.is_ascii_alphanumeric() || b";=_-.%".contains(&byte))
 }
 
-/// What stands before the first `;`, and after it where there is one.
+/// Splits at the first `;`: the text before it, and the text after it if there is one.
 fn split_once(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut parts = text.splitn(2, |&byte| byte == b';');
     (parts.next().unwrap_or_default(), parts.next())

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use atoll_ledger::format_time;
 use atoll_model::parse_duration;
 
-/// How a time is written in full.
+/// The shape of a complete time.
 const TIME_SHAPE: &str = "0000-00-00T00:00:00.000000Z";
 
 /// Microseconds since 1970 of a time as events have it: `2026-11-21T09:30:12.123456Z`.
@@ -49,7 +49,7 @@ pub(crate) fn beginning(text: &str) -> Option<String> {
     }
 }
 
-/// Whether it is a time as events have it, perhaps cut short.
+/// Returns whether the text is a time as events have it, perhaps truncated.
 fn begins_a_time(text: &str) -> bool {
     let fits = |(byte, shape): (u8, u8)| match shape {
         b'0' => byte.is_ascii_digit(),

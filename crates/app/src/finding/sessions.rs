@@ -11,7 +11,7 @@ use crate::advice;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 
-/// How many names an error tells.
+/// The most names an error lists.
 const NAMED_MAX: usize = 5;
 
 /// The session that is meant by its name or its id.
@@ -41,7 +41,7 @@ pub(crate) fn running(state: &StateDir, text: &str) -> Result<(SessionName, Vec<
     Ok((session.name, runs.map(|run| run.run).collect()))
 }
 
-/// That there is no such session, with those there are, the newest first.
+/// The error for an unknown session, listing those there are, the newest first.
 fn unknown(text: &str, known: &[&str]) -> Failure {
     let named: Vec<&str> = known.iter().copied().take(NAMED_MAX).collect();
     let further = match known.len() - named.len() {

@@ -112,7 +112,7 @@ fn allowed(
     promotion::allowed(&meant, &taking)
 }
 
-/// What would be written of both parts: the second is planned as if the first were there.
+/// Plans the writes of both parts: the second is planned as if the first were applied.
 fn planned<'a>(
     all: &'a [LayerChanges],
     selection: &Selection,
@@ -124,7 +124,8 @@ fn planned<'a>(
     Ok(plans)
 }
 
-/// What would be in conflict if all of it were applied now, also what is held back today.
+/// Returns the paths that would be in conflict if everything were applied now, including what is
+/// held back today.
 fn conflicts_of_all(one: &Opened) -> Result<Vec<RelativePath>, Failure> {
     let all = Selection {
         control: true,
@@ -140,8 +141,9 @@ fn conflicts_of_all(one: &Opened) -> Result<Vec<RelativePath>, Failure> {
     Ok(paths)
 }
 
-/// What this apply wrote is no change of somebody else's to the next one. That holds while nothing
-/// that was held back has changed outside since `begun`: such a change would be forgotten with it.
+/// Keeps the next apply from reporting this apply's own writes as conflicts. That holds while
+/// nothing that was held back has changed on the host since `begun`: such a change would be
+/// forgotten with it.
 fn forget_own_writes(
     one: &mut Opened,
     begun: SystemTime,

@@ -1,4 +1,4 @@
-//! What `atoll kept` lists.
+//! The list that `atoll kept` prints.
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};

@@ -170,7 +170,8 @@ fn not_ended(what: &str, error: &ApplyError, one: &Opened, command: &str) -> Fai
     cut_short(what, error, command, &|path| shown(one, path))
 }
 
-/// What the last undo has taken back, the last first; none where something was applied since.
+/// Returns the journals that the last undo rolled back, the last first; none where something was
+/// applied since.
 fn undone_of(one: &Opened) -> Result<Vec<PathBuf>, Failure> {
     let directory = one.layer.journals();
     let Some(last) = LastUndo::read(&directory)? else {

@@ -13,10 +13,10 @@ use crate::failure::{Doing, Failure};
 
 const UNUSABLE: &str = "--url is not usable";
 const UNSIGNED: &str = "the witness has not signed the checkpoint";
-/// How often it is asked: once more where it has another checkpoint than was thought, and once
-/// more where somebody else was faster.
+/// The most requests to one witness: one more if it has another checkpoint than expected, and one
+/// more if another client was faster.
 const ATTEMPTS_MAX: usize = 3;
-/// Where a witness takes checkpoints, beneath its address.
+/// The path beneath a witness's address that takes checkpoints.
 const ADD: &str = "/add-checkpoint";
 
 /// The witness that is meant.
@@ -34,7 +34,7 @@ pub fn witness(url: &str, key: &str) -> Result<Witness, Failure> {
     })
 }
 
-/// Where a witness takes checkpoints.
+/// Returns the address at which a witness takes checkpoints.
 fn address(url: &str) -> Result<Address, Failure> {
     let refused = |why: &str| {
         Failure::new(UNUSABLE)
@@ -87,7 +87,7 @@ pub fn submit(
         .advise("give it once more"))
 }
 
-/// What a witness is sent: its last size, the proof from there, the checkpoint.
+/// Builds a witness request: its last size, the consistency proof from there, the checkpoint.
 fn request(state: &StateDir, old: u64, checkpoint: &Checkpoint) -> Result<String, Failure> {
     if old == 0 {
         return Ok(format!("old 0\n\n{}", checkpoint.text()));
@@ -151,7 +151,7 @@ fn rewritten() -> Failure {
         )
 }
 
-/// What its status says (C2SP tlog-witness).
+/// Explains the status of a refusal (C2SP tlog-witness).
 fn refusal(answer: &Reply) -> Failure {
     let failure = Failure::new(UNSIGNED);
     match answer.status {

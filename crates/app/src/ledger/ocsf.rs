@@ -38,7 +38,7 @@ const CLOSE: Class = class(4001, 2);
 const FAIL: Class = class(4001, 4);
 const REFUSE: Class = class(4001, 5);
 const QUERY: Class = class(4003, 1);
-/// What no other class has words for.
+/// The base class, for events no other class covers.
 const BASE: Class = class(0, 99);
 
 /// One event. `host` is the name of the machine.
@@ -84,7 +84,7 @@ impl<'a> Told<'a> {
         self.event.body.get(member).and_then(Value::as_u64)
     }
 
-    /// What every class has. `allowed` is what was decided, where something was.
+    /// Returns the members every class has. `allowed` is the verdict, if there was one.
     fn base(&self, class: Class, severity: u64, allowed: Option<bool>) -> Map<String, Value> {
         let mut metadata = json!({
             "version": VERSION,

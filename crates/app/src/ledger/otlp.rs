@@ -17,7 +17,7 @@ use message::{Span, written};
 
 /// Flows and questions whose end is waited for, at most; of further ones nothing is told.
 const OPEN_MAX: usize = 65_536;
-/// What a run span tells of attempts, at most.
+/// The most violations a run span reports.
 const ATTEMPTS_MAX: usize = 128;
 /// Bounds of the durations of runs, seconds.
 const DURATION_BOUNDS: [f64; 10] = [
@@ -30,15 +30,16 @@ const CLIENT: u8 = 3;
 /// Severities of a log (OTLP's `SeverityNumber`).
 const INFO: u8 = 9;
 const WARN: u8 = 13;
-/// What sends a credential's placeholder elsewhere tries (MITRE ATLAS: exfiltration).
+/// The technique of sending a credential's placeholder to another origin (MITRE ATLAS:
+/// exfiltration).
 const EXFILTRATION: &str = "AML.T0025";
 /// Profiles that are those of agents.
 const AGENTS: [&str; 5] = ["claude", "codex", "gemini", "openclaw", "opencode"];
 
-/// What is told of one thing: keys with texts, numbers, truths.
+/// Attributes: keys with strings, numbers, booleans.
 type Attributes = Vec<(&'static str, Value)>;
 
-/// What has begun.
+/// The beginning of a run, a flow or an approval.
 struct Begun {
     nanos: u64,
     body: Value,
@@ -60,7 +61,7 @@ pub(super) struct Follower {
     open: usize,
 }
 
-/// What is sent together.
+/// The spans and log records of one export.
 #[derive(Default)]
 pub(super) struct Batch {
     spans: Vec<Value>,
@@ -207,7 +208,7 @@ impl Follower {
     }
 }
 
-/// What is told of an attempt to get out.
+/// Returns the attributes of a violation.
 fn attempt(body: &Value) -> Attributes {
     let mut out = Vec::new();
     for (member, key) in [
@@ -238,7 +239,7 @@ fn place(body: &Value) -> Attributes {
 }
 
 impl Batch {
-    /// How many events it tells of.
+    /// Returns the number of events in it.
     pub(super) fn len(&self) -> usize {
         self.logs.len()
     }
@@ -424,7 +425,7 @@ impl Batch {
         self.count("atoll.flows", &told, 1);
     }
 
-    /// What was not reached: told at the first time, and at the end with how often it was.
+    /// Adds a refused flow: recorded at its first time, and at the end with its count.
     fn refused(&mut self, event: &Event, (run, trace): (&str, &str), nanos: u64) {
         let kind = text(&event.body, "kind").unwrap_or("flow");
         if number(&event.body, "count").is_some_and(|count| count > 1) {
@@ -450,7 +451,7 @@ impl Batch {
         self.spans.push(Value::Object(span.written()));
     }
 
-    /// What a person was asked, and how long they were waited for.
+    /// Adds an approval: the question, and how long the answer took.
     fn approval(&mut self, begun: &Begun, event: &Event, (run, trace): (&str, &str), nanos: u64) {
         let at = number(&event.body, "approval").unwrap_or(0);
         let is_granted = event.kind == "approval.granted";

@@ -14,7 +14,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
 
-/// What to do about a proof that cannot be made or does not hold.
+/// Explains a proof that cannot be made or does not hold, with a remedy.
 pub fn unproven(what: &str, fault: &ProofFault) -> Failure {
     let failure = Failure::new(what).because(fault);
     match fault {

@@ -10,7 +10,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::shortened;
 
-/// How much of one member, and of a whole body, a line shows, characters.
+/// The most of one member, and of a whole body, that a line shows, characters.
 const WORD_CHARS_MAX: usize = 80;
 const SAID_CHARS_MAX: usize = 240;
 /// The most types of events that are told.
@@ -74,7 +74,7 @@ pub fn query(
     Ok(0)
 }
 
-/// Which types there are, where none is the one that was asked for.
+/// Lists the event types there are, where none is the requested one.
 ///
 /// # Errors
 /// Where one of them is nearly that one.
@@ -139,14 +139,14 @@ fn between(arguments: &QueryLedgerArguments) -> Result<(Option<String>, Option<S
     }
 }
 
-/// Whether one time, perhaps cut short, is after all of another.
+/// Returns whether one time, perhaps truncated, is after all of another.
 fn is_after(since: Option<&str>, until: Option<&str>) -> bool {
     let (since, until) = (since.unwrap_or_default(), until.unwrap_or_default());
     let least = since.len().min(until.len());
     since.get(..least) > until.get(..least)
 }
 
-/// What was decided, by its word or by an event's type: `flow.refused` says no such word.
+/// Returns the verdict, by its word or by an event's type: `flow.refused` has no such word.
 fn verdict(event: &Event) -> Option<&str> {
     let said = event.body.get("verdict").and_then(Value::as_str);
     said.or(match event.kind.as_str() {
@@ -180,7 +180,8 @@ fn fits(arguments: &QueryLedgerArguments, event: &Event) -> bool {
             .is_none_or(|action| is_about(action, event))
 }
 
-/// Whether an event tells of an action of policies: that it was done, asked about or refused.
+/// Returns whether an event is about an action of policies: that it was done, asked about or
+/// refused.
 fn is_about(action: &str, event: &Event) -> bool {
     let said = |member: &str| event.body.get(member).and_then(Value::as_str);
     let kind = event.kind.as_str();
@@ -234,7 +235,7 @@ fn line(event: &Event) -> String {
     format!("{}\n", printable(text.as_bytes()))
 }
 
-/// What a body says, a member after another; --json has all of it.
+/// Formats a body, one member after another; --json has all of it.
 fn said(body: &Value) -> String {
     let members = body.as_object().into_iter().flatten();
     let words = members.filter_map(|(name, value)| Some(format!("{name} {}", word(value)?)));

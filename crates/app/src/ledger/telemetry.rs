@@ -1,5 +1,5 @@
-//! What happens, told to a collector of OpenTelemetry by OTLP/HTTP: read from the ledger,
-//! whoever carries runs waits for nobody.
+//! The export to an OpenTelemetry collector by OTLP/HTTP: read from the ledger, so that no run
+//! waits for it.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use crate::render;
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 /// Events in one message, at most.
 const BATCH_EVENTS_MAX: usize = 512;
-/// How long a collector may take to answer.
+/// The time a collector has to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often one message is sent, without `--follow`.
+/// The most attempts to send one message, without `--follow`.
 const TRIES: u32 = 5;
-/// How long is waited before the second try, and at most before any.
+/// The pause before the second attempt, and the longest pause before any.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Where to, and how often it is tried.
+/// The collector's address and the number of attempts.
 struct Collector<'a> {
     named: &'a str,
     address: Address,
@@ -38,11 +38,11 @@ struct Collector<'a> {
     tries: Option<u32>,
 }
 
-/// Why a message did not arrive.
+/// The reason a message was not delivered.
 enum Undelivered {
-    /// It may be sent again, perhaps not before some seconds are over.
+    /// May be retried, perhaps only after some seconds.
     Perhaps(String, Option<u64>),
-    /// It would be refused again.
+    /// Would be refused again.
     Never(String),
 }
 
@@ -226,7 +226,7 @@ impl<'a> Collector<'a> {
         self.read(message, &reply, output)
     }
 
-    /// What an answer means (OTLP, "OTLP/HTTP Response").
+    /// Reads a collector's response (OTLP, "OTLP/HTTP Response").
     fn read(&self, message: &Message, reply: &Reply, output: &Output) -> Result<(), Undelivered> {
         let said: Value = serde_json::from_slice(&reply.body).unwrap_or(Value::Null);
         let status = reply.status;

@@ -1,4 +1,4 @@
-//! What a collector is sent: OTLP in JSON.
+//! The messages for a collector: OTLP in JSON.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(in crate::ledger) struct Message {
     pub(in crate::ledger) body: Value,
 }
 
-/// What all messages of a batch have.
+/// The members all messages of a batch share.
 struct About {
     resource: Value,
     scope: Value,
@@ -35,7 +35,7 @@ impl About {
 }
 
 impl Batch {
-    /// What it is for a collector. `host` is the name of the machine.
+    /// Returns the batch as messages for a collector. `host` is the name of the machine.
     pub(in crate::ledger) fn messages(self, host: &str) -> Vec<Message> {
         let about: Attributes = vec![
             ("service.name", json!("atoll")),
