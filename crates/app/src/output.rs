@@ -4,13 +4,13 @@ use crate::escape::printable_json;
 use crate::failure::Failure;
 use crate::render::{Paint, problem, warning};
 
-/// Where a command writes for people: results to standard output, everything
-/// about the work itself to standard error.
+/// The output of a command for people: results to standard output, everything about the work itself
+/// to standard error.
 #[derive(Debug)]
 pub struct Output {
-    /// Whether standard output is a terminal.
+    /// True if standard output is a terminal.
     pub is_terminal: bool,
-    /// Whether a person can be asked: standard input and error are terminals.
+    /// True if a person can be asked: standard input and error are terminals.
     pub can_ask: bool,
     /// The look of standard output.
     pub paint: Paint,

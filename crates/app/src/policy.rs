@@ -171,14 +171,14 @@ fn check(arguments: &CheckPolicyArguments, output: &Output) -> Result<u8, Failur
     proof::prove(&ProvePolicyArguments::of(&arguments.files), output)
 }
 
-/// Whether policies that people have written decide here.
+/// Returns whether user-written policies take part in decisions here.
 fn counts_any() -> Result<bool, Failure> {
     let rules = rules_here(Requested::default())?;
     let mut files = rules.policy_files().iter();
     Ok(files.any(|(_, files)| !files.is_empty()))
 }
 
-/// What properties of policies are proven with, in words, once that was tried.
+/// Describes the programs that prove properties of policies, after a trial proof.
 ///
 /// # Errors
 /// That something is not there, with how it is got, or does not work.
@@ -241,11 +241,11 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
     bad
 }
 
-/// What an answer of policies leaves open.
+/// The note that an answer of policies alone is not the whole decision.
 const POLICIES_ALONE: &str = "  by policies alone: a profile's rules decide besides; with the same \
                               words `atoll policy explain` asks both\n";
 
-/// What a run that is asked about would be asked for with, by options or else by `--with`.
+/// Returns the request for the run that is asked about, from options or from `--with`.
 pub(crate) fn stated(arguments: &AskPolicyArguments, case: &Case) -> Result<Requested, Failure> {
     let profile = case.profile.as_deref().map(AsRef::as_ref);
     Ok(Requested {
@@ -346,7 +346,7 @@ fn by_whom(found: &Decision, action: &str, takes_two: bool) -> String {
     format!("by one person, {where_asked}{two}")
 }
 
-/// What of a question nobody has to say: it is now, and the person asks.
+/// Returns the defaults of a question: the time is now, and the person is the one who asks.
 fn usual() -> Case {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Case {
@@ -388,7 +388,8 @@ pub(crate) fn case(arguments: &AskPolicyArguments) -> Result<Case, Failure> {
     })
 }
 
-/// Where in the present directory a change lies that is asked about: a run's workspace is that.
+/// Returns the path of a change within the current directory, the workspace of the run that is
+/// asked about.
 fn within(arguments: &AskPolicyArguments) -> Option<String> {
     let path = Path::new(arguments.resource.as_deref()?);
     let here = std::env::current_dir().ok()?;

@@ -15,11 +15,11 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
-/// How many ports the end of a run names.
+/// The most ports the end of a run names.
 const SHOWN_MAX: usize = 5;
 /// From this port on the kernel hands out those that nobody has asked for (ip(7)).
 const HANDED_OUT: u16 = 32_768;
-/// How long a run may take to say what listens in it.
+/// The time a run has to report what listens in it.
 const ANSWERING: Duration = Duration::from_secs(5);
 
 /// Shows what listens inside of runs that go on.
@@ -129,7 +129,7 @@ pub(crate) fn door(port: PublishedPort) -> String {
     format!("atoll: http://127.0.0.1:{outside} leads to port {inside} inside\n")
 }
 
-/// What a person at the run's terminal is told of a program that listens.
+/// Formats the notice at the run's terminal about a program that listens.
 pub(crate) fn told(run: &RunId, listener: &Listener, key: Option<AskKey>) -> String {
     let named = named(listener);
     let port = listener.port;
@@ -146,8 +146,8 @@ pub(crate) fn told(run: &RunId, listener: &Listener, key: Option<AskKey>) -> Str
     }
 }
 
-/// What a person at the run's terminal is told of a port that they wanted to have published.
-/// Nothing where that takes another person, which is told with who they are.
+/// Formats the notice at the run's terminal about a port that its person wanted published. `None`
+/// if that takes a second approval, which is reported with its approvers.
 pub(crate) fn done(
     port: PublishedPort,
     done: &Result<Option<Published>, Declined>,
@@ -186,7 +186,7 @@ pub(crate) fn listened(flows: &Flows, network: &Network) -> Option<String> {
     ))
 }
 
-/// The same for machines.
+/// Returns the listeners as JSON.
 pub(crate) fn listened_json(flows: &Flows) -> Value {
     json!(flows.listened)
 }

@@ -1,4 +1,4 @@
-//! Whether policies let a run's changes be taken over.
+//! The policy decision on applying a run's changes.
 
 mod asking;
 mod makers;
@@ -26,9 +26,9 @@ pub use makers::By;
 pub struct Allowed {
     /// The version of the policies; none where there are none.
     policies: Option<String>,
-    /// Whether they ask for a state to return to.
+    /// True if the policies require a checkpoint to return to.
     has_checkpoint: bool,
-    /// What a person has agreed to, where they ask for one.
+    /// The approval of a person, where the policies require one.
     agreed: Option<Agreed>,
 }
 
@@ -77,25 +77,25 @@ const UNREAD: &str = "what would be taken over cannot be read";
 /// The changes of one directory, with what would be done.
 #[derive(Debug)]
 pub struct Planned<'a> {
-    /// What differs.
+    /// The differences.
     pub changes: &'a LayerChanges,
-    /// What of it would be written, and how.
+    /// The planned writes.
     pub plan: Plan,
 }
 
-/// What is to be taken over. The same plans are judged, shown, agreed to and carried out.
+/// The changes to apply. The same plans are judged, shown, approved and carried out.
 pub struct Meant<'a> {
     /// The workspace whose policies count too.
     pub workspace: Option<&'a Path>,
     /// The purposes that have narrowed what made them.
     pub purposes: &'a [String],
-    /// Whose runs have made it.
+    /// The runs that made the changes.
     pub by: By<'a>,
-    /// What a diff shows.
+    /// The changes a diff shows.
     pub all: &'a [LayerChanges],
-    /// What would be written, in the order in which it is.
+    /// The plans, in the order in which they are carried out.
     pub plans: &'a [Planned<'a>],
-    /// What would be if it were planned now.
+    /// Plans anew, and returns the digests.
     pub anew: &'a dyn Fn() -> Result<Vec<PlanDigest>, Failure>,
 }
 
@@ -149,7 +149,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     })
 }
 
-/// What would be done to each directory.
+/// Plans the writes to each directory.
 ///
 /// # Errors
 /// When it cannot be planned.
@@ -171,7 +171,7 @@ pub fn plans<'a>(
     planned.collect()
 }
 
-/// What they are, in the same order.
+/// Returns the digests of the plans, in the same order.
 ///
 /// # Errors
 /// When what they would write cannot be read.

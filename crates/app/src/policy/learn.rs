@@ -98,14 +98,14 @@ fn events(arguments: &LearnPolicyArguments, state: &StateDir) -> Result<Vec<Even
     Ok(all)
 }
 
-/// That a run teaches nothing.
+/// The error for a run that cannot be learnt from.
 fn unusable(event: &Event, why: &str) -> Failure {
     let run = event.run.as_ref();
     let name = run.map_or_else(String::new, ToString::to_string);
     Failure::new(format!("nothing can be learnt from run {name}")).because(why)
 }
 
-/// What is known of the runs so far.
+/// The runs read so far.
 #[derive(Default)]
 struct Learnt {
     all: Vec<(Rules, PathBuf)>,

@@ -103,7 +103,7 @@ fn sign(arguments: &SignOrganisationArguments, output: &Output) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What is wrong in the files of a layer.
+/// Returns the mistakes in the files of a layer.
 fn problems(layer: &Layer) -> Vec<Problem> {
     let bounds = layer.bounds.iter();
     let bounds = bounds.flat_map(|file| check(&file.content, &file.name));
@@ -264,7 +264,7 @@ fn status(arguments: &StatusOrganisationArguments, output: &Output) -> Result<u8
     Ok(0)
 }
 
-/// Where a layer would be that stops every run, and who has to have signed it: by that it is
+/// Names the place of a layer that stops every run, and its required signer, so that it can be
 /// found.
 fn tell_refused(place: &Place, failure: &Failure, is_json: bool, output: &Output) {
     // What is signed is told, whether it counts or not.

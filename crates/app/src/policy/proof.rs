@@ -25,12 +25,12 @@ const STATUS_MISSING: u8 = 3;
 /// The address at which clouds tell a machine's own secrets to whoever asks.
 const METADATA: &str = "169.254.169.254";
 
-/// What is proven of, and how a question about it is asked.
+/// The subject of a proof, and the command that asks a question about it.
 struct Of {
     subject: Subject,
     /// The arguments of `atoll policy ask` that mean it; none where it cannot be asked.
     asked_by: Option<Vec<String>>,
-    /// Whether people have written all of it.
+    /// True if people have written all of it.
     is_written: bool,
     /// The layers without the lower ones, each with its name.
     upper: Vec<(String, Subject)>,
@@ -83,7 +83,7 @@ fn ended(programs: &Result<Programs, String>, status: u8, output: &Output) -> u8
     }
 }
 
-/// What is missing is told once, at the end.
+/// Replaces a verdict if the prover is missing: the missing program is reported once, at the end.
 fn shortly(programs: &Result<Programs, String>, verdict: Verdict) -> Verdict {
     match programs {
         Ok(_) => verdict,
@@ -186,7 +186,7 @@ fn here(arguments: &ProvePolicyArguments) -> Result<Of, Failure> {
     })
 }
 
-/// What a profile allows, in Cedar.
+/// Reads the rights of a profile, in Cedar.
 fn profile(name: &Path) -> Result<Of, Failure> {
     let rules = rules_here(Requested {
         profile: Some(requested_profile(name.as_os_str())?),
@@ -351,7 +351,7 @@ fn described(case: &Case, usual: &Case) -> String {
     text
 }
 
-/// What of a case has no option of its own, and is not as usual.
+/// Returns the members of a case that have no option of their own and differ from the usual.
 fn said(case: &Case, usual: &Case) -> Map<String, Value> {
     let mut all = whole(case);
     for own in [

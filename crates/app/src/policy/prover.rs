@@ -27,22 +27,22 @@ const PROVER: &str = "atoll-prove";
 const SOLVER: &str = "cvc5";
 /// The variable that names the solver's program; else it is looked for as the prover is.
 const SOLVER_VARIABLE: &str = "CVC5";
-/// What the prover, and the solver, may each take of memory, bytes.
+/// The memory limit of the prover, and of the solver, bytes.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
-/// How long the prover may take beside the solver for each property, seconds.
+/// The time limit of the prover besides the solver for each property, seconds.
 const BESIDE_SECONDS: u64 = 60;
-/// How long each part of a trial may take, seconds.
+/// The time limit of each part of a trial, seconds.
 const TRIAL_SECONDS: u16 = 10;
-/// How many answers wait to be read.
+/// The most answers queued for reading.
 const LINES_MAX: usize = 16;
-/// What lies at the top of a project.
+/// The entries that mark the top of a project.
 const PROJECT_MARKS: [&str; 2] = [".git", "atoll.toml"];
 /// Whoever else may write a file or a directory.
 const OTHERS_WRITE: u32 = 0o022;
 /// A directory where nobody renames what is another's.
 const STICKY: u32 = 0o1000;
 
-/// What proofs are made by.
+/// The programs that make proofs.
 #[derive(Debug)]
 pub(super) struct Programs {
     prover: PathBuf,
@@ -73,7 +73,7 @@ impl Programs {
         Ok(Self { prover, solver })
     }
 
-    /// Where they are.
+    /// Describes both paths.
     pub(super) fn told(&self) -> String {
         format!("{}, with {}", self.prover.display(), self.solver.display())
     }
@@ -139,7 +139,7 @@ impl Programs {
     }
 }
 
-/// Where programs are looked for: beside this one, then in `PATH`.
+/// Returns the directories to search for programs: beside this one, then `PATH`.
 fn places(beside: Option<PathBuf>, path: &OsStr) -> Vec<PathBuf> {
     let absolute = std::env::split_paths(path).filter(|place| place.is_absolute());
     beside.into_iter().chain(absolute).collect()

@@ -144,7 +144,7 @@ impl Reloading<'_> {
         Ok(())
     }
 
-    /// Whether it is proven that nothing more is allowed.
+    /// Fails unless it is proven that nothing more is allowed.
     fn proven(&self, run: &RunId, compared: Compared) -> Result<(), Failure> {
         let kept = Failure::new(format!("run {run} keeps the policies that it has"));
         match widens(&self.programs, compared, self.arguments.seconds) {
@@ -277,7 +277,8 @@ fn tell(run: &RunId, reloaded: &Reloaded, output: &Output) {
     });
 }
 
-/// Who reads the policies of a run anew: the files that a run in this workspace reads.
+/// Returns a function that rereads the policies of a run: the files that a run in this workspace
+/// reads.
 pub(crate) fn rereading<'a>(
     places: &'a Places,
     workspace: &'a Path,

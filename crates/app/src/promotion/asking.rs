@@ -1,5 +1,5 @@
-//! What a person is asked before changes are taken over where a policy says `@approve`: each path
-//! with what becomes of it, and what they agree to by its digest. Any doubt denies.
+//! The approval of changes before they are applied, where a policy says `@approve`: each path with
+//! what becomes of it, bound to the plans' digests. Any doubt denies.
 
 use std::process;
 use std::time::{Duration, Instant};
@@ -20,19 +20,19 @@ use crate::output::Output;
 use crate::render::counted;
 use crate::terminal::{self, Pages, Read, SHOWN_BYTES_MAX, Typed, UNASKED};
 
-/// How many changes a person is asked about at once: whoever is shown more reads none.
+/// The most changes in one question: whoever is shown more reads none.
 const ASKED_MAX: usize = 40;
-/// How long an answer is waited for.
+/// The time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Whose changes are taken over, who is there, and where it is recorded.
+/// The approval prompt's context: the person, the command and the record.
 #[derive(Clone, Copy)]
 pub struct Taking<'a> {
-    /// Where people are told.
+    /// The output for people.
     pub output: &'a Output,
-    /// Whether a person can be asked.
+    /// True if a person can be asked.
     pub can_ask: bool,
-    /// What asks at a terminal.
+    /// The command that can ask at a terminal.
     pub command: &'a str,
     /// The number of the next question of the run; none where it is of no run.
     pub number: &'a dyn Fn() -> Result<Option<u64>, Failure>,
@@ -40,12 +40,12 @@ pub struct Taking<'a> {
     pub record: &'a dyn Fn(Asked, Value) -> Result<(), Failure>,
 }
 
-/// What a person has agreed to.
+/// An approval.
 #[derive(Clone, Debug)]
 pub struct Agreed {
     /// The number of the question, where it has one.
     pub(super) approval: Option<u64>,
-    /// What may be written, each plan by itself.
+    /// The digests of the approved plans, each by itself.
     pub(super) plans: Vec<PlanDigest>,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn agreed(
     Err(question.denied(no, json!({}), &why)?)
 }
 
-/// Why there is no yes, for people.
+/// Describes why there is no approval.
 fn told(no: NoConsent) -> &'static str {
     match no {
         NoConsent::Person => "you said no",
@@ -121,7 +121,7 @@ fn told(no: NoConsent) -> &'static str {
     }
 }
 
-/// What is asked.
+/// An approval question.
 struct Question<'a> {
     approval: Option<u64>,
     changes: Written,
@@ -174,7 +174,7 @@ impl Question<'_> {
         }
     }
 
-    /// What a person is shown: nothing in it can be a row of its own, or hide.
+    /// Returns the rows shown to the person: nothing in them can be a row of its own, or hide.
     fn rows(&self) -> Vec<String> {
         let mut rows = vec!["Policies ask you before these changes are taken over:".to_owned()];
         rows.extend(self.asked.iter().map(|one| self.row(one)));
@@ -203,7 +203,7 @@ impl Question<'_> {
         }
     }
 
-    /// What is recorded of it: no path, and nothing that a program has written.
+    /// Returns the record of the question: no path, and nothing that a program has written.
     fn about(&self) -> Value {
         let rules: Vec<&str> = self.asked.iter().map(|one| one.rule.as_str()).collect();
         let rule = rules.first().copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What is known of the runs that have made changes: as the ledger tells of them, which no program
-//! inside has a word in.
+//! The facts about the runs that made changes: from the ledger, which no sandboxed program can
+//! influence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -18,7 +18,7 @@ const MAKERS_MAX: usize = 256;
 /// The most runs of which one has gone on with the changes of another.
 const RESUMED_MAX: usize = 10_000;
 
-/// Whose runs have made changes.
+/// The runs that made the changes.
 #[derive(Clone, Copy)]
 pub enum By<'a> {
     /// This one, and those whose layers it went on with: and whether nobody has seen the changes, as
@@ -29,12 +29,12 @@ pub enum By<'a> {
 }
 
 impl By<'_> {
-    /// Whether nobody has seen what is taken over.
+    /// Returns whether nobody has reviewed the changes.
     pub fn is_unseen(&self) -> bool {
         matches!(self, Self::Run(_, _, true))
     }
 
-    /// What to do where policies refuse what they have made.
+    /// Returns remedies if policies refuse the changes.
     pub fn instead(&self) -> Vec<String> {
         match self {
             Self::Run(_, record, is_unseen) => {
@@ -57,8 +57,8 @@ impl By<'_> {
         }
     }
 
-    /// That more is refused than purposes would refuse to those who have made it, where nobody can
-    /// tell which run that was.
+    /// Explains that more is refused than the purposes of the makers would refuse, if nobody can
+    /// tell which run made which change.
     pub fn mixed(&self) -> Option<String> {
         let Self::Kept(_, record, _) = self else {
             return None;
@@ -73,7 +73,7 @@ impl By<'_> {
         })
     }
 
-    /// What is known of each of them, once where several are alike.
+    /// Returns the facts about each run, with equal ones once.
     ///
     /// # Errors
     /// Why that cannot be told.
@@ -102,7 +102,7 @@ impl By<'_> {
 struct Run {
     opened: Event,
     confidence: Option<u8>,
-    /// What came while it went on; none where nobody noted that.
+    /// The labels added while it ran; `None` if not recorded.
     labels: Option<BTreeSet<String>>,
 }
 

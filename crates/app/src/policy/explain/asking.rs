@@ -18,9 +18,9 @@ pub(crate) struct Asking<'a> {
     pub(crate) requested: Requested,
     pub(crate) program: OsString,
     pub(crate) case: Case,
-    /// What the run has given up.
+    /// The rights the run has dropped.
     pub(crate) given_up: GivenUps,
-    /// The same with what is stated of the run.
+    /// The question with the facts stated of the run.
     pub(crate) stated: Case,
     pub(crate) deciders: Deciders,
     pub(crate) verdict: Verdict,

@@ -12,7 +12,7 @@ use super::verdict::{Deciders, OfRules, Verdict, host};
 use crate::reached::no_host;
 use crate::render;
 
-/// How many steps a change has at most: more is another profile.
+/// The most steps of a change: more is another profile.
 const STEPS_MAX: usize = 12;
 const LEVELS: [&str; 4] = ["low", "medium", "high", "full"];
 const MODES: [&str; 2] = ["layered", "permissive"];
@@ -20,7 +20,7 @@ const MODES: [&str; 2] = ["layered", "permissive"];
 /// One change, of one or more steps that are all needed.
 pub(crate) struct Change {
     pub(crate) steps: Vec<Step>,
-    /// What is decided with it.
+    /// The verdict with this change.
     pub(crate) effect: Effect,
 }
 
@@ -59,14 +59,14 @@ pub(crate) enum Step {
     },
 }
 
-/// How policies that forbid are changed.
+/// The way in which forbidding policies are changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Except,
     Drop,
 }
 
-/// What would allow it, the smallest first; none where it is allowed.
+/// Returns the changes that would allow it, the smallest first; none if it is allowed.
 pub(crate) fn that_allow(asking: &Asking<'_>) -> Vec<Change> {
     let mut found = Vec::new();
     match asking.verdict.effect {
@@ -96,7 +96,7 @@ pub(crate) fn that_allow(asking: &Asking<'_>) -> Vec<Change> {
     found
 }
 
-/// The same by taking policies out, where some forbid it.
+/// Returns the change that removes policies, if some forbid it.
 fn dropped(asking: &Asking<'_>) -> Option<Change> {
     let change = repaired(asking, &asking.requested, Way::Drop)?;
     let is_drop = |step: &Step| matches!(step, Step::Drop { .. });
@@ -119,7 +119,7 @@ fn trusted(asking: &Asking<'_>, option: &'static str, values: &[&'static str]) -
     })
 }
 
-/// What was changed so far.
+/// The change so far.
 struct Repair<'a> {
     asking: &'a Asking<'a>,
     way: Way,
@@ -296,7 +296,8 @@ fn rule(case: &Case) -> Option<Meant> {
     Some(request.as_rule())
 }
 
-/// The same question of what it needs: without what is not of that.
+/// Returns the question for an action that this one needs, without the members that are not of that
+/// action.
 fn part(case: &Case, action: Action) -> Case {
     if case.action == action.name() {
         return case.clone();
@@ -324,7 +325,7 @@ fn permit(asked: &Case) -> Option<String> {
     put.ok().and(permit)
 }
 
-/// What holds for it alone, the narrowest first.
+/// Returns conditions that hold for this question only, the narrowest first.
 fn conditions(asked: &Case) -> Vec<String> {
     let Some(permit) = permit(asked) else {
         return Vec::new();
@@ -445,7 +446,7 @@ impl Change {
     }
 }
 
-/// Whose to change it is, where it is not the person's own.
+/// Names the owner of a policy, if it is not the person's own.
 fn whose(layer: Option<Layer>) -> &'static str {
     match layer {
         Some(Layer::Organisation) => " (the organisation's: ask who wrote it)",

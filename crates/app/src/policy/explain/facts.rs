@@ -1,4 +1,4 @@
-//! Which facts of a question mattered: those that give another answer when one of them is changed
+//! The facts that decided a question: those that give another answer when one of them is changed
 //! alone.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use atoll_policy::{Requested, RequestedProfile};
 use super::asking::Asking;
 use super::verdict::rank;
 
-/// How many values that policies name are tried for one member.
+/// The most values named by policies that are tried for one member.
 const VALUES_MAX: usize = 32;
 /// Methods that everybody knows.
 pub(crate) const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
@@ -32,7 +32,7 @@ pub(crate) struct Fact {
     pub(crate) effect: Effect,
 }
 
-/// What a policy names, as values to try.
+/// The values that policies name, to be tried.
 #[derive(Default)]
 struct Named {
     texts: BTreeSet<String>,
@@ -234,7 +234,7 @@ fn of_run(asking: &Asking<'_>) -> Vec<(&'static str, String, Vec<Variation>)> {
     ]
 }
 
-/// What is stated of a run, and the time.
+/// Returns the facts stated of a run, and the time.
 fn stated(asking: &Asking<'_>, named: &Named) -> Vec<(&'static str, String, Vec<Variation>)> {
     let case = &asking.stated;
     let or = |value: &Option<String>| value.clone().unwrap_or_else(|| NOT_STATED.to_owned());
@@ -304,7 +304,7 @@ fn stated(asking: &Asking<'_>, named: &Named) -> Vec<(&'static str, String, Vec<
     all
 }
 
-/// What no option of a run states.
+/// Returns the facts that no option of a run states.
 fn of_the_question(
     asking: &Asking<'_>,
     named: &Named,

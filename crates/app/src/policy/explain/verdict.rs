@@ -1,4 +1,4 @@
-//! What rules and policies together say of one question, put without any effect.
+//! The verdict of rules and policies together on one question, without any effect.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,10 +17,10 @@ use crate::advice;
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure};
 
-/// Who can be asked.
+/// The approver that can be asked.
 const PERSON: &str = "person";
 
-/// What everything is made of, read once.
+/// The sources of rules and policies, read once.
 pub(crate) struct Sources {
     files: PolicyFiles,
     host: HostFacts,
@@ -67,7 +67,7 @@ fn compiled(files: &LayerFiles) -> Result<Layers, Failure> {
     })
 }
 
-/// Who decides: rules of a profile, and policies.
+/// The deciders: a profile's rules, and policies.
 pub(crate) struct Deciders {
     /// None where policies are asked alone.
     pub(crate) rules: Option<Rules>,
@@ -76,7 +76,7 @@ pub(crate) struct Deciders {
     layers: Layers,
 }
 
-/// What a profile's rules say.
+/// The verdict of a profile's rules.
 #[derive(Clone, Debug)]
 pub(crate) enum OfRules {
     /// They are not asked: of this a boundary is made, or no profile was named.
@@ -89,7 +89,7 @@ pub(crate) enum OfRules {
     Denied(NetworkRule),
     /// Nothing of the profile opens it, for this reason.
     Closed(String),
-    /// It cannot be had by any line of a profile, for this reason.
+    /// Denied for this reason, whatever a profile says.
     Never(String),
 }
 
@@ -98,8 +98,8 @@ pub(crate) enum OfRules {
 pub(crate) struct Verdict {
     pub(crate) effect: Effect,
     pub(crate) of_rules: OfRules,
-    /// What policies say of it, and of what it needs besides: a request needs its connection, and
-    /// that its name.
+    /// The verdicts of policies on it and on the actions it needs: a request needs its connection,
+    /// and that its name.
     pub(crate) of_policies: Vec<(Action, Decision)>,
 }
 
@@ -119,14 +119,14 @@ impl Verdict {
         }
     }
 
-    /// What of the policies decides: what is as strict as the whole answer.
+    /// Returns the policy decisions that are as strict as the whole verdict.
     pub(crate) fn deciding(&self) -> impl Iterator<Item = &(Action, Decision)> {
         let is_it = |one: &&(Action, Decision)| one.1.effect == self.effect;
         self.of_policies.iter().filter(is_it)
     }
 }
 
-/// How strict it is.
+/// Returns the strictness of an effect, for comparison.
 pub(crate) fn rank(effect: Effect) -> u8 {
     match effect {
         Effect::Allow => 0,
@@ -146,7 +146,7 @@ impl Deciders {
         })
     }
 
-    /// The same rules with other policies; none where these have mistakes.
+    /// Returns the same rules with other policies; `None` if these have mistakes.
     pub(crate) fn with_files(&self, files: LayerFiles) -> Option<Self> {
         Some(Self {
             layers: compiled(&files).ok()?,
@@ -156,7 +156,7 @@ impl Deciders {
         })
     }
 
-    /// The same with other rules of the network.
+    /// Returns these deciders with other network rules.
     pub(crate) fn with_network(&self, network: Network) -> Option<Self> {
         Some(Self {
             layers: compiled(&self.files).ok()?,
@@ -166,7 +166,7 @@ impl Deciders {
         })
     }
 
-    /// Whether a policy may look at the query of a request.
+    /// Returns whether a policy may read the query of a request.
     pub(crate) fn read_queries(&self) -> bool {
         let mut all = self.files.iter().flat_map(|(_, files)| files);
         // Behind an escape any name can stand.
@@ -176,7 +176,7 @@ impl Deciders {
         })
     }
 
-    /// The same of a run that has given something up: that comes before everything else.
+    /// Decides for a run with dropped rights, which come before everything else.
     ///
     /// # Errors
     /// What of it cannot be asked.
@@ -334,7 +334,7 @@ impl Deciders {
         }
     }
 
-    /// What a connection needs: its name, and itself.
+    /// Decides the actions a connection needs: resolving its name, and connecting.
     fn needed(
         &self,
         case: &Case,
@@ -449,7 +449,7 @@ fn unreachable(why: Unreachable<'_>) -> OfRules {
     }
 }
 
-/// Where a directory is that a question is asked in.
+/// Returns the directory a question is asked in: the current one.
 pub(crate) fn here() -> Result<std::path::PathBuf, Failure> {
     std::env::current_dir().doing("the current directory cannot be used")
 }

@@ -1,4 +1,4 @@
-//! Which programs are believed, and what is no answer.
+//! Tests of which programs are trusted, and of malformed answers.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -97,7 +97,7 @@ fn places_that_are_relative_are_none() {
     assert_eq!(found, ["/beside", "/usr/bin"].map(PathBuf::from));
 }
 
-/// What such a prover says of two properties.
+/// Returns the verdicts of such a prover on two properties.
 fn said(script: &str) -> Vec<Verdict> {
     let (_kept, base) = directory();
     let prover = base.join("atoll-prove");
