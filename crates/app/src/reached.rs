@@ -164,7 +164,8 @@ pub(crate) fn doors(network: &Network) -> String {
     network.publish.iter().map(|one| door(one.port)).collect()
 }
 
-/// That placeholders were on their way to where their credentials are not for, if any was.
+/// Returns the alert that placeholders were sent towards origins their credentials are not for, if
+/// any were.
 pub(crate) fn alert(flows: &Flows) -> Option<String> {
     let times = match flows.alerts() {
         0 => return None,
@@ -178,7 +179,7 @@ pub(crate) fn alert(flows: &Flows) -> Option<String> {
     ))
 }
 
-/// What it sent and got, if it reached anything.
+/// Returns the run's traffic; `None` if it made no connections and had no visits.
 pub(crate) fn traffic(flows: &Flows) -> Option<render::Traffic> {
     let Flows {
         made,
@@ -195,7 +196,7 @@ pub(crate) fn traffic(flows: &Flows) -> Option<render::Traffic> {
     })
 }
 
-/// The same for machines.
+/// Returns the network activity as JSON.
 pub(crate) fn network_json(
     network: &Network,
     flows: &Flows,

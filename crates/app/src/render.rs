@@ -1,4 +1,4 @@
-//! What a person reads: summaries, tables, errors, progress. Text goes in, text
+//! The formatting of output for people: summaries, tables, errors, progress. Text goes in, text
 //! comes out; nothing is decided here.
 //!
 //! Whatever comes from outside (names, arguments, reasons) passes through
@@ -30,7 +30,7 @@ pub use summary::{
 pub use table::{RunRow, runs_table, state_name, state_word};
 pub(crate) use wrap::{MARK, ascii, wrapped};
 
-/// How many digits of a version people are shown.
+/// The digits of a version shown to people.
 const VERSION_DIGITS: usize = 12;
 
 /// The beginning of a version of policies: enough to tell two of them apart.
@@ -49,7 +49,7 @@ pub struct Paint {
     on: bool,
 }
 
-/// What a piece of text means; each has a look of its own.
+/// The meaning of a piece of text; each has a look of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Something that went wrong, or was removed.
@@ -58,9 +58,9 @@ pub enum Style {
     Good,
     /// Something to look at, or that was changed.
     Notable,
-    /// What something is called.
+    /// A name.
     Strong,
-    /// What can be skipped.
+    /// Text that can be skipped.
     Faint,
     /// A command to type.
     Command,
@@ -92,7 +92,7 @@ impl Paint {
         Self { on }
     }
 
-    /// Whether there are colours.
+    /// Returns whether there are colours.
     #[must_use]
     pub fn is_on(self) -> bool {
         self.on
@@ -185,7 +185,7 @@ pub fn word(of: impl AsRef<OsStr>) -> String {
     shown
 }
 
-/// The same of what stands beside a path, under its name with this at the end.
+/// Quotes the path of a file beside this one: the same path with this suffix.
 #[must_use]
 pub fn word_beside(path: &Path, end: &str) -> String {
     let mut path = path.as_os_str().to_owned();

@@ -1,5 +1,5 @@
-//! What was renewed in a run, logins and refresh tokens, and where the new one is: for a person
-//! and for machines.
+//! The logins and refresh tokens renewed in a run, and where the new ones are: for a person and as
+//! JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,7 +33,7 @@ fn lines(all: &[RenewedLogin]) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// The same for machines.
+/// Returns the renewed logins as JSON.
 pub(crate) fn json(all: &[RenewedLogin]) -> Vec<Value> {
     let one = |one: &RenewedLogin| {
         json!({
@@ -64,7 +64,7 @@ fn rotated_lines(all: &[RotatedToken]) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// The same for machines.
+/// Returns the rotated refresh tokens as JSON.
 pub(crate) fn rotated_json(all: &[RotatedToken]) -> Vec<Value> {
     let one = |one: &RotatedToken| {
         json!({

@@ -1,4 +1,5 @@
-//! What an agent has earned, as the ledger says: worked out outside, where no program has a word.
+//! The reputation of an agent from the ledger: computed on the host, where no sandboxed program can
+//! influence it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::render::counted;
 
-/// How long a day is, seconds.
+/// The length of a day, seconds.
 const DAY_SECONDS: u64 = 24 * 3600;
 
 /// The standing of the runs by a profile; where nobody can tell, it is that of an unknown one, and

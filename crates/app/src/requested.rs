@@ -11,7 +11,7 @@ use crate::arguments::RunArguments;
 use crate::configuration;
 use crate::failure::{Doing, Failure};
 
-/// What was asked for, in the types of policy.
+/// Converts the arguments to the types of policy.
 pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
     let mut limits = Vec::with_capacity(arguments.limit.len());
     for text in &arguments.limit {

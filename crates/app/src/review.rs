@@ -44,7 +44,7 @@ fn load_ended(
     Ok((state, ledger, record))
 }
 
-/// Where a run's changes are, for whoever is elsewhere.
+/// Names the workspace of a run, if it is not the current directory or above it.
 fn elsewhere(record: &RunRecord) -> String {
     match finding::is_here(&record.workspace) {
         true => String::new(),

@@ -52,10 +52,10 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
     ended
 }
 
-/// What looks at a run that has ended, while what it has written is there yet.
+/// A callback for a run that has ended, while its files are still there.
 pub type Look<'a> = &'a mut dyn FnMut(&Request<'_>, &RunRecord);
 
-/// The same without a word to machines about a run that never began.
+/// Carries out a run, without JSON output if it never began.
 pub fn carry_out(
     arguments: &RunArguments,
     (json, output): (Option<&File>, &Output),
@@ -128,7 +128,7 @@ pub fn carry_out(
     ended
 }
 
-/// What a decision is made on besides the rules.
+/// Returns the facts a decision is made on besides the rules.
 fn facts<'a>(
     (host, mode, now): (&'a HostFacts, Mode, SystemTime),
     environment: &'a [(OsString, OsString)],
@@ -143,7 +143,7 @@ fn facts<'a>(
     }
 }
 
-/// Why there is no run, once what is lost of the record is told.
+/// Explains why there is no run, after reporting events that the ledger lost.
 fn failed(
     error: CallError,
     (rules, asked): (&Rules, &Call),
@@ -163,7 +163,7 @@ fn looked(
     called.inspect(|called| look(request, &called.record))
 }
 
-/// Where things are, and the state directory there.
+/// Returns the directories Atoll uses, and the state directory opened.
 fn own_state() -> Result<(Places, StateDir), Failure> {
     let places = Places::read()?;
     let state = places.open_state()?;
@@ -176,7 +176,7 @@ fn begin() -> Result<Starting, Failure> {
     Ok(Starting::begin(LAUNCHER))
 }
 
-/// What is to become of what the run changes, as far as that is known before it.
+/// Returns the retention of the run's changes, as far as it is known before the run.
 fn fate(arguments: &RunArguments, mode: Mode) -> Fate {
     match (is_scratch(arguments, mode), arguments.discard) {
         (true, _) => Fate::Scratch,
@@ -185,7 +185,7 @@ fn fate(arguments: &RunArguments, mode: Mode) -> Fate {
     }
 }
 
-/// What is asked for, from now on a run.
+/// Returns the call for the run.
 fn asked(
     (arguments, words): (&RunArguments, &Words),
     session: Option<SessionId>,
@@ -263,7 +263,7 @@ fn refuse_unseen(arguments: &RunArguments, rules: &Rules) -> Result<(), Failure>
     }
 }
 
-/// What this host is like, and what it can hold a program with.
+/// Reads what this host supports, and selects the mode.
 fn read_machine() -> Result<(Host, Mode), Failure> {
     let machine = Host::read().doing("this host cannot hold a program")?;
     let mode = machine.mode().doing("this host cannot hold a program")?;
@@ -314,7 +314,7 @@ fn refuse_nesting() -> Result<(), Failure> {
     }
 }
 
-/// Where a program works, and where in it it starts.
+/// The workspace of a program, and the directory in it where the program starts.
 struct At {
     workspace: PathBuf,
     directory: PathBuf,

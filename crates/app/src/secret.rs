@@ -273,7 +273,7 @@ pub fn open(places: &Places, name: &SecretName) -> Result<Zeroizing<Vec<u8>>, Fa
     Ok(opened.map_err(Stopped::from)?)
 }
 
-/// Which secrets are there, where what is given from now on can be kept.
+/// Returns the names in the vault, after checking that secrets can be added to it.
 ///
 /// # Errors
 /// Why it cannot be, as that the vault is locked.
@@ -389,7 +389,7 @@ pub(crate) fn existing(places: &Places) -> Result<Option<Vault>, Failure> {
     vault.map_err(|error| Stopped::from(error).into())
 }
 
-/// Why a vault could not be worked with.
+/// An error of work with a vault.
 enum Stopped {
     Vault(VaultError),
     Fault(VaultFault),
@@ -447,8 +447,7 @@ fn chosen(output: &Output) -> Result<Zeroizing<Vec<u8>>, Failure> {
     Ok(first)
 }
 
-/// What is typed without being shown, or else all of standard input, without a newline at
-/// its end.
+/// Reads a secret, typed without echo, or else all of standard input without its last newline.
 fn asked(output: &Output, question: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     if std::io::stdin().is_terminal() {
         output.say(question);

@@ -20,7 +20,7 @@ use crate::finding::sessions::{find, list};
 use crate::output::Output;
 use crate::render::{self, Report, Style};
 
-/// How much of a command a line shows, characters.
+/// The most of a command that a line shows, characters.
 const COMMAND_CHARS_MAX: usize = 60;
 
 /// Lists the sessions.
@@ -66,7 +66,7 @@ pub fn sessions(arguments: &SessionsArguments, output: &Output) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What the sessions have given up, each that has, by one pass over the ledger.
+/// Collects the dropped rights of the sessions, each that has any, by one pass over the ledger.
 fn given_up(
     state: &StateDir,
     sessions: &[Session],
@@ -131,7 +131,7 @@ fn run_line(run: &SessionRun) -> String {
     format!("{} {}: {command}", run.run, how_it_is(run))
 }
 
-/// How far a run is; of one that ended, how.
+/// Describes a run's state; of one that ended, its ending.
 fn how_it_is(run: &SessionRun) -> String {
     let said = |member: &str| run.closed.as_ref().and_then(|closed| closed.get(member));
     if let Some(stopped) = answered::stopped_of_event(said("details")) {

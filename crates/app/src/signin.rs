@@ -37,7 +37,7 @@ use crate::run::carry_out;
 use crate::terminal::{Typed, typed};
 use keeping::Keeping;
 
-/// How long somebody may take to log in.
+/// The time limit for a login.
 const PATIENCE: &str = "10m";
 /// Words of commands by which a key would be typed into the sandbox.
 const KEY_WORDS: [&str; 2] = ["api-key", "api_key"];
@@ -48,7 +48,7 @@ const CODE_WORDS: [&str; 2] = ["device", "headless"];
 /// In how many characters an agent's name differs from the one that is meant.
 const SLIPS_MAX: usize = 2;
 
-/// What is not there, as shells say it.
+/// The exit status for a command that is not found, as shells have it.
 const STATUS_NOT_FOUND: u8 = 127;
 
 /// Agents that profiles which ship log in, and how they are installed.
@@ -59,10 +59,10 @@ const AGENTS: [(&str, &str); 4] = [
     ("opencode", "npm install -g opencode-ai"),
 ];
 
-/// What a run in which somebody logged in has come to.
+/// The results of a login run.
 struct Gathered {
     run: RunId,
-    /// What the agent has written.
+    /// The login file that the agent has written.
     file: Result<Zeroizing<Vec<u8>>, String>,
     tokens: Vec<CaughtToken>,
 }
@@ -159,7 +159,7 @@ fn rules_of(arguments: &LoginArguments, places: &Places) -> Result<Rules, Failur
         })
 }
 
-/// What names these rules to the run.
+/// Returns the name of the profile for the run.
 fn profile_of(arguments: &LoginArguments, rules: &Rules) -> OsString {
     let named = arguments.profile.clone();
     named.unwrap_or_else(|| rules.profile().into())
@@ -213,7 +213,7 @@ fn command_of(arguments: &LoginArguments, issue: &LoginIssue) -> Result<Vec<OsSt
     }
 }
 
-/// Whether one of these is in a word of a command.
+/// Returns whether one of these is in a word of a command.
 fn has_word(command: &[OsString], of: &[&str]) -> bool {
     let has = |word: &OsString| {
         let word = word.to_string_lossy().to_lowercase();
@@ -222,7 +222,7 @@ fn has_word(command: &[OsString], of: &[&str]) -> bool {
     command.iter().any(has)
 }
 
-/// That the browser can come back: the port is looked at before anybody logs in.
+/// Checks that the port for the browser's callback is free, before anybody logs in.
 ///
 /// # Errors
 /// When somebody else listens there.
@@ -293,7 +293,7 @@ fn gather(request: &Request<'_>, record: &RunRecord, login: &Login) -> Result<Ga
     })
 }
 
-/// What stands inside in the login file's place.
+/// Reads the login file that the sandboxed agent has written.
 fn written(
     request: &Request<'_>,
     record: &RunRecord,
@@ -363,7 +363,7 @@ fn is_installed(command: &[OsString], rules: &Rules, login: &Login) -> Result<()
     }
 }
 
-/// That the agent is not there.
+/// The error for an agent that is not installed.
 fn not_found(login: &Login) -> Failure {
     let name = &login.name;
     let failure = Failure::new(format!("nothing is written: {name} is not logged in")).because(
@@ -376,7 +376,7 @@ fn not_found(login: &Login) -> Failure {
     }
 }
 
-/// That nothing has come of it.
+/// The error for a login that failed.
 fn not_logged_in(run: &RunId, login: &Login, why: String) -> Failure {
     let what = format!("nothing is written: {} is not logged in", login.name);
     Failure::new(what)
@@ -388,7 +388,7 @@ fn not_logged_in(run: &RunId, login: &Login, why: String) -> Failure {
         ))
 }
 
-/// Whether the person wants it to be written.
+/// Asks whether the login is to be written.
 fn agreed(keeping: &Keeping<'_>, output: &Output) -> Result<bool, Failure> {
     let signals = Signals::take().doing("signals cannot be taken over")?;
     output.say(&format!("Keep the login in {}? [y/N] ", keeping.asked()));

@@ -19,7 +19,7 @@ use crate::output::Output;
 use crate::render::word;
 use crate::secret;
 
-/// Where keys of hosts are accepted and revoked for everybody.
+/// The system-wide known hosts file, where host keys are accepted and revoked.
 const GLOBAL_KNOWN_HOSTS: &str = "/etc/ssh/ssh_known_hosts";
 
 /// Finds them; nothing where the rules name none.

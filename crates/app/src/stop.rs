@@ -22,9 +22,9 @@ use crate::failure::{Doing, Failure};
 use crate::finding::sessions;
 use crate::output::Output;
 
-/// How long runs of which several are stopped are given to listen.
+/// The time for the runs to listen when several are stopped.
 const LISTENING: Duration = Duration::from_secs(10);
-/// How long one that was told to end may take to answer.
+/// The time for a run to answer once it was told to end.
 const ANSWERING: Duration = Duration::from_secs(2);
 
 /// Ends runs that are named, those of a session or an agent, or all.
@@ -195,7 +195,8 @@ fn stop_deaf(named: &Named, failure: Failure, output: &Output) -> Result<u8, Fai
     Ok(0)
 }
 
-/// Where runs are spoken to. The first of all that goes on may have begun a moment ago.
+/// Opens the directory of the runs' control sockets. The first live run may have begun a moment
+/// ago.
 fn listening(until: Instant) -> Result<Runs, Failure> {
     loop {
         if let Some(directory) = directory()? {
@@ -265,7 +266,7 @@ fn stop_agent(profile: &str, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Whether there is a profile of that name, which no run that goes on has.
+/// Checks that there is a profile of that name, if no live run has it.
 ///
 /// # Errors
 /// When there is none, as the name of an agent that was meant is misspelt.
@@ -331,7 +332,7 @@ fn told(directory: &Runs, run: &RunId) -> Result<Answer, ControlError> {
     ask_until(directory, run, &Question::Stop {}, until)
 }
 
-/// The same of several, none of which waits for another.
+/// Tells several runs to end at once, so that none waits for another.
 fn told_all(directory: &Runs, runs: &[RunId]) -> Vec<(RunId, Result<Answer, ControlError>)> {
     scope(|threads| {
         let asked = runs

@@ -25,25 +25,26 @@ pub fn terminal_size() -> Option<Size> {
 /// none of them ends Atoll by itself.
 const ENDING: [i32; 4] = [1, 2, 3, 15];
 
-/// How wide a terminal is that does not say so, columns.
+/// The columns of a terminal that does not report its size.
 const COLUMNS: u16 = 80;
 /// A narrower one is written to as if it were so wide.
 const COLUMNS_MIN: u16 = 30;
-/// How tall a terminal is that does not say so, lines.
+/// The lines of a terminal that does not report its size.
 const LINES: u16 = 24;
 /// A lower one is written to as if it were so tall.
 const LINES_MIN: u16 = 10;
-/// How many lines of it are for what is asked beneath.
+/// The lines reserved for the question beneath.
 const BENEATH_LINES: u16 = 4;
-/// How much is shown before a question, bytes: nobody reads more, so that it is put to nobody.
+/// The most shown before a question, bytes: nobody reads more, so that a longer question is not
+/// asked.
 pub const SHOWN_BYTES_MAX: usize = 32 * 1024;
 
-/// What a person reads before they answer, in pages that fit the terminal: nothing of it has gone
-/// out of sight before it was seen, and nothing in a row can be a line of its own.
+/// The text a person reads before they answer, in pages that fit the terminal: nothing of it is out
+/// of sight before it was seen, and nothing in a row can be a line of its own.
 #[derive(Debug)]
 pub struct Pages(Vec<String>);
 
-/// What became of reading.
+/// The outcome of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// All of it was shown.
@@ -125,16 +126,16 @@ impl Pages {
     }
 }
 
-/// What is told where a terminal that was there fails.
+/// The error for a terminal that fails.
 pub const UNASKED: &str = "the terminal cannot be asked";
 
-/// How long nothing may be typed before an answer counts.
+/// The time without typing before an answer counts.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// What came of waiting for a line.
+/// The outcome of waiting for a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Typed {
-    /// It was typed, with its end.
+    /// A typed line, with its end.
     Line(String),
     /// The input ended, or a signal ended the question.
     Left,
@@ -168,7 +169,7 @@ pub fn settle(until: Instant) -> rustix::io::Result<bool> {
     Ok(false)
 }
 
-/// What a person types on a line, up to this time where there is one.
+/// Reads a line that a person types, until a deadline if there is one.
 pub fn typed(signals: &Signals, until: Option<Instant>) -> Typed {
     let stdin = std::io::stdin();
     let mut line = Vec::new();

@@ -30,11 +30,11 @@ pub use given::{Given, read as read_given, seen_inside};
 
 /// The status of a token that does not count.
 const STATUS_COUNTS_NOT: u8 = 1;
-/// How far a clock may be set back after a token was issued.
+/// The most a clock may be set back after a token was issued.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
-/// Why a token counts from a little before it was issued.
+/// The note that a token is valid from a little before it was issued.
 const BEFORE: &str = " (a minute before it was issued: a clock may be set back so far)";
-/// How much of an id is shown, characters: enough to tell tokens apart.
+/// The characters shown of an id: enough to tell tokens apart.
 const ID_SHOWN: usize = 16;
 /// The size of an id, characters: hexadecimal digits of a signature.
 const ID_LENGTH: usize = 128;
@@ -106,8 +106,8 @@ fn narrow(arguments: &AttenuateTokenArguments, output: &Output) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What a token says that is to be narrowed: it takes no key, and where this deployment has not
-/// issued it nothing is known of it.
+/// Returns the terms of a token that is to be narrowed: that takes no key, and a token that this
+/// deployment has not issued has unknown terms.
 fn before(text: &str) -> Vec<Terms> {
     let token = || {
         let places = Places::read().ok()?;
@@ -121,7 +121,7 @@ fn before(text: &str) -> Vec<Terms> {
     parts.filter_map(|part| part.terms).collect()
 }
 
-/// Why a token does not count now, and what it says, as far as that is known.
+/// Returns why a token is not valid now, and the token, as far as that is known.
 fn look(text: &str) -> Result<(Option<String>, Option<Token>), Failure> {
     let places = Places::read()?;
     let files = match places.state.exists() {
@@ -342,7 +342,7 @@ fn key(output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What the ledger has of tokens that were issued, the oldest first.
+/// Reads the issued tokens from the ledger, the oldest first.
 fn issued(state: &StateDir) -> Result<Vec<Value>, Failure> {
     let filter = Filter {
         kind: Some("token.issued".to_owned()),
@@ -371,7 +371,7 @@ fn public_key(files: &TokenFiles) -> Result<PublicKey, Failure> {
     Ok(IssuingKey::from_hex(&key).doing(UNUSABLE)?.public())
 }
 
-/// What is said of a token.
+/// Reads the terms of a new token.
 fn terms(arguments: &TermsArguments, now_s: u64) -> Result<Terms, Failure> {
     let right = |text: &String| {
         let what = format!("--allow {} is not usable", printable(text.as_bytes()));

@@ -388,7 +388,7 @@ fn revoke(
     Ok(true)
 }
 
-/// What of a project is trusted.
+/// Returns the trusted files of a project.
 fn trusted_in(trusted: &TrustList, directory: &Path) -> Vec<String> {
     let file = directory.join(PROJECT_FILE).to_string_lossy().into_owned();
     let file = trusted.knows(&file).then_some(file);

@@ -1,5 +1,5 @@
-//! Which credentials were put into requests, how often and where, for a person: the same
-//! at a run's end and in its story.
+//! The credentials injected into requests, how often and where, for a person: the same at a run's
+//! end and in its story.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,10 +12,10 @@ use crate::escape::printable;
 use crate::reached::signed;
 use crate::render;
 
-/// How many hosts a line names.
+/// The most hosts a line names.
 const HOSTS_SHOWN_MAX: usize = 4;
 
-/// How often something was done of a credential at a host.
+/// The number of times something was done with a credential at a host.
 type Counts = BTreeMap<(String, String), u64>;
 
 /// A line for each credential, of how often it was put into requests to each host, and one
@@ -39,8 +39,8 @@ pub(crate) fn lines(used: &Counts, unauthorised: &Counts) -> Vec<String> {
     lines
 }
 
-/// What was missing where a host has answered with 401 and nothing was put in: credentials
-/// for it that the run went without.
+/// Returns the credentials that a run went without for hosts that answered 401 and got none
+/// injected.
 pub(crate) fn missed(absent: &[&Credential], used: &Counts, unauthorised: &Counts) -> Vec<String> {
     let mut lines = Vec::new();
     let nameless = unauthorised.iter().filter(|((name, _), _)| name.is_empty());
@@ -118,8 +118,8 @@ pub(crate) fn taken_back(all: &BTreeMap<String, u64>) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// The same from the ledger's events of a run: which credentials were put into requests that
-/// were answered, what keys of SSH have signed, and what was taken back.
+/// Summarises a run's use of credentials from its ledger events: those injected into answered
+/// requests, signatures with SSH keys, and what was taken back.
 pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     let mut opened: HashMap<u64, &Value> = HashMap::new();
     let (mut used, mut unauthorised) = (BTreeMap::new(), BTreeMap::new());

@@ -27,7 +27,7 @@ impl Report {
         }
     }
 
-    /// What it is about.
+    /// Adds the title: the subject in bold, then the rest.
     pub fn title(&mut self, what: &str, more: &str) {
         let what = self.paint.style(Style::Strong, &clean(what));
         let more = clean(more);

@@ -13,7 +13,7 @@ use crate::escape::printable;
 const COMMAND_COLUMNS_MIN: usize = 16;
 /// Between columns.
 const GAP: &str = "  ";
-/// What stands for a number that is not known: none is not nothing.
+/// The placeholder of an unknown number, which is not zero.
 const UNKNOWN: &str = "-";
 /// The state of a run that has not ended.
 const RUNNING: &str = "running";
@@ -23,17 +23,17 @@ const RUNNING: &str = "running";
 pub struct RunRow {
     /// Its id, which tells when it started.
     pub run: RunId,
-    /// How long ago, in words.
+    /// The time since its start, in words.
     pub age: String,
-    /// Where its changes are: `kept`, `written`, `applied`, `discarded`, `running` …
+    /// The state of its changes: `kept`, `written`, `applied`, `discarded`, `running` …
     pub state: String,
     /// The profile's name.
     pub profile: String,
-    /// How it ended; `None` while it runs, and where nobody saw its end.
+    /// The program's ending; `None` while it runs, and if nobody saw its end.
     pub ending: Option<Ending>,
-    /// How many attempts to get out of its sandbox were seen.
+    /// The number of violations seen.
     pub attempts: u64,
-    /// How many files it changed; `None` where that is not known.
+    /// The number of files it changed; `None` if not known.
     pub files: Option<u64>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
@@ -94,7 +94,7 @@ fn ended(row: &RunRow) -> String {
     }
 }
 
-/// What is said of a run whose program's end nobody has seen.
+/// Describes a run whose program's end nobody has seen.
 fn without_ending(state: &str) -> String {
     match state {
         RUNNING | "interrupted" | "failed" => state.to_owned(),

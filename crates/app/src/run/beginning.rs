@@ -1,4 +1,4 @@
-//! What a run begins with: what is handed to it, and what is told of the runs before it.
+//! The start of a run: its credentials, and the facts about the runs before it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,8 +31,8 @@ pub(super) fn session(
         .transpose()
 }
 
-/// Which data it goes on with: what runs of its session have touched, and the run whose layers it
-/// goes on in.
+/// Returns the data labels a run starts with: those of its session, and of the run whose layers it
+/// continues.
 fn labels(
     state: &StateDir,
     session: Option<&SessionId>,
@@ -85,7 +85,7 @@ pub(super) fn recall(
     Ok(())
 }
 
-/// What is handed on to others than the program, and what the program is told.
+/// The credentials for other processes than the program, and the placeholders for the program.
 pub(super) struct Handed {
     pub(super) handover: Option<Handover>,
     pub(super) signing: Option<SshHandover>,

@@ -1,4 +1,4 @@
-//! Why a run was not started or did not go on, for the person.
+//! The messages for a run that was not started or did not go on.
 
 use atoll_gateway::CallError;
 use atoll_ledger::Refused;
@@ -9,7 +9,7 @@ use atoll_sandbox::{SandboxError, Widening};
 use crate::advice::About;
 use crate::failure::{Failure, STATUS_DENIED};
 
-/// Who says yes to what lasts.
+/// Returns the rule of who approves leases.
 ///
 /// # Errors
 /// It takes two persons, and nobody of this host could be the second.

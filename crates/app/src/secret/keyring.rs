@@ -10,7 +10,7 @@ use linux_keyutils::{
 };
 use zeroize::Zeroizing;
 
-/// What the key of a vault is called there.
+/// Returns the name of a vault's key in the keyring.
 fn name(vault: &Path) -> String {
     format!("atoll:{}", vault.display())
 }

@@ -1,4 +1,4 @@
-//! What a person types without its being shown.
+//! The input of text without echo.
 
 use rustix::io::Errno;
 use rustix::termios::{

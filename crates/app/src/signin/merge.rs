@@ -12,10 +12,10 @@ use zeroize::Zeroizing;
 /// The members of an object in their order, with their values as they are written.
 type Members<'a> = Vec<(String, &'a str)>;
 
-/// What is said of a file whose members cannot be told apart.
+/// The error for a file whose members cannot be told apart.
 const NO_OBJECT: &str = "it is no JSON object";
 
-/// What of a file belongs to a login.
+/// The members of a file that belong to a login.
 pub(super) struct Own<'a> {
     /// The names that lead to what is its own as a whole.
     whole: BTreeSet<Vec<String>>,
@@ -43,7 +43,8 @@ impl<'a> Own<'a> {
         }
     }
 
-    /// Whether what is there may stay as the agent has written it: it is kept, and is the login's.
+    /// Returns whether a member may stay as the agent has written it: it is kept, and is the
+    /// login's.
     pub(super) fn keeps(&self, names: &[String]) -> bool {
         let is_within = |one: &Vec<String>| names.starts_with(one);
         self.keep.iter().any(|path| path.leads_along(names)) && self.whole.iter().any(is_within)

@@ -1,4 +1,4 @@
-//! Where a login file is written: whole or not at all, and over none that is something else.
+//! The writing of a login file: whole or not at all, and over no file that is something else.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::render::command_line;
 
 /// Bits of a directory's mode by which others than its owner write to it.
 const OTHERS_WRITE: u32 = 0o022;
-/// How long a run is waited for that renews the same login.
+/// The wait for a run that renews the same login.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A place for a login file.
 pub(super) struct Place {
     path: PathBuf,
-    /// What of Atoll's own state holds a new text until it is there.
+    /// The file in Atoll's own state that holds a new text until it is written.
     own: PathBuf,
     is_replaced: bool,
 }
@@ -82,17 +82,17 @@ impl Place {
         Ok(place)
     }
 
-    /// It, as it is known.
+    /// Returns the path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a file is there already.
+    /// Returns whether a file is there already.
     pub(super) fn is_replaced(&self) -> bool {
         self.is_replaced
     }
 
-    /// What is there now, which no run renews meanwhile.
+    /// Locks the file, so that no run renews it meanwhile, and reads it.
     fn there(&self) -> Result<(LoginLock, Option<LoginText>), LoginFileError> {
         let lock = LoginLock::take(&self.path, &self.own, PATIENCE, &|| true)?;
         let there = lock.read()?;

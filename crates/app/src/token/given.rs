@@ -78,7 +78,7 @@ pub fn read(
     Ok(Some(given))
 }
 
-/// Whether the token in a file counts in this run.
+/// Checks that the token in a file is valid in this run.
 fn counts(
     token: &Held,
     (path, revoked): (&Path, &BTreeSet<String>),
@@ -141,7 +141,7 @@ pub fn seen_inside(paths: &[PathBuf], workspace: &Path) -> Vec<String> {
     paths.iter().filter(is_seen).map(told).collect()
 }
 
-/// That a token counts in another place alone.
+/// The error for a token that is bound to another session or workspace.
 fn elsewhere(file: &str, bound: Bound, session: Option<&str>, workspace: &Path) -> Failure {
     let failure = Failure::new(format!("--token {file} carries nothing in this run"));
     match bound {

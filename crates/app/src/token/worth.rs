@@ -1,18 +1,19 @@
-//! What a token is good for, by all of its blocks together.
+//! The effective rights of a token, by all of its blocks together.
 
 use atoll_tokens::{COMMON_MAX, Part, Right, Terms, TooManyRights, in_common, told_time};
 
-/// What a token carries at most.
+/// The most a token grants.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Worth {
     /// The rights that every block carries that names some, each in words. None where they are
     /// more than are told one by one.
     pub(super) rights: Option<Vec<String>>,
-    /// Where, how often and until when alone, in words; nothing of what is anywhere and for ever.
+    /// The place, count and time limits, in words; empty for a token without limits.
     within: Vec<String>,
 }
 
-/// What these blocks carry at most. What somebody else's program has appended can narrow it further.
+/// Returns the most these blocks grant. Blocks that another program has appended can narrow it
+/// further.
 ///
 /// # Errors
 /// Why that is nothing.

@@ -14,7 +14,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::secret::existing;
 
-/// What is to be checked: a file, or a profile by its name.
+/// The subject of a check: a file, or a profile by its name.
 struct Checked {
     /// As it is told.
     name: String,
@@ -66,7 +66,7 @@ pub fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Resu
     Ok(0)
 }
 
-/// What a run by these rules says at its start, or would if everything were there.
+/// Returns the notices of a run by these rules, or of one where everything were there.
 fn notices(rules: &Rules) -> Vec<String> {
     let optional = rules.unusable_optional();
     let all = rules.notices().iter().chain(&optional);
@@ -74,7 +74,7 @@ fn notices(rules: &Rules) -> Vec<String> {
         .collect()
 }
 
-/// What of it is not there on this host, so that no run by it would start.
+/// Returns what the rules need and this host does not have, so that no run by them would start.
 fn missing(rules: &Rules, places: &Places) -> Vec<String> {
     let absent = rules.absent_files();
     let absent = absent

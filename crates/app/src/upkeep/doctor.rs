@@ -1,4 +1,4 @@
-//! What this host can enforce, why not more, and what helps.
+//! The diagnosis of this host: what it can enforce, why not more, and what helps.
 //!
 //! [`facts`] reads and tries, [`findings`] says what follows from that, [`show`] tells
 //! it. What `atoll run` chooses is asked of the same functions that choose it.

@@ -14,7 +14,7 @@ use crate::render::Report;
 const NAMES_SHOWN_MAX: usize = 6;
 
 impl Story<'_> {
-    /// Who has signed the organisation's layer, where that was asked for.
+    /// Adds the signer of the organisation's layer, if a signature was required.
     pub(super) fn tell_signed(&self, report: &mut Report) {
         let signed = self.decision("organisation");
         let said = |member: &str| text(signed?.get(member));
@@ -136,7 +136,7 @@ impl Story<'_> {
         ))
     }
 
-    /// What this host did not hold, or not wholly.
+    /// Describes the limits this host did not enforce, or only in part.
     fn not_held(&self) -> Option<String> {
         let held = self.said("run.closed", "/enforcement")?.as_object()?;
         let named = |is: fn(&str) -> bool| {
@@ -169,7 +169,7 @@ fn in_short(names: &[OsString]) -> String {
     }
 }
 
-/// What may be reached, in one line.
+/// Describes the allowed network access in one line.
 fn network(said: &Value) -> String {
     let list = |member: &str| -> Vec<&str> {
         let list = said.get(member).and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! What would allow what a run was denied, as commands to type.
+//! The commands that would allow what a run was denied.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ use crate::not_started::{Showing, elsewhere_in_path, showing};
 use crate::reached::no_host;
 use crate::render::{self, Report};
 
-/// How many hosts one command allows: more are a profile.
+/// The most hosts one command allows: more are a profile.
 const HOSTS_SHOWN_MAX: usize = 8;
 
 impl Story<'_> {
@@ -31,17 +31,17 @@ impl Story<'_> {
         }
     }
 
-    /// Whether the level of trust left out the network and the home.
+    /// Returns whether the level of trust left out the network and the home.
     pub(super) fn is_closed(&self) -> bool {
         text(self.decision("trust")).as_deref() == Some("none")
     }
 
-    /// Whether the organisation has set the level.
+    /// Returns whether the organisation has set the level.
     fn is_bound(&self) -> bool {
         text(self.decision("trust-by")).is_some_and(|by| by.contains("/organisation.toml:"))
     }
 
-    /// What allows it where the level of trust leaves that to the profile.
+    /// Returns the commands that allow it, if the level of trust leaves that to the profile.
     fn remedies_of_profile(&self) -> Vec<String> {
         let mut commands: Vec<String> = self
             .limits_reached()
@@ -92,7 +92,7 @@ impl Story<'_> {
         (!options.is_empty()).then(|| options.join(" "))
     }
 
-    /// The same as lines of a profile's `[network]`.
+    /// Returns the remedies as lines of a profile's `[network]`.
     pub(super) fn profile_lines(&self) -> Vec<String> {
         if self.is_closed() {
             return Vec::new();
@@ -116,7 +116,7 @@ impl Story<'_> {
             .collect()
     }
 
-    /// What a profile would say: not folded, for pasting.
+    /// Adds the lines for a profile: not folded, for pasting.
     pub(super) fn tell_lines(&self, report: &mut Report) {
         if let Some(showing) = self.showing() {
             report.line("allow", &showing.told());
@@ -174,8 +174,8 @@ impl Story<'_> {
             .collect()
     }
 
-    /// Whether git asked for what there is in order to push: the query that says so is not
-    /// recorded. It fetched where its command does not say otherwise and nothing lets it.
+    /// Returns whether git fetched refs in order to push: the query that says so is not recorded.
+    /// It is taken as a fetch if the command does not say otherwise and no rule allows fetching.
     fn is_push(&self, refused: &Value) -> bool {
         let command = self.command();
         let words = command.iter().map(|word| word.to_string_lossy());
@@ -209,7 +209,7 @@ impl Story<'_> {
         reached
     }
 
-    /// The same run with one more option.
+    /// Returns the command of the same run with one more option.
     fn again(&self, option: &str) -> String {
         let mut said: Vec<String> = self
             .options()
@@ -272,7 +272,7 @@ fn as_value(word: &OsStr, option: &str) -> Option<String> {
     Some(word.strip_prefix(option)?.strip_prefix('=')?.to_owned())
 }
 
-/// Whether an option that a run had is said anew by another one.
+/// Returns whether a new option replaces one that the run had.
 fn is_replaced(word: &OsStr, by: &str) -> bool {
     let word = word.to_string_lossy();
     let named = |name: &str| word.starts_with(&format!("{name}="));
@@ -298,7 +298,7 @@ fn as_typed(word: &OsStr) -> String {
     render::command_line(&[name.to_owned(), value.to_owned()])
 }
 
-/// What was missing.
+/// A missing permission.
 #[derive(Clone, PartialEq, Eq)]
 enum Missing {
     /// A preset that comes with Atoll.

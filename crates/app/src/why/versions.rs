@@ -1,4 +1,4 @@
-//! Which policies a run was decided by, where others came while it went on.
+//! The policy versions a run was decided by, if they changed while it went on.
 
 use super::{Story, text};
 use crate::render::{Report, Style, readable_time, short_version};

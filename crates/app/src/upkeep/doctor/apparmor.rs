@@ -14,7 +14,7 @@ use crate::render::command_line;
 
 /// The profile's name, and that of its file.
 pub const NAME: &str = "atoll";
-/// Where it goes.
+/// The path of the installed AppArmor profile.
 pub const FILE: &str = "/etc/apparmor.d/atoll";
 
 /// The profile for a program at this path; an error, in words, where the path has

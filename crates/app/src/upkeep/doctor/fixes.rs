@@ -6,7 +6,7 @@ use super::apparmor;
 use super::facts::{Facts, Holding};
 use crate::delegation::Step;
 
-/// Where settings of the kernel are kept for the next start (sysctl.d(5)).
+/// The file of kernel settings for the next start (sysctl.d(5)).
 const SETTINGS: &str = "/etc/sysctl.d/60-atoll.conf";
 
 /// Sets a setting of the kernel, now and for good.
@@ -66,7 +66,7 @@ pub fn with_landlock(modules: &str) -> String {
     all.join(",")
 }
 
-/// What keeps namespaces from being made, and what helps.
+/// Returns what prevents namespaces, and what helps.
 pub fn forbidden(facts: &Facts, holding: &Holding, told: &str) -> (String, Vec<Step>) {
     let settings = &facts.settings;
     if settings.max_user_namespaces == Some(0) {

@@ -4,7 +4,7 @@
 
 use super::version::Version;
 
-/// What an error is in.
+/// The component with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The kernel.
@@ -13,14 +13,14 @@ pub enum Part {
     Runc,
 }
 
-/// Whether a program that Atoll holds gets at the code with the error.
+/// The reachability of an error's code for a sandboxed program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The calls that it needs are allowed: only a newer kernel helps.
     Open,
     /// Something of the boundary stands before it, in these words.
     Closed(&'static str),
-    /// It is in a program that Atoll does not use.
+    /// The error is in a program that Atoll does not use.
     Unused,
 }
 
@@ -159,7 +159,7 @@ pub const KNOWN: [Known; 11] = [
 ];
 
 impl Known {
-    /// Whether a version, as upstream made it, has the error.
+    /// Returns whether a version, as upstream made it, has the error.
     pub fn affects(&self, version: Version) -> bool {
         let beside = |mended: &&Version| mended.is_beside(version);
         let mended = self.mended.iter().find(beside).unwrap_or(&self.until);
@@ -173,7 +173,7 @@ impl Known {
     }
 }
 
-/// What a version of a part is known for, by upstream's ranges.
+/// Returns the known errors of a component's version, by upstream's ranges.
 pub fn known(part: Part, version: Version) -> impl Iterator<Item = &'static Known> {
     let of_part = KNOWN.iter().filter(move |known| known.part == part);
     of_part.filter(move |known| known.affects(version))

@@ -15,7 +15,7 @@ const NAME_COLUMNS: usize = 18;
 /// Narrower terminals have the text on a line of its own.
 const NARROW: usize = 64;
 
-/// What the document for machines is called; a new number where members change.
+/// The schema of the JSON document; a new number when members change.
 const SCHEMA: &str = "atoll-doctor-1";
 
 const GROUPS: [(Group, &str); 5] = [

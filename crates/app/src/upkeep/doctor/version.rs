@@ -29,7 +29,7 @@ impl Version {
         }
     }
 
-    /// Whether both are of one line, which goes on with the last number.
+    /// Returns whether both are of one release line, which continues in the last number.
     pub const fn is_beside(self, other: Self) -> bool {
         let ([a, b, _], [c, d, _]) = (self.numbers, other.numbers);
         a == c && b == d
