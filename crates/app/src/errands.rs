@@ -1,4 +1,4 @@
-//! Programs that run outside for a run: none of what programs inside have written.
+//! Programs run on the host for a run: none that sandboxed programs have written.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,8 @@ pub fn written(writers: &Writers) -> Result<WrittenInside, Failure> {
     written.map_err(|failure| failure.advise(advice))
 }
 
-/// Of a record that cannot be read nobody knows where its run writes.
+/// Returns the workspaces of all known runs. A record that cannot be read is an error: nobody knows
+/// where its run writes.
 fn workspaces(state: &Path) -> Result<Vec<PathBuf>, String> {
     read(state).or_else(|_| {
         std::thread::sleep(BEGINNING);

@@ -120,9 +120,9 @@ impl EscapeFilter {
         std::mem::take(&mut self.touched).restore(out);
     }
 
-    /// Appends what makes the terminal one at rest for a while, so that what is drawn then is
-    /// seen as it was meant: on the other screen, where the program has not the whole one.
-    /// Colours that the program has given other values stay at rest afterwards.
+    /// Appends the sequences that put the terminal at rest for a while, so that what is drawn then
+    /// looks as intended: on the alternate screen, unless the program uses that already. Colours
+    /// that the program has redefined stay at rest afterwards.
     pub fn set_aside(&self, out: &mut Vec<u8>) {
         self.touched.set_aside(out);
     }

@@ -14,9 +14,9 @@ pub struct Failure {
     pub advice: Vec<String>,
     /// The exit status.
     pub status: u8,
-    /// For a denial: by which rules.
+    /// The reasons of a denial, each with its rule.
     pub reasons: Vec<Reason>,
-    /// The run that it is about, with the profile, where one had been named.
+    /// The run it is about, with the profile, if one was named.
     pub about: Option<Box<(RunId, String)>>,
     /// Further notices, printed after everything else.
     pub notices: Box<Notices>,
@@ -82,7 +82,7 @@ impl Failure {
     }
 }
 
-/// Says what was being done when an error came up.
+/// Adds the attempted operation to an error.
 pub trait Doing<T> {
     /// Turns the error into a failure of this.
     fn doing(self, what: &str) -> Result<T, Failure>;

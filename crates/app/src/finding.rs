@@ -133,8 +133,7 @@ impl Last {
         }
     }
 
-    /// The run, where something of it is kept. A record that is there and cannot be read is an
-    /// error of its own.
+    /// Returns the run, if anything of it is kept. An unreadable record is an error of its own.
     fn kept(self, state: &StateDir) -> Result<RunId, Failure> {
         match state.run_dir(&self.run).exists() {
             true => Ok(self.run),
@@ -208,9 +207,9 @@ fn newest_begun(state: &StateDir) -> Vec<RunId> {
     begun.into_iter().rev().take(NAMED_MAX).collect()
 }
 
-/// Finds a run by its whole id, or the last one, where what is done with it cannot be taken back:
-/// one that the ledger knows the beginning of. A last one that worked elsewhere is `asked` about,
-/// or told.
+/// Finds a run by its whole id, or the last one, for an irreversible operation: one whose beginning
+/// is in the ledger. A last run that worked elsewhere needs a person's confirmation if `asked` is
+/// given, and is reported otherwise.
 ///
 /// # Errors
 /// When there is none, or as [`find_to_decide`].

@@ -86,8 +86,7 @@ pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
     ))
 }
 
-/// Programs that are told from when on releases are too young, and what they say where they
-/// find none.
+/// The programs that support a minimum age of releases, and their messages if they find none.
 const CHOOSING: [(Registry, &[&str], &str); 2] = [
     (
         Registry::Npm,

@@ -1,5 +1,5 @@
-//! `atoll kept`: what profiles' runs hold from one to the next, looked at and taken over apart
-//! from the changes of any one run.
+//! `atoll kept`: the changes that runs of a profile keep from one to the next, reviewed and applied
+//! apart from the changes of any one run.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -58,7 +58,7 @@ enum Part {
 }
 
 impl Part {
-    /// In the order in which they are shown and applied.
+    /// Both parts, in the order in which they are shown and applied.
     const ALL: [Self; 2] = [Self::Seen, Self::Aside];
 }
 
@@ -167,7 +167,7 @@ impl Opened {
         recorded.map(drop).doing(UNRECORDED)
     }
 
-    /// With what it is about.
+    /// Adds the names of the layer, the profile and the directory.
     fn named(&self, mut body: Value) -> Value {
         if let Some(members) = body.as_object_mut() {
             members.insert("layer".to_owned(), json!(self.layer.name().as_str()));

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// More paths of one host than this become the ones beneath what they share.
 const PATHS_MAX: usize = 6;
-/// More places than this are a rule of somebody's own.
+/// The most destinations: more need a hand-written rule.
 const PLACES_MAX: usize = 128;
 
 /// A destination of requests: the host as it was named, its port, and the scheme.
@@ -31,7 +31,7 @@ struct Asked {
 /// Methods of one place that were used with the same paths.
 struct Group {
     methods: BTreeSet<Option<String>>,
-    /// None where that is all.
+    /// Empty for all paths.
     paths: Vec<PathPattern>,
     /// The access its rule allows beyond the requests seen, in words.
     widened: Vec<String>,
@@ -157,7 +157,8 @@ impl Asked {
 }
 
 impl Group {
-    /// The requests that its rule allows, and what of them nobody has asked for, if anything.
+    /// Returns the conditions of the group's rule, and the access it allows beyond the requests
+    /// seen, if any.
     fn requests(mut self, scheme: Option<Scheme>) -> (Conditions, Option<String>) {
         let is_any = self.methods.contains(&None);
         if is_any {
@@ -177,7 +178,8 @@ impl Group {
     }
 }
 
-/// The rules for what was asked of a place, each with what it opens besides, in words.
+/// Returns the rules for the requests to a destination, each with the access it allows beyond them,
+/// in words.
 fn of_place((host, port, scheme): &Place, asked: &Asked) -> Vec<(Meant, Option<String>)> {
     // What a program asked for may be no host at all.
     let Ok(host) = host.parse::<HostPart>() else {

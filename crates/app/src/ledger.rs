@@ -238,8 +238,8 @@ fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> R
     Ok(0)
 }
 
-/// One event on one line: its canonical form, but for characters that deceive a terminal, which
-/// JSON can write in another way too.
+/// Writes one event on one line: its canonical form, except that characters that deceive a terminal
+/// are escaped as JSON allows.
 fn write_event(event: &Event, output: &Output) {
     let line = event.canonical().unwrap_or_default();
     let line = printable_json(&String::from_utf8_lossy(&line));
@@ -257,8 +257,7 @@ fn key(output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Puts another key in the place of the one that signs or that is lost, and gives the new
-/// checkpoint to the witness.
+/// Replaces the signing key, or one that is lost, and gives the new checkpoint to the witness.
 fn exchange(read: &StateDir, action: KeyAction, output: &Output) -> Result<u8, Failure> {
     if !read.path().join("ledger").exists() {
         return Err(Failure::new("the ledger has no events yet")

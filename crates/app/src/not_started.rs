@@ -17,7 +17,7 @@ use crate::escape::printable;
 #[cfg(test)]
 mod tests;
 
-/// Directories of programs that every profile shows, unless it says otherwise.
+/// The directories of programs that every profile shows, unless it hides them.
 const ALWAYS_SHOWN: [&str; 3] = ["/usr", "/bin", "/sbin"];
 
 /// The lines of a person's own profile that make a program of the host visible in the sandbox.
@@ -31,8 +31,9 @@ pub struct Showing {
     pub lines: Vec<String>,
 }
 
-/// The profile that shows a program inside, for runs that had `profile`; `configuration` is
-/// `$XDG_CONFIG_HOME/atoll`. Nothing where its name or directory cannot be written in one.
+/// Returns the profile lines that make a program visible in the sandbox, for runs that had
+/// `profile`; `configuration` is `$XDG_CONFIG_HOME/atoll`. `None` if its name or directory cannot
+/// be written in one.
 pub fn showing(program: &Path, profile: &str, configuration: &Path) -> Option<Showing> {
     let name = program.file_name()?.to_str()?;
     let profiles = configuration.join("profiles");
@@ -66,8 +67,8 @@ pub fn showing(program: &Path, profile: &str, configuration: &Path) -> Option<Sh
     })
 }
 
-/// The directories that a program is in and, where it is a link, leads to: one where both lie in
-/// the installation around `bin`.
+/// Returns the directories of a program and, if it is a link, of its target: one if both lie in the
+/// installation around `bin`.
 fn directories(program: &Path) -> Option<Vec<String>> {
     let directory = program.parent()?;
     let target = program.canonicalize().ok()?;
@@ -114,8 +115,7 @@ fn all_in_path(program: &OsStr) -> Vec<PathBuf> {
 /// Looks up a program by name before anything is started. `None` if the host's `PATH` does not have
 /// it; an error if the sandbox shows none of its places, naming the first.
 ///
-/// # Errors
-/// Why it is not found inside, and what shows it.
+/// # Errors When the sandbox does not show it, with what would.
 pub fn found_inside(program: &OsStr, rules: &Rules) -> Option<Result<(), String>> {
     let all = all_in_path(program);
     let first = all.first()?;

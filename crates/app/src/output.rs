@@ -72,8 +72,8 @@ impl Output {
     }
 }
 
-/// A value as text for programs, members in the order of their names. It can be shown at a
-/// terminal as it is.
+/// Formats a value as JSON text, members in the order of their names. It can be shown at a terminal
+/// as it is.
 pub fn json_text(value: &serde_json::Value) -> String {
     // serde_json may be built to keep them in the order of insertion.
     let mut sorted = value.clone();

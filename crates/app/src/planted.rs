@@ -1,4 +1,4 @@
-//! Files that a live run has put into the workspace and that programs outside run or trust.
+//! Files that a live run has put into the workspace and that programs on the host run or trust.
 
 use atoll_layer::{Change, Class};
 use atoll_model::WorkspaceMode;

@@ -180,8 +180,7 @@ fn counts_any() -> Result<bool, Failure> {
 
 /// Describes the programs that prove properties of policies, after a trial proof.
 ///
-/// # Errors
-/// That something is not there, with how it is got, or does not work.
+/// # Errors When one is missing, with how to get it, or does not work.
 pub(crate) fn provers() -> Result<String, String> {
     let found = prover::Programs::find()?;
     found.try_out()?;
@@ -323,7 +322,7 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
     })
 }
 
-/// By whom it is approved, and by how many, where that is asked for.
+/// Describes who approves it, and how many approvals it takes, if policies require any.
 fn by_whom(found: &Decision, action: &str, takes_two: bool) -> String {
     if !found.asks_a_person() {
         return format!(
@@ -356,7 +355,7 @@ fn usual() -> Case {
     }
 }
 
-/// The question as it is typed.
+/// Reads the question from the arguments.
 pub(crate) fn case(arguments: &AskPolicyArguments) -> Result<Case, Failure> {
     let with = usual().with(&arguments.with);
     let with = with.map_err(|why| Failure::new("--with cannot be used").because(why))?;

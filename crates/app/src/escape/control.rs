@@ -43,7 +43,7 @@ pub(super) enum AtRest {
     Off,
     /// Set.
     On,
-    /// By the person's configuration; not restored.
+    /// Depends on the person's configuration; not restored.
     Various,
 }
 
@@ -176,8 +176,7 @@ pub(super) fn bound_parameters(parameters: &mut Vec<u8>) {
     *parameters = bounded;
 }
 
-/// The numbers of a parameter list, a missing one as 0; `None` for what is no
-/// plain number.
+/// The numbers of a parameter list, a missing one as 0; `None` for one that is no plain number.
 pub(super) fn numbers(parameters: &[u8]) -> impl Iterator<Item = Option<u16>> {
     parameters.split(|&byte| byte == b';').map(number)
 }
@@ -223,8 +222,8 @@ fn modifies_keys(parameters: &[u8]) -> bool {
     resource == Some(4) && value.is_some() && numbers.next().is_none()
 }
 
-/// The kitty keyboard protocol. What the person's shell has pushed stays: no more
-/// is taken back than the program itself has pushed.
+/// Judges the kitty keyboard protocol. Entries that the person's shell has pushed stay: no more is
+/// popped than the program itself has pushed.
 fn keyboard(prefix: u8, parameters: &[u8], rights: TerminalRights, pushed: u16) -> Judgement {
     let keyboard = Judgement::Remove(Removal::Keyboard);
     if !rights.queries || numbers(parameters).any(|number| number.is_none()) {

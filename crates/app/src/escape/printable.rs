@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-/// One line of text from outside (a name, a path, an argument, a reason), safe to
-/// print: control characters, bytes that are not UTF-8, and characters that are
-/// invisible or turn the direction of text are written as escapes.
+/// Makes one line of untrusted text (a name, a path, an argument, a reason) safe to print: control
+/// characters, bytes that are not UTF-8, and characters that are invisible or turn the direction of
+/// text are written as escapes.
 ///
 /// The result is for people; two different names may look the same in it when one
 /// of them contains backslashes.
@@ -31,8 +31,9 @@ pub fn printable_lines(text: &[u8]) -> String {
     })
 }
 
-/// A JSON text with the same characters written as JSON has them (`\\u202e`, RFC 8259 section 7), so
-/// that it stays JSON and says the same. Line feeds stay: in a JSON text none is within a string.
+/// Makes a JSON text safe to print: the same characters are written as JSON has them (`\\u202e`,
+/// RFC 8259 section 7), so that it stays JSON with the same meaning. Line feeds stay: in a JSON
+/// text none is within a string.
 #[must_use]
 pub fn printable_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

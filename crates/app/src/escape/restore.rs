@@ -184,8 +184,8 @@ impl Touched {
         }
     }
 
-    /// Writes what lets something else be drawn. Where the program has not the whole screen
-    /// already, that is drawn beside its own, which stays as it is.
+    /// Writes the sequences that let something else be drawn: on the alternate screen, unless the
+    /// program uses that already, so that the program's own stays as it is.
     pub(super) fn set_aside(&self, out: &mut Vec<u8>) {
         let keeping: &[u8] = match self.on_alternate_screen() {
             true => b"\x1b7",

@@ -1,4 +1,4 @@
-//! Times of events as numbers, and as a person says them.
+//! Times of events as numbers, and as a person writes them.
 
 use std::time::SystemTime;
 
@@ -37,8 +37,8 @@ pub(crate) fn seconds(time: &str) -> u64 {
     microseconds(time) / 1_000_000
 }
 
-/// The beginning of a time as events have it, from what a person says: that itself, or a duration
-/// before now, as 90d.
+/// Returns the beginning of a time as events have it, from what a person typed: that itself, or a
+/// duration before now, as 90d.
 pub(crate) fn beginning(text: &str) -> Option<String> {
     match parse_duration(text) {
         Ok(ago) => {

@@ -1,4 +1,4 @@
-//! Sessions by their name or their id, and the one that a run begins in.
+//! Sessions by name or id, and the session that a run begins in.
 
 use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
@@ -80,10 +80,9 @@ pub(crate) fn known(state: &StateDir, text: &str) -> Result<Option<SessionId>, F
     Ok(sessions.find(|one| one.name == name).map(|one| one.id))
 }
 
-/// The session of this name, for a run that begins now.
+/// Returns the session of this name, for a run that begins now.
 ///
-/// # Errors
-/// When it is no name, or the ledger cannot be used.
+/// # Errors When the name is invalid, or the ledger cannot be used.
 pub(crate) fn begin(
     name: &str,
     (state, ledger): (&StateDir, &Ledger),

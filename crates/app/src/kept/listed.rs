@@ -84,7 +84,7 @@ fn table(all: &[(KeptName, KeptRecord, DiskUsage)], output: &Output) -> String {
     }
 }
 
-/// All that is kept and can be read.
+/// Returns all readable kept changes.
 pub(super) fn known(
     state: &StateDir,
     output: &Output,

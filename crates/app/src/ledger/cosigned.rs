@@ -1,5 +1,5 @@
-//! A witness on the network: it is given a checkpoint with the proof that the ledger only grew
-//! since the last one it has signed, and signs it (C2SP tlog-witness).
+//! A witness on the network: it gets a checkpoint with the proof that the ledger only grew since
+//! the last one it has signed, and signs it (C2SP tlog-witness).
 
 use std::time::{Duration, Instant};
 
@@ -123,7 +123,7 @@ fn keep(
     Ok(cosigned.note)
 }
 
-/// The size that the witness has, where it is another than was thought.
+/// Returns the witness's size, if it differs from the expected one.
 fn other_size(answer: &Reply, old: u64, checkpoint: &Checkpoint) -> Result<u64, Failure> {
     let said = std::str::from_utf8(&answer.body).ok();
     let size = said.and_then(|said| said.strip_suffix('\n')?.parse::<u64>().ok());

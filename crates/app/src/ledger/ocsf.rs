@@ -1,5 +1,5 @@
-//! Events in the words of the Open Cybersecurity Schema Framework, as tools that watch over
-//! machines read them: one JSON object an event, with all that the event says in `unmapped`.
+//! Events in the form of the Open Cybersecurity Schema Framework (OCSF), as security monitoring
+//! reads them: one JSON object an event, with the whole event in `unmapped`.
 
 use atoll_ledger::Event;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ const HIGH: u64 = 4;
 const SUCCESS: u64 = 1;
 const FAILURE: u64 = 2;
 
-/// A class, and what was done in it.
+/// A class and an activity of it.
 #[derive(Clone, Copy)]
 struct Class {
     uid: u64,
@@ -41,7 +41,7 @@ const QUERY: Class = class(4003, 1);
 /// The base class, for events no other class covers.
 const BASE: Class = class(0, 99);
 
-/// One event. `host` is the name of the machine.
+/// Converts one event. `host` is the name of the machine.
 pub fn ocsf(event: &Event, host: &str) -> Value {
     let run = event.run.as_ref().map(|run| run.as_str());
     let told = Told { event, host, run };
@@ -127,7 +127,8 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// A process of this run. Its number inside says nothing outside.
+    /// Returns the members of a process of this run. Its pid in the sandbox means nothing on the
+    /// host.
     fn process(&self, class: Class, severity: u64, allowed: Option<bool>) -> Map<String, Value> {
         let mut out = self.base(class, severity, allowed);
         let words: Vec<String> = match self.event.body.get("command").and_then(Value::as_array) {

@@ -1,9 +1,9 @@
-//! Events in the words of OpenTelemetry: a run is a span, with the spans of its flows and of
-//! questions to people beneath; every event is a record of a log; counts are metrics.
+//! Events in the form of OpenTelemetry: a run is a span, with the spans of its flows and approval
+//! questions beneath; every event is a log record; counts are metrics.
 //!
-//! Names are those of OpenTelemetry's semantic conventions (GenAI, HTTP, network, process)
-//! where there are any, else `atoll.…`. Neither arguments nor paths nor contents are told.
-//! A number of a span is a digest of what it is of, so that what is sent twice is the same.
+//! Names are those of OpenTelemetry's semantic conventions (GenAI, HTTP, network, process) if there
+//! are any, else `atoll.…`. Neither arguments nor paths nor contents are exported. A span's id is a
+//! digest of what it stands for, so that what is sent twice is the same.
 
 mod message;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(super) use message::Message;
 use message::{Span, written};
 
-/// Flows and questions whose end is waited for, at most; of further ones nothing is told.
+/// The most flows and questions without an end; further ones are not exported.
 const OPEN_MAX: usize = 65_536;
 /// The most violations a run span reports.
 const ATTEMPTS_MAX: usize = 128;
@@ -102,8 +102,8 @@ fn number(body: &Value, member: &str) -> Option<u64> {
 }
 
 impl Follower {
-    /// The next event. What is to be told of it goes into the batch where there is one; an
-    /// event without one is only remembered, as the beginning of what is told later.
+    /// Takes the next event into the batch if there is one; an event without a batch is only
+    /// remembered, as the beginning of a later span.
     pub(super) fn follow(&mut self, event: &Event, to: Option<&mut Batch>) {
         let nanos = crate::events::microseconds(&event.time).saturating_mul(1_000);
         let run = event.run.as_ref().map(|run| run.as_str());

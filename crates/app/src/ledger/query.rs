@@ -13,9 +13,10 @@ use crate::render::shortened;
 /// The most of one member, and of a whole body, that a line shows, characters.
 const WORD_CHARS_MAX: usize = 80;
 const SAID_CHARS_MAX: usize = 240;
-/// The most types of events that are told.
+/// The most event types that are listed.
 const KINDS_MAX: usize = 100;
-/// In how many characters a type differs from the one that it means: no two types do so.
+/// The most characters in which a mistyped event type differs from the intended one: no two types
+/// are as close.
 const TYPE_SLIPS_MAX: usize = 2;
 /// Members of bodies that name hosts.
 const HOSTS: [&str; 3] = ["host", "address", "via"];
@@ -106,7 +107,7 @@ fn unknown_type(state: &StateDir, kind: &str) -> Result<String, Failure> {
     ))
 }
 
-/// From when, and until when: as events have times, perhaps cut short.
+/// Reads the time range: times as events have them, perhaps truncated.
 fn between(arguments: &QueryLedgerArguments) -> Result<(Option<String>, Option<String>), Failure> {
     let read = |option: &str, said: &Option<String>| {
         let Some(text) = said else {
@@ -222,7 +223,7 @@ fn contains(value: &Value, text: &str) -> bool {
     }
 }
 
-/// Number, time, run, type and what it says, for people.
+/// Formats an event for people: number, time, run, type and body.
 fn line(event: &Event) -> String {
     let run = event.run.as_ref().map_or("-", |run| run.as_str());
     let text = format!(
@@ -243,7 +244,7 @@ fn said(body: &Value) -> String {
     shortened(&all, SAID_CHARS_MAX)
 }
 
-/// A value in a line; nothing of what is empty.
+/// Formats a value for a line; `None` if it is empty.
 fn word(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,

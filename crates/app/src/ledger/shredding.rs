@@ -141,7 +141,7 @@ struct Meant {
 }
 
 impl Meant {
-    /// With where to ask, where it is shredded.
+    /// Finds the run or session; with `asking`, a run of another workspace needs a confirmation.
     fn find(state: &StateDir, text: &str, asking: Option<&Output>) -> Result<Self, Failure> {
         if let Ok(session) = sessions::find(state, text) {
             let name = printable(session.name.as_str().as_bytes());

@@ -46,7 +46,8 @@ enum Undelivered {
     Never(String),
 }
 
-/// Sends what was not sent there yet; with `--follow` whatever happens from then on too.
+/// Sends the events that were not sent there yet; with `--follow` also those that happen from then
+/// on.
 pub(super) fn send(
     state: &StateDir,
     named: &str,
@@ -155,7 +156,7 @@ impl<'a> Collector<'a> {
         })
     }
 
-    /// Sends a batch, and keeps that it was sent. How many events it told of.
+    /// Sends a batch, and stores that it was sent. Returns its number of events.
     fn deliver(
         &self,
         state: &StateDir,

@@ -35,7 +35,7 @@ use verdict::{OfRules, Sources};
 /// The most refusals of one run that are explained if none is named.
 const REFUSALS_MAX: usize = 8;
 
-/// Explains one question, or what was decided in a run.
+/// Explains one question, or the decisions of a run.
 pub(crate) fn explain(arguments: &ExplainPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let Some(run) = &arguments.run else {
         return asked(arguments, output);
@@ -119,7 +119,7 @@ fn asked(arguments: &ExplainPolicyArguments, output: &Output) -> Result<u8, Fail
     })
 }
 
-/// A question of the ledger, with the rules that it is put to now.
+/// A question from the ledger, with the rules that decide it now.
 pub(crate) struct Recorded {
     sources: Sources,
     requested: Requested,

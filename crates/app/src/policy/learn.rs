@@ -20,7 +20,7 @@ use crate::learnt;
 use crate::output::Output;
 use crate::render::counted;
 
-/// Prints what was learnt.
+/// Prints the rules learnt.
 pub(crate) fn learn(arguments: &LearnPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let state = Places::read()?.read_state()?;
     let events = events(arguments, &state)?;
@@ -114,7 +114,7 @@ struct Learnt {
 }
 
 impl Learnt {
-    /// One that was allowed; nothing is learnt from others.
+    /// Takes a run that was allowed; others teach nothing.
     fn run(&mut self, event: &Event) -> Result<(), Failure> {
         if event
             .body

@@ -281,7 +281,7 @@ fn tell_refused(place: &Place, failure: &Failure, is_json: bool, output: &Output
     }
 }
 
-/// The last day, after what it is said of.
+/// Describes the last day of validity.
 fn until_when(manifest: &Manifest) -> String {
     let until = organisation::until(manifest);
     until.map_or_else(String::new, |until| format!(", until {until}"))
@@ -363,7 +363,7 @@ fn seconds() -> u64 {
     now.unwrap_or_default().as_secs()
 }
 
-/// Puts a file in the place of the one that there is, whole or not at all.
+/// Replaces a file, whole or not at all.
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

@@ -17,12 +17,11 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::requested::requested_profile;
 
-/// The exit status where something is refuted, where it cannot be said, and where what proves is
-/// not there.
+/// The exit statuses if a property is refuted, if it is not decided, and if the prover is missing.
 const STATUS_REFUTED: u8 = 1;
 const STATUS_UNKNOWN: u8 = 2;
 const STATUS_MISSING: u8 = 3;
-/// The address at which clouds tell a machine's own secrets to whoever asks.
+/// The address at which clouds serve a machine's own secrets to any client.
 const METADATA: &str = "169.254.169.254";
 
 /// The subject of a proof, and the command that asks a question about it.
@@ -72,7 +71,7 @@ pub(super) fn prove(arguments: &ProvePolicyArguments, output: &Output) -> Result
     Ok(ended(&programs, status, output))
 }
 
-/// The status, and what is missing where nothing could be proven.
+/// Returns the status, after a warning if the prover is missing.
 fn ended(programs: &Result<Programs, String>, status: u8, output: &Output) -> u8 {
     match programs {
         Ok(_) => status,
@@ -91,7 +90,7 @@ fn shortly(programs: &Result<Programs, String>, verdict: Verdict) -> Verdict {
     }
 }
 
-/// Has properties proven where that is possible, and hands each verdict on.
+/// Has properties proven if possible, and hands on each verdict.
 pub(super) fn proven(
     programs: &Result<Programs, String>,
     (subject, properties): (&Subject, Vec<Property>),
@@ -115,7 +114,7 @@ pub(super) fn proven(
     programs.prove(&asked, found);
 }
 
-/// One that refutes outweighs all.
+/// Returns the worse status: a refutation outweighs all.
 fn worse(status: u8, verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::Proven => status,
@@ -134,7 +133,7 @@ fn of(arguments: &ProvePolicyArguments) -> Result<Of, Failure> {
     }
 }
 
-/// All that counts in the present directory, at a level where one is named.
+/// Returns all policies that count in the current directory, at a level of trust if one is named.
 fn here(arguments: &ProvePolicyArguments) -> Result<Of, Failure> {
     let stated = Requested {
         trust: arguments.trust.clone(),
@@ -224,7 +223,7 @@ fn compiled(files: &[(Layer, Vec<PolicyFile>)]) -> Result<Layers, Failure> {
     Layers::compile(files, &Known::default()).map_err(broken)
 }
 
-/// Files as they are handed to the prover; mistakes in them are told here.
+/// Prepares files for the prover; mistakes in them are errors.
 fn subject(files: &[(Layer, Vec<PolicyFile>)]) -> Result<Subject, Failure> {
     compiled(files)?;
     Subject::new(files).map_err(Failure::new)
@@ -364,7 +363,7 @@ fn said(case: &Case, usual: &Case) -> Map<String, Value> {
     all
 }
 
-/// A case with what it says alone.
+/// Returns a case's members that are set.
 fn whole(case: &Case) -> Map<String, Value> {
     let Ok(Value::Object(mut all)) = serde_json::to_value(case) else {
         return Map::new();

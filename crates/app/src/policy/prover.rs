@@ -1,8 +1,9 @@
-//! The prover, a program of its own: found, started with what it is asked, and held to a time
-//! and a size.
+//! The prover, a program of its own: found, started with the properties, and limited in time and
+//! memory.
 //!
-//! Neither it nor the solver is taken from where somebody else can write, or from the project
-//! around the present directory: what an agent has put there would say "proven" of everything.
+//! Neither it nor the solver is taken from where another user can write, or from the project around
+//! the current directory: a program that an agent has put there would answer "proven" to
+//! everything.
 
 mod complaint;
 
@@ -25,7 +26,8 @@ use rustix::process::{Pid, Resource, Rlimit, getuid, prlimit};
 const PROVER: &str = "atoll-prove";
 /// The solver's program.
 const SOLVER: &str = "cvc5";
-/// The variable that names the solver's program; else it is looked for as the prover is.
+/// The variable that names the solver's program; without it the solver is looked up as the prover
+/// is.
 const SOLVER_VARIABLE: &str = "CVC5";
 /// The memory limit of the prover, and of the solver, bytes.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
@@ -39,7 +41,7 @@ const LINES_MAX: usize = 16;
 const PROJECT_MARKS: [&str; 2] = [".git", "atoll.toml"];
 /// Whoever else may write a file or a directory.
 const OTHERS_WRITE: u32 = 0o022;
-/// A directory where nobody renames what is another's.
+/// The sticky bit: in such a directory nobody renames another's files.
 const STICKY: u32 = 0o1000;
 
 /// The programs that make proofs.
@@ -52,8 +54,7 @@ pub(super) struct Programs {
 impl Programs {
     /// Finds both.
     ///
-    /// # Errors
-    /// That one is not there, with how it is got.
+    /// # Errors When one is missing, with how to get it.
     pub(super) fn find() -> Result<Self, String> {
         let here = std::env::current_dir().map_err(|error| error.to_string())?;
         let own = std::env::current_exe().ok();
@@ -116,8 +117,8 @@ impl Programs {
         }
     }
 
-    /// Has properties proven, and hands each verdict on as it comes. What is not answered is
-    /// unknown.
+    /// Has properties proven, and hands on each verdict as it comes. A property without an answer
+    /// is unknown.
     pub(super) fn prove(&self, asked: &Proving, mut tell: impl FnMut(Verdict)) {
         let mut left = asked.properties.len();
         let why = match AtWork::start(&self.prover, asked) {
@@ -145,7 +146,7 @@ fn places(beside: Option<PathBuf>, path: &OsStr) -> Vec<PathBuf> {
     beside.into_iter().chain(absolute).collect()
 }
 
-/// A program by its name, or where it is named.
+/// Finds a program by its name, or by the path that names it.
 fn program(
     name: &str,
     named: Option<&OsStr>,
@@ -173,8 +174,8 @@ fn program(
     }))
 }
 
-/// The directories around the present one, itself first, that agents may write in: no home, nor
-/// what it lies in, and farther out what is marked as a project or is not root's.
+/// Returns the directories around the current one, itself first, that agents may write in: no home,
+/// nor its parents, and farther out those that are marked as a project or are not root's.
 fn around(here: &Path) -> impl Iterator<Item = &Path> {
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     here.ancestors().filter(move |place| {
@@ -188,7 +189,8 @@ fn around(here: &Path) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// The program behind a path, if one is there; an error where somebody else may have written it.
+/// Returns the program behind a path, if one is there; an error if another user may have written
+/// it.
 fn believed(path: &Path, here: &Path) -> Result<Option<PathBuf>, String> {
     let Ok(real) = path.canonicalize() else {
         return Ok(None);
@@ -220,7 +222,7 @@ fn believed(path: &Path, here: &Path) -> Result<Option<PathBuf>, String> {
     Ok(Some(real))
 }
 
-/// A prover at work; killed when it is dropped.
+/// A running prover; killed when dropped.
 struct AtWork {
     child: Child,
     lines: Receiver<Option<String>>,

@@ -31,7 +31,7 @@ const RUNS_NOT_PUT: u8 = 3;
 /// The most groups that are printed; --json has all.
 const GROUPS_SHOWN_MAX: usize = 40;
 
-/// Puts them again, and tells what would be decided otherwise.
+/// Decides recorded questions again, and reports verdicts that differ.
 pub(crate) fn replay(arguments: &ReplayPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let since = since(&arguments.since)?;
     let with = arguments.with.iter().map(|path| policy::read(path));
@@ -54,7 +54,7 @@ pub(crate) fn replay(arguments: &ReplayPolicyArguments, output: &Output) -> Resu
     Ok(replay.status())
 }
 
-/// From when on, as events have times.
+/// Reads the beginning of the time range, as events have times.
 fn since(text: &str) -> Result<String, Failure> {
     let unusable = || {
         Failure::new(format!(
@@ -98,10 +98,10 @@ struct Replay {
     /// The labels and dropped rights of each run, event after event.
     pasts: Pasts,
     sources: HashMap<PathBuf, Option<Sources>>,
-    /// By the workspace, options and command of a run.
+    /// Compiled rules by the workspace, options and command of a run.
     deciders: HashMap<String, Made>,
     runs: BTreeSet<RunId>,
-    /// Those of which nothing could be put.
+    /// The runs that could not be replayed at all.
     runs_not_put: BTreeSet<RunId>,
     decisions: u64,
     same: u64,

@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::{Attributes, Batch, DURATION_BOUNDS, Durations};
 
-/// Of a status (OTLP's `StatusCode`): it went wrong.
+/// The failure status (OTLP's `StatusCode`).
 const ERROR: u8 = 2;
-/// Only what is new since the last message (OTLP's `AggregationTemporality`).
+/// Only the difference to the last message (OTLP's `AggregationTemporality`).
 const DELTA: u8 = 1;
 
-/// One message for a collector: the end of its address, and what is sent there.
+/// One message for a collector: the end of its URL, and the body.
 pub(in crate::ledger) struct Message {
     pub(in crate::ledger) path: &'static str,
     pub(in crate::ledger) body: Value,

@@ -13,7 +13,7 @@ use crate::reputation;
 
 /// A question that was put.
 pub(crate) struct Asking<'a> {
-    /// None where policies are asked alone.
+    /// `None` if only policies are asked.
     pub(crate) sources: Option<&'a Sources>,
     pub(crate) requested: Requested,
     pub(crate) program: OsString,

@@ -1,5 +1,5 @@
-//! The smallest change that would have allowed something. Each is decided on before it is told:
-//! what does not allow it is no suggestion.
+//! The smallest change that would have allowed something. Each is decided on before it is
+//! suggested: a change that does not allow it is no suggestion.
 
 use atoll_cedar::edited::{LayerFiles, excepting, layer_of, with, without};
 use atoll_cedar::{Action, Case, Deciding, Decision, Effect, Layer};
@@ -27,7 +27,7 @@ pub(crate) struct Change {
 /// One step.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Somebody says yes, who is asked about this action.
+    /// Approval by somebody who is asked about this action.
     Person(Option<Action>),
     /// An option that trusts further.
     Trust {
@@ -356,7 +356,7 @@ fn conditions(asked: &Case) -> Vec<String> {
 }
 
 impl Step {
-    /// For people.
+    /// Describes the step for people.
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Person(Some(Action::Promote)) => {
@@ -430,7 +430,7 @@ impl Step {
 }
 
 impl Change {
-    /// For people, a line for each step.
+    /// Describes the change for people, a line for each step.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.steps.iter().map(Step::told).collect();
         match (self.effect, lines.last_mut()) {

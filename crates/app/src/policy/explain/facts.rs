@@ -24,7 +24,7 @@ const NOT_STATED: &str = "not stated";
 
 /// A fact, and a value of it that gives another answer.
 pub(crate) struct Fact {
-    /// As the context of policies names it.
+    /// The member's name in the context of policies.
     pub(crate) member: &'static str,
     pub(crate) now: String,
     pub(crate) other: String,
@@ -317,7 +317,7 @@ fn of_the_question(
     ]
 }
 
-/// Around the numbers that policies name, and without a word of it.
+/// Varies the confidence around the numbers that policies name, and without one stated.
 fn confidence(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Variation>) {
     let told = |stated: Option<u8>| {
         stated.map_or_else(|| NOT_STATED.to_owned(), |percent| percent.to_string())
@@ -331,7 +331,7 @@ fn confidence(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<
     ("confidence", told(asking.stated.confidence), values)
 }
 
-/// Around the numbers that policies name, and none.
+/// Varies the reputation around the numbers that policies name, and without one.
 fn reputations(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Variation>) {
     let numbers = named.numbers.iter().flat_map(|number| around(*number));
     let numbers = numbers.filter_map(|number| u8::try_from(number).ok());
@@ -372,7 +372,7 @@ fn labels(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Vari
     ("labels", told(now), values)
 }
 
-/// Around the numbers that policies name.
+/// Varies the time around the numbers that policies name.
 fn times(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Variation>) {
     let times = named.numbers.iter().flat_map(|time| around(*time));
     let times = times.map(|time| (time.to_string(), time));

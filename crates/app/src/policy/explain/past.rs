@@ -57,8 +57,7 @@ pub(crate) struct Pasts {
 impl Pasts {
     /// Reads the labels and dropped rights of a run's session before the run's first event.
     ///
-    /// # Errors
-    /// When the ledger cannot be read: then nobody knows.
+    /// # Errors When the ledger cannot be read.
     pub(crate) fn before(state: &StateDir, opened: &Event) -> Result<Self, Failure> {
         let mut pasts = Self::default();
         let Some(session) = session_of(opened) else {
@@ -79,7 +78,7 @@ impl Pasts {
         Ok(pasts)
     }
 
-    /// Takes what an event says of its run, and of the session of that.
+    /// Takes an event of a run into account, for the run and its session.
     pub(crate) fn take(&mut self, event: &Event) {
         let Some(run) = &event.run else {
             return;

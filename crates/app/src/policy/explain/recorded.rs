@@ -31,9 +31,9 @@ pub(crate) struct Opening {
     reputation: u8,
 }
 
-/// A question that was put, and what was said then.
+/// A recorded question and its verdict then.
 pub(crate) struct Put {
-    /// With the labels that the session had by then.
+    /// The question, with the labels that the session had by then.
     pub(crate) case: Case,
     /// The rights the run had dropped by then.
     pub(crate) given_up: GivenUps,
@@ -59,7 +59,7 @@ pub(crate) enum Found {
     Questions(Vec<Put>),
     /// Decided, and not to be put again, for this reason.
     Unclear(&'static str),
-    /// No decision, or one that another event tells of.
+    /// No decision, or one that another event records.
     Nothing,
 }
 
@@ -78,10 +78,9 @@ fn earlier(opened: &Event, in_session: bool) -> EarlierPurposes {
 }
 
 impl Opening {
-    /// From the event with which a run began.
+    /// Reads the event that opened a run.
     ///
-    /// # Errors
-    /// What of it cannot be read any more.
+    /// # Errors When a member of it cannot be read any more.
     pub(crate) fn of(event: &Event) -> Result<Self, &'static str> {
         let run = event.run.clone().ok_or("the run has no name")?;
         let sealed = ["command", "workspace"];

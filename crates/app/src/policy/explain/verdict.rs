@@ -27,7 +27,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Those that count in a directory.
+    /// Reads the sources that count in a directory.
     pub(crate) fn read(directory: &std::path::Path) -> Result<Self, Failure> {
         let places = Places::read()?;
         Ok(Self {
@@ -36,7 +36,7 @@ impl Sources {
         })
     }
 
-    /// The rules of what is asked for, for a program.
+    /// Compiles the rules of a request, for a program.
     pub(crate) fn deciders(
         &self,
         requested: &Requested,
@@ -69,7 +69,7 @@ fn compiled(files: &LayerFiles) -> Result<Layers, Failure> {
 
 /// The deciders: a profile's rules, and policies.
 pub(crate) struct Deciders {
-    /// None where policies are asked alone.
+    /// `None` if only policies are asked.
     pub(crate) rules: Option<Rules>,
     pub(crate) network: Network,
     pub(crate) files: LayerFiles,
@@ -79,15 +79,15 @@ pub(crate) struct Deciders {
 /// The verdict of a profile's rules.
 #[derive(Clone, Debug)]
 pub(crate) enum OfRules {
-    /// They are not asked: of this a boundary is made, or no profile was named.
+    /// Not asked: the action is decided by the boundary, or no profile was named.
     Unasked,
-    /// By this rule, where one is named.
+    /// Allowed, by this rule if one is named.
     Allowed(Option<String>),
-    /// By this rule a person is asked.
+    /// Approval required by this rule.
     Asked(NetworkRule),
     /// This rule denies it.
     Denied(NetworkRule),
-    /// Nothing of the profile opens it, for this reason.
+    /// Denied since nothing in the profile allows it, for this reason.
     Closed(String),
     /// Denied for this reason, whatever a profile says.
     Never(String),

@@ -40,7 +40,7 @@ impl Complaint {
         Self { kept, ended }
     }
 
-    /// Its last lines, in one; nothing where it has said nothing.
+    /// Returns its last lines, in one; `None` if it has written nothing.
     pub(super) fn told(&self) -> Option<String> {
         let _ = self.ended.recv_timeout(PATIENCE);
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,8 +14,8 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A directory beneath one of root's, for what is around it is no project then; and the same as
-/// it is really called.
+/// Makes a directory beneath one of root's, so that its surroundings are no project; returns also
+/// its canonical path.
 fn directory() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let real = directory.path().canonicalize().unwrap();
