@@ -17,12 +17,12 @@ use crate::output::Output;
 
 /// The most ports the end of a run names.
 const SHOWN_MAX: usize = 5;
-/// From this port on the kernel hands out those that nobody has asked for (ip(7)).
+/// The first of the ports that the kernel assigns by itself (ip(7)).
 const HANDED_OUT: u16 = 32_768;
 /// The time a run has to report what listens in it.
 const ANSWERING: Duration = Duration::from_secs(5);
 
-/// Shows what listens inside of runs that go on.
+/// Shows the listening ports of live runs.
 ///
 /// # Errors
 /// When there is no such run, or it does not answer.
@@ -80,7 +80,7 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
     Ok(0)
 }
 
-/// Publishes a port of a run that goes on.
+/// Publishes a port of a live run.
 ///
 /// # Errors
 /// When there is no such run, or it refuses.
@@ -166,7 +166,8 @@ pub(crate) fn done(
     Some(told)
 }
 
-/// At a run's end, what has listened inside and was not reachable; nothing where there is none.
+/// Describes the ports that listened in a run that has ended and were not reachable; `None` if
+/// there are none.
 pub(crate) fn listened(flows: &Flows, network: &Network) -> Option<String> {
     let published = network.publish.iter().chain(&flows.published_later);
     let published: Vec<u16> = published.map(|one| one.port.inside).collect();

@@ -21,7 +21,7 @@ use asking::Agreed;
 pub use asking::Taking;
 pub use makers::By;
 
-/// By what changes are taken over.
+/// The permission to apply changes.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     /// The version of the policies; none where there are none.
@@ -33,9 +33,8 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Notes it in what is recorded before anything is written. The journal keeps what is
-    /// written over, and is what the changes are taken back by: where it cannot be made, nothing
-    /// is written.
+    /// Adds the permission to the record that is made before anything is written. The journal keeps
+    /// the overwritten content for the undo: if it cannot be made, nothing is written.
     pub fn note(&self, journal: &Path, to: &mut Value) {
         let Some(to) = to.as_object_mut() else {
             return;
@@ -51,10 +50,9 @@ impl Allowed {
         }
     }
 
-    /// Refuses a plan that is none of those that a person has agreed to, where one was asked.
+    /// Refuses a plan that a person was asked about and has not approved.
     ///
-    /// # Errors
-    /// Where it is another one, or what it would write cannot be read.
+    /// # Errors When it is another one, or what it would write cannot be read.
     pub fn refuse_other(&self, plan: &Plan) -> Result<(), Failure> {
         let Some(agreed) = &self.agreed else {
             return Ok(());
@@ -99,12 +97,11 @@ pub struct Meant<'a> {
     pub anew: &'a dyn Fn() -> Result<Vec<PlanDigest>, Failure>,
 }
 
-/// Refuses what policies refuse, before anything is written, and asks the person where they say
-/// so. By what it is allowed.
+/// Refuses what policies refuse, before anything is written, and asks the person if they require
+/// approval. Returns the permission.
 ///
-/// # Errors
-/// With every reason; also where a file of policies has mistakes, and where the person says no
-/// or is not there.
+/// # Errors With every reason; also when a policy file has mistakes, and when the person denies or
+/// is not there.
 pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failure> {
     let files = PolicyFiles::read(&Places::read()?, meant.workspace)?;
     if files.policies().next().is_none() && meant.purposes.is_empty() {

@@ -19,7 +19,7 @@ const PATH_SHOWN_MAX: usize = 120;
 /// The reason why such a lookup is answered under no rule.
 const UNANSWERED: &str = "no rule would have it answered, and programs do without";
 
-/// Something outside that was not reached, and what would let it be.
+/// Describes a refused flow, and what would allow it.
 pub(crate) fn unreached(refused: &Refused) -> Denied {
     let flow = &refused.flow;
     let what = match (&flow.request, flow.port) {
@@ -128,7 +128,7 @@ fn place_of_rule(rule: Option<&str>) -> Option<&str> {
     place.strip_suffix(')')
 }
 
-/// Variables by which programs are told of a proxy.
+/// The variables that name a proxy to programs.
 const PROXIES: [&str; 6] = [
     "https_proxy",
     "HTTPS_PROXY",

@@ -1,10 +1,9 @@
 //! The formatting of output for people: summaries, tables, errors, progress. Text goes in, text
 //! comes out; nothing is decided here.
 //!
-//! Whatever comes from outside (names, arguments, reasons) passes through
-//! [`printable`], so that it cannot speak to the terminal. This module must never
-//! read the file system, the environment or a clock: those are arguments. Start
-//! reading at [`summary`].
+//! Untrusted text (names, arguments, reasons) passes through [`printable`], so that it cannot
+//! control the terminal. This module must never read the file system, the environment or a clock:
+//! those are arguments. Start reading at [`summary`].
 
 mod progress;
 mod report;
@@ -33,7 +32,7 @@ pub(crate) use wrap::{MARK, ascii, wrapped};
 /// The digits of a version shown to people.
 const VERSION_DIGITS: usize = 12;
 
-/// The beginning of a version of policies: enough to tell two of them apart.
+/// Shortens a version of policies, leaving enough to tell two of them apart.
 pub(crate) fn short_version(version: &str) -> String {
     let digits = version.strip_prefix("sha256:").unwrap_or(version);
     let digits = printable(digits.as_bytes());
@@ -67,7 +66,7 @@ pub enum Style {
 }
 
 impl Paint {
-    /// With colours or without.
+    /// Creates a painter with colours or without.
     #[must_use]
     pub fn new(on: bool) -> Self {
         Self { on }
@@ -159,9 +158,9 @@ pub fn command_line(command: &[OsString]) -> String {
     words.join(" ")
 }
 
-/// A path or a name as a word of a command that is advised: whoever pastes it names just that. It
-/// is one word of a shell and never an option; what is not shown as it is is written by its bytes,
-/// as `$'a\012b'`, which shells read (POSIX.1-2024, XCU 2.2.4).
+/// Quotes a path or a name as a word of a suggested command: pasted, it names exactly that. It is
+/// one word of a shell and never an option; bytes that are not printable are escaped, as
+/// `$'a\012b'`, which shells read (POSIX.1-2024, XCU 2.2.4).
 #[must_use]
 pub fn word(of: impl AsRef<OsStr>) -> String {
     let mut word = of.as_ref().to_owned();

@@ -19,8 +19,8 @@ use crate::render::counted;
 /// The length of a day, seconds.
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// The standing of the runs by a profile; where nobody can tell, it is that of an unknown one, and
-/// why.
+/// Returns the standing of a profile's runs; if it cannot be read, that of an unknown agent, with
+/// the reason.
 pub(crate) fn standing(
     state: &StateDir,
     profile: &str,
@@ -39,7 +39,7 @@ pub(crate) fn standing(
     }
 }
 
-/// Has the rules of a run that begins know what its agent has earned, where policies ask for it.
+/// Adds the agent's reputation to the rules of a run that begins, if policies ask for it.
 pub(crate) fn take(rules: &mut Rules, state: &StateDir, now: SystemTime, output: &Output) {
     if !rules.ask_for_reputation() {
         return;
@@ -54,7 +54,7 @@ pub(crate) fn take(rules: &mut Rules, state: &StateDir, now: SystemTime, output:
     rules.take_reputation(standing.points);
 }
 
-/// Puts it into a question that says nothing of it.
+/// Adds the reputation to a question that does not state it.
 pub(crate) fn state(case: &mut Case, rules: &Rules) {
     if case.reputation.is_some() || !rules.ask_for_reputation() {
         return;

@@ -1,5 +1,5 @@
-//! From the options of a run to what policy is asked for: the files that they name are read, and
-//! the limits and durations that they say.
+//! The conversion of a run's options to the types of policy: the files that they name are read, and
+//! limits and durations are parsed.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `atoll restrict`: a run that goes on gives rights up for good.
+//! `atoll restrict`: drops rights of a live run for good.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,10 +25,9 @@ const INSIDE_PATIENCE: Duration = Duration::from_secs(30);
 /// The longest answer, bytes.
 const INSIDE_BYTES_MAX: u64 = 64 << 10;
 
-/// Has a run give up what is named.
+/// Drops the named rights of a run.
 ///
-/// # Errors
-/// When nothing is named, there is no such run, or it has no room for more.
+/// # Errors When nothing is named, there is no such run, or it has no room for more.
 pub fn restrict(arguments: &RestrictArguments, output: &Output) -> Result<u8, Failure> {
     let said = read(arguments)?;
     let (who, given) = match &arguments.run {
@@ -142,7 +141,7 @@ fn seconds(text: &str) -> Result<u32, Failure> {
     seconds.doing(&usable).map_err(advised)
 }
 
-/// Asks as a program inside does.
+/// Sends the request from inside the sandbox.
 fn inside(said: &GivingUp) -> Result<Given, Failure> {
     let body = serde_json::to_vec(said).doing("it cannot be said")?;
     let failed = |error: std::io::Error| {

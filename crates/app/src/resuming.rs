@@ -1,4 +1,4 @@
-//! `atoll run --resume`: the run whose layers another goes on with.
+//! `atoll run --resume`: the run whose layers another continues.
 
 use atoll_ledger::StateDir;
 use atoll_model::{RunId, WorkspaceMode};
@@ -7,7 +7,7 @@ use atoll_store::{RunRecord, RunState, list_runs, settle_run};
 use crate::arguments::RunArguments;
 use crate::failure::{Doing, Failure};
 
-/// The run whose layers this one goes on with.
+/// Returns the run whose layers this one continues.
 pub fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecord>, Failure> {
     let Some(text) = &arguments.resume else {
         return Ok(None);

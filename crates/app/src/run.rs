@@ -1,4 +1,4 @@
-//! `atoll run`: from what was typed to a run and the decision about its changes.
+//! `atoll run`: from the command line to a run and the decision about its changes.
 
 mod asking;
 mod beginning;
@@ -154,7 +154,7 @@ fn failed(
     explain(error, rules, asked)
 }
 
-/// Has somebody look at a run that has come to its end.
+/// Shows a run that has ended to the callback.
 fn looked(
     request: &Request<'_>,
     called: Result<Called<Console>, CallError>,
@@ -205,7 +205,7 @@ fn asked(
     }
 }
 
-/// Tells what is to be known once it is known that the program will run.
+/// Prints the notices once it is certain that the program will run.
 fn tell_granted(
     grant: &Grant,
     ledger: &Ledger,
@@ -219,7 +219,7 @@ fn tell_granted(
     output.say(&reached::doors(network));
 }
 
-/// The rules of what was asked for.
+/// Compiles the rules of the request.
 fn compiled(
     (arguments, earlier): (&RunArguments, EarlierPurposes),
     (places, state, workspace): (&Places, &StateDir, &Path),
@@ -283,7 +283,7 @@ fn no_rules(error: &ProfileError) -> Failure {
         .advise(advice::profile(error))
 }
 
-/// Whoever starts a run learns of what is lost of the record, before anything is shown.
+/// Warns of events that the ledger lost, before anything is shown.
 fn tell_losses(ledger: &Ledger, output: &Output) {
     let recorded = |loss: String| format!("{loss}; that is recorded (atoll ledger verify)");
     tell(ledger.losses().into_iter().map(recorded), output);
@@ -301,7 +301,7 @@ fn own_ledger(state: &StateDir, output: &Output) -> Result<Ledger, Failure> {
     Ok(ledger)
 }
 
-/// A sandbox inside a sandbox needs what the outer one has taken away.
+/// Refuses to run inside a sandbox, which does not permit what a sandbox of its own needs.
 fn refuse_nesting() -> Result<(), Failure> {
     match std::env::var_os("ATOLL_RUN") {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! `atoll secret`: what is kept sealed for credentials, and the key that opens it.
+//! `atoll secret`: the vault of sealed credentials, and the key that opens it.
 
 mod kept;
 mod keyring;
@@ -289,11 +289,10 @@ pub fn can_keep(places: &Places) -> Result<BTreeSet<SecretName>, Failure> {
     }
 }
 
-/// The secrets that were put there by a login, and by nobody else since, as far as the ledger
-/// tells.
+/// Returns the secrets that a login has put into the vault and nobody has changed since, from the
+/// ledger.
 ///
-/// # Errors
-/// When it cannot be read.
+/// # Errors When the ledger cannot be read.
 pub fn kept_by(places: &Places, login: &CredentialName) -> Result<BTreeSet<String>, Failure> {
     let state = places.open_state()?;
     let filter = Filter {
@@ -348,7 +347,7 @@ pub fn keep(
     Ok(())
 }
 
-/// The key of a vault, from wherever it is kept; a new one where nothing is sealed yet.
+/// Returns the key of a vault, from wherever it is kept; a new one if nothing is sealed yet.
 fn key_of(places: &Places, vault: &Vault) -> Result<VaultKey, Stopped> {
     let key = kept_key(places, vault)?;
     // Another one would seal what the rest of the vault's key does not open.
@@ -468,7 +467,7 @@ fn asked(output: &Output, question: &str) -> Result<Zeroizing<Vec<u8>>, Failure>
     Ok(given)
 }
 
-/// All that is to be read there, in memory that is wiped.
+/// Reads everything, into memory that is wiped.
 fn whole(from: impl Read) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let limit = SECRET_BYTES_MAX.saturating_add(1);
     // With room for all of it: what a vector leaves behind when it grows is not wiped.

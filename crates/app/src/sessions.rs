@@ -123,7 +123,7 @@ fn last_begin(session: &Session) -> &str {
     last.map_or(session.opened.as_str(), |run| run.opened.as_str())
 }
 
-/// A run, how it is and what it runs.
+/// Formats a run: its id, state and command.
 fn run_line(run: &SessionRun) -> String {
     let words = run.command.as_array().into_iter().flatten();
     let words: Vec<OsString> = words.filter_map(read_host_text).collect();

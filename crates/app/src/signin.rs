@@ -1,8 +1,8 @@
-//! `atoll login`: an agent logs in inside, and its tokens stay outside.
+//! `atoll login`: an agent logs in inside a sandbox, and its tokens stay on the host.
 //!
-//! The agent's own command runs with nothing of a workspace. What its issuer answers is caught
-//! by what carries connections; the file that the agent writes has what stands for the tokens,
-//! and is written outside with the real ones in it.
+//! The agent's own command runs with an empty workspace. The egress process intercepts the issuer's
+//! responses; the file that the agent writes has placeholders for the tokens, and is written on the
+//! host with the real ones injected.
 
 mod compose;
 mod keeping;
@@ -45,7 +45,7 @@ const KEY_WORDS: [&str; 2] = ["api-key", "api_key"];
 /// Words of commands by which a code is typed elsewhere: no browser comes back.
 const CODE_WORDS: [&str; 2] = ["device", "headless"];
 
-/// In how many characters an agent's name differs from the one that is meant.
+/// The most characters in which a mistyped agent's name differs from the intended one.
 const SLIPS_MAX: usize = 2;
 
 /// The exit status for a command that is not found, as shells have it.
@@ -242,7 +242,7 @@ fn is_free(callback: Option<u16>) -> Result<(), Failure> {
     }
 }
 
-/// A workspace with nothing in it, gone when it is let go of.
+/// An empty workspace, removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -279,8 +279,8 @@ fn tell(keeping: &Keeping<'_>, callback: Option<u16>, output: &Output) {
     ));
 }
 
-/// Takes what is left of a login, before it is thrown away. From here on this process holds tokens:
-/// not before, since what has just made the sandbox has to be as any other process.
+/// Collects the results of a login before they are discarded. From here on this process holds
+/// tokens: not before, since the process that has just made the sandbox has to be as any other.
 fn gather(request: &Request<'_>, record: &RunRecord, login: &Login) -> Result<Gathered, Failure> {
     atoll_egress::hold_alone()
         .doing("this process cannot be closed to others, so it takes no token")?;
@@ -313,7 +313,7 @@ fn written(
     read(&layer.upper_path(request.state, &record.run).join(name))
 }
 
-/// Reads a file that a program inside has written.
+/// Reads a file that a sandboxed program has written.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits();
     let flags = i32::try_from(flags).unwrap_or_default();
@@ -338,10 +338,9 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     }
 }
 
-/// Looks for the agent before anything is said, opened or published.
+/// Looks for the agent before anything is printed, opened or published.
 ///
-/// # Errors
-/// Where it is looked for by its name and this host has none, or none that is shown inside.
+/// # Errors When it is looked up by name and this host has none, or none that the sandbox shows.
 fn is_installed(command: &[OsString], rules: &Rules, login: &Login) -> Result<(), Failure> {
     let Some(program) = command
         .first()

@@ -113,8 +113,8 @@ fn pinned(rule: &SshRule, home: &Path) -> Result<Vec<SshKey>, Failure> {
     Ok(keys.into_iter().take(SSH_KEYS_MAX).collect())
 }
 
-/// Reads what somebody has accepted and revoked; nothing where there is no such file. Of one that
-/// cannot be read nobody knows what it revokes.
+/// Reads the accepted and revoked host keys; empty if there is no such file. An unreadable file is
+/// an error: it could revoke any key.
 fn accepted(rule: &SshRule, path: &Path) -> Result<String, Failure> {
     let read = std::fs::File::open(path).and_then(|file| {
         let mut bytes = Vec::new();
@@ -159,7 +159,7 @@ fn of_person(rule: &SshRule) -> Result<(OwnAgent, Vec<Identity>), Failure> {
     })
 }
 
-/// Those of the agent's keys that are granted.
+/// Returns the agent's keys that are granted.
 fn chosen(
     rule: &SshRule,
     wanted: Option<&str>,

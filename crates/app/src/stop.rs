@@ -181,7 +181,7 @@ fn stop_one(text: &str, output: &Output) -> Result<u8, Failure> {
     }
 }
 
-/// Ends a run that goes on and listens nowhere; without one it stays at this failure.
+/// Ends a live run that does not listen; without one, returns the failure.
 fn stop_deaf(named: &Named, failure: Failure, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
@@ -233,10 +233,9 @@ fn stop_all(output: &Output) -> Result<u8, Failure> {
     }
 }
 
-/// Ends all runs of a profile, also when it is not there any more.
+/// Ends all runs of a profile, also of one that was removed.
 ///
-/// # Errors
-/// Besides, when none goes on and nobody knows a profile of that name.
+/// # Errors Also when none is live and there is no profile of that name.
 fn stop_agent(profile: &str, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
@@ -286,11 +285,10 @@ fn is_known(profile: &str, places: &Places) -> Result<(), Failure> {
     })
 }
 
-/// Ends the runs that go on and began so: at once those that are recorded, then those that are
-/// just beginning. How many these were, and how the others began.
+/// Ends the live runs whose first event matches: recorded ones at once, then those that are just
+/// beginning. Returns the number ended, and the first events of the other runs.
 ///
-/// # Errors
-/// When the runs cannot be listed, or one goes on and does not answer: the others are ended.
+/// # Errors When the runs cannot be listed, or one does not answer: the others are ended.
 pub fn stop_those(
     state: &StateDir,
     is_its: &dyn Fn(&Event) -> bool,
@@ -347,8 +345,8 @@ fn told_all(directory: &Runs, runs: &[RunId]) -> Vec<(RunId, Result<Answer, Cont
     })
 }
 
-/// Sees to it that a run has ended that was told so: one that does not answer, as it is suspended
-/// or stuck, is ended without being asked.
+/// Ensures that a run has ended after it was told to: one that does not answer, because it is
+/// suspended or stuck, is killed.
 fn ended(run: &RunId, answer: Result<Answer, ControlError>) -> Result<String, Failure> {
     let why = match answer {
         Err(why) => why,
@@ -381,8 +379,7 @@ fn ended(run: &RunId, answer: Result<Answer, ControlError>) -> Result<String, Fa
 
 /// Ends these runs, also those that have only just begun and do not listen yet.
 ///
-/// # Errors
-/// When one goes on and does not answer: the others are ended.
+/// # Errors When one stays alive and does not answer: the others are ended.
 fn stop_each(state: &StateDir, mut runs: Vec<RunId>, output: &Output) -> Result<u8, Failure> {
     let until = Instant::now() + LISTENING;
     let mut failed = Vec::new();

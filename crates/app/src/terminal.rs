@@ -1,4 +1,4 @@
-//! The person's terminal: its size, what is read there page by page, and lines that are typed.
+//! The person's terminal: its size, reading page by page, and typed lines.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ pub fn terminal_size() -> Option<Size> {
     })
 }
 
-/// SIGHUP, SIGINT, SIGQUIT and SIGTERM: they were taken over for the program, so that
-/// none of them ends Atoll by itself.
+/// SIGHUP, SIGINT, SIGQUIT and SIGTERM: they are handled for the program, so that none of them ends
+/// Atoll by itself.
 const ENDING: [i32; 4] = [1, 2, 3, 15];
 
 /// The columns of a terminal that does not report its size.
@@ -49,7 +49,7 @@ pub struct Pages(Vec<String>);
 pub enum Read {
     /// All of it was shown.
     All,
-    /// The person said no before.
+    /// The person denied before the end.
     Denied,
     /// The input ended, or a signal ended the question.
     Left,
@@ -143,11 +143,10 @@ pub enum Typed {
     Late,
 }
 
-/// Drops what was typed before a question could be read, until no line came for a second.
-/// Whether that was before this time.
+/// Discards input typed before a question could be read, until no line came for a second. Returns
+/// whether that was before the deadline.
 ///
-/// # Errors
-/// Where standard input is no terminal.
+/// # Errors When standard input is no terminal.
 pub fn settle(until: Instant) -> rustix::io::Result<bool> {
     let stdin = std::io::stdin();
     while Instant::now() < until {

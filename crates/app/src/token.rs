@@ -1,4 +1,4 @@
-//! `atoll token`: what a run may do, said by a token that its holder can narrow.
+//! `atoll token`: the rights of a run in a token that its holder can narrow.
 
 mod given;
 mod narrowing;
@@ -41,8 +41,7 @@ const ID_LENGTH: usize = 128;
 
 /// Issues, narrows, shows and revokes tokens.
 ///
-/// # Errors
-/// When what is named is no token, or its files cannot be used.
+/// # Errors When an argument is no token, or the deployment's token files cannot be used.
 pub fn token(arguments: &TokenArguments, output: &Output) -> Result<u8, Failure> {
     match &arguments.action {
         TokenAction::Issue(arguments) => issue_one(arguments, output),
@@ -254,7 +253,7 @@ fn revoke(arguments: &RevokeTokenArguments, output: &Output) -> Result<u8, Failu
     Ok(0)
 }
 
-/// The id that is meant, where it is one: a whole one, or the beginning of one that was issued.
+/// Returns the id if the text is one: a whole one, or the beginning of one that was issued.
 fn issued_id(state: &StateDir, text: &str) -> Result<Option<String>, Failure> {
     let is_id = text.len() >= ID_SHOWN / 2 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_id || Path::new(text).exists() {
@@ -364,7 +363,7 @@ fn issuing_key(state: &StateDir) -> Result<IssuingKey, Failure> {
     IssuingKey::from_hex(&key).doing(UNUSABLE)
 }
 
-/// By what tokens of this deployment are known.
+/// Returns the public key that verifies tokens of this deployment.
 fn public_key(files: &TokenFiles) -> Result<PublicKey, Failure> {
     let key = files.key().doing(UNUSABLE)?;
     let key = key.ok_or_else(|| Failure::new(UNUSABLE).because(NO_KEY))?;
@@ -429,7 +428,7 @@ pub(crate) fn now_s() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// A file that a token is in, or standard input, as it is told.
+/// Names the source of a token, a file or standard input, safe to print.
 fn file_told(path: &Path) -> String {
     match path.as_os_str() == "-" {
         true => "standard input".to_owned(),

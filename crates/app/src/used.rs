@@ -72,7 +72,7 @@ pub(crate) fn missed(absent: &[&Credential], used: &Counts, unauthorised: &Count
     lines
 }
 
-/// A line for each credential whose placeholder was masked in what was sent.
+/// Formats a line for each credential whose placeholder was masked in requests.
 pub(crate) fn masked(all: &Counts) -> Vec<String> {
     let line = |((name, host), times): (&(String, String), &u64)| {
         let requests = render::counted(*times, "request", "requests");
@@ -109,7 +109,7 @@ fn put_in(used: &Counts) -> Vec<String> {
     of_each.into_iter().map(line).collect()
 }
 
-/// A line for each credential of which something was taken back.
+/// Formats a line for each credential whose tokens were revoked.
 pub(crate) fn taken_back(all: &BTreeMap<String, u64>) -> Vec<String> {
     let line = |(name, times): (&String, &u64)| {
         let tokens = render::counted(*times, "token", "tokens");
@@ -119,7 +119,7 @@ pub(crate) fn taken_back(all: &BTreeMap<String, u64>) -> Vec<String> {
 }
 
 /// Summarises a run's use of credentials from its ledger events: those injected into answered
-/// requests, signatures with SSH keys, and what was taken back.
+/// requests, signatures with SSH keys, and revoked tokens.
 pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     let mut opened: HashMap<u64, &Value> = HashMap::new();
     let (mut used, mut unauthorised) = (BTreeMap::new(), BTreeMap::new());

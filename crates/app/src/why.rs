@@ -1,5 +1,5 @@
-//! `atoll why`: what was decided about a run, by which rule, within which boundary,
-//! what was denied on the way and what would allow it, from the ledger's events.
+//! `atoll why`: the decision about a run, the rules behind it, its boundary, denials while it ran
+//! and what would allow them, from the ledger's events.
 
 mod boundary;
 mod failed;
@@ -76,7 +76,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
 struct Story<'a> {
     run: &'a RunId,
     events: &'a [Event],
-    /// Its session's name, or its id where the ledger tells none.
+    /// Its session's name, or its id if the ledger has no name.
     session: Option<String>,
     /// The directory `~` stands for.
     home: &'a Path,

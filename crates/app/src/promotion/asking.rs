@@ -34,7 +34,7 @@ pub struct Taking<'a> {
     pub can_ask: bool,
     /// The command that can ask at a terminal.
     pub command: &'a str,
-    /// The number of the next question of the run; none where it is of no run.
+    /// The number of the run's next question; `None` if it belongs to no run.
     pub number: &'a dyn Fn() -> Result<Option<u64>, Failure>,
     /// Records a step of the question, on disk before it returns.
     pub record: &'a dyn Fn(Asked, Value) -> Result<(), Failure>,
@@ -49,8 +49,8 @@ pub struct Agreed {
     pub(super) plans: Vec<PlanDigest>,
 }
 
-/// Asks the person at the terminal about all of these at once. Without their yes, and where they
-/// have been shown something else than would be written by then, nothing is.
+/// Asks the person at the terminal about all of these at once. Nothing is written without approval,
+/// or if the writes differ by then from those shown.
 pub(super) fn agreed(
     (asked, policies): (&[AskedChange], Option<&str>),
     changes: Written,
@@ -133,7 +133,8 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Puts it, until there is an answer. A yes to what is otherwise by then is none.
+    /// Asks until there is an answer. An approval of plans that have changed by then does not
+    /// count.
     fn answer(
         &self,
         pages: &Pages,
@@ -225,12 +226,12 @@ impl Question<'_> {
         (self.taking.record)(step, body)
     }
 
-    /// Records a no to what was put to nobody, with what it was about.
+    /// Records the denial of a question that was never shown, with what it was about.
     fn unasked(&self, no: NoConsent, why: &str) -> Result<Failure, Failure> {
         self.denied(no, self.about(), why)
     }
 
-    /// Records a no with these members. The failure that it is.
+    /// Records a denial with these members, and returns the failure.
     fn denied(&self, no: NoConsent, mut body: Value, why: &str) -> Result<Failure, Failure> {
         if let Some(members) = body.as_object_mut() {
             members.insert("why".to_owned(), json!(no.name()));
@@ -272,7 +273,7 @@ impl Question<'_> {
     }
 }
 
-/// With who has said it.
+/// Adds the approver.
 fn by(mut body: Value) -> Value {
     if let Some(members) = body.as_object_mut() {
         members.insert("pid".to_owned(), json!(process::id()));

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::events::session_of;
 use crate::reputation::standing;
 
-/// The most runs that are asked about one by one, as far as what is known of them differs.
+/// The most runs that are asked about one by one, counting only those whose facts differ.
 const MAKERS_MAX: usize = 256;
 /// The most runs of which one has gone on with the changes of another.
 const RESUMED_MAX: usize = 10_000;
@@ -21,10 +21,10 @@ const RESUMED_MAX: usize = 10_000;
 /// The runs that made the changes.
 #[derive(Clone, Copy)]
 pub enum By<'a> {
-    /// This one, and those whose layers it went on with: and whether nobody has seen the changes, as
-    /// an option of the run said so before there were any.
+    /// A run, and those whose layers it continued. The flag is set when nobody has reviewed the
+    /// changes: an option of the run decided on them before there were any.
     Run(&'a StateDir, &'a RunRecord, bool),
-    /// Those that have used what is kept under this name.
+    /// The runs that have used the kept changes of this name.
     Kept(&'a StateDir, &'a KeptRecord, &'a KeptName),
 }
 
@@ -75,8 +75,7 @@ impl By<'_> {
 
     /// Returns the facts about each run, with equal ones once.
     ///
-    /// # Errors
-    /// Why that cannot be told.
+    /// # Errors When the ledger cannot be read.
     pub fn makers(&self, asks_for_reputation: bool) -> Result<Vec<Maker>, String> {
         let (state, runs) = match self {
             Self::Run(state, record, _) => (state, of_run(state, record)?),
@@ -146,8 +145,8 @@ fn of_run(state: &StateDir, record: &RunRecord) -> Result<Runs, String> {
     Ok(runs)
 }
 
-/// Every run that may have put something into what is kept: of its profile, to be kept there, since
-/// it was found empty.
+/// Returns every run that may have written to the kept changes: of its profile, to be kept there,
+/// since it was last empty.
 fn of_kept(state: &StateDir, record: &KeptRecord) -> Result<Runs, String> {
     let inside = host_text(&record.inside);
     let mut runs = Runs::new();

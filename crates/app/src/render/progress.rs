@@ -1,4 +1,4 @@
-//! One line on standard error that says how far long work is.
+//! A progress line on standard error.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -29,8 +29,7 @@ impl<W: Write> Progress<W> {
         }
     }
 
-    /// Shows the text, when it is time to: `elapsed` is the time since the work
-    /// began.
+    /// Shows the text if an update is due: `elapsed` is the time since the work began.
     ///
     /// # Errors
     /// Those of the output.
@@ -52,7 +51,7 @@ impl<W: Write> Progress<W> {
         self.out.flush()
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     ///
     /// # Errors
     /// Those of the output.

@@ -52,7 +52,7 @@ impl Report {
         }
     }
 
-    /// A command to type; it is never folded.
+    /// Adds a command to type; it is never folded.
     pub fn command(&mut self, label: &'static str, command: &str) {
         let command = self.paint.style(Style::Command, &clean(command));
         self.push(label, &command);

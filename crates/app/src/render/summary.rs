@@ -16,7 +16,7 @@ const DENIALS_SHOWN_MAX: usize = 5;
 /// The width of the names of lines.
 const LABEL_COLUMNS: usize = 9;
 
-/// Everything the summary tells.
+/// The content of a summary.
 #[derive(Clone, Debug)]
 pub struct Summary<'a> {
     /// The run.
@@ -27,9 +27,9 @@ pub struct Summary<'a> {
     pub usage: Usage,
     /// The enforcement of each limit.
     pub enforcement: &'a [Enforcement],
-    /// The limits that a file or an option has set: of these, what was not held is
-    /// named. What a host never holds of the defaults is for `atoll doctor` and
-    /// `atoll why`, not for the end of every run.
+    /// The limits that a file or an option has set: those of them that were not enforced are named.
+    /// Defaults that a host never enforces are for `atoll doctor` and `atoll why`, not for the end
+    /// of every run.
     pub asked_for: &'a [LimitKey],
     /// The changes it made.
     pub changes: &'a Changes,
@@ -132,15 +132,15 @@ impl Denied {
 pub enum Afterwards {
     /// A person is about to be asked.
     Undecided,
-    /// They wait in the run's layer.
+    /// Kept in the run's layer.
     Kept,
-    /// They were written to the workspace.
+    /// Written to the workspace.
     Applied,
-    /// Some were written to the workspace.
+    /// Some written to the workspace.
     PartlyApplied,
-    /// They were thrown away.
+    /// Discarded.
     Discarded,
-    /// They went straight to the workspace, after a checkpoint.
+    /// Written directly to the workspace, after a checkpoint.
     Live,
 }
 

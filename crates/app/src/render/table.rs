@@ -21,7 +21,7 @@ const RUNNING: &str = "running";
 /// One run, as `atoll runs` shows it.
 #[derive(Clone, Debug)]
 pub struct RunRow {
-    /// Its id, which tells when it started.
+    /// Its id, which contains its start time.
     pub run: RunId,
     /// The time since its start, in words.
     pub age: String,

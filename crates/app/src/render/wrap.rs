@@ -1,4 +1,4 @@
-//! Lines of ASCII for a terminal that shows nothing else: what goes on begins with a mark.
+//! Lines of ASCII for a terminal that shows nothing else: continuation lines begin with a mark.
 
 /// The prefix of a continuation line.
 pub(crate) const MARK: &str = "| ";

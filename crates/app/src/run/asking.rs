@@ -15,11 +15,10 @@ use crate::terminal::{self, Pages, Read, Typed};
 /// The time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Asks the person at the terminal, where policies ask about this run and somebody is there. What
-/// they say is the rules' own from then on: what they have agreed to is what is decided on.
+/// Asks the person at the terminal, if policies require approval of this run and somebody is there.
+/// The answer is part of the rules from then on: what was approved is what is decided on.
 ///
-/// # Errors
-/// Where signals cannot be taken over.
+/// # Errors When signals cannot be handled.
 pub(super) fn ask(
     rules: &mut Rules,
     (call, facts): (&Call, &Facts<'_>),

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::{advice, credentials, reputation, ssh, token};
 
-/// The session that it is a part of, which begins with its first run.
+/// Returns the session it is a part of, which begins with its first run.
 pub(super) fn session(
     arguments: &RunArguments,
     state: &StateDir,
@@ -52,7 +52,7 @@ fn labels(
     Ok(labels)
 }
 
-/// Tells what the session has given up: what is allowed of it here comes to nothing.
+/// Warns of rights the session has dropped: allowing them here has no effect.
 fn tell_given_up(state: &StateDir, session: &SessionId, output: &Output) -> Result<(), Failure> {
     let given_up = given_up_of_session(state, session).map_err(|error| {
         Failure::new("the ledger cannot tell what earlier runs have given up")
@@ -70,7 +70,7 @@ fn tell_given_up(state: &StateDir, session: &SessionId, output: &Output) -> Resu
     Ok(())
 }
 
-/// Takes up what is told of earlier runs.
+/// Takes over the labels, dropped rights and reputation from earlier runs.
 pub(super) fn recall(
     rules: &mut Rules,
     (state, now): (&StateDir, SystemTime),
@@ -92,8 +92,8 @@ pub(super) struct Handed {
     pub(super) words: credentials::Words,
 }
 
-/// Credentials, and keys of SSH, for the processes that use them; and what the program is told,
-/// in which there are none.
+/// Reads the credentials and SSH keys for the processes that use them, and the program's
+/// environment, which has only placeholders.
 pub(super) fn handed(
     arguments: &RunArguments,
     rules: &Rules,
@@ -116,7 +116,7 @@ pub(super) fn handed(
     })
 }
 
-/// The tokens that it is given.
+/// Returns the tokens of the run.
 pub(super) fn given_tokens(
     arguments: &RunArguments,
     state: &StateDir,

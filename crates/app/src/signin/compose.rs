@@ -1,5 +1,5 @@
-//! A login file that an agent has written inside, with the real tokens in the places of those
-//! that stand for them.
+//! A login file that a sandboxed agent has written, with the real tokens in place of their
+//! placeholders.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 pub(super) struct Named<'a> {
     /// The issuer of its tokens.
     pub issuer: &'a Endpoint,
-    /// As whom they are asked for.
+    /// The clients that may ask for its tokens.
     pub clients: Vec<&'a str>,
     /// The scopes its tokens may name, although these read like addresses.
     pub scopes: &'a [String],
@@ -93,11 +93,11 @@ fn leads_somewhere(value: &str) -> bool {
     value.contains(is_mark) || !is_time && (named() || is_number() || is_address() || has_port())
 }
 
-/// Puts them in: each is the whole text of its own field. Any other text is one that the login
-/// keeps, of what is its own, and that leads nowhere else; numbers that it does not keep are 0.
+/// Injects the tokens: each is the whole text of its own field. Any other text has to be one that
+/// the login keeps, of its own members, and that leads to no other host; numbers that it does not
+/// keep are 0.
 ///
-/// # Errors
-/// Why it is not what such a file is; nothing of it is in the words.
+/// # Errors When the file is no such login file; the message contains nothing of it.
 pub(super) fn composed(
     file: &[u8],
     login: &Login,

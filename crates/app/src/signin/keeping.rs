@@ -157,8 +157,7 @@ impl<'a> Keeping<'a> {
 impl Kept<'_> {
     /// Keeps it, on disk when this returns, and recorded before.
     ///
-    /// # Errors
-    /// Why it is not kept.
+    /// # Errors When it cannot be kept.
     pub(super) fn keep(
         &self,
         places: &Places,
@@ -174,7 +173,7 @@ impl Kept<'_> {
     }
 }
 
-/// As whom a login is renewed, as its profile says.
+/// Returns the clients by which a login is renewed, from its profile.
 fn clients<'a>(rules: &'a Rules, login: &Login) -> Vec<&'a str> {
     let renewals = rules.credentials().filter_map(|one| match &one.source {
         CredentialSource::Login(source) if source.login == login.name => source.renew.as_ref(),

@@ -1,4 +1,5 @@
-//! A login put into a file that has others beside it: what is not of it stays as it is written.
+//! The merging of a login into a file that has others beside it: everything else stays as it is
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ const NO_OBJECT: &str = "it is no JSON object";
 
 /// The members of a file that belong to a login.
 pub(super) struct Own<'a> {
-    /// The names that lead to what is its own as a whole.
+    /// The paths of members that belong to it as a whole.
     whole: BTreeSet<Vec<String>>,
     keep: &'a [FieldPath],
 }
@@ -59,11 +60,10 @@ impl<'a> Own<'a> {
         self.whole.iter().any(is_above)
     }
 
-    /// The file that is there with this login in the place of its own. All else of it is as it
+    /// Merges this login into the existing file, in place of its own members. All else stays as it
     /// was written.
     ///
-    /// # Errors
-    /// Why both cannot be in one file; nothing of them is in the words.
+    /// # Errors When both cannot be in one file; the message contains nothing of them.
     pub(super) fn merged(&self, there: &[u8], new: &[u8]) -> Result<Zeroizing<Vec<u8>>, String> {
         let (there, new) = (text(there)?, text(new)?);
         let mut made = Zeroizing::new(String::with_capacity(there.len() + new.len()));
@@ -126,11 +126,10 @@ impl<'a> Own<'a> {
     }
 }
 
-/// A file that an agent has written, without what is at these places. All else of it is as it
+/// Removes the members at these paths from a file that an agent has written. All else stays as it
 /// was written.
 ///
-/// # Errors
-/// Why its members cannot be told apart; nothing of them is in the words.
+/// # Errors When its members cannot be told apart; the message contains nothing of them.
 pub(super) fn without(file: &[u8], left_out: &[FieldPath]) -> Result<Zeroizing<Vec<u8>>, String> {
     if left_out.is_empty() {
         return Ok(Zeroizing::new(file.to_vec()));

@@ -24,11 +24,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place of this file. Its directory is made where it is not there: without it an agent
-    /// has nothing to write to.
+    /// Prepares the place of this file. A missing directory is made: without it an agent has
+    /// nothing to write to.
     ///
-    /// # Errors
-    /// Where somebody else could write there, or something else is in its place.
+    /// # Errors When another user could write there, or something else is in its place.
     pub(super) fn prepare(file: &Path, own: PathBuf, belongs: &Own<'_>) -> Result<Self, Failure> {
         let refused = |why: String| {
             let what = format!("the login file {} cannot be written", file.display());
@@ -99,11 +98,10 @@ impl Place {
         Ok((lock, there))
     }
 
-    /// Writes it so that it is there after a crash, whole. A new one is its owner's alone; of one
-    /// that is there all stays that is not of this login.
+    /// Writes it whole, and on disk when this returns. A new file is readable by its owner alone;
+    /// of an existing one everything stays that is not of this login.
     ///
-    /// # Errors
-    /// When it cannot be, or a file has come meanwhile where there was none.
+    /// # Errors When it cannot be written, or a file has appeared meanwhile.
     pub(super) fn write(&self, text: &[u8], belongs: &Own<'_>) -> Result<(), Failure> {
         let failed = |why: String| {
             let what = format!("the login file {} is not written", self.path.display());

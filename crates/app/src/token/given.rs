@@ -23,10 +23,9 @@ pub struct Given {
     files: TokenFiles,
 }
 
-/// Reads the tokens of a run, where it is given some.
+/// Reads the tokens of a run, if it has any.
 ///
-/// # Errors
-/// When one of them does not count, or does not carry a port that the run publishes.
+/// # Errors When one of them is not valid, or does not grant a port that the run publishes.
 pub fn read(
     paths: &[PathBuf],
     state: &StateDir,
@@ -128,7 +127,7 @@ impl Given {
     }
 }
 
-/// Those of these files that the program inside sees, with its workspace.
+/// Describes which of these files the sandboxed program can see in its workspace.
 pub fn seen_inside(paths: &[PathBuf], workspace: &Path) -> Vec<String> {
     let is_seen = |path: &&PathBuf| {
         let real = path.canonicalize();

@@ -5,8 +5,8 @@ use atoll_tokens::{COMMON_MAX, Part, Right, Terms, TooManyRights, in_common, tol
 /// The most a token grants.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Worth {
-    /// The rights that every block carries that names some, each in words. None where they are
-    /// more than are told one by one.
+    /// The rights that all blocks with rights share, each in words. `None` if they are too many to
+    /// be listed.
     pub(super) rights: Option<Vec<String>>,
     /// The place, count and time limits, in words; empty for a token without limits.
     within: Vec<String>,
@@ -58,10 +58,9 @@ pub(super) fn worth(parts: &[Part], now_s: u64) -> Result<Worth, String> {
     })
 }
 
-/// The rights that every block carries that names some, or that they are too many to be told.
+/// Returns the rights that all blocks with rights share, or that they are too many to be listed.
 ///
-/// # Errors
-/// That there is none.
+/// # Errors When there is none.
 fn of_all(blocks: &[&Terms]) -> Result<Result<Vec<Right>, TooManyRights>, String> {
     let mut naming = blocks.iter().filter(|one| !one.rights.is_empty());
     let first = naming.next().ok_or("it carries no right")?;
@@ -93,7 +92,7 @@ fn one_alone<'a, T: PartialEq>(mut all: impl Iterator<Item = &'a T>) -> Option<O
 }
 
 impl Worth {
-    /// In a sentence. Where some of its blocks are somebody else's, that they can narrow it.
+    /// Describes it in a sentence, with a note if blocks of others can narrow it.
     pub(super) fn told(&self, is_narrowed: bool) -> String {
         let rights = self.rights.as_ref().map(|rights| rights.join(", "));
         let many = || format!("what all of its blocks carry, more than {COMMON_MAX} rights");

@@ -1,4 +1,4 @@
-//! `atoll profile check`: what is wrong with a file, and what its profile comes to here.
+//! `atoll profile check`: the mistakes of a file, and the effect of its profile on this host.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,11 @@ use crate::secret::existing;
 
 /// The subject of a check: a file, or a profile by its name.
 struct Checked {
-    /// As it is told.
+    /// The file or profile, as messages name it.
     name: String,
-    /// None of what comes with Atoll.
+    /// The content; `None` for a profile that comes with Atoll.
     content: Option<Vec<u8>>,
-    /// The profile, where it is one.
+    /// The profile, if it is one.
     requested: Option<RequestedProfile>,
 }
 

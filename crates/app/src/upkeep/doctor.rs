@@ -1,7 +1,7 @@
 //! The diagnosis of this host: what it can enforce, why not more, and what helps.
 //!
-//! [`facts`] reads and tries, [`findings`] says what follows from that, [`show`] tells
-//! it. What `atoll run` chooses is asked of the same functions that choose it.
+//! [`facts`] reads and tries, [`findings`] draws the conclusions, [`show`] prints them. The choices
+//! of `atoll run` come from the same functions that make them.
 
 mod apparmor;
 mod facts;

@@ -97,7 +97,7 @@ impl Story<'_> {
         }
     }
 
-    /// The limits that somebody asked for; the others are the defaults.
+    /// Describes the limits that were requested; the others are the defaults.
     fn limits(&self) -> String {
         let asked_for = self.names("limits-asked-for");
         let by_policy = self.wall_clock_by();

@@ -110,7 +110,7 @@ fn add(failed: &mut Vec<Denied>, one: Denied) {
     }
 }
 
-/// A flow, from what the ledger says of its beginning.
+/// Reads a flow from the event that opened it.
 fn flow(body: &Value) -> Option<Flow> {
     let port = body.get("port").and_then(Value::as_u64).unwrap_or(0);
     let scheme = body.get("scheme").cloned();

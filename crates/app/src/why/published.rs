@@ -34,7 +34,7 @@ struct End {
 }
 
 impl Story<'_> {
-    /// Tells of each port: what was published, and what was asked for and was not.
+    /// Adds a line for each port: published, or requested and refused.
     pub(super) fn tell_published(&self, report: &mut Report) {
         let end = self.doors_end();
         for door in self.doors() {

@@ -335,8 +335,8 @@ impl Missing {
         }
     }
 
-    /// For what was refused; what was asked for may be no host at all, and is told by a
-    /// program.
+    /// Returns the permission missing for a refused flow; the requested name comes from a program
+    /// and may be no host at all.
     fn of(
         refused: &Value,
         is_push: impl FnOnce() -> bool,

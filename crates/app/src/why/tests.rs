@@ -37,7 +37,7 @@ pub(super) fn opened(verdict: &str, decision: Value) -> Event {
     )
 }
 
-/// Of a run of no session.
+/// Returns the dropped rights of a run without a session.
 fn given_up(events: &[Event]) -> GivenUps {
     let mut pasts = Pasts::default();
     events.iter().for_each(|event| pasts.take(event));

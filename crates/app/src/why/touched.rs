@@ -50,7 +50,7 @@ impl Story<'_> {
         }
     }
 
-    /// The labels that it had in the end, each with where it is from.
+    /// Returns its labels in the end, each with its origin.
     fn labels(&self) -> BTreeMap<String, String> {
         let begun = self.decision("labels").and_then(Value::as_array);
         let begun = begun.into_iter().flatten().filter_map(Value::as_str);

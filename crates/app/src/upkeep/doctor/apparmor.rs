@@ -1,12 +1,11 @@
-//! The profile for AppArmor that lets `atoll` alone make user namespaces, where
-//! kernel.apparmor_restrict_unprivileged_userns keeps them from ordinary users
-//! (apparmor.d(5)).
+//! The AppArmor profile that lets `atoll` alone make user namespaces, where
+//! kernel.apparmor_restrict_unprivileged_userns keeps them from ordinary users (apparmor.d(5)).
 //!
-//! It attaches to the program's path. The launcher is executed from memory and has no
-//! path: there the kernel cannot look a name up, and a process whose profile has the
-//! flag `unconfined` goes on in the profile that it has. So the launcher and the first
-//! process of a sandbox have the profile's right too, and nothing more has to be named.
-//! What the profile does not do is to hold the program: its flag says so.
+//! It attaches to the program's path. The launcher is executed from memory and has no path: there
+//! the kernel cannot look a name up, and a process whose profile has the flag `unconfined` stays in
+//! its present profile. So the launcher and the first process of a sandbox have the profile's right
+//! too, and nothing more has to be named. The profile does not confine the program, as its flag
+//! says.
 
 use std::path::Path;
 

@@ -25,7 +25,7 @@ pub struct Facts {
     /// The result of starting the launcher.
     pub launcher: Result<(), String>,
     pub settings: Settings,
-    /// The kernel's security modules in their order; `None` where they are not told.
+    /// The kernel's security modules in their order; `None` if not known.
     pub modules: Option<String>,
     /// Support for seccomp filters, and the actions they may return; `None` if the kernel does not
     /// list these.
@@ -35,7 +35,7 @@ pub struct Facts {
     pub program: Option<PathBuf>,
     /// ID and ID_LIKE of os-release(5).
     pub distribution: Vec<String>,
-    /// Those of the programs that fixes use which are there.
+    /// The programs that fixes use and this host has.
     pub programs: Vec<&'static str>,
     /// Runtimes that are there, with their versions.
     pub runtimes: Vec<(Part, &'static str, Version)>,

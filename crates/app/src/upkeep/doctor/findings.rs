@@ -40,7 +40,7 @@ pub enum Holds {
     Not,
 }
 
-/// One thing that was looked at.
+/// One checked property of the host.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub group: Group,
@@ -49,7 +49,7 @@ pub struct Finding {
     pub found: String,
     pub why: Option<String>,
     pub fixes: Vec<Step>,
-    /// For a promise: how this host holds it in the mode `full`, and in a fence.
+    /// For a promise: how far it holds in the mode `full`, and in a fence.
     pub promise: Option<(Holds, Holds)>,
 }
 

@@ -1,4 +1,4 @@
-//! Commands that mend what is missing, for what is there to mend it with.
+//! Commands that fix what is missing, with the programs this host has.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub fn overlay(facts: &Facts) -> Vec<Step> {
     load.into_iter().collect()
 }
 
-/// Switches Landlock on, where the kernel has it and was not told to use it.
+/// Switches Landlock on, if the kernel has it and does not use it.
 pub fn landlock(facts: &Facts) -> Vec<Step> {
     let has = |name| facts.programs.contains(&name);
     // Without the others' names a command would switch them off.

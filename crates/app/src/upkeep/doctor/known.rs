@@ -32,9 +32,9 @@ pub struct Known {
     pub what: &'static str,
     /// The first version with it.
     pub since: Version,
-    /// In lines that are kept up: the first version without it.
+    /// The first version without it, for each maintained release line.
     pub mended: &'static [Version],
-    /// From here on no line has it.
+    /// The version from which on no release line has it.
     pub until: Version,
     pub reach: Reach,
 }
@@ -47,8 +47,8 @@ const NO_RULES: Reach =
     Reach::Closed("programs have no right over any network, nor a socket that takes packet rules");
 const NO_MOUNTS: Reach = Reach::Closed("programs have no right to mount, nor the calls");
 
-/// Those that concern kernels which Atoll runs on, and runtimes on the same machine.
-/// Ranges are those of the CVE records and of the kernel's stable lines.
+/// The known errors of kernels that Atoll runs on, and of runtimes on the same machine. Ranges are
+/// those of the CVE records and of the kernel's stable lines.
 pub const KNOWN: [Known; 11] = [
     Known {
         part: Part::Kernel,

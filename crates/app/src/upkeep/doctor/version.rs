@@ -74,9 +74,9 @@ impl fmt::Display for Version {
     }
 }
 
-/// Upstream's version of a running kernel, by what it says of itself: `release` and
-/// `build` are those of uname(2), `signature` is Ubuntu's /proc/version_signature.
-/// Some distributions put only the first numbers into the release.
+/// Returns upstream's version of the running kernel: `release` and `build` are those of uname(2),
+/// `signature` is Ubuntu's /proc/version_signature. Some distributions put only the first numbers
+/// into the release.
 pub fn of_kernel(release: &str, build: &str, signature: Option<&str>) -> Option<Version> {
     let told = Version::read(release)?;
     let signed = signature.and_then(|text| text.split_whitespace().last());
