@@ -115,7 +115,8 @@ fn all_in_path(program: &OsStr) -> Vec<PathBuf> {
 /// Looks up a program by name before anything is started. `None` if the host's `PATH` does not have
 /// it; an error if the sandbox shows none of its places, naming the first.
 ///
-/// # Errors When the sandbox does not show it, with what would.
+/// # Errors
+/// When the sandbox does not show it, with what would.
 pub fn found_inside(program: &OsStr, rules: &Rules) -> Option<Result<(), String>> {
     let all = all_in_path(program);
     let first = all.first()?;

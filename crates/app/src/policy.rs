@@ -180,7 +180,8 @@ fn counts_any() -> Result<bool, Failure> {
 
 /// Describes the programs that prove properties of policies, after a trial proof.
 ///
-/// # Errors When one is missing, with how to get it, or does not work.
+/// # Errors
+/// When one is missing, with how to get it, or does not work.
 pub(crate) fn provers() -> Result<String, String> {
     let found = prover::Programs::find()?;
     found.try_out()?;

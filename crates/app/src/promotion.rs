@@ -52,7 +52,8 @@ impl Allowed {
 
     /// Refuses a plan that a person was asked about and has not approved.
     ///
-    /// # Errors When it is another one, or what it would write cannot be read.
+    /// # Errors
+    /// When it is another one, or what it would write cannot be read.
     pub fn refuse_other(&self, plan: &Plan) -> Result<(), Failure> {
         let Some(agreed) = &self.agreed else {
             return Ok(());
@@ -100,8 +101,9 @@ pub struct Meant<'a> {
 /// Refuses what policies refuse, before anything is written, and asks the person if they require
 /// approval. Returns the permission.
 ///
-/// # Errors With every reason; also when a policy file has mistakes, and when the person denies or
-/// is not there.
+/// # Errors
+/// With every reason; also when a policy file has mistakes, and when the person denies or is not
+/// there.
 pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failure> {
     let files = PolicyFiles::read(&Places::read()?, meant.workspace)?;
     if files.policies().next().is_none() && meant.purposes.is_empty() {

@@ -27,7 +27,8 @@ const INSIDE_BYTES_MAX: u64 = 64 << 10;
 
 /// Drops the named rights of a run.
 ///
-/// # Errors When nothing is named, there is no such run, or it has no room for more.
+/// # Errors
+/// When nothing is named, there is no such run, or it has no room for more.
 pub fn restrict(arguments: &RestrictArguments, output: &Output) -> Result<u8, Failure> {
     let said = read(arguments)?;
     let (who, given) = match &arguments.run {

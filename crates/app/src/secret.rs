@@ -292,7 +292,8 @@ pub fn can_keep(places: &Places) -> Result<BTreeSet<SecretName>, Failure> {
 /// Returns the secrets that a login has put into the vault and nobody has changed since, from the
 /// ledger.
 ///
-/// # Errors When the ledger cannot be read.
+/// # Errors
+/// When the ledger cannot be read.
 pub fn kept_by(places: &Places, login: &CredentialName) -> Result<BTreeSet<String>, Failure> {
     let state = places.open_state()?;
     let filter = Filter {

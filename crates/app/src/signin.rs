@@ -340,7 +340,8 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
 
 /// Looks for the agent before anything is printed, opened or published.
 ///
-/// # Errors When it is looked up by name and this host has none, or none that the sandbox shows.
+/// # Errors
+/// When it is looked up by name and this host has none, or none that the sandbox shows.
 fn is_installed(command: &[OsString], rules: &Rules, login: &Login) -> Result<(), Failure> {
     let Some(program) = command
         .first()

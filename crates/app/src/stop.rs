@@ -235,7 +235,8 @@ fn stop_all(output: &Output) -> Result<u8, Failure> {
 
 /// Ends all runs of a profile, also of one that was removed.
 ///
-/// # Errors Also when none is live and there is no profile of that name.
+/// # Errors
+/// Also when none is live and there is no profile of that name.
 fn stop_agent(profile: &str, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
@@ -288,7 +289,8 @@ fn is_known(profile: &str, places: &Places) -> Result<(), Failure> {
 /// Ends the live runs whose first event matches: recorded ones at once, then those that are just
 /// beginning. Returns the number ended, and the first events of the other runs.
 ///
-/// # Errors When the runs cannot be listed, or one does not answer: the others are ended.
+/// # Errors
+/// When the runs cannot be listed, or one does not answer: the others are ended.
 pub fn stop_those(
     state: &StateDir,
     is_its: &dyn Fn(&Event) -> bool,
@@ -379,7 +381,8 @@ fn ended(run: &RunId, answer: Result<Answer, ControlError>) -> Result<String, Fa
 
 /// Ends these runs, also those that have only just begun and do not listen yet.
 ///
-/// # Errors When one stays alive and does not answer: the others are ended.
+/// # Errors
+/// When one stays alive and does not answer: the others are ended.
 fn stop_each(state: &StateDir, mut runs: Vec<RunId>, output: &Output) -> Result<u8, Failure> {
     let until = Instant::now() + LISTENING;
     let mut failed = Vec::new();

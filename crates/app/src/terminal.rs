@@ -146,7 +146,8 @@ pub enum Typed {
 /// Discards input typed before a question could be read, until no line came for a second. Returns
 /// whether that was before the deadline.
 ///
-/// # Errors When standard input is no terminal.
+/// # Errors
+/// When standard input is no terminal.
 pub fn settle(until: Instant) -> rustix::io::Result<bool> {
     let stdin = std::io::stdin();
     while Instant::now() < until {

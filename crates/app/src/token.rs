@@ -41,7 +41,8 @@ const ID_LENGTH: usize = 128;
 
 /// Issues, narrows, shows and revokes tokens.
 ///
-/// # Errors When an argument is no token, or the deployment's token files cannot be used.
+/// # Errors
+/// When an argument is no token, or the deployment's token files cannot be used.
 pub fn token(arguments: &TokenArguments, output: &Output) -> Result<u8, Failure> {
     match &arguments.action {
         TokenAction::Issue(arguments) => issue_one(arguments, output),

@@ -82,7 +82,8 @@ pub(crate) fn known(state: &StateDir, text: &str) -> Result<Option<SessionId>, F
 
 /// Returns the session of this name, for a run that begins now.
 ///
-/// # Errors When the name is invalid, or the ledger cannot be used.
+/// # Errors
+/// When the name is invalid, or the ledger cannot be used.
 pub(crate) fn begin(
     name: &str,
     (state, ledger): (&StateDir, &Ledger),

@@ -54,7 +54,8 @@ pub(super) struct Programs {
 impl Programs {
     /// Finds both.
     ///
-    /// # Errors When one is missing, with how to get it.
+    /// # Errors
+    /// When one is missing, with how to get it.
     pub(super) fn find() -> Result<Self, String> {
         let here = std::env::current_dir().map_err(|error| error.to_string())?;
         let own = std::env::current_exe().ok();

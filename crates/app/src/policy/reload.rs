@@ -29,8 +29,8 @@ const COMPARED_BYTES_MAX: usize = ASKED_BYTES_MAX;
 
 /// Has a run, those of a session, or all of them reread their policies.
 ///
-/// # Errors When there is no such run, or one keeps the policies that it has: the others reread
-/// theirs.
+/// # Errors
+/// When there is no such run, or one keeps the policies that it has: the others reread theirs.
 pub(super) fn reload(arguments: &ReloadPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let reloading = Reloading {
         programs: Programs::find(),

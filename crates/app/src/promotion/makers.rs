@@ -75,7 +75,8 @@ impl By<'_> {
 
     /// Returns the facts about each run, with equal ones once.
     ///
-    /// # Errors When the ledger cannot be read.
+    /// # Errors
+    /// When the ledger cannot be read.
     pub fn makers(&self, asks_for_reputation: bool) -> Result<Vec<Maker>, String> {
         let (state, runs) = match self {
             Self::Run(state, record, _) => (state, of_run(state, record)?),

@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// Asks the person at the terminal, if policies require approval of this run and somebody is there.
 /// The answer is part of the rules from then on: what was approved is what is decided on.
 ///
-/// # Errors When signals cannot be handled.
+/// # Errors
+/// When signals cannot be handled.
 pub(super) fn ask(
     rules: &mut Rules,
     (call, facts): (&Call, &Facts<'_>),

@@ -14,7 +14,8 @@ use crate::finding::sessions;
 
 /// Returns the purposes of the runs of the session, and of the run whose layers this one continues.
 ///
-/// # Errors When the person states another purpose, or the ledger cannot be read.
+/// # Errors
+/// When the person states another purpose, or the ledger cannot be read.
 pub(super) fn earlier(
     arguments: &RunArguments,
     state: &StateDir,

@@ -11,7 +11,8 @@ use crate::failure::{Failure, STATUS_DENIED};
 
 /// Returns the rule of who approves leases.
 ///
-/// # Errors When it takes two approvers, and nobody on this host could be the second.
+/// # Errors
+/// When it takes two approvers, and nobody on this host could be the second.
 pub(super) fn widening(rules: &Rules) -> Result<Widening, Failure> {
     atoll_gateway::widening(rules).map_err(|error| {
         Failure::new("nobody here could say the second of two yeses")

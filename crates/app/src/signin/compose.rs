@@ -97,7 +97,8 @@ fn leads_somewhere(value: &str) -> bool {
 /// the login keeps, of its own members, and that leads to no other host; numbers that it does not
 /// keep are 0.
 ///
-/// # Errors When the file is no such login file; the message contains nothing of it.
+/// # Errors
+/// When the file is no such login file; the message contains nothing of it.
 pub(super) fn composed(
     file: &[u8],
     login: &Login,

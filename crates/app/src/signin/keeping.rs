@@ -157,7 +157,8 @@ impl<'a> Keeping<'a> {
 impl Kept<'_> {
     /// Keeps it, on disk when this returns, and recorded before.
     ///
-    /// # Errors When it cannot be kept.
+    /// # Errors
+    /// When it cannot be kept.
     pub(super) fn keep(
         &self,
         places: &Places,

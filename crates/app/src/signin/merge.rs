@@ -63,7 +63,8 @@ impl<'a> Own<'a> {
     /// Merges this login into the existing file, in place of its own members. All else stays as it
     /// was written.
     ///
-    /// # Errors When both cannot be in one file; the message contains nothing of them.
+    /// # Errors
+    /// When both cannot be in one file; the message contains nothing of them.
     pub(super) fn merged(&self, there: &[u8], new: &[u8]) -> Result<Zeroizing<Vec<u8>>, String> {
         let (there, new) = (text(there)?, text(new)?);
         let mut made = Zeroizing::new(String::with_capacity(there.len() + new.len()));
@@ -129,7 +130,8 @@ impl<'a> Own<'a> {
 /// Removes the members at these paths from a file that an agent has written. All else stays as it
 /// was written.
 ///
-/// # Errors When its members cannot be told apart; the message contains nothing of them.
+/// # Errors
+/// When its members cannot be told apart; the message contains nothing of them.
 pub(super) fn without(file: &[u8], left_out: &[FieldPath]) -> Result<Zeroizing<Vec<u8>>, String> {
     if left_out.is_empty() {
         return Ok(Zeroizing::new(file.to_vec()));

@@ -27,7 +27,8 @@ impl Place {
     /// Prepares the place of this file. A missing directory is made: without it an agent has
     /// nothing to write to.
     ///
-    /// # Errors When another user could write there, or something else is in its place.
+    /// # Errors
+    /// When another user could write there, or something else is in its place.
     pub(super) fn prepare(file: &Path, own: PathBuf, belongs: &Own<'_>) -> Result<Self, Failure> {
         let refused = |why: String| {
             let what = format!("the login file {} cannot be written", file.display());
@@ -101,7 +102,8 @@ impl Place {
     /// Writes it whole, and on disk when this returns. A new file is readable by its owner alone;
     /// of an existing one everything stays that is not of this login.
     ///
-    /// # Errors When it cannot be written, or a file has appeared meanwhile.
+    /// # Errors
+    /// When it cannot be written, or a file has appeared meanwhile.
     pub(super) fn write(&self, text: &[u8], belongs: &Own<'_>) -> Result<(), Failure> {
         let failed = |why: String| {
             let what = format!("the login file {} is not written", self.path.display());

@@ -25,7 +25,8 @@ pub struct Given {
 
 /// Reads the tokens of a run, if it has any.
 ///
-/// # Errors When one of them is not valid, or does not grant a port that the run publishes.
+/// # Errors
+/// When one of them is not valid, or does not grant a port that the run publishes.
 pub fn read(
     paths: &[PathBuf],
     state: &StateDir,

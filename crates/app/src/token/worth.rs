@@ -60,7 +60,8 @@ pub(super) fn worth(parts: &[Part], now_s: u64) -> Result<Worth, String> {
 
 /// Returns the rights that all blocks with rights share, or that they are too many to be listed.
 ///
-/// # Errors When there is none.
+/// # Errors
+/// When there is none.
 fn of_all(blocks: &[&Terms]) -> Result<Result<Vec<Right>, TooManyRights>, String> {
     let mut naming = blocks.iter().filter(|one| !one.rights.is_empty());
     let first = naming.next().ok_or("it carries no right")?;

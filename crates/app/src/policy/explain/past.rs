@@ -57,7 +57,8 @@ pub(crate) struct Pasts {
 impl Pasts {
     /// Reads the labels and dropped rights of a run's session before the run's first event.
     ///
-    /// # Errors When the ledger cannot be read.
+    /// # Errors
+    /// When the ledger cannot be read.
     pub(crate) fn before(state: &StateDir, opened: &Event) -> Result<Self, Failure> {
         let mut pasts = Self::default();
         let Some(session) = session_of(opened) else {

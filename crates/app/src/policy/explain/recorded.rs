@@ -80,7 +80,8 @@ fn earlier(opened: &Event, in_session: bool) -> EarlierPurposes {
 impl Opening {
     /// Reads the event that opened a run.
     ///
-    /// # Errors When a member of it cannot be read any more.
+    /// # Errors
+    /// When a member of it cannot be read any more.
     pub(crate) fn of(event: &Event) -> Result<Self, &'static str> {
         let run = event.run.clone().ok_or("the run has no name")?;
         let sealed = ["command", "workspace"];
