@@ -54,7 +54,7 @@ fn read(state: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// A refusal to run a program on the host.
+/// Describes a refusal to run a program on the host.
 pub fn refused(what: &str, unfit: &Unfit) -> Failure {
     let shown = |path: &Path| printable(path.as_os_str().as_encoded_bytes());
     match unfit {

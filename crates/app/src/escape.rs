@@ -57,7 +57,7 @@ pub struct EscapeFilter {
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 impl EscapeFilter {
-    /// A filter for one terminal, at the start of a program's output.
+    /// Creates a filter for one terminal, at the start of a program's output.
     #[must_use]
     pub fn new(rights: TerminalRights) -> Self {
         Self {
@@ -127,7 +127,8 @@ impl EscapeFilter {
         self.touched.set_aside(out);
     }
 
-    /// Appends what makes it the program's again, who has to draw a whole screen anew.
+    /// Appends the sequences that return the terminal to the program, which has to redraw a whole
+    /// screen.
     pub fn take_up(&self, out: &mut Vec<u8>) {
         self.touched.take_up(out);
     }
@@ -192,7 +193,7 @@ fn plain_ascii_bytes(bytes: &[u8]) -> usize {
     blocks * BLOCK_BYTES + tail
 }
 
-/// Printable ASCII, and BEL to CR.
+/// Returns whether a byte is printable ASCII, or BEL to CR.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, 0x20..=0x7e | 0x07..=0x0d)
 }

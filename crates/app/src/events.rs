@@ -68,7 +68,7 @@ pub(crate) fn followed(state: &StateDir) -> Result<FollowedSeals, Failure> {
     FollowedSeals::read(state).map_err(unreadable)
 }
 
-/// A failure to read the keys of sealed events.
+/// Describes a failure to read the keys of sealed events.
 pub(crate) fn unreadable(fault: PrivateFault) -> Failure {
     Failure::new("the keys of what is sealed cannot be read")
         .because(&fault)

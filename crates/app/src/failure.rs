@@ -32,7 +32,7 @@ pub const STATUS_OWN_ERROR: u8 = 125;
 pub const STATUS_DENIED: u8 = 126;
 
 impl Failure {
-    /// An error of Atoll's own, in one sentence.
+    /// Creates an error of Atoll's own, in one sentence.
     pub fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),

@@ -50,7 +50,7 @@ pub fn find(state: &StateDir, text: &str) -> Result<RunId, Failure> {
 /// needs a person's confirmation, and is refused where nobody can be asked.
 ///
 /// # Errors
-/// As [`find`]; and where the person says no, or is not there.
+/// As [`find`]; and when the person denies or is not there.
 pub fn find_to_decide(
     state: &StateDir,
     text: &str,
@@ -142,7 +142,7 @@ impl Last {
     }
 }
 
-/// The run of the ledger that is meant where none of the kept ones is.
+/// Finds a run in the ledger if none of the kept ones matches.
 fn known(state: &StateDir, text: &str, error: &RunError) -> Option<RunId> {
     let wanted = text.trim().to_ascii_lowercase();
     if wanted.is_empty() || !matches!(error, RunError::NoRuns | RunError::NoMatch { .. }) {
@@ -191,7 +191,7 @@ pub fn find_in_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
     })
 }
 
-/// The runs that began last, by the ledger, the newest first: kept, denied or thrown away.
+/// Returns the runs that began last, by the ledger, the newest first: kept, denied or discarded.
 fn newest_begun(state: &StateDir) -> Vec<RunId> {
     let mut begun = Vec::new();
     for count in EVENTS {
@@ -247,7 +247,7 @@ fn is_last(text: &str) -> bool {
     text.trim().eq_ignore_ascii_case(RUN_LAST)
 }
 
-/// The run started last, by the ledger: of those that worked here, or else of all.
+/// Returns the run started last, by the ledger: of those that worked here, or else of all.
 fn last(state: &StateDir) -> Result<Option<Last>, Failure> {
     let Some(latest) = newest(state, &EVENTS, &openings(), |_| true)? else {
         return Ok(None);
@@ -277,7 +277,7 @@ fn last(state: &StateDir) -> Result<Option<Last>, Failure> {
     }))
 }
 
-/// The newest run that is kept and worked there.
+/// Returns the newest kept run that worked there.
 fn kept_there(state: &StateDir, is_there: impl Fn(&Path) -> bool) -> Option<RunId> {
     let records = list_runs(state).ok()?.records;
     let found = records
@@ -294,7 +294,7 @@ fn openings() -> Filter {
     }
 }
 
-/// The newest event of a run that is meant, of those that pass.
+/// Returns the newest matching event of a run, of those that pass.
 fn newest(
     state: &StateDir,
     counts: &[usize],

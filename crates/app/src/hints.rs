@@ -124,7 +124,7 @@ pub fn names_hint(flows: &Flows) -> Option<String> {
     ))
 }
 
-/// The words of a command, also those of a script within it.
+/// Returns the words of a command, also those of a script within it.
 fn words(command: &[OsString]) -> impl Iterator<Item = String> {
     let words = command.iter().map(|word| word.to_string_lossy());
     words.flat_map(|word| {

@@ -69,7 +69,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Takes a layer; what a run that was cut short has left is sorted out first.
+    /// Opens a layer, after sorting out what an interrupted run has left.
     fn open(state: &StateDir, name: &KeptName) -> Result<Option<Self>, Failure> {
         let layer = match KeptLayer::open(state, name) {
             Err(error @ KeptError::InUse(_)) => {
@@ -178,7 +178,7 @@ impl Opened {
     }
 }
 
-/// A time as a record holds it.
+/// Returns a time as a record holds it.
 fn since(time: SystemTime) -> (i64, u32) {
     let time = time.duration_since(SystemTime::UNIX_EPOCH);
     let time = time.unwrap_or_default();
@@ -186,7 +186,7 @@ fn since(time: SystemTime) -> (i64, u32) {
     (seconds, time.subsec_nanos())
 }
 
-/// The journals of a layer's applies, oldest first.
+/// Returns the journals of a layer's applies, oldest first.
 fn journals(layer: &KeptLayer) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(layer.journals());
     let numbered = entries.into_iter().flatten().flatten().filter_map(|entry| {
@@ -218,7 +218,7 @@ fn other_than_settings(record: &KeptRecord) -> Vec<OsString> {
     record.logins.iter().filter(is_other).cloned().collect()
 }
 
-/// The layers that a person means: one by its name, or all of a profile's.
+/// Finds the layers for an argument: one by its name, or all of a profile's.
 fn meant(state: &StateDir, text: &str, output: &Output) -> Result<Vec<KeptName>, Failure> {
     let all = list_kept(state).doing("what is kept cannot be listed")?;
     if let Some((name, _)) = all.iter().find(|(name, _)| name.as_str() == text) {
@@ -291,7 +291,7 @@ fn diff(arguments: &DiffKeptArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The state, where there is any, for writing.
+/// Opens the state for writing, if there is any.
 fn writable() -> Result<StateDir, Failure> {
     let places = Places::read()?;
     places.read_state()?;

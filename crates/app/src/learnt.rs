@@ -37,7 +37,7 @@ struct Group {
     widened: Vec<String>,
 }
 
-/// The rules for what the events of a run say was let pass to learn of it.
+/// Returns the rules for the flows of a run that were allowed only in order to learn from them.
 pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
     let learning = NetworkRule::learning().told();
     let is_learnt =
@@ -48,8 +48,7 @@ pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
     all.flatten().map(|(meant, _)| meant).collect()
 }
 
-/// The rules for all that was reached by runs, whatever has let it pass, and what of each was
-/// widened, in words.
+/// Returns the rules for all flows of runs, whatever allowed them, each with its widening in words.
 pub(crate) fn used<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<(Meant, Option<String>)> {
     let is_reached = |event: &Event| {
         let kind = event.body.get("kind").and_then(Value::as_str);
@@ -127,7 +126,7 @@ impl Asked {
         }
     }
 
-    /// The rules that it takes: methods with the same paths are one.
+    /// Groups methods with the same paths: each group is a rule.
     fn groups(&self) -> Vec<Group> {
         if self.is_unnamed {
             return vec![Group {
@@ -215,7 +214,8 @@ fn widened(asked: &BTreeSet<String>) -> Option<String> {
     })
 }
 
-/// The paths one by one, or what they share with all beneath it; none where that is all.
+/// Returns the paths one by one, or the directory that they share with all beneath it; empty if
+/// that is everything.
 fn paths(asked: &BTreeSet<String>) -> Vec<PathPattern> {
     let patterns = |paths: &mut dyn Iterator<Item = String>| -> Option<Vec<PathPattern>> {
         paths.map(|path| PathPattern::try_from(path).ok()).collect()
@@ -239,7 +239,7 @@ fn paths(asked: &BTreeSet<String>) -> Vec<PathPattern> {
     }
 }
 
-/// The rules as a part of a profile.
+/// Formats the rules as a part of a profile.
 pub(crate) fn as_profile(rules: &[Meant]) -> String {
     let entries: String = rules
         .iter()

@@ -161,7 +161,7 @@ fn verify(
     }
 }
 
-/// A ledger that is not whole, or not signed by the key that it was checked with.
+/// Describes a ledger that is not whole, or not signed by the key that it was checked with.
 fn not_whole(state: &StateDir, report: &VerifyReport, against: &Against) -> Failure {
     let is_foreign = |one: &Damage| one.severity == Severity::Foreign;
     if report.more == 0 && report.damage.iter().all(is_foreign) {
@@ -190,7 +190,7 @@ fn not_whole(state: &StateDir, report: &VerifyReport, against: &Against) -> Fail
         .advise("atoll ledger show prints what can still be read")
 }
 
-/// A key as `atoll ledger key` prints it.
+/// Parses a key as `atoll ledger key` prints it.
 fn read_key(text: &str) -> Result<VerifierKey, Failure> {
     VerifierKey::parse(text.trim())
         .doing("--key cannot be used")
@@ -297,7 +297,7 @@ fn export(
     }
 }
 
-/// Every event on a line.
+/// Writes every event on a line.
 fn lines(
     state: &StateDir,
     format: ExportFormat,

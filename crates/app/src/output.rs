@@ -19,7 +19,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// This process's own.
+    /// Returns the output of this process.
     pub fn of_process() -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         let error_is_terminal = std::io::stderr().is_terminal();
@@ -61,7 +61,7 @@ impl Output {
         self.say(&warning(self.error_paint, text));
     }
 
-    /// Says what went wrong.
+    /// Prints an error.
     pub fn failure(&self, failure: &Failure) {
         let whys: Vec<&str> = failure.why.as_deref().into_iter().collect();
         let tries: Vec<&str> = failure.advice.iter().map(String::as_str).collect();

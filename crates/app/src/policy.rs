@@ -61,7 +61,7 @@ pub fn policy(arguments: PolicyArguments, output: &Output) -> Result<u8, Failure
     }
 }
 
-/// The rules of a profile in the present directory, with all policies that count there.
+/// Compiles the rules of a profile in the current directory, with all policies that count there.
 fn rules_here(requested: Requested) -> Result<Rules, Failure> {
     let places = Places::read()?;
     let files = files_here(&places)?;
@@ -398,7 +398,7 @@ fn within(arguments: &AskPolicyArguments) -> Option<String> {
     (is_change && !within.is_empty()).then(|| within.to_owned())
 }
 
-/// The method that is meant: those that everybody knows are typed in small letters too.
+/// Normalises a method: well-known ones may be typed in lower case.
 fn meant(method: &str) -> String {
     let known = METHODS.iter().find(|one| one.eq_ignore_ascii_case(method));
     known.map_or_else(|| method.to_owned(), |one| (*one).to_owned())
@@ -472,7 +472,7 @@ fn broken(faults: Vec<atoll_cedar::Fault>) -> Failure {
         .advise("atoll policy check FILE tells all of them")
 }
 
-/// A file of policies that was named.
+/// Reads a policy file.
 pub(crate) fn read(path: &Path) -> Result<PolicyFile, Failure> {
     let absolute = std::path::absolute(path).doing("the path is not usable")?;
     let file = configuration::read_optional(&absolute)?;

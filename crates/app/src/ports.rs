@@ -1,4 +1,4 @@
-//! `atoll ports` and `atoll publish`: what runs that go on are asked.
+//! `atoll ports` and `atoll publish`: requests to live runs.
 
 use std::time::{Duration, Instant};
 
@@ -123,7 +123,7 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
     Ok(0)
 }
 
-/// A line for a port that is published.
+/// Formats a line for a published port.
 pub(crate) fn door(port: PublishedPort) -> String {
     let PublishedPort { outside, inside } = port;
     format!("atoll: http://127.0.0.1:{outside} leads to port {inside} inside\n")
@@ -196,7 +196,7 @@ pub(crate) fn published_json(one: &Published) -> Value {
     json!({ "port": one.port.outside, "inside": one.port.inside })
 }
 
-/// A port, and who listens there as far as that is known.
+/// Describes a port, and the program that listens there as far as known.
 fn named(listener: &Listener) -> String {
     let port = listener.port;
     match &listener.program {

@@ -159,7 +159,7 @@ pub(crate) fn unused_proxy(
     })
 }
 
-/// A line for each port that is published.
+/// Formats a line for each published port.
 pub(crate) fn doors(network: &Network) -> String {
     network.publish.iter().map(|one| door(one.port)).collect()
 }

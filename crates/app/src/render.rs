@@ -97,7 +97,7 @@ impl Paint {
         self.on
     }
 
-    /// The text in the look of what it means. It must be printable already.
+    /// Styles a text, which must be printable already.
     #[must_use]
     pub fn style(self, style: Style, text: &str) -> String {
         if !self.on || text.is_empty() {
@@ -115,8 +115,7 @@ impl Paint {
     }
 }
 
-/// An error as a person needs it: what failed, why, what to do. Texts of several
-/// lines are indented.
+/// Formats an error: what failed, why, what to do. Texts of several lines are indented.
 #[must_use]
 pub fn problem(paint: Paint, error: &str, whys: &[&str], tries: &[&str]) -> String {
     let mut shown = labelled(paint, Style::Bad, "error:", error);
@@ -129,7 +128,7 @@ pub fn problem(paint: Paint, error: &str, whys: &[&str], tries: &[&str]) -> Stri
     shown
 }
 
-/// A remark that is no error, on one line or several.
+/// Formats a warning, on one line or several.
 #[must_use]
 pub fn warning(paint: Paint, text: &str) -> String {
     labelled(paint, Style::Notable, "warning:", text)
@@ -150,8 +149,7 @@ fn labelled(paint: Paint, style: Style, label: &str, text: &str) -> String {
     shown
 }
 
-/// A program with its arguments on one line, quoted as for a shell where that is
-/// needed.
+/// Formats a program with its arguments on one line, quoted as for a shell where needed.
 #[must_use]
 pub fn command_line(command: &[OsString]) -> String {
     let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
@@ -202,7 +200,7 @@ fn quoted(word: &OsStr) -> String {
     }
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -216,7 +214,7 @@ pub fn grouped(number: u64) -> String {
     shown
 }
 
-/// A number and what it counts: `1 file`, `2,000 files`.
+/// Formats a number and its unit: `1 file`, `2,000 files`.
 #[must_use]
 pub fn counted(number: u64, one: &str, several: &str) -> String {
     format!(
@@ -226,7 +224,7 @@ pub fn counted(number: u64, one: &str, several: &str) -> String {
     )
 }
 
-/// The text, cut to so many characters, with a mark where it was cut.
+/// Cuts a text to this many characters, with a mark where it was cut.
 pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
     if text.chars().count() <= characters_max {
         return text.to_owned();
@@ -235,7 +233,7 @@ pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-/// `2026-11-21T09:30:12.123456Z` to the second, as people write it.
+/// Formats `2026-11-21T09:30:12.123456Z` to the second, as people write it.
 pub(crate) fn readable_time(time: &str) -> String {
     let second = time.split('.').next().unwrap_or(time);
     format!("{} UTC", second.replace('T', " "))

@@ -64,7 +64,7 @@ pub(crate) fn state(case: &mut Case, rules: &Rules) {
     case.reputation = Some(standing.map_or(0, |standing| standing.points));
 }
 
-/// Tells what the runs by a profile have earned.
+/// Prints the reputation of the runs by a profile.
 pub(crate) fn show(arguments: &ReputationArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let (standing, why) = match places.state.exists() {

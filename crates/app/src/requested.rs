@@ -64,10 +64,10 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
     })
 }
 
-/// A profile by its name, or by a file: whatever has a slash or ends in `.toml`.
+/// Reads a profile by its name, or from a file: whatever has a slash or ends in `.toml`.
 ///
 /// # Errors
-/// For a file that cannot be read.
+/// When the file cannot be read.
 pub(crate) fn requested_profile(text: &OsStr) -> Result<RequestedProfile, Failure> {
     let path = Path::new(text);
     let named = text.to_string_lossy();

@@ -170,7 +170,7 @@ fn own_state() -> Result<(Places, StateDir), Failure> {
     Ok((places, state))
 }
 
-/// The launcher, begun as early as it can be.
+/// Starts the launcher, as early as possible.
 fn begin() -> Result<Starting, Failure> {
     refuse_nesting()?;
     Ok(Starting::begin(LAUNCHER))
@@ -270,7 +270,7 @@ fn read_machine() -> Result<(Host, Mode), Failure> {
     Ok((machine, mode))
 }
 
-/// Warns of what the person should know.
+/// Prints warnings.
 fn tell<Line: Display>(notices: impl IntoIterator<Item = Line>, output: &Output) {
     for notice in notices {
         output.warn(&notice.to_string());
@@ -289,7 +289,7 @@ fn tell_losses(ledger: &Ledger, output: &Output) {
     tell(ledger.losses().into_iter().map(recorded), output);
 }
 
-/// The ledger, with a word about runs that were interrupted.
+/// Opens the ledger, with a warning about interrupted runs.
 fn own_ledger(state: &StateDir, output: &Output) -> Result<Ledger, Failure> {
     let ledger = open_ledger(state)?;
     for interrupted in ledger.interrupted() {
@@ -320,7 +320,7 @@ struct At {
     directory: PathBuf,
 }
 
-/// The workspace and where in it the program starts, free of symbolic links.
+/// Returns the workspace and the directory in it where the program starts, free of symbolic links.
 fn place_of(arguments: &RunArguments, resume: Option<&RunRecord>) -> Result<At, Failure> {
     let current = std::env::current_dir()
         .doing("the current directory cannot be used; it may have been removed")?;

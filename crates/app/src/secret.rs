@@ -257,7 +257,7 @@ fn lock(places: &Places, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A secret in the clear, for the process that carries connections alone.
+/// Decrypts a secret, for the egress process alone.
 pub fn open(places: &Places, name: &SecretName) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let vault = existing(places)?;
     let sealed = vault
@@ -276,7 +276,7 @@ pub fn open(places: &Places, name: &SecretName) -> Result<Zeroizing<Vec<u8>>, Fa
 /// Returns the names in the vault, after checking that secrets can be added to it.
 ///
 /// # Errors
-/// Why it cannot be, as that the vault is locked.
+/// When they cannot, for instance because the vault is locked.
 pub fn can_keep(places: &Places) -> Result<BTreeSet<SecretName>, Failure> {
     let state = places.open_state()?;
     let vault = Vault::read(&state).map_err(Stopped::from)?;
@@ -319,7 +319,7 @@ pub fn kept_by(places: &Places, login: &CredentialName) -> Result<BTreeSet<Strin
 /// Keeps these, sealed: all of them or none. Each is recorded before, as this login's.
 ///
 /// # Errors
-/// Why they cannot be.
+/// When they cannot be kept.
 pub fn keep(
     places: &Places,
     (run, login): (&RunId, &CredentialName),
@@ -380,7 +380,7 @@ fn key_file(places: &Places, vault: &Vault) -> Result<VaultKeyFile, Stopped> {
     Ok(VaultKeyFile::of(vault, &places.config)?)
 }
 
-/// The vault, where there is one.
+/// Reads the vault, if there is one.
 pub(crate) fn existing(places: &Places) -> Result<Option<Vault>, Failure> {
     if !places.state.exists() {
         return Ok(None);
@@ -431,7 +431,7 @@ fn record(state: &StateDir, kind: &'static str, body: serde_json::Value) -> Resu
     Ok(())
 }
 
-/// A passphrase that is given twice the same on a terminal.
+/// Reads a new passphrase, typed twice on a terminal.
 fn chosen(output: &Output) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let first = asked(output, "A new passphrase (nothing is shown): ")?;
     if first.len() < PASSPHRASE_BYTES_MIN {

@@ -141,7 +141,7 @@ pub fn login(arguments: &LoginArguments, output: &Output) -> Result<u8, Failure>
     Ok(0)
 }
 
-/// The rules by which the agent would run.
+/// Compiles the rules under which the agent would run.
 fn rules_of(arguments: &LoginArguments, places: &Places) -> Result<Rules, Failure> {
     let files = PolicyFiles::read(places, None)?;
     let profile = arguments.profile.as_deref().map(requested_profile);
@@ -165,7 +165,7 @@ fn profile_of(arguments: &LoginArguments, rules: &Rules) -> OsString {
     named.unwrap_or_else(|| rules.profile().into())
 }
 
-/// The login that is issued: that of the agent's name, or the only one.
+/// Returns the login to issue: that of the agent's name, or the only one.
 fn chosen<'a>(
     rules: &'a Rules,
     arguments: &LoginArguments,
@@ -363,7 +363,7 @@ fn is_installed(command: &[OsString], rules: &Rules, login: &Login) -> Result<()
     }
 }
 
-/// The error for an agent that is not installed.
+/// Describes that the agent is not installed.
 fn not_found(login: &Login) -> Failure {
     let name = &login.name;
     let failure = Failure::new(format!("nothing is written: {name} is not logged in")).because(
@@ -376,7 +376,7 @@ fn not_found(login: &Login) -> Failure {
     }
 }
 
-/// The error for a login that failed.
+/// Describes a login that failed.
 fn not_logged_in(run: &RunId, login: &Login, why: String) -> Failure {
     let what = format!("nothing is written: {} is not logged in", login.name);
     Failure::new(what)

@@ -83,7 +83,7 @@ fn unusable(rule: &SshRule) -> Failure {
     Failure::new(format!("[ssh.{}] cannot be used for {grant}", grant.name))
 }
 
-/// The keys by which its host is known.
+/// Returns the keys by which its host is known.
 fn pinned(rule: &SshRule, home: &Path) -> Result<Vec<SshKey>, Failure> {
     let (host, port) = (&rule.grant.host, rule.grant.port);
     let places: [PathBuf; 2] = [home.join(".ssh/known_hosts"), GLOBAL_KNOWN_HOSTS.into()];
@@ -141,7 +141,7 @@ fn accepted(rule: &SshRule, path: &Path) -> Result<String, Failure> {
         )))
 }
 
-/// The person's agent, and what it has.
+/// Connects to the person's agent, and lists its keys.
 fn of_person(rule: &SshRule) -> Result<(OwnAgent, Vec<Identity>), Failure> {
     let start = "eval \"$(ssh-agent)\" && ssh-add starts one with your key";
     let socket = std::env::var_os("SSH_AUTH_SOCK").filter(|socket| !socket.is_empty());
@@ -238,7 +238,7 @@ fn warn_of_open(rule: &SshRule, path: &Path, output: &Output) {
     }
 }
 
-/// The public key of one that signs.
+/// Parses the public key of a signing key.
 fn own(rule: &SshRule, text: &[u8], from: &str) -> Result<SshKey, Failure> {
     let key = OwnKey::read(text).map_err(|error| {
         let advice = match error {

@@ -109,8 +109,8 @@ fn stop_named(texts: &[String], output: &Output) -> Result<u8, Failure> {
     all_told(ended.into_iter().filter_map(Result::err), output)
 }
 
-/// These names without those of a run that another one of them has named already, as far as that
-/// is known now. `last` is settled with that: meanwhile a further run may begin.
+/// Removes names of a run that an earlier one has named already, as far as that is known now.
+/// `last` is resolved by this: meanwhile a further run may begin.
 fn each_once(texts: &[String]) -> Result<Vec<String>, Failure> {
     let unlisted = "the runs cannot be listed";
     let mut going: BTreeSet<RunId> = BTreeSet::new();

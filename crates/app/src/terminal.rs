@@ -12,7 +12,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::wrapped;
 
-/// The size of the person's terminal.
+/// Returns the size of the person's terminal.
 pub fn terminal_size() -> Option<Size> {
     let size = tcgetwinsize(std::io::stdout().as_fd()).ok()?;
     Some(Size {
@@ -58,7 +58,8 @@ pub enum Read {
 }
 
 impl Pages {
-    /// These rows; nothing where they are more than anybody reads ([`SHOWN_BYTES_MAX`]).
+    /// Creates pages of these rows; `None` if they are more than anybody reads
+    /// ([`SHOWN_BYTES_MAX`]).
     pub fn of(rows: &[String]) -> Option<Self> {
         let size = terminal_size();
         let columns = size.map_or(COLUMNS, |size| size.columns);

@@ -423,7 +423,8 @@ fn until(text: &str, now_s: u64) -> Result<u64, Failure> {
     }
 }
 
-/// Now, in seconds since 1970. A clock before that is at its beginning, where no token counts.
+/// Returns the time in seconds since 1970. A clock before that yields 0, at which no token is
+/// valid.
 pub(crate) fn now_s() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
@@ -437,7 +438,7 @@ fn file_told(path: &Path) -> String {
     }
 }
 
-/// The token in a file, or at standard input.
+/// Reads the token in a file, or on standard input.
 fn text_in(path: &Path) -> Result<String, Failure> {
     let unread = format!("no token can be read from {}", file_told(path));
     let mut text = String::new();
@@ -464,7 +465,7 @@ pub(crate) fn shown_id(id: &str) -> &str {
     id.get(..ID_SHOWN).unwrap_or(id)
 }
 
-/// An object without the members that have no value.
+/// Removes the members without a value from an object.
 fn without_nothing(mut value: Value) -> Value {
     if let Some(members) = value.as_object_mut() {
         members.retain(|_, value| !value.is_null());

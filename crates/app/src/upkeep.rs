@@ -138,8 +138,8 @@ fn leftover_groups(state: &StateDir) -> Result<Vec<RunGroup>, Failure> {
     Ok(leftover)
 }
 
-/// Leaves out of a plan the runs of which an apply or an undo was cut short: what that has set
-/// aside is nowhere else.
+/// Removes from a plan the runs with an interrupted apply or undo: the content it holds pending is
+/// nowhere else.
 fn keep_half_done(state: &StateDir, plan: &mut CollectPlan, output: &Output) {
     plan.runs.retain(|item| {
         // What cannot be read is nothing that can go.
@@ -229,7 +229,7 @@ fn show_presets(arguments: &PresetsArguments, output: &Output) -> Result<u8, Fai
     Ok(0)
 }
 
-/// A line for each preset, with their descriptions beneath each other.
+/// Formats a line for each preset, with aligned descriptions.
 fn preset_lines(all: &[PresetSummary], paint: Paint) -> String {
     let widest = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let line = |one: &PresetSummary| {
@@ -446,7 +446,7 @@ fn write_trust(places: &Places, text: &str) -> Result<(), Failure> {
         .doing(&format!("{} cannot be written", path.display()))
 }
 
-/// Writes what a shell needs to complete commands.
+/// Writes the completions of a shell.
 pub fn completions(arguments: &CompletionsArguments, output: &Output) -> u8 {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut definition(), "atoll", &mut text);

@@ -18,8 +18,8 @@ const HOSTS_SHOWN_MAX: usize = 4;
 /// The number of times something was done with a credential at a host.
 type Counts = BTreeMap<(String, String), u64>;
 
-/// A line for each credential, of how often it was put into requests to each host, and one
-/// for each host that did not accept it.
+/// Formats a line for each credential, of how often it was injected into requests to each host, and
+/// one for each host that did not accept it.
 pub(crate) fn lines(used: &Counts, unauthorised: &Counts) -> Vec<String> {
     let mut lines = put_in(used);
     for ((name, host), times) in unauthorised {
@@ -187,7 +187,7 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     [accepted, masked, signed(&signatures), taken_back(&returned)].concat()
 }
 
-/// Counts a request that was answered: by what it was sent with, and without what.
+/// Counts an answered request by its credentials, injected or missing.
 fn tally(
     opened: &Value,
     closed: &Value,

@@ -217,7 +217,8 @@ impl Story<'_> {
         report.finish()
     }
 
-    /// The policies that refused something, as they are written, and what would have allowed it.
+    /// Adds the policies that refused something, as written, and the changes that would have
+    /// allowed it.
     fn tell_policies(&self, report: &mut Report) {
         let told = self.explained.iter();
         let told: Vec<&Explained<'_>> = told.filter(|one| one.is_by_policy()).collect();

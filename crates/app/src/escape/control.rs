@@ -176,12 +176,13 @@ pub(super) fn bound_parameters(parameters: &mut Vec<u8>) {
     *parameters = bounded;
 }
 
-/// The numbers of a parameter list, a missing one as 0; `None` for one that is no plain number.
+/// Returns the numbers of a parameter list, a missing one as 0; `None` for one that is no plain
+/// number.
 pub(super) fn numbers(parameters: &[u8]) -> impl Iterator<Item = Option<u16>> {
     parameters.split(|&byte| byte == b';').map(number)
 }
 
-/// A number of up to four digits; nothing is 0.
+/// Reads a number of up to four digits; an empty one is 0.
 pub(super) fn number(digits: &[u8]) -> Option<u16> {
     if digits.len() > PARAMETER_DIGITS_MAX {
         return None;
@@ -192,7 +193,7 @@ pub(super) fn number(digits: &[u8]) -> Option<u16> {
     })
 }
 
-/// The value of a list that has one number.
+/// Returns the value of a list that has one number.
 fn only_number(parameters: &[u8]) -> Option<u16> {
     number(parameters)
 }

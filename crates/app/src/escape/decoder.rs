@@ -53,7 +53,7 @@ impl Decoder {
         (Some(Input::Invalid), self.begin(byte))
     }
 
-    /// Ends the text: what a pending, incomplete character stands for.
+    /// Ends the text: returns the replacement of a pending, incomplete character.
     pub(super) fn finish(&mut self) -> Option<Input> {
         let broken = !self.pending.is_empty();
         self.pending.clear();

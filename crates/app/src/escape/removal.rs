@@ -40,7 +40,7 @@ pub(super) enum Removal {
 }
 
 impl Removal {
-    /// The name under which it is counted.
+    /// Returns the name under which it is counted.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Clipboard => "clipboard",
@@ -81,7 +81,7 @@ pub(super) enum Judgement {
 }
 
 impl Judgement {
-    /// Passed when `granted`, otherwise removed.
+    /// Passes a sequence when `granted`, otherwise removes it.
     pub(super) fn granted(granted: bool, removal: Removal) -> Self {
         if granted {
             Self::Pass

@@ -59,7 +59,7 @@ impl Touched {
         }
     }
 
-    /// SO or SI; other control characters change nothing.
+    /// Notes SO or SI; other control characters change nothing.
     pub(super) fn note_shift(&mut self, byte: u8) {
         if matches!(byte, 0x0e | 0x0f) {
             self.writing.shifted = byte == SHIFT_OUT;
@@ -110,7 +110,7 @@ impl Touched {
         }
     }
 
-    /// An OSC whose number stands first.
+    /// Notes an OSC, which begins with its number.
     pub(super) fn note_command(&mut self, body: &[u8]) {
         let mut parts = body.splitn(2, |&byte| byte == b';');
         let command = parts.next().and_then(number).unwrap_or_default();
@@ -129,7 +129,7 @@ impl Touched {
         }
     }
 
-    /// Writes what undoes all of it. The way characters look comes last, because
+    /// Writes the sequences that undo all of it. The rendition of characters comes last, because
     /// restoring a cursor restores that, too.
     pub(super) fn restore(self, out: &mut Vec<u8>) {
         if self.keyboard_flags {
@@ -221,7 +221,8 @@ impl Touched {
         out.extend_from_slice(b"\x0f\x1b(B\x1b)B\x1b[0m");
     }
 
-    /// Writes what undoes that. A program that has the whole screen has to draw it anew.
+    /// Writes the sequences that undo [`Self::set_aside`]. A program that uses the whole screen has
+    /// to redraw it.
     pub(super) fn take_up(&self, out: &mut Vec<u8>) {
         if !self.modes.contains(&PASTE_MODE) {
             out.extend_from_slice(b"\x1b[?2004l");
@@ -265,8 +266,8 @@ impl Touched {
         }
     }
 
-    /// The modes that differ from a terminal at rest, but for pasting, which is never at rest
-    /// while something else is drawn, and the screen's.
+    /// Returns the modes that differ from a terminal at rest, except the screen's and bracketed
+    /// paste, which is never at rest while something else is drawn.
     fn own_modes(&self) -> impl Iterator<Item = &'static super::control::Mode> {
         let is_own = |mode: &&super::control::Mode| {
             self.modes.contains(&mode.number)

@@ -14,7 +14,7 @@ use crate::failure::{Doing, Failure};
 /// The most names an error lists.
 const NAMED_MAX: usize = 5;
 
-/// The session that is meant by its name or its id.
+/// Finds a session by its name or its id.
 ///
 /// # Errors
 /// When there is none.
@@ -30,7 +30,7 @@ pub(crate) fn find(state: &StateDir, text: &str) -> Result<Session, Failure> {
     }
 }
 
-/// A session's name, and its runs that go on.
+/// Returns a session's name, and its live runs.
 ///
 /// # Errors
 /// When there is none.
@@ -41,7 +41,7 @@ pub(crate) fn running(state: &StateDir, text: &str) -> Result<(SessionName, Vec<
     Ok((session.name, runs.map(|run| run.run).collect()))
 }
 
-/// The error for an unknown session, listing those there are, the newest first.
+/// Describes an unknown session, listing those there are, the newest first.
 fn unknown(text: &str, known: &[&str]) -> Failure {
     let named: Vec<&str> = known.iter().copied().take(NAMED_MAX).collect();
     let further = match known.len() - named.len() {
@@ -62,7 +62,7 @@ fn unknown(text: &str, known: &[&str]) -> Failure {
     failure.advise("atoll sessions lists them")
 }
 
-/// The session of this name or id, where it has begun.
+/// Returns the session of this name or id, if it has begun.
 ///
 /// # Errors
 /// When the ledger cannot be read.

@@ -19,10 +19,10 @@ const ATTEMPTS_MAX: usize = 3;
 /// The path beneath a witness's address that takes checkpoints.
 const ADD: &str = "/add-checkpoint";
 
-/// The witness that is meant.
+/// Parses a witness.
 ///
 /// # Errors
-/// When the URL or the key is none.
+/// When the URL or the key is invalid.
 pub fn witness(url: &str, key: &str) -> Result<Witness, Failure> {
     let _ = address(url)?;
     let key = WitnessKey::parse(key.trim())

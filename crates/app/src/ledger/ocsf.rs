@@ -176,7 +176,7 @@ impl<'a> Told<'a> {
         out
     }
 
-    /// A connection out of a sandbox, or to one of its published ports.
+    /// Returns the members of a connection out of a sandbox, or to one of its published ports.
     fn network(&self, class: Class, allowed: Option<bool>) -> Map<String, Value> {
         let severity = if allowed == Some(false) {
             MEDIUM
@@ -271,7 +271,7 @@ impl<'a> Told<'a> {
         out
     }
 
-    /// An attempt to get out.
+    /// Returns the members of a violation.
     fn finding(&self) -> Map<String, Value> {
         let mut out = self.base(FINDING, HIGH, Some(false));
         let wall = self.text("wall").unwrap_or("-");
@@ -304,7 +304,7 @@ fn put(to: &mut Value, member: &str, value: Value) {
     }
 }
 
-/// A text of the host; one that is not UTF-8 in its digits.
+/// Returns a text of the host; one that is not UTF-8 in its JSON form.
 fn plain(text: &Value) -> String {
     match text {
         Value::String(text) => text.clone(),

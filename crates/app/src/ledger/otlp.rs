@@ -77,7 +77,7 @@ struct Durations {
     sum: f64,
 }
 
-/// The number of a trace: its session's or else its run's.
+/// Returns the id of a trace: its session's or else its run's.
 fn trace_of(run: &Event, id: &str) -> String {
     let session = run.body.get("session").and_then(Value::as_str);
     digits(&format!("trace {}", session.unwrap_or(id)), 16)
@@ -87,7 +87,7 @@ fn span_of(name: &str) -> String {
     digits(&format!("span {name}"), 8)
 }
 
-/// The first bytes of a digest, as digits.
+/// Returns the first bytes of a digest, in hexadecimal.
 fn digits(of: &str, bytes: usize) -> String {
     let digest = TreeHash::of_leaf(of.as_bytes()).to_string();
     digest.chars().take(2 * bytes).collect()
@@ -221,7 +221,7 @@ fn attempt(body: &Value) -> Attributes {
     out
 }
 
-/// The other end of a flow.
+/// Returns the attributes of a flow's peer.
 fn place(body: &Value) -> Attributes {
     let mut out = Vec::new();
     for (member, key) in [
@@ -297,7 +297,7 @@ impl Batch {
         self.logs.push(record);
     }
 
-    /// A run that has ended.
+    /// Adds a run that has ended.
     fn run(&mut self, known: &Run, event: &Event, run: &str, nanos: u64) {
         let opened = &known.begun.body;
         let words = opened.get("command").and_then(Value::as_array);

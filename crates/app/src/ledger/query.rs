@@ -75,10 +75,10 @@ pub fn query(
     Ok(0)
 }
 
-/// Lists the event types there are, where none is the requested one.
+/// Lists the event types there are, if the requested one is none of them.
 ///
 /// # Errors
-/// Where one of them is nearly that one.
+/// When one of them is nearly the requested one.
 fn unknown_type(state: &StateDir, kind: &str) -> Result<String, Failure> {
     let mut kinds = BTreeSet::new();
     for event in Ledger::events(state, Filter::default()).doing("the ledger cannot be read")? {

@@ -132,8 +132,8 @@ fn named(witness: &Witness) -> String {
     }
 }
 
-/// Gives it to a witness; what comes back is the checkpoint with the witness's signature, of
-/// one that signs.
+/// Gives the checkpoint to a witness; returns the checkpoint with its signature, if the witness
+/// signs.
 fn give_to(
     state: &StateDir,
     witness: &Witness,
@@ -156,8 +156,8 @@ fn give_to(
     }
 }
 
-/// A command with its program's canonical path, so that no later directory or `PATH` decides
-/// what runs.
+/// Returns a command with its program's canonical path, so that no later directory or `PATH`
+/// decides which program runs.
 fn found(command: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let Some((named, arguments)) = command.split_first() else {
         return Err(Failure::new(FAILED).because("no command is named"));

@@ -199,12 +199,12 @@ pub(crate) fn of_run(
     Ok(all)
 }
 
-/// The error for a run whose decisions cannot be asked again.
+/// Describes a run whose decisions cannot be asked again.
 fn unusable(run: &RunId, why: &str) -> Failure {
     Failure::new(format!("run {run} cannot be asked about again")).because(why)
 }
 
-/// The questions of one event. Of one that is named there has to be one.
+/// Returns the questions of one event. An event that was named must have one.
 fn puts(
     opening: &Opening,
     event: &Event,
@@ -267,7 +267,7 @@ impl<'a> Explained<'a> {
         }
     }
 
-    /// The policies that decided, or that permit others alone.
+    /// Returns the policies that decided, or that only permit others.
     pub(crate) fn policies(&self) -> Vec<(Action, &Deciding)> {
         let mut all: Vec<(Action, &Deciding)> = Vec::new();
         for (action, decision) in self.put.verdict.deciding() {
@@ -311,7 +311,7 @@ impl<'a> Explained<'a> {
         }
     }
 
-    /// Not folded, for pasting.
+    /// Adds the changes: not folded, for pasting.
     fn tell_changes(&self, report: &mut Report) {
         for (at, change) in self.changes.iter().enumerate() {
             let label = if at == 0 { "change" } else { "or" };
@@ -487,7 +487,7 @@ pub(crate) fn question(case: &Case) -> String {
     }
 }
 
-/// The answer as machines read it.
+/// Returns the effect's word in JSON.
 pub(crate) fn word(effect: Effect) -> &'static str {
     match effect {
         Effect::Allow => "allow",

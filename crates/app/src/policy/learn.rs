@@ -64,7 +64,7 @@ pub(crate) fn learn(arguments: &LearnPolicyArguments, output: &Output) -> Result
     Ok(0)
 }
 
-/// The events of the runs that are meant.
+/// Returns the events of the selected runs.
 fn events(arguments: &LearnPolicyArguments, state: &StateDir) -> Result<Vec<Event>, Failure> {
     let read = |filter: Filter| -> Result<Vec<Event>, Failure> {
         let seals = seals(state)?;
@@ -98,7 +98,7 @@ fn events(arguments: &LearnPolicyArguments, state: &StateDir) -> Result<Vec<Even
     Ok(all)
 }
 
-/// The error for a run that cannot be learnt from.
+/// Describes a run that cannot be learnt from.
 fn unusable(event: &Event, why: &str) -> Failure {
     let run = event.run.as_ref();
     let name = run.map_or_else(String::new, ToString::to_string);

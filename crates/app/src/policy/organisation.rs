@@ -112,7 +112,7 @@ fn problems(layer: &Layer) -> Vec<Problem> {
         .collect()
 }
 
-/// The greatest number that these keys have signed there.
+/// Returns the greatest serial number that these keys have signed there.
 fn last_serial(path: &Path, keys: &[&VerifierKey]) -> Result<u64, Failure> {
     let Some(note) = read_optional(path)? else {
         return Ok(0);
@@ -334,7 +334,7 @@ fn in_json(place: &Place, manifests: &[Manifest]) -> Value {
     })
 }
 
-/// The place of the layer that counts here.
+/// Returns the place of the layer that counts here.
 fn here() -> Result<Place, Failure> {
     let places = Places::read()?;
     let config = read_optional(&places.config.join("config.toml"))?;

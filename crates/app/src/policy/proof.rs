@@ -233,7 +233,7 @@ fn one_file(path: &Path) -> Result<Subject, Failure> {
     subject(&[(Layer::User, vec![read(path)?])])
 }
 
-/// The properties that are named, or where none is, those that anybody wants.
+/// Returns the named properties, or the generally useful ones if none is named.
 fn properties(
     arguments: &ProvePolicyArguments,
     of: &mut Of,
@@ -324,7 +324,7 @@ pub(super) fn refutation(
     lines
 }
 
-/// A request in words.
+/// Describes a request.
 fn described(case: &Case, usual: &Case) -> String {
     let mut text = match (&case.method, &case.path) {
         (Some(method), Some(path)) => {
@@ -372,7 +372,7 @@ fn whole(case: &Case) -> Map<String, Value> {
     all
 }
 
-/// The command that shows it.
+/// Returns the command that shows it.
 fn command(case: &Case, files: &[String], usual: &Case) -> String {
     let mut words = vec![case.action.clone(), case.resource.clone()];
     let port = case.port.map(|port| port.to_string());
@@ -399,7 +399,7 @@ fn command(case: &Case, files: &[String], usual: &Case) -> String {
     format!("atoll policy ask {}", words.join(" "))
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn typed(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@,".contains(&byte);
     match !word.is_empty() && word.bytes().all(is_plain) {
@@ -424,7 +424,7 @@ fn tell(text: &str, output: &Output) {
     output.result(&lines.collect::<String>());
 }
 
-/// Tells what another version changes.
+/// Prints the changes of another version.
 pub(super) fn diff(arguments: &DiffPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let file = |path: &Path| read(path).map(|file| [(Layer::User, vec![file])]);
     let (old, new) = (file(&arguments.old)?, file(&arguments.new)?);

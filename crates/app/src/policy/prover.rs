@@ -80,10 +80,10 @@ impl Programs {
         format!("{}, with {}", self.prover.display(), self.solver.display())
     }
 
-    /// Tries both on what needs no thought: something that holds, and something that does not.
+    /// Tries both on trivial properties: one that holds, and one that does not.
     ///
     /// # Errors
-    /// What came of it instead.
+    /// When the answers are others, with these.
     pub(super) fn try_out(&self) -> Result<(), String> {
         let text = "permit(principal, action == Action::\"connect\", resource)\n\
                     when { context.port == 443 };\n";

@@ -257,7 +257,7 @@ fn taken(run: &RunId, answer: Result<Answer, ControlError>) -> Result<Reloaded, 
     }
 }
 
-/// A text of several lines as a terminal is shown it.
+/// Formats a text of several lines for a terminal.
 fn printed(text: &str) -> String {
     let lines = text.lines().map(|line| printable(line.as_bytes()));
     lines.collect::<Vec<_>>().join("\n")

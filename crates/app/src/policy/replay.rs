@@ -284,8 +284,8 @@ fn leave_out(left_out: &mut BTreeMap<&'static str, u64>, why: &'static str) {
     *left_out.entry(why).or_default() += 1;
 }
 
-/// The rules of a run as they are now, with further policies: one that has the name of a file of
-/// the person's stands in its place.
+/// Compiles the present rules of a run, with further policies: one with the name of a file of the
+/// person's replaces that.
 fn made(sources: &Sources, opening: &Opening, with: &[PolicyFile]) -> Option<Deciders> {
     let own = sources
         .deciders(&opening.requested, &opening.program)

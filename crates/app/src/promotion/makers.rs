@@ -117,7 +117,7 @@ fn unknown(run: &RunId) -> String {
     format!("the ledger does not know run {run}, which has made some of them")
 }
 
-/// A run, and every one whose layers it went on with.
+/// Returns a run, and every one whose layers it continued.
 fn of_run(state: &StateDir, record: &RunRecord) -> Result<Runs, String> {
     let mut runs = Runs::new();
     let mut next = Some(record.run.clone());

@@ -17,7 +17,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty one.
+    /// Creates an empty report.
     #[must_use]
     pub fn new(paint: Paint) -> Self {
         Self {
@@ -35,12 +35,12 @@ impl Report {
         self.text.push('\n');
     }
 
-    /// A line in words.
+    /// Adds a line in words.
     pub fn line(&mut self, label: &'static str, words: &str) {
         self.styled(label, words, None);
     }
 
-    /// A line in words, in the look of what they mean.
+    /// Adds a line in words, in the look of their meaning.
     pub fn styled(&mut self, label: &'static str, words: &str, style: Option<Style>) {
         let words = clean(words);
         for folded in fold(&words, COLUMNS - LABEL_COLUMNS - 2) {
@@ -58,7 +58,7 @@ impl Report {
         self.push(label, &command);
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     #[must_use]
     pub fn finish(self) -> String {
         self.text

@@ -164,7 +164,7 @@ impl Changes {
     }
 }
 
-/// The summary's text, several lines.
+/// Formats the summary, several lines.
 #[must_use]
 pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     let mut lines = vec![headline(paint, summary)];
@@ -467,8 +467,8 @@ fn line(paint: Paint, label: &str, text: &str) -> String {
         .to_owned()
 }
 
-/// The signals that end programs, by their numbers on Linux (the same on x86-64
-/// and arm64).
+/// Returns the name of a signal that ends programs, by its number on Linux (the same on x86-64 and
+/// arm64).
 fn signal_name(signal: u8) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",

@@ -39,7 +39,7 @@ pub struct RunRow {
     pub command: Vec<OsString>,
 }
 
-/// The rows as a table with a heading, commands cut to fit `columns`.
+/// Formats the rows as a table with a heading, commands cut to fit `columns`.
 #[must_use]
 pub fn runs_table(paint: Paint, rows: &[RunRow], columns: usize) -> String {
     if rows.is_empty() {
@@ -102,7 +102,7 @@ fn without_ending(state: &str) -> String {
     }
 }
 
-/// A few words for a column; the whole sentence is in the summary.
+/// Describes an ending in a few words for a column; the whole sentence is in the summary.
 fn short_ending(ending: Ending) -> String {
     match ending {
         Ending::Exited { status: 0 } => "ok".to_owned(),
@@ -123,7 +123,7 @@ fn padded(cells: &[String; 6], widths: &[usize; 6]) -> String {
         .collect()
 }
 
-/// The state in a word, for machines: what a live run wrote is not kept apart.
+/// Returns the state in a word, for JSON: the changes of a live run are not kept apart.
 #[must_use]
 pub fn state_word(record: &RunRecord) -> String {
     match (record.mode, record.state) {
@@ -132,7 +132,7 @@ pub fn state_word(record: &RunRecord) -> String {
     }
 }
 
-/// The state in words.
+/// Returns the state in words.
 pub fn state_name(state: RunState) -> &'static str {
     match state {
         RunState::Running => "running",

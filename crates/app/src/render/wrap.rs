@@ -3,7 +3,8 @@
 /// The prefix of a continuation line.
 pub(crate) const MARK: &str = "| ";
 
-/// A line as several of ASCII, none longer than there is room, and each but the first with the mark.
+/// Splits a line into several of ASCII, none longer than `columns`, and each but the first with the
+/// mark.
 pub(crate) fn wrapped(line: &str, columns: usize) -> Vec<String> {
     let characters: Vec<char> = ascii(line).chars().collect();
     let (first, rest) = characters.split_at(columns.min(characters.len()));

@@ -84,7 +84,7 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The runs that the filters leave, the newest first.
+/// Returns the runs that pass the filters, the newest first.
 fn wanted<'a>(
     arguments: &RunsArguments,
     records: &'a [RunRecord],

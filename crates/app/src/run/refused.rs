@@ -22,7 +22,7 @@ pub(super) fn widening(rules: &Rules) -> Result<Widening, Failure> {
     })
 }
 
-/// A refusal or a failure, for the person.
+/// Explains a refusal or a failure to the person.
 pub(super) fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
     match error {
         CallError::Refused(Refused::Denied(refusal)) => {

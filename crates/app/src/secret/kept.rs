@@ -22,10 +22,10 @@ pub struct KeptSecret {
 }
 
 impl KeptSecret {
-    /// This one; none where there is no vault.
+    /// Returns the secret; `None` if there is no vault.
     ///
     /// # Errors
-    /// Why the vault cannot be read.
+    /// When the vault cannot be read.
     pub fn of(places: &Places, name: &SecretName) -> Result<Option<Self>, Failure> {
         let vault = existing(places)?;
         Ok(vault.map(|vault| Self {

@@ -35,8 +35,10 @@ pub(super) enum Kept<'a> {
 }
 
 impl<'a> Keeping<'a> {
+    /// Checks the destination, before anybody logs in.
+    ///
     /// # Errors
-    /// Where nothing could be kept there.
+    /// When nothing could be kept there.
     pub(super) fn prepare(
         places: &Places,
         rules: &'a Rules,
@@ -95,7 +97,7 @@ impl<'a> Keeping<'a> {
     /// Refuses to replace, without a question, secrets that this login has not put there.
     ///
     /// # Errors
-    /// Where secrets of these names are there, which could be of anything.
+    /// When there are secrets of these names, which could be of anything.
     pub(super) fn unasked(&self, places: &Places, login: &Login) -> Result<(), Failure> {
         let Self::Vault(_, replaced) = self else {
             return Ok(());
@@ -121,7 +123,7 @@ impl<'a> Keeping<'a> {
     /// Checks the content to keep.
     ///
     /// # Errors
-    /// Why the login is none.
+    /// When the login is not valid.
     pub(super) fn checked<'b>(
         &'b self,
         gathered: &'b Gathered,

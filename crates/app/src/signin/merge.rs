@@ -24,8 +24,8 @@ pub(super) struct Own<'a> {
 }
 
 impl<'a> Own<'a> {
-    /// The objects in which its tokens are; of a file that has them on top these members alone.
-    /// Beside them what the login keeps by name.
+    /// Collects the objects in which its tokens are; of a file with tokens at the top level these
+    /// members alone. Adds the members that the login keeps by name.
     pub(super) fn of(login: &'a Login, fields: &BTreeMap<IssuedToken, FieldPath>) -> Self {
         let names = |field: &FieldPath| field.to_string().split('.').map(str::to_owned).collect();
         let mut whole = BTreeSet::new();
@@ -196,7 +196,7 @@ fn members(text: &str) -> Result<Members<'_>, String> {
     }
 }
 
-/// The value with which a text begins, and what comes behind it.
+/// Reads the value with which a text begins, and returns the rest.
 fn next<'a, T: Deserialize<'a>>(text: &'a str) -> Result<(T, &'a str), String> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<T>();
     let value = values.next().and_then(Result::ok).ok_or(NO_OBJECT)?;

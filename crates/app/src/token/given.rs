@@ -141,7 +141,7 @@ pub fn seen_inside(paths: &[PathBuf], workspace: &Path) -> Vec<String> {
     paths.iter().filter(is_seen).map(told).collect()
 }
 
-/// The error for a token that is bound to another session or workspace.
+/// Describes a token that is bound to another session or workspace.
 fn elsewhere(file: &str, bound: Bound, session: Option<&str>, workspace: &Path) -> Failure {
     let failure = Failure::new(format!("--token {file} carries nothing in this run"));
     match bound {

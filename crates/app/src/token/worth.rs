@@ -16,7 +16,7 @@ pub(super) struct Worth {
 /// further.
 ///
 /// # Errors
-/// Why that is nothing.
+/// When they grant nothing.
 pub(super) fn worth(parts: &[Part], now_s: u64) -> Result<Worth, String> {
     let blocks: Vec<&Terms> = parts
         .iter()
@@ -86,7 +86,7 @@ fn words(rights: &[Right]) -> Vec<String> {
     rights.iter().map(ToString::to_string).collect()
 }
 
-/// The one of these that all others are too; nothing of none. None where two are different.
+/// Returns the value that all have; `Some(None)` if there are none, `None` if two are different.
 fn one_alone<'a, T: PartialEq>(mut all: impl Iterator<Item = &'a T>) -> Option<Option<&'a T>> {
     let first = all.next();
     all.all(|one| Some(one) == first).then_some(first)

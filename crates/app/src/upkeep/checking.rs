@@ -109,7 +109,7 @@ fn tell(text: &str, output: &Output) {
     }
 }
 
-/// A file, where there is one of that name or the name can be no profile's.
+/// Reads a file, if there is one of that name or the name cannot be a profile's.
 fn checked(path: &Path, places: &Places) -> Result<Checked, Failure> {
     let name = path.display().to_string();
     let is_named = !name.contains('/') && path.extension().is_none_or(|end| end != "toml");

@@ -48,7 +48,8 @@ pub fn doctor(arguments: &DoctorArguments, output: &Output) -> Result<u8, Failur
     Ok(status)
 }
 
-/// The exit status: whether all that can be enforced is, or all that is required.
+/// Returns the exit status: whether everything that is enforceable is enforced, or everything that
+/// is required.
 fn status(findings: &[Finding], mode: Option<Mode>, required: &[Requirement]) -> u8 {
     let Some(mode) = mode else {
         return STATUS_NOTHING;

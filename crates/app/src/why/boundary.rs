@@ -66,7 +66,7 @@ impl Story<'_> {
         lines
     }
 
-    /// A list of names, those in the home from there on.
+    /// Returns a list of names, with paths in the home relative to it.
     fn names(&self, member: &str) -> Vec<OsString> {
         let names = self.decision(member).and_then(Value::as_array);
         let names = names.into_iter().flatten().filter_map(read_host_text);
@@ -113,7 +113,7 @@ impl Story<'_> {
         }
     }
 
-    /// The policies that have set how long the run may take: no option widens that.
+    /// Names the policies that limit the run's time: no option widens that.
     pub(super) fn wall_clock_by(&self) -> Option<String> {
         text(self.decision("wall-clock-by"))
     }

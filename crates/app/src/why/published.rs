@@ -143,7 +143,7 @@ impl Story<'_> {
         self.events.iter().filter(is_visit).count() as u64
     }
 
-    /// The first of what keeps visitors out from then on.
+    /// Returns the first event that ends all published ports.
     fn doors_end(&self) -> Option<End> {
         // All times are of one form, in UTC, some in whole seconds: the earliest comes first.
         let plain = |time: &str| time.trim_end_matches('Z').to_owned();
@@ -209,7 +209,7 @@ impl Story<'_> {
     }
 }
 
-/// The port that an event is about.
+/// Returns the port that an event is about.
 fn port_of(event: &Event) -> Option<PublishedPort> {
     let number = |member: &str| {
         let number = event.body.get(member)?.as_u64()?;

@@ -20,7 +20,7 @@ use crate::render::{self, Report};
 const HOSTS_SHOWN_MAX: usize = 8;
 
 impl Story<'_> {
-    /// A command for each thing that an option allows.
+    /// Returns a command for each thing that an option allows.
     pub(super) fn remedies(&self) -> Vec<String> {
         let commands = self.remedies_of_profile();
         match self.is_closed() {
@@ -53,7 +53,7 @@ impl Story<'_> {
         commands
     }
 
-    /// The profile that shows a program that was not found, where the host has it.
+    /// Returns the profile that shows a program that was not found, if the host has it.
     pub(super) fn showing(&self) -> Option<Showing> {
         if self.ending() != Some(Ending::NotFound) || self.is_closed() {
             return None;
@@ -76,7 +76,7 @@ impl Story<'_> {
         }
     }
 
-    /// The options that would allow what no rule did.
+    /// Returns the options that would allow what no rule did.
     fn unreached(&self) -> Option<String> {
         let mut options: Vec<String> = Vec::new();
         for missing in self.missing() {
@@ -143,7 +143,7 @@ impl Story<'_> {
         }
     }
 
-    /// The rules that were missing, each once.
+    /// Returns the rules that were missing, each once.
     fn missing(&self) -> Vec<Missing> {
         let refused = self.events.iter().filter(|one| one.kind == "flow.refused");
         let no_rule = refused.filter(|one| {
@@ -192,7 +192,7 @@ impl Story<'_> {
             || self.events.iter().any(is_same)
     }
 
-    /// The limits that the run came up against.
+    /// Returns the limits that the run reached.
     fn limits_reached(&self) -> Vec<LimitKey> {
         let mut reached: Vec<LimitKey> = Vec::new();
         if let Some(Ending::Limited { limit }) = self.ending() {
@@ -224,7 +224,7 @@ impl Story<'_> {
         )
     }
 
-    /// The profile, as a command takes it: one that was given as a file by its path.
+    /// Returns the profile as an argument of a command: one that was given as a file by its path.
     pub(super) fn profile_to_show(&self) -> String {
         let mut words = self.options();
         let given = words.find_map(|word| as_value(&word, "--profile"));
@@ -232,7 +232,7 @@ impl Story<'_> {
         render::command_line(&[file.unwrap_or_else(|| self.profile()).into()])
     }
 
-    /// The options that the run had, a word each.
+    /// Returns the options that the run had, a word each.
     fn options(&self) -> impl Iterator<Item = OsString> {
         let options = self
             .said("run.opened", "/options")
@@ -240,7 +240,7 @@ impl Story<'_> {
         options.into_iter().flatten().filter_map(read_host_text)
     }
 
-    /// The port that the command names with a host, if it does.
+    /// Returns the port that the command names with a host, if it does.
     fn port_in_command(&self, host: &str) -> Option<u16> {
         let before = format!("{host}:");
         self.command().iter().find_map(|word| {
@@ -251,7 +251,7 @@ impl Story<'_> {
         })
     }
 
-    /// `KEY=VALUE` with twice of what there was.
+    /// Returns `KEY=VALUE` with twice the previous value.
     fn twice(&self, key: LimitKey) -> Option<String> {
         let limits = self.decision("limits")?;
         let number = |member: &str| limits.get(member).and_then(Value::as_u64);
@@ -266,7 +266,7 @@ impl Story<'_> {
     }
 }
 
-/// The value of an option, where a word is that option with it.
+/// Returns the value of an option, if the word is that option with a value.
 fn as_value(word: &OsStr, option: &str) -> Option<String> {
     let word = word.to_str()?;
     Some(word.strip_prefix(option)?.strip_prefix('=')?.to_owned())
@@ -286,7 +286,7 @@ fn is_replaced(word: &OsStr, by: &str) -> bool {
     }
 }
 
-/// `--allow=example.com` as people write it.
+/// Formats `--allow=example.com` as people write it.
 fn as_typed(word: &OsStr) -> String {
     let bytes = word.as_bytes();
     let Some(at) = bytes.iter().position(|byte| *byte == b'=') else {
@@ -317,7 +317,7 @@ impl Missing {
         }
     }
 
-    /// The host that a rule opens whole at the ports of the web, by its name.
+    /// Returns the host that a rule opens whole at the ports of the web, by its name.
     fn whole_host(&self) -> Option<HostPart> {
         match self {
             Self::Rule(rule) => rule.as_text()?.parse().ok(),
@@ -325,7 +325,7 @@ impl Missing {
         }
     }
 
-    /// The options that say it; none where no line does.
+    /// Returns the options that state it; empty if no line does.
     fn options(&self) -> Vec<String> {
         let allow = |rule: String| format!("--allow {}", render::command_line(&[rule.into()]));
         match self {
@@ -383,7 +383,7 @@ impl Missing {
     }
 }
 
-/// A size as `--limit` takes it, rounded up to whole units.
+/// Formats a size as `--limit` takes it, rounded up to whole units.
 fn size(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{}KiB", bytes.div_ceil(1 << 10)),

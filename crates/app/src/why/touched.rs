@@ -65,7 +65,7 @@ impl Story<'_> {
         all
     }
 
-    /// The tokens that it held, each by the id that `atoll token list` shows.
+    /// Adds the tokens that it held, each by the id that `atoll token list` shows.
     fn tell_tokens(&self, report: &mut Report) {
         let held = self.decision("tokens").and_then(Value::as_array);
         for one in held.into_iter().flatten() {

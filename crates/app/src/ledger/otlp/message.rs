@@ -24,7 +24,7 @@ struct About {
 }
 
 impl About {
-    /// `names` are those of the lists: of resources, of scopes, of items.
+    /// Builds a message. `names` are those of the lists: of resources, of scopes, of items.
     fn message(&self, path: &'static str, names: [&str; 3], items: Vec<Value>) -> Option<Message> {
         let [resources, scopes, name] = names;
         let within = json!({ "scope": self.scope, name: items });

@@ -27,10 +27,10 @@ pub(crate) struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    /// Puts it to rules and policies.
+    /// Decides the question by rules and policies.
     ///
     /// # Errors
-    /// When the rules cannot be made, or what of the question cannot be asked.
+    /// When the rules cannot be compiled, or a part of the question cannot be decided.
     pub(crate) fn put(
         sources: &'a Sources,
         requested: Requested,
@@ -82,7 +82,7 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// The answer with something changed; none where that cannot be.
+    /// Returns the effect with something changed; `None` if it cannot be decided.
     pub(crate) fn effect(&self, requested: &Requested, case: &Case) -> Option<Effect> {
         let verdict = match self.sources {
             Some(sources) if *requested != self.requested => {

@@ -103,7 +103,7 @@ fn dropped(asking: &Asking<'_>) -> Option<Change> {
     change.steps.iter().any(is_drop).then_some(change)
 }
 
-/// The least further trust that leads to a change.
+/// Finds the least further trust that leads to a change.
 fn trusted(asking: &Asking<'_>, option: &'static str, values: &[&'static str]) -> Option<Change> {
     asking.sources?;
     values.iter().find_map(|value| {
@@ -249,7 +249,7 @@ impl Repair<'_> {
         })
     }
 
-    /// A line of a profile, once.
+    /// Adds a line of a profile, once.
     fn open(&mut self) -> Option<()> {
         self.asking.sources?;
         let is_open = |step: &Step| matches!(step, Step::Allow { .. } | Step::Publish(_));
@@ -271,7 +271,7 @@ impl Repair<'_> {
     }
 }
 
-/// The rule that allows it.
+/// Returns the rule that allows it.
 fn rule(case: &Case) -> Option<Meant> {
     let host = host(case).ok()?;
     if no_host(&host.to_string()).is_some() {
@@ -314,7 +314,7 @@ fn part(case: &Case, action: Action) -> Case {
     }
 }
 
-/// The policy that permits it.
+/// Returns the policy that permits it.
 fn permit(asked: &Case) -> Option<String> {
     let mut permit = None;
     let nobody = atoll_cedar::Layers::default();

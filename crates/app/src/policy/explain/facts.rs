@@ -42,7 +42,7 @@ struct Named {
 /// One value of a member, and the question with it.
 type Variation = (String, Requested, Case);
 
-/// Every fact that matters, with the value that changes most.
+/// Returns every fact that matters, with the value that changes most.
 pub(crate) fn that_matter(asking: &Asking<'_>) -> Vec<Fact> {
     let named = named(asking);
     let own = asking.verdict.effect;
@@ -76,7 +76,7 @@ pub(crate) fn that_matter(asking: &Asking<'_>) -> Vec<Fact> {
     facts
 }
 
-/// The texts and numbers in the policies that had a part in the answer.
+/// Collects the texts and numbers in the policies that took part in the decision.
 fn named(asking: &Asking<'_>) -> Named {
     let mut named = Named::default();
     let all = asking.verdict.of_policies.iter();
@@ -112,7 +112,7 @@ fn literals(
     found
 }
 
-/// Each member with its value and the others that are tried.
+/// Returns each member with its value and the others to try.
 fn variations(asking: &Asking<'_>, named: &Named) -> Vec<(&'static str, String, Vec<Variation>)> {
     let mut all = stated(asking, named);
     match asking.case.action.as_str() {
@@ -346,8 +346,7 @@ fn reputations(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec
     ("reputation", now.to_string(), values)
 }
 
-/// Each label that is stated left out, each that policies name besides, and without a word of
-/// them.
+/// Varies the labels: each stated one left out, each that policies name added, and none stated.
 fn labels(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Variation>) {
     type Labels = Option<BTreeSet<String>>;
     let told = |stated: &Labels| match stated {

@@ -100,7 +100,7 @@ impl Pasts {
         }
     }
 
-    /// A run of a session begins with what those before it have come to.
+    /// Begins a run of a session with the labels and dropped rights of the runs before it.
     fn open(&mut self, run: &RunId, event: &Event) {
         let session = session_of(event);
         let begun = event.body.pointer("/decision/labels");

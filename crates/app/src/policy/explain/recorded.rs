@@ -142,7 +142,8 @@ impl Opening {
         })
     }
 
-    /// The questions that an event of the run answered, with what counted for them by then.
+    /// Returns the questions that an event of the run decided, with the facts that counted for them
+    /// by then.
     pub(crate) fn questions(&self, event: &Event, past: &Past) -> Found {
         let mut found = self.answered(event);
         if let Found::Questions(puts) = &mut found {
@@ -400,7 +401,7 @@ fn not_of_rules(event: &Event, why: &str) -> Option<&'static str> {
     (!is_of_rules).then_some("it was refused for something that is not recorded")
 }
 
-/// A file that an option names, as it was found then.
+/// Makes the file of `--profile` absolute, from the directory in which the run began.
 fn absolute(word: OsString, directory: &Path) -> OsString {
     let file = word
         .to_str()

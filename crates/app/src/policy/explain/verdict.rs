@@ -179,7 +179,7 @@ impl Deciders {
     /// Decides for a run with dropped rights, which come before everything else.
     ///
     /// # Errors
-    /// What of it cannot be asked.
+    /// When a part of the question cannot be decided.
     pub(crate) fn decide_after(&self, case: &Case, given_up: &GivenUps) -> Result<Verdict, String> {
         let verdict = self.decide(case)?;
         Ok(match why_denied(given_up, case) {
@@ -188,10 +188,11 @@ impl Deciders {
         })
     }
 
-    /// Puts a question to rules and policies. What is stated of a run is what these rules state.
+    /// Decides a question by rules and policies. The facts stated of a run are those that these
+    /// rules state.
     ///
     /// # Errors
-    /// What of it cannot be asked.
+    /// When a part of the question cannot be decided.
     pub(crate) fn decide(&self, case: &Case) -> Result<Verdict, String> {
         let mut case = case.clone();
         if let Some(rules) = &self.rules {
@@ -376,7 +377,7 @@ impl Deciders {
         Ok(all)
     }
 
-    /// The labels that count for a connection.
+    /// Returns the labels that count for a connection.
     fn labels(&self, case: &Case, host: &HostPart, look: &str) -> Option<BTreeSet<String>> {
         let mut labels = case.labels.clone()?;
         if let (Some(rules), "past") = (&self.rules, look) {
@@ -424,7 +425,7 @@ fn told(look: Look) -> &'static str {
     }
 }
 
-/// The host that a question is about.
+/// Returns the host that a question is about.
 pub(crate) fn host(case: &Case) -> Result<HostPart, String> {
     let name = &case.resource;
     name.parse()

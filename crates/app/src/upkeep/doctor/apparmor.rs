@@ -16,8 +16,8 @@ pub const NAME: &str = "atoll";
 /// The path of the installed AppArmor profile.
 pub const FILE: &str = "/etc/apparmor.d/atoll";
 
-/// The profile for a program at this path; an error, in words, where the path has
-/// characters that mean something else in a profile.
+/// Returns the profile for a program at this path; an error, in words, if the path has characters
+/// with a meaning in a profile.
 pub fn profile(program: &Path) -> Result<String, String> {
     let path = program.to_str().unwrap_or_default();
     let is_plain = |one: char| one.is_alphanumeric() || "/._+-=,:~@% ".contains(one);
@@ -42,7 +42,7 @@ pub fn profile(program: &Path) -> Result<String, String> {
     ))
 }
 
-/// The command, for root, that writes the profile and loads it.
+/// Returns the command, for root, that writes the profile and loads it.
 pub fn installation(program: &Path) -> String {
     format!(
         "{} doctor --apparmor-profile > {FILE} && apparmor_parser -r {FILE}",

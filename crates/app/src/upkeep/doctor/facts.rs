@@ -145,7 +145,7 @@ impl Holding {
     }
 }
 
-/// An error in words, without the advice to ask the doctor.
+/// Returns an error in words, without the advice to ask the doctor.
 fn reason(error: SandboxError) -> String {
     match error {
         SandboxError::Kernel(why) => why,
@@ -157,7 +157,7 @@ fn text(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// The words ID and ID_LIKE of os-release(5).
+/// Returns the words of ID and ID_LIKE of os-release(5).
 pub fn distribution(release: &str) -> Vec<String> {
     let value = |line: &str| {
         let (name, value) = line.split_once('=')?;
@@ -181,7 +181,7 @@ fn find(name: &str) -> Option<PathBuf> {
     all.find_map(|directory| Some(directory.join(name)).filter(|path| path.is_file()))
 }
 
-/// The version of `runc`, by its own words: `runc version 1.1.5+ds1`.
+/// Returns the version of `runc`, from its output: `runc version 1.1.5+ds1`.
 fn runc() -> Option<(Part, &'static str, Version)> {
     let program = find("runc").filter(|path| is_of_root(path))?;
     let mut ask = Command::new(program);

@@ -103,7 +103,7 @@ const LANDLOCK_ADDS: [(u32, &str, &str); 5] = [
     (6, "signals and abstract sockets", "6.12"),
 ];
 
-/// Everything that was found.
+/// Returns all findings.
 pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![kernel(facts), launcher(facts)];
     match &facts.holding {
@@ -137,7 +137,7 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The mode that `atoll run` works in here; `None` where it does not start.
+/// Returns the mode that `atoll run` works in here; `None` if it does not start.
 pub fn mode(facts: &Facts, findings: &[Finding]) -> Option<Mode> {
     let is_missing = findings.iter().any(|one| one.grade == Grade::Missing);
     let holding = facts.holding.as_ref().ok().filter(|_| !is_missing)?;
@@ -282,7 +282,7 @@ fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
         .promises(Holds::Not, Holds::Not)
 }
 
-/// Root holds programs without user namespaces too: as users of Atoll's own.
+/// Reports that root isolates programs without user namespaces too: as users of Atoll's own.
 fn unmapped(facts: &Facts, holding: &Holding, name: &str) -> Finding {
     let (why, fixes) = fixes::forbidden(facts, holding, "none can be made");
     let found = "none: programs of root are users of Atoll's own, and work on a copy";

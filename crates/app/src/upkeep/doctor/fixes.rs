@@ -55,8 +55,8 @@ pub fn landlock(facts: &Facts) -> Vec<Step> {
     vec![Step::of_root(command).with("then start the machine anew")]
 }
 
-/// The list of security modules with Landlock in front: those that are left out of it
-/// would be switched off.
+/// Returns the list of security modules with Landlock in front: those left out of it would be
+/// switched off.
 pub fn with_landlock(modules: &str) -> String {
     let others = modules.split(',').filter(|one| {
         // These are always there, and not to be named.

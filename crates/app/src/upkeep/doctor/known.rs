@@ -166,7 +166,7 @@ impl Known {
         self.since <= version && version < *mended
     }
 
-    /// The versions without it, in words.
+    /// Returns the versions without it, in words.
     pub fn mended_in(&self) -> Vec<String> {
         let all = self.mended.iter().chain([&self.until]);
         all.map(ToString::to_string).collect()
@@ -179,8 +179,8 @@ pub fn known(part: Part, version: Version) -> impl Iterator<Item = &'static Know
     of_part.filter(move |known| known.affects(version))
 }
 
-/// The command that asks a distribution whether it has mended an error in the running
-/// kernel; `like` has the words ID and ID_LIKE of os-release(5).
+/// Returns the command that asks a distribution whether it has fixed an error in the running
+/// kernel; `like` has the words of ID and ID_LIKE of os-release(5).
 pub fn question(like: &[&str], name: &str) -> Option<String> {
     let is = |names: &[&str]| like.iter().any(|one| names.contains(one));
     if is(&["ubuntu"]) {

@@ -13,7 +13,7 @@ pub struct Version {
 const RELEASED: u32 = u32::MAX;
 
 impl Version {
-    /// A release.
+    /// Creates the version of a release.
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
         Self {
             numbers: [major, minor, patch],
@@ -21,7 +21,7 @@ impl Version {
         }
     }
 
-    /// A candidate of a release.
+    /// Creates the version of a release candidate.
     pub const fn candidate(self, number: u32) -> Self {
         Self {
             numbers: self.numbers,
