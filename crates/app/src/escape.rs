@@ -42,7 +42,7 @@ use parser::{Sequence, State};
 use removal::Removal;
 use restore::Touched;
 
-/// A streaming filter for what a program writes to a terminal.
+/// A streaming filter for a program's terminal output.
 #[derive(Debug)]
 pub struct EscapeFilter {
     rights: TerminalRights,
@@ -70,8 +70,8 @@ impl EscapeFilter {
         }
     }
 
-    /// Filters the next bytes of the output; what may be shown is appended to
-    /// `out`. An unfinished sequence or character is held until the rest comes.
+    /// Filters the next bytes of the output, and appends the permitted ones to `out`. An unfinished
+    /// sequence or character is held until the rest comes.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         out.reserve(bytes.len());
         let mut rest = bytes;
@@ -111,11 +111,10 @@ impl EscapeFilter {
         }
     }
 
-    /// Appends what gives the terminal back as it was: modes, colours, margins,
-    /// character sets, cursor. To be written after [`EscapeFilter::finish`] and
-    /// before anything of Atoll's own, because a hostile program can leave
-    /// letters invisible or the mouse typing. Writes nothing when nothing was
-    /// changed; a second call writes nothing.
+    /// Appends the sequences that restore the terminal: modes, colours, margins, character sets,
+    /// cursor. To be written after [`EscapeFilter::finish`] and before any output of Atoll's own,
+    /// because a hostile program can leave letters invisible or the mouse reporting. Writes nothing
+    /// when nothing was changed; a second call writes nothing.
     pub fn restore(&mut self, out: &mut Vec<u8>) {
         std::mem::take(&mut self.touched).restore(out);
     }

@@ -20,8 +20,8 @@ const NESTING_PROGRAMS: [&str; 9] = [
     "unshare",
 ];
 
-/// Programs that fetch something: their names, the words by which they do (none where they
-/// do little else), and what lets them.
+/// Programs that fetch: their names, the arguments by which they do (none if they do little else),
+/// and the option that lets them.
 const FETCHING: [(&[&str], &[&str], &str); 9] = [
     (
         &["pip", "pip3", "uv", "poetry"],

@@ -10,7 +10,7 @@ use atoll_model::network::{
 use atoll_policy::network_entry;
 use serde_json::Value;
 
-/// More paths of one host than this become the ones beneath what they share.
+/// The most paths of one host in a rule; more become the directory that they share.
 const PATHS_MAX: usize = 6;
 /// The most destinations: more need a hand-written rule.
 const PLACES_MAX: usize = 128;

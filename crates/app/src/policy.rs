@@ -259,8 +259,8 @@ pub(crate) fn stated(arguments: &AskPolicyArguments, case: &Case) -> Result<Requ
     })
 }
 
-/// Refuses a question that states what does not count here, as more trust than an organisation
-/// allows: its answer would be to another one.
+/// Refuses a question that states facts which do not count here, as more trust than an organisation
+/// allows: its answer would be to another question.
 pub(crate) fn refuse_uncounted(case: &Case, rules: &Rules) -> Result<(), Failure> {
     let mut counting = case.clone();
     rules.state(&mut counting);

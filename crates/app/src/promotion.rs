@@ -73,7 +73,7 @@ impl Allowed {
 
 const UNREAD: &str = "what would be taken over cannot be read";
 
-/// The changes of one directory, with what would be done.
+/// The changes of one directory, with the planned writes.
 #[derive(Debug)]
 pub struct Planned<'a> {
     /// The differences.
@@ -86,7 +86,7 @@ pub struct Planned<'a> {
 pub struct Meant<'a> {
     /// The workspace whose policies count too.
     pub workspace: Option<&'a Path>,
-    /// The purposes that have narrowed what made them.
+    /// The purposes that narrowed the runs which made them.
     pub purposes: &'a [String],
     /// The runs that made the changes.
     pub by: By<'a>,

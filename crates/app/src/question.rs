@@ -1,4 +1,4 @@
-//! The question at a run's end: what becomes of its changes.
+//! The question at a run's end: whether its changes are applied, kept or discarded.
 
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::Signals;

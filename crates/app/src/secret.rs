@@ -27,7 +27,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 pub use kept::KeptSecret;
 
-/// The shortest passphrase, bytes: what can be tried out in a day is none.
+/// The shortest passphrase, bytes: a shorter one could be found by trying for a day.
 const PASSPHRASE_BYTES_MIN: usize = 8;
 
 /// Puts secrets in, names them or takes them out.

@@ -1,4 +1,4 @@
-//! `atoll sessions` and `atoll why --session`: what runs belong together, by the ledger alone.
+//! `atoll sessions` and `atoll why --session`: the runs of each session, from the ledger alone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

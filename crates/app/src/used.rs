@@ -187,7 +187,8 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     [accepted, masked, signed(&signatures), taken_back(&returned)].concat()
 }
 
-/// Counts an answered request by its credentials, injected or missing.
+/// Counts an answered request: by the credentials injected, and by those whose placeholder was
+/// masked.
 fn tally(
     opened: &Value,
     closed: &Value,

@@ -78,7 +78,7 @@ struct Story<'a> {
     events: &'a [Event],
     /// Its session's name, or its id if the ledger has no name.
     session: Option<String>,
-    /// The directory `~` stands for.
+    /// The home directory, shown as `~`.
     home: &'a Path,
     /// The configuration directory, with a person's profiles in `profiles`.
     configuration: &'a Path,

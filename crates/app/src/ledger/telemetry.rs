@@ -17,7 +17,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
 
-/// The variable with what goes along, as OpenTelemetry's own programs read it:
+/// The variable with additional request headers, as OpenTelemetry's own programs read it:
 /// `name=value,name=value`.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 /// Events in one message, at most.

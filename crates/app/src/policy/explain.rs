@@ -1,5 +1,5 @@
-//! `atoll policy explain`: what decides on something, which facts mattered, and the smallest change
-//! that would have allowed it. Nothing here has an effect.
+//! `atoll policy explain`: the rules and policies that decide a question, the facts that mattered,
+//! and the smallest change that would have allowed it. Nothing here has an effect.
 
 pub(crate) mod asking;
 pub(crate) mod change;

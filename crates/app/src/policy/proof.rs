@@ -1,4 +1,5 @@
-//! `atoll policy prove` and `diff`: what no request can do, and what another version changes.
+//! `atoll policy prove` and `diff`: proofs that no request can do something, and the changes of
+//! another version.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `atoll policy purposes`: what a run can be for, and what that takes away.
+//! `atoll policy purposes`: the purposes a run can have, and the rights these take away.
 
 use atoll_cedar::Layer;
 use atoll_policy::{PurposeSummary, Rules, nearest, purposes};

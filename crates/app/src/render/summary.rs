@@ -41,7 +41,7 @@ pub struct Summary<'a> {
     pub network: Option<Traffic>,
     /// The unpublished listeners in the sandbox, if any.
     pub listened: Option<String>,
-    /// A line for each credential that was put into requests.
+    /// A line for each credential that was injected into requests.
     pub credentials: &'a [String],
     /// The failed connections that were allowed.
     pub failed: &'a [Denied],

@@ -105,7 +105,7 @@ fn counts(
 }
 
 impl Given {
-    /// Binds what counts in one run alone to this one, on disk before anything counts.
+    /// Binds tokens that are valid in a single run to this one, on disk before any of them counts.
     fn bind_to(&self, run: &RunId) -> Result<(), Failure> {
         let unbound = "--token cannot be bound to this run";
         let mut ids = Vec::new();

@@ -93,7 +93,7 @@ pub(crate) enum OfRules {
     Never(String),
 }
 
-/// The answer, with what each part of it was.
+/// The verdict, with those of rules and policies.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) effect: Effect,

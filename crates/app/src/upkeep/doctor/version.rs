@@ -1,4 +1,4 @@
-//! Versions of the kernel and of other programs, and what of upstream's is in them.
+//! Versions of the kernel and of other programs, and the upstream versions they contain.
 
 use std::fmt;
 
