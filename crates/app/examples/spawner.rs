@@ -299,7 +299,7 @@ struct Held<'a> {
     started: &'a AtomicU64,
 }
 
-/// The other end of a program's streams, whose output nobody reads.
+/// The streams of a program whose output is discarded.
 struct Silent<'a> {
     nothing: File,
     held: Option<Held<'a>>,

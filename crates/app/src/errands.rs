@@ -1,4 +1,4 @@
-//! Programs that run outside for a run: none of what programs inside have written.
+//! Programs run on the host for a run: none that sandboxed programs have written.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,16 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::render::word;
 
-/// How long a run that is about to begin has until its record is there: it is made at once.
+/// The wait for a starting run's record, which is written at once.
 const BEGINNING: Duration = Duration::from_millis(20);
 
-/// Who writes inside: in the workspace of a run, and in those of all that are known.
+/// Returns the paths that sandboxed programs can write to: the workspace of one run, and those of
+/// all known runs.
 pub fn writers(places: &Places, workspace: Option<&Path>) -> Writers {
     Writers::new(workspace, &places.state, workspaces)
 }
 
-/// Where they write by now.
+/// Returns the files that sandboxed programs have written so far.
 pub fn written(writers: &Writers) -> Result<WrittenInside, Failure> {
     let unknown = "nobody knows where programs inside have written, so that none runs outside";
     let advice = "atoll runs says which cannot be read; mend it, or remove its directory";
@@ -29,7 +30,8 @@ pub fn written(writers: &Writers) -> Result<WrittenInside, Failure> {
     written.map_err(|failure| failure.advise(advice))
 }
 
-/// Of a record that cannot be read nobody knows where its run writes.
+/// Returns the workspaces of all known runs. A record that cannot be read is an error: nobody knows
+/// where its run writes.
 fn workspaces(state: &Path) -> Result<Vec<PathBuf>, String> {
     read(state).or_else(|_| {
         std::thread::sleep(BEGINNING);
@@ -52,7 +54,7 @@ fn read(state: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// That a program does not run.
+/// Describes a refusal to run a program on the host.
 pub fn refused(what: &str, unfit: &Unfit) -> Failure {
     let shown = |path: &Path| printable(path.as_os_str().as_encoded_bytes());
     match unfit {

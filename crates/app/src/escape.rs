@@ -1,4 +1,4 @@
-//! What a hostile program may write to a person's terminal.
+//! A filter for the terminal output of a hostile program.
 //!
 //! A terminal obeys escape sequences: some read its state back as if the person
 //! had typed it, some write the clipboard, rename the window, resize it, print,
@@ -42,7 +42,7 @@ use parser::{Sequence, State};
 use removal::Removal;
 use restore::Touched;
 
-/// A streaming filter for what a program writes to a terminal.
+/// A streaming filter for a program's terminal output.
 #[derive(Debug)]
 pub struct EscapeFilter {
     rights: TerminalRights,
@@ -53,11 +53,11 @@ pub struct EscapeFilter {
     removed: BTreeMap<&'static str, u64>,
 }
 
-/// What stands for bytes that are not UTF-8.
+/// The replacement for bytes that are not UTF-8.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 impl EscapeFilter {
-    /// A filter for one terminal, at the start of a program's output.
+    /// Creates a filter for one terminal, at the start of a program's output.
     #[must_use]
     pub fn new(rights: TerminalRights) -> Self {
         Self {
@@ -70,8 +70,8 @@ impl EscapeFilter {
         }
     }
 
-    /// Filters the next bytes of the output; what may be shown is appended to
-    /// `out`. An unfinished sequence or character is held until the rest comes.
+    /// Filters the next bytes of the output, and appends the permitted ones to `out`. An unfinished
+    /// sequence or character is held until the rest comes.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         out.reserve(bytes.len());
         let mut rest = bytes;
@@ -111,42 +111,42 @@ impl EscapeFilter {
         }
     }
 
-    /// Appends what gives the terminal back as it was: modes, colours, margins,
-    /// character sets, cursor. To be written after [`EscapeFilter::finish`] and
-    /// before anything of Atoll's own, because a hostile program can leave
-    /// letters invisible or the mouse typing. Writes nothing when nothing was
-    /// changed; a second call writes nothing.
+    /// Appends the sequences that restore the terminal: modes, colours, margins, character sets,
+    /// cursor. To be written after [`EscapeFilter::finish`] and before any output of Atoll's own,
+    /// because a hostile program can leave letters invisible or the mouse reporting. Writes nothing
+    /// when nothing was changed; a second call writes nothing.
     pub fn restore(&mut self, out: &mut Vec<u8>) {
         std::mem::take(&mut self.touched).restore(out);
     }
 
-    /// Appends what makes the terminal one at rest for a while, so that what is drawn then is
-    /// seen as it was meant: on the other screen, where the program has not the whole one.
-    /// Colours that the program has given other values stay at rest afterwards.
+    /// Appends the sequences that put the terminal at rest for a while, so that what is drawn then
+    /// looks as intended: on the alternate screen, unless the program uses that already. Colours
+    /// that the program has redefined stay at rest afterwards.
     pub fn set_aside(&self, out: &mut Vec<u8>) {
         self.touched.set_aside(out);
     }
 
-    /// Appends what makes it the program's again, who has to draw a whole screen anew.
+    /// Appends the sequences that return the terminal to the program, which has to redraw a whole
+    /// screen.
     pub fn take_up(&self, out: &mut Vec<u8>) {
         self.touched.take_up(out);
     }
 
-    /// Whether the program has the whole screen for itself, so that a line of somebody
-    /// else's would be in its way.
+    /// Returns whether the program uses the whole screen, so that a line from anyone else would be
+    /// in its way.
     #[must_use]
     pub fn has_whole_screen(&self) -> bool {
         self.touched.on_alternate_screen()
     }
 
-    /// How many sequences were removed, by kind, for the summary of a run.
+    /// Returns the number of sequences removed, by kind, for the summary of a run.
     #[must_use]
     pub fn removed(&self) -> &BTreeMap<&'static str, u64> {
         &self.removed
     }
 
-    /// How many bytes of the start need no look at each: in text they are written,
-    /// in a sequence they belong to its body.
+    /// Returns the number of leading bytes that need no look at each: in text they are written, in
+    /// a sequence they belong to its body.
     fn run_bytes(&self, bytes: &[u8]) -> usize {
         match self.state {
             State::Ground => plain_bytes(bytes),
@@ -160,8 +160,8 @@ impl EscapeFilter {
     }
 }
 
-/// How many bytes of the start can be copied without looking closer: printable
-/// ASCII, the format effectors and whole characters.
+/// Returns the number of leading bytes that can be copied without looking closer: printable ASCII,
+/// the format effectors and whole characters.
 fn plain_bytes(bytes: &[u8]) -> usize {
     let mut count = 0;
     loop {
@@ -192,7 +192,7 @@ fn plain_ascii_bytes(bytes: &[u8]) -> usize {
     blocks * BLOCK_BYTES + tail
 }
 
-/// Printable ASCII, and BEL to CR.
+/// Returns whether a byte is printable ASCII, or BEL to CR.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, 0x20..=0x7e | 0x07..=0x0d)
 }

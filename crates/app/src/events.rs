@@ -1,5 +1,5 @@
-//! The ledger as all commands use it: opened for writing, and what it tells of a run, with what
-//! is sealed in the clear where its key is here.
+//! The ledger as all commands use it: opened for writing, and the events of a run, with sealed
+//! content decrypted if its key is here.
 
 mod times;
 
@@ -14,8 +14,7 @@ use crate::advice;
 use crate::failure::{Doing, Failure};
 pub(crate) use times::{beginning, microseconds, seconds};
 
-/// Opens the ledger, and clears away what interrupted runs have left of control
-/// groups, where nobody was left to do it.
+/// Opens the ledger, and removes the control groups that interrupted runs have left.
 ///
 /// # Errors
 /// When the ledger cannot be opened.
@@ -41,7 +40,7 @@ pub(crate) fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
     Ok(ledger)
 }
 
-/// All events of a run, with what is sealed in the clear where its key is here.
+/// Returns all events of a run, with sealed content decrypted if its key is here.
 ///
 /// # Errors
 /// When the ledger or the keys cannot be read.
@@ -53,7 +52,7 @@ pub(crate) fn events_of(state: &StateDir, run: &RunId) -> Result<Vec<Event>, Fai
         .collect()
 }
 
-/// The keys that what is sealed is read with.
+/// Reads the keys of sealed content.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -61,7 +60,7 @@ pub(crate) fn seals(state: &StateDir) -> Result<Seals, Failure> {
     Seals::read(state).map_err(unreadable)
 }
 
-/// The same, for whoever follows the ledger.
+/// Reads the keys of sealed events, for a reader that follows the ledger.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -69,14 +68,14 @@ pub(crate) fn followed(state: &StateDir) -> Result<FollowedSeals, Failure> {
     FollowedSeals::read(state).map_err(unreadable)
 }
 
-/// That the keys cannot be read.
+/// Describes a failure to read the keys of sealed events.
 pub(crate) fn unreadable(fault: PrivateFault) -> Failure {
     Failure::new("the keys of what is sealed cannot be read")
         .because(&fault)
         .advise(advice::private(&fault))
 }
 
-/// The session of a run, as its first event says.
+/// Returns the session of a run, from its first event.
 pub(crate) fn session_of(opened: &Event) -> Option<SessionId> {
     let id = opened.body.get("session").and_then(Value::as_str)?;
     SessionId::parse(id).ok()

@@ -6,19 +6,19 @@ use atoll_model::{Reason, RunId};
 /// the exit status.
 #[derive(Debug)]
 pub struct Failure {
-    /// What happened.
+    /// The error.
     pub what: String,
-    /// Why, as far as known.
+    /// The reason, as far as known.
     pub why: Option<String>,
-    /// What to do next: a sentence or a command.
+    /// Remedies, each a sentence or a command.
     pub advice: Vec<String>,
     /// The exit status.
     pub status: u8,
-    /// For a denial: by which rules.
+    /// The reasons of a denial, each with its rule.
     pub reasons: Vec<Reason>,
-    /// The run that it is about, with the profile, where one had been named.
+    /// The run it is about, with the profile, if one was named.
     pub about: Option<Box<(RunId, String)>>,
-    /// What should be known besides: it is told after all else.
+    /// Further notices, printed after everything else.
     pub notices: Box<Notices>,
 }
 
@@ -32,7 +32,7 @@ pub const STATUS_OWN_ERROR: u8 = 125;
 pub const STATUS_DENIED: u8 = 126;
 
 impl Failure {
-    /// An error of Atoll's own, in one sentence.
+    /// Creates an error of Atoll's own, in one sentence.
     pub fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -45,21 +45,21 @@ impl Failure {
         }
     }
 
-    /// The same with the reason.
+    /// Sets the reason.
     #[must_use]
     pub fn because(mut self, why: impl Display) -> Self {
         self.why = Some(why.to_string());
         self
     }
 
-    /// The same with something to do next.
+    /// Adds a remedy.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice.push(advice.into());
         self
     }
 
-    /// The same with what should be known besides.
+    /// Adds further notices.
     #[must_use]
     pub fn noting<Line: Display>(mut self, notices: impl IntoIterator<Item = Line>) -> Self {
         let notices = notices.into_iter().map(|notice| notice.to_string());
@@ -67,14 +67,14 @@ impl Failure {
         self
     }
 
-    /// The same for a run that has a name.
+    /// Names the run and the profile that it is about.
     #[must_use]
     pub fn about(mut self, run: &RunId, profile: &str) -> Self {
         self.about = Some(Box::new((run.clone(), profile.to_owned())));
         self
     }
 
-    /// The same with another exit status.
+    /// Sets another exit status.
     #[must_use]
     pub fn with_status(mut self, status: u8) -> Self {
         self.status = status;
@@ -82,7 +82,7 @@ impl Failure {
     }
 }
 
-/// Says what was being done when an error came up.
+/// Adds the attempted operation to an error.
 pub trait Doing<T> {
     /// Turns the error into a failure of this.
     fn doing(self, what: &str) -> Result<T, Failure>;

@@ -1,6 +1,6 @@
-//! Which run is meant. `last` is the run that was started last in the present directory or one
-//! above it, for every command and whatever became of it: never an older one that happens to be
-//! kept. Where there is none it is the last one of all, and where that worked is told.
+//! The choice of a run by its name. `last` is the run that was started last in the current
+//! directory or one above it, for every command and whatever became of it: never an older one that
+//! happens to be kept. Without such a run it is the last one of all, and its workspace is reported.
 
 pub(crate) mod sessions;
 
@@ -18,12 +18,13 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::terminal::{Typed, typed};
 
-/// How many events at the ledger's end are looked through, one after the other until what is
-/// wanted is among them: a single run can have written any number.
+/// The numbers of events at the ledger's end to search, tried one after the other until the event
+/// is among them: a single run can have written any number.
 const EVENTS: [usize; 4] = [100, 2_000, 100_000, usize::MAX];
-/// The same for a run of the present directory: where there is none, there are others.
+/// The numbers of events to search for a run of the current directory: without one there, a run of
+/// another directory is taken.
 const EVENTS_HERE: [usize; 3] = [100, 2_000, 100_000];
-/// How many runs an error names.
+/// The most runs an error names.
 const NAMED_MAX: usize = 5;
 
 /// Finds a run of which something is kept.
@@ -45,11 +46,11 @@ pub fn find(state: &StateDir, text: &str) -> Result<RunId, Failure> {
     })
 }
 
-/// The same where something is done about its changes, as `apply`: a last run that worked
-/// elsewhere is asked about, or refused where nobody can be asked.
+/// Finds a run in order to decide on its changes, as `apply` does: a last run that worked elsewhere
+/// needs a person's confirmation, and is refused where nobody can be asked.
 ///
 /// # Errors
-/// As [`find`]; and where the person says no, or is not there.
+/// As [`find`]; and when the person denies or is not there.
 pub fn find_to_decide(
     state: &StateDir,
     text: &str,
@@ -65,12 +66,13 @@ pub fn find_to_decide(
     find(state, text)
 }
 
-/// Whether a workspace is the present directory or above it.
+/// Returns whether a workspace is the current directory or above it.
 pub fn is_here(workspace: &Path) -> bool {
     is_above(workspace, here().as_deref())
 }
 
-/// Whether a directory is in it, or is it. One that is gone is nowhere.
+/// Returns whether the current directory is the workspace or in it. A directory that was removed is
+/// in none.
 fn is_above(workspace: &Path, here: Option<&Path>) -> bool {
     here.is_some_and(|here| here.starts_with(workspace))
 }
@@ -79,15 +81,15 @@ fn here() -> Option<PathBuf> {
     std::env::current_dir().ok()?.canonicalize().ok()
 }
 
-/// What `last` means.
+/// The run that `last` means.
 struct Last {
     run: RunId,
-    /// Where it worked, if not here; empty where that is not known.
+    /// The workspace, if it is another directory; empty if not known.
     elsewhere: Option<PathBuf>,
 }
 
 impl Last {
-    /// That it is of another directory.
+    /// Describes the workspace, if it is another directory.
     fn place(&self) -> Option<String> {
         let place = self.elsewhere.as_ref()?.as_os_str().as_bytes();
         Some(match place {
@@ -131,8 +133,7 @@ impl Last {
         }
     }
 
-    /// The run, where something of it is kept. A record that is there and cannot be read is an
-    /// error of its own.
+    /// Returns the run, if anything of it is kept. An unreadable record is an error of its own.
     fn kept(self, state: &StateDir) -> Result<RunId, Failure> {
         match state.run_dir(&self.run).exists() {
             true => Ok(self.run),
@@ -141,7 +142,7 @@ impl Last {
     }
 }
 
-/// The run of the ledger that is meant where none of the kept ones is.
+/// Finds a run in the ledger if none of the kept ones matches.
 fn known(state: &StateDir, text: &str, error: &RunError) -> Option<RunId> {
     let wanted = text.trim().to_ascii_lowercase();
     if wanted.is_empty() || !matches!(error, RunError::NoRuns | RunError::NoMatch { .. }) {
@@ -190,7 +191,7 @@ pub fn find_in_ledger(state: &StateDir, text: &str) -> Result<RunId, Failure> {
     })
 }
 
-/// The runs that began last, by the ledger, the newest first: kept, denied or thrown away.
+/// Returns the runs that began last, by the ledger, the newest first: kept, denied or discarded.
 fn newest_begun(state: &StateDir) -> Vec<RunId> {
     let mut begun = Vec::new();
     for count in EVENTS {
@@ -206,9 +207,9 @@ fn newest_begun(state: &StateDir) -> Vec<RunId> {
     begun.into_iter().rev().take(NAMED_MAX).collect()
 }
 
-/// Finds a run by its whole id, or the last one, where what is done with it cannot be taken back:
-/// one that the ledger knows the beginning of. A last one that worked elsewhere is `asked` about,
-/// or told.
+/// Finds a run by its whole id, or the last one, for an irreversible operation: one whose beginning
+/// is in the ledger. A last run that worked elsewhere needs a person's confirmation if `asked` is
+/// given, and is reported otherwise.
 ///
 /// # Errors
 /// When there is none, or as [`find_to_decide`].
@@ -246,7 +247,7 @@ fn is_last(text: &str) -> bool {
     text.trim().eq_ignore_ascii_case(RUN_LAST)
 }
 
-/// The run started last, by the ledger: of those that worked here, or else of all.
+/// Returns the run started last, by the ledger: of those that worked here, or else of all.
 fn last(state: &StateDir) -> Result<Option<Last>, Failure> {
     let Some(latest) = newest(state, &EVENTS, &openings(), |_| true)? else {
         return Ok(None);
@@ -276,7 +277,7 @@ fn last(state: &StateDir) -> Result<Option<Last>, Failure> {
     }))
 }
 
-/// The newest run that is kept and worked there.
+/// Returns the newest kept run that worked there.
 fn kept_there(state: &StateDir, is_there: impl Fn(&Path) -> bool) -> Option<RunId> {
     let records = list_runs(state).ok()?.records;
     let found = records
@@ -285,7 +286,7 @@ fn kept_there(state: &StateDir, is_there: impl Fn(&Path) -> bool) -> Option<RunI
     Some(found.run)
 }
 
-/// What tells that a run began.
+/// Returns the filter for the events that open runs.
 fn openings() -> Filter {
     Filter {
         kind: Some("run.opened".to_owned()),
@@ -293,7 +294,7 @@ fn openings() -> Filter {
     }
 }
 
-/// The newest event of a run that is meant, of those that pass.
+/// Returns the newest matching event of a run, of those that pass.
 fn newest(
     state: &StateDir,
     counts: &[usize],

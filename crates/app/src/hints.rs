@@ -1,5 +1,5 @@
-//! What to say where a program that failed needs what its boundary has not: a sandbox of
-//! its own, or somebody outside.
+//! Hints for a failed program that needs something its sandbox does not have: a sandbox of its own,
+//! or network access.
 
 use std::ffi::OsString;
 
@@ -20,8 +20,8 @@ const NESTING_PROGRAMS: [&str; 9] = [
     "unshare",
 ];
 
-/// Programs that fetch something: their names, the words by which they do (none where they
-/// do little else), and what lets them.
+/// Programs that fetch: their names, the arguments by which they do (none if they do little else),
+/// and the option that lets them.
 const FETCHING: [(&[&str], &[&str], &str); 9] = [
     (
         &["pip", "pip3", "uv", "poetry"],
@@ -54,7 +54,8 @@ const FETCHING: [(&[&str], &[&str], &str); 9] = [
     (&["ssh", "scp"], &[], "--allow HOST:22"),
 ];
 
-/// What to ask for where a command names a program that makes namespaces of its own.
+/// Returns the option to suggest for a command that names a program which makes namespaces of its
+/// own.
 pub fn nesting_hint(record: &RunRecord) -> Option<String> {
     let is_known = |word: &String| NESTING_PROGRAMS.contains(&word.as_str());
     let named = words(&record.command).find(is_known)?;
@@ -64,8 +65,8 @@ pub fn nesting_hint(record: &RunRecord) -> Option<String> {
     ))
 }
 
-/// What to ask for where a command that reaches nothing names a program that fetches.
-/// Whether a level of trust opens none at all is said.
+/// Returns the option to suggest for a command that has no network and names a program which
+/// fetches. The hint also says so if the level of trust leaves out the network altogether.
 pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
     let said: Vec<String> = words(command).collect();
     let has = |names: &[&str]| said.iter().find(|word| names.contains(&word.as_str()));
@@ -85,8 +86,7 @@ pub fn network_hint(command: &[OsString], is_closed: bool) -> Option<String> {
     ))
 }
 
-/// Programs that are told from when on releases are too young, and what they say where they
-/// find none.
+/// The programs that support a minimum age of releases, and their messages if they find none.
 const CHOOSING: [(Registry, &[&str], &str); 2] = [
     (
         Registry::Npm,
@@ -100,7 +100,7 @@ const CHOOSING: [(Registry, &[&str], &str); 2] = [
     ),
 ];
 
-/// Why a program finds no release, where it is shown old ones alone.
+/// Returns the reason why a program finds no release where only old ones are shown to it.
 pub fn age_hint(record: &RunRecord, network: &Network) -> Option<String> {
     let said: Vec<String> = words(&record.command).collect();
     let (registry, named, message) = CHOOSING.iter().find_map(|(registry, names, message)| {
@@ -114,8 +114,7 @@ pub fn age_hint(record: &RunRecord, network: &Network) -> Option<String> {
     ))
 }
 
-/// That names lead nowhere since nobody answers for them: what programs say of it is seldom
-/// the reason.
+/// Returns a hint that no name server answered: the programs' own messages seldom give that reason.
 pub fn names_hint(flows: &Flows) -> Option<String> {
     let mut failed = flows.failed.iter();
     failed.find(|one| one.why.contains(NO_NAME_SERVER))?;
@@ -125,7 +124,7 @@ pub fn names_hint(flows: &Flows) -> Option<String> {
     ))
 }
 
-/// The words of a command, also those of a script within it.
+/// Returns the words of a command, also those of a script within it.
 fn words(command: &[OsString]) -> impl Iterator<Item = String> {
     let words = command.iter().map(|word| word.to_string_lossy());
     words.flat_map(|word| {

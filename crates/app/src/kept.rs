@@ -1,5 +1,5 @@
-//! `atoll kept`: what profiles' runs hold from one to the next, looked at and taken over apart
-//! from the changes of any one run.
+//! `atoll kept`: the changes that runs of a profile keep from one to the next, reviewed and applied
+//! apart from the changes of any one run.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -48,17 +48,17 @@ pub fn kept(arguments: &KeptArguments, output: &Output) -> Result<u8, Failure> {
     }
 }
 
-/// What is kept of one directory.
+/// The part of a directory's kept changes.
 #[derive(Clone, Copy)]
 enum Part {
-    /// What the next run sees: history alone.
+    /// The changes the next run sees: only history.
     Seen,
-    /// What no run sees until a person has taken it over.
+    /// The changes no run sees until a person has applied them.
     Aside,
 }
 
 impl Part {
-    /// In the order in which they are shown and applied.
+    /// Both parts, in the order in which they are shown and applied.
     const ALL: [Self; 2] = [Self::Seen, Self::Aside];
 }
 
@@ -69,7 +69,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Takes a layer; what a run that was cut short has left is sorted out first.
+    /// Opens a layer, after sorting out what an interrupted run has left.
     fn open(state: &StateDir, name: &KeptName) -> Result<Option<Self>, Failure> {
         let layer = match KeptLayer::open(state, name) {
             Err(error @ KeptError::InUse(_)) => {
@@ -87,7 +87,8 @@ impl Opened {
         Ok(Some(Self { layer, record }))
     }
 
-    /// What differs from the directory outside: what the next run sees, then what is set aside.
+    /// Reads the differences from the host's directory: those the next run sees, then those pending
+    /// review.
     fn changes(&self) -> Result<Vec<LayerChanges>, Failure> {
         Part::ALL.into_iter().map(|part| self.read(part)).collect()
     }
@@ -139,14 +140,14 @@ impl Opened {
         Ok(read)
     }
 
-    /// Where the next apply keeps its journal.
+    /// Returns the path of the next apply's journal.
     fn next_journal(&self) -> Result<PathBuf, Failure> {
         let directory = self.layer.journals();
         std::fs::create_dir_all(&directory).doing("the journal cannot be made")?;
         Ok(directory.join(journals(&self.layer).len().to_string()))
     }
 
-    /// What differs outside from this time on is somebody else's change.
+    /// Counts only differences on the host from this time on as somebody else's changes.
     fn forget_conflicts(&mut self, now: SystemTime) -> Result<(), Failure> {
         self.record.since = since(now);
         self.layer
@@ -160,13 +161,13 @@ impl Opened {
         recorded.map(drop).doing(UNRECORDED)
     }
 
-    /// The same of what a person was asked.
+    /// Records an approval question and what came of it.
     fn tell_question(&self, ledger: &Ledger, step: Asked, body: Value) -> Result<(), Failure> {
         let recorded = ledger.record_question(None, step, &self.named(body));
         recorded.map(drop).doing(UNRECORDED)
     }
 
-    /// With what it is about.
+    /// Adds the names of the layer, the profile and the directory.
     fn named(&self, mut body: Value) -> Value {
         if let Some(members) = body.as_object_mut() {
             members.insert("layer".to_owned(), json!(self.layer.name().as_str()));
@@ -177,7 +178,7 @@ impl Opened {
     }
 }
 
-/// A time as a record holds it.
+/// Returns a time as a record holds it.
 fn since(time: SystemTime) -> (i64, u32) {
     let time = time.duration_since(SystemTime::UNIX_EPOCH);
     let time = time.unwrap_or_default();
@@ -185,7 +186,7 @@ fn since(time: SystemTime) -> (i64, u32) {
     (seconds, time.subsec_nanos())
 }
 
-/// The journals of a layer's applies, oldest first.
+/// Returns the journals of a layer's applies, oldest first.
 fn journals(layer: &KeptLayer) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(layer.journals());
     let numbered = entries.into_iter().flatten().flatten().filter_map(|entry| {
@@ -217,7 +218,7 @@ fn other_than_settings(record: &KeptRecord) -> Vec<OsString> {
     record.logins.iter().filter(is_other).cloned().collect()
 }
 
-/// The layers that a person means: one by its name, or all of a profile's.
+/// Finds the layers for an argument: one by its name, or all of a profile's.
 fn meant(state: &StateDir, text: &str, output: &Output) -> Result<Vec<KeptName>, Failure> {
     let all = list_kept(state).doing("what is kept cannot be listed")?;
     if let Some((name, _)) = all.iter().find(|(name, _)| name.as_str() == text) {
@@ -290,7 +291,7 @@ fn diff(arguments: &DiffKeptArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The state, where there is any, for writing.
+/// Opens the state for writing, if there is any.
 fn writable() -> Result<StateDir, Failure> {
     let places = Places::read()?;
     places.read_state()?;

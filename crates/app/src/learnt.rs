@@ -1,5 +1,4 @@
-//! What a run that was to be learnt from has reached, as the smallest rules that allow it
-//! again.
+//! The network access of a run in learning mode, as the smallest rules that allow it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +10,34 @@ use atoll_model::network::{
 use atoll_policy::network_entry;
 use serde_json::Value;
 
-/// More paths of one host than this become the ones beneath what they share.
+/// The most paths of one host in a rule; more become the directory that they share.
 const PATHS_MAX: usize = 6;
-/// More places than this are a rule of somebody's own.
+/// The most destinations: more need a hand-written rule.
 const PLACES_MAX: usize = 128;
 
-/// Where requests went to: a host as it was named, its port, and how they were sent.
+/// A destination of requests: the host as it was named, its port, and the scheme.
 type Place = (String, u16, Option<Scheme>);
 
-/// What was asked of one place.
+/// The requests to one destination.
 #[derive(Default)]
 struct Asked {
     /// The paths of each method; of `None` those of methods that no rule can name.
     paths: BTreeMap<Option<String>, BTreeSet<String>>,
-    /// Whether no rule can name one of the paths: where rules name paths it would not be sent, by
-    /// whichever method.
+    /// Set when no rule can name one of the paths: with rules that name paths it would not be sent,
+    /// by whichever method.
     is_unnamed: bool,
 }
 
 /// Methods of one place that were used with the same paths.
 struct Group {
     methods: BTreeSet<Option<String>>,
-    /// None where that is all.
+    /// Empty for all paths.
     paths: Vec<PathPattern>,
-    /// What its rule opens that nobody has asked for, in words.
+    /// The access its rule allows beyond the requests seen, in words.
     widened: Vec<String>,
 }
 
-/// The rules for what the events of a run say was let pass to learn of it.
+/// Returns the rules for the flows of a run that were allowed only in order to learn from them.
 pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
     let learning = NetworkRule::learning().told();
     let is_learnt =
@@ -49,8 +48,7 @@ pub(crate) fn rules<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Meant> {
     all.flatten().map(|(meant, _)| meant).collect()
 }
 
-/// The rules for all that was reached by runs, whatever has let it pass, and what of each was
-/// widened, in words.
+/// Returns the rules for all flows of runs, whatever allowed them, each with its widening in words.
 pub(crate) fn used<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<(Meant, Option<String>)> {
     let is_reached = |event: &Event| {
         let kind = event.body.get("kind").and_then(Value::as_str);
@@ -74,7 +72,8 @@ pub(crate) fn used<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<(Meant, O
     all.flatten().collect()
 }
 
-/// What was asked of each place, by those events of opened flows that are meant.
+/// Collects the requests to each destination, from the events of opened flows that `is_meant`
+/// selects.
 fn places<'a>(
     events: impl Iterator<Item = &'a Event>,
     is_meant: impl Fn(&Event) -> bool,
@@ -127,7 +126,7 @@ impl Asked {
         }
     }
 
-    /// The rules that it takes: methods with the same paths are one.
+    /// Groups methods with the same paths: each group is a rule.
     fn groups(&self) -> Vec<Group> {
         if self.is_unnamed {
             return vec![Group {
@@ -157,7 +156,8 @@ impl Asked {
 }
 
 impl Group {
-    /// The requests that its rule allows, and what of them nobody has asked for, if anything.
+    /// Returns the conditions of the group's rule, and the access it allows beyond the requests
+    /// seen, if any.
     fn requests(mut self, scheme: Option<Scheme>) -> (Conditions, Option<String>) {
         let is_any = self.methods.contains(&None);
         if is_any {
@@ -177,7 +177,8 @@ impl Group {
     }
 }
 
-/// The rules for what was asked of a place, each with what it opens besides, in words.
+/// Returns the rules for the requests to a destination, each with the access it allows beyond them,
+/// in words.
 fn of_place((host, port, scheme): &Place, asked: &Asked) -> Vec<(Meant, Option<String>)> {
     // What a program asked for may be no host at all.
     let Ok(host) = host.parse::<HostPart>() else {
@@ -204,7 +205,7 @@ fn of_place((host, port, scheme): &Place, asked: &Asked) -> Vec<(Meant, Option<S
     rules.collect()
 }
 
-/// What the rule for these paths opens besides, in words.
+/// Returns the access the rule for these paths allows beyond them, in words.
 fn widened(asked: &BTreeSet<String>) -> Option<String> {
     let count = asked.len();
     (count > PATHS_MAX).then(|| match paths(asked).is_empty() {
@@ -213,7 +214,8 @@ fn widened(asked: &BTreeSet<String>) -> Option<String> {
     })
 }
 
-/// The paths one by one, or what they share with all beneath it; none where that is all.
+/// Returns the paths one by one, or the directory that they share with all beneath it; empty if
+/// that is everything.
 fn paths(asked: &BTreeSet<String>) -> Vec<PathPattern> {
     let patterns = |paths: &mut dyn Iterator<Item = String>| -> Option<Vec<PathPattern>> {
         paths.map(|path| PathPattern::try_from(path).ok()).collect()
@@ -237,7 +239,7 @@ fn paths(asked: &BTreeSet<String>) -> Vec<PathPattern> {
     }
 }
 
-/// The rules as a part of a profile.
+/// Formats the rules as a part of a profile.
 pub(crate) fn as_profile(rules: &[Meant]) -> String {
     let entries: String = rules
         .iter()
@@ -246,7 +248,7 @@ pub(crate) fn as_profile(rules: &[Meant]) -> String {
     format!("[network]\nallow = [\n{entries}]\n")
 }
 
-/// What a person is told at the run's end, for pasting.
+/// Returns the text printed at the run's end, for pasting.
 pub(crate) fn told(rules: &[Meant]) -> String {
     match rules {
         [] => "learnt: nothing was reached that the rules do not allow already\n".to_owned(),

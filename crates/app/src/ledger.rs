@@ -30,7 +30,7 @@ use crate::output::Output;
 use crate::render;
 use witness::When;
 
-/// How often `ledger tail --follow` looks for more.
+/// The interval at which `ledger tail --follow` looks for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 /// Events named in a message.
 const NAMED_MAX: usize = 8;
@@ -161,7 +161,7 @@ fn verify(
     }
 }
 
-/// A ledger that is not whole, or not signed by the key that it was checked with.
+/// Describes a ledger that is not whole, or not signed by the key that it was checked with.
 fn not_whole(state: &StateDir, report: &VerifyReport, against: &Against) -> Failure {
     let is_foreign = |one: &Damage| one.severity == Severity::Foreign;
     if report.more == 0 && report.damage.iter().all(is_foreign) {
@@ -190,7 +190,7 @@ fn not_whole(state: &StateDir, report: &VerifyReport, against: &Against) -> Fail
         .advise("atoll ledger show prints what can still be read")
 }
 
-/// A key as `atoll ledger key` prints it.
+/// Parses a key as `atoll ledger key` prints it.
 fn read_key(text: &str) -> Result<VerifierKey, Failure> {
     VerifierKey::parse(text.trim())
         .doing("--key cannot be used")
@@ -238,8 +238,8 @@ fn show(state: &StateDir, arguments: &ShowLedgerArguments, output: &Output) -> R
     Ok(0)
 }
 
-/// One event on one line: its canonical form, but for characters that deceive a terminal, which
-/// JSON can write in another way too.
+/// Writes one event on one line: its canonical form, except that characters that deceive a terminal
+/// are escaped as JSON allows.
 fn write_event(event: &Event, output: &Output) {
     let line = event.canonical().unwrap_or_default();
     let line = printable_json(&String::from_utf8_lossy(&line));
@@ -257,8 +257,7 @@ fn key(output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Puts another key in the place of the one that signs or that is lost, and gives the new
-/// checkpoint to the witness.
+/// Replaces the signing key, or one that is lost, and gives the new checkpoint to the witness.
 fn exchange(read: &StateDir, action: KeyAction, output: &Output) -> Result<u8, Failure> {
     if !read.path().join("ledger").exists() {
         return Err(Failure::new("the ledger has no events yet")
@@ -298,7 +297,7 @@ fn export(
     }
 }
 
-/// Every event on a line.
+/// Writes every event on a line.
 fn lines(
     state: &StateDir,
     format: ExportFormat,

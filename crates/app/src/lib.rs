@@ -71,7 +71,7 @@ use output::Output;
 /// constant would be in the program once for each part that names it.
 pub static LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
 
-/// Whether it is called what carries connections is.
+/// Returns whether the process was started under the name of the egress process.
 fn is_outside(name: &OsString) -> bool {
     let name = name.as_bytes();
     // A test names there what is left out.

@@ -1,4 +1,4 @@
-//! Why a program could not be started, and what to do, as far as the host shows it.
+//! The reasons why a program could not be started, and remedies, as far as the host shows them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,22 +17,23 @@ use crate::escape::printable;
 #[cfg(test)]
 mod tests;
 
-/// Directories of programs that every profile shows, unless it says otherwise.
+/// The directories of programs that every profile shows, unless it hides them.
 const ALWAYS_SHOWN: [&str; 3] = ["/usr", "/bin", "/sbin"];
 
-/// What a person's own profile says so that a program of the host is there inside.
+/// The lines of a person's own profile that make a program of the host visible in the sandbox.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Showing {
     /// The profile's file.
     pub file: PathBuf,
-    /// Whether it is there already, and these lines are to be added.
+    /// Set when the file exists already, so that the lines are added to it.
     pub is_there: bool,
     /// A line each.
     pub lines: Vec<String>,
 }
 
-/// The profile that shows a program inside, for runs that had `profile`; `configuration` is
-/// `$XDG_CONFIG_HOME/atoll`. Nothing where its name or directory cannot be written in one.
+/// Returns the profile lines that make a program visible in the sandbox, for runs that had
+/// `profile`; `configuration` is `$XDG_CONFIG_HOME/atoll`. `None` if its name or directory cannot
+/// be written in one.
 pub fn showing(program: &Path, profile: &str, configuration: &Path) -> Option<Showing> {
     let name = program.file_name()?.to_str()?;
     let profiles = configuration.join("profiles");
@@ -66,8 +67,8 @@ pub fn showing(program: &Path, profile: &str, configuration: &Path) -> Option<Sh
     })
 }
 
-/// The directories that a program is in and, where it is a link, leads to: one where both lie in
-/// the installation around `bin`.
+/// Returns the directories of a program and, if it is a link, of its target: one if both lie in the
+/// installation around `bin`.
 fn directories(program: &Path) -> Option<Vec<String>> {
     let directory = program.parent()?;
     let target = program.canonicalize().ok()?;
@@ -92,8 +93,8 @@ fn directories(program: &Path) -> Option<Vec<String>> {
     directories.iter().map(text).collect()
 }
 
-/// Where the host has a program that is looked up by name, which no directory that every profile
-/// shows has.
+/// Finds a program by name in the host's `PATH`; `None` if it is in a directory that every profile
+/// shows.
 pub fn elsewhere_in_path(program: &OsStr) -> Option<PathBuf> {
     let path = in_path(program)?;
     let is_shown = ALWAYS_SHOWN.iter().any(|one| path.starts_with(one));
@@ -104,18 +105,18 @@ fn in_path(program: &OsStr) -> Option<PathBuf> {
     all_in_path(program).into_iter().next()
 }
 
-/// Where the host has a program that is looked up by name, in the order in which it is.
+/// Finds all places of a program in the host's `PATH`, in its order.
 fn all_in_path(program: &OsStr) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&path).map(|directory| directory.join(program));
     all.filter(|path| path.is_file()).collect()
 }
 
-/// Whether a program is there inside that is looked up by name, before anything is started: it is
-/// nowhere (`None`), or the first place is told where none of them is shown.
+/// Looks up a program by name before anything is started. `None` if the host's `PATH` does not have
+/// it; an error if the sandbox shows none of its places, naming the first.
 ///
 /// # Errors
-/// Why it is not found inside, and what shows it.
+/// When the sandbox does not show it, with what would.
 pub fn found_inside(program: &OsStr, rules: &Rules) -> Option<Result<(), String>> {
     let all = all_in_path(program);
     let first = all.first()?;
@@ -130,7 +131,7 @@ pub fn found_inside(program: &OsStr, rules: &Rules) -> Option<Result<(), String>
     })
 }
 
-/// That no profile shows a program, and one that does.
+/// Explains that the profile does not show a program, and how to show it.
 fn unshown(program: &OsStr, path: &Path, profile: &str) -> String {
     let configuration = Places::read().map(|places| places.config).ok();
     let showing = configuration.and_then(|place| showing(path, profile, &place));
@@ -145,8 +146,8 @@ fn unshown(program: &OsStr, path: &Path, profile: &str) -> String {
     )
 }
 
-/// What to say of a run that ended like this; `None` for one that was started. Where its level of
-/// trust is the one that shows nothing of the home, no profile does.
+/// Returns a hint for a run that ended like this; `None` if its program was started. A level of
+/// trust that shows nothing of the home overrides every profile.
 pub fn hint(record: &RunRecord, ending: Ending, rules: &Rules) -> Option<String> {
     match ending {
         Ending::NotFound => not_at_path(record).or_else(|| Some(not_in_path(record, rules))),
@@ -158,7 +159,7 @@ pub fn hint(record: &RunRecord, ending: Ending, rules: &Rules) -> Option<String>
     }
 }
 
-/// Why a file that is there is not executed.
+/// Returns why an existing file could not be executed.
 fn not_executable(record: &RunRecord) -> Option<String> {
     let name = record.command.first()?;
     let shown = printable(name.as_bytes());
@@ -173,8 +174,8 @@ fn not_executable(record: &RunRecord) -> Option<String> {
     })
 }
 
-/// Why a program that was named by its path is not there: such a path is looked
-/// for in the directory where the program starts, and not in `PATH`.
+/// Returns why a program that was named by its path is not there: such a path is looked for in the
+/// directory where the program starts, and not in `PATH`.
 fn not_at_path(record: &RunRecord) -> Option<String> {
     let name = record.command.first()?;
     let path = Path::new(name);
@@ -202,7 +203,7 @@ fn not_at_path(record: &RunRecord) -> Option<String> {
     })
 }
 
-/// Why a program that the person has may not be there inside.
+/// Returns why a program of the host may be missing in the sandbox.
 fn not_in_path(record: &RunRecord, rules: &Rules) -> String {
     let name = record.command.first().cloned().unwrap_or_default();
     let shown = printable(name.as_bytes());
@@ -231,7 +232,7 @@ fn not_in_path(record: &RunRecord, rules: &Rules) -> String {
 }
 
 impl Showing {
-    /// Where the lines are to be written.
+    /// Names the file to write the lines to.
     pub fn told(&self) -> String {
         match self.is_there {
             true => format!("To show it add to {}:", self.file.display()),

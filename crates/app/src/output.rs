@@ -4,13 +4,13 @@ use crate::escape::printable_json;
 use crate::failure::Failure;
 use crate::render::{Paint, problem, warning};
 
-/// Where a command writes for people: results to standard output, everything
-/// about the work itself to standard error.
+/// The output of a command for people: results to standard output, everything about the work itself
+/// to standard error.
 #[derive(Debug)]
 pub struct Output {
-    /// Whether standard output is a terminal.
+    /// True if standard output is a terminal.
     pub is_terminal: bool,
-    /// Whether a person can be asked: standard input and error are terminals.
+    /// True if a person can be asked: standard input and error are terminals.
     pub can_ask: bool,
     /// The look of standard output.
     pub paint: Paint,
@@ -19,7 +19,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// This process's own.
+    /// Returns the output of this process.
     pub fn of_process() -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         let error_is_terminal = std::io::stderr().is_terminal();
@@ -61,7 +61,7 @@ impl Output {
         self.say(&warning(self.error_paint, text));
     }
 
-    /// Says what went wrong.
+    /// Prints an error.
     pub fn failure(&self, failure: &Failure) {
         let whys: Vec<&str> = failure.why.as_deref().into_iter().collect();
         let tries: Vec<&str> = failure.advice.iter().map(String::as_str).collect();
@@ -72,8 +72,8 @@ impl Output {
     }
 }
 
-/// A value as text for programs, members in the order of their names. It can be shown at a
-/// terminal as it is.
+/// Formats a value as JSON text, members in the order of their names. It can be shown at a terminal
+/// as it is.
 pub fn json_text(value: &serde_json::Value) -> String {
     // serde_json may be built to keep them in the order of insertion.
     let mut sorted = value.clone();

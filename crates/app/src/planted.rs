@@ -1,4 +1,4 @@
-//! Files that a live run has put into the workspace and that programs outside run or trust.
+//! Files that a live run has put into the workspace and that programs on the host run or trust.
 
 use atoll_layer::{Change, Class};
 use atoll_model::WorkspaceMode;
@@ -10,7 +10,7 @@ use crate::escape::printable;
 /// Names in the warning about control files.
 const PLANTED_SHOWN_MAX: usize = 8;
 
-/// Control files that a live run has put into the workspace or changed there.
+/// Returns the control files that a live run has put into the workspace or changed there.
 pub fn planted(record: &RunRecord, all: &[LayerChanges]) -> Vec<Vec<u8>> {
     if record.mode != WorkspaceMode::Live {
         return Vec::new();
@@ -23,7 +23,7 @@ pub fn planted(record: &RunRecord, all: &[LayerChanges]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The warning about them.
+/// Formats the warning about them.
 pub fn planted_warning(record: &RunRecord, planted: &[Vec<u8>]) -> String {
     let shown = planted.iter().take(PLANTED_SHOWN_MAX);
     let names: Vec<String> = shown.map(|path| printable(path)).collect();

@@ -61,7 +61,7 @@ pub fn policy(arguments: PolicyArguments, output: &Output) -> Result<u8, Failure
     }
 }
 
-/// The rules of a profile in the present directory, with all policies that count there.
+/// Compiles the rules of a profile in the current directory, with all policies that count there.
 fn rules_here(requested: Requested) -> Result<Rules, Failure> {
     let places = Places::read()?;
     let files = files_here(&places)?;
@@ -171,17 +171,17 @@ fn check(arguments: &CheckPolicyArguments, output: &Output) -> Result<u8, Failur
     proof::prove(&ProvePolicyArguments::of(&arguments.files), output)
 }
 
-/// Whether policies that people have written decide here.
+/// Returns whether user-written policies take part in decisions here.
 fn counts_any() -> Result<bool, Failure> {
     let rules = rules_here(Requested::default())?;
     let mut files = rules.policy_files().iter();
     Ok(files.any(|(_, files)| !files.is_empty()))
 }
 
-/// What properties of policies are proven with, in words, once that was tried.
+/// Describes the programs that prove properties of policies, after a trial proof.
 ///
 /// # Errors
-/// That something is not there, with how it is got, or does not work.
+/// When one is missing, with how to get it, or does not work.
 pub(crate) fn provers() -> Result<String, String> {
     let found = prover::Programs::find()?;
     found.try_out()?;
@@ -241,11 +241,11 @@ fn check_one(file: PolicyFile, output: &Output) -> bool {
     bad
 }
 
-/// What an answer of policies leaves open.
+/// The note that an answer of policies alone is not the whole decision.
 const POLICIES_ALONE: &str = "  by policies alone: a profile's rules decide besides; with the same \
                               words `atoll policy explain` asks both\n";
 
-/// What a run that is asked about would be asked for with, by options or else by `--with`.
+/// Returns the request for the run that is asked about, from options or from `--with`.
 pub(crate) fn stated(arguments: &AskPolicyArguments, case: &Case) -> Result<Requested, Failure> {
     let profile = case.profile.as_deref().map(AsRef::as_ref);
     Ok(Requested {
@@ -259,8 +259,8 @@ pub(crate) fn stated(arguments: &AskPolicyArguments, case: &Case) -> Result<Requ
     })
 }
 
-/// Refuses a question that states what does not count here, as more trust than an organisation
-/// allows: its answer would be to another one.
+/// Refuses a question that states facts which do not count here, as more trust than an organisation
+/// allows: its answer would be to another question.
 pub(crate) fn refuse_uncounted(case: &Case, rules: &Rules) -> Result<(), Failure> {
     let mut counting = case.clone();
     rules.state(&mut counting);
@@ -323,7 +323,7 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
     })
 }
 
-/// By whom it is approved, and by how many, where that is asked for.
+/// Describes who approves it, and how many approvals it takes, if policies require any.
 fn by_whom(found: &Decision, action: &str, takes_two: bool) -> String {
     if !found.asks_a_person() {
         return format!(
@@ -346,7 +346,7 @@ fn by_whom(found: &Decision, action: &str, takes_two: bool) -> String {
     format!("by one person, {where_asked}{two}")
 }
 
-/// What of a question nobody has to say: it is now, and the person asks.
+/// Returns the defaults of a question: the time is now, and the person is the one who asks.
 fn usual() -> Case {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Case {
@@ -356,7 +356,7 @@ fn usual() -> Case {
     }
 }
 
-/// The question as it is typed.
+/// Reads the question from the arguments.
 pub(crate) fn case(arguments: &AskPolicyArguments) -> Result<Case, Failure> {
     let with = usual().with(&arguments.with);
     let with = with.map_err(|why| Failure::new("--with cannot be used").because(why))?;
@@ -388,7 +388,8 @@ pub(crate) fn case(arguments: &AskPolicyArguments) -> Result<Case, Failure> {
     })
 }
 
-/// Where in the present directory a change lies that is asked about: a run's workspace is that.
+/// Returns the path of a change within the current directory, the workspace of the run that is
+/// asked about.
 fn within(arguments: &AskPolicyArguments) -> Option<String> {
     let path = Path::new(arguments.resource.as_deref()?);
     let here = std::env::current_dir().ok()?;
@@ -397,7 +398,7 @@ fn within(arguments: &AskPolicyArguments) -> Option<String> {
     (is_change && !within.is_empty()).then(|| within.to_owned())
 }
 
-/// The method that is meant: those that everybody knows are typed in small letters too.
+/// Normalises a method: well-known ones may be typed in lower case.
 fn meant(method: &str) -> String {
     let known = METHODS.iter().find(|one| one.eq_ignore_ascii_case(method));
     known.map_or_else(|| method.to_owned(), |one| (*one).to_owned())
@@ -471,7 +472,7 @@ fn broken(faults: Vec<atoll_cedar::Fault>) -> Failure {
         .advise("atoll policy check FILE tells all of them")
 }
 
-/// A file of policies that was named.
+/// Reads a policy file.
 pub(crate) fn read(path: &Path) -> Result<PolicyFile, Failure> {
     let absolute = std::path::absolute(path).doing("the path is not usable")?;
     let file = configuration::read_optional(&absolute)?;

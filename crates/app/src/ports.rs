@@ -1,4 +1,4 @@
-//! `atoll ports` and `atoll publish`: what runs that go on are asked.
+//! `atoll ports` and `atoll publish`: requests to live runs.
 
 use std::time::{Duration, Instant};
 
@@ -15,14 +15,14 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
-/// How many ports the end of a run names.
+/// The most ports the end of a run names.
 const SHOWN_MAX: usize = 5;
-/// From this port on the kernel hands out those that nobody has asked for (ip(7)).
+/// The first of the ports that the kernel assigns by itself (ip(7)).
 const HANDED_OUT: u16 = 32_768;
-/// How long a run may take to say what listens in it.
+/// The time a run has to report what listens in it.
 const ANSWERING: Duration = Duration::from_secs(5);
 
-/// Shows what listens inside of runs that go on.
+/// Shows the listening ports of live runs.
 ///
 /// # Errors
 /// When there is no such run, or it does not answer.
@@ -80,7 +80,7 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
     Ok(0)
 }
 
-/// Publishes a port of a run that goes on.
+/// Publishes a port of a live run.
 ///
 /// # Errors
 /// When there is no such run, or it refuses.
@@ -123,13 +123,13 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
     Ok(0)
 }
 
-/// A line for a port that is published.
+/// Formats a line for a published port.
 pub(crate) fn door(port: PublishedPort) -> String {
     let PublishedPort { outside, inside } = port;
     format!("atoll: http://127.0.0.1:{outside} leads to port {inside} inside\n")
 }
 
-/// What a person at the run's terminal is told of a program that listens.
+/// Formats the notice at the run's terminal about a program that listens.
 pub(crate) fn told(run: &RunId, listener: &Listener, key: Option<AskKey>) -> String {
     let named = named(listener);
     let port = listener.port;
@@ -146,8 +146,8 @@ pub(crate) fn told(run: &RunId, listener: &Listener, key: Option<AskKey>) -> Str
     }
 }
 
-/// What a person at the run's terminal is told of a port that they wanted to have published.
-/// Nothing where that takes another person, which is told with who they are.
+/// Formats the notice at the run's terminal about a port that its person wanted published. `None`
+/// if that takes a second approval, which is reported with its approvers.
 pub(crate) fn done(
     port: PublishedPort,
     done: &Result<Option<Published>, Declined>,
@@ -166,7 +166,8 @@ pub(crate) fn done(
     Some(told)
 }
 
-/// At a run's end, what has listened inside and was not reachable; nothing where there is none.
+/// Describes the ports that listened in a run that has ended and were not reachable; `None` if
+/// there are none.
 pub(crate) fn listened(flows: &Flows, network: &Network) -> Option<String> {
     let published = network.publish.iter().chain(&flows.published_later);
     let published: Vec<u16> = published.map(|one| one.port.inside).collect();
@@ -186,7 +187,7 @@ pub(crate) fn listened(flows: &Flows, network: &Network) -> Option<String> {
     ))
 }
 
-/// The same for machines.
+/// Returns the listeners as JSON.
 pub(crate) fn listened_json(flows: &Flows) -> Value {
     json!(flows.listened)
 }
@@ -195,7 +196,7 @@ pub(crate) fn published_json(one: &Published) -> Value {
     json!({ "port": one.port.outside, "inside": one.port.inside })
 }
 
-/// A port, and who listens there as far as that is known.
+/// Describes a port, and the program that listens there as far as known.
 fn named(listener: &Listener) -> String {
     let port = listener.port;
     match &listener.program {

@@ -1,4 +1,4 @@
-//! Whether policies let a run's changes be taken over.
+//! The policy decision on applying a run's changes.
 
 mod asking;
 mod makers;
@@ -21,21 +21,20 @@ use asking::Agreed;
 pub use asking::Taking;
 pub use makers::By;
 
-/// By what changes are taken over.
+/// The permission to apply changes.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     /// The version of the policies; none where there are none.
     policies: Option<String>,
-    /// Whether they ask for a state to return to.
+    /// True if the policies require a checkpoint to return to.
     has_checkpoint: bool,
-    /// What a person has agreed to, where they ask for one.
+    /// The approval of a person, where the policies require one.
     agreed: Option<Agreed>,
 }
 
 impl Allowed {
-    /// Notes it in what is recorded before anything is written. The journal keeps what is
-    /// written over, and is what the changes are taken back by: where it cannot be made, nothing
-    /// is written.
+    /// Adds the permission to the record that is made before anything is written. The journal keeps
+    /// the overwritten content for the undo: if it cannot be made, nothing is written.
     pub fn note(&self, journal: &Path, to: &mut Value) {
         let Some(to) = to.as_object_mut() else {
             return;
@@ -51,10 +50,10 @@ impl Allowed {
         }
     }
 
-    /// Refuses a plan that is none of those that a person has agreed to, where one was asked.
+    /// Refuses a plan that a person was asked about and has not approved.
     ///
     /// # Errors
-    /// Where it is another one, or what it would write cannot be read.
+    /// When it is another one, or what it would write cannot be read.
     pub fn refuse_other(&self, plan: &Plan) -> Result<(), Failure> {
         let Some(agreed) = &self.agreed else {
             return Ok(());
@@ -74,37 +73,37 @@ impl Allowed {
 
 const UNREAD: &str = "what would be taken over cannot be read";
 
-/// The changes of one directory, with what would be done.
+/// The changes of one directory, with the planned writes.
 #[derive(Debug)]
 pub struct Planned<'a> {
-    /// What differs.
+    /// The differences.
     pub changes: &'a LayerChanges,
-    /// What of it would be written, and how.
+    /// The planned writes.
     pub plan: Plan,
 }
 
-/// What is to be taken over. The same plans are judged, shown, agreed to and carried out.
+/// The changes to apply. The same plans are judged, shown, approved and carried out.
 pub struct Meant<'a> {
     /// The workspace whose policies count too.
     pub workspace: Option<&'a Path>,
-    /// The purposes that have narrowed what made them.
+    /// The purposes that narrowed the runs which made them.
     pub purposes: &'a [String],
-    /// Whose runs have made it.
+    /// The runs that made the changes.
     pub by: By<'a>,
-    /// What a diff shows.
+    /// The changes a diff shows.
     pub all: &'a [LayerChanges],
-    /// What would be written, in the order in which it is.
+    /// The plans, in the order in which they are carried out.
     pub plans: &'a [Planned<'a>],
-    /// What would be if it were planned now.
+    /// Plans anew, and returns the digests.
     pub anew: &'a dyn Fn() -> Result<Vec<PlanDigest>, Failure>,
 }
 
-/// Refuses what policies refuse, before anything is written, and asks the person where they say
-/// so. By what it is allowed.
+/// Refuses what policies refuse, before anything is written, and asks the person if they require
+/// approval. Returns the permission.
 ///
 /// # Errors
-/// With every reason; also where a file of policies has mistakes, and where the person says no
-/// or is not there.
+/// With every reason; also when a policy file has mistakes, and when the person denies or is not
+/// there.
 pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failure> {
     let files = PolicyFiles::read(&Places::read()?, meant.workspace)?;
     if files.policies().next().is_none() && meant.purposes.is_empty() {
@@ -149,7 +148,7 @@ pub fn allowed(meant: &Meant<'_>, taking: &Taking<'_>) -> Result<Allowed, Failur
     })
 }
 
-/// What would be done to each directory.
+/// Plans the writes to each directory.
 ///
 /// # Errors
 /// When it cannot be planned.
@@ -171,7 +170,7 @@ pub fn plans<'a>(
     planned.collect()
 }
 
-/// What they are, in the same order.
+/// Returns the digests of the plans, in the same order.
 ///
 /// # Errors
 /// When what they would write cannot be read.

@@ -1,4 +1,4 @@
-//! The question at a run's end: what becomes of its changes.
+//! The question at a run's end: whether its changes are applied, kept or discarded.
 
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::Signals;
@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::render::Style;
 use crate::terminal::{Typed, typed};
 
-/// What a person may answer.
+/// An answer to the question about a run's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Decided(Decision),
@@ -23,7 +23,7 @@ enum Answer {
 }
 
 impl Answer {
-    /// What was typed on a line; nothing at all keeps, which changes nothing.
+    /// Parses a typed line; an empty one keeps, which changes nothing.
     fn of(line: &str, mode: WorkspaceMode) -> Self {
         let is_live = mode == WorkspaceMode::Live;
         match line.trim().to_ascii_lowercase().as_str() {

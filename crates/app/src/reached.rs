@@ -1,4 +1,4 @@
-//! What a run has reached outside, and what it has not, for a person and for machines.
+//! The connections of a run, made and refused, for a person and as JSON.
 
 use std::ffi::OsString;
 
@@ -13,13 +13,13 @@ use crate::ports::{door, listened_json, published_json};
 use crate::render::{self, Denied};
 use crate::renewed;
 
-/// How much of a path a line shows, characters: a program writes paths as it likes.
+/// The most of a path that a line shows, characters: a program writes paths as it likes.
 const PATH_SHOWN_MAX: usize = 120;
 
-/// Why such a question comes to nothing whatever is allowed.
+/// The reason why such a lookup is answered under no rule.
 const UNANSWERED: &str = "no rule would have it answered, and programs do without";
 
-/// Something outside that was not reached, and what would let it be.
+/// Describes a refused flow, and what would allow it.
 pub(crate) fn unreached(refused: &Refused) -> Denied {
     let flow = &refused.flow;
     let what = match (&flow.request, flow.port) {
@@ -66,8 +66,8 @@ pub(crate) fn unreached(refused: &Refused) -> Denied {
     }
 }
 
-/// What a name beneath `arpa` is for, where it is no host's: RFC 3172, of addresses RFC 1035, 3.5
-/// and RFC 3596, 2.5. What is beneath `home.arpa` is of a network at home (RFC 8375).
+/// Returns the use of a name beneath `arpa` that is no host's: RFC 3172, of addresses RFC 1035, 3.5
+/// and RFC 3596, 2.5. Names beneath `home.arpa` are of a network at home (RFC 8375).
 pub(crate) fn no_host(name: &str) -> Option<&'static str> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let is_in = |zone: &str| {
@@ -96,7 +96,7 @@ fn is_signature(kind: FlowKind) -> bool {
     }
 }
 
-/// What keys of SSH have signed and what databases were signed in to, a line for each.
+/// Formats the uses of SSH keys for signatures and the logins to databases, a line each.
 pub(crate) fn signed(all: &[(FlowKind, String, u64)]) -> Vec<String> {
     let line = |(kind, whom, count): &(FlowKind, String, u64)| {
         let times = match count {
@@ -122,13 +122,13 @@ pub(crate) fn signed(all: &[(FlowKind, String, u64)]) -> Vec<String> {
         .collect()
 }
 
-/// Where a rule is written, of how it is told.
+/// Extracts the place of a rule from its description.
 fn place_of_rule(rule: Option<&str>) -> Option<&str> {
     let (_, place) = rule?.rsplit_once(" (")?;
     place.strip_suffix(')')
 }
 
-/// Variables by which programs are told of a proxy.
+/// The variables that name a proxy to programs.
 const PROXIES: [&str; 6] = [
     "https_proxy",
     "HTTPS_PROXY",
@@ -138,8 +138,8 @@ const PROXIES: [&str; 6] = [
     "ALL_PROXY",
 ];
 
-/// That a proxy of the caller's environment is not used: who sets variables does not say how
-/// everything goes out.
+/// Notes that a proxy of the caller's environment is not used: whoever sets variables does not
+/// decide how everything goes out.
 pub(crate) fn unused_proxy(
     network: &Network,
     environment: &[(OsString, OsString)],
@@ -159,12 +159,13 @@ pub(crate) fn unused_proxy(
     })
 }
 
-/// A line for each port that is published.
+/// Formats a line for each published port.
 pub(crate) fn doors(network: &Network) -> String {
     network.publish.iter().map(|one| door(one.port)).collect()
 }
 
-/// That placeholders were on their way to where their credentials are not for, if any was.
+/// Returns the alert that placeholders were sent towards origins their credentials are not for, if
+/// any were.
 pub(crate) fn alert(flows: &Flows) -> Option<String> {
     let times = match flows.alerts() {
         0 => return None,
@@ -178,7 +179,7 @@ pub(crate) fn alert(flows: &Flows) -> Option<String> {
     ))
 }
 
-/// What it sent and got, if it reached anything.
+/// Returns the run's traffic; `None` if it made no connections and had no visits.
 pub(crate) fn traffic(flows: &Flows) -> Option<render::Traffic> {
     let Flows {
         made,
@@ -195,7 +196,7 @@ pub(crate) fn traffic(flows: &Flows) -> Option<render::Traffic> {
     })
 }
 
-/// The same for machines.
+/// Returns the network activity as JSON.
 pub(crate) fn network_json(
     network: &Network,
     flows: &Flows,

@@ -1,10 +1,9 @@
-//! What a person reads: summaries, tables, errors, progress. Text goes in, text
+//! The formatting of output for people: summaries, tables, errors, progress. Text goes in, text
 //! comes out; nothing is decided here.
 //!
-//! Whatever comes from outside (names, arguments, reasons) passes through
-//! [`printable`], so that it cannot speak to the terminal. This module must never
-//! read the file system, the environment or a clock: those are arguments. Start
-//! reading at [`summary`].
+//! Untrusted text (names, arguments, reasons) passes through [`printable`], so that it cannot
+//! control the terminal. This module must never read the file system, the environment or a clock:
+//! those are arguments. Start reading at [`summary`].
 
 mod progress;
 mod report;
@@ -30,10 +29,10 @@ pub use summary::{
 pub use table::{RunRow, runs_table, state_name, state_word};
 pub(crate) use wrap::{MARK, ascii, wrapped};
 
-/// How many digits of a version people are shown.
+/// The digits of a version shown to people.
 const VERSION_DIGITS: usize = 12;
 
-/// The beginning of a version of policies: enough to tell two of them apart.
+/// Shortens a version of policies, leaving enough to tell two of them apart.
 pub(crate) fn short_version(version: &str) -> String {
     let digits = version.strip_prefix("sha256:").unwrap_or(version);
     let digits = printable(digits.as_bytes());
@@ -49,7 +48,7 @@ pub struct Paint {
     on: bool,
 }
 
-/// What a piece of text means; each has a look of its own.
+/// The meaning of a piece of text; each has a look of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Something that went wrong, or was removed.
@@ -58,16 +57,16 @@ pub enum Style {
     Good,
     /// Something to look at, or that was changed.
     Notable,
-    /// What something is called.
+    /// A name.
     Strong,
-    /// What can be skipped.
+    /// Text that can be skipped.
     Faint,
     /// A command to type.
     Command,
 }
 
 impl Paint {
-    /// With colours or without.
+    /// Creates a painter with colours or without.
     #[must_use]
     pub fn new(on: bool) -> Self {
         Self { on }
@@ -92,13 +91,13 @@ impl Paint {
         Self { on }
     }
 
-    /// Whether there are colours.
+    /// Returns whether there are colours.
     #[must_use]
     pub fn is_on(self) -> bool {
         self.on
     }
 
-    /// The text in the look of what it means. It must be printable already.
+    /// Styles a text, which must be printable already.
     #[must_use]
     pub fn style(self, style: Style, text: &str) -> String {
         if !self.on || text.is_empty() {
@@ -116,8 +115,7 @@ impl Paint {
     }
 }
 
-/// An error as a person needs it: what failed, why, what to do. Texts of several
-/// lines are indented.
+/// Formats an error: what failed, why, what to do. Texts of several lines are indented.
 #[must_use]
 pub fn problem(paint: Paint, error: &str, whys: &[&str], tries: &[&str]) -> String {
     let mut shown = labelled(paint, Style::Bad, "error:", error);
@@ -130,7 +128,7 @@ pub fn problem(paint: Paint, error: &str, whys: &[&str], tries: &[&str]) -> Stri
     shown
 }
 
-/// A remark that is no error, on one line or several.
+/// Formats a warning, on one line or several.
 #[must_use]
 pub fn warning(paint: Paint, text: &str) -> String {
     labelled(paint, Style::Notable, "warning:", text)
@@ -151,17 +149,16 @@ fn labelled(paint: Paint, style: Style, label: &str, text: &str) -> String {
     shown
 }
 
-/// A program with its arguments on one line, quoted as for a shell where that is
-/// needed.
+/// Formats a program with its arguments on one line, quoted as for a shell where needed.
 #[must_use]
 pub fn command_line(command: &[OsString]) -> String {
     let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
     words.join(" ")
 }
 
-/// A path or a name as a word of a command that is advised: whoever pastes it names just that. It
-/// is one word of a shell and never an option; what is not shown as it is is written by its bytes,
-/// as `$'a\012b'`, which shells read (POSIX.1-2024, XCU 2.2.4).
+/// Quotes a path or a name as a word of a suggested command: pasted, it names exactly that. It is
+/// one word of a shell and never an option; bytes that are not printable are escaped, as
+/// `$'a\012b'`, which shells read (POSIX.1-2024, XCU 2.2.4).
 #[must_use]
 pub fn word(of: impl AsRef<OsStr>) -> String {
     let mut word = of.as_ref().to_owned();
@@ -185,7 +182,7 @@ pub fn word(of: impl AsRef<OsStr>) -> String {
     shown
 }
 
-/// The same of what stands beside a path, under its name with this at the end.
+/// Quotes the path of a file beside this one: the same path with this suffix.
 #[must_use]
 pub fn word_beside(path: &Path, end: &str) -> String {
     let mut path = path.as_os_str().to_owned();
@@ -203,7 +200,7 @@ fn quoted(word: &OsStr) -> String {
     }
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -217,7 +214,7 @@ pub fn grouped(number: u64) -> String {
     shown
 }
 
-/// A number and what it counts: `1 file`, `2,000 files`.
+/// Formats a number and its unit: `1 file`, `2,000 files`.
 #[must_use]
 pub fn counted(number: u64, one: &str, several: &str) -> String {
     format!(
@@ -227,7 +224,7 @@ pub fn counted(number: u64, one: &str, several: &str) -> String {
     )
 }
 
-/// The text, cut to so many characters, with a mark where it was cut.
+/// Cuts a text to this many characters, with a mark where it was cut.
 pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
     if text.chars().count() <= characters_max {
         return text.to_owned();
@@ -236,7 +233,7 @@ pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-/// `2026-11-21T09:30:12.123456Z` to the second, as people write it.
+/// Formats `2026-11-21T09:30:12.123456Z` to the second, as people write it.
 pub(crate) fn readable_time(time: &str) -> String {
     let second = time.split('.').next().unwrap_or(time);
     format!("{} UTC", second.replace('T', " "))

@@ -1,5 +1,5 @@
-//! What was renewed in a run, logins and refresh tokens, and where the new one is: for a person
-//! and for machines.
+//! The logins and refresh tokens renewed in a run, and where the new ones are: for a person and as
+//! JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::escape::printable;
 use crate::render;
 
-/// A line for each of them.
+/// Formats a line for each of them.
 pub(crate) fn told(flows: &Flows) -> Vec<String> {
     [lines(&flows.renewed), rotated_lines(&flows.rotated)].concat()
 }
 
-/// A line for each login.
+/// Formats a line for each login.
 fn lines(all: &[RenewedLogin]) -> Vec<String> {
     let line = |one: &RenewedLogin| {
         let times = match one.times {
@@ -33,7 +33,7 @@ fn lines(all: &[RenewedLogin]) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// The same for machines.
+/// Returns the renewed logins as JSON.
 pub(crate) fn json(all: &[RenewedLogin]) -> Vec<Value> {
     let one = |one: &RenewedLogin| {
         json!({
@@ -46,7 +46,7 @@ pub(crate) fn json(all: &[RenewedLogin]) -> Vec<Value> {
     all.iter().map(one).collect()
 }
 
-/// A line for each refresh token in whose place an issuer has given another one.
+/// Formats a line for each refresh token that an issuer has replaced.
 fn rotated_lines(all: &[RotatedToken]) -> Vec<String> {
     let line = |one: &RotatedToken| {
         let (name, from, at) = (&one.name, &one.from, moment(one.at));
@@ -64,7 +64,7 @@ fn rotated_lines(all: &[RotatedToken]) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// The same for machines.
+/// Returns the rotated refresh tokens as JSON.
 pub(crate) fn rotated_json(all: &[RotatedToken]) -> Vec<Value> {
     let one = |one: &RotatedToken| {
         json!({
@@ -77,7 +77,7 @@ pub(crate) fn rotated_json(all: &[RotatedToken]) -> Vec<Value> {
     all.iter().map(one).collect()
 }
 
-/// A moment as RFC 3339 writes it, in UTC, to the second.
+/// Formats a time as in RFC 3339, in UTC, to the second.
 fn moment(at: SystemTime) -> String {
     let seconds = at
         .duration_since(UNIX_EPOCH)

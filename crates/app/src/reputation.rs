@@ -1,4 +1,5 @@
-//! What an agent has earned, as the ledger says: worked out outside, where no program has a word.
+//! The reputation of an agent from the ledger: computed on the host, where no sandboxed program can
+//! influence it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,11 +16,11 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::render::counted;
 
-/// How long a day is, seconds.
+/// The length of a day, seconds.
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// The standing of the runs by a profile; where nobody can tell, it is that of an unknown one, and
-/// why.
+/// Returns the standing of a profile's runs; if it cannot be read, that of an unknown agent, with
+/// the reason.
 pub(crate) fn standing(
     state: &StateDir,
     profile: &str,
@@ -38,7 +39,7 @@ pub(crate) fn standing(
     }
 }
 
-/// Has the rules of a run that begins know what its agent has earned, where policies ask for it.
+/// Adds the agent's reputation to the rules of a run that begins, if policies ask for it.
 pub(crate) fn take(rules: &mut Rules, state: &StateDir, now: SystemTime, output: &Output) {
     if !rules.ask_for_reputation() {
         return;
@@ -53,7 +54,7 @@ pub(crate) fn take(rules: &mut Rules, state: &StateDir, now: SystemTime, output:
     rules.take_reputation(standing.points);
 }
 
-/// Puts it into a question that says nothing of it.
+/// Adds the reputation to a question that does not state it.
 pub(crate) fn state(case: &mut Case, rules: &Rules) {
     if case.reputation.is_some() || !rules.ask_for_reputation() {
         return;
@@ -63,7 +64,7 @@ pub(crate) fn state(case: &mut Case, rules: &Rules) {
     case.reputation = Some(standing.map_or(0, |standing| standing.points));
 }
 
-/// Tells what the runs by a profile have earned.
+/// Prints the reputation of the runs by a profile.
 pub(crate) fn show(arguments: &ReputationArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let (standing, why) = match places.state.exists() {

@@ -1,5 +1,5 @@
-//! From the options of a run to what policy is asked for: the files that they name are read, and
-//! the limits and durations that they say.
+//! The conversion of a run's options to the types of policy: the files that they name are read, and
+//! limits and durations are parsed.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::arguments::RunArguments;
 use crate::configuration;
 use crate::failure::{Doing, Failure};
 
-/// What was asked for, in the types of policy.
+/// Converts the arguments to the types of policy.
 pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
     let mut limits = Vec::with_capacity(arguments.limit.len());
     for text in &arguments.limit {
@@ -64,10 +64,10 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
     })
 }
 
-/// A profile by its name, or by a file: whatever has a slash or ends in `.toml`.
+/// Reads a profile by its name, or from a file: whatever has a slash or ends in `.toml`.
 ///
 /// # Errors
-/// For a file that cannot be read.
+/// When the file cannot be read.
 pub(crate) fn requested_profile(text: &OsStr) -> Result<RequestedProfile, Failure> {
     let path = Path::new(text);
     let named = text.to_string_lossy();

@@ -1,4 +1,4 @@
-//! `atoll restrict`: a run that goes on gives rights up for good.
+//! `atoll restrict`: drops rights of a live run for good.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,14 +18,14 @@ use crate::escape::printable;
 use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 
-/// Where a program inside asks Atoll itself.
+/// The host and port at which a sandboxed program asks Atoll.
 const INSIDE: (&str, u16) = ("atoll.internal", 80);
-/// How long the answer may take.
+/// The time the answer may take.
 const INSIDE_PATIENCE: Duration = Duration::from_secs(30);
 /// The longest answer, bytes.
 const INSIDE_BYTES_MAX: u64 = 64 << 10;
 
-/// Has a run give up what is named.
+/// Drops the named rights of a run.
 ///
 /// # Errors
 /// When nothing is named, there is no such run, or it has no room for more.
@@ -42,11 +42,11 @@ pub fn restrict(arguments: &RestrictArguments, output: &Output) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What a run has given up, in words.
+/// The rights a run has dropped, in words.
 struct Given {
-    /// What it has given up by this command.
+    /// The rights dropped by this command.
     new: Vec<String>,
-    /// What it had given up before.
+    /// The rights dropped before.
     before: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ fn outside(text: &str, said: &GivingUp) -> Result<(RunId, Given), Failure> {
     }
 }
 
-/// What is to be given up.
+/// Reads the rights to drop.
 fn read(arguments: &RestrictArguments) -> Result<GivingUp, Failure> {
     let host = |text: &String| {
         let what = printable(text.as_bytes());
@@ -142,7 +142,7 @@ fn seconds(text: &str) -> Result<u32, Failure> {
     seconds.doing(&usable).map_err(advised)
 }
 
-/// Asks as a program inside does.
+/// Sends the request from inside the sandbox.
 fn inside(said: &GivingUp) -> Result<Given, Failure> {
     let body = serde_json::to_vec(said).doing("it cannot be said")?;
     let failed = |error: std::io::Error| {

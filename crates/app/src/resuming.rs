@@ -1,4 +1,4 @@
-//! `atoll run --resume`: the run whose layers another goes on with.
+//! `atoll run --resume`: the run whose layers another continues.
 
 use atoll_ledger::StateDir;
 use atoll_model::{RunId, WorkspaceMode};
@@ -7,7 +7,7 @@ use atoll_store::{RunRecord, RunState, list_runs, settle_run};
 use crate::arguments::RunArguments;
 use crate::failure::{Doing, Failure};
 
-/// The run whose layers this one goes on with.
+/// Returns the run whose layers this one continues.
 pub fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecord>, Failure> {
     let Some(text) = &arguments.resume else {
         return Ok(None);
@@ -26,7 +26,7 @@ pub fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunR
     Ok(Some(earlier))
 }
 
-/// Says of a run whose changes were decided about already what to do instead.
+/// Refuses a run whose changes were decided on already, with remedies.
 fn refuse_to_resume(state: &StateDir, earlier: &RunRecord) -> Result<(), Failure> {
     let run = &earlier.run;
     let refused = |why: &str| Failure::new(format!("run {run} cannot be resumed")).because(why);
@@ -59,7 +59,7 @@ fn refuse_to_resume(state: &StateDir, earlier: &RunRecord) -> Result<(), Failure
     })
 }
 
-/// The run that went on in the layers of this one.
+/// Returns the run that continued in the layers of this one.
 fn later(state: &StateDir, run: &RunId) -> Option<RunId> {
     let records = list_runs(state).ok()?.records;
     let goes_on = |record: &RunRecord| record.resumed_from.as_ref() == Some(run);

@@ -24,8 +24,8 @@ use crate::render::{self, state_name, state_word};
 
 pub use listing::runs;
 
-/// The state for writing and the record of a run that has ended, about whose changes is decided:
-/// `doing` says what, as `apply`.
+/// Opens the state for writing, and the record of an ended run whose changes are to be decided on:
+/// `doing` names the command, as `apply`.
 fn load_ended(
     text: &str,
     doing: &str,
@@ -44,7 +44,7 @@ fn load_ended(
     Ok((state, ledger, record))
 }
 
-/// Where a run's changes are, for whoever is elsewhere.
+/// Names the workspace of a run, if it is not the current directory or above it.
 fn elsewhere(record: &RunRecord) -> String {
     match finding::is_here(&record.workspace) {
         true => String::new(),
@@ -219,7 +219,7 @@ pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Fail
     Ok(0)
 }
 
-/// Takes back what was applied, or that it was taken back.
+/// Undoes an apply, or an undo.
 pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
     let (state, ledger, mut record) = load_ended(&arguments.run, "undo", output)?;
     let work = Work {

@@ -1,4 +1,4 @@
-//! `atoll run`: from what was typed to a run and the decision about its changes.
+//! `atoll run`: from the command line to a run and the decision about its changes.
 
 mod asking;
 mod beginning;
@@ -52,10 +52,10 @@ pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
     ended
 }
 
-/// What looks at a run that has ended, while what it has written is there yet.
+/// A callback for a run that has ended, while its files are still there.
 pub type Look<'a> = &'a mut dyn FnMut(&Request<'_>, &RunRecord);
 
-/// The same without a word to machines about a run that never began.
+/// Carries out a run, without JSON output if it never began.
 pub fn carry_out(
     arguments: &RunArguments,
     (json, output): (Option<&File>, &Output),
@@ -128,7 +128,7 @@ pub fn carry_out(
     ended
 }
 
-/// What a decision is made on besides the rules.
+/// Returns the facts a decision is made on besides the rules.
 fn facts<'a>(
     (host, mode, now): (&'a HostFacts, Mode, SystemTime),
     environment: &'a [(OsString, OsString)],
@@ -143,7 +143,7 @@ fn facts<'a>(
     }
 }
 
-/// Why there is no run, once what is lost of the record is told.
+/// Explains why there is no run, after reporting events that the ledger lost.
 fn failed(
     error: CallError,
     (rules, asked): (&Rules, &Call),
@@ -154,7 +154,7 @@ fn failed(
     explain(error, rules, asked)
 }
 
-/// Has somebody look at a run that has come to its end.
+/// Shows a run that has ended to the callback.
 fn looked(
     request: &Request<'_>,
     called: Result<Called<Console>, CallError>,
@@ -163,20 +163,20 @@ fn looked(
     called.inspect(|called| look(request, &called.record))
 }
 
-/// Where things are, and the state directory there.
+/// Returns the directories Atoll uses, and the state directory opened.
 fn own_state() -> Result<(Places, StateDir), Failure> {
     let places = Places::read()?;
     let state = places.open_state()?;
     Ok((places, state))
 }
 
-/// The launcher, begun as early as it can be.
+/// Starts the launcher, as early as possible.
 fn begin() -> Result<Starting, Failure> {
     refuse_nesting()?;
     Ok(Starting::begin(LAUNCHER))
 }
 
-/// What is to become of what the run changes, as far as that is known before it.
+/// Returns the retention of the run's changes, as far as it is known before the run.
 fn fate(arguments: &RunArguments, mode: Mode) -> Fate {
     match (is_scratch(arguments, mode), arguments.discard) {
         (true, _) => Fate::Scratch,
@@ -185,7 +185,7 @@ fn fate(arguments: &RunArguments, mode: Mode) -> Fate {
     }
 }
 
-/// What is asked for, from now on a run.
+/// Returns the call for the run.
 fn asked(
     (arguments, words): (&RunArguments, &Words),
     session: Option<SessionId>,
@@ -205,7 +205,7 @@ fn asked(
     }
 }
 
-/// Tells what is to be known once it is known that the program will run.
+/// Prints the notices once it is certain that the program will run.
 fn tell_granted(
     grant: &Grant,
     ledger: &Ledger,
@@ -219,7 +219,7 @@ fn tell_granted(
     output.say(&reached::doors(network));
 }
 
-/// The rules of what was asked for.
+/// Compiles the rules of the request.
 fn compiled(
     (arguments, earlier): (&RunArguments, EarlierPurposes),
     (places, state, workspace): (&Places, &StateDir, &Path),
@@ -263,14 +263,14 @@ fn refuse_unseen(arguments: &RunArguments, rules: &Rules) -> Result<(), Failure>
     }
 }
 
-/// What this host is like, and what it can hold a program with.
+/// Reads what this host supports, and selects the mode.
 fn read_machine() -> Result<(Host, Mode), Failure> {
     let machine = Host::read().doing("this host cannot hold a program")?;
     let mode = machine.mode().doing("this host cannot hold a program")?;
     Ok((machine, mode))
 }
 
-/// Warns of what the person should know.
+/// Prints warnings.
 fn tell<Line: Display>(notices: impl IntoIterator<Item = Line>, output: &Output) {
     for notice in notices {
         output.warn(&notice.to_string());
@@ -283,13 +283,13 @@ fn no_rules(error: &ProfileError) -> Failure {
         .advise(advice::profile(error))
 }
 
-/// Whoever starts a run learns of what is lost of the record, before anything is shown.
+/// Warns of events that the ledger lost, before anything is shown.
 fn tell_losses(ledger: &Ledger, output: &Output) {
     let recorded = |loss: String| format!("{loss}; that is recorded (atoll ledger verify)");
     tell(ledger.losses().into_iter().map(recorded), output);
 }
 
-/// The ledger, with a word about runs that were interrupted.
+/// Opens the ledger, with a warning about interrupted runs.
 fn own_ledger(state: &StateDir, output: &Output) -> Result<Ledger, Failure> {
     let ledger = open_ledger(state)?;
     for interrupted in ledger.interrupted() {
@@ -301,7 +301,7 @@ fn own_ledger(state: &StateDir, output: &Output) -> Result<Ledger, Failure> {
     Ok(ledger)
 }
 
-/// A sandbox inside a sandbox needs what the outer one has taken away.
+/// Refuses to run inside a sandbox, which does not permit what a sandbox of its own needs.
 fn refuse_nesting() -> Result<(), Failure> {
     match std::env::var_os("ATOLL_RUN") {
         None => Ok(()),
@@ -314,13 +314,13 @@ fn refuse_nesting() -> Result<(), Failure> {
     }
 }
 
-/// Where a program works, and where in it it starts.
+/// The workspace of a program, and the directory in it where the program starts.
 struct At {
     workspace: PathBuf,
     directory: PathBuf,
 }
 
-/// The workspace and where in it the program starts, free of symbolic links.
+/// Returns the workspace and the directory in it where the program starts, free of symbolic links.
 fn place_of(arguments: &RunArguments, resume: Option<&RunRecord>) -> Result<At, Failure> {
     let current = std::env::current_dir()
         .doing("the current directory cannot be used; it may have been removed")?;

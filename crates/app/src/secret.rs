@@ -1,4 +1,4 @@
-//! `atoll secret`: what is kept sealed for credentials, and the key that opens it.
+//! `atoll secret`: the vault of sealed credentials, and the key that opens it.
 
 mod kept;
 mod keyring;
@@ -27,7 +27,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 pub use kept::KeptSecret;
 
-/// The shortest passphrase, bytes: what can be tried out in a day is none.
+/// The shortest passphrase, bytes: a shorter one could be found by trying for a day.
 const PASSPHRASE_BYTES_MIN: usize = 8;
 
 /// Puts secrets in, names them or takes them out.
@@ -257,7 +257,7 @@ fn lock(places: &Places, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A secret in the clear, for the process that carries connections alone.
+/// Decrypts a secret, for the egress process alone.
 pub fn open(places: &Places, name: &SecretName) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let vault = existing(places)?;
     let sealed = vault
@@ -273,10 +273,10 @@ pub fn open(places: &Places, name: &SecretName) -> Result<Zeroizing<Vec<u8>>, Fa
     Ok(opened.map_err(Stopped::from)?)
 }
 
-/// Which secrets are there, where what is given from now on can be kept.
+/// Returns the names in the vault, after checking that secrets can be added to it.
 ///
 /// # Errors
-/// Why it cannot be, as that the vault is locked.
+/// When they cannot, for instance because the vault is locked.
 pub fn can_keep(places: &Places) -> Result<BTreeSet<SecretName>, Failure> {
     let state = places.open_state()?;
     let vault = Vault::read(&state).map_err(Stopped::from)?;
@@ -289,11 +289,11 @@ pub fn can_keep(places: &Places) -> Result<BTreeSet<SecretName>, Failure> {
     }
 }
 
-/// The secrets that were put there by a login, and by nobody else since, as far as the ledger
-/// tells.
+/// Returns the secrets that a login has put into the vault and nobody has changed since, from the
+/// ledger.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the ledger cannot be read.
 pub fn kept_by(places: &Places, login: &CredentialName) -> Result<BTreeSet<String>, Failure> {
     let state = places.open_state()?;
     let filter = Filter {
@@ -319,7 +319,7 @@ pub fn kept_by(places: &Places, login: &CredentialName) -> Result<BTreeSet<Strin
 /// Keeps these, sealed: all of them or none. Each is recorded before, as this login's.
 ///
 /// # Errors
-/// Why they cannot be.
+/// When they cannot be kept.
 pub fn keep(
     places: &Places,
     (run, login): (&RunId, &CredentialName),
@@ -348,7 +348,7 @@ pub fn keep(
     Ok(())
 }
 
-/// The key of a vault, from wherever it is kept; a new one where nothing is sealed yet.
+/// Returns the key of a vault, from wherever it is kept; a new one if nothing is sealed yet.
 fn key_of(places: &Places, vault: &Vault) -> Result<VaultKey, Stopped> {
     let key = kept_key(places, vault)?;
     // Another one would seal what the rest of the vault's key does not open.
@@ -380,7 +380,7 @@ fn key_file(places: &Places, vault: &Vault) -> Result<VaultKeyFile, Stopped> {
     Ok(VaultKeyFile::of(vault, &places.config)?)
 }
 
-/// The vault, where there is one.
+/// Reads the vault, if there is one.
 pub(crate) fn existing(places: &Places) -> Result<Option<Vault>, Failure> {
     if !places.state.exists() {
         return Ok(None);
@@ -389,7 +389,7 @@ pub(crate) fn existing(places: &Places) -> Result<Option<Vault>, Failure> {
     vault.map_err(|error| Stopped::from(error).into())
 }
 
-/// Why a vault could not be worked with.
+/// An error of work with a vault.
 enum Stopped {
     Vault(VaultError),
     Fault(VaultFault),
@@ -431,7 +431,7 @@ fn record(state: &StateDir, kind: &'static str, body: serde_json::Value) -> Resu
     Ok(())
 }
 
-/// A passphrase that is given twice the same on a terminal.
+/// Reads a new passphrase, typed twice on a terminal.
 fn chosen(output: &Output) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let first = asked(output, "A new passphrase (nothing is shown): ")?;
     if first.len() < PASSPHRASE_BYTES_MIN {
@@ -447,8 +447,7 @@ fn chosen(output: &Output) -> Result<Zeroizing<Vec<u8>>, Failure> {
     Ok(first)
 }
 
-/// What is typed without being shown, or else all of standard input, without a newline at
-/// its end.
+/// Reads a secret, typed without echo, or else all of standard input without its last newline.
 fn asked(output: &Output, question: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     if std::io::stdin().is_terminal() {
         output.say(question);
@@ -469,7 +468,7 @@ fn asked(output: &Output, question: &str) -> Result<Zeroizing<Vec<u8>>, Failure>
     Ok(given)
 }
 
-/// All that is to be read there, in memory that is wiped.
+/// Reads everything, into memory that is wiped.
 fn whole(from: impl Read) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let limit = SECRET_BYTES_MAX.saturating_add(1);
     // With room for all of it: what a vector leaves behind when it grows is not wiped.

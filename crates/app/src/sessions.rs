@@ -1,4 +1,4 @@
-//! `atoll sessions` and `atoll why --session`: what runs belong together, by the ledger alone.
+//! `atoll sessions` and `atoll why --session`: the runs of each session, from the ledger alone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::finding::sessions::{find, list};
 use crate::output::Output;
 use crate::render::{self, Report, Style};
 
-/// How much of a command a line shows, characters.
+/// The most of a command that a line shows, characters.
 const COMMAND_CHARS_MAX: usize = 60;
 
 /// Lists the sessions.
@@ -66,7 +66,7 @@ pub fn sessions(arguments: &SessionsArguments, output: &Output) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What the sessions have given up, each that has, by one pass over the ledger.
+/// Collects the dropped rights of the sessions, each that has any, by one pass over the ledger.
 fn given_up(
     state: &StateDir,
     sessions: &[Session],
@@ -123,7 +123,7 @@ fn last_begin(session: &Session) -> &str {
     last.map_or(session.opened.as_str(), |run| run.opened.as_str())
 }
 
-/// A run, how it is and what it runs.
+/// Formats a run: its id, state and command.
 fn run_line(run: &SessionRun) -> String {
     let words = run.command.as_array().into_iter().flatten();
     let words: Vec<OsString> = words.filter_map(read_host_text).collect();
@@ -131,7 +131,7 @@ fn run_line(run: &SessionRun) -> String {
     format!("{} {}: {command}", run.run, how_it_is(run))
 }
 
-/// How far a run is; of one that ended, how.
+/// Describes a run's state; of one that ended, its ending.
 fn how_it_is(run: &SessionRun) -> String {
     let said = |member: &str| run.closed.as_ref().and_then(|closed| closed.get(member));
     if let Some(stopped) = answered::stopped_of_event(said("details")) {

@@ -1,8 +1,8 @@
-//! `atoll login`: an agent logs in inside, and its tokens stay outside.
+//! `atoll login`: an agent logs in inside a sandbox, and its tokens stay on the host.
 //!
-//! The agent's own command runs with nothing of a workspace. What its issuer answers is caught
-//! by what carries connections; the file that the agent writes has what stands for the tokens,
-//! and is written outside with the real ones in it.
+//! The agent's own command runs with an empty workspace. The egress process intercepts the issuer's
+//! responses; the file that the agent writes has placeholders for the tokens, and is written on the
+//! host with the real ones injected.
 
 mod compose;
 mod keeping;
@@ -37,7 +37,7 @@ use crate::run::carry_out;
 use crate::terminal::{Typed, typed};
 use keeping::Keeping;
 
-/// How long somebody may take to log in.
+/// The time limit for a login.
 const PATIENCE: &str = "10m";
 /// Words of commands by which a key would be typed into the sandbox.
 const KEY_WORDS: [&str; 2] = ["api-key", "api_key"];
@@ -45,10 +45,10 @@ const KEY_WORDS: [&str; 2] = ["api-key", "api_key"];
 /// Words of commands by which a code is typed elsewhere: no browser comes back.
 const CODE_WORDS: [&str; 2] = ["device", "headless"];
 
-/// In how many characters an agent's name differs from the one that is meant.
+/// The most characters in which a mistyped agent's name differs from the intended one.
 const SLIPS_MAX: usize = 2;
 
-/// What is not there, as shells say it.
+/// The exit status for a command that is not found, as shells have it.
 const STATUS_NOT_FOUND: u8 = 127;
 
 /// Agents that profiles which ship log in, and how they are installed.
@@ -59,10 +59,10 @@ const AGENTS: [(&str, &str); 4] = [
     ("opencode", "npm install -g opencode-ai"),
 ];
 
-/// What a run in which somebody logged in has come to.
+/// The results of a login run.
 struct Gathered {
     run: RunId,
-    /// What the agent has written.
+    /// The login file that the agent has written.
     file: Result<Zeroizing<Vec<u8>>, String>,
     tokens: Vec<CaughtToken>,
 }
@@ -141,7 +141,7 @@ pub fn login(arguments: &LoginArguments, output: &Output) -> Result<u8, Failure>
     Ok(0)
 }
 
-/// The rules by which the agent would run.
+/// Compiles the rules under which the agent would run.
 fn rules_of(arguments: &LoginArguments, places: &Places) -> Result<Rules, Failure> {
     let files = PolicyFiles::read(places, None)?;
     let profile = arguments.profile.as_deref().map(requested_profile);
@@ -159,13 +159,13 @@ fn rules_of(arguments: &LoginArguments, places: &Places) -> Result<Rules, Failur
         })
 }
 
-/// What names these rules to the run.
+/// Returns the name of the profile for the run.
 fn profile_of(arguments: &LoginArguments, rules: &Rules) -> OsString {
     let named = arguments.profile.clone();
     named.unwrap_or_else(|| rules.profile().into())
 }
 
-/// The login that is issued: that of the agent's name, or the only one.
+/// Returns the login to issue: that of the agent's name, or the only one.
 fn chosen<'a>(
     rules: &'a Rules,
     arguments: &LoginArguments,
@@ -213,7 +213,7 @@ fn command_of(arguments: &LoginArguments, issue: &LoginIssue) -> Result<Vec<OsSt
     }
 }
 
-/// Whether one of these is in a word of a command.
+/// Returns whether one of these is in a word of a command.
 fn has_word(command: &[OsString], of: &[&str]) -> bool {
     let has = |word: &OsString| {
         let word = word.to_string_lossy().to_lowercase();
@@ -222,7 +222,7 @@ fn has_word(command: &[OsString], of: &[&str]) -> bool {
     command.iter().any(has)
 }
 
-/// That the browser can come back: the port is looked at before anybody logs in.
+/// Checks that the port for the browser's callback is free, before anybody logs in.
 ///
 /// # Errors
 /// When somebody else listens there.
@@ -242,7 +242,7 @@ fn is_free(callback: Option<u16>) -> Result<(), Failure> {
     }
 }
 
-/// A workspace with nothing in it, gone when it is let go of.
+/// An empty workspace, removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -279,8 +279,8 @@ fn tell(keeping: &Keeping<'_>, callback: Option<u16>, output: &Output) {
     ));
 }
 
-/// Takes what is left of a login, before it is thrown away. From here on this process holds tokens:
-/// not before, since what has just made the sandbox has to be as any other process.
+/// Collects the results of a login before they are discarded. From here on this process holds
+/// tokens: not before, since the process that has just made the sandbox has to be as any other.
 fn gather(request: &Request<'_>, record: &RunRecord, login: &Login) -> Result<Gathered, Failure> {
     atoll_egress::hold_alone()
         .doing("this process cannot be closed to others, so it takes no token")?;
@@ -293,7 +293,7 @@ fn gather(request: &Request<'_>, record: &RunRecord, login: &Login) -> Result<Ga
     })
 }
 
-/// What stands inside in the login file's place.
+/// Reads the login file that the sandboxed agent has written.
 fn written(
     request: &Request<'_>,
     record: &RunRecord,
@@ -313,7 +313,7 @@ fn written(
     read(&layer.upper_path(request.state, &record.run).join(name))
 }
 
-/// Reads a file that a program inside has written.
+/// Reads a file that a sandboxed program has written.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits();
     let flags = i32::try_from(flags).unwrap_or_default();
@@ -338,10 +338,10 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     }
 }
 
-/// Looks for the agent before anything is said, opened or published.
+/// Looks for the agent before anything is printed, opened or published.
 ///
 /// # Errors
-/// Where it is looked for by its name and this host has none, or none that is shown inside.
+/// When it is looked up by name and this host has none, or none that the sandbox shows.
 fn is_installed(command: &[OsString], rules: &Rules, login: &Login) -> Result<(), Failure> {
     let Some(program) = command
         .first()
@@ -363,7 +363,7 @@ fn is_installed(command: &[OsString], rules: &Rules, login: &Login) -> Result<()
     }
 }
 
-/// That the agent is not there.
+/// Describes that the agent is not installed.
 fn not_found(login: &Login) -> Failure {
     let name = &login.name;
     let failure = Failure::new(format!("nothing is written: {name} is not logged in")).because(
@@ -376,7 +376,7 @@ fn not_found(login: &Login) -> Failure {
     }
 }
 
-/// That nothing has come of it.
+/// Describes a login that failed.
 fn not_logged_in(run: &RunId, login: &Login, why: String) -> Failure {
     let what = format!("nothing is written: {} is not logged in", login.name);
     Failure::new(what)
@@ -388,7 +388,7 @@ fn not_logged_in(run: &RunId, login: &Login, why: String) -> Failure {
         ))
 }
 
-/// Whether the person wants it to be written.
+/// Asks whether the login is to be written.
 fn agreed(keeping: &Keeping<'_>, output: &Output) -> Result<bool, Failure> {
     let signals = Signals::take().doing("signals cannot be taken over")?;
     output.say(&format!("Keep the login in {}? [y/N] ", keeping.asked()));

@@ -19,7 +19,7 @@ use crate::output::Output;
 use crate::render::word;
 use crate::secret;
 
-/// Where keys of hosts are accepted and revoked for everybody.
+/// The system-wide known hosts file, where host keys are accepted and revoked.
 const GLOBAL_KNOWN_HOSTS: &str = "/etc/ssh/ssh_known_hosts";
 
 /// Finds them; nothing where the rules name none.
@@ -83,7 +83,7 @@ fn unusable(rule: &SshRule) -> Failure {
     Failure::new(format!("[ssh.{}] cannot be used for {grant}", grant.name))
 }
 
-/// The keys by which its host is known.
+/// Returns the keys by which its host is known.
 fn pinned(rule: &SshRule, home: &Path) -> Result<Vec<SshKey>, Failure> {
     let (host, port) = (&rule.grant.host, rule.grant.port);
     let places: [PathBuf; 2] = [home.join(".ssh/known_hosts"), GLOBAL_KNOWN_HOSTS.into()];
@@ -113,8 +113,8 @@ fn pinned(rule: &SshRule, home: &Path) -> Result<Vec<SshKey>, Failure> {
     Ok(keys.into_iter().take(SSH_KEYS_MAX).collect())
 }
 
-/// Reads what somebody has accepted and revoked; nothing where there is no such file. Of one that
-/// cannot be read nobody knows what it revokes.
+/// Reads the accepted and revoked host keys; empty if there is no such file. An unreadable file is
+/// an error: it could revoke any key.
 fn accepted(rule: &SshRule, path: &Path) -> Result<String, Failure> {
     let read = std::fs::File::open(path).and_then(|file| {
         let mut bytes = Vec::new();
@@ -141,7 +141,7 @@ fn accepted(rule: &SshRule, path: &Path) -> Result<String, Failure> {
         )))
 }
 
-/// The person's agent, and what it has.
+/// Connects to the person's agent, and lists its keys.
 fn of_person(rule: &SshRule) -> Result<(OwnAgent, Vec<Identity>), Failure> {
     let start = "eval \"$(ssh-agent)\" && ssh-add starts one with your key";
     let socket = std::env::var_os("SSH_AUTH_SOCK").filter(|socket| !socket.is_empty());
@@ -159,7 +159,7 @@ fn of_person(rule: &SshRule) -> Result<(OwnAgent, Vec<Identity>), Failure> {
     })
 }
 
-/// Those of the agent's keys that are granted.
+/// Returns the agent's keys that are granted.
 fn chosen(
     rule: &SshRule,
     wanted: Option<&str>,
@@ -238,7 +238,7 @@ fn warn_of_open(rule: &SshRule, path: &Path, output: &Output) {
     }
 }
 
-/// The public key of one that signs.
+/// Parses the public key of a signing key.
 fn own(rule: &SshRule, text: &[u8], from: &str) -> Result<SshKey, Failure> {
     let key = OwnKey::read(text).map_err(|error| {
         let advice = match error {

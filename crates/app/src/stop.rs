@@ -22,9 +22,9 @@ use crate::failure::{Doing, Failure};
 use crate::finding::sessions;
 use crate::output::Output;
 
-/// How long runs of which several are stopped are given to listen.
+/// The time for the runs to listen when several are stopped.
 const LISTENING: Duration = Duration::from_secs(10);
-/// How long one that was told to end may take to answer.
+/// The time for a run to answer once it was told to end.
 const ANSWERING: Duration = Duration::from_secs(2);
 
 /// Ends runs that are named, those of a session or an agent, or all.
@@ -109,8 +109,8 @@ fn stop_named(texts: &[String], output: &Output) -> Result<u8, Failure> {
     all_told(ended.into_iter().filter_map(Result::err), output)
 }
 
-/// These names without those of a run that another one of them has named already, as far as that
-/// is known now. `last` is settled with that: meanwhile a further run may begin.
+/// Removes names of a run that an earlier one has named already, as far as that is known now.
+/// `last` is resolved by this: meanwhile a further run may begin.
 fn each_once(texts: &[String]) -> Result<Vec<String>, Failure> {
     let unlisted = "the runs cannot be listed";
     let mut going: BTreeSet<RunId> = BTreeSet::new();
@@ -181,7 +181,7 @@ fn stop_one(text: &str, output: &Output) -> Result<u8, Failure> {
     }
 }
 
-/// Ends a run that goes on and listens nowhere; without one it stays at this failure.
+/// Ends a live run that does not listen; without one, returns the failure.
 fn stop_deaf(named: &Named, failure: Failure, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
@@ -195,7 +195,8 @@ fn stop_deaf(named: &Named, failure: Failure, output: &Output) -> Result<u8, Fai
     Ok(0)
 }
 
-/// Where runs are spoken to. The first of all that goes on may have begun a moment ago.
+/// Opens the directory of the runs' control sockets. The first live run may have begun a moment
+/// ago.
 fn listening(until: Instant) -> Result<Runs, Failure> {
     loop {
         if let Some(directory) = directory()? {
@@ -232,10 +233,10 @@ fn stop_all(output: &Output) -> Result<u8, Failure> {
     }
 }
 
-/// Ends all runs of a profile, also when it is not there any more.
+/// Ends all runs of a profile, also of one that was removed.
 ///
 /// # Errors
-/// Besides, when none goes on and nobody knows a profile of that name.
+/// Also when none is live and there is no profile of that name.
 fn stop_agent(profile: &str, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
@@ -265,7 +266,7 @@ fn stop_agent(profile: &str, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Whether there is a profile of that name, which no run that goes on has.
+/// Checks that there is a profile of that name, if no live run has it.
 ///
 /// # Errors
 /// When there is none, as the name of an agent that was meant is misspelt.
@@ -285,11 +286,11 @@ fn is_known(profile: &str, places: &Places) -> Result<(), Failure> {
     })
 }
 
-/// Ends the runs that go on and began so: at once those that are recorded, then those that are
-/// just beginning. How many these were, and how the others began.
+/// Ends the live runs whose first event matches: recorded ones at once, then those that are just
+/// beginning. Returns the number ended, and the first events of the other runs.
 ///
 /// # Errors
-/// When the runs cannot be listed, or one goes on and does not answer: the others are ended.
+/// When the runs cannot be listed, or one does not answer: the others are ended.
 pub fn stop_those(
     state: &StateDir,
     is_its: &dyn Fn(&Event) -> bool,
@@ -331,7 +332,7 @@ fn told(directory: &Runs, run: &RunId) -> Result<Answer, ControlError> {
     ask_until(directory, run, &Question::Stop {}, until)
 }
 
-/// The same of several, none of which waits for another.
+/// Tells several runs to end at once, so that none waits for another.
 fn told_all(directory: &Runs, runs: &[RunId]) -> Vec<(RunId, Result<Answer, ControlError>)> {
     scope(|threads| {
         let asked = runs
@@ -346,8 +347,8 @@ fn told_all(directory: &Runs, runs: &[RunId]) -> Vec<(RunId, Result<Answer, Cont
     })
 }
 
-/// Sees to it that a run has ended that was told so: one that does not answer, as it is suspended
-/// or stuck, is ended without being asked.
+/// Ensures that a run has ended after it was told to: one that does not answer, because it is
+/// suspended or stuck, is killed.
 fn ended(run: &RunId, answer: Result<Answer, ControlError>) -> Result<String, Failure> {
     let why = match answer {
         Err(why) => why,
@@ -381,7 +382,7 @@ fn ended(run: &RunId, answer: Result<Answer, ControlError>) -> Result<String, Fa
 /// Ends these runs, also those that have only just begun and do not listen yet.
 ///
 /// # Errors
-/// When one goes on and does not answer: the others are ended.
+/// When one stays alive and does not answer: the others are ended.
 fn stop_each(state: &StateDir, mut runs: Vec<RunId>, output: &Output) -> Result<u8, Failure> {
     let until = Instant::now() + LISTENING;
     let mut failed = Vec::new();

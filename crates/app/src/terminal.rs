@@ -1,4 +1,4 @@
-//! The person's terminal: its size, what is read there page by page, and lines that are typed.
+//! The person's terminal: its size, reading page by page, and typed lines.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::wrapped;
 
-/// The size of the person's terminal.
+/// Returns the size of the person's terminal.
 pub fn terminal_size() -> Option<Size> {
     let size = tcgetwinsize(std::io::stdout().as_fd()).ok()?;
     Some(Size {
@@ -21,34 +21,35 @@ pub fn terminal_size() -> Option<Size> {
     })
 }
 
-/// SIGHUP, SIGINT, SIGQUIT and SIGTERM: they were taken over for the program, so that
-/// none of them ends Atoll by itself.
+/// SIGHUP, SIGINT, SIGQUIT and SIGTERM: they are handled for the program, so that none of them ends
+/// Atoll by itself.
 const ENDING: [i32; 4] = [1, 2, 3, 15];
 
-/// How wide a terminal is that does not say so, columns.
+/// The columns of a terminal that does not report its size.
 const COLUMNS: u16 = 80;
 /// A narrower one is written to as if it were so wide.
 const COLUMNS_MIN: u16 = 30;
-/// How tall a terminal is that does not say so, lines.
+/// The lines of a terminal that does not report its size.
 const LINES: u16 = 24;
 /// A lower one is written to as if it were so tall.
 const LINES_MIN: u16 = 10;
-/// How many lines of it are for what is asked beneath.
+/// The lines reserved for the question beneath.
 const BENEATH_LINES: u16 = 4;
-/// How much is shown before a question, bytes: nobody reads more, so that it is put to nobody.
+/// The most shown before a question, bytes: nobody reads more, so that a longer question is not
+/// asked.
 pub const SHOWN_BYTES_MAX: usize = 32 * 1024;
 
-/// What a person reads before they answer, in pages that fit the terminal: nothing of it has gone
-/// out of sight before it was seen, and nothing in a row can be a line of its own.
+/// The text a person reads before they answer, in pages that fit the terminal: nothing of it is out
+/// of sight before it was seen, and nothing in a row can be a line of its own.
 #[derive(Debug)]
 pub struct Pages(Vec<String>);
 
-/// What became of reading.
+/// The outcome of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// All of it was shown.
     All,
-    /// The person said no before.
+    /// The person denied before the end.
     Denied,
     /// The input ended, or a signal ended the question.
     Left,
@@ -57,7 +58,8 @@ pub enum Read {
 }
 
 impl Pages {
-    /// These rows; nothing where they are more than anybody reads ([`SHOWN_BYTES_MAX`]).
+    /// Creates pages of these rows; `None` if they are more than anybody reads
+    /// ([`SHOWN_BYTES_MAX`]).
     pub fn of(rows: &[String]) -> Option<Self> {
         let size = terminal_size();
         let columns = size.map_or(COLUMNS, |size| size.columns);
@@ -125,16 +127,16 @@ impl Pages {
     }
 }
 
-/// What is told where a terminal that was there fails.
+/// The error for a terminal that fails.
 pub const UNASKED: &str = "the terminal cannot be asked";
 
-/// How long nothing may be typed before an answer counts.
+/// The time without typing before an answer counts.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// What came of waiting for a line.
+/// The outcome of waiting for a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Typed {
-    /// It was typed, with its end.
+    /// A typed line, with its end.
     Line(String),
     /// The input ended, or a signal ended the question.
     Left,
@@ -142,11 +144,11 @@ pub enum Typed {
     Late,
 }
 
-/// Drops what was typed before a question could be read, until no line came for a second.
-/// Whether that was before this time.
+/// Discards input typed before a question could be read, until no line came for a second. Returns
+/// whether that was before the deadline.
 ///
 /// # Errors
-/// Where standard input is no terminal.
+/// When standard input is no terminal.
 pub fn settle(until: Instant) -> rustix::io::Result<bool> {
     let stdin = std::io::stdin();
     while Instant::now() < until {
@@ -168,7 +170,7 @@ pub fn settle(until: Instant) -> rustix::io::Result<bool> {
     Ok(false)
 }
 
-/// What a person types on a line, up to this time where there is one.
+/// Reads a line that a person types, until a deadline if there is one.
 pub fn typed(signals: &Signals, until: Option<Instant>) -> Typed {
     let stdin = std::io::stdin();
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! `atoll token`: what a run may do, said by a token that its holder can narrow.
+//! `atoll token`: the rights of a run in a token that its holder can narrow.
 
 mod given;
 mod narrowing;
@@ -30,11 +30,11 @@ pub use given::{Given, read as read_given, seen_inside};
 
 /// The status of a token that does not count.
 const STATUS_COUNTS_NOT: u8 = 1;
-/// How far a clock may be set back after a token was issued.
+/// The most a clock may be set back after a token was issued.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
-/// Why a token counts from a little before it was issued.
+/// The note that a token is valid from a little before it was issued.
 const BEFORE: &str = " (a minute before it was issued: a clock may be set back so far)";
-/// How much of an id is shown, characters: enough to tell tokens apart.
+/// The characters shown of an id: enough to tell tokens apart.
 const ID_SHOWN: usize = 16;
 /// The size of an id, characters: hexadecimal digits of a signature.
 const ID_LENGTH: usize = 128;
@@ -42,7 +42,7 @@ const ID_LENGTH: usize = 128;
 /// Issues, narrows, shows and revokes tokens.
 ///
 /// # Errors
-/// When what is named is no token, or its files cannot be used.
+/// When an argument is no token, or the deployment's token files cannot be used.
 pub fn token(arguments: &TokenArguments, output: &Output) -> Result<u8, Failure> {
     match &arguments.action {
         TokenAction::Issue(arguments) => issue_one(arguments, output),
@@ -106,8 +106,8 @@ fn narrow(arguments: &AttenuateTokenArguments, output: &Output) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What a token says that is to be narrowed: it takes no key, and where this deployment has not
-/// issued it nothing is known of it.
+/// Returns the terms of a token that is to be narrowed: that takes no key, and a token that this
+/// deployment has not issued has unknown terms.
 fn before(text: &str) -> Vec<Terms> {
     let token = || {
         let places = Places::read().ok()?;
@@ -121,7 +121,7 @@ fn before(text: &str) -> Vec<Terms> {
     parts.filter_map(|part| part.terms).collect()
 }
 
-/// Why a token does not count now, and what it says, as far as that is known.
+/// Returns why a token is not valid now, and the token, as far as that is known.
 fn look(text: &str) -> Result<(Option<String>, Option<Token>), Failure> {
     let places = Places::read()?;
     let files = match places.state.exists() {
@@ -254,7 +254,7 @@ fn revoke(arguments: &RevokeTokenArguments, output: &Output) -> Result<u8, Failu
     Ok(0)
 }
 
-/// The id that is meant, where it is one: a whole one, or the beginning of one that was issued.
+/// Returns the id if the text is one: a whole one, or the beginning of one that was issued.
 fn issued_id(state: &StateDir, text: &str) -> Result<Option<String>, Failure> {
     let is_id = text.len() >= ID_SHOWN / 2 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_id || Path::new(text).exists() {
@@ -342,7 +342,7 @@ fn key(output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What the ledger has of tokens that were issued, the oldest first.
+/// Reads the issued tokens from the ledger, the oldest first.
 fn issued(state: &StateDir) -> Result<Vec<Value>, Failure> {
     let filter = Filter {
         kind: Some("token.issued".to_owned()),
@@ -364,14 +364,14 @@ fn issuing_key(state: &StateDir) -> Result<IssuingKey, Failure> {
     IssuingKey::from_hex(&key).doing(UNUSABLE)
 }
 
-/// By what tokens of this deployment are known.
+/// Returns the public key that verifies tokens of this deployment.
 fn public_key(files: &TokenFiles) -> Result<PublicKey, Failure> {
     let key = files.key().doing(UNUSABLE)?;
     let key = key.ok_or_else(|| Failure::new(UNUSABLE).because(NO_KEY))?;
     Ok(IssuingKey::from_hex(&key).doing(UNUSABLE)?.public())
 }
 
-/// What is said of a token.
+/// Reads the terms of a new token.
 fn terms(arguments: &TermsArguments, now_s: u64) -> Result<Terms, Failure> {
     let right = |text: &String| {
         let what = format!("--allow {} is not usable", printable(text.as_bytes()));
@@ -423,13 +423,14 @@ fn until(text: &str, now_s: u64) -> Result<u64, Failure> {
     }
 }
 
-/// Now, in seconds since 1970. A clock before that is at its beginning, where no token counts.
+/// Returns the time in seconds since 1970. A clock before that yields 0, at which no token is
+/// valid.
 pub(crate) fn now_s() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
-/// A file that a token is in, or standard input, as it is told.
+/// Names the source of a token, a file or standard input, safe to print.
 fn file_told(path: &Path) -> String {
     match path.as_os_str() == "-" {
         true => "standard input".to_owned(),
@@ -437,7 +438,7 @@ fn file_told(path: &Path) -> String {
     }
 }
 
-/// The token in a file, or at standard input.
+/// Reads the token in a file, or on standard input.
 fn text_in(path: &Path) -> Result<String, Failure> {
     let unread = format!("no token can be read from {}", file_told(path));
     let mut text = String::new();
@@ -464,7 +465,7 @@ pub(crate) fn shown_id(id: &str) -> &str {
     id.get(..ID_SHOWN).unwrap_or(id)
 }
 
-/// An object without the members that have no value.
+/// Removes the members without a value from an object.
 fn without_nothing(mut value: Value) -> Value {
     if let Some(members) = value.as_object_mut() {
         members.retain(|_, value| !value.is_null());

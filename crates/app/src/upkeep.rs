@@ -38,7 +38,7 @@ use crate::requested::requested_profile;
 use checking::check_profile;
 pub use doctor::doctor;
 
-/// For how long an applied run can be undone, unless told otherwise.
+/// The age until which an applied run can be undone, by default.
 const APPLIED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Removes what is no longer needed.
@@ -94,7 +94,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
     Ok(u8::from(failed > 0))
 }
 
-/// Removes what is planned, and tells of it. How much of that could not be removed.
+/// Removes what the plan lists, and reports it. Returns the number of failed removals.
 fn remove_planned(state: &StateDir, plan: &CollectPlan, output: &Output) -> Result<usize, Failure> {
     let ledger = crate::events::open_ledger(state)?;
     let mut unrecorded = Ok(());
@@ -123,8 +123,7 @@ fn remove_planned(state: &StateDir, plan: &CollectPlan, output: &Output) -> Resu
     Ok(failed.len())
 }
 
-/// The control groups of runs whose end the ledger tells of; of others it is not
-/// known whether they are alive.
+/// Returns the control groups of runs whose end is in the ledger; others may be alive.
 fn leftover_groups(state: &StateDir) -> Result<Vec<RunGroup>, Failure> {
     let mut leftover = Vec::new();
     let Ok(host) = Host::read() else {
@@ -139,8 +138,8 @@ fn leftover_groups(state: &StateDir) -> Result<Vec<RunGroup>, Failure> {
     Ok(leftover)
 }
 
-/// Leaves out of a plan the runs of which an apply or an undo was cut short: what that has set
-/// aside is nowhere else.
+/// Removes from a plan the runs with an interrupted apply or undo: the content it holds pending is
+/// nowhere else.
 fn keep_half_done(state: &StateDir, plan: &mut CollectPlan, output: &Output) {
     plan.runs.retain(|item| {
         // What cannot be read is nothing that can go.
@@ -159,7 +158,7 @@ fn keep_half_done(state: &StateDir, plan: &mut CollectPlan, output: &Output) {
     });
 }
 
-/// Of labels, which stay in the ledger.
+/// Reports the removed label files of sessions; the labels stay in the ledger.
 fn tell_sessions(count: usize, what: &str, output: &Output) {
     if count > 0 {
         let files = render::counted(count as u64, "file", "files");
@@ -230,7 +229,7 @@ fn show_presets(arguments: &PresetsArguments, output: &Output) -> Result<u8, Fai
     Ok(0)
 }
 
-/// A line for each preset, with their descriptions beneath each other.
+/// Formats a line for each preset, with aligned descriptions.
 fn preset_lines(all: &[PresetSummary], paint: Paint) -> String {
     let widest = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let line = |one: &PresetSummary| {
@@ -388,7 +387,7 @@ fn revoke(
     Ok(true)
 }
 
-/// What of a project is trusted.
+/// Returns the trusted files of a project.
 fn trusted_in(trusted: &TrustList, directory: &Path) -> Vec<String> {
     let file = directory.join(PROJECT_FILE).to_string_lossy().into_owned();
     let file = trusted.knows(&file).then_some(file);
@@ -407,7 +406,7 @@ fn refuse_mistakes(file: &SourceFile<'static>) -> Result<(), Failure> {
     })
 }
 
-/// Shows a file and trusts it as it is.
+/// Shows a file and trusts its present content.
 fn trust_one(
     file: &SourceFile<'static>,
     trusted: &mut TrustList,
@@ -447,7 +446,7 @@ fn write_trust(places: &Places, text: &str) -> Result<(), Failure> {
         .doing(&format!("{} cannot be written", path.display()))
 }
 
-/// Writes what a shell needs to complete commands.
+/// Writes the completions of a shell.
 pub fn completions(arguments: &CompletionsArguments, output: &Output) -> u8 {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut definition(), "atoll", &mut text);

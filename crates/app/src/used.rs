@@ -1,5 +1,5 @@
-//! Which credentials were put into requests, how often and where, for a person: the same
-//! at a run's end and in its story.
+//! The credentials injected into requests, how often and where, for a person: the same at a run's
+//! end and in its story.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,14 +12,14 @@ use crate::escape::printable;
 use crate::reached::signed;
 use crate::render;
 
-/// How many hosts a line names.
+/// The most hosts a line names.
 const HOSTS_SHOWN_MAX: usize = 4;
 
-/// How often something was done of a credential at a host.
+/// The number of times something was done with a credential at a host.
 type Counts = BTreeMap<(String, String), u64>;
 
-/// A line for each credential, of how often it was put into requests to each host, and one
-/// for each host that did not accept it.
+/// Formats a line for each credential, of how often it was injected into requests to each host, and
+/// one for each host that did not accept it.
 pub(crate) fn lines(used: &Counts, unauthorised: &Counts) -> Vec<String> {
     let mut lines = put_in(used);
     for ((name, host), times) in unauthorised {
@@ -39,8 +39,8 @@ pub(crate) fn lines(used: &Counts, unauthorised: &Counts) -> Vec<String> {
     lines
 }
 
-/// What was missing where a host has answered with 401 and nothing was put in: credentials
-/// for it that the run went without.
+/// Returns the credentials that a run went without for hosts that answered 401 and got none
+/// injected.
 pub(crate) fn missed(absent: &[&Credential], used: &Counts, unauthorised: &Counts) -> Vec<String> {
     let mut lines = Vec::new();
     let nameless = unauthorised.iter().filter(|((name, _), _)| name.is_empty());
@@ -72,7 +72,7 @@ pub(crate) fn missed(absent: &[&Credential], used: &Counts, unauthorised: &Count
     lines
 }
 
-/// A line for each credential whose placeholder was masked in what was sent.
+/// Formats a line for each credential whose placeholder was masked in requests.
 pub(crate) fn masked(all: &Counts) -> Vec<String> {
     let line = |((name, host), times): (&(String, String), &u64)| {
         let requests = render::counted(*times, "request", "requests");
@@ -109,7 +109,7 @@ fn put_in(used: &Counts) -> Vec<String> {
     of_each.into_iter().map(line).collect()
 }
 
-/// A line for each credential of which something was taken back.
+/// Formats a line for each credential whose tokens were revoked.
 pub(crate) fn taken_back(all: &BTreeMap<String, u64>) -> Vec<String> {
     let line = |(name, times): (&String, &u64)| {
         let tokens = render::counted(*times, "token", "tokens");
@@ -118,8 +118,8 @@ pub(crate) fn taken_back(all: &BTreeMap<String, u64>) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// The same from the ledger's events of a run: which credentials were put into requests that
-/// were answered, what keys of SSH have signed, and what was taken back.
+/// Summarises a run's use of credentials from its ledger events: those injected into answered
+/// requests, signatures with SSH keys, and revoked tokens.
 pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     let mut opened: HashMap<u64, &Value> = HashMap::new();
     let (mut used, mut unauthorised) = (BTreeMap::new(), BTreeMap::new());
@@ -187,7 +187,8 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<String> {
     [accepted, masked, signed(&signatures), taken_back(&returned)].concat()
 }
 
-/// Counts a request that was answered: by what it was sent with, and without what.
+/// Counts an answered request: by the credentials injected, and by those whose placeholder was
+/// masked.
 fn tally(
     opened: &Value,
     closed: &Value,

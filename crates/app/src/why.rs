@@ -1,5 +1,5 @@
-//! `atoll why`: what was decided about a run, by which rule, within which boundary,
-//! what was denied on the way and what would allow it, from the ledger's events.
+//! `atoll why`: the decision about a run, the rules behind it, its boundary, denials while it ran
+//! and what would allow them, from the ledger's events.
 
 mod boundary;
 mod failed;
@@ -76,15 +76,15 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
 struct Story<'a> {
     run: &'a RunId,
     events: &'a [Event],
-    /// Its session's name, or its id where the ledger tells none.
+    /// Its session's name, or its id if the ledger has no name.
     session: Option<String>,
-    /// What `~` stands for.
+    /// The home directory, shown as `~`.
     home: &'a Path,
-    /// Where a person's profiles are, in `profiles`.
+    /// The configuration directory, with a person's profiles in `profiles`.
     configuration: &'a Path,
-    /// What policies have refused, asked again by those that there are now.
+    /// The refusals by policies, evaluated again by the present ones.
     explained: Vec<Explained<'a>>,
-    /// What it had given up in the end, by what its session had before too.
+    /// The rights it had dropped in the end, including those its session had dropped before.
     given_up: GivenUps,
 }
 
@@ -93,7 +93,7 @@ impl Story<'_> {
         self.events.iter().rev().find(|event| event.kind == kind)
     }
 
-    /// What an event of this kind says at this place (RFC 6901).
+    /// Returns the value at this pointer (RFC 6901) in the last event of this kind.
     fn said(&self, kind: &str, pointer: &str) -> Option<&Value> {
         self.event(kind)?.body.pointer(pointer)
     }
@@ -118,7 +118,7 @@ impl Story<'_> {
         serde_json::from_value(self.said("run.closed", "/ending")?.clone()).ok()
     }
 
-    /// Why it was not allowed; empty when it was.
+    /// Returns the reasons of a denial; empty if it was allowed.
     fn reasons(&self) -> Vec<&Value> {
         let reasons = self
             .said("run.denied", "/reasons")
@@ -126,7 +126,7 @@ impl Story<'_> {
         reasons.into_iter().flatten().collect()
     }
 
-    /// What Atoll saw denied while it ran, in words.
+    /// Describes the accesses Atoll saw denied while it ran.
     fn denied(&self) -> Vec<String> {
         let denied = self
             .said("denials.seen", "/denied")
@@ -135,7 +135,7 @@ impl Story<'_> {
         denied.filter_map(|line| text(Some(line))).collect()
     }
 
-    /// That placeholders were on their way to where their credentials are not for.
+    /// Returns the alert that placeholders were sent towards origins their credentials are not for.
     fn alert(&self) -> Option<&'static str> {
         let is_alert =
             |one: &&Event| one.kind == "flow.refused" && one.body.get("credential").is_some();
@@ -145,7 +145,7 @@ impl Story<'_> {
         })
     }
 
-    /// What was decided, by which profile.
+    /// Describes the verdict and the profile.
     fn decided(&self) -> String {
         let by = self.chosen();
         match text(self.said("run.opened", "/verdict")).as_deref() {
@@ -217,7 +217,8 @@ impl Story<'_> {
         report.finish()
     }
 
-    /// The policies that refused something, as they are written, and what would have allowed it.
+    /// Adds the policies that refused something, as written, and the changes that would have
+    /// allowed it.
     fn tell_policies(&self, report: &mut Report) {
         let told = self.explained.iter();
         let told: Vec<&Explained<'_>> = told.filter(|one| one.is_by_policy()).collect();
@@ -241,7 +242,7 @@ impl Story<'_> {
         format!("by {name} in {}, {when}", place.to_string_lossy())
     }
 
-    /// Which profile, and which layer has chosen it.
+    /// Names the profile, and the layer that chose it.
     fn chosen(&self) -> String {
         let profile = self.profile();
         match text(self.decision("chosen-by")).as_deref() {
@@ -294,8 +295,8 @@ impl Story<'_> {
         }
     }
 
-    /// What it tried in order to get out. While it runs, and where its end was not seen,
-    /// only the first attempt at each wall is known.
+    /// Returns the violations it attempted. While it runs, and if its end was not seen, only the
+    /// first attempt of each kind is known.
     fn attempts(&self) -> Vec<&Value> {
         let closed = self.said("run.closed", "/attempts");
         match closed.and_then(Value::as_array) {
@@ -365,12 +366,12 @@ impl Story<'_> {
         );
     }
 
-    /// Whether it could make sandboxes of its own: then no attempt is heard of.
+    /// Returns whether it could make sandboxes of its own: then no violation is reported.
     fn is_nesting(&self) -> bool {
         self.decision("nesting").and_then(Value::as_bool) == Some(true)
     }
 
-    /// What became of it and its changes later on.
+    /// Describes later events of the run and its changes.
     fn afterwards(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.said("run.closed", "/details/kept") == Some(&Value::Bool(false)) {
@@ -438,7 +439,7 @@ impl Story<'_> {
     }
 }
 
-/// Which layer of the policy a rule stands in.
+/// Names the layer of the policy a rule stands in.
 fn layer_of(rule: &str) -> &'static str {
     let file = rule.rsplit_once(':').map_or(rule, |(file, _)| file);
     if rule == "built in" {

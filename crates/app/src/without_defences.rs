@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-/// The same name as in the crates `init` and `sandbox`, which act on it.
+/// The variable that names the defences to leave out, as the crates `init` and `sandbox` read it.
 const SWITCH: &str = "ATOLL_TEST_WITHOUT";
 
 fn main() -> ExitCode {

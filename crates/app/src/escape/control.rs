@@ -22,7 +22,7 @@ pub(super) struct Shape<'a> {
     pub(super) parameters: &'a [u8],
     /// Bytes before the last one.
     pub(super) intermediates: &'a [u8],
-    /// What says which sequence it is.
+    /// The final byte, which identifies the sequence.
     pub(super) last: u8,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct Shape<'a> {
 pub(super) struct Mode {
     /// Its number in `CSI ? N h`.
     pub(super) number: u16,
-    /// How a terminal has it when no program runs.
+    /// The setting of the mode in a terminal at rest.
     pub(super) at_rest: AtRest,
-    /// Whether the terminal then reports on its own.
+    /// Set when the mode makes the terminal send reports on its own.
     reports: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) enum AtRest {
     Off,
     /// Set.
     On,
-    /// By the person's configuration; not restored.
+    /// Depends on the person's configuration; not restored.
     Various,
 }
 
@@ -100,8 +100,8 @@ pub(super) const MODES: [Mode; 27] = [
 /// (keyboard locked), 12 (echo), 20 (what Return sends).
 const ANSI_MODES: [u16; 2] = [4, 34];
 
-/// What becomes of a control sequence. `pushed` is how often the program has
-/// pushed onto the keyboard's stack without taking back.
+/// Judges a control sequence. `pushed` is how often the program has pushed onto the keyboard's
+/// stack without popping.
 pub(super) fn judge(shape: &Shape<'_>, rights: TerminalRights, pushed: u16) -> Judgement {
     let query = Judgement::granted(rights.queries, Removal::Query);
     let unknown = Judgement::Remove(Removal::Unknown);
@@ -144,8 +144,8 @@ pub(super) fn judge(shape: &Shape<'_>, rights: TerminalRights, pushed: u16) -> J
     }
 }
 
-/// What becomes of `ESC`, intermediates, a last byte. `None` is the end mark of a
-/// string that ended before: nothing to write, nothing to count.
+/// Judges `ESC`, intermediates, a final byte. `None` is the terminator of a string that ended
+/// before: nothing to write, nothing to count.
 pub(super) fn judge_escape(intermediates: &[u8], last: u8) -> Option<Judgement> {
     match (intermediates, last) {
         ([], b'\\') => None,
@@ -176,13 +176,13 @@ pub(super) fn bound_parameters(parameters: &mut Vec<u8>) {
     *parameters = bounded;
 }
 
-/// The numbers of a parameter list, a missing one as 0; `None` for what is no
-/// plain number.
+/// Returns the numbers of a parameter list, a missing one as 0; `None` for one that is no plain
+/// number.
 pub(super) fn numbers(parameters: &[u8]) -> impl Iterator<Item = Option<u16>> {
     parameters.split(|&byte| byte == b';').map(number)
 }
 
-/// A number of up to four digits; nothing is 0.
+/// Reads a number of up to four digits; an empty one is 0.
 pub(super) fn number(digits: &[u8]) -> Option<u16> {
     if digits.len() > PARAMETER_DIGITS_MAX {
         return None;
@@ -193,7 +193,7 @@ pub(super) fn number(digits: &[u8]) -> Option<u16> {
     })
 }
 
-/// The value of a list that has one number.
+/// Returns the value of a list that has one number.
 fn only_number(parameters: &[u8]) -> Option<u16> {
     number(parameters)
 }
@@ -215,7 +215,7 @@ fn modes(parameters: &[u8], listed: impl Fn(u16) -> bool) -> Judgement {
     }
 }
 
-/// Whether this sets, or resets, xterm's modifyOtherKeys and nothing else.
+/// Returns whether this sets, or resets, xterm's modifyOtherKeys and nothing else.
 fn modifies_keys(parameters: &[u8]) -> bool {
     let mut numbers = numbers(parameters);
     let resource = numbers.next().flatten();
@@ -223,8 +223,8 @@ fn modifies_keys(parameters: &[u8]) -> bool {
     resource == Some(4) && value.is_some() && numbers.next().is_none()
 }
 
-/// The kitty keyboard protocol. What the person's shell has pushed stays: no more
-/// is taken back than the program itself has pushed.
+/// Judges the kitty keyboard protocol. Entries that the person's shell has pushed stay: no more is
+/// popped than the program itself has pushed.
 fn keyboard(prefix: u8, parameters: &[u8], rights: TerminalRights, pushed: u16) -> Judgement {
     let keyboard = Judgement::Remove(Removal::Keyboard);
     if !rights.queries || numbers(parameters).any(|number| number.is_none()) {

@@ -19,7 +19,7 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// What a byte below 0x80 is.
+    /// Classifies a byte below 0x80.
     pub(super) fn ascii(byte: u8) -> Self {
         match byte {
             0x20..=0x7e => Self::Ascii(byte),
@@ -53,7 +53,7 @@ impl Decoder {
         (Some(Input::Invalid), self.begin(byte))
     }
 
-    /// Ends the text: what a pending, incomplete character stands for.
+    /// Ends the text: returns the replacement of a pending, incomplete character.
     pub(super) fn finish(&mut self) -> Option<Input> {
         let broken = !self.pending.is_empty();
         self.pending.clear();
@@ -85,8 +85,8 @@ impl Decoder {
     }
 }
 
-/// Whether a byte may follow the beginning of a character: no overlong forms,
-/// no surrogates, nothing beyond U+10FFFF.
+/// Returns whether a byte may follow the beginning of a character: no overlong forms, no
+/// surrogates, nothing beyond U+10FFFF.
 fn continues(pending: &[u8], byte: u8) -> bool {
     match (pending, byte) {
         ([0xe0], 0xa0..=0xbf)
@@ -98,8 +98,8 @@ fn continues(pending: &[u8], byte: u8) -> bool {
     }
 }
 
-/// How many bytes the whole character at the start has: 0 when it is ASCII, a
-/// control character, broken or incomplete.
+/// Returns the length of the whole character at the start, bytes: 0 when it is ASCII, a control
+/// character, broken or incomplete.
 pub(super) fn character_bytes(bytes: &[u8]) -> usize {
     match *bytes {
         [0xc2, 0xa0..=0xbf, ..] | [0xc3..=0xdf, 0x80..=0xbf, ..] => 2,

@@ -4,7 +4,7 @@
 
 use atoll_model::TerminalRights;
 
-/// Reads output in a way of its own and says what is wrong with it.
+/// Reads output independently of the filter, and returns the first mistake in it.
 pub(crate) fn inspect(out: &[u8], rights: TerminalRights) -> Result<(), String> {
     let text = std::str::from_utf8(out).map_err(|error| error.to_string())?;
     let mut rest = text;

@@ -21,7 +21,7 @@ const SUBSTITUTE: u8 = 0x1a;
 const DELETE: u8 = 0x7f;
 const HIGH_STRING_TERMINATOR: u8 = 0x9c;
 
-/// Where in a sequence the input stands.
+/// The parser's position within a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// In text.
@@ -42,7 +42,7 @@ pub(super) enum State {
     ConsolePalette(u8),
 }
 
-/// What began a string.
+/// The introducer of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Introducer {
     /// `ESC ]`, OSC.
@@ -57,7 +57,7 @@ pub(super) enum Introducer {
     Other,
 }
 
-/// What has been read of the present sequence.
+/// The part of the current sequence read so far.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     prefix: Option<u8>,
@@ -85,7 +85,7 @@ impl Sequence {
 }
 
 impl EscapeFilter {
-    /// How many bytes of the start only lengthen the present sequence's body.
+    /// Returns the number of leading bytes that only lengthen the current sequence's body.
     pub(super) fn body_bytes(&self, bytes: &[u8]) -> usize {
         let run = |belongs: fn(&u8) -> bool| bytes.iter().take_while(|byte| belongs(byte)).count();
         match self.state {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-/// One line of text from outside (a name, a path, an argument, a reason), safe to
-/// print: control characters, bytes that are not UTF-8, and characters that are
-/// invisible or turn the direction of text are written as escapes.
+/// Makes one line of untrusted text (a name, a path, an argument, a reason) safe to print: control
+/// characters, bytes that are not UTF-8, and characters that are invisible or turn the direction of
+/// text are written as escapes.
 ///
 /// The result is for people; two different names may look the same in it when one
 /// of them contains backslashes.
@@ -13,8 +13,8 @@ pub fn printable(text: &[u8]) -> String {
     escape(text, is_deceptive)
 }
 
-/// The same within quotation marks, where two different names never look the same: what would end
-/// them, or begin an escape, is one.
+/// Makes text printable within quotation marks, so that two different names never look the same:
+/// characters that would end the quotation or begin an escape are escaped too.
 #[must_use]
 pub fn quoted(text: &[u8]) -> String {
     let text = escape(text, |character| {
@@ -23,8 +23,7 @@ pub fn quoted(text: &[u8]) -> String {
     format!("\"{text}\"")
 }
 
-/// The same for text of several lines, as the content of a diff: line feeds and
-/// tabs stay.
+/// Makes text of several lines printable, as the content of a diff: line feeds and tabs stay.
 #[must_use]
 pub fn printable_lines(text: &[u8]) -> String {
     escape(text, |character| {
@@ -32,8 +31,9 @@ pub fn printable_lines(text: &[u8]) -> String {
     })
 }
 
-/// A JSON text with the same characters written as JSON has them (`\\u202e`, RFC 8259 section 7), so
-/// that it stays JSON and says the same. Line feeds stay: in a JSON text none is within a string.
+/// Makes a JSON text safe to print: the same characters are written as JSON has them (`\\u202e`,
+/// RFC 8259 section 7), so that it stays JSON with the same meaning. Line feeds stay: in a JSON
+/// text none is within a string.
 #[must_use]
 pub fn printable_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -70,8 +70,7 @@ fn escape(text: &[u8], escaped: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Whether a character is a control, is invisible, or changes how its neighbours
-/// are shown.
+/// Returns whether a character is a control, is invisible, or changes how its neighbours are shown.
 pub(super) fn is_deceptive(character: char) -> bool {
     character.is_control()
         || matches!(character,

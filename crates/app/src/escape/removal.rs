@@ -1,6 +1,6 @@
 //! The kinds of things that are removed.
 
-/// Why something was removed, as counted in the summary of a run.
+/// The reason for a removal, as counted in the summary of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Removal {
     /// Writing or reading the clipboard.
@@ -40,7 +40,7 @@ pub(super) enum Removal {
 }
 
 impl Removal {
-    /// The name under which it is counted.
+    /// Returns the name under which it is counted.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Clipboard => "clipboard",
@@ -64,24 +64,24 @@ impl Removal {
     }
 }
 
-/// What becomes of one complete sequence.
+/// The decision on one complete sequence.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// It is written as it is.
+    /// Written unchanged.
     Pass,
-    /// It is written with another body; part of it may have been removed.
+    /// Written with another body, part of which may have been removed.
     Rewrite {
         /// The parameters, or the string.
         body: Vec<u8>,
-        /// What was taken out of it.
+        /// The kind of the removed part.
         removed: Option<Removal>,
     },
-    /// It is not written.
+    /// Not written.
     Remove(Removal),
 }
 
 impl Judgement {
-    /// Passed when `granted`, otherwise removed.
+    /// Passes a sequence when `granted`, otherwise removes it.
     pub(super) fn granted(granted: bool, removal: Removal) -> Self {
         if granted {
             Self::Pass

@@ -1,17 +1,17 @@
-//! What a program has changed in the terminal, and how to undo it.
+//! The terminal state a program has changed, and the sequences that restore it.
 
 use std::collections::BTreeSet;
 
 use super::control::{AtRest, MODES, Shape, number, numbers};
 
 const ORIGIN_MODE: u16 = 6;
-/// What is pasted comes between marks.
+/// Bracketed paste: pasted text comes between marks.
 const PASTE_MODE: u16 = 2004;
 /// The ways to the alternate screen.
 const SCREEN_MODES: [u16; 3] = [47, 1047, 1049];
 const SHIFT_OUT: u8 = 0x0e;
 
-/// What differs from a terminal at rest.
+/// The differences from a terminal at rest.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     modes: BTreeSet<u16>,
@@ -19,7 +19,7 @@ pub(super) struct Touched {
     keyboard: KeyboardStacks,
     writing: Writing,
     keyboard_flags: bool,
-    /// How keys with modifiers are told, as it was written last; none at rest.
+    /// The last setting written for reporting keys with modifiers; empty at rest.
     modified_keys: Vec<u8>,
     margins: bool,
     /// The rows and the columns between them, as they were written last.
@@ -32,7 +32,7 @@ pub(super) struct Touched {
     hyperlink: bool,
 }
 
-/// How characters look.
+/// The attributes of written characters that differ from rest.
 #[derive(Debug, Default)]
 struct Writing {
     rendition: bool,
@@ -49,7 +49,8 @@ struct KeyboardStacks {
 }
 
 impl Touched {
-    /// How often the program has pushed, and not taken back, on this screen.
+    /// Returns the number of entries the program has pushed on this screen's keyboard stack and not
+    /// popped.
     pub(super) fn keyboard_pushed(&self) -> u16 {
         if self.on_alternate_screen() {
             self.keyboard.alternate
@@ -58,7 +59,7 @@ impl Touched {
         }
     }
 
-    /// SO or SI; other control characters change nothing.
+    /// Notes SO or SI; other control characters change nothing.
     pub(super) fn note_shift(&mut self, byte: u8) {
         if matches!(byte, 0x0e | 0x0f) {
             self.writing.shifted = byte == SHIFT_OUT;
@@ -109,7 +110,7 @@ impl Touched {
         }
     }
 
-    /// An OSC whose number stands first.
+    /// Notes an OSC, which begins with its number.
     pub(super) fn note_command(&mut self, body: &[u8]) {
         let mut parts = body.splitn(2, |&byte| byte == b';');
         let command = parts.next().and_then(number).unwrap_or_default();
@@ -128,7 +129,7 @@ impl Touched {
         }
     }
 
-    /// Writes what undoes all of it. The way characters look comes last, because
+    /// Writes the sequences that undo all of it. The rendition of characters comes last, because
     /// restoring a cursor restores that, too.
     pub(super) fn restore(self, out: &mut Vec<u8>) {
         if self.keyboard_flags {
@@ -183,8 +184,8 @@ impl Touched {
         }
     }
 
-    /// Writes what lets something else be drawn. Where the program has not the whole screen
-    /// already, that is drawn beside its own, which stays as it is.
+    /// Writes the sequences that let something else be drawn: on the alternate screen, unless the
+    /// program uses that already, so that the program's own stays as it is.
     pub(super) fn set_aside(&self, out: &mut Vec<u8>) {
         let keeping: &[u8] = match self.on_alternate_screen() {
             true => b"\x1b7",
@@ -220,7 +221,8 @@ impl Touched {
         out.extend_from_slice(b"\x0f\x1b(B\x1b)B\x1b[0m");
     }
 
-    /// Writes what undoes that. A program that has the whole screen has to draw it anew.
+    /// Writes the sequences that undo [`Self::set_aside`]. A program that uses the whole screen has
+    /// to redraw it.
     pub(super) fn take_up(&self, out: &mut Vec<u8>) {
         if !self.modes.contains(&PASTE_MODE) {
             out.extend_from_slice(b"\x1b[?2004l");
@@ -264,8 +266,8 @@ impl Touched {
         }
     }
 
-    /// The modes that differ from a terminal at rest, but for pasting, which is never at rest
-    /// while something else is drawn, and the screen's.
+    /// Returns the modes that differ from a terminal at rest, except the screen's and bracketed
+    /// paste, which is never at rest while something else is drawn.
     fn own_modes(&self) -> impl Iterator<Item = &'static super::control::Mode> {
         let is_own = |mode: &&super::control::Mode| {
             self.modes.contains(&mode.number)

@@ -14,11 +14,11 @@ const LINK_BYTES_MAX: usize = 2_083;
 const LINK_ID_BYTES_MAX: usize = 250;
 /// A colour, as `rgb:ffff/ffff/ffff` or a name.
 const COLOUR_BYTES_MAX: usize = 64;
-/// What a prompt mark says besides its letter.
+/// The longest text of a prompt mark after its letter, bytes.
 const MARK_BYTES_MAX: usize = 256;
 
-/// What becomes of `OSC body`. The number is read as terminals do and written
-/// anew, so that `052` is not something else than `52`.
+/// Judges `OSC body`. The number is read as terminals do and written anew, so that `052` is not
+/// something else than `52`.
 pub(super) fn judge_command(body: &[u8], rights: TerminalRights) -> Judgement {
     let (digits, rest) = split_once(body);
     let Some(command) = number(digits).filter(|_| !digits.is_empty()) else {
@@ -42,7 +42,7 @@ pub(super) fn judge_command(body: &[u8], rights: TerminalRights) -> Judgement {
     }
 }
 
-/// What becomes of `ESC k body`.
+/// Judges `ESC k body`.
 pub(super) fn judge_title(body: &[u8], rights: TerminalRights) -> Judgement {
     if !rights.title {
         return Judgement::Remove(Removal::Title);
@@ -72,7 +72,7 @@ fn title(text: &[u8]) -> Vec<u8> {
         .into_bytes()
 }
 
-/// `OSC 4 ; index ; colour …`: `?` in place of a colour asks for it.
+/// Judges `OSC 4 ; index ; colour …`: `?` in place of a colour asks for it.
 fn palette(rest: &[u8], rights: TerminalRights) -> Judgement {
     let parts: Vec<&[u8]> = rest.split(|&byte| byte == b';').collect();
     let mut asks = false;
@@ -92,7 +92,7 @@ fn palette(rest: &[u8], rights: TerminalRights) -> Judgement {
     rewrite(4, Some(rest), None)
 }
 
-/// `OSC 10`, `11`, `12`: the colours of text, background and cursor, one each.
+/// Judges `OSC 10`, `11`, `12`: the colours of text, background and cursor, one each.
 fn colour(command: u16, rest: &[u8], rights: TerminalRights) -> Judgement {
     match rest {
         b"?" if rights.queries => rewrite(command, Some(rest), None),
@@ -114,9 +114,9 @@ fn is_list_of_numbers(rest: &[u8]) -> bool {
         .all(|part| number(part).is_some())
 }
 
-/// `OSC 8 ; parameters ; address`. Only addresses that a browser or a mail
-/// program opens; `file:` would open what the program itself has made. In place
-/// of another one, a link that is still open is closed.
+/// Judges `OSC 8 ; parameters ; address`. Passes only addresses that a browser or a mail program
+/// opens; `file:` would open what the program itself has made. In place of any other, a link that
+/// is still open is closed.
 fn hyperlink(rest: &[u8]) -> Judgement {
     let (parameters, address) = split_once(rest);
     let address = address.unwrap_or_default();
@@ -153,7 +153,7 @@ fn is_link_id(parameter: &[u8]) -> bool {
     })
 }
 
-/// `OSC 52 ; which ; base64`: writing, never reading (`?`) and never clearing.
+/// Judges `OSC 52 ; which ; base64`: writing, never reading (`?`) and never clearing.
 fn clipboard(rest: &[u8], rights: TerminalRights) -> Judgement {
     let refused = Judgement::Remove(Removal::Clipboard);
     let (which, content) = split_once(rest);
@@ -193,7 +193,7 @@ fn is_prompt_mark(rest: &[u8]) -> bool {
             .all(|&byte| byte.is_ascii_alphanumeric() || b";=_-.%".contains(&byte))
 }
 
-/// What stands before the first `;`, and after it where there is one.
+/// Splits at the first `;`: the text before it, and the text after it if there is one.
 fn split_once(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut parts = text.splitn(2, |&byte| byte == b';');
     (parts.next().unwrap_or_default(), parts.next())

@@ -28,7 +28,7 @@ const EVERY: [TerminalRights; 5] = [NONE, QUERIES, CLIPBOARD, TITLE, ALL];
 
 type Counts = BTreeMap<&'static str, u64>;
 
-/// What comes out when the input comes in these pieces.
+/// Returns the filter's output for an input in these pieces, and the counts of removals.
 fn filter(pieces: &[&[u8]], rights: TerminalRights) -> (Vec<u8>, Counts) {
     let mut filter = EscapeFilter::new(rights);
     let mut out = Vec::new();

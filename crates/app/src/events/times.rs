@@ -1,11 +1,11 @@
-//! Times of events as numbers, and as a person says them.
+//! Times of events as numbers, and as a person writes them.
 
 use std::time::SystemTime;
 
 use atoll_ledger::format_time;
 use atoll_model::parse_duration;
 
-/// How a time is written in full.
+/// The shape of a complete time.
 const TIME_SHAPE: &str = "0000-00-00T00:00:00.000000Z";
 
 /// Microseconds since 1970 of a time as events have it: `2026-11-21T09:30:12.123456Z`.
@@ -37,8 +37,8 @@ pub(crate) fn seconds(time: &str) -> u64 {
     microseconds(time) / 1_000_000
 }
 
-/// The beginning of a time as events have it, from what a person says: that itself, or a duration
-/// before now, as 90d.
+/// Returns the beginning of a time as events have it, from what a person typed: that itself, or a
+/// duration before now, as 90d.
 pub(crate) fn beginning(text: &str) -> Option<String> {
     match parse_duration(text) {
         Ok(ago) => {
@@ -49,7 +49,7 @@ pub(crate) fn beginning(text: &str) -> Option<String> {
     }
 }
 
-/// Whether it is a time as events have it, perhaps cut short.
+/// Returns whether the text is a time as events have it, perhaps truncated.
 fn begins_a_time(text: &str) -> bool {
     let fits = |(byte, shape): (u8, u8)| match shape {
         b'0' => byte.is_ascii_digit(),

@@ -1,4 +1,4 @@
-//! Sessions by their name or their id, and the one that a run begins in.
+//! Sessions by name or id, and the session that a run begins in.
 
 use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
@@ -11,10 +11,10 @@ use crate::advice;
 use crate::escape::printable;
 use crate::failure::{Doing, Failure};
 
-/// How many names an error tells.
+/// The most names an error lists.
 const NAMED_MAX: usize = 5;
 
-/// The session that is meant by its name or its id.
+/// Finds a session by its name or its id.
 ///
 /// # Errors
 /// When there is none.
@@ -30,7 +30,7 @@ pub(crate) fn find(state: &StateDir, text: &str) -> Result<Session, Failure> {
     }
 }
 
-/// A session's name, and its runs that go on.
+/// Returns a session's name, and its live runs.
 ///
 /// # Errors
 /// When there is none.
@@ -41,7 +41,7 @@ pub(crate) fn running(state: &StateDir, text: &str) -> Result<(SessionName, Vec<
     Ok((session.name, runs.map(|run| run.run).collect()))
 }
 
-/// That there is no such session, with those there are, the newest first.
+/// Describes an unknown session, listing those there are, the newest first.
 fn unknown(text: &str, known: &[&str]) -> Failure {
     let named: Vec<&str> = known.iter().copied().take(NAMED_MAX).collect();
     let further = match known.len() - named.len() {
@@ -62,7 +62,7 @@ fn unknown(text: &str, known: &[&str]) -> Failure {
     failure.advise("atoll sessions lists them")
 }
 
-/// The session of this name or id, where it has begun.
+/// Returns the session of this name or id, if it has begun.
 ///
 /// # Errors
 /// When the ledger cannot be read.
@@ -80,10 +80,10 @@ pub(crate) fn known(state: &StateDir, text: &str) -> Result<Option<SessionId>, F
     Ok(sessions.find(|one| one.name == name).map(|one| one.id))
 }
 
-/// The session of this name, for a run that begins now.
+/// Returns the session of this name, for a run that begins now.
 ///
 /// # Errors
-/// When it is no name, or the ledger cannot be used.
+/// When the name is invalid, or the ledger cannot be used.
 pub(crate) fn begin(
     name: &str,
     (state, ledger): (&StateDir, &Ledger),

@@ -1,4 +1,4 @@
-//! Taking what is kept over into the directory outside.
+//! Applying kept changes to the directory on the host.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
 
-/// By how much the time of a change may lag behind the clock: file systems take it from the kernel's
-/// last tick (inode(7)), of which there are at least a hundred a second.
+/// The lag of a change's time behind the clock: file systems take it from the kernel's last tick
+/// (inode(7)), of which there are at least a hundred a second.
 const TICK: Duration = Duration::from_millis(20);
 
 pub(super) fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Result<u8, Failure> {
@@ -85,7 +85,7 @@ pub(super) fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Res
     Ok(0)
 }
 
-/// By what one directory's changes may be taken over; the person is asked where policies say so.
+/// Returns the permission to apply one directory's changes; asks the person if policies require it.
 fn allowed(
     one: &Opened,
     (all, plans): (&[LayerChanges], &[Planned<'_>]),
@@ -112,7 +112,7 @@ fn allowed(
     promotion::allowed(&meant, &taking)
 }
 
-/// What would be written of both parts: the second is planned as if the first were there.
+/// Plans the writes of both parts: the second is planned as if the first were applied.
 fn planned<'a>(
     all: &'a [LayerChanges],
     selection: &Selection,
@@ -124,7 +124,8 @@ fn planned<'a>(
     Ok(plans)
 }
 
-/// What would be in conflict if all of it were applied now, also what is held back today.
+/// Returns the paths that would be in conflict if everything were applied now, including what is
+/// held back today.
 fn conflicts_of_all(one: &Opened) -> Result<Vec<RelativePath>, Failure> {
     let all = Selection {
         control: true,
@@ -140,8 +141,9 @@ fn conflicts_of_all(one: &Opened) -> Result<Vec<RelativePath>, Failure> {
     Ok(paths)
 }
 
-/// What this apply wrote is no change of somebody else's to the next one. That holds while nothing
-/// that was held back has changed outside since `begun`: such a change would be forgotten with it.
+/// Keeps the next apply from reporting this apply's own writes as conflicts. That holds while
+/// nothing that was held back has changed on the host since `begun`: such a change would be
+/// forgotten with it.
 fn forget_own_writes(
     one: &mut Opened,
     begun: SystemTime,
@@ -205,7 +207,7 @@ fn carry_out(one: &Opened, ledger: &Ledger, plan: Plan, allowed: &Allowed) -> Re
     }
 }
 
-/// Another apply waits until one that was cut short is taken back, or an undo ended.
+/// Refuses an apply until an interrupted one is rolled back, or an interrupted undo completed.
 fn refuse_interrupted(one: &Opened) -> Result<(), Failure> {
     let name = one.layer.name();
     let directory = one.layer.journals();

@@ -1,4 +1,4 @@
-//! What `atoll kept` lists.
+//! The list that `atoll kept` prints.
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
@@ -84,7 +84,7 @@ fn table(all: &[(KeptName, KeptRecord, DiskUsage)], output: &Output) -> String {
     }
 }
 
-/// All that is kept and can be read.
+/// Returns all readable kept changes.
 pub(super) fn known(
     state: &StateDir,
     output: &Output,

@@ -1,4 +1,4 @@
-//! Taking back what was applied of what is kept, and taking that back.
+//! Undoing an apply of kept changes, and undoing the undo.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -147,8 +147,8 @@ fn undo_all(
     Ok(met)
 }
 
-/// Takes back what an undo, or the taking back of one, has left half done: it is begun anew.
-/// Whether there was such a thing.
+/// Rolls back a half-done undo, or a half-done undo of one, so that it can start anew. Returns
+/// whether there was one.
 fn settle_undo(one: &Opened, ledger: &Ledger, command: &str) -> Result<bool, Failure> {
     let directory = one.layer.journals();
     let Some(last) = LastUndo::read(&directory)? else {
@@ -170,7 +170,8 @@ fn not_ended(what: &str, error: &ApplyError, one: &Opened, command: &str) -> Fai
     cut_short(what, error, command, &|path| shown(one, path))
 }
 
-/// What the last undo has taken back, the last first; none where something was applied since.
+/// Returns the journals that the last undo rolled back, the last first; none where something was
+/// applied since.
 fn undone_of(one: &Opened) -> Result<Vec<PathBuf>, Failure> {
     let directory = one.layer.journals();
     let Some(last) = LastUndo::read(&directory)? else {
@@ -236,7 +237,7 @@ fn take_undo_of_kept_back(
     Ok(0)
 }
 
-/// A path as people know it: the directory outside is what is written to.
+/// Returns a path as people know it: in the directory on the host.
 fn shown(one: &Opened, path: &RelativePath) -> PathBuf {
     one.record.host.join(path.as_os_str())
 }

@@ -114,7 +114,8 @@ const PATHS: [&str; 12] = [
     "/v2/a",
 ];
 
-/// What is beneath the directory that all of these share; nothing where that is all.
+/// Returns the deepest directory, with its final slash, that contains all of these; `/` if there is
+/// no other.
 fn shared(paths: &BTreeSet<&str>) -> String {
     let first = paths.first().copied().unwrap_or_default();
     let ends = first.match_indices('/').map(|(at, _)| at);

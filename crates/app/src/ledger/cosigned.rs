@@ -1,5 +1,5 @@
-//! A witness on the network: it is given a checkpoint with the proof that the ledger only grew
-//! since the last one it has signed, and signs it (C2SP tlog-witness).
+//! A witness on the network: it gets a checkpoint with the proof that the ledger only grew since
+//! the last one it has signed, and signs it (C2SP tlog-witness).
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,16 @@ use crate::failure::{Doing, Failure};
 
 const UNUSABLE: &str = "--url is not usable";
 const UNSIGNED: &str = "the witness has not signed the checkpoint";
-/// How often it is asked: once more where it has another checkpoint than was thought, and once
-/// more where somebody else was faster.
+/// The most requests to one witness: one more if it has another checkpoint than expected, and one
+/// more if another client was faster.
 const ATTEMPTS_MAX: usize = 3;
-/// Where a witness takes checkpoints, beneath its address.
+/// The path beneath a witness's address that takes checkpoints.
 const ADD: &str = "/add-checkpoint";
 
-/// The witness that is meant.
+/// Parses a witness.
 ///
 /// # Errors
-/// When the URL or the key is none.
+/// When the URL or the key is invalid.
 pub fn witness(url: &str, key: &str) -> Result<Witness, Failure> {
     let _ = address(url)?;
     let key = WitnessKey::parse(key.trim())
@@ -34,7 +34,7 @@ pub fn witness(url: &str, key: &str) -> Result<Witness, Failure> {
     })
 }
 
-/// Where a witness takes checkpoints.
+/// Returns the address at which a witness takes checkpoints.
 fn address(url: &str) -> Result<Address, Failure> {
     let refused = |why: &str| {
         Failure::new(UNUSABLE)
@@ -87,7 +87,7 @@ pub fn submit(
         .advise("give it once more"))
 }
 
-/// What a witness is sent: its last size, the proof from there, the checkpoint.
+/// Builds a witness request: its last size, the consistency proof from there, the checkpoint.
 fn request(state: &StateDir, old: u64, checkpoint: &Checkpoint) -> Result<String, Failure> {
     if old == 0 {
         return Ok(format!("old 0\n\n{}", checkpoint.text()));
@@ -123,7 +123,7 @@ fn keep(
     Ok(cosigned.note)
 }
 
-/// The size that the witness has, where it is another than was thought.
+/// Returns the witness's size, if it differs from the expected one.
 fn other_size(answer: &Reply, old: u64, checkpoint: &Checkpoint) -> Result<u64, Failure> {
     let said = std::str::from_utf8(&answer.body).ok();
     let size = said.and_then(|said| said.strip_suffix('\n')?.parse::<u64>().ok());
@@ -151,7 +151,7 @@ fn rewritten() -> Failure {
         )
 }
 
-/// What its status says (C2SP tlog-witness).
+/// Explains the status of a refusal (C2SP tlog-witness).
 fn refusal(answer: &Reply) -> Failure {
     let failure = Failure::new(UNSIGNED);
     match answer.status {

@@ -1,5 +1,5 @@
-//! Events in the words of the Open Cybersecurity Schema Framework, as tools that watch over
-//! machines read them: one JSON object an event, with all that the event says in `unmapped`.
+//! Events in the form of the Open Cybersecurity Schema Framework (OCSF), as security monitoring
+//! reads them: one JSON object an event, with the whole event in `unmapped`.
 
 use atoll_ledger::Event;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ const HIGH: u64 = 4;
 const SUCCESS: u64 = 1;
 const FAILURE: u64 = 2;
 
-/// A class, and what was done in it.
+/// A class and an activity of it.
 #[derive(Clone, Copy)]
 struct Class {
     uid: u64,
@@ -38,10 +38,10 @@ const CLOSE: Class = class(4001, 2);
 const FAIL: Class = class(4001, 4);
 const REFUSE: Class = class(4001, 5);
 const QUERY: Class = class(4003, 1);
-/// What no other class has words for.
+/// The base class, for events no other class covers.
 const BASE: Class = class(0, 99);
 
-/// One event. `host` is the name of the machine.
+/// Converts one event. `host` is the name of the machine.
 pub fn ocsf(event: &Event, host: &str) -> Value {
     let run = event.run.as_ref().map(|run| run.as_str());
     let told = Told { event, host, run };
@@ -84,7 +84,7 @@ impl<'a> Told<'a> {
         self.event.body.get(member).and_then(Value::as_u64)
     }
 
-    /// What every class has. `allowed` is what was decided, where something was.
+    /// Returns the members every class has. `allowed` is the verdict, if there was one.
     fn base(&self, class: Class, severity: u64, allowed: Option<bool>) -> Map<String, Value> {
         let mut metadata = json!({
             "version": VERSION,
@@ -127,7 +127,8 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// A process of this run. Its number inside says nothing outside.
+    /// Returns the members of a process of this run. Its pid in the sandbox means nothing on the
+    /// host.
     fn process(&self, class: Class, severity: u64, allowed: Option<bool>) -> Map<String, Value> {
         let mut out = self.base(class, severity, allowed);
         let words: Vec<String> = match self.event.body.get("command").and_then(Value::as_array) {
@@ -175,7 +176,7 @@ impl<'a> Told<'a> {
         out
     }
 
-    /// A connection out of a sandbox, or to one of its published ports.
+    /// Returns the members of a connection out of a sandbox, or to one of its published ports.
     fn network(&self, class: Class, allowed: Option<bool>) -> Map<String, Value> {
         let severity = if allowed == Some(false) {
             MEDIUM
@@ -270,7 +271,7 @@ impl<'a> Told<'a> {
         out
     }
 
-    /// An attempt to get out.
+    /// Returns the members of a violation.
     fn finding(&self) -> Map<String, Value> {
         let mut out = self.base(FINDING, HIGH, Some(false));
         let wall = self.text("wall").unwrap_or("-");
@@ -303,7 +304,7 @@ fn put(to: &mut Value, member: &str, value: Value) {
     }
 }
 
-/// A text of the host; one that is not UTF-8 in its digits.
+/// Returns a text of the host; one that is not UTF-8 in its JSON form.
 fn plain(text: &Value) -> String {
     match text {
         Value::String(text) => text.clone(),

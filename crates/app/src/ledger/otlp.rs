@@ -1,9 +1,9 @@
-//! Events in the words of OpenTelemetry: a run is a span, with the spans of its flows and of
-//! questions to people beneath; every event is a record of a log; counts are metrics.
+//! Events in the form of OpenTelemetry: a run is a span, with the spans of its flows and approval
+//! questions beneath; every event is a log record; counts are metrics.
 //!
-//! Names are those of OpenTelemetry's semantic conventions (GenAI, HTTP, network, process)
-//! where there are any, else `atoll.…`. Neither arguments nor paths nor contents are told.
-//! A number of a span is a digest of what it is of, so that what is sent twice is the same.
+//! Names are those of OpenTelemetry's semantic conventions (GenAI, HTTP, network, process) if there
+//! are any, else `atoll.…`. Neither arguments nor paths nor contents are exported. A span's id is a
+//! digest of what it stands for, so that what is sent twice is the same.
 
 mod message;
 
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 pub(super) use message::Message;
 use message::{Span, written};
 
-/// Flows and questions whose end is waited for, at most; of further ones nothing is told.
+/// The most flows and questions without an end; further ones are not exported.
 const OPEN_MAX: usize = 65_536;
-/// What a run span tells of attempts, at most.
+/// The most violations a run span reports.
 const ATTEMPTS_MAX: usize = 128;
 /// Bounds of the durations of runs, seconds.
 const DURATION_BOUNDS: [f64; 10] = [
@@ -30,15 +30,16 @@ const CLIENT: u8 = 3;
 /// Severities of a log (OTLP's `SeverityNumber`).
 const INFO: u8 = 9;
 const WARN: u8 = 13;
-/// What sends a credential's placeholder elsewhere tries (MITRE ATLAS: exfiltration).
+/// The technique of sending a credential's placeholder to another origin (MITRE ATLAS:
+/// exfiltration).
 const EXFILTRATION: &str = "AML.T0025";
 /// Profiles that are those of agents.
 const AGENTS: [&str; 5] = ["claude", "codex", "gemini", "openclaw", "opencode"];
 
-/// What is told of one thing: keys with texts, numbers, truths.
+/// Attributes: keys with strings, numbers, booleans.
 type Attributes = Vec<(&'static str, Value)>;
 
-/// What has begun.
+/// The beginning of a run, a flow or an approval.
 struct Begun {
     nanos: u64,
     body: Value,
@@ -60,7 +61,7 @@ pub(super) struct Follower {
     open: usize,
 }
 
-/// What is sent together.
+/// The spans and log records of one export.
 #[derive(Default)]
 pub(super) struct Batch {
     spans: Vec<Value>,
@@ -76,7 +77,7 @@ struct Durations {
     sum: f64,
 }
 
-/// The number of a trace: its session's or else its run's.
+/// Returns the id of a trace: its session's or else its run's.
 fn trace_of(run: &Event, id: &str) -> String {
     let session = run.body.get("session").and_then(Value::as_str);
     digits(&format!("trace {}", session.unwrap_or(id)), 16)
@@ -86,7 +87,7 @@ fn span_of(name: &str) -> String {
     digits(&format!("span {name}"), 8)
 }
 
-/// The first bytes of a digest, as digits.
+/// Returns the first bytes of a digest, in hexadecimal.
 fn digits(of: &str, bytes: usize) -> String {
     let digest = TreeHash::of_leaf(of.as_bytes()).to_string();
     digest.chars().take(2 * bytes).collect()
@@ -101,8 +102,8 @@ fn number(body: &Value, member: &str) -> Option<u64> {
 }
 
 impl Follower {
-    /// The next event. What is to be told of it goes into the batch where there is one; an
-    /// event without one is only remembered, as the beginning of what is told later.
+    /// Takes the next event into the batch if there is one; an event without a batch is only
+    /// remembered, as the beginning of a later span.
     pub(super) fn follow(&mut self, event: &Event, to: Option<&mut Batch>) {
         let nanos = crate::events::microseconds(&event.time).saturating_mul(1_000);
         let run = event.run.as_ref().map(|run| run.as_str());
@@ -207,7 +208,7 @@ impl Follower {
     }
 }
 
-/// What is told of an attempt to get out.
+/// Returns the attributes of a violation.
 fn attempt(body: &Value) -> Attributes {
     let mut out = Vec::new();
     for (member, key) in [
@@ -220,7 +221,7 @@ fn attempt(body: &Value) -> Attributes {
     out
 }
 
-/// The other end of a flow.
+/// Returns the attributes of a flow's peer.
 fn place(body: &Value) -> Attributes {
     let mut out = Vec::new();
     for (member, key) in [
@@ -238,7 +239,7 @@ fn place(body: &Value) -> Attributes {
 }
 
 impl Batch {
-    /// How many events it tells of.
+    /// Returns the number of events in it.
     pub(super) fn len(&self) -> usize {
         self.logs.len()
     }
@@ -296,7 +297,7 @@ impl Batch {
         self.logs.push(record);
     }
 
-    /// A run that has ended.
+    /// Adds a run that has ended.
     fn run(&mut self, known: &Run, event: &Event, run: &str, nanos: u64) {
         let opened = &known.begun.body;
         let words = opened.get("command").and_then(Value::as_array);
@@ -424,7 +425,7 @@ impl Batch {
         self.count("atoll.flows", &told, 1);
     }
 
-    /// What was not reached: told at the first time, and at the end with how often it was.
+    /// Adds a refused flow: recorded at its first time, and at the end with its count.
     fn refused(&mut self, event: &Event, (run, trace): (&str, &str), nanos: u64) {
         let kind = text(&event.body, "kind").unwrap_or("flow");
         if number(&event.body, "count").is_some_and(|count| count > 1) {
@@ -450,7 +451,7 @@ impl Batch {
         self.spans.push(Value::Object(span.written()));
     }
 
-    /// What a person was asked, and how long they were waited for.
+    /// Adds an approval: the question, and how long the answer took.
     fn approval(&mut self, begun: &Begun, event: &Event, (run, trace): (&str, &str), nanos: u64) {
         let at = number(&event.body, "approval").unwrap_or(0);
         let is_granted = event.kind == "approval.granted";

@@ -14,7 +14,7 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
 
-/// What to do about a proof that cannot be made or does not hold.
+/// Explains a proof that cannot be made or does not hold, with a remedy.
 pub fn unproven(what: &str, fault: &ProofFault) -> Failure {
     let failure = Failure::new(what).because(fault);
     match fault {
@@ -79,7 +79,7 @@ pub fn inclusion(
     Ok(0)
 }
 
-/// The event of this number, or those of this run.
+/// Returns the event of this number, or those of this run.
 fn meant(state: &StateDir, text: &str) -> Result<Vec<Event>, Failure> {
     let unreadable = "the ledger cannot be read";
     if let Ok(seq) = text.parse::<u64>() {
@@ -161,7 +161,7 @@ pub fn check(arguments: &CheckProofArguments, output: &Output) -> Result<u8, Fai
     Ok(0)
 }
 
-/// A proof's text.
+/// Reads a proof's text.
 fn read(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     std::fs::File::open(path)

@@ -10,12 +10,13 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::shortened;
 
-/// How much of one member, and of a whole body, a line shows, characters.
+/// The most of one member, and of a whole body, that a line shows, characters.
 const WORD_CHARS_MAX: usize = 80;
 const SAID_CHARS_MAX: usize = 240;
-/// The most types of events that are told.
+/// The most event types that are listed.
 const KINDS_MAX: usize = 100;
-/// In how many characters a type differs from the one that it means: no two types do so.
+/// The most characters in which a mistyped event type differs from the intended one: no two types
+/// are as close.
 const TYPE_SLIPS_MAX: usize = 2;
 /// Members of bodies that name hosts.
 const HOSTS: [&str; 3] = ["host", "address", "via"];
@@ -74,10 +75,10 @@ pub fn query(
     Ok(0)
 }
 
-/// Which types there are, where none is the one that was asked for.
+/// Lists the event types there are, if the requested one is none of them.
 ///
 /// # Errors
-/// Where one of them is nearly that one.
+/// When one of them is nearly the requested one.
 fn unknown_type(state: &StateDir, kind: &str) -> Result<String, Failure> {
     let mut kinds = BTreeSet::new();
     for event in Ledger::events(state, Filter::default()).doing("the ledger cannot be read")? {
@@ -106,7 +107,7 @@ fn unknown_type(state: &StateDir, kind: &str) -> Result<String, Failure> {
     ))
 }
 
-/// From when, and until when: as events have times, perhaps cut short.
+/// Reads the time range: times as events have them, perhaps truncated.
 fn between(arguments: &QueryLedgerArguments) -> Result<(Option<String>, Option<String>), Failure> {
     let read = |option: &str, said: &Option<String>| {
         let Some(text) = said else {
@@ -139,14 +140,14 @@ fn between(arguments: &QueryLedgerArguments) -> Result<(Option<String>, Option<S
     }
 }
 
-/// Whether one time, perhaps cut short, is after all of another.
+/// Returns whether one time, perhaps truncated, is after all of another.
 fn is_after(since: Option<&str>, until: Option<&str>) -> bool {
     let (since, until) = (since.unwrap_or_default(), until.unwrap_or_default());
     let least = since.len().min(until.len());
     since.get(..least) > until.get(..least)
 }
 
-/// What was decided, by its word or by an event's type: `flow.refused` says no such word.
+/// Returns the verdict, by its word or by an event's type: `flow.refused` has no such word.
 fn verdict(event: &Event) -> Option<&str> {
     let said = event.body.get("verdict").and_then(Value::as_str);
     said.or(match event.kind.as_str() {
@@ -180,7 +181,8 @@ fn fits(arguments: &QueryLedgerArguments, event: &Event) -> bool {
             .is_none_or(|action| is_about(action, event))
 }
 
-/// Whether an event tells of an action of policies: that it was done, asked about or refused.
+/// Returns whether an event is about an action of policies: that it was done, asked about or
+/// refused.
 fn is_about(action: &str, event: &Event) -> bool {
     let said = |member: &str| event.body.get(member).and_then(Value::as_str);
     let kind = event.kind.as_str();
@@ -221,7 +223,7 @@ fn contains(value: &Value, text: &str) -> bool {
     }
 }
 
-/// Number, time, run, type and what it says, for people.
+/// Formats an event for people: number, time, run, type and body.
 fn line(event: &Event) -> String {
     let run = event.run.as_ref().map_or("-", |run| run.as_str());
     let text = format!(
@@ -234,7 +236,7 @@ fn line(event: &Event) -> String {
     format!("{}\n", printable(text.as_bytes()))
 }
 
-/// What a body says, a member after another; --json has all of it.
+/// Formats a body, one member after another; --json has all of it.
 fn said(body: &Value) -> String {
     let members = body.as_object().into_iter().flatten();
     let words = members.filter_map(|(name, value)| Some(format!("{name} {}", word(value)?)));
@@ -242,7 +244,7 @@ fn said(body: &Value) -> String {
     shortened(&all, SAID_CHARS_MAX)
 }
 
-/// A value in a line; nothing of what is empty.
+/// Formats a value for a line; `None` if it is empty.
 fn word(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,

@@ -1,5 +1,4 @@
-//! How long sealed content is kept: shredded when a person says so or by its age, held where
-//! it must stay.
+//! The retention of sealed content: shredded on request or by its age, held where it must stay.
 
 use std::time::SystemTime;
 
@@ -15,7 +14,7 @@ use crate::finding::{self, sessions};
 use crate::output::Output;
 use crate::render;
 
-/// How many runs an error names.
+/// The most runs an error names.
 const NAMED_MAX: usize = 5;
 
 /// Destroys keys.
@@ -137,12 +136,12 @@ pub fn hold(
 /// The run or the session that is meant.
 struct Meant {
     what: Evidence,
-    /// What it is called.
+    /// The name of the run or session.
     name: String,
 }
 
 impl Meant {
-    /// With where to ask, where it is shredded.
+    /// Finds the run or session; with `asking`, a run of another workspace needs a confirmation.
     fn find(state: &StateDir, text: &str, asking: Option<&Output>) -> Result<Self, Failure> {
         if let Ok(session) = sessions::find(state, text) {
             let name = printable(session.name.as_str().as_bytes());

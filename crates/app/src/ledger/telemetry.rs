@@ -1,5 +1,5 @@
-//! What happens, told to a collector of OpenTelemetry by OTLP/HTTP: read from the ledger,
-//! whoever carries runs waits for nobody.
+//! The export to an OpenTelemetry collector by OTLP/HTTP: read from the ledger, so that no run
+//! waits for it.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
 
-/// The variable with what goes along, as OpenTelemetry's own programs read it:
+/// The variable with additional request headers, as OpenTelemetry's own programs read it:
 /// `name=value,name=value`.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 /// Events in one message, at most.
 const BATCH_EVENTS_MAX: usize = 512;
-/// How long a collector may take to answer.
+/// The time a collector has to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often one message is sent, without `--follow`.
+/// The most attempts to send one message, without `--follow`.
 const TRIES: u32 = 5;
-/// How long is waited before the second try, and at most before any.
+/// The pause before the second attempt, and the longest pause before any.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Where to, and how often it is tried.
+/// The collector's address and the number of attempts.
 struct Collector<'a> {
     named: &'a str,
     address: Address,
@@ -38,15 +38,16 @@ struct Collector<'a> {
     tries: Option<u32>,
 }
 
-/// Why a message did not arrive.
+/// The reason a message was not delivered.
 enum Undelivered {
-    /// It may be sent again, perhaps not before some seconds are over.
+    /// May be retried, perhaps only after some seconds.
     Perhaps(String, Option<u64>),
-    /// It would be refused again.
+    /// Would be refused again.
     Never(String),
 }
 
-/// Sends what was not sent there yet; with `--follow` whatever happens from then on too.
+/// Sends the events that were not sent there yet; with `--follow` also those that happen from then
+/// on.
 pub(super) fn send(
     state: &StateDir,
     named: &str,
@@ -155,7 +156,7 @@ impl<'a> Collector<'a> {
         })
     }
 
-    /// Sends a batch, and keeps that it was sent. How many events it told of.
+    /// Sends a batch, and stores that it was sent. Returns its number of events.
     fn deliver(
         &self,
         state: &StateDir,
@@ -226,7 +227,7 @@ impl<'a> Collector<'a> {
         self.read(message, &reply, output)
     }
 
-    /// What an answer means (OTLP, "OTLP/HTTP Response").
+    /// Reads a collector's response (OTLP, "OTLP/HTTP Response").
     fn read(&self, message: &Message, reply: &Reply, output: &Output) -> Result<(), Undelivered> {
         let said: Value = serde_json::from_slice(&reply.body).unwrap_or(Value::Null);
         let status = reply.status;

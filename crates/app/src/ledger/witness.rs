@@ -23,24 +23,24 @@ use crate::ledger::cosigned;
 use crate::output::Output;
 use crate::render;
 
-/// How long a witness's command may take.
+/// The time a witness's command has.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(60);
-/// The same at the end of a run, for which a person waits.
+/// The time a witness's command has at the end of a run, for which a person waits.
 const COMMAND_TIME_AT_END_MAX: Duration = Duration::from_secs(10);
-/// How long one that was killed is waited for.
+/// The wait for a killed command to end.
 const FAREWELL: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
 const FAILED: &str = "the witness's command failed";
 
-/// When a witness is given a checkpoint.
+/// The occasion for sending a checkpoint to a witness.
 #[derive(Clone, Copy, Debug)]
 pub enum When<'a> {
     /// Once a person asks for it.
     Asked,
     /// At the end of a run.
     RunEnds {
-        /// Where its programs could write.
+        /// The workspace its programs could write to.
         workspace: &'a Path,
     },
 }
@@ -132,8 +132,8 @@ fn named(witness: &Witness) -> String {
     }
 }
 
-/// Gives it to a witness; what comes back is the checkpoint with the witness's signature, of
-/// one that signs.
+/// Gives the checkpoint to a witness; returns the checkpoint with its signature, if the witness
+/// signs.
 fn give_to(
     state: &StateDir,
     witness: &Witness,
@@ -156,8 +156,8 @@ fn give_to(
     }
 }
 
-/// A command with its program's canonical path, so that no later directory or `PATH` decides
-/// what runs.
+/// Returns a command with its program's canonical path, so that no later directory or `PATH`
+/// decides which program runs.
 fn found(command: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let Some((named, arguments)) = command.split_first() else {
         return Err(Failure::new(FAILED).because("no command is named"));
@@ -183,7 +183,7 @@ fn found(command: &[OsString]) -> Result<Vec<OsString>, Failure> {
     Ok(words.chain(arguments.iter().cloned()).collect())
 }
 
-/// What a program inside may have written does not run outside.
+/// Refuses to run on the host a program that a sandboxed program may have written.
 fn refuse_inside(
     program: &Path,
     arguments: &[OsString],
@@ -247,7 +247,7 @@ fn hand_over(command: &[OsString], checkpoint: &Checkpoint, when: When<'_>) -> R
     written.doing(FAILED)
 }
 
-/// How it has ended, if it has by then.
+/// Returns the exit status if the child ends within this time.
 fn ended_within(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>> {
     let begin = Instant::now();
     loop {

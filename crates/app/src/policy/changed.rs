@@ -1,8 +1,8 @@
-//! Which policies of a file another version of it has, and which not.
+//! The differences between two versions of a policy file, by policy.
 
 use atoll_cedar::{Deciding, Layers};
 
-/// Which policies are new, gone or different, by their ids.
+/// Returns the policies that are new, gone or different, by their ids.
 pub(super) fn changes(old: &Layers, new: &Layers) -> Vec<(&'static str, String)> {
     let (before, now) = (said_by(old), said_by(new));
     let of = |all: &[(&Deciding, String)], id: &str| {

@@ -1,5 +1,5 @@
-//! `atoll policy explain`: what decides on something, which facts mattered, and the smallest change
-//! that would have allowed it. Nothing here has an effect.
+//! `atoll policy explain`: the rules and policies that decide a question, the facts that mattered,
+//! and the smallest change that would have allowed it. Nothing here has an effect.
 
 pub(crate) mod asking;
 pub(crate) mod change;
@@ -32,10 +32,10 @@ use past::{Pasts, why_denied};
 use recorded::{Found, Opening, Put};
 use verdict::{OfRules, Sources};
 
-/// How many refusals of one run are explained where none is named.
+/// The most refusals of one run that are explained if none is named.
 const REFUSALS_MAX: usize = 8;
 
-/// Explains one question, or what was decided in a run.
+/// Explains one question, or the decisions of a run.
 pub(crate) fn explain(arguments: &ExplainPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let Some(run) = &arguments.run else {
         return asked(arguments, output);
@@ -68,7 +68,7 @@ pub(crate) fn explain(arguments: &ExplainPolicyArguments, output: &Output) -> Re
     Ok(status)
 }
 
-/// What a run's tokens have refused: no rule and no policy can allow it.
+/// Describes a run's refusals by its tokens: no rule and no policy can allow these.
 fn token_refusals(state: &StateDir, run: &RunId) -> Result<Option<String>, Failure> {
     let is_tokens = |event: &&Event| {
         let why = event.body.get("why").and_then(Value::as_str);
@@ -119,7 +119,7 @@ fn asked(arguments: &ExplainPolicyArguments, output: &Output) -> Result<u8, Fail
     })
 }
 
-/// A question of the ledger, with the rules that it is put to now.
+/// A question from the ledger, with the rules that decide it now.
 pub(crate) struct Recorded {
     sources: Sources,
     requested: Requested,
@@ -143,7 +143,7 @@ impl Recorded {
     }
 }
 
-/// What was refused in a run, or what one event of it decided.
+/// Returns the refusals of a run, or the decision of one event.
 pub(crate) fn of_run(
     state: &StateDir,
     run: &RunId,
@@ -199,12 +199,12 @@ pub(crate) fn of_run(
     Ok(all)
 }
 
-/// That of what a run has done something cannot be asked again.
+/// Describes a run whose decisions cannot be asked again.
 fn unusable(run: &RunId, why: &str) -> Failure {
     Failure::new(format!("run {run} cannot be asked about again")).because(why)
 }
 
-/// The questions of one event. Of one that is named there has to be one.
+/// Returns the questions of one event. An event that was named must have one.
 fn puts(
     opening: &Opening,
     event: &Event,
@@ -225,7 +225,8 @@ fn puts(
     }
 }
 
-/// What policies have refused in a run, for its story: not where that takes long or cannot be told.
+/// Returns the refusals of a run by policies, for its story; empty where that would take long or
+/// fails.
 pub(crate) fn of_story(state: &StateDir, events: &[Event]) -> Vec<Recorded> {
     let is_by_policy = |event: &&Event| {
         let why = event.body.get("why").and_then(Value::as_str);
@@ -250,7 +251,7 @@ fn is_same(one: &Put, two: &Put) -> bool {
     timeless(&one.case) == timeless(&two.case) && why(one) == why(two)
 }
 
-/// What is told of one question.
+/// A question with its decision, the facts that mattered and the changes that would allow it.
 pub(crate) struct Explained<'a> {
     put: &'a Asking<'a>,
     facts: Vec<Fact>,
@@ -266,7 +267,7 @@ impl<'a> Explained<'a> {
         }
     }
 
-    /// The policies that decided, or that permit others alone.
+    /// Returns the policies that decided, or that only permit others.
     pub(crate) fn policies(&self) -> Vec<(Action, &Deciding)> {
         let mut all: Vec<(Action, &Deciding)> = Vec::new();
         for (action, decision) in self.put.verdict.deciding() {
@@ -283,17 +284,17 @@ impl<'a> Explained<'a> {
         all
     }
 
-    /// Whether policies refuse it, or ask about it, now.
+    /// Returns whether policies deny it, or require approval, now.
     pub(crate) fn is_by_policy(&self) -> bool {
         self.put.verdict.effect != Effect::Allow && !self.policies().is_empty()
     }
 
-    /// The same for machines.
+    /// Returns the explanation as JSON.
     pub(crate) fn told(&self) -> Value {
         self.json(None)
     }
 
-    /// What a run's story says of it.
+    /// Adds the explanation to a run's story.
     pub(crate) fn tell(&self, report: &mut Report) {
         let question = question(&self.put.case);
         let effect = self.put.verdict.effect;
@@ -310,7 +311,7 @@ impl<'a> Explained<'a> {
         }
     }
 
-    /// Not folded, for pasting.
+    /// Adds the changes: not folded, for pasting.
     fn tell_changes(&self, report: &mut Report) {
         for (at, change) in self.changes.iter().enumerate() {
             let label = if at == 0 { "change" } else { "or" };
@@ -376,7 +377,7 @@ impl<'a> Explained<'a> {
         )
     }
 
-    /// What rules say.
+    /// Returns the verdict of the profile's rules, in words.
     fn rules(&self) -> String {
         match &self.put.verdict.of_rules {
             OfRules::Unasked if self.put.sources.is_none() => "policies alone are asked".to_owned(),
@@ -391,7 +392,7 @@ impl<'a> Explained<'a> {
         }
     }
 
-    /// What policies say, each thing once.
+    /// Returns the verdicts of policies, each once.
     fn words(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
         let decided = self.put.verdict.of_policies.iter();
@@ -469,7 +470,7 @@ fn told(fact: &Fact) -> String {
     )
 }
 
-/// What is asked, in a line.
+/// Describes the question in one line.
 pub(crate) fn question(case: &Case) -> String {
     let resource = &case.resource;
     let port = case
@@ -486,7 +487,7 @@ pub(crate) fn question(case: &Case) -> String {
     }
 }
 
-/// The answer as machines read it.
+/// Returns the effect's word in JSON.
 pub(crate) fn word(effect: Effect) -> &'static str {
     match effect {
         Effect::Allow => "allow",

@@ -20,7 +20,7 @@ use crate::learnt;
 use crate::output::Output;
 use crate::render::counted;
 
-/// Prints what was learnt.
+/// Prints the rules learnt.
 pub(crate) fn learn(arguments: &LearnPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let state = Places::read()?.read_state()?;
     let events = events(arguments, &state)?;
@@ -64,7 +64,7 @@ pub(crate) fn learn(arguments: &LearnPolicyArguments, output: &Output) -> Result
     Ok(0)
 }
 
-/// The events of the runs that are meant.
+/// Returns the events of the selected runs.
 fn events(arguments: &LearnPolicyArguments, state: &StateDir) -> Result<Vec<Event>, Failure> {
     let read = |filter: Filter| -> Result<Vec<Event>, Failure> {
         let seals = seals(state)?;
@@ -98,14 +98,14 @@ fn events(arguments: &LearnPolicyArguments, state: &StateDir) -> Result<Vec<Even
     Ok(all)
 }
 
-/// That a run teaches nothing.
+/// Describes a run that cannot be learnt from.
 fn unusable(event: &Event, why: &str) -> Failure {
     let run = event.run.as_ref();
     let name = run.map_or_else(String::new, ToString::to_string);
     Failure::new(format!("nothing can be learnt from run {name}")).because(why)
 }
 
-/// What is known of the runs so far.
+/// The runs read so far.
 #[derive(Default)]
 struct Learnt {
     all: Vec<(Rules, PathBuf)>,
@@ -114,7 +114,7 @@ struct Learnt {
 }
 
 impl Learnt {
-    /// One that was allowed; nothing is learnt from others.
+    /// Takes a run that was allowed; others teach nothing.
     fn run(&mut self, event: &Event) -> Result<(), Failure> {
         if event
             .body

@@ -103,7 +103,7 @@ fn sign(arguments: &SignOrganisationArguments, output: &Output) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What is wrong in the files of a layer.
+/// Returns the mistakes in the files of a layer.
 fn problems(layer: &Layer) -> Vec<Problem> {
     let bounds = layer.bounds.iter();
     let bounds = bounds.flat_map(|file| check(&file.content, &file.name));
@@ -112,7 +112,7 @@ fn problems(layer: &Layer) -> Vec<Problem> {
         .collect()
 }
 
-/// The greatest number that these keys have signed there.
+/// Returns the greatest serial number that these keys have signed there.
 fn last_serial(path: &Path, keys: &[&VerifierKey]) -> Result<u64, Failure> {
     let Some(note) = read_optional(path)? else {
         return Ok(0);
@@ -264,7 +264,7 @@ fn status(arguments: &StatusOrganisationArguments, output: &Output) -> Result<u8
     Ok(0)
 }
 
-/// Where a layer would be that stops every run, and who has to have signed it: by that it is
+/// Names the place of a layer that stops every run, and its required signer, so that it can be
 /// found.
 fn tell_refused(place: &Place, failure: &Failure, is_json: bool, output: &Output) {
     // What is signed is told, whether it counts or not.
@@ -281,7 +281,7 @@ fn tell_refused(place: &Place, failure: &Failure, is_json: bool, output: &Output
     }
 }
 
-/// The last day, after what it is said of.
+/// Describes the last day of validity.
 fn until_when(manifest: &Manifest) -> String {
     let until = organisation::until(manifest);
     until.map_or_else(String::new, |until| format!(", until {until}"))
@@ -334,7 +334,7 @@ fn in_json(place: &Place, manifests: &[Manifest]) -> Value {
     })
 }
 
-/// The place of the layer that counts here.
+/// Returns the place of the layer that counts here.
 fn here() -> Result<Place, Failure> {
     let places = Places::read()?;
     let config = read_optional(&places.config.join("config.toml"))?;
@@ -363,7 +363,7 @@ fn seconds() -> u64 {
     now.unwrap_or_default().as_secs()
 }
 
-/// Puts a file in the place of the one that there is, whole or not at all.
+/// Replaces a file, whole or not at all.
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

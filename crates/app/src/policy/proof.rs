@@ -1,4 +1,5 @@
-//! `atoll policy prove` and `diff`: what no request can do, and what another version changes.
+//! `atoll policy prove` and `diff`: proofs that no request can do something, and the changes of
+//! another version.
 
 use std::path::{Path, PathBuf};
 
@@ -17,20 +18,19 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::requested::requested_profile;
 
-/// The exit status where something is refuted, where it cannot be said, and where what proves is
-/// not there.
+/// The exit statuses if a property is refuted, if it is not decided, and if the prover is missing.
 const STATUS_REFUTED: u8 = 1;
 const STATUS_UNKNOWN: u8 = 2;
 const STATUS_MISSING: u8 = 3;
-/// The address at which clouds tell a machine's own secrets to whoever asks.
+/// The address at which clouds serve a machine's own secrets to any client.
 const METADATA: &str = "169.254.169.254";
 
-/// What is proven of, and how a question about it is asked.
+/// The subject of a proof, and the command that asks a question about it.
 struct Of {
     subject: Subject,
     /// The arguments of `atoll policy ask` that mean it; none where it cannot be asked.
     asked_by: Option<Vec<String>>,
-    /// Whether people have written all of it.
+    /// True if people have written all of it.
     is_written: bool,
     /// The layers without the lower ones, each with its name.
     upper: Vec<(String, Subject)>,
@@ -72,7 +72,7 @@ pub(super) fn prove(arguments: &ProvePolicyArguments, output: &Output) -> Result
     Ok(ended(&programs, status, output))
 }
 
-/// The status, and what is missing where nothing could be proven.
+/// Returns the status, after a warning if the prover is missing.
 fn ended(programs: &Result<Programs, String>, status: u8, output: &Output) -> u8 {
     match programs {
         Ok(_) => status,
@@ -83,7 +83,7 @@ fn ended(programs: &Result<Programs, String>, status: u8, output: &Output) -> u8
     }
 }
 
-/// What is missing is told once, at the end.
+/// Replaces a verdict if the prover is missing: the missing program is reported once, at the end.
 fn shortly(programs: &Result<Programs, String>, verdict: Verdict) -> Verdict {
     match programs {
         Ok(_) => verdict,
@@ -91,7 +91,7 @@ fn shortly(programs: &Result<Programs, String>, verdict: Verdict) -> Verdict {
     }
 }
 
-/// Has properties proven where that is possible, and hands each verdict on.
+/// Has properties proven if possible, and hands on each verdict.
 pub(super) fn proven(
     programs: &Result<Programs, String>,
     (subject, properties): (&Subject, Vec<Property>),
@@ -115,7 +115,7 @@ pub(super) fn proven(
     programs.prove(&asked, found);
 }
 
-/// One that refutes outweighs all.
+/// Returns the worse status: a refutation outweighs all.
 fn worse(status: u8, verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::Proven => status,
@@ -134,7 +134,7 @@ fn of(arguments: &ProvePolicyArguments) -> Result<Of, Failure> {
     }
 }
 
-/// All that counts in the present directory, at a level where one is named.
+/// Returns all policies that count in the current directory, at a level of trust if one is named.
 fn here(arguments: &ProvePolicyArguments) -> Result<Of, Failure> {
     let stated = Requested {
         trust: arguments.trust.clone(),
@@ -186,7 +186,7 @@ fn here(arguments: &ProvePolicyArguments) -> Result<Of, Failure> {
     })
 }
 
-/// What a profile allows, in Cedar.
+/// Reads the rights of a profile, in Cedar.
 fn profile(name: &Path) -> Result<Of, Failure> {
     let rules = rules_here(Requested {
         profile: Some(requested_profile(name.as_os_str())?),
@@ -224,7 +224,7 @@ fn compiled(files: &[(Layer, Vec<PolicyFile>)]) -> Result<Layers, Failure> {
     Layers::compile(files, &Known::default()).map_err(broken)
 }
 
-/// Files as they are handed to the prover; mistakes in them are told here.
+/// Prepares files for the prover; mistakes in them are errors.
 fn subject(files: &[(Layer, Vec<PolicyFile>)]) -> Result<Subject, Failure> {
     compiled(files)?;
     Subject::new(files).map_err(Failure::new)
@@ -234,7 +234,7 @@ fn one_file(path: &Path) -> Result<Subject, Failure> {
     subject(&[(Layer::User, vec![read(path)?])])
 }
 
-/// The properties that are named, or where none is, those that anybody wants.
+/// Returns the named properties, or the generally useful ones if none is named.
 fn properties(
     arguments: &ProvePolicyArguments,
     of: &mut Of,
@@ -325,7 +325,7 @@ pub(super) fn refutation(
     lines
 }
 
-/// A request in words.
+/// Describes a request.
 fn described(case: &Case, usual: &Case) -> String {
     let mut text = match (&case.method, &case.path) {
         (Some(method), Some(path)) => {
@@ -351,7 +351,7 @@ fn described(case: &Case, usual: &Case) -> String {
     text
 }
 
-/// What of a case has no option of its own, and is not as usual.
+/// Returns the members of a case that have no option of their own and differ from the usual.
 fn said(case: &Case, usual: &Case) -> Map<String, Value> {
     let mut all = whole(case);
     for own in [
@@ -364,7 +364,7 @@ fn said(case: &Case, usual: &Case) -> Map<String, Value> {
     all
 }
 
-/// A case with what it says alone.
+/// Returns a case's members that are set.
 fn whole(case: &Case) -> Map<String, Value> {
     let Ok(Value::Object(mut all)) = serde_json::to_value(case) else {
         return Map::new();
@@ -373,7 +373,7 @@ fn whole(case: &Case) -> Map<String, Value> {
     all
 }
 
-/// The command that shows it.
+/// Returns the command that shows it.
 fn command(case: &Case, files: &[String], usual: &Case) -> String {
     let mut words = vec![case.action.clone(), case.resource.clone()];
     let port = case.port.map(|port| port.to_string());
@@ -400,7 +400,7 @@ fn command(case: &Case, files: &[String], usual: &Case) -> String {
     format!("atoll policy ask {}", words.join(" "))
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn typed(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@,".contains(&byte);
     match !word.is_empty() && word.bytes().all(is_plain) {
@@ -425,7 +425,7 @@ fn tell(text: &str, output: &Output) {
     output.result(&lines.collect::<String>());
 }
 
-/// Tells what another version changes.
+/// Prints the changes of another version.
 pub(super) fn diff(arguments: &DiffPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let file = |path: &Path| read(path).map(|file| [(Layer::User, vec![file])]);
     let (old, new) = (file(&arguments.old)?, file(&arguments.new)?);

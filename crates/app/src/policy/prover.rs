@@ -1,8 +1,9 @@
-//! The prover, a program of its own: found, started with what it is asked, and held to a time
-//! and a size.
+//! The prover, a program of its own: found, started with the properties, and limited in time and
+//! memory.
 //!
-//! Neither it nor the solver is taken from where somebody else can write, or from the project
-//! around the present directory: what an agent has put there would say "proven" of everything.
+//! Neither it nor the solver is taken from where another user can write, or from the project around
+//! the current directory: a program that an agent has put there would answer "proven" to
+//! everything.
 
 mod complaint;
 
@@ -25,24 +26,25 @@ use rustix::process::{Pid, Resource, Rlimit, getuid, prlimit};
 const PROVER: &str = "atoll-prove";
 /// The solver's program.
 const SOLVER: &str = "cvc5";
-/// The variable that names the solver's program; else it is looked for as the prover is.
+/// The variable that names the solver's program; without it the solver is looked up as the prover
+/// is.
 const SOLVER_VARIABLE: &str = "CVC5";
-/// What the prover, and the solver, may each take of memory, bytes.
+/// The memory limit of the prover, and of the solver, bytes.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
-/// How long the prover may take beside the solver for each property, seconds.
+/// The time limit of the prover besides the solver for each property, seconds.
 const BESIDE_SECONDS: u64 = 60;
-/// How long each part of a trial may take, seconds.
+/// The time limit of each part of a trial, seconds.
 const TRIAL_SECONDS: u16 = 10;
-/// How many answers wait to be read.
+/// The most answers queued for reading.
 const LINES_MAX: usize = 16;
-/// What lies at the top of a project.
+/// The entries that mark the top of a project.
 const PROJECT_MARKS: [&str; 2] = [".git", "atoll.toml"];
 /// Whoever else may write a file or a directory.
 const OTHERS_WRITE: u32 = 0o022;
-/// A directory where nobody renames what is another's.
+/// The sticky bit: in such a directory nobody renames another's files.
 const STICKY: u32 = 0o1000;
 
-/// What proofs are made by.
+/// The programs that make proofs.
 #[derive(Debug)]
 pub(super) struct Programs {
     prover: PathBuf,
@@ -53,7 +55,7 @@ impl Programs {
     /// Finds both.
     ///
     /// # Errors
-    /// That one is not there, with how it is got.
+    /// When one is missing, with how to get it.
     pub(super) fn find() -> Result<Self, String> {
         let here = std::env::current_dir().map_err(|error| error.to_string())?;
         let own = std::env::current_exe().ok();
@@ -73,15 +75,15 @@ impl Programs {
         Ok(Self { prover, solver })
     }
 
-    /// Where they are.
+    /// Describes both paths.
     pub(super) fn told(&self) -> String {
         format!("{}, with {}", self.prover.display(), self.solver.display())
     }
 
-    /// Tries both on what needs no thought: something that holds, and something that does not.
+    /// Tries both on trivial properties: one that holds, and one that does not.
     ///
     /// # Errors
-    /// What came of it instead.
+    /// When the answers are others, with these.
     pub(super) fn try_out(&self) -> Result<(), String> {
         let text = "permit(principal, action == Action::\"connect\", resource)\n\
                     when { context.port == 443 };\n";
@@ -116,8 +118,8 @@ impl Programs {
         }
     }
 
-    /// Has properties proven, and hands each verdict on as it comes. What is not answered is
-    /// unknown.
+    /// Has properties proven, and hands on each verdict as it comes. A property without an answer
+    /// is unknown.
     pub(super) fn prove(&self, asked: &Proving, mut tell: impl FnMut(Verdict)) {
         let mut left = asked.properties.len();
         let why = match AtWork::start(&self.prover, asked) {
@@ -139,13 +141,13 @@ impl Programs {
     }
 }
 
-/// Where programs are looked for: beside this one, then in `PATH`.
+/// Returns the directories to search for programs: beside this one, then `PATH`.
 fn places(beside: Option<PathBuf>, path: &OsStr) -> Vec<PathBuf> {
     let absolute = std::env::split_paths(path).filter(|place| place.is_absolute());
     beside.into_iter().chain(absolute).collect()
 }
 
-/// A program by its name, or where it is named.
+/// Finds a program by its name, or by the path that names it.
 fn program(
     name: &str,
     named: Option<&OsStr>,
@@ -173,8 +175,8 @@ fn program(
     }))
 }
 
-/// The directories around the present one, itself first, that agents may write in: no home, nor
-/// what it lies in, and farther out what is marked as a project or is not root's.
+/// Returns the directories around the current one, itself first, that agents may write in: no home,
+/// nor its parents, and farther out those that are marked as a project or are not root's.
 fn around(here: &Path) -> impl Iterator<Item = &Path> {
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     here.ancestors().filter(move |place| {
@@ -188,7 +190,8 @@ fn around(here: &Path) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// The program behind a path, if one is there; an error where somebody else may have written it.
+/// Returns the program behind a path, if one is there; an error if another user may have written
+/// it.
 fn believed(path: &Path, here: &Path) -> Result<Option<PathBuf>, String> {
     let Ok(real) = path.canonicalize() else {
         return Ok(None);
@@ -220,7 +223,7 @@ fn believed(path: &Path, here: &Path) -> Result<Option<PathBuf>, String> {
     Ok(Some(real))
 }
 
-/// A prover at work; killed when it is dropped.
+/// A running prover; killed when dropped.
 struct AtWork {
     child: Child,
     lines: Receiver<Option<String>>,

@@ -1,4 +1,4 @@
-//! `atoll policy purposes`: what a run can be for, and what that takes away.
+//! `atoll policy purposes`: the purposes a run can have, and the rights these take away.
 
 use atoll_cedar::Layer;
 use atoll_policy::{PurposeSummary, Rules, nearest, purposes};
@@ -14,7 +14,7 @@ use crate::output::Output;
 /// Lists the purposes, or prints the files of one.
 ///
 /// # Errors
-/// Where files of policies cannot be read, and where there is none of that name.
+/// When policy files cannot be read, or there is no purpose of that name.
 pub(super) fn list(arguments: &PurposesArguments, output: &Output) -> Result<u8, Failure> {
     let files = files_here(&Places::read()?)?;
     let all = purposes(files.policies());
@@ -60,7 +60,7 @@ pub(super) fn list(arguments: &PurposesArguments, output: &Output) -> Result<u8,
     Ok(0)
 }
 
-/// Prints the policies of what a run by these rules is for.
+/// Prints the policies of the purpose of a run by these rules.
 pub(super) fn show(rules: &Rules, output: &Output) {
     let layers = rules.policy_files().iter();
     let of_purpose = layers.filter(|(layer, _)| *layer == Layer::Purpose);

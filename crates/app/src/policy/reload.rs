@@ -27,10 +27,10 @@ use crate::render::short_version;
 /// The most that is read of two versions, bytes: as much as a prover reads.
 const COMPARED_BYTES_MAX: usize = ASKED_BYTES_MAX;
 
-/// Has a run, those of a session, or all of them read their policies anew.
+/// Has a run, those of a session, or all of them reread their policies.
 ///
 /// # Errors
-/// When there is no such run, or one keeps the policies that it has: the others read theirs.
+/// When there is no such run, or one keeps the policies that it has: the others reread theirs.
 pub(super) fn reload(arguments: &ReloadPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let reloading = Reloading {
         programs: Programs::find(),
@@ -84,7 +84,7 @@ fn is_over(run: &RunId) -> bool {
     alive().is_some_and(|alive| !alive.contains(run))
 }
 
-/// Of several failures the first ends the command, and every one is told.
+/// Keeps the first failure, which ends the command, and warns of the others.
 fn keep(failed: &mut Option<Failure>, failure: Failure, output: &Output) {
     match failed {
         None => *failed = Some(failure),
@@ -95,7 +95,7 @@ fn keep(failed: &mut Option<Failure>, failure: Failure, output: &Output) {
     }
 }
 
-/// Has runs read their policies anew, and says whether more is allowed then.
+/// The rereading of policies by runs, with the proof of whether more is allowed then.
 struct Reloading<'a> {
     programs: Result<Programs, String>,
     arguments: &'a ReloadPolicyArguments,
@@ -113,7 +113,8 @@ impl Reloading<'_> {
         self.one(&run, answer).map(|()| 0)
     }
 
-    /// With the beginning of what a prover is told of both versions.
+    /// Rereads the policies of one run; `begun` is the beginning of the prover's input for both
+    /// versions.
     fn one(&self, run: &RunId, begun: Result<Answer, ControlError>) -> Result<(), Failure> {
         let directory = directory()?.ok_or_else(none_goes_on)?;
         let compared = match begun {
@@ -144,7 +145,7 @@ impl Reloading<'_> {
         Ok(())
     }
 
-    /// Whether it is proven that nothing more is allowed.
+    /// Fails unless it is proven that nothing more is allowed.
     fn proven(&self, run: &RunId, compared: Compared) -> Result<(), Failure> {
         let kept = Failure::new(format!("run {run} keeps the policies that it has"));
         match widens(&self.programs, compared, self.arguments.seconds) {
@@ -183,7 +184,7 @@ impl Reloading<'_> {
     }
 }
 
-/// All that a prover is told of both versions, with which they are.
+/// Reads the rest of the prover's input for both versions, and the versions.
 fn rest(
     directory: &Runs,
     run: &RunId,
@@ -256,7 +257,7 @@ fn taken(run: &RunId, answer: Result<Answer, ControlError>) -> Result<Reloaded, 
     }
 }
 
-/// A text of several lines as a terminal is shown it.
+/// Formats a text of several lines for a terminal.
 fn printed(text: &str) -> String {
     let lines = text.lines().map(|line| printable(line.as_bytes()));
     lines.collect::<Vec<_>>().join("\n")
@@ -277,7 +278,8 @@ fn tell(run: &RunId, reloaded: &Reloaded, output: &Output) {
     });
 }
 
-/// Who reads the policies of a run anew: the files that a run in this workspace reads.
+/// Returns a function that rereads the policies of a run: the files that a run in this workspace
+/// reads.
 pub(crate) fn rereading<'a>(
     places: &'a Places,
     workspace: &'a Path,

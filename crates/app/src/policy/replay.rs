@@ -25,12 +25,13 @@ use crate::render::{Report, counted, grouped};
 
 /// The exit status where something is decided otherwise.
 const OTHERWISE: u8 = 1;
-/// Where nothing is, of what could be put, and whole runs could not be.
+/// The exit status if all questions that could be asked have the same verdict, but whole runs could
+/// not be replayed.
 const RUNS_NOT_PUT: u8 = 3;
-/// How many groups are told to people; --json has all.
+/// The most groups that are printed; --json has all.
 const GROUPS_SHOWN_MAX: usize = 40;
 
-/// Puts them again, and tells what would be decided otherwise.
+/// Decides recorded questions again, and reports verdicts that differ.
 pub(crate) fn replay(arguments: &ReplayPolicyArguments, output: &Output) -> Result<u8, Failure> {
     let since = since(&arguments.since)?;
     let with = arguments.with.iter().map(|path| policy::read(path));
@@ -53,7 +54,7 @@ pub(crate) fn replay(arguments: &ReplayPolicyArguments, output: &Output) -> Resu
     Ok(replay.status())
 }
 
-/// From when on, as events have times.
+/// Reads the beginning of the time range, as events have times.
 fn since(text: &str) -> Result<String, Failure> {
     let unusable = || {
         Failure::new(format!(
@@ -68,17 +69,17 @@ fn since(text: &str) -> Result<String, Failure> {
     beginning(text).ok_or_else(unusable)
 }
 
-/// What is decided otherwise, for one reason.
+/// A verdict that differs, with its reason.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Changed {
-    /// How strict it is now, and was then: what is denied now comes first.
+    /// The strictness now, and then: what is denied now comes first.
     now: std::cmp::Reverse<u8>,
     then: u8,
     what: String,
     why: String,
 }
 
-/// How often, and where it is found first.
+/// The number of occurrences, and the first of them.
 struct Often {
     count: u64,
     run: RunId,
@@ -94,13 +95,13 @@ type Made = Result<Deciders, &'static str>;
 struct Replay {
     with: Vec<PolicyFile>,
     openings: HashMap<RunId, Result<Opening, &'static str>>,
-    /// What each run had touched and given up, event after event.
+    /// The labels and dropped rights of each run, event after event.
     pasts: Pasts,
     sources: HashMap<PathBuf, Option<Sources>>,
-    /// By the workspace, options and command of a run.
+    /// Compiled rules by the workspace, options and command of a run.
     deciders: HashMap<String, Made>,
     runs: BTreeSet<RunId>,
-    /// Those of which nothing could be put.
+    /// The runs that could not be replayed at all.
     runs_not_put: BTreeSet<RunId>,
     decisions: u64,
     same: u64,
@@ -262,7 +263,7 @@ impl Replay {
     }
 }
 
-/// What is decided otherwise for one reason together, in the order in which each reason is met.
+/// Groups verdicts that differ for the same reason, in the order in which each reason first occurs.
 fn by_reason<'a>(all: &[(&'a Changed, &'a Often)]) -> Vec<Vec<(&'a Changed, &'a Often)>> {
     let mut groups: Vec<Vec<(&Changed, &Often)>> = Vec::new();
     for one in all {
@@ -283,8 +284,8 @@ fn leave_out(left_out: &mut BTreeMap<&'static str, u64>, why: &'static str) {
     *left_out.entry(why).or_default() += 1;
 }
 
-/// The rules of a run as they are now, with further policies: one that has the name of a file of
-/// the person's stands in its place.
+/// Compiles the present rules of a run, with further policies: one with the name of a file of the
+/// person's replaces that.
 fn made(sources: &Sources, opening: &Opening, with: &[PolicyFile]) -> Option<Deciders> {
     let own = sources
         .deciders(&opening.requested, &opening.program)
@@ -346,7 +347,7 @@ fn note(
     often.count += put.count;
 }
 
-/// What is told together: a request by its method and host.
+/// Describes the cases that are grouped: a request by its method and host.
 fn what(case: &Case) -> String {
     let whole = question(&Case {
         path: case.path.as_ref().map(|_| "/…".to_owned()),

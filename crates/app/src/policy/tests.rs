@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a question states beside its options, of which the rules of a run are made.
+/// The facts stated with `--with` shape the rules like the options of a run do.
 #[test]
 fn with_stated_facts_make_the_rules() {
     let with = |lines: &[&str]| AskPolicyArguments {

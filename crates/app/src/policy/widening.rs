@@ -1,4 +1,4 @@
-//! Whether a run is allowed more by other policies than by those that it has.
+//! The comparison of a run's policies with new ones: whether these allow more.
 
 use atoll_cedar::{Property, Verdict};
 use atoll_policy::Compared;
@@ -6,9 +6,9 @@ use atoll_policy::Compared;
 use super::proof::{proven, refutation};
 use super::prover::Programs;
 
-/// Whether something more is allowed than before.
+/// The result of comparing new policies with those before.
 pub(super) enum Widens {
-    /// It is proven that nothing is.
+    /// Proven to allow nothing more.
     No,
     /// This is, in lines.
     Yes(Vec<String>),
@@ -16,7 +16,7 @@ pub(super) enum Widens {
     Unknown(String),
 }
 
-/// What can be said of whether policies of a run allow more than those before them.
+/// Compares policies of a run with those before them.
 pub(super) fn widens(
     programs: &Result<Programs, String>,
     (before, after, usual): Compared,

@@ -1,5 +1,5 @@
-//! What a person is asked before changes are taken over where a policy says `@approve`: each path
-//! with what becomes of it, and what they agree to by its digest. Any doubt denies.
+//! The approval of changes before they are applied, where a policy says `@approve`: each path with
+//! what becomes of it, bound to the plans' digests. Any doubt denies.
 
 use std::process;
 use std::time::{Duration, Instant};
@@ -20,37 +20,37 @@ use crate::output::Output;
 use crate::render::counted;
 use crate::terminal::{self, Pages, Read, SHOWN_BYTES_MAX, Typed, UNASKED};
 
-/// How many changes a person is asked about at once: whoever is shown more reads none.
+/// The most changes in one question: whoever is shown more reads none.
 const ASKED_MAX: usize = 40;
-/// How long an answer is waited for.
+/// The time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Whose changes are taken over, who is there, and where it is recorded.
+/// The approval prompt's context: the person, the command and the record.
 #[derive(Clone, Copy)]
 pub struct Taking<'a> {
-    /// Where people are told.
+    /// The output for people.
     pub output: &'a Output,
-    /// Whether a person can be asked.
+    /// True if a person can be asked.
     pub can_ask: bool,
-    /// What asks at a terminal.
+    /// The command that can ask at a terminal.
     pub command: &'a str,
-    /// The number of the next question of the run; none where it is of no run.
+    /// The number of the run's next question; `None` if it belongs to no run.
     pub number: &'a dyn Fn() -> Result<Option<u64>, Failure>,
     /// Records a step of the question, on disk before it returns.
     pub record: &'a dyn Fn(Asked, Value) -> Result<(), Failure>,
 }
 
-/// What a person has agreed to.
+/// An approval.
 #[derive(Clone, Debug)]
 pub struct Agreed {
     /// The number of the question, where it has one.
     pub(super) approval: Option<u64>,
-    /// What may be written, each plan by itself.
+    /// The digests of the approved plans, each by itself.
     pub(super) plans: Vec<PlanDigest>,
 }
 
-/// Asks the person at the terminal about all of these at once. Without their yes, and where they
-/// have been shown something else than would be written by then, nothing is.
+/// Asks the person at the terminal about all of these at once. Nothing is written without approval,
+/// or if the writes differ by then from those shown.
 pub(super) fn agreed(
     (asked, policies): (&[AskedChange], Option<&str>),
     changes: Written,
@@ -106,7 +106,7 @@ pub(super) fn agreed(
     Err(question.denied(no, json!({}), &why)?)
 }
 
-/// Why there is no yes, for people.
+/// Describes why there is no approval.
 fn told(no: NoConsent) -> &'static str {
     match no {
         NoConsent::Person => "you said no",
@@ -121,7 +121,7 @@ fn told(no: NoConsent) -> &'static str {
     }
 }
 
-/// What is asked.
+/// An approval question.
 struct Question<'a> {
     approval: Option<u64>,
     changes: Written,
@@ -133,7 +133,8 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Puts it, until there is an answer. A yes to what is otherwise by then is none.
+    /// Asks until there is an answer. An approval of plans that have changed by then does not
+    /// count.
     fn answer(
         &self,
         pages: &Pages,
@@ -174,7 +175,7 @@ impl Question<'_> {
         }
     }
 
-    /// What a person is shown: nothing in it can be a row of its own, or hide.
+    /// Returns the rows shown to the person: nothing in them can be a row of its own, or hide.
     fn rows(&self) -> Vec<String> {
         let mut rows = vec!["Policies ask you before these changes are taken over:".to_owned()];
         rows.extend(self.asked.iter().map(|one| self.row(one)));
@@ -203,7 +204,7 @@ impl Question<'_> {
         }
     }
 
-    /// What is recorded of it: no path, and nothing that a program has written.
+    /// Returns the record of the question: no path, and nothing that a program has written.
     fn about(&self) -> Value {
         let rules: Vec<&str> = self.asked.iter().map(|one| one.rule.as_str()).collect();
         let rule = rules.first().copied().unwrap_or_default();
@@ -225,12 +226,12 @@ impl Question<'_> {
         (self.taking.record)(step, body)
     }
 
-    /// Records a no to what was put to nobody, with what it was about.
+    /// Records the denial of a question that was never shown, with what it was about.
     fn unasked(&self, no: NoConsent, why: &str) -> Result<Failure, Failure> {
         self.denied(no, self.about(), why)
     }
 
-    /// Records a no with these members. The failure that it is.
+    /// Records a denial with these members, and returns the failure.
     fn denied(&self, no: NoConsent, mut body: Value, why: &str) -> Result<Failure, Failure> {
         if let Some(members) = body.as_object_mut() {
             members.insert("why".to_owned(), json!(no.name()));
@@ -272,7 +273,7 @@ impl Question<'_> {
     }
 }
 
-/// With who has said it.
+/// Adds the approver.
 fn by(mut body: Value) -> Value {
     if let Some(members) = body.as_object_mut() {
         members.insert("pid".to_owned(), json!(process::id()));

@@ -1,5 +1,5 @@
-//! What is known of the runs that have made changes: as the ledger tells of them, which no program
-//! inside has a word in.
+//! The facts about the runs that made changes: from the ledger, which no sandboxed program can
+//! influence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -13,28 +13,28 @@ use serde_json::Value;
 use crate::events::session_of;
 use crate::reputation::standing;
 
-/// The most runs that are asked about one by one, as far as what is known of them differs.
+/// The most runs that are asked about one by one, counting only those whose facts differ.
 const MAKERS_MAX: usize = 256;
 /// The most runs of which one has gone on with the changes of another.
 const RESUMED_MAX: usize = 10_000;
 
-/// Whose runs have made changes.
+/// The runs that made the changes.
 #[derive(Clone, Copy)]
 pub enum By<'a> {
-    /// This one, and those whose layers it went on with: and whether nobody has seen the changes, as
-    /// an option of the run said so before there were any.
+    /// A run, and those whose layers it continued. The flag is set when nobody has reviewed the
+    /// changes: an option of the run decided on them before there were any.
     Run(&'a StateDir, &'a RunRecord, bool),
-    /// Those that have used what is kept under this name.
+    /// The runs that have used the kept changes of this name.
     Kept(&'a StateDir, &'a KeptRecord, &'a KeptName),
 }
 
 impl By<'_> {
-    /// Whether nobody has seen what is taken over.
+    /// Returns whether nobody has reviewed the changes.
     pub fn is_unseen(&self) -> bool {
         matches!(self, Self::Run(_, _, true))
     }
 
-    /// What to do where policies refuse what they have made.
+    /// Returns remedies if policies refuse the changes.
     pub fn instead(&self) -> Vec<String> {
         match self {
             Self::Run(_, record, is_unseen) => {
@@ -57,8 +57,8 @@ impl By<'_> {
         }
     }
 
-    /// That more is refused than purposes would refuse to those who have made it, where nobody can
-    /// tell which run that was.
+    /// Explains that more is refused than the purposes of the makers would refuse, if nobody can
+    /// tell which run made which change.
     pub fn mixed(&self) -> Option<String> {
         let Self::Kept(_, record, _) = self else {
             return None;
@@ -73,10 +73,10 @@ impl By<'_> {
         })
     }
 
-    /// What is known of each of them, once where several are alike.
+    /// Returns the facts about each run, with equal ones once.
     ///
     /// # Errors
-    /// Why that cannot be told.
+    /// When the ledger cannot be read.
     pub fn makers(&self, asks_for_reputation: bool) -> Result<Vec<Maker>, String> {
         let (state, runs) = match self {
             Self::Run(state, record, _) => (state, of_run(state, record)?),
@@ -102,7 +102,7 @@ impl By<'_> {
 struct Run {
     opened: Event,
     confidence: Option<u8>,
-    /// What came while it went on; none where nobody noted that.
+    /// The labels added while it ran; `None` if not recorded.
     labels: Option<BTreeSet<String>>,
 }
 
@@ -117,7 +117,7 @@ fn unknown(run: &RunId) -> String {
     format!("the ledger does not know run {run}, which has made some of them")
 }
 
-/// A run, and every one whose layers it went on with.
+/// Returns a run, and every one whose layers it continued.
 fn of_run(state: &StateDir, record: &RunRecord) -> Result<Runs, String> {
     let mut runs = Runs::new();
     let mut next = Some(record.run.clone());
@@ -146,8 +146,8 @@ fn of_run(state: &StateDir, record: &RunRecord) -> Result<Runs, String> {
     Ok(runs)
 }
 
-/// Every run that may have put something into what is kept: of its profile, to be kept there, since
-/// it was found empty.
+/// Returns every run that may have written to the kept changes: of its profile, to be kept there,
+/// since it was last empty.
 fn of_kept(state: &StateDir, record: &KeptRecord) -> Result<Runs, String> {
     let inside = host_text(&record.inside);
     let mut runs = Runs::new();

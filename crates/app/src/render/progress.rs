@@ -1,4 +1,4 @@
-//! One line on standard error that says how far long work is.
+//! A progress line on standard error.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Progress<W: Write> {
 }
 
 impl<W: Write> Progress<W> {
-    /// A line of this many columns; `None` where the output is no terminal.
+    /// Creates a line of this many columns; `None` if the output is no terminal.
     pub fn new(out: W, columns: Option<usize>) -> Self {
         Self {
             out,
@@ -29,11 +29,10 @@ impl<W: Write> Progress<W> {
         }
     }
 
-    /// Shows the text, when it is time to: `elapsed` is the time since the work
-    /// began.
+    /// Shows the text if an update is due: `elapsed` is the time since the work began.
     ///
     /// # Errors
-    /// Those of the output.
+    /// When the output cannot be written.
     pub fn update(&mut self, elapsed: Duration, text: &str) -> io::Result<()> {
         let Some(columns) = self.columns else {
             return Ok(());
@@ -52,10 +51,10 @@ impl<W: Write> Progress<W> {
         self.out.flush()
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     ///
     /// # Errors
-    /// Those of the output.
+    /// When the output cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         if self.shown_at.is_some() {
             write!(self.out, "\r\x1b[K")?;

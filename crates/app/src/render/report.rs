@@ -17,7 +17,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty one.
+    /// Creates an empty report.
     #[must_use]
     pub fn new(paint: Paint) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Report {
         }
     }
 
-    /// What it is about.
+    /// Adds the title: the subject in bold, then the rest.
     pub fn title(&mut self, what: &str, more: &str) {
         let what = self.paint.style(Style::Strong, &clean(what));
         let more = clean(more);
@@ -35,12 +35,12 @@ impl Report {
         self.text.push('\n');
     }
 
-    /// A line in words.
+    /// Adds a line in words.
     pub fn line(&mut self, label: &'static str, words: &str) {
         self.styled(label, words, None);
     }
 
-    /// A line in words, in the look of what they mean.
+    /// Adds a line in words, in the look of their meaning.
     pub fn styled(&mut self, label: &'static str, words: &str, style: Option<Style>) {
         let words = clean(words);
         for folded in fold(&words, COLUMNS - LABEL_COLUMNS - 2) {
@@ -52,13 +52,13 @@ impl Report {
         }
     }
 
-    /// A command to type; it is never folded.
+    /// Adds a command to type; it is never folded.
     pub fn command(&mut self, label: &'static str, command: &str) {
         let command = self.paint.style(Style::Command, &clean(command));
         self.push(label, &command);
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     #[must_use]
     pub fn finish(self) -> String {
         self.text

@@ -16,55 +16,55 @@ const DENIALS_SHOWN_MAX: usize = 5;
 /// The width of the names of lines.
 const LABEL_COLUMNS: usize = 9;
 
-/// Everything the summary tells.
+/// The content of a summary.
 #[derive(Clone, Debug)]
 pub struct Summary<'a> {
     /// The run.
     pub run: &'a RunId,
-    /// How the program ended.
+    /// The program's ending.
     pub ending: Ending,
-    /// What it used.
+    /// The resources it used.
     pub usage: Usage,
-    /// How limits were held.
+    /// The enforcement of each limit.
     pub enforcement: &'a [Enforcement],
-    /// The limits that a file or an option has set: of these, what was not held is
-    /// named. What a host never holds of the defaults is for `atoll doctor` and
-    /// `atoll why`, not for the end of every run.
+    /// The limits that a file or an option has set: those of them that were not enforced are named.
+    /// Defaults that a host never enforces are for `atoll doctor` and `atoll why`, not for the end
+    /// of every run.
     pub asked_for: &'a [LimitKey],
-    /// What it changed.
+    /// The changes it made.
     pub changes: &'a Changes,
-    /// What Atoll saw it being denied; what only the kernel refused is not seen.
+    /// The accesses Atoll saw denied; those that only the kernel refused are not seen.
     pub denied: &'a [Denied],
-    /// What it tried in order to get out.
+    /// The violations it attempted.
     pub attempts: &'a [Attempt],
-    /// What it sent and got, if it reached anything.
+    /// The traffic, if it reached anything.
     pub network: Option<Traffic>,
-    /// What listened inside and was not published, if anything did.
+    /// The unpublished listeners in the sandbox, if any.
     pub listened: Option<String>,
-    /// A line for each credential that was put into requests.
+    /// A line for each credential that was injected into requests.
     pub credentials: &'a [String],
-    /// What it was allowed to reach and did not.
+    /// The failed connections that were allowed.
     pub failed: &'a [Denied],
-    /// How many of these are files.
+    /// The number of these that are files.
     pub refused_files: u64,
     /// Escape sequences removed from its output, by kind.
     pub removed_sequences: &'a BTreeMap<&'static str, u64>,
-    /// What became of the changes.
+    /// The state of the changes.
     pub afterwards: Afterwards,
 }
 
-/// What a program sent and got.
+/// The traffic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many connections it made.
+    /// The connections it made.
     pub connections: u64,
-    /// How many requests it sent, where they are looked into.
+    /// The requests it sent, where requests are inspected.
     pub requests: u64,
-    /// How many came to what is published.
+    /// The connections to published ports.
     pub visits: u64,
-    /// What it sent, bytes.
+    /// The bytes it sent.
     pub up_bytes: u64,
-    /// What it got, bytes.
+    /// The bytes it received.
     pub down_bytes: u64,
 }
 
@@ -84,40 +84,40 @@ pub struct Changes {
 /// The changes of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// How many files are new.
+    /// The number of new files.
     pub added: u64,
-    /// How many differ.
+    /// The number of changed files.
     pub changed: u64,
-    /// How many are gone.
+    /// The number of removed files.
     pub removed: u64,
     /// The first of them, by name as bytes; may be empty or incomplete.
     pub names: Vec<(Change, Vec<u8>)>,
 }
 
-/// What happened to one file.
+/// The change of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is new.
+    /// The file is new.
     Added,
-    /// It differs.
+    /// The file differs.
     Changed,
-    /// It is gone.
+    /// The file is gone.
     Removed,
 }
 
 /// Something that the program tried and was refused, or did not get done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// What it tried.
+    /// The attempt, in words.
     pub what: String,
-    /// How often.
+    /// The number of times.
     pub times: u64,
     /// The limit that it came up against, if it was one.
     pub limit: Option<LimitKey>,
 }
 
 impl Denied {
-    /// How often, where that is more than once.
+    /// Returns the number of times in words; empty if once.
     #[must_use]
     pub fn often(&self) -> String {
         match self.times {
@@ -127,25 +127,25 @@ impl Denied {
     }
 }
 
-/// What became of the changes.
+/// The state of a run's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Afterwards {
     /// A person is about to be asked.
     Undecided,
-    /// They wait in the run's layer.
+    /// Kept in the run's layer.
     Kept,
-    /// They were written to the workspace.
+    /// Written to the workspace.
     Applied,
-    /// Some were written to the workspace.
+    /// Some written to the workspace.
     PartlyApplied,
-    /// They were thrown away.
+    /// Discarded.
     Discarded,
-    /// They went straight to the workspace, after a checkpoint.
+    /// Written directly to the workspace, after a checkpoint.
     Live,
 }
 
 impl Group {
-    /// How many files there are in all.
+    /// Returns the number of files in all.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.added
@@ -155,7 +155,7 @@ impl Group {
 }
 
 impl Changes {
-    /// How many files there are in all groups.
+    /// Returns the number of files in all groups.
     #[must_use]
     pub fn total(&self) -> u64 {
         [&self.workspace, &self.control, &self.caches, &self.ignored]
@@ -164,7 +164,7 @@ impl Changes {
     }
 }
 
-/// The summary's text, several lines.
+/// Formats the summary, several lines.
 #[must_use]
 pub fn summary(paint: Paint, summary: &Summary<'_>) -> String {
     let mut lines = vec![headline(paint, summary)];
@@ -216,7 +216,7 @@ fn describe_traffic(traffic: &Traffic) -> String {
     )
 }
 
-/// Which of the limits that were asked for a program could have passed.
+/// Adds the requested limits that a program could have exceeded.
 fn push_limits(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
     let is_asked_for = |limit: &str| summary.asked_for.iter().any(|key| key.name() == limit);
     let named = |held: fn(&str) -> bool| -> String {
@@ -242,7 +242,7 @@ fn push_limits(paint: Paint, summary: &Summary<'_>, lines: &mut Vec<String>) {
     lines.push(line(paint, "limits", &paint.style(style, &text)));
 }
 
-/// How a program ended, in words.
+/// Describes a program's ending.
 #[must_use]
 pub fn describe_ending(ending: Ending) -> String {
     match ending {
@@ -269,7 +269,7 @@ pub fn describe_ending(ending: Ending) -> String {
 /// Calls named in one line; the rest are counted.
 const CALLS_SHOWN_MAX: usize = 6;
 
-/// What a program tried in order to get out, in a line.
+/// Describes the violations a program attempted, in a line.
 #[must_use]
 pub fn describe_attempts(attempts: &[Attempt]) -> String {
     let total = attempts
@@ -291,7 +291,7 @@ pub fn describe_attempts(attempts: &[Attempt]) -> String {
     )
 }
 
-/// What a limit that was reached is called in profiles and on the command line.
+/// Returns the name of a limit in profiles and on the command line.
 #[must_use]
 pub fn limit_name(limit: LimitHit) -> &'static str {
     match limit {
@@ -467,8 +467,8 @@ fn line(paint: Paint, label: &str, text: &str) -> String {
         .to_owned()
 }
 
-/// The signals that end programs, by their numbers on Linux (the same on x86-64
-/// and arm64).
+/// Returns the name of a signal that ends programs, by its number on Linux (the same on x86-64 and
+/// arm64).
 fn signal_name(signal: u8) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",

@@ -13,7 +13,7 @@ use crate::escape::printable;
 const COMMAND_COLUMNS_MIN: usize = 16;
 /// Between columns.
 const GAP: &str = "  ";
-/// What stands for a number that is not known: none is not nothing.
+/// The placeholder of an unknown number, which is not zero.
 const UNKNOWN: &str = "-";
 /// The state of a run that has not ended.
 const RUNNING: &str = "running";
@@ -21,25 +21,25 @@ const RUNNING: &str = "running";
 /// One run, as `atoll runs` shows it.
 #[derive(Clone, Debug)]
 pub struct RunRow {
-    /// Its id, which tells when it started.
+    /// Its id, which contains its start time.
     pub run: RunId,
-    /// How long ago, in words.
+    /// The time since its start, in words.
     pub age: String,
-    /// Where its changes are: `kept`, `written`, `applied`, `discarded`, `running` …
+    /// The state of its changes: `kept`, `written`, `applied`, `discarded`, `running` …
     pub state: String,
     /// The profile's name.
     pub profile: String,
-    /// How it ended; `None` while it runs, and where nobody saw its end.
+    /// The program's ending; `None` while it runs, and if nobody saw its end.
     pub ending: Option<Ending>,
-    /// How many attempts to get out of its sandbox were seen.
+    /// The number of violations seen.
     pub attempts: u64,
-    /// How many files it changed; `None` where that is not known.
+    /// The number of files it changed; `None` if not known.
     pub files: Option<u64>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
 
-/// The rows as a table with a heading, commands cut to fit `columns`.
+/// Formats the rows as a table with a heading, commands cut to fit `columns`.
 #[must_use]
 pub fn runs_table(paint: Paint, rows: &[RunRow], columns: usize) -> String {
     if rows.is_empty() {
@@ -94,7 +94,7 @@ fn ended(row: &RunRow) -> String {
     }
 }
 
-/// What is said of a run whose program's end nobody has seen.
+/// Describes a run whose program's end nobody has seen.
 fn without_ending(state: &str) -> String {
     match state {
         RUNNING | "interrupted" | "failed" => state.to_owned(),
@@ -102,7 +102,7 @@ fn without_ending(state: &str) -> String {
     }
 }
 
-/// A few words for a column; the whole sentence is in the summary.
+/// Describes an ending in a few words for a column; the whole sentence is in the summary.
 fn short_ending(ending: Ending) -> String {
     match ending {
         Ending::Exited { status: 0 } => "ok".to_owned(),
@@ -123,7 +123,7 @@ fn padded(cells: &[String; 6], widths: &[usize; 6]) -> String {
         .collect()
 }
 
-/// The state in a word, for machines: what a live run wrote is not kept apart.
+/// Returns the state in a word, for JSON: the changes of a live run are not kept apart.
 #[must_use]
 pub fn state_word(record: &RunRecord) -> String {
     match (record.mode, record.state) {
@@ -132,7 +132,7 @@ pub fn state_word(record: &RunRecord) -> String {
     }
 }
 
-/// The state in words.
+/// Returns the state in words.
 pub fn state_name(state: RunState) -> &'static str {
     match state {
         RunState::Running => "running",

@@ -1,9 +1,10 @@
-//! Lines of ASCII for a terminal that shows nothing else: what goes on begins with a mark.
+//! Lines of ASCII for a terminal that shows nothing else: continuation lines begin with a mark.
 
-/// What a line begins with that is not Atoll's own from its beginning.
+/// The prefix of a continuation line.
 pub(crate) const MARK: &str = "| ";
 
-/// A line as several of ASCII, none longer than there is room, and each but the first with the mark.
+/// Splits a line into several of ASCII, none longer than `columns`, and each but the first with the
+/// mark.
 pub(crate) fn wrapped(line: &str, columns: usize) -> Vec<String> {
     let characters: Vec<char> = ascii(line).chars().collect();
     let (first, rest) = characters.split_at(columns.min(characters.len()));
@@ -14,7 +15,7 @@ pub(crate) fn wrapped(line: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// What is printable already, with each letter that is not ASCII written by its number.
+/// Writes each character of printable text that is not ASCII as its escape.
 pub(crate) fn ascii(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! `atoll runs`: what is kept, and what goes on.
+//! `atoll runs`: the kept and the live runs.
 
 use std::cmp::Reverse;
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ pub fn runs(arguments: &RunsArguments, output: &Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The runs that the filters leave, the newest first.
+/// Returns the runs that pass the filters, the newest first.
 fn wanted<'a>(
     arguments: &RunsArguments,
     records: &'a [RunRecord],
@@ -133,7 +133,7 @@ fn row(record: &RunRecord, now: SystemTime) -> RunRow {
     }
 }
 
-/// The record, with the state that people are told.
+/// Returns the record with the state as shown to people.
 fn run_json(record: &RunRecord) -> Value {
     let mut value = json!(record);
     if let Some(state) = value.get_mut("state") {
@@ -142,8 +142,7 @@ fn run_json(record: &RunRecord) -> Value {
     value
 }
 
-/// The runs that go on and of which nothing is ever kept (`--discard`), as the ledger tells of
-/// them.
+/// Returns the live runs of which nothing is ever kept (`--discard`), from the ledger.
 fn unkept(state: &StateDir, kept: &[RunRecord], output: &Output) -> Vec<RunRecord> {
     let alive = match live_runs(state) {
         Ok(alive) => alive,
@@ -157,7 +156,7 @@ fn unkept(state: &StateDir, kept: &[RunRecord], output: &Output) -> Vec<RunRecor
     unkept.filter_map(|run| told(state, run)).collect()
 }
 
-/// A run that goes on, by the ledger alone.
+/// Reads a live run from the ledger alone.
 fn told(state: &StateDir, run: RunId) -> Option<RunRecord> {
     let events = events_of(state, &run).ok()?;
     let opened = events.iter().find(|event| event.kind == "run.opened")?;

@@ -1,4 +1,4 @@
-//! What a person is asked before a run is started, where a policy says so. Any doubt denies.
+//! The approval of a run before it is started, where a policy requires one. Any doubt denies.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::terminal::{self, Pages, Read, Typed};
 
-/// How long an answer is waited for.
+/// The time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Asks the person at the terminal, where policies ask about this run and somebody is there. What
-/// they say is the rules' own from then on: what they have agreed to is what is decided on.
+/// Asks the person at the terminal, if policies require approval of this run and somebody is there.
+/// The answer is part of the rules from then on: what was approved is what is decided on.
 ///
 /// # Errors
-/// Where signals cannot be taken over.
+/// When signals cannot be handled.
 pub(super) fn ask(
     rules: &mut Rules,
     (call, facts): (&Call, &Facts<'_>),
@@ -47,7 +47,7 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// What a person is shown: nothing in it can be a line of its own, or hide.
+/// Returns the rows shown to the person: nothing in them can be a line of its own, or hide.
 fn rows(call: &Call, asked: &[Reason], agreement: &str) -> Vec<String> {
     let words = call.command.iter();
     let words = words.map(|word| quoted(word.as_encoded_bytes()));
@@ -65,7 +65,7 @@ fn rows(call: &Call, asked: &[Reason], agreement: &str) -> Vec<String> {
     rows
 }
 
-/// What the person says, or why they say nothing.
+/// Returns the person's answer, or why there is none.
 fn answer(
     pages: &Pages,
     signals: &Signals,

@@ -1,4 +1,4 @@
-//! What a run begins with: what is handed to it, and what is told of the runs before it.
+//! The start of a run: its credentials, and the facts about the runs before it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::{advice, credentials, reputation, ssh, token};
 
-/// The session that it is a part of, which begins with its first run.
+/// Returns the session it is a part of, which begins with its first run.
 pub(super) fn session(
     arguments: &RunArguments,
     state: &StateDir,
@@ -31,8 +31,8 @@ pub(super) fn session(
         .transpose()
 }
 
-/// Which data it goes on with: what runs of its session have touched, and the run whose layers it
-/// goes on in.
+/// Returns the data labels a run starts with: those of its session, and of the run whose layers it
+/// continues.
 fn labels(
     state: &StateDir,
     session: Option<&SessionId>,
@@ -52,7 +52,7 @@ fn labels(
     Ok(labels)
 }
 
-/// Tells what the session has given up: what is allowed of it here comes to nothing.
+/// Warns of rights the session has dropped: allowing them here has no effect.
 fn tell_given_up(state: &StateDir, session: &SessionId, output: &Output) -> Result<(), Failure> {
     let given_up = given_up_of_session(state, session).map_err(|error| {
         Failure::new("the ledger cannot tell what earlier runs have given up")
@@ -70,7 +70,7 @@ fn tell_given_up(state: &StateDir, session: &SessionId, output: &Output) -> Resu
     Ok(())
 }
 
-/// Takes up what is told of earlier runs.
+/// Takes over the labels, dropped rights and reputation from earlier runs.
 pub(super) fn recall(
     rules: &mut Rules,
     (state, now): (&StateDir, SystemTime),
@@ -85,15 +85,15 @@ pub(super) fn recall(
     Ok(())
 }
 
-/// What is handed on to others than the program, and what the program is told.
+/// The credentials for other processes than the program, and the placeholders for the program.
 pub(super) struct Handed {
     pub(super) handover: Option<Handover>,
     pub(super) signing: Option<SshHandover>,
     pub(super) words: credentials::Words,
 }
 
-/// Credentials, and keys of SSH, for the processes that use them; and what the program is told,
-/// in which there are none.
+/// Reads the credentials and SSH keys for the processes that use them, and the program's
+/// environment, which has only placeholders.
 pub(super) fn handed(
     arguments: &RunArguments,
     rules: &Rules,
@@ -116,7 +116,7 @@ pub(super) fn handed(
     })
 }
 
-/// The tokens that it is given.
+/// Returns the tokens of the run.
 pub(super) fn given_tokens(
     arguments: &RunArguments,
     state: &StateDir,

@@ -1,5 +1,5 @@
-//! What a run is for, where the runs before it have said so: a session keeps its purpose, and so do
-//! layers that another run goes on in.
+//! The purpose of a run, where runs before it have stated one: a session keeps its purpose, and so
+//! do layers that another run continues.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::arguments::RunArguments;
 use crate::failure::Failure;
 use crate::finding::sessions;
 
-/// What the runs of the session, and the run whose layers this one goes on in, were for.
+/// Returns the purposes of the runs of the session, and of the run whose layers this one continues.
 ///
 /// # Errors
-/// Where the person states another purpose, or the ledger cannot tell.
+/// When the person states another purpose, or the ledger cannot be read.
 pub(super) fn earlier(
     arguments: &RunArguments,
     state: &StateDir,

@@ -1,4 +1,4 @@
-//! Why a run was not started or did not go on, for the person.
+//! The messages for a run that was not started or did not go on.
 
 use atoll_gateway::CallError;
 use atoll_ledger::Refused;
@@ -9,10 +9,10 @@ use atoll_sandbox::{SandboxError, Widening};
 use crate::advice::About;
 use crate::failure::{Failure, STATUS_DENIED};
 
-/// Who says yes to what lasts.
+/// Returns the rule of who approves leases.
 ///
 /// # Errors
-/// It takes two persons, and nobody of this host could be the second.
+/// When it takes two approvers, and nobody on this host could be the second.
 pub(super) fn widening(rules: &Rules) -> Result<Widening, Failure> {
     atoll_gateway::widening(rules).map_err(|error| {
         Failure::new("nobody here could say the second of two yeses")
@@ -22,7 +22,7 @@ pub(super) fn widening(rules: &Rules) -> Result<Widening, Failure> {
     })
 }
 
-/// A refusal or a failure, for the person.
+/// Explains a refusal or a failure to the person.
 pub(super) fn explain(error: CallError, rules: &Rules, asked: &Call) -> Failure {
     match error {
         CallError::Refused(Refused::Denied(refusal)) => {

@@ -1,4 +1,4 @@
-//! Secrets of the vault that an issuer replaces while a run goes on.
+//! Secrets of the vault that an issuer replaces during a run.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use super::{Stopped, existing, key_of, open, record};
 use crate::configuration::Places;
 use crate::failure::Failure;
 
-/// One of them.
+/// A secret of the vault.
 #[derive(Debug)]
 pub struct KeptSecret {
     places: Places,
@@ -22,10 +22,10 @@ pub struct KeptSecret {
 }
 
 impl KeptSecret {
-    /// This one; none where there is no vault.
+    /// Returns the secret; `None` if there is no vault.
     ///
     /// # Errors
-    /// Why the vault cannot be read.
+    /// When the vault cannot be read.
     pub fn of(places: &Places, name: &SecretName) -> Result<Option<Self>, Failure> {
         let vault = existing(places)?;
         Ok(vault.map(|vault| Self {

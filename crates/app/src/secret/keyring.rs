@@ -10,7 +10,7 @@ use linux_keyutils::{
 };
 use zeroize::Zeroizing;
 
-/// What the key of a vault is called there.
+/// Returns the name of a vault's key in the keyring.
 fn name(vault: &Path) -> String {
     format!("atoll:{}", vault.display())
 }
@@ -23,7 +23,7 @@ fn entry(vault: &Path) -> Option<Key> {
     ring().ok()?.search(&name(vault)).ok()
 }
 
-/// The key, while it is kept.
+/// Returns the key, if it is kept.
 pub(super) fn key(vault: &Path) -> Option<VaultKey> {
     let mut bytes = Zeroizing::new([0; VAULT_KEY_BYTES]);
     let length = entry(vault)?.read(&mut bytes.as_mut_slice()).ok()?;

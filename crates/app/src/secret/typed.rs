@@ -1,4 +1,4 @@
-//! What a person types without its being shown.
+//! The input of text without echo.
 
 use rustix::io::Errno;
 use rustix::termios::{
@@ -17,7 +17,7 @@ struct Unseen {
 }
 
 impl Unseen {
-    /// Neither lines nor signals: whoever interrupts leaves no terminal behind that shows
+    /// Switches off lines, echo and signals: an interrupt cannot leave a terminal behind that shows
     /// nothing.
     fn take() -> Option<Self> {
         let before = tcgetattr(std::io::stdin()).ok()?;
@@ -36,7 +36,7 @@ impl Drop for Unseen {
     }
 }
 
-/// One line; nothing where it was cancelled or is too long.
+/// Reads one line; `None` if it was cancelled or is too long.
 pub(super) fn unseen(bytes_max: usize) -> Option<Zeroizing<Vec<u8>>> {
     let _terminal = Unseen::take()?;
     let mut line = Zeroizing::new(Vec::with_capacity(bytes_max));

@@ -1,5 +1,5 @@
-//! A login file that an agent has written inside, with the real tokens in the places of those
-//! that stand for them.
+//! A login file that a sandboxed agent has written, with the real tokens in place of their
+//! placeholders.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,30 +14,30 @@ use super::merge::{Own, without};
 
 /// The port that an address of https:// does not have to name.
 const HTTPS: u16 = 443;
-/// How a time begins (RFC 3339).
+/// The shape of the beginning of a time (RFC 3339).
 const TIME: &str = "0000-00-00T00:00:00";
 /// The longest text in it that is none of the tokens, bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// What the profile names of a login: of what its file says of whom it is asked to be renewed,
-/// nothing else is written. The agent inside could be whoever, and what is written there decides
-/// to whom an agent outside sends its real tokens.
+/// The members a profile allows in a login file: of members that name the issuer or the client, no
+/// others are written. The sandboxed agent could be anyone, and these members decide to whom an
+/// agent on the host sends its real tokens.
 pub(super) struct Named<'a> {
-    /// Who issues its tokens.
+    /// The issuer of its tokens.
     pub issuer: &'a Endpoint,
-    /// As whom they are asked for.
+    /// The clients that may ask for its tokens.
     pub clients: Vec<&'a str>,
-    /// What its tokens may be said to be good for, though that reads like an address.
+    /// The scopes its tokens may name, although these read like addresses.
     pub scopes: &'a [String],
-    /// What of its file is left out.
+    /// The members left out of its file.
     pub without: &'a [FieldPath],
-    /// What of its file belongs to it.
+    /// The members of its file that belong to it.
     pub own: Own<'a>,
 }
 
 impl Named<'_> {
-    /// Whether a text at this place may be written as it is. A host or an address has to be that
-    /// of the issuer, a client that of the profile.
+    /// Returns whether a text at this place may be written as it is. A host or an address has to be
+    /// that of the issuer, a client that of the profile.
     fn admits(&self, names: &[String], value: &str) -> bool {
         let plain = |name: &String| name.to_lowercase().replace(['_', '-'], "");
         match names.last().map(plain).as_deref() {
@@ -58,7 +58,7 @@ impl Named<'_> {
     }
 }
 
-/// Whether a text could be read as an address, or as a host, by somebody.
+/// Returns whether anyone could read a text as an address, or as a host.
 fn leads_somewhere(value: &str) -> bool {
     let is_mark = |letter: char| !letter.is_ascii() || "/\\@?#%[]".contains(letter);
     // A time has a fraction, and nothing of a name before it: 2026-05-04T10:11:12.345Z.
@@ -93,11 +93,12 @@ fn leads_somewhere(value: &str) -> bool {
     value.contains(is_mark) || !is_time && (named() || is_number() || is_address() || has_port())
 }
 
-/// Puts them in: each is the whole text of its own field. Any other text is one that the login
-/// keeps, of what is its own, and that leads nowhere else; numbers that it does not keep are 0.
+/// Injects the tokens: each is the whole text of its own field. Any other text has to be one that
+/// the login keeps, of its own members, and that leads to no other host; numbers that it does not
+/// keep are 0.
 ///
 /// # Errors
-/// Why it is not what such a file is; nothing of it is in the words.
+/// When the file is no such login file; the message contains nothing of it.
 pub(super) fn composed(
     file: &[u8],
     login: &Login,

@@ -1,4 +1,4 @@
-//! Where the tokens of a login are kept: in the agent's own file outside, or in the vault.
+//! The destination of a login's tokens: the agent's own file on the host, or the vault.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,14 +20,14 @@ use crate::events::open_ledger;
 use crate::failure::{Doing, Failure};
 use crate::secret;
 
-/// Where they are kept, which has been looked at before anybody logs in.
+/// The destination, checked before anybody logs in.
 pub(super) enum Keeping<'a> {
     File(Place, &'a BTreeMap<IssuedToken, FieldPath>, Box<Named<'a>>),
     /// The names, and which of them are there already.
     Vault(&'a BTreeMap<IssuedToken, SecretName>, Vec<&'a SecretName>),
 }
 
-/// What is kept.
+/// The checked content to keep.
 pub(super) enum Kept<'a> {
     /// The text of a file, and where it goes.
     File(&'a Place, &'a Own<'a>, Zeroizing<Vec<u8>>),
@@ -35,8 +35,10 @@ pub(super) enum Kept<'a> {
 }
 
 impl<'a> Keeping<'a> {
+    /// Checks the destination, before anybody logs in.
+    ///
     /// # Errors
-    /// Where nothing could be kept there.
+    /// When nothing could be kept there.
     pub(super) fn prepare(
         places: &Places,
         rules: &'a Rules,
@@ -66,7 +68,7 @@ impl<'a> Keeping<'a> {
         }
     }
 
-    /// Where, for people.
+    /// Describes the destination.
     pub(super) fn place(&self) -> String {
         match self {
             Self::File(place, _, _) => place.path().display().to_string(),
@@ -77,7 +79,7 @@ impl<'a> Keeping<'a> {
         }
     }
 
-    /// The same, for who is asked.
+    /// Describes the destination for the question, with what would be replaced.
     pub(super) fn asked(&self) -> String {
         let how = match self {
             Self::File(place, _, _) if place.is_replaced() => {
@@ -92,10 +94,10 @@ impl<'a> Keeping<'a> {
         format!("{}{how}", self.place())
     }
 
-    /// That nothing is replaced without a question that this login has not put there.
+    /// Refuses to replace, without a question, secrets that this login has not put there.
     ///
     /// # Errors
-    /// Where secrets of these names are there, which could be of anything.
+    /// When there are secrets of these names, which could be of anything.
     pub(super) fn unasked(&self, places: &Places, login: &Login) -> Result<(), Failure> {
         let Self::Vault(_, replaced) = self else {
             return Ok(());
@@ -118,10 +120,10 @@ impl<'a> Keeping<'a> {
         .advise("or atoll secret remove takes them out first"))
     }
 
-    /// What there is to keep.
+    /// Checks the content to keep.
     ///
     /// # Errors
-    /// Why the login is none.
+    /// When the login is not valid.
     pub(super) fn checked<'b>(
         &'b self,
         gathered: &'b Gathered,
@@ -158,7 +160,7 @@ impl Kept<'_> {
     /// Keeps it, on disk when this returns, and recorded before.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// When it cannot be kept.
     pub(super) fn keep(
         &self,
         places: &Places,
@@ -174,7 +176,7 @@ impl Kept<'_> {
     }
 }
 
-/// As whom a login is renewed, as its profile says.
+/// Returns the clients by which a login is renewed, from its profile.
 fn clients<'a>(rules: &'a Rules, login: &Login) -> Vec<&'a str> {
     let renewals = rules.credentials().filter_map(|one| match &one.source {
         CredentialSource::Login(source) if source.login == login.name => source.renew.as_ref(),

@@ -1,4 +1,5 @@
-//! A login put into a file that has others beside it: what is not of it stays as it is written.
+//! The merging of a login into a file that has others beside it: everything else stays as it is
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +13,19 @@ use zeroize::Zeroizing;
 /// The members of an object in their order, with their values as they are written.
 type Members<'a> = Vec<(String, &'a str)>;
 
-/// What is said of a file whose members cannot be told apart.
+/// The error for a file whose members cannot be told apart.
 const NO_OBJECT: &str = "it is no JSON object";
 
-/// What of a file belongs to a login.
+/// The members of a file that belong to a login.
 pub(super) struct Own<'a> {
-    /// The names that lead to what is its own as a whole.
+    /// The paths of members that belong to it as a whole.
     whole: BTreeSet<Vec<String>>,
     keep: &'a [FieldPath],
 }
 
 impl<'a> Own<'a> {
-    /// The objects in which its tokens are; of a file that has them on top these members alone.
-    /// Beside them what the login keeps by name.
+    /// Collects the objects in which its tokens are; of a file with tokens at the top level these
+    /// members alone. Adds the members that the login keeps by name.
     pub(super) fn of(login: &'a Login, fields: &BTreeMap<IssuedToken, FieldPath>) -> Self {
         let names = |field: &FieldPath| field.to_string().split('.').map(str::to_owned).collect();
         let mut whole = BTreeSet::new();
@@ -43,7 +44,8 @@ impl<'a> Own<'a> {
         }
     }
 
-    /// Whether what is there may stay as the agent has written it: it is kept, and is the login's.
+    /// Returns whether a member may stay as the agent has written it: it is kept, and is the
+    /// login's.
     pub(super) fn keeps(&self, names: &[String]) -> bool {
         let is_within = |one: &Vec<String>| names.starts_with(one);
         self.keep.iter().any(|path| path.leads_along(names)) && self.whole.iter().any(is_within)
@@ -58,11 +60,11 @@ impl<'a> Own<'a> {
         self.whole.iter().any(is_above)
     }
 
-    /// The file that is there with this login in the place of its own. All else of it is as it
+    /// Merges this login into the existing file, in place of its own members. All else stays as it
     /// was written.
     ///
     /// # Errors
-    /// Why both cannot be in one file; nothing of them is in the words.
+    /// When both cannot be in one file; the message contains nothing of them.
     pub(super) fn merged(&self, there: &[u8], new: &[u8]) -> Result<Zeroizing<Vec<u8>>, String> {
         let (there, new) = (text(there)?, text(new)?);
         let mut made = Zeroizing::new(String::with_capacity(there.len() + new.len()));
@@ -125,11 +127,11 @@ impl<'a> Own<'a> {
     }
 }
 
-/// A file that an agent has written, without what is at these places. All else of it is as it
+/// Removes the members at these paths from a file that an agent has written. All else stays as it
 /// was written.
 ///
 /// # Errors
-/// Why its members cannot be told apart; nothing of them is in the words.
+/// When its members cannot be told apart; the message contains nothing of them.
 pub(super) fn without(file: &[u8], left_out: &[FieldPath]) -> Result<Zeroizing<Vec<u8>>, String> {
     if left_out.is_empty() {
         return Ok(Zeroizing::new(file.to_vec()));
@@ -194,7 +196,7 @@ fn members(text: &str) -> Result<Members<'_>, String> {
     }
 }
 
-/// The value with which a text begins, and what comes behind it.
+/// Reads the value with which a text begins, and returns the rest.
 fn next<'a, T: Deserialize<'a>>(text: &'a str) -> Result<(T, &'a str), String> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<T>();
     let value = values.next().and_then(Result::ok).ok_or(NO_OBJECT)?;

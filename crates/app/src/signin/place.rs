@@ -1,4 +1,4 @@
-//! Where a login file is written: whole or not at all, and over none that is something else.
+//! The writing of a login file: whole or not at all, and over no file that is something else.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use crate::render::command_line;
 
 /// Bits of a directory's mode by which others than its owner write to it.
 const OTHERS_WRITE: u32 = 0o022;
-/// How long a run is waited for that renews the same login.
+/// The wait for a run that renews the same login.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A place for a login file.
 pub(super) struct Place {
     path: PathBuf,
-    /// What of Atoll's own state holds a new text until it is there.
+    /// The file in Atoll's own state that holds a new text until it is written.
     own: PathBuf,
     is_replaced: bool,
 }
 
 impl Place {
-    /// The place of this file. Its directory is made where it is not there: without it an agent
-    /// has nothing to write to.
+    /// Prepares the place of this file. A missing directory is made: without it an agent has
+    /// nothing to write to.
     ///
     /// # Errors
-    /// Where somebody else could write there, or something else is in its place.
+    /// When another user could write there, or something else is in its place.
     pub(super) fn prepare(file: &Path, own: PathBuf, belongs: &Own<'_>) -> Result<Self, Failure> {
         let refused = |why: String| {
             let what = format!("the login file {} cannot be written", file.display());
@@ -82,28 +82,28 @@ impl Place {
         Ok(place)
     }
 
-    /// It, as it is known.
+    /// Returns the path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a file is there already.
+    /// Returns whether a file is there already.
     pub(super) fn is_replaced(&self) -> bool {
         self.is_replaced
     }
 
-    /// What is there now, which no run renews meanwhile.
+    /// Locks the file, so that no run renews it meanwhile, and reads it.
     fn there(&self) -> Result<(LoginLock, Option<LoginText>), LoginFileError> {
         let lock = LoginLock::take(&self.path, &self.own, PATIENCE, &|| true)?;
         let there = lock.read()?;
         Ok((lock, there))
     }
 
-    /// Writes it so that it is there after a crash, whole. A new one is its owner's alone; of one
-    /// that is there all stays that is not of this login.
+    /// Writes it whole, and on disk when this returns. A new file is readable by its owner alone;
+    /// of an existing one everything stays that is not of this login.
     ///
     /// # Errors
-    /// When it cannot be, or a file has come meanwhile where there was none.
+    /// When it cannot be written, or a file has appeared meanwhile.
     pub(super) fn write(&self, text: &[u8], belongs: &Own<'_>) -> Result<(), Failure> {
         let failed = |why: String| {
             let what = format!("the login file {} is not written", self.path.display());

@@ -23,10 +23,10 @@ pub struct Given {
     files: TokenFiles,
 }
 
-/// Reads the tokens of a run, where it is given some.
+/// Reads the tokens of a run, if it has any.
 ///
 /// # Errors
-/// When one of them does not count, or does not carry a port that the run publishes.
+/// When one of them is not valid, or does not grant a port that the run publishes.
 pub fn read(
     paths: &[PathBuf],
     state: &StateDir,
@@ -78,7 +78,7 @@ pub fn read(
     Ok(Some(given))
 }
 
-/// Whether the token in a file counts in this run.
+/// Checks that the token in a file is valid in this run.
 fn counts(
     token: &Held,
     (path, revoked): (&Path, &BTreeSet<String>),
@@ -105,7 +105,7 @@ fn counts(
 }
 
 impl Given {
-    /// Binds what counts in one run alone to this one, on disk before anything counts.
+    /// Binds tokens that are valid in a single run to this one, on disk before any of them counts.
     fn bind_to(&self, run: &RunId) -> Result<(), Failure> {
         let unbound = "--token cannot be bound to this run";
         let mut ids = Vec::new();
@@ -128,7 +128,7 @@ impl Given {
     }
 }
 
-/// Those of these files that the program inside sees, with its workspace.
+/// Describes which of these files the sandboxed program can see in its workspace.
 pub fn seen_inside(paths: &[PathBuf], workspace: &Path) -> Vec<String> {
     let is_seen = |path: &&PathBuf| {
         let real = path.canonicalize();
@@ -141,7 +141,7 @@ pub fn seen_inside(paths: &[PathBuf], workspace: &Path) -> Vec<String> {
     paths.iter().filter(is_seen).map(told).collect()
 }
 
-/// That a token counts in another place alone.
+/// Describes a token that is bound to another session or workspace.
 fn elsewhere(file: &str, bound: Bound, session: Option<&str>, workspace: &Path) -> Failure {
     let failure = Failure::new(format!("--token {file} carries nothing in this run"));
     match bound {

@@ -1,8 +1,8 @@
-//! What a person is told who narrows a token to less than they may think.
+//! Warnings about a token that is narrowed to less than its holder may think.
 
 use atoll_tokens::{Right, Terms, told_time};
 
-/// What of these terms comes to nothing, by what the token says before.
+/// Returns the terms without effect, given the token's terms before.
 pub(super) fn told(before: &[Terms], terms: &Terms) -> Vec<String> {
     let is_carried = |right: &Right| {
         let mut blocks = before.iter().filter(|one| !one.rights.is_empty());

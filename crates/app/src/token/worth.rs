@@ -1,21 +1,22 @@
-//! What a token is good for, by all of its blocks together.
+//! The effective rights of a token, by all of its blocks together.
 
 use atoll_tokens::{COMMON_MAX, Part, Right, Terms, TooManyRights, in_common, told_time};
 
-/// What a token carries at most.
+/// The most a token grants.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Worth {
-    /// The rights that every block carries that names some, each in words. None where they are
-    /// more than are told one by one.
+    /// The rights that all blocks with rights share, each in words. `None` if they are too many to
+    /// be listed.
     pub(super) rights: Option<Vec<String>>,
-    /// Where, how often and until when alone, in words; nothing of what is anywhere and for ever.
+    /// The place, count and time limits, in words; empty for a token without limits.
     within: Vec<String>,
 }
 
-/// What these blocks carry at most. What somebody else's program has appended can narrow it further.
+/// Returns the most these blocks grant. Blocks that another program has appended can narrow it
+/// further.
 ///
 /// # Errors
-/// Why that is nothing.
+/// When they grant nothing.
 pub(super) fn worth(parts: &[Part], now_s: u64) -> Result<Worth, String> {
     let blocks: Vec<&Terms> = parts
         .iter()
@@ -57,10 +58,10 @@ pub(super) fn worth(parts: &[Part], now_s: u64) -> Result<Worth, String> {
     })
 }
 
-/// The rights that every block carries that names some, or that they are too many to be told.
+/// Returns the rights that all blocks with rights share, or that they are too many to be listed.
 ///
 /// # Errors
-/// That there is none.
+/// When there is none.
 fn of_all(blocks: &[&Terms]) -> Result<Result<Vec<Right>, TooManyRights>, String> {
     let mut naming = blocks.iter().filter(|one| !one.rights.is_empty());
     let first = naming.next().ok_or("it carries no right")?;
@@ -85,14 +86,14 @@ fn words(rights: &[Right]) -> Vec<String> {
     rights.iter().map(ToString::to_string).collect()
 }
 
-/// The one of these that all others are too; nothing of none. None where two are different.
+/// Returns the value that all have; `Some(None)` if there are none, `None` if two are different.
 fn one_alone<'a, T: PartialEq>(mut all: impl Iterator<Item = &'a T>) -> Option<Option<&'a T>> {
     let first = all.next();
     all.all(|one| Some(one) == first).then_some(first)
 }
 
 impl Worth {
-    /// In a sentence. Where some of its blocks are somebody else's, that they can narrow it.
+    /// Describes it in a sentence, with a note if blocks of others can narrow it.
     pub(super) fn told(&self, is_narrowed: bool) -> String {
         let rights = self.rights.as_ref().map(|rights| rights.join(", "));
         let many = || format!("what all of its blocks carry, more than {COMMON_MAX} rights");

@@ -1,4 +1,4 @@
-//! `atoll profile check`: what is wrong with a file, and what its profile comes to here.
+//! `atoll profile check`: the mistakes of a file, and the effect of its profile on this host.
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,13 @@ use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::secret::existing;
 
-/// What is to be checked: a file, or a profile by its name.
+/// The subject of a check: a file, or a profile by its name.
 struct Checked {
-    /// As it is told.
+    /// The file or profile, as messages name it.
     name: String,
-    /// None of what comes with Atoll.
+    /// The content; `None` for a profile that comes with Atoll.
     content: Option<Vec<u8>>,
-    /// The profile, where it is one.
+    /// The profile, if it is one.
     requested: Option<RequestedProfile>,
 }
 
@@ -66,7 +66,7 @@ pub fn check_profile(arguments: &CheckProfileArguments, output: &Output) -> Resu
     Ok(0)
 }
 
-/// What a run by these rules says at its start, or would if everything were there.
+/// Returns the notices of a run by these rules, or of one where everything were there.
 fn notices(rules: &Rules) -> Vec<String> {
     let optional = rules.unusable_optional();
     let all = rules.notices().iter().chain(&optional);
@@ -74,7 +74,7 @@ fn notices(rules: &Rules) -> Vec<String> {
         .collect()
 }
 
-/// What of it is not there on this host, so that no run by it would start.
+/// Returns what the rules need and this host does not have, so that no run by them would start.
 fn missing(rules: &Rules, places: &Places) -> Vec<String> {
     let absent = rules.absent_files();
     let absent = absent
@@ -109,7 +109,7 @@ fn tell(text: &str, output: &Output) {
     }
 }
 
-/// A file, where there is one of that name or the name can be no profile's.
+/// Reads a file, if there is one of that name or the name cannot be a profile's.
 fn checked(path: &Path, places: &Places) -> Result<Checked, Failure> {
     let name = path.display().to_string();
     let is_named = !name.contains('/') && path.extension().is_none_or(|end| end != "toml");

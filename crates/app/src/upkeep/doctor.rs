@@ -1,7 +1,7 @@
-//! What this host can enforce, why not more, and what helps.
+//! The diagnosis of this host: what it can enforce, why not more, and what helps.
 //!
-//! [`facts`] reads and tries, [`findings`] says what follows from that, [`show`] tells
-//! it. What `atoll run` chooses is asked of the same functions that choose it.
+//! [`facts`] reads and tries, [`findings`] draws the conclusions, [`show`] prints them. The choices
+//! of `atoll run` come from the same functions that make them.
 
 mod apparmor;
 mod facts;
@@ -48,7 +48,8 @@ pub fn doctor(arguments: &DoctorArguments, output: &Output) -> Result<u8, Failur
     Ok(status)
 }
 
-/// The exit status: whether all that can be enforced is, or all that is required.
+/// Returns the exit status: whether everything that is enforceable is enforced, or everything that
+/// is required.
 fn status(findings: &[Finding], mode: Option<Mode>, required: &[Requirement]) -> u8 {
     let Some(mode) = mode else {
         return STATUS_NOTHING;

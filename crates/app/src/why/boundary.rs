@@ -14,7 +14,7 @@ use crate::render::Report;
 const NAMES_SHOWN_MAX: usize = 6;
 
 impl Story<'_> {
-    /// Who has signed the organisation's layer, where that was asked for.
+    /// Adds the signer of the organisation's layer, if a signature was required.
     pub(super) fn tell_signed(&self, report: &mut Report) {
         let signed = self.decision("organisation");
         let said = |member: &str| text(signed?.get(member));
@@ -66,7 +66,7 @@ impl Story<'_> {
         lines
     }
 
-    /// A list of names, those in the home from there on.
+    /// Returns a list of names, with paths in the home relative to it.
     fn names(&self, member: &str) -> Vec<OsString> {
         let names = self.decision(member).and_then(Value::as_array);
         let names = names.into_iter().flatten().filter_map(read_host_text);
@@ -97,7 +97,7 @@ impl Story<'_> {
         }
     }
 
-    /// The limits that somebody asked for; the others are the defaults.
+    /// Describes the limits that were requested; the others are the defaults.
     fn limits(&self) -> String {
         let asked_for = self.names("limits-asked-for");
         let by_policy = self.wall_clock_by();
@@ -113,7 +113,7 @@ impl Story<'_> {
         }
     }
 
-    /// The policies that have set how long the run may take: no option widens that.
+    /// Names the policies that limit the run's time: no option widens that.
     pub(super) fn wall_clock_by(&self) -> Option<String> {
         text(self.decision("wall-clock-by"))
     }
@@ -136,7 +136,7 @@ impl Story<'_> {
         ))
     }
 
-    /// What this host did not hold, or not wholly.
+    /// Describes the limits this host did not enforce, or only in part.
     fn not_held(&self) -> Option<String> {
         let held = self.said("run.closed", "/enforcement")?.as_object()?;
         let named = |is: fn(&str) -> bool| {
@@ -169,7 +169,7 @@ fn in_short(names: &[OsString]) -> String {
     }
 }
 
-/// What may be reached, in one line.
+/// Describes the allowed network access in one line.
 fn network(said: &Value) -> String {
     let list = |member: &str| -> Vec<&str> {
         let list = said.get(member).and_then(Value::as_array);

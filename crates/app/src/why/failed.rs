@@ -1,4 +1,4 @@
-//! What a run was allowed to reach and did not, from the ledger.
+//! The connections of a run that were allowed and failed, from the ledger.
 
 use std::collections::HashMap;
 
@@ -14,11 +14,11 @@ use crate::hints::network_hint;
 use crate::reached::unreached;
 use crate::render::{Denied, Report, Style};
 
-/// How many are told of.
+/// The most that are listed.
 const SHOWN_MAX: usize = 64;
 
 impl Story<'_> {
-    /// What did not get there, and what to do.
+    /// Adds the failed connections, and what to do.
     pub(super) fn tell_failed(&self, report: &mut Report) {
         for failed in self.failed() {
             report.styled(
@@ -35,7 +35,7 @@ impl Story<'_> {
         }
     }
 
-    /// What did not get there, each once, with how often.
+    /// Returns the failed connections, each once, with its count.
     pub(super) fn failed(&self) -> Vec<Denied> {
         let mut opened: HashMap<u64, &Value> = HashMap::new();
         let mut failed: Vec<Denied> = Vec::new();
@@ -59,7 +59,7 @@ impl Story<'_> {
         failed
     }
 
-    /// What a person can do where a command that fetches failed and nothing could be reached: no
+    /// Returns a hint for a command that fetches and failed where nothing could be reached: no
     /// connection of it was ever seen.
     pub(super) fn unreached_hint(&self) -> Option<String> {
         let has_failed = match self.ending()? {
@@ -75,7 +75,7 @@ impl Story<'_> {
         could_reach.then(|| network_hint(&self.command(), self.is_closed()))?
     }
 
-    /// What a person can do where a certificate was the reason, or name servers were.
+    /// Returns advice if a certificate was the reason, or name servers were.
     fn failed_advice(&self) -> Option<&'static str> {
         let failed = self.failed();
         let is_for = |words: &str| failed.iter().any(|one| one.what.contains(words));
@@ -110,7 +110,7 @@ fn add(failed: &mut Vec<Denied>, one: Denied) {
     }
 }
 
-/// A flow, from what the ledger says of its beginning.
+/// Reads a flow from the event that opened it.
 fn flow(body: &Value) -> Option<Flow> {
     let port = body.get("port").and_then(Value::as_u64).unwrap_or(0);
     let scheme = body.get("scheme").cloned();

@@ -1,4 +1,4 @@
-//! Which ports of a run were published: since when, by whom, for whom, and until when.
+//! The published ports of a run: since when, by whom, for whom, and until when.
 
 use atoll_ledger::{Event, RIGHTS_GIVEN_UP};
 use atoll_model::network::PublishedPort;
@@ -10,7 +10,7 @@ use crate::configuration::user_name;
 use crate::render::{Report, Style, counted, readable_time};
 use crate::token::now_s;
 
-/// How many ports that were not published are told; the rest are counted.
+/// The most refused ports that are listed; the rest are counted.
 const REFUSED_SHOWN_MAX: usize = 4;
 /// The events that end a run.
 const ENDS: [&str; 3] = ["run.closed", "run.failed", "run.interrupted"];
@@ -18,23 +18,23 @@ const ENDS: [&str; 3] = ["run.closed", "run.failed", "run.interrupted"];
 /// A port that was published.
 struct Door {
     port: PublishedPort,
-    /// When, as events have times.
+    /// The time, in the form of events.
     since: String,
-    /// Who said so; nobody where the run began with it.
+    /// The person who published it; `None` if the run began with it.
     by: Option<String>,
-    /// Who had said so before, where it took two.
+    /// The first approver, if it took two.
     first: Option<String>,
     visits: u64,
 }
 
-/// Why nobody comes to published ports any more, and since when.
+/// The end of all published ports: its time and reason.
 struct End {
     time: String,
     why: &'static str,
 }
 
 impl Story<'_> {
-    /// Tells of each port: what was published, and what was asked for and was not.
+    /// Adds a line for each port: published, or requested and refused.
     pub(super) fn tell_published(&self, report: &mut Report) {
         let end = self.doors_end();
         for door in self.doors() {
@@ -51,7 +51,7 @@ impl Story<'_> {
         }
     }
 
-    /// The same for machines.
+    /// Returns the published ports as JSON.
     pub(super) fn published_json(&self) -> Value {
         let end = self.doors_end();
         let doors = self.doors();
@@ -89,7 +89,7 @@ impl Story<'_> {
         )
     }
 
-    /// Whose programs can come: the run's own person's and root's.
+    /// Describes whose programs can connect: the run's own person's and root's.
     fn visitors(&self) -> String {
         let uid = self.said("run.opened", "/principal/uid");
         let name = text(self.said("run.opened", "/principal/name")).unwrap_or_default();
@@ -131,7 +131,8 @@ impl Story<'_> {
         all.chain(later).collect()
     }
 
-    /// How often somebody came to a port: what is told of a visit names its rule, `publish PORT`.
+    /// Returns the number of connections to a port: the event of a connection names its rule,
+    /// `publish PORT`.
     fn visits(&self, port: PublishedPort) -> u64 {
         let rule = format!("publish {port} (");
         let is_visit = |event: &&Event| {
@@ -142,7 +143,7 @@ impl Story<'_> {
         self.events.iter().filter(is_visit).count() as u64
     }
 
-    /// The first of what keeps visitors out from then on.
+    /// Returns the first event that ends all published ports.
     fn doors_end(&self) -> Option<End> {
         // All times are of one form, in UTC, some in whole seconds: the earliest comes first.
         let plain = |time: &str| time.trim_end_matches('Z').to_owned();
@@ -175,7 +176,7 @@ impl Story<'_> {
         all.min_by_key(|end| plain(&end.time))
     }
 
-    /// What was asked for and not published, in words.
+    /// Describes the ports that were requested and not published.
     fn unpublished(&self) -> Vec<String> {
         let mut waiting: Vec<(PublishedPort, String)> = Vec::new();
         let mut told = Vec::new();
@@ -208,7 +209,7 @@ impl Story<'_> {
     }
 }
 
-/// The port that an event is about.
+/// Returns the port that an event is about.
 fn port_of(event: &Event) -> Option<PublishedPort> {
     let number = |member: &str| {
         let number = event.body.get(member)?.as_u64()?;

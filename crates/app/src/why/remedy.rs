@@ -1,4 +1,4 @@
-//! What would allow what a run was denied, as commands to type.
+//! The commands that would allow what a run was denied.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -16,11 +16,11 @@ use crate::not_started::{Showing, elsewhere_in_path, showing};
 use crate::reached::no_host;
 use crate::render::{self, Report};
 
-/// How many hosts one command allows: more are a profile.
+/// The most hosts one command allows: more are a profile.
 const HOSTS_SHOWN_MAX: usize = 8;
 
 impl Story<'_> {
-    /// A command for each thing that an option allows.
+    /// Returns a command for each thing that an option allows.
     pub(super) fn remedies(&self) -> Vec<String> {
         let commands = self.remedies_of_profile();
         match self.is_closed() {
@@ -31,17 +31,17 @@ impl Story<'_> {
         }
     }
 
-    /// Whether the level of trust left out the network and the home.
+    /// Returns whether the level of trust left out the network and the home.
     pub(super) fn is_closed(&self) -> bool {
         text(self.decision("trust")).as_deref() == Some("none")
     }
 
-    /// Whether the organisation has set the level.
+    /// Returns whether the organisation has set the level.
     fn is_bound(&self) -> bool {
         text(self.decision("trust-by")).is_some_and(|by| by.contains("/organisation.toml:"))
     }
 
-    /// What allows it where the level of trust leaves that to the profile.
+    /// Returns the commands that allow it, if the level of trust leaves that to the profile.
     fn remedies_of_profile(&self) -> Vec<String> {
         let mut commands: Vec<String> = self
             .limits_reached()
@@ -53,7 +53,7 @@ impl Story<'_> {
         commands
     }
 
-    /// The profile that shows a program that was not found, where the host has it.
+    /// Returns the profile that shows a program that was not found, if the host has it.
     pub(super) fn showing(&self) -> Option<Showing> {
         if self.ending() != Some(Ending::NotFound) || self.is_closed() {
             return None;
@@ -76,7 +76,7 @@ impl Story<'_> {
         }
     }
 
-    /// The options that would allow what no rule did.
+    /// Returns the options that would allow what no rule did.
     fn unreached(&self) -> Option<String> {
         let mut options: Vec<String> = Vec::new();
         for missing in self.missing() {
@@ -92,7 +92,7 @@ impl Story<'_> {
         (!options.is_empty()).then(|| options.join(" "))
     }
 
-    /// The same as lines of a profile's `[network]`.
+    /// Returns the remedies as lines of a profile's `[network]`.
     pub(super) fn profile_lines(&self) -> Vec<String> {
         if self.is_closed() {
             return Vec::new();
@@ -116,7 +116,7 @@ impl Story<'_> {
             .collect()
     }
 
-    /// What a profile would say: not folded, for pasting.
+    /// Adds the lines for a profile: not folded, for pasting.
     pub(super) fn tell_lines(&self, report: &mut Report) {
         if let Some(showing) = self.showing() {
             report.line("allow", &showing.told());
@@ -143,7 +143,7 @@ impl Story<'_> {
         }
     }
 
-    /// The rules that were missing, each once.
+    /// Returns the rules that were missing, each once.
     fn missing(&self) -> Vec<Missing> {
         let refused = self.events.iter().filter(|one| one.kind == "flow.refused");
         let no_rule = refused.filter(|one| {
@@ -174,8 +174,8 @@ impl Story<'_> {
             .collect()
     }
 
-    /// Whether git asked for what there is in order to push: the query that says so is not
-    /// recorded. It fetched where its command does not say otherwise and nothing lets it.
+    /// Returns whether git fetched refs in order to push: the query that says so is not recorded.
+    /// It is taken as a fetch if the command does not say otherwise and no rule allows fetching.
     fn is_push(&self, refused: &Value) -> bool {
         let command = self.command();
         let words = command.iter().map(|word| word.to_string_lossy());
@@ -192,7 +192,7 @@ impl Story<'_> {
             || self.events.iter().any(is_same)
     }
 
-    /// The limits that the run came up against.
+    /// Returns the limits that the run reached.
     fn limits_reached(&self) -> Vec<LimitKey> {
         let mut reached: Vec<LimitKey> = Vec::new();
         if let Some(Ending::Limited { limit }) = self.ending() {
@@ -209,7 +209,7 @@ impl Story<'_> {
         reached
     }
 
-    /// The same run with one more option.
+    /// Returns the command of the same run with one more option.
     fn again(&self, option: &str) -> String {
         let mut said: Vec<String> = self
             .options()
@@ -224,7 +224,7 @@ impl Story<'_> {
         )
     }
 
-    /// The profile, as a command takes it: one that was given as a file by its path.
+    /// Returns the profile as an argument of a command: one that was given as a file by its path.
     pub(super) fn profile_to_show(&self) -> String {
         let mut words = self.options();
         let given = words.find_map(|word| as_value(&word, "--profile"));
@@ -232,7 +232,7 @@ impl Story<'_> {
         render::command_line(&[file.unwrap_or_else(|| self.profile()).into()])
     }
 
-    /// The options that the run had, a word each.
+    /// Returns the options that the run had, a word each.
     fn options(&self) -> impl Iterator<Item = OsString> {
         let options = self
             .said("run.opened", "/options")
@@ -240,7 +240,7 @@ impl Story<'_> {
         options.into_iter().flatten().filter_map(read_host_text)
     }
 
-    /// The port that the command names with a host, if it does.
+    /// Returns the port that the command names with a host, if it does.
     fn port_in_command(&self, host: &str) -> Option<u16> {
         let before = format!("{host}:");
         self.command().iter().find_map(|word| {
@@ -251,7 +251,7 @@ impl Story<'_> {
         })
     }
 
-    /// `KEY=VALUE` with twice of what there was.
+    /// Returns `KEY=VALUE` with twice the previous value.
     fn twice(&self, key: LimitKey) -> Option<String> {
         let limits = self.decision("limits")?;
         let number = |member: &str| limits.get(member).and_then(Value::as_u64);
@@ -266,13 +266,13 @@ impl Story<'_> {
     }
 }
 
-/// The value of an option, where a word is that option with it.
+/// Returns the value of an option, if the word is that option with a value.
 fn as_value(word: &OsStr, option: &str) -> Option<String> {
     let word = word.to_str()?;
     Some(word.strip_prefix(option)?.strip_prefix('=')?.to_owned())
 }
 
-/// Whether an option that a run had is said anew by another one.
+/// Returns whether a new option replaces one that the run had.
 fn is_replaced(word: &OsStr, by: &str) -> bool {
     let word = word.to_string_lossy();
     let named = |name: &str| word.starts_with(&format!("{name}="));
@@ -286,7 +286,7 @@ fn is_replaced(word: &OsStr, by: &str) -> bool {
     }
 }
 
-/// `--allow=example.com` as people write it.
+/// Formats `--allow=example.com` as people write it.
 fn as_typed(word: &OsStr) -> String {
     let bytes = word.as_bytes();
     let Some(at) = bytes.iter().position(|byte| *byte == b'=') else {
@@ -298,7 +298,7 @@ fn as_typed(word: &OsStr) -> String {
     render::command_line(&[name.to_owned(), value.to_owned()])
 }
 
-/// What was missing.
+/// A missing permission.
 #[derive(Clone, PartialEq, Eq)]
 enum Missing {
     /// A preset that comes with Atoll.
@@ -317,7 +317,7 @@ impl Missing {
         }
     }
 
-    /// The host that a rule opens whole at the ports of the web, by its name.
+    /// Returns the host that a rule opens whole at the ports of the web, by its name.
     fn whole_host(&self) -> Option<HostPart> {
         match self {
             Self::Rule(rule) => rule.as_text()?.parse().ok(),
@@ -325,7 +325,7 @@ impl Missing {
         }
     }
 
-    /// The options that say it; none where no line does.
+    /// Returns the options that state it; empty if no line does.
     fn options(&self) -> Vec<String> {
         let allow = |rule: String| format!("--allow {}", render::command_line(&[rule.into()]));
         match self {
@@ -335,8 +335,8 @@ impl Missing {
         }
     }
 
-    /// For what was refused; what was asked for may be no host at all, and is told by a
-    /// program.
+    /// Returns the permission missing for a refused flow; the requested name comes from a program
+    /// and may be no host at all.
     fn of(
         refused: &Value,
         is_push: impl FnOnce() -> bool,
@@ -383,7 +383,7 @@ impl Missing {
     }
 }
 
-/// A size as `--limit` takes it, rounded up to whole units.
+/// Formats a size as `--limit` takes it, rounded up to whole units.
 fn size(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{}KiB", bytes.div_ceil(1 << 10)),

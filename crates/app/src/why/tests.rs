@@ -37,7 +37,7 @@ pub(super) fn opened(verdict: &str, decision: Value) -> Event {
     )
 }
 
-/// Of a run of no session.
+/// Returns the dropped rights of a run without a session.
 fn given_up(events: &[Event]) -> GivenUps {
     let mut pasts = Pasts::default();
     events.iter().for_each(|event| pasts.take(event));
@@ -180,8 +180,8 @@ fn a_limit_that_ended_a_run_comes_with_a_command_that_raises_it() {
     }
 }
 
-/// Where the level of trust leaves out the network and the home, only a level allows more, and
-/// where the organisation has set it nothing does.
+/// With the network and the home left out by the level of trust, only a level allows more, and
+/// nothing does if the organisation has set it.
 #[test]
 fn at_trust_level_none_no_rule_is_advised() {
     let of = |level: &str, by: &str| {

@@ -1,4 +1,4 @@
-//! How far a run was trusted, which data it had touched, what it had given up, and what came of a login in it.
+//! The trust, data labels, dropped rights and logins of a run.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::policy::explain::past::Pasts;
 use crate::render::{Report, Style};
 use crate::token::shown_id;
 
-/// What a run had given up in the end.
+/// Returns the rights a run had dropped in the end.
 pub(super) fn given_up(
     state: &StateDir,
     (run, opened): (&RunId, Option<&Event>),
@@ -29,7 +29,7 @@ pub(super) fn given_up(
 }
 
 impl Story<'_> {
-    /// How far it was trusted, and what for, where somebody had said so.
+    /// Adds its level of trust, task and purpose, as far as they were stated.
     pub(super) fn tell_trust(&self, report: &mut Report) {
         let said = |member: &str| text(self.decision(member));
         if let (Some(level), Some(mode), Some(by)) =
@@ -50,7 +50,7 @@ impl Story<'_> {
         }
     }
 
-    /// The labels that it had in the end, each with where it is from.
+    /// Returns its labels in the end, each with its origin.
     fn labels(&self) -> BTreeMap<String, String> {
         let begun = self.decision("labels").and_then(Value::as_array);
         let begun = begun.into_iter().flatten().filter_map(Value::as_str);
@@ -65,7 +65,7 @@ impl Story<'_> {
         all
     }
 
-    /// The tokens that it held, each by the id that `atoll token list` shows.
+    /// Adds the tokens that it held, each by the id that `atoll token list` shows.
     fn tell_tokens(&self, report: &mut Report) {
         let held = self.decision("tokens").and_then(Value::as_array);
         for one in held.into_iter().flatten() {
@@ -79,7 +79,7 @@ impl Story<'_> {
         }
     }
 
-    /// When the first of its tokens ended while it went on.
+    /// Adds the time at which the first of its tokens expired while it went on.
     fn tell_token_end(&self, report: &mut Report) {
         let held = self.decision("tokens").and_then(Value::as_array);
         let held = held.into_iter().flatten();
@@ -106,7 +106,7 @@ impl Story<'_> {
         self.tell_token_end(report);
     }
 
-    /// What a login came to: what of it is kept where.
+    /// Adds the outcome of a login: what was kept where.
     pub(super) fn tell_login(&self, report: &mut Report) {
         let said = |member: &str| text(self.said("login.written", member));
         if let (Some(login), Some(file)) = (said("/login"), said("/file")) {
@@ -129,14 +129,14 @@ impl Story<'_> {
         }
     }
 
-    /// Why a person was asked, each reason once.
+    /// Adds the reasons for its approval questions, each once.
     pub(super) fn tell_why_asked(&self, report: &mut Report) {
         for reason in answered::reasons(self.events.iter()) {
             report.line("asked", &reason);
         }
     }
 
-    /// The same for machines.
+    /// Returns the labels, dropped rights and questions as JSON.
     pub(super) fn touched_json(&self) -> [(&'static str, Value); 3] {
         let given = self
             .given_up

@@ -1,10 +1,10 @@
-//! Which policies a run was decided by, where others came while it went on.
+//! The policy versions a run was decided by, if they changed while it went on.
 
 use super::{Story, text};
 use crate::render::{Report, Style, readable_time, short_version};
 
 impl Story<'_> {
-    /// Tells when policies were read anew, and by which the run went on.
+    /// Adds when policies were reread, and which versions the run continued with.
     pub(super) fn tell_versions(&self, report: &mut Report) {
         for event in self.events {
             let said = |member: &str| text(event.body.get(member)).unwrap_or_default();
@@ -34,7 +34,7 @@ impl Story<'_> {
         }
     }
 
-    /// The versions of the policies that have refused something, each once.
+    /// Returns the versions of the policies that have refused something, each once.
     fn refusing_versions(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
         for event in self.events {

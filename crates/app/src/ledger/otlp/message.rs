@@ -1,4 +1,4 @@
-//! What a collector is sent: OTLP in JSON.
+//! The messages for a collector: OTLP in JSON.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use serde_json::{Map, Value, json};
 
 use super::{Attributes, Batch, DURATION_BOUNDS, Durations};
 
-/// Of a status (OTLP's `StatusCode`): it went wrong.
+/// The failure status (OTLP's `StatusCode`).
 const ERROR: u8 = 2;
-/// Only what is new since the last message (OTLP's `AggregationTemporality`).
+/// Only the difference to the last message (OTLP's `AggregationTemporality`).
 const DELTA: u8 = 1;
 
-/// One message for a collector: the end of its address, and what is sent there.
+/// One message for a collector: the end of its URL, and the body.
 pub(in crate::ledger) struct Message {
     pub(in crate::ledger) path: &'static str,
     pub(in crate::ledger) body: Value,
 }
 
-/// What all messages of a batch have.
+/// The members all messages of a batch share.
 struct About {
     resource: Value,
     scope: Value,
 }
 
 impl About {
-    /// `names` are those of the lists: of resources, of scopes, of items.
+    /// Builds a message. `names` are those of the lists: of resources, of scopes, of items.
     fn message(&self, path: &'static str, names: [&str; 3], items: Vec<Value>) -> Option<Message> {
         let [resources, scopes, name] = names;
         let within = json!({ "scope": self.scope, name: items });
@@ -35,7 +35,7 @@ impl About {
 }
 
 impl Batch {
-    /// What it is for a collector. `host` is the name of the machine.
+    /// Returns the batch as messages for a collector. `host` is the name of the machine.
     pub(in crate::ledger) fn messages(self, host: &str) -> Vec<Message> {
         let about: Attributes = vec![
             ("service.name", json!("atoll")),

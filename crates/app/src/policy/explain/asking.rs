@@ -13,24 +13,24 @@ use crate::reputation;
 
 /// A question that was put.
 pub(crate) struct Asking<'a> {
-    /// None where policies are asked alone.
+    /// `None` if only policies are asked.
     pub(crate) sources: Option<&'a Sources>,
     pub(crate) requested: Requested,
     pub(crate) program: OsString,
     pub(crate) case: Case,
-    /// What the run has given up.
+    /// The rights the run has dropped.
     pub(crate) given_up: GivenUps,
-    /// The same with what is stated of the run.
+    /// The question with the facts stated of the run.
     pub(crate) stated: Case,
     pub(crate) deciders: Deciders,
     pub(crate) verdict: Verdict,
 }
 
 impl<'a> Asking<'a> {
-    /// Puts it to rules and policies.
+    /// Decides the question by rules and policies.
     ///
     /// # Errors
-    /// When the rules cannot be made, or what of the question cannot be asked.
+    /// When the rules cannot be compiled, or a part of the question cannot be decided.
     pub(crate) fn put(
         sources: &'a Sources,
         requested: Requested,
@@ -82,7 +82,7 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// The answer with something changed; none where that cannot be.
+    /// Returns the effect with something changed; `None` if it cannot be decided.
     pub(crate) fn effect(&self, requested: &Requested, case: &Case) -> Option<Effect> {
         let verdict = match self.sources {
             Some(sources) if *requested != self.requested => {

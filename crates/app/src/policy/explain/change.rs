@@ -1,5 +1,5 @@
-//! The smallest change that would have allowed something. Each is decided on before it is told:
-//! what does not allow it is no suggestion.
+//! The smallest change that would have allowed something. Each is decided on before it is
+//! suggested: a change that does not allow it is no suggestion.
 
 use atoll_cedar::edited::{LayerFiles, excepting, layer_of, with, without};
 use atoll_cedar::{Action, Case, Deciding, Decision, Effect, Layer};
@@ -12,7 +12,7 @@ use super::verdict::{Deciders, OfRules, Verdict, host};
 use crate::reached::no_host;
 use crate::render;
 
-/// How many steps a change has at most: more is another profile.
+/// The most steps of a change: more is another profile.
 const STEPS_MAX: usize = 12;
 const LEVELS: [&str; 4] = ["low", "medium", "high", "full"];
 const MODES: [&str; 2] = ["layered", "permissive"];
@@ -20,14 +20,14 @@ const MODES: [&str; 2] = ["layered", "permissive"];
 /// One change, of one or more steps that are all needed.
 pub(crate) struct Change {
     pub(crate) steps: Vec<Step>,
-    /// What is decided with it.
+    /// The verdict with this change.
     pub(crate) effect: Effect,
 }
 
 /// One step.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Somebody says yes, who is asked about this action.
+    /// Approval by somebody who is asked about this action.
     Person(Option<Action>),
     /// An option that trusts further.
     Trust {
@@ -59,14 +59,14 @@ pub(crate) enum Step {
     },
 }
 
-/// How policies that forbid are changed.
+/// The way in which forbidding policies are changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Except,
     Drop,
 }
 
-/// What would allow it, the smallest first; none where it is allowed.
+/// Returns the changes that would allow it, the smallest first; none if it is allowed.
 pub(crate) fn that_allow(asking: &Asking<'_>) -> Vec<Change> {
     let mut found = Vec::new();
     match asking.verdict.effect {
@@ -96,14 +96,14 @@ pub(crate) fn that_allow(asking: &Asking<'_>) -> Vec<Change> {
     found
 }
 
-/// The same by taking policies out, where some forbid it.
+/// Returns the change that removes policies, if some forbid it.
 fn dropped(asking: &Asking<'_>) -> Option<Change> {
     let change = repaired(asking, &asking.requested, Way::Drop)?;
     let is_drop = |step: &Step| matches!(step, Step::Drop { .. });
     change.steps.iter().any(is_drop).then_some(change)
 }
 
-/// The least further trust that leads to a change.
+/// Finds the least further trust that leads to a change.
 fn trusted(asking: &Asking<'_>, option: &'static str, values: &[&'static str]) -> Option<Change> {
     asking.sources?;
     values.iter().find_map(|value| {
@@ -119,7 +119,7 @@ fn trusted(asking: &Asking<'_>, option: &'static str, values: &[&'static str]) -
     })
 }
 
-/// What was changed so far.
+/// The change so far.
 struct Repair<'a> {
     asking: &'a Asking<'a>,
     way: Way,
@@ -249,7 +249,7 @@ impl Repair<'_> {
         })
     }
 
-    /// A line of a profile, once.
+    /// Adds a line of a profile, once.
     fn open(&mut self) -> Option<()> {
         self.asking.sources?;
         let is_open = |step: &Step| matches!(step, Step::Allow { .. } | Step::Publish(_));
@@ -271,7 +271,7 @@ impl Repair<'_> {
     }
 }
 
-/// The rule that allows it.
+/// Returns the rule that allows it.
 fn rule(case: &Case) -> Option<Meant> {
     let host = host(case).ok()?;
     if no_host(&host.to_string()).is_some() {
@@ -296,7 +296,8 @@ fn rule(case: &Case) -> Option<Meant> {
     Some(request.as_rule())
 }
 
-/// The same question of what it needs: without what is not of that.
+/// Returns the question for an action that this one needs, without the members that are not of that
+/// action.
 fn part(case: &Case, action: Action) -> Case {
     if case.action == action.name() {
         return case.clone();
@@ -313,7 +314,7 @@ fn part(case: &Case, action: Action) -> Case {
     }
 }
 
-/// The policy that permits it.
+/// Returns the policy that permits it.
 fn permit(asked: &Case) -> Option<String> {
     let mut permit = None;
     let nobody = atoll_cedar::Layers::default();
@@ -324,7 +325,7 @@ fn permit(asked: &Case) -> Option<String> {
     put.ok().and(permit)
 }
 
-/// What holds for it alone, the narrowest first.
+/// Returns conditions that hold for this question only, the narrowest first.
 fn conditions(asked: &Case) -> Vec<String> {
     let Some(permit) = permit(asked) else {
         return Vec::new();
@@ -355,7 +356,7 @@ fn conditions(asked: &Case) -> Vec<String> {
 }
 
 impl Step {
-    /// For people.
+    /// Describes the step for people.
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Person(Some(Action::Promote)) => {
@@ -429,7 +430,7 @@ impl Step {
 }
 
 impl Change {
-    /// For people, a line for each step.
+    /// Describes the change for people, a line for each step.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.steps.iter().map(Step::told).collect();
         match (self.effect, lines.last_mut()) {
@@ -445,7 +446,7 @@ impl Change {
     }
 }
 
-/// Whose to change it is, where it is not the person's own.
+/// Names the owner of a policy, if it is not the person's own.
 fn whose(layer: Option<Layer>) -> &'static str {
     match layer {
         Some(Layer::Organisation) => " (the organisation's: ask who wrote it)",

@@ -1,4 +1,4 @@
-//! Which facts of a question mattered: those that give another answer when one of them is changed
+//! The facts that decided a question: those that give another answer when one of them is changed
 //! alone.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use atoll_policy::{Requested, RequestedProfile};
 use super::asking::Asking;
 use super::verdict::rank;
 
-/// How many values that policies name are tried for one member.
+/// The most values named by policies that are tried for one member.
 const VALUES_MAX: usize = 32;
 /// Methods that everybody knows.
 pub(crate) const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
@@ -24,7 +24,7 @@ const NOT_STATED: &str = "not stated";
 
 /// A fact, and a value of it that gives another answer.
 pub(crate) struct Fact {
-    /// As the context of policies names it.
+    /// The member's name in the context of policies.
     pub(crate) member: &'static str,
     pub(crate) now: String,
     pub(crate) other: String,
@@ -32,7 +32,7 @@ pub(crate) struct Fact {
     pub(crate) effect: Effect,
 }
 
-/// What a policy names, as values to try.
+/// The values that policies name, to be tried.
 #[derive(Default)]
 struct Named {
     texts: BTreeSet<String>,
@@ -42,7 +42,7 @@ struct Named {
 /// One value of a member, and the question with it.
 type Variation = (String, Requested, Case);
 
-/// Every fact that matters, with the value that changes most.
+/// Returns every fact that matters, with the value that changes most.
 pub(crate) fn that_matter(asking: &Asking<'_>) -> Vec<Fact> {
     let named = named(asking);
     let own = asking.verdict.effect;
@@ -76,7 +76,7 @@ pub(crate) fn that_matter(asking: &Asking<'_>) -> Vec<Fact> {
     facts
 }
 
-/// The texts and numbers in the policies that had a part in the answer.
+/// Collects the texts and numbers in the policies that took part in the decision.
 fn named(asking: &Asking<'_>) -> Named {
     let mut named = Named::default();
     let all = asking.verdict.of_policies.iter();
@@ -112,7 +112,7 @@ fn literals(
     found
 }
 
-/// Each member with its value and the others that are tried.
+/// Returns each member with its value and the others to try.
 fn variations(asking: &Asking<'_>, named: &Named) -> Vec<(&'static str, String, Vec<Variation>)> {
     let mut all = stated(asking, named);
     match asking.case.action.as_str() {
@@ -234,7 +234,7 @@ fn of_run(asking: &Asking<'_>) -> Vec<(&'static str, String, Vec<Variation>)> {
     ]
 }
 
-/// What is stated of a run, and the time.
+/// Returns the facts stated of a run, and the time.
 fn stated(asking: &Asking<'_>, named: &Named) -> Vec<(&'static str, String, Vec<Variation>)> {
     let case = &asking.stated;
     let or = |value: &Option<String>| value.clone().unwrap_or_else(|| NOT_STATED.to_owned());
@@ -304,7 +304,7 @@ fn stated(asking: &Asking<'_>, named: &Named) -> Vec<(&'static str, String, Vec<
     all
 }
 
-/// What no option of a run states.
+/// Returns the facts that no option of a run states.
 fn of_the_question(
     asking: &Asking<'_>,
     named: &Named,
@@ -317,7 +317,7 @@ fn of_the_question(
     ]
 }
 
-/// Around the numbers that policies name, and without a word of it.
+/// Varies the confidence around the numbers that policies name, and without one stated.
 fn confidence(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Variation>) {
     let told = |stated: Option<u8>| {
         stated.map_or_else(|| NOT_STATED.to_owned(), |percent| percent.to_string())
@@ -331,7 +331,7 @@ fn confidence(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<
     ("confidence", told(asking.stated.confidence), values)
 }
 
-/// Around the numbers that policies name, and none.
+/// Varies the reputation around the numbers that policies name, and without one.
 fn reputations(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Variation>) {
     let numbers = named.numbers.iter().flat_map(|number| around(*number));
     let numbers = numbers.filter_map(|number| u8::try_from(number).ok());
@@ -346,8 +346,7 @@ fn reputations(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec
     ("reputation", now.to_string(), values)
 }
 
-/// Each label that is stated left out, each that policies name besides, and without a word of
-/// them.
+/// Varies the labels: each stated one left out, each that policies name added, and none stated.
 fn labels(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Variation>) {
     type Labels = Option<BTreeSet<String>>;
     let told = |stated: &Labels| match stated {
@@ -372,7 +371,7 @@ fn labels(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Vari
     ("labels", told(now), values)
 }
 
-/// Around the numbers that policies name.
+/// Varies the time around the numbers that policies name.
 fn times(asking: &Asking<'_>, named: &Named) -> (&'static str, String, Vec<Variation>) {
     let times = named.numbers.iter().flat_map(|time| around(*time));
     let times = times.map(|time| (time.to_string(), time));

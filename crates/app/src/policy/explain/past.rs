@@ -1,5 +1,5 @@
-//! What counted for a decision besides rules and policies: which data a session had touched by
-//! then, and what a run had given up. Both are in the ledger.
+//! The facts that counted for a decision besides rules and policies: the data labels of the session
+//! by then, and the rights that the run had dropped. Both are in the ledger.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,14 +13,14 @@ use serde_json::Value;
 use crate::events::session_of;
 use crate::failure::{Doing, Failure};
 
-/// What a run had touched and given up.
+/// The labels and dropped rights of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Past {
     pub(crate) labels: BTreeSet<String>,
     pub(crate) given_up: GivenUps,
 }
 
-/// Why something is denied whatever rules and policies say: the right to it was given up.
+/// Returns why something is denied whatever rules and policies say: the right to it was dropped.
 pub(crate) fn why_denied(given_up: &GivenUps, case: &Case) -> Option<String> {
     let given = match case.action.as_str() {
         "resolve" | "connect" | "request" => {
@@ -55,10 +55,10 @@ pub(crate) struct Pasts {
 }
 
 impl Pasts {
-    /// What the session of a run has come to before the run's first event.
+    /// Reads the labels and dropped rights of a run's session before the run's first event.
     ///
     /// # Errors
-    /// When the ledger cannot be read: then nobody knows.
+    /// When the ledger cannot be read.
     pub(crate) fn before(state: &StateDir, opened: &Event) -> Result<Self, Failure> {
         let mut pasts = Self::default();
         let Some(session) = session_of(opened) else {
@@ -79,7 +79,7 @@ impl Pasts {
         Ok(pasts)
     }
 
-    /// Takes what an event says of its run, and of the session of that.
+    /// Takes an event of a run into account, for the run and its session.
     pub(crate) fn take(&mut self, event: &Event) {
         let Some(run) = &event.run else {
             return;
@@ -100,7 +100,7 @@ impl Pasts {
         }
     }
 
-    /// A run of a session begins with what those before it have come to.
+    /// Begins a run of a session with the labels and dropped rights of the runs before it.
     fn open(&mut self, run: &RunId, event: &Event) {
         let session = session_of(event);
         let begun = event.body.pointer("/decision/labels");
@@ -116,13 +116,13 @@ impl Pasts {
         self.runs.insert(run.clone(), (session, past));
     }
 
-    /// What a run has come to so far.
+    /// Returns the labels and dropped rights of a run so far.
     pub(crate) fn of(&self, run: &RunId) -> Past {
         let known = self.runs.get(run);
         known.map(|(_, past)| past.clone()).unwrap_or_default()
     }
 
-    /// That nothing more comes of a run; of its session there can be more.
+    /// Forgets a run that has ended; its session can go on.
     pub(crate) fn forget(&mut self, run: &RunId) {
         self.runs.remove(run);
     }

@@ -1,4 +1,5 @@
-//! What was decided in a run, put as questions again: as far as the ledger has what was asked.
+//! The recorded decisions of a run as questions that can be asked again, as far as the ledger has
+//! what they were decided on.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,28 +17,28 @@ use crate::arguments::{self, Command};
 use crate::events::{seconds, session_of};
 use crate::requested::requested;
 
-/// What a run was asked for with, and what is said of it whatever it does.
+/// A run's request, and the facts that are the same for all of its decisions.
 pub(crate) struct Opening {
     pub(crate) run: RunId,
     pub(crate) requested: Requested,
     pub(crate) program: OsString,
     pub(crate) workspace: PathBuf,
-    /// What tells runs apart by whose rules are the same.
+    /// The key of runs that have the same rules.
     pub(crate) key: String,
     person: u32,
     mode: Mode,
-    /// What its agent had earned then: nothing where no policy asked for it.
+    /// The reputation of its agent at that time; zero if no policy asked for it.
     reputation: u8,
 }
 
-/// A question that was put, and what was said then.
+/// A recorded question and its verdict then.
 pub(crate) struct Put {
-    /// With the labels that the session had by then.
+    /// The question, with the labels that the session had by then.
     pub(crate) case: Case,
-    /// What the run had given up by then.
+    /// The rights the run had dropped by then.
     pub(crate) given_up: GivenUps,
     pub(crate) then: Effect,
-    /// How often.
+    /// The number of times it was decided.
     pub(crate) count: u64,
 }
 
@@ -52,18 +53,18 @@ impl Put {
     }
 }
 
-/// What an event is to whoever asks again.
+/// The reading of an event as a decision to be asked again.
 pub(crate) enum Found {
     /// One or more questions.
     Questions(Vec<Put>),
     /// Decided, and not to be put again, for this reason.
     Unclear(&'static str),
-    /// No decision, or one that another event tells of.
+    /// No decision, or one that another event records.
     Nothing,
 }
 
-/// What the runs were for that a run went on with, as far as its first event tells: those of a
-/// session are for the same.
+/// Returns the purposes of the runs that a run continued, as far as its first event records them:
+/// all runs of a session have the same purpose.
 fn earlier(opened: &Event, in_session: bool) -> EarlierPurposes {
     let held = opened.body.pointer("/decision/purposes-held");
     let held = held.and_then(Value::as_array).into_iter().flatten();
@@ -77,10 +78,10 @@ fn earlier(opened: &Event, in_session: bool) -> EarlierPurposes {
 }
 
 impl Opening {
-    /// From the event with which a run began.
+    /// Reads the event that opened a run.
     ///
     /// # Errors
-    /// What of it cannot be read any more.
+    /// When a member of it cannot be read any more.
     pub(crate) fn of(event: &Event) -> Result<Self, &'static str> {
         let run = event.run.clone().ok_or("the run has no name")?;
         let sealed = ["command", "workspace"];
@@ -141,7 +142,8 @@ impl Opening {
         })
     }
 
-    /// The questions that an event of the run answered, with what counted for them by then.
+    /// Returns the questions that an event of the run decided, with the facts that counted for them
+    /// by then.
     pub(crate) fn questions(&self, event: &Event, past: &Past) -> Found {
         let mut found = self.answered(event);
         if let Found::Questions(puts) = &mut found {
@@ -223,7 +225,7 @@ impl Opening {
         Found::Questions(vec![Put::new(case, then, 1)])
     }
 
-    /// What a run was refused for, as far as its reasons name it.
+    /// Returns the question a run was denied for, as far as its reasons name it.
     fn denied(&self, event: &Event) -> Found {
         let reasons = event.body.get("reasons").and_then(Value::as_array);
         let reasons = reasons.into_iter().flatten();
@@ -322,7 +324,7 @@ impl Opening {
         }
     }
 
-    /// What is put in, beside what it is put into.
+    /// Adds the credentials that are injected to the questions of the event itself.
     fn credentials(&self, event: &Event, then: Effect, mut all: Vec<Put>) -> Found {
         let names = event.body.get("credential").and_then(Value::as_str);
         for name in names.into_iter().flat_map(|names| names.split(',')) {
@@ -352,8 +354,8 @@ impl Opening {
     }
 }
 
-/// How often a refusal was met that no event before it has told of: what was told of at its first
-/// time is told of at the end with all times.
+/// Returns the number of refusals that no earlier event counts: a refusal is recorded at its first
+/// time, and again at the end with the number of all.
 fn again(event: &Event) -> u64 {
     let count = event.body.get("count").and_then(Value::as_u64);
     match count.unwrap_or(1) {
@@ -373,7 +375,7 @@ const NO_CONSENT: [NoConsent; 8] = [
     NoConsent::Mismatch,
 ];
 
-/// Why a refusal was no rule's and no policy's, where it was not.
+/// Returns why a refusal came from neither rules nor policies, if so.
 fn not_of_rules(event: &Event, why: &str) -> Option<&'static str> {
     let has = |member: &str| event.body.get(member).is_some();
     if has("credential") {
@@ -399,7 +401,7 @@ fn not_of_rules(event: &Event, why: &str) -> Option<&'static str> {
     (!is_of_rules).then_some("it was refused for something that is not recorded")
 }
 
-/// A file that an option names, as it was found then.
+/// Makes the file of `--profile` absolute, from the directory in which the run began.
 fn absolute(word: OsString, directory: &Path) -> OsString {
     let file = word
         .to_str()

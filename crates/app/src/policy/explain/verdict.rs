@@ -1,4 +1,4 @@
-//! What rules and policies together say of one question, put without any effect.
+//! The verdict of rules and policies together on one question, without any effect.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,17 +17,17 @@ use crate::advice;
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::failure::{Doing, Failure};
 
-/// Who can be asked.
+/// The approver that can be asked.
 const PERSON: &str = "person";
 
-/// What everything is made of, read once.
+/// The sources of rules and policies, read once.
 pub(crate) struct Sources {
     files: PolicyFiles,
     host: HostFacts,
 }
 
 impl Sources {
-    /// Those that count in a directory.
+    /// Reads the sources that count in a directory.
     pub(crate) fn read(directory: &std::path::Path) -> Result<Self, Failure> {
         let places = Places::read()?;
         Ok(Self {
@@ -36,7 +36,7 @@ impl Sources {
         })
     }
 
-    /// The rules of what is asked for, for a program.
+    /// Compiles the rules of a request, for a program.
     pub(crate) fn deciders(
         &self,
         requested: &Requested,
@@ -67,39 +67,39 @@ fn compiled(files: &LayerFiles) -> Result<Layers, Failure> {
     })
 }
 
-/// Who decides: rules of a profile, and policies.
+/// The deciders: a profile's rules, and policies.
 pub(crate) struct Deciders {
-    /// None where policies are asked alone.
+    /// `None` if only policies are asked.
     pub(crate) rules: Option<Rules>,
     pub(crate) network: Network,
     pub(crate) files: LayerFiles,
     layers: Layers,
 }
 
-/// What a profile's rules say.
+/// The verdict of a profile's rules.
 #[derive(Clone, Debug)]
 pub(crate) enum OfRules {
-    /// They are not asked: of this a boundary is made, or no profile was named.
+    /// Not asked: the action is decided by the boundary, or no profile was named.
     Unasked,
-    /// By this rule, where one is named.
+    /// Allowed, by this rule if one is named.
     Allowed(Option<String>),
-    /// By this rule a person is asked.
+    /// Approval required by this rule.
     Asked(NetworkRule),
     /// This rule denies it.
     Denied(NetworkRule),
-    /// Nothing of the profile opens it, for this reason.
+    /// Denied since nothing in the profile allows it, for this reason.
     Closed(String),
-    /// It cannot be had by any line of a profile, for this reason.
+    /// Denied for this reason, whatever a profile says.
     Never(String),
 }
 
-/// The answer, with what each part of it was.
+/// The verdict, with those of rules and policies.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) effect: Effect,
     pub(crate) of_rules: OfRules,
-    /// What policies say of it, and of what it needs besides: a request needs its connection, and
-    /// that its name.
+    /// The verdicts of policies on it and on the actions it needs: a request needs its connection,
+    /// and that its name.
     pub(crate) of_policies: Vec<(Action, Decision)>,
 }
 
@@ -119,14 +119,14 @@ impl Verdict {
         }
     }
 
-    /// What of the policies decides: what is as strict as the whole answer.
+    /// Returns the policy decisions that are as strict as the whole verdict.
     pub(crate) fn deciding(&self) -> impl Iterator<Item = &(Action, Decision)> {
         let is_it = |one: &&(Action, Decision)| one.1.effect == self.effect;
         self.of_policies.iter().filter(is_it)
     }
 }
 
-/// How strict it is.
+/// Returns the strictness of an effect, for comparison.
 pub(crate) fn rank(effect: Effect) -> u8 {
     match effect {
         Effect::Allow => 0,
@@ -146,7 +146,7 @@ impl Deciders {
         })
     }
 
-    /// The same rules with other policies; none where these have mistakes.
+    /// Returns the same rules with other policies; `None` if these have mistakes.
     pub(crate) fn with_files(&self, files: LayerFiles) -> Option<Self> {
         Some(Self {
             layers: compiled(&files).ok()?,
@@ -156,7 +156,7 @@ impl Deciders {
         })
     }
 
-    /// The same with other rules of the network.
+    /// Returns these deciders with other network rules.
     pub(crate) fn with_network(&self, network: Network) -> Option<Self> {
         Some(Self {
             layers: compiled(&self.files).ok()?,
@@ -166,7 +166,7 @@ impl Deciders {
         })
     }
 
-    /// Whether a policy may look at the query of a request.
+    /// Returns whether a policy may read the query of a request.
     pub(crate) fn read_queries(&self) -> bool {
         let mut all = self.files.iter().flat_map(|(_, files)| files);
         // Behind an escape any name can stand.
@@ -176,10 +176,10 @@ impl Deciders {
         })
     }
 
-    /// The same of a run that has given something up: that comes before everything else.
+    /// Decides for a run with dropped rights, which come before everything else.
     ///
     /// # Errors
-    /// What of it cannot be asked.
+    /// When a part of the question cannot be decided.
     pub(crate) fn decide_after(&self, case: &Case, given_up: &GivenUps) -> Result<Verdict, String> {
         let verdict = self.decide(case)?;
         Ok(match why_denied(given_up, case) {
@@ -188,10 +188,11 @@ impl Deciders {
         })
     }
 
-    /// Puts a question to rules and policies. What is stated of a run is what these rules state.
+    /// Decides a question by rules and policies. The facts stated of a run are those that these
+    /// rules state.
     ///
     /// # Errors
-    /// What of it cannot be asked.
+    /// When a part of the question cannot be decided.
     pub(crate) fn decide(&self, case: &Case) -> Result<Verdict, String> {
         let mut case = case.clone();
         if let Some(rules) = &self.rules {
@@ -334,7 +335,7 @@ impl Deciders {
         }
     }
 
-    /// What a connection needs: its name, and itself.
+    /// Decides the actions a connection needs: resolving its name, and connecting.
     fn needed(
         &self,
         case: &Case,
@@ -376,7 +377,7 @@ impl Deciders {
         Ok(all)
     }
 
-    /// The labels that count for a connection.
+    /// Returns the labels that count for a connection.
     fn labels(&self, case: &Case, host: &HostPart, look: &str) -> Option<BTreeSet<String>> {
         let mut labels = case.labels.clone()?;
         if let (Some(rules), "past") = (&self.rules, look) {
@@ -424,7 +425,7 @@ fn told(look: Look) -> &'static str {
     }
 }
 
-/// The host that a question is about.
+/// Returns the host that a question is about.
 pub(crate) fn host(case: &Case) -> Result<HostPart, String> {
     let name = &case.resource;
     name.parse()
@@ -449,7 +450,7 @@ fn unreachable(why: Unreachable<'_>) -> OfRules {
     }
 }
 
-/// Where a directory is that a question is asked in.
+/// Returns the directory a question is asked in: the current one.
 pub(crate) fn here() -> Result<std::path::PathBuf, Failure> {
     std::env::current_dir().doing("the current directory cannot be used")
 }

@@ -1,4 +1,4 @@
-//! What a prover that has failed says of itself: the last of what it wrote to standard error.
+//! The message of a failed prover: the end of its standard error.
 
 use std::io::Read;
 use std::process::ChildStderr;
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use crate::escape::printable;
 
-/// How much of it is kept, bytes: of more the last.
+/// The most of standard error that is kept, bytes: the end of it.
 const KEPT_BYTES_MAX: usize = 4 << 10;
-/// How many of its lines are told.
+/// The most of its lines that are shown.
 const LINES_MAX: usize = 3;
-/// How long the rest of it may take once the prover has ended: the solver can hold it open.
+/// The wait for the rest of it once the prover has ended: the solver can hold it open.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What it says, read until its end so that it never waits.
+/// The standard error of a prover, read until its end so that the prover never blocks.
 pub(super) struct Complaint {
     kept: Arc<Mutex<Vec<u8>>>,
     ended: Receiver<()>,
@@ -40,7 +40,7 @@ impl Complaint {
         Self { kept, ended }
     }
 
-    /// Its last lines, in one; nothing where it has said nothing.
+    /// Returns its last lines, in one; `None` if it has written nothing.
     pub(super) fn told(&self) -> Option<String> {
         let _ = self.ended.recv_timeout(PATIENCE);
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Which programs are believed, and what is no answer.
+//! Tests of which programs are trusted, and of malformed answers.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,8 +14,8 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A directory beneath one of root's, for what is around it is no project then; and the same as
-/// it is really called.
+/// Makes a directory beneath one of root's, so that its surroundings are no project; returns also
+/// its canonical path.
 fn directory() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let real = directory.path().canonicalize().unwrap();
@@ -97,7 +97,7 @@ fn places_that_are_relative_are_none() {
     assert_eq!(found, ["/beside", "/usr/bin"].map(PathBuf::from));
 }
 
-/// What such a prover says of two properties.
+/// Returns the verdicts of such a prover on two properties.
 fn said(script: &str) -> Vec<Verdict> {
     let (_kept, base) = directory();
     let prover = base.join("atoll-prove");

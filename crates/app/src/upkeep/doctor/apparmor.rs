@@ -1,12 +1,11 @@
-//! The profile for AppArmor that lets `atoll` alone make user namespaces, where
-//! kernel.apparmor_restrict_unprivileged_userns keeps them from ordinary users
-//! (apparmor.d(5)).
+//! The AppArmor profile that lets `atoll` alone make user namespaces, where
+//! kernel.apparmor_restrict_unprivileged_userns keeps them from ordinary users (apparmor.d(5)).
 //!
-//! It attaches to the program's path. The launcher is executed from memory and has no
-//! path: there the kernel cannot look a name up, and a process whose profile has the
-//! flag `unconfined` goes on in the profile that it has. So the launcher and the first
-//! process of a sandbox have the profile's right too, and nothing more has to be named.
-//! What the profile does not do is to hold the program: its flag says so.
+//! It attaches to the program's path. The launcher is executed from memory and has no path: there
+//! the kernel cannot look a name up, and a process whose profile has the flag `unconfined` stays in
+//! its present profile. So the launcher and the first process of a sandbox have the profile's right
+//! too, and nothing more has to be named. The profile does not confine the program, as its flag
+//! says.
 
 use std::path::Path;
 
@@ -14,11 +13,11 @@ use crate::render::command_line;
 
 /// The profile's name, and that of its file.
 pub const NAME: &str = "atoll";
-/// Where it goes.
+/// The path of the installed AppArmor profile.
 pub const FILE: &str = "/etc/apparmor.d/atoll";
 
-/// The profile for a program at this path; an error, in words, where the path has
-/// characters that mean something else in a profile.
+/// Returns the profile for a program at this path; an error, in words, if the path has characters
+/// with a meaning in a profile.
 pub fn profile(program: &Path) -> Result<String, String> {
     let path = program.to_str().unwrap_or_default();
     let is_plain = |one: char| one.is_alphanumeric() || "/._+-=,:~@% ".contains(one);
@@ -43,7 +42,7 @@ pub fn profile(program: &Path) -> Result<String, String> {
     ))
 }
 
-/// The command, for root, that writes the profile and loads it.
+/// Returns the command, for root, that writes the profile and loads it.
 pub fn installation(program: &Path) -> String {
     format!(
         "{} doctor --apparmor-profile > {FILE} && apparmor_parser -r {FILE}",

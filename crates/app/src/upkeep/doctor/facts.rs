@@ -1,4 +1,4 @@
-//! What is read of a host, and what is tried on it. Nothing is decided here.
+//! The facts read of a host, and the trials run on it. Nothing is decided here.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,45 +20,46 @@ use crate::delegation::{self, Step};
 pub struct Facts {
     /// The kernel as it calls itself, and upstream's version in it.
     pub kernel: (String, Option<Version>),
-    /// What holds a program; the error where there is no Landlock.
+    /// The host's means of isolation; the error if there is no Landlock.
     pub holding: Result<Holding, String>,
-    /// Whether the launcher starts; the error where it does not.
+    /// The result of starting the launcher.
     pub launcher: Result<(), String>,
     pub settings: Settings,
-    /// The kernel's security modules in their order; `None` where they are not told.
+    /// The kernel's security modules in their order; `None` if not known.
     pub modules: Option<String>,
-    /// Whether there are filters of system calls, and the answers that they may give;
-    /// `None` where these are not told.
+    /// Support for seccomp filters, and the actions they may return; `None` if the kernel does not
+    /// list these.
     pub filters: (bool, Option<String>),
     pub uid: u32,
     /// The running program; `None` where its file is gone.
     pub program: Option<PathBuf>,
     /// ID and ID_LIKE of os-release(5).
     pub distribution: Vec<String>,
-    /// Those of the programs that fixes use which are there.
+    /// The programs that fixes use and this host has.
     pub programs: Vec<&'static str>,
     /// Runtimes that are there, with their versions.
     pub runtimes: Vec<(Part, &'static str, Version)>,
-    /// What proves properties of policies; why nothing does.
+    /// The programs that prove properties of policies; the reason if there are none.
     pub provers: Result<String, String>,
 }
 
-/// What holds a program.
+/// The means of isolation.
 #[derive(Debug)]
 pub struct Holding {
     pub landlock: u32,
     pub is_root: bool,
-    /// Whether this is root where no user namespace can be made.
+    /// Set for root that can make no user namespace.
     pub unmapped: bool,
-    /// What `atoll run` chooses; the error where it refuses.
+    /// The mode that `atoll run` chooses; the error if it refuses.
     pub mode: Result<Mode, String>,
-    /// What namespaces are good for; where root can make none of users, all the others.
+    /// The result of the namespace probe; for root that can make no user namespaces, of all the
+    /// others.
     pub trial: Trial,
     pub groups: Held,
     pub limits: Vec<Enforcement>,
-    /// How control groups could be had.
+    /// The ways to get control groups delegated.
     pub delegation: Vec<Step>,
-    /// Where layers are kept, on which file system, and whether it can.
+    /// The directory of layers, its file system, and whether that supports them.
     pub state: (PathBuf, String, bool),
 }
 
@@ -71,7 +72,7 @@ pub struct Settings {
     pub memory_programs: Option<u64>,
 }
 
-/// What fixes use where it is there.
+/// The programs that fixes use if present.
 const PROGRAMS: [&str; 4] = ["sudo", "update-grub", "grubby", "modprobe"];
 
 impl Facts {
@@ -144,7 +145,7 @@ impl Holding {
     }
 }
 
-/// An error in words, without the advice to ask the doctor.
+/// Returns an error in words, without the advice to ask the doctor.
 fn reason(error: SandboxError) -> String {
     match error {
         SandboxError::Kernel(why) => why,
@@ -156,7 +157,7 @@ fn text(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// The words ID and ID_LIKE of os-release(5).
+/// Returns the words of ID and ID_LIKE of os-release(5).
 pub fn distribution(release: &str) -> Vec<String> {
     let value = |line: &str| {
         let (name, value) = line.split_once('=')?;
@@ -171,7 +172,7 @@ pub fn distribution(release: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where a program is; those for administrators are not on everybody's path.
+/// Finds a program; those for administrators are not in everybody's `PATH`.
 fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -180,7 +181,7 @@ fn find(name: &str) -> Option<PathBuf> {
     all.find_map(|directory| Some(directory.join(name)).filter(|path| path.is_file()))
 }
 
-/// The version of `runc`, by its own words: `runc version 1.1.5+ds1`.
+/// Returns the version of `runc`, from its output: `runc version 1.1.5+ds1`.
 fn runc() -> Option<(Part, &'static str, Version)> {
     let program = find("runc").filter(|path| is_of_root(path))?;
     let mut ask = Command::new(program);
@@ -194,7 +195,7 @@ fn runc() -> Option<(Part, &'static str, Version)> {
     Some((Part::Runc, "runc", version))
 }
 
-/// Whether root alone can have written this program: no other is started to be asked.
+/// Returns whether root alone can have written this program: no other is started to be asked.
 fn is_of_root(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     path.metadata()

@@ -1,4 +1,4 @@
-//! What follows from the facts: pure, so that every kind of host is a test.
+//! The findings that follow from the facts: pure, so that every kind of host is a test.
 
 use atoll_model::Mode;
 use atoll_sandbox::{FENCE_LANDLOCK, Held, Trial, USER_NAMESPACE, Unified};
@@ -10,7 +10,7 @@ use super::proving::proving;
 use super::version::Version;
 use crate::delegation::Step;
 
-/// What is looked at, put together.
+/// The group of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Kernel,
@@ -32,7 +32,7 @@ pub enum Grade {
     Missing,
 }
 
-/// How far a promise is held.
+/// The degree to which a promise holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     Whole,
@@ -40,7 +40,7 @@ pub enum Holds {
     Not,
 }
 
-/// One thing that was looked at.
+/// One checked property of the host.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub group: Group,
@@ -49,7 +49,7 @@ pub struct Finding {
     pub found: String,
     pub why: Option<String>,
     pub fixes: Vec<Step>,
-    /// For a promise: how this host holds it in the mode `full`, and in a fence.
+    /// For a promise: how far it holds in the mode `full`, and in a fence.
     pub promise: Option<(Holds, Holds)>,
 }
 
@@ -81,7 +81,7 @@ impl Finding {
         self
     }
 
-    /// The same for what a mode gives, as far as this host has the mode.
+    /// Sets the promise of each mode, as far as this host has the mode.
     fn promises_on(self, holding: &Holding, full: Holds, fence: Holds) -> Self {
         let has_full = matches!(holding.trial, Trial::Works);
         let has_fence = holding.landlock >= FENCE_LANDLOCK;
@@ -94,7 +94,7 @@ impl Finding {
 const OLDEST: Version = Version::new(5, 15, 0);
 /// Landlock's version that this build knows rules for, and the kernel that has it.
 const LANDLOCK_KNOWN: u32 = 6;
-/// Which rights its versions brought, with the first kernel of each.
+/// The rights that each Landlock ABI version added, with the first kernel of each.
 const LANDLOCK_ADDS: [(u32, &str, &str); 5] = [
     (2, "moves between directories", "5.19"),
     (3, "truncation", "6.2"),
@@ -103,7 +103,7 @@ const LANDLOCK_ADDS: [(u32, &str, &str); 5] = [
     (6, "signals and abstract sockets", "6.12"),
 ];
 
-/// Everything that was found.
+/// Returns all findings.
 pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![kernel(facts), launcher(facts)];
     match &facts.holding {
@@ -137,7 +137,7 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The mode that `atoll run` works in here; `None` where it does not start.
+/// Returns the mode that `atoll run` works in here; `None` if it does not start.
 pub fn mode(facts: &Facts, findings: &[Finding]) -> Option<Mode> {
     let is_missing = findings.iter().any(|one| one.grade == Grade::Missing);
     let holding = facts.holding.as_ref().ok().filter(|_| !is_missing)?;
@@ -236,7 +236,7 @@ fn filter(facts: &Facts, holding: &Holding) -> Finding {
         .promises(holds(*has_filters), holds(*has_filters && can_judge))
 }
 
-/// What stands against namespaces, and what helps.
+/// Reports what prevents namespaces, and what helps.
 fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
     let name = "user-namespaces";
     let (why, fixes) = match &holding.trial {
@@ -282,7 +282,7 @@ fn namespaces(facts: &Facts, holding: &Holding) -> Finding {
         .promises(Holds::Not, Holds::Not)
 }
 
-/// Root holds programs without user namespaces too: as users of Atoll's own.
+/// Reports that root isolates programs without user namespaces too: as users of Atoll's own.
 fn unmapped(facts: &Facts, holding: &Holding, name: &str) -> Finding {
     let (why, fixes) = fixes::forbidden(facts, holding, "none can be made");
     let found = "none: programs of root are users of Atoll's own, and work on a copy";
@@ -329,7 +329,7 @@ fn copy_on_write(holding: &Holding) -> Finding {
     .promises_on(holding, full, Holds::Not)
 }
 
-/// What a mode gives on every host that has it.
+/// Reports what a mode gives on every host that has it.
 fn of_mode(holding: &Holding) -> [Finding; 3] {
     use Holds::{Partly, Whole};
     let is_fenced = matches!(holding.mode, Ok(Mode::Fence));

@@ -1,4 +1,4 @@
-//! Commands that mend what is missing, for what is there to mend it with.
+//! Commands that fix what is missing, with the programs this host has.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::apparmor;
 use super::facts::{Facts, Holding};
 use crate::delegation::Step;
 
-/// Where settings of the kernel are kept for the next start (sysctl.d(5)).
+/// The file of kernel settings for the next start (sysctl.d(5)).
 const SETTINGS: &str = "/etc/sysctl.d/60-atoll.conf";
 
 /// Sets a setting of the kernel, now and for good.
@@ -34,7 +34,7 @@ pub fn overlay(facts: &Facts) -> Vec<Step> {
     load.into_iter().collect()
 }
 
-/// Switches Landlock on, where the kernel has it and was not told to use it.
+/// Switches Landlock on, if the kernel has it and does not use it.
 pub fn landlock(facts: &Facts) -> Vec<Step> {
     let has = |name| facts.programs.contains(&name);
     // Without the others' names a command would switch them off.
@@ -55,8 +55,8 @@ pub fn landlock(facts: &Facts) -> Vec<Step> {
     vec![Step::of_root(command).with("then start the machine anew")]
 }
 
-/// The list of security modules with Landlock in front: those that are left out of it
-/// would be switched off.
+/// Returns the list of security modules with Landlock in front: those left out of it would be
+/// switched off.
 pub fn with_landlock(modules: &str) -> String {
     let others = modules.split(',').filter(|one| {
         // These are always there, and not to be named.
@@ -66,7 +66,7 @@ pub fn with_landlock(modules: &str) -> String {
     all.join(",")
 }
 
-/// What keeps namespaces from being made, and what helps.
+/// Returns what prevents namespaces, and what helps.
 pub fn forbidden(facts: &Facts, holding: &Holding, told: &str) -> (String, Vec<Step>) {
     let settings = &facts.settings;
     if settings.max_user_namespaces == Some(0) {

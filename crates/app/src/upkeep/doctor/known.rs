@@ -4,7 +4,7 @@
 
 use super::version::Version;
 
-/// What an error is in.
+/// The component with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The kernel.
@@ -13,14 +13,14 @@ pub enum Part {
     Runc,
 }
 
-/// Whether a program that Atoll holds gets at the code with the error.
+/// The reachability of an error's code for a sandboxed program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The calls that it needs are allowed: only a newer kernel helps.
     Open,
     /// Something of the boundary stands before it, in these words.
     Closed(&'static str),
-    /// It is in a program that Atoll does not use.
+    /// The error is in a program that Atoll does not use.
     Unused,
 }
 
@@ -32,9 +32,9 @@ pub struct Known {
     pub what: &'static str,
     /// The first version with it.
     pub since: Version,
-    /// In lines that are kept up: the first version without it.
+    /// The first version without it, for each maintained release line.
     pub mended: &'static [Version],
-    /// From here on no line has it.
+    /// The version from which on no release line has it.
     pub until: Version,
     pub reach: Reach,
 }
@@ -47,8 +47,8 @@ const NO_RULES: Reach =
     Reach::Closed("programs have no right over any network, nor a socket that takes packet rules");
 const NO_MOUNTS: Reach = Reach::Closed("programs have no right to mount, nor the calls");
 
-/// Those that concern kernels which Atoll runs on, and runtimes on the same machine.
-/// Ranges are those of the CVE records and of the kernel's stable lines.
+/// The known errors of kernels that Atoll runs on, and of runtimes on the same machine. Ranges are
+/// those of the CVE records and of the kernel's stable lines.
 pub const KNOWN: [Known; 11] = [
     Known {
         part: Part::Kernel,
@@ -159,28 +159,28 @@ pub const KNOWN: [Known; 11] = [
 ];
 
 impl Known {
-    /// Whether a version, as upstream made it, has the error.
+    /// Returns whether a version, as upstream made it, has the error.
     pub fn affects(&self, version: Version) -> bool {
         let beside = |mended: &&Version| mended.is_beside(version);
         let mended = self.mended.iter().find(beside).unwrap_or(&self.until);
         self.since <= version && version < *mended
     }
 
-    /// The versions without it, in words.
+    /// Returns the versions without it, in words.
     pub fn mended_in(&self) -> Vec<String> {
         let all = self.mended.iter().chain([&self.until]);
         all.map(ToString::to_string).collect()
     }
 }
 
-/// What a version of a part is known for, by upstream's ranges.
+/// Returns the known errors of a component's version, by upstream's ranges.
 pub fn known(part: Part, version: Version) -> impl Iterator<Item = &'static Known> {
     let of_part = KNOWN.iter().filter(move |known| known.part == part);
     of_part.filter(move |known| known.affects(version))
 }
 
-/// The command that asks a distribution whether it has mended an error in the running
-/// kernel; `like` has the words ID and ID_LIKE of os-release(5).
+/// Returns the command that asks a distribution whether it has fixed an error in the running
+/// kernel; `like` has the words of ID and ID_LIKE of os-release(5).
 pub fn question(like: &[&str], name: &str) -> Option<String> {
     let is = |names: &[&str]| like.iter().any(|one| names.contains(one));
     if is(&["ubuntu"]) {

@@ -1,9 +1,9 @@
-//! Whether anything is there to prove properties of policies with. Nothing that a run is held by
-//! depends on it.
+//! The check for a prover of policies. No run's isolation depends on it.
 
 use super::findings::{Finding, Grade, Group};
 
-/// What `atoll policy prove`, `diff`, `check --prove` and `reload --only-tightening` need.
+/// Reports the programs that `atoll policy prove`, `diff`, `check --prove` and `reload
+/// --only-tightening` need.
 pub fn proving(provers: &Result<String, String>) -> Finding {
     let name = "prover";
     match provers {

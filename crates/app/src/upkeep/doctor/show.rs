@@ -15,7 +15,7 @@ const NAME_COLUMNS: usize = 18;
 /// Narrower terminals have the text on a line of its own.
 const NARROW: usize = 64;
 
-/// What the document for machines is called; a new number where members change.
+/// The schema of the JSON document; a new number when members change.
 const SCHEMA: &str = "atoll-doctor-1";
 
 const GROUPS: [(Group, &str); 5] = [
@@ -26,8 +26,8 @@ const GROUPS: [(Group, &str); 5] = [
     (Group::Known, "known errors in these versions"),
 ];
 
-/// For people: a line for each finding, what helps beneath; folded where there are
-/// columns to fold at.
+/// Formats the findings for people: a line for each, remedies beneath; folded if there are columns
+/// to fold at.
 pub fn text(
     findings: &[Finding],
     mode: Option<Mode>,
@@ -121,7 +121,7 @@ fn row(text: &mut String, finding: &Finding, facts: &Facts, paint: Paint, column
     }
 }
 
-/// A fix as it is typed by whoever asks.
+/// Formats a fix as the present user types it.
 fn typed(step: &Step, facts: &Facts) -> String {
     if !step.by_root || facts.uid != 0 && !facts.programs.contains(&"sudo") {
         return step.line();
@@ -140,7 +140,7 @@ fn typed(step: &Step, facts: &Facts) -> String {
     }
 }
 
-/// For machines (docs/doctor.md).
+/// Formats the findings as JSON (docs/doctor.md).
 pub fn document(findings: &[Finding], mode: Option<Mode>, facts: &Facts, status: u8) -> Value {
     let limits = facts
         .holding

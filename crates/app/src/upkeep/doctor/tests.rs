@@ -149,7 +149,7 @@ fn the_distribution_is_asked_in_its_own_words() {
     assert_eq!(ask(&["arch".to_owned()]), "");
 }
 
-/// An ordinary user on a host that lacks nothing.
+/// Returns the facts of an ordinary user on a host that lacks nothing.
 fn whole() -> Facts {
     let groups = Held::Unified(Unified {
         parent: "/cg".into(),

@@ -1,4 +1,4 @@
-//! Versions of the kernel and of other programs, and what of upstream's is in them.
+//! Versions of the kernel and of other programs, and the upstream versions they contain.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct Version {
 const RELEASED: u32 = u32::MAX;
 
 impl Version {
-    /// A release.
+    /// Creates the version of a release.
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
         Self {
             numbers: [major, minor, patch],
@@ -21,7 +21,7 @@ impl Version {
         }
     }
 
-    /// A candidate of a release.
+    /// Creates the version of a release candidate.
     pub const fn candidate(self, number: u32) -> Self {
         Self {
             numbers: self.numbers,
@@ -29,7 +29,7 @@ impl Version {
         }
     }
 
-    /// Whether both are of one line, which goes on with the last number.
+    /// Returns whether both are of one release line, which continues in the last number.
     pub const fn is_beside(self, other: Self) -> bool {
         let ([a, b, _], [c, d, _]) = (self.numbers, other.numbers);
         a == c && b == d
@@ -74,9 +74,9 @@ impl fmt::Display for Version {
     }
 }
 
-/// Upstream's version of a running kernel, by what it says of itself: `release` and
-/// `build` are those of uname(2), `signature` is Ubuntu's /proc/version_signature.
-/// Some distributions put only the first numbers into the release.
+/// Returns upstream's version of the running kernel: `release` and `build` are those of uname(2),
+/// `signature` is Ubuntu's /proc/version_signature. Some distributions put only the first numbers
+/// into the release.
 pub fn of_kernel(release: &str, build: &str, signature: Option<&str>) -> Option<Version> {
     let told = Version::read(release)?;
     let signed = signature.and_then(|text| text.split_whitespace().last());
