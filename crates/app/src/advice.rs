@@ -7,9 +7,8 @@ use std::path::Path;
 use atoll_frame::Stage;
 use atoll_gateway::{CallError, PlaceError};
 use atoll_layer::{ApplyError, CheckpointError, SealError};
-use atoll_ledger::{
-    FileFault, LedgerError, PrivateFault, Refused, SessionError, SigningError, StateError,
-};
+use atoll_ledger::{FileFault, LedgerError, PrivateFault, Refused};
+use atoll_ledger::{SessionError, SigningError, StateError};
 use atoll_model::network::{LockFile, Registry};
 use atoll_model::{Call, LimitKey, RunId};
 use atoll_policy::{Problem, ProfileError};

@@ -78,7 +78,7 @@ fn carried_out(world: &World, command: &str, names: &mut Names) -> String {
 struct Names {
     top: String,
     seen: BTreeMap<String, String>,
-    /// How many numbers of the lines below are of this run.
+    /// The count of numbers in the lines below that are of this run.
     measured: usize,
 }
 

@@ -92,7 +92,7 @@ impl Options {
         self.nightly || self.filter.as_ref().is_some_and(named)
     }
 
-    /// Whether the filter can match fuzz targets alone: no test has a space in its name.
+    /// Returns whether the filter can match fuzz targets alone: no test has a space in its name.
     fn is_fuzzing_alone(&self) -> bool {
         let named = |filter: &String| filter.starts_with(fuzzing::LABEL);
         self.nightly && self.filter.as_ref().is_some_and(named)

@@ -178,6 +178,13 @@ async fn overriding_header_is_refused_where_rules_are_about_it() {
             (&["POST"], &["/a"], true),
             (&[], &[], false),
         ] {
+            // One name of each kind meets all rules, the others those that are about it.
+            let is_first = [OTHER_METHODS[0], OTHER_PATHS[0]].contains(&name);
+            let is_alone = methods.is_empty() != paths.is_empty();
+            let is_tried = is_first || (is_refused && is_alone);
+            if !is_tried {
+                continue;
+            }
             for (header, body) in [
                 (name.to_owned(), "0\r\n\r\n".to_owned()),
                 (
