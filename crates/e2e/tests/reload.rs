@@ -300,8 +300,8 @@ fn a_program_inside_reloads_nothing() {
 }
 
 #[test]
-fn whether_more_is_allowed_is_proven_at_a_reload() {
-    let world = World::new("whether_more_is_allowed_is_proven_at_a_reload");
+fn whether_more_is_allowed_is_proven_at_a_reload_nightly() {
+    let world = World::new("whether_more_is_allowed_is_proven_at_a_reload_nightly");
     if !is_possible(&world, &[]) {
         return;
     }
