@@ -5,12 +5,32 @@
 
 use std::fmt::Debug;
 
-use atoll_frame::{MESSAGE_BYTES_MAX, Malformed, Order, Report, SPEC_BYTES_MAX, Spec};
+use atoll_frame::{
+    ExecSpec, MESSAGE_BYTES_MAX, Malformed, Order, REQUEST_BYTES_MAX, Report, Request,
+    SPEC_BYTES_MAX, SandboxSpec,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    one_form(bytes, SPEC_BYTES_MAX, Spec::from_bytes, Spec::to_bytes);
-    one_form(bytes, 2, Order::from_bytes, |order: &Order| {
+    one_form(
+        bytes,
+        SPEC_BYTES_MAX,
+        SandboxSpec::from_bytes,
+        SandboxSpec::to_bytes,
+    );
+    one_form(
+        bytes,
+        SPEC_BYTES_MAX,
+        ExecSpec::from_bytes,
+        ExecSpec::to_bytes,
+    );
+    one_form(
+        bytes,
+        REQUEST_BYTES_MAX,
+        Request::from_bytes,
+        Request::to_bytes,
+    );
+    one_form(bytes, 6, Order::from_bytes, |order: &Order| {
         order.to_bytes()
     });
     one_form(

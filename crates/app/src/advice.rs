@@ -131,6 +131,11 @@ impl About<'_> {
                 another_port(*port)
             ),
             SandboxError::AnotherCall => REPORT.to_owned(),
+            SandboxError::NoExec(_) => {
+                "start the program in a run of its own: atoll run -- …".to_owned()
+            }
+            SandboxError::TooManyExecs(_) => "end one of them".to_owned(),
+            SandboxError::File { .. } => "name a regular file, by its absolute path".to_owned(),
             SandboxError::Kernel(_) => DOCTOR.to_owned(),
             SandboxError::TooLarge(_) => {
                 "give the data in a file or on standard input, and fewer variables with --env"

@@ -1,3 +1,4 @@
+use crate::ExecId;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// The longest message besides a spec, bytes.
@@ -12,40 +13,42 @@ const CALL_BYTES_MAX: usize = 32;
 /// An order of the host side to `init`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Start the program: the call is on disk. Sent once, before any other order.
-    Start,
-    /// Send this signal to the program's process group.
-    Signal(u8),
-    /// Continue the stopped program.
-    Continue,
+    /// Send this signal to an exec's process group.
+    Signal(ExecId, u8),
+    /// Continue a stopped exec.
+    Continue(ExecId),
     /// End everything now.
     End,
 }
 
-/// A report of `jail` or `init` to the host side.
+/// A report of `jail`, `init` or the exec server to the host side.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The sandbox exists; `pid` is its first process on the host.
     Started { pid: u32 },
-    /// The program's terminal comes with this message.
+    /// A terminal comes with this message: that of the session, or that of an exec.
     Terminal,
     /// Sockets of the sandbox's network come with this message: sockets to connect to its listening
     /// programs, and the listeners for its outbound connections, for TCP and for DNS queries (UDP),
     /// of IPv4, then the same of IPv6 if available.
     Network,
-    /// The program is running.
-    Running,
-    /// Making the sandbox has failed.
+    /// The sandbox is built, and takes requests for execs.
+    Ready,
+    /// Making the sandbox, or starting an exec, has failed.
     Failed {
         stage: Stage,
         error: i32,
         detail: Vec<u8>,
     },
-    /// The program could not be executed, for this reason (errno(3)).
+    /// The program of an exec could not be executed, for this reason (errno(3)).
     NotExecuted { error: i32 },
-    /// The program was stopped by this signal and waits to go on.
-    Stopped { signal: u8 },
+    /// The process of an exec is about to execute its program.
+    Executing,
+    /// A regular file comes with this message.
+    File,
+    /// An exec was stopped by this signal and waits to go on.
+    Stopped { exec: ExecId, signal: u8 },
     /// The memory limit is reached, as measured by `init`.
     MemoryReached,
     /// The time limit is reached, and the host side has not acted.
@@ -53,8 +56,14 @@ pub enum Report {
     /// A violation: the program has made this call, which hardly any program makes except to
     /// escape, `count` times until now; `pid` made it first. It was refused.
     Attempt { call: Vec<u8>, pid: u32, count: u64 },
-    /// The program has returned or was ended: a status, or a signal if `signalled`.
-    Ended { signalled: bool, number: u8 },
+    /// An exec's program has returned or was ended: a status, or a signal if `signalled`.
+    Ended {
+        exec: ExecId,
+        signalled: bool,
+        number: u8,
+    },
+    /// The exec server has ended: no further exec can be started.
+    ServerEnded,
     /// Every process is gone; the resources that they used.
     Gone { cpu_us: u64, memory_peak_bytes: u64 },
 }
@@ -121,12 +130,20 @@ impl Order {
     /// Encodes the order.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
+        let mut out = Writer::default();
         match self {
-            Self::Signal(number) => vec![0, number],
-            Self::Continue => vec![1, 0],
-            Self::End => vec![2, 0],
-            Self::Start => vec![3, 0],
+            Self::Signal(exec, number) => {
+                out.u8(0);
+                out.u32(exec.0);
+                out.u8(number);
+            }
+            Self::Continue(exec) => {
+                out.u8(1);
+                out.u32(exec.0);
+            }
+            Self::End => out.u8(2),
         }
+        out.0
     }
 
     /// Decodes an order.
@@ -134,15 +151,15 @@ impl Order {
     /// # Errors
     /// [`Malformed`].
     pub fn from_bytes(message: &[u8]) -> Result<Self, Malformed> {
-        match message {
-            [0, number] => Ok(Self::Signal(*number)),
-            [1, 0] => Ok(Self::Continue),
-            [2, 0] => Ok(Self::End),
-            [3, 0] => Ok(Self::Start),
-            [_, _] => Err(Malformed::Tag),
-            [] | [_] => Err(Malformed::Short),
-            _ => Err(Malformed::Long),
-        }
+        let mut from = Reader::new(message);
+        let order = match from.u8()? {
+            0 => Self::Signal(ExecId(from.u32()?), from.u8()?),
+            1 => Self::Continue(ExecId(from.u32()?)),
+            2 => Self::End,
+            _ => return Err(Malformed::Tag),
+        };
+        from.end()?;
+        Ok(order)
     }
 }
 
@@ -158,7 +175,7 @@ impl Report {
             }
             Self::Terminal => out.u8(1),
             Self::Network => out.u8(11),
-            Self::Running => out.u8(2),
+            Self::Ready => out.u8(2),
             Self::Failed {
                 stage,
                 error,
@@ -177,8 +194,12 @@ impl Report {
                 out.u8(4);
                 out.u32(*error as u32);
             }
-            Self::Stopped { signal } => {
+            Self::File => out.u8(12),
+            Self::ServerEnded => out.u8(13),
+            Self::Executing => out.u8(14),
+            Self::Stopped { exec, signal } => {
                 out.u8(5);
+                out.u32(exec.0);
                 out.u8(*signal);
             }
             Self::MemoryReached => out.u8(6),
@@ -192,8 +213,13 @@ impl Report {
                 out.u32(*pid);
                 out.u64(*count);
             }
-            Self::Ended { signalled, number } => {
+            Self::Ended {
+                exec,
+                signalled,
+                number,
+            } => {
                 out.u8(7);
+                out.u32(exec.0);
                 out.u8(u8::from(*signalled));
                 out.u8(*number);
             }
@@ -222,7 +248,7 @@ impl Report {
             0 => Self::Started { pid: from.u32()? },
             1 => Self::Terminal,
             11 => Self::Network,
-            2 => Self::Running,
+            2 => Self::Ready,
             3 => Self::Failed {
                 stage: Stage::from_number(from.u8()?).ok_or(Malformed::Tag)?,
                 error: from.u32()? as i32,
@@ -237,7 +263,13 @@ impl Report {
             4 => Self::NotExecuted {
                 error: from.u32()? as i32,
             },
-            5 => Self::Stopped { signal: from.u8()? },
+            12 => Self::File,
+            13 => Self::ServerEnded,
+            14 => Self::Executing,
+            5 => Self::Stopped {
+                exec: ExecId(from.u32()?),
+                signal: from.u8()?,
+            },
             6 => Self::MemoryReached,
             9 => Self::TimeReached,
             10 => Self::Attempt {
@@ -252,6 +284,7 @@ impl Report {
                 count: from.u64()?,
             },
             7 => Self::Ended {
+                exec: ExecId(from.u32()?),
                 signalled: from.flag()?,
                 number: from.u8()?,
             },

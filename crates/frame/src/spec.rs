@@ -1,10 +1,10 @@
 use crate::wire::{Malformed, Reader, Writer};
 
-/// The longest encoded [`Spec`], bytes.
+/// The longest encoded [`SandboxSpec`] or [`ExecSpec`](crate::ExecSpec), bytes.
 pub const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The version of the encoding; any other is refused.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 /// The capabilities that root in a sandbox can have, each with its reason, as bits of their numbers
 /// in capabilities(7). They apply to the sandbox's own ids only.
@@ -29,7 +29,7 @@ pub const NEST_AS_ROOT: u64 = 1 << 31;
 /// The description of one sandbox for the launcher. It is written once, into sealed memory, and has
 /// nothing that the sandbox must not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spec {
+pub struct SandboxSpec {
     /// The program's identity, in the sandbox and to the kernel.
     pub identity: Identity,
     /// The program's capabilities as root in the sandbox: of [`ROOT_CAPABILITIES`], mostly none;
@@ -76,14 +76,10 @@ pub struct Spec {
     /// The number of sockets of each family that the host side gets to connect to programs
     /// listening on the sandbox's loopback.
     pub inward: u8,
-    /// The terminal, if the program gets one.
+    /// The terminal that the session of the first process leads, for an exec that gets it.
     pub terminal: Option<Terminal>,
-    /// The program and its arguments.
-    pub arguments: Vec<Vec<u8>>,
-    /// The environment, `NAME=value` each.
-    pub environment: Vec<Vec<u8>>,
-    /// The working directory at the start.
-    pub directory: Vec<u8>,
+    /// True for a run: the sandbox ends with its first exec.
+    pub one_exec: bool,
 }
 
 /// The most sockets of a family that one message carries in addition to the listeners.
@@ -277,7 +273,7 @@ pub struct Funnel {
     pub connections_max: u32,
 }
 
-/// The program's terminal.
+/// The size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// The number of lines.
@@ -286,7 +282,7 @@ pub struct Terminal {
     pub columns: u16,
 }
 
-impl Spec {
+impl SandboxSpec {
     /// Drops what only making the sandbox needs: paths of the host.
     pub fn forget_host(&mut self) {
         self.operations = Vec::new();
@@ -349,23 +345,15 @@ impl Spec {
         out.u8(u8::from(self.funnel.is_some()));
         out.u32(self.funnel.map_or(0, |funnel| funnel.connections_max));
         out.u8(self.inward);
-        out.u8(u8::from(self.terminal.is_some()));
-        let terminal = self.terminal.unwrap_or(Terminal {
-            rows: 0,
-            columns: 0,
-        });
-        out.u16(terminal.rows);
-        out.u16(terminal.columns);
-        texts(&mut out, &self.arguments);
-        texts(&mut out, &self.environment);
-        out.text(&self.directory);
+        write_terminal(&mut out, self.terminal);
+        out.u8(u8::from(self.one_exec));
         out.0
     }
 
     /// Decodes a description.
     ///
     /// # Errors
-    /// [`Malformed`] for anything that [`Spec::to_bytes`] did not write.
+    /// [`Malformed`] for anything that [`SandboxSpec::to_bytes`] did not write.
     pub fn from_bytes(message: &[u8]) -> Result<Self, Malformed> {
         if message.len() > SPEC_BYTES_MAX {
             return Err(Malformed::TooMany);
@@ -405,9 +393,29 @@ impl Spec {
     }
 }
 
-fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
+/// Writes a terminal, if there is one.
+pub(crate) fn write_terminal(out: &mut Writer, terminal: Option<Terminal>) {
+    out.u8(u8::from(terminal.is_some()));
+    out.u16(terminal.map_or(0, |size| size.rows));
+    out.u16(terminal.map_or(0, |size| size.columns));
+}
+
+/// Reads a terminal, if there is one.
+pub(crate) fn read_terminal(from: &mut Reader<'_>) -> Result<Option<Terminal>, Malformed> {
+    let present = from.flag()?;
+    let terminal = Terminal {
+        rows: from.u16()?,
+        columns: from.u16()?,
+    };
+    if !present && (terminal.rows, terminal.columns) != (0, 0) {
+        return Err(Malformed::Tag);
+    }
+    Ok(present.then_some(terminal))
+}
+
+fn read_spec(from: &mut Reader<'_>) -> Result<SandboxSpec, Malformed> {
     let texts = |from: &mut Reader<'_>| from.list(Reader::text);
-    Ok(Spec {
+    Ok(SandboxSpec {
         identity: read_identity(from)?,
         capabilities: from.u64()?,
         fenced: from.flag()?,
@@ -458,20 +466,8 @@ fn read_spec(from: &mut Reader<'_>) -> Result<Spec, Malformed> {
         deny_memory_programs: from.flag()?,
         funnel: read_funnel(from)?,
         inward: from.u8()?,
-        terminal: {
-            let present = from.flag()?;
-            let terminal = Terminal {
-                rows: from.u16()?,
-                columns: from.u16()?,
-            };
-            if !present && (terminal.rows, terminal.columns) != (0, 0) {
-                return Err(Malformed::Tag);
-            }
-            present.then_some(terminal)
-        },
-        arguments: texts(from)?,
-        environment: texts(from)?,
-        directory: from.text()?,
+        terminal: read_terminal(from)?,
+        one_exec: from.flag()?,
     })
 }
 

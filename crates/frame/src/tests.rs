@@ -9,8 +9,8 @@ use crate::wire::{LIST_MAX, TEXT_BYTES_MAX};
 use crate::*;
 
 /// Returns a description with every part present, and numbers that identify their places.
-fn full_spec() -> Spec {
-    Spec {
+fn full_spec() -> SandboxSpec {
+    SandboxSpec {
         identity: Identity::Shifted {
             uid: 1000,
             gid: 1001,
@@ -55,6 +55,16 @@ fn full_spec() -> Spec {
         }),
         inward: 64,
         terminal: Some(Terminal {
+            rows: 24,
+            columns: 80,
+        }),
+        one_exec: true,
+    }
+}
+
+fn full_exec() -> ExecSpec {
+    ExecSpec {
+        terminal: ExecTerminal::Own(Terminal {
             rows: 24,
             columns: 80,
         }),
@@ -147,7 +157,10 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
         (Report::Started { pid: 0x0102_0304 }, vec![0, 4, 3, 2, 1]),
         (Report::Terminal, vec![1]),
         (Report::Network, vec![11]),
-        (Report::Running, vec![2]),
+        (Report::Ready, vec![2]),
+        (Report::File, vec![12]),
+        (Report::ServerEnded, vec![13]),
+        (Report::Executing, vec![14]),
         (
             failed,
             [&[3, 5, 2, 0, 0, 0, 3, 0, 0, 0][..], b"usr"].concat(),
@@ -156,7 +169,13 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
             Report::NotExecuted { error: -2 },
             vec![4, 0xfe, 0xff, 0xff, 0xff],
         ),
-        (Report::Stopped { signal: 20 }, vec![5, 20]),
+        (
+            Report::Stopped {
+                exec: ExecId(0x0102),
+                signal: 20,
+            },
+            vec![5, 2, 1, 0, 0, 20],
+        ),
         (Report::MemoryReached, vec![6]),
         (Report::TimeReached, vec![9]),
         (
@@ -174,17 +193,19 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
         ),
         (
             Report::Ended {
+                exec: ExecId(2),
                 signalled: true,
                 number: 9,
             },
-            vec![7, 1, 9],
+            vec![7, 2, 0, 0, 0, 1, 9],
         ),
         (
             Report::Ended {
+                exec: ExecId::FIRST,
                 signalled: false,
                 number: 3,
             },
-            vec![7, 0, 3],
+            vec![7, 0, 0, 0, 0, 0, 3],
         ),
         (
             Report::Gone {
@@ -196,13 +217,27 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
     ]
 }
 
-const ORDERS: [(Order, [u8; 2]); 5] = [
-    (Order::Signal(15), [0, 15]),
-    (Order::Signal(0), [0, 0]),
-    (Order::Continue, [1, 0]),
-    (Order::End, [2, 0]),
-    (Order::Start, [3, 0]),
+const ORDERS: [(Order, &[u8]); 4] = [
+    (Order::Signal(ExecId(1), 15), &[0, 1, 0, 0, 0, 15]),
+    (Order::Signal(ExecId::FIRST, 0), &[0, 0, 0, 0, 0, 0]),
+    (Order::Continue(ExecId(0x0102)), &[1, 2, 1, 0, 0]),
+    (Order::End, &[2]),
 ];
+
+fn every_request() -> Vec<(Request, Vec<u8>)> {
+    let open = |file_use| Request::Open {
+        path: b"/w".to_vec(),
+        file_use,
+    };
+    vec![
+        (Request::Exec(ExecId(0x0102)), vec![0, 2, 1, 0, 0]),
+        (open(FileUse::Read), b"\x01\0\x02\0\0\0/w".to_vec()),
+        (
+            open(FileUse::Write(0o644)),
+            b"\x01\x01\xa4\x01\x02\0\0\0/w".to_vec(),
+        ),
+    ]
+}
 
 /// Formats bytes as hexadecimal text: 32 per line.
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -229,14 +264,93 @@ fn the_bytes_of_a_description_are_fixed() {
         std::fs::read_to_string(path).unwrap(),
         "another form is another VERSION: launchers refuse what they do not know"
     );
-    assert_eq!(Spec::from_bytes(&bytes), Ok(full_spec()));
+    assert_eq!(SandboxSpec::from_bytes(&bytes), Ok(full_spec()));
+}
+
+#[test]
+fn exec_bytes_are_fixed() {
+    let bytes = full_exec().to_bytes();
+    let expected = [
+        &[1, 0, 0, 0, 2, 1, 24, 0, 80, 0, 3, 0, 0, 0][..],
+        b"\x02\0\0\0sh\x02\0\0\0-c\x06\0\0\0exit 3",
+        b"\x01\0\0\0\x0d\0\0\0PATH=/usr/bin\x02\0\0\0/w",
+    ];
+    assert_eq!(bytes, expected.concat(), "another form is another VERSION");
+    for terminal in [
+        full_exec().terminal,
+        ExecTerminal::None,
+        ExecTerminal::Session,
+        ExecTerminal::Given,
+    ] {
+        let spec = ExecSpec {
+            terminal,
+            ..full_exec()
+        };
+        assert_eq!(ExecSpec::from_bytes(&spec.to_bytes()), Ok(spec));
+    }
+}
+
+#[test]
+fn exec_of_nothing_is_refused() {
+    let without = ExecSpec {
+        arguments: Vec::new(),
+        ..full_exec()
+    };
+    let read = ExecSpec::from_bytes(&without.to_bytes());
+    assert_eq!(read, Err(Malformed::Short));
+    let nul = || b"a\0b".to_vec();
+    for spec in [
+        ExecSpec {
+            arguments: vec![nul()],
+            ..full_exec()
+        },
+        ExecSpec {
+            environment: vec![nul()],
+            ..full_exec()
+        },
+        ExecSpec {
+            directory: nul(),
+            ..full_exec()
+        },
+    ] {
+        let read = ExecSpec::from_bytes(&spec.to_bytes());
+        assert_eq!(read, Err(Malformed::Nul), "{spec:?}");
+    }
+    // A size without a terminal of its own, and the reverse.
+    for (at, byte) in [(4, 0), (4, 4), (5, 0)] {
+        let mut bytes = full_exec().to_bytes();
+        bytes[at] = byte;
+        let read = ExecSpec::from_bytes(&bytes);
+        assert_eq!(read, Err(Malformed::Tag), "{byte} at {at}");
+    }
+}
+
+#[test]
+fn requests_for_other_paths_are_refused() {
+    let read = |path: Vec<u8>, file_use| {
+        Request::from_bytes(&Request::Open { path, file_use }.to_bytes()).map(drop)
+    };
+    let longest = [&b"/"[..], &vec![b'a'; PATH_BYTES_MAX - 1]].concat();
+    let longer = [&longest[..], b"a"].concat();
+    let use_of = FileUse::Read;
+    assert_eq!(read(longest, use_of), Ok(()));
+    assert_eq!(read(longer, use_of), Err(Malformed::TooMany));
+    assert_eq!(read(b"w".to_vec(), use_of), Err(Malformed::Tag));
+    assert_eq!(read(Vec::new(), use_of), Err(Malformed::Tag));
+    assert_eq!(read(b"/a\0".to_vec(), use_of), Err(Malformed::Nul));
+    let set_id = FileUse::Write(0o4755);
+    assert_eq!(read(b"/w".to_vec(), set_id), Err(Malformed::Tag));
 }
 
 #[test]
 fn the_bytes_of_orders_and_reports_are_fixed() {
     for (order, bytes) in ORDERS {
         assert_eq!(order.to_bytes(), bytes, "{order:?}");
-        assert_eq!(Order::from_bytes(&bytes), Ok(order));
+        assert_eq!(Order::from_bytes(bytes), Ok(order));
+    }
+    for (request, bytes) in every_request() {
+        assert_eq!(request.to_bytes(), bytes, "{request:?}");
+        assert_eq!(Request::from_bytes(&bytes), Ok(request));
     }
     for (report, bytes) in every_report() {
         assert_eq!(report.to_bytes(), bytes, "{report:?}");
@@ -302,7 +416,9 @@ fn the_numbers_of_stages_are_fixed() {
 type Rewrite = fn(&[u8]) -> Option<Vec<u8>>;
 
 fn rewrite_spec(bytes: &[u8]) -> Option<Vec<u8>> {
-    Spec::from_bytes(bytes).ok().map(|spec| spec.to_bytes())
+    SandboxSpec::from_bytes(bytes)
+        .ok()
+        .map(|spec| spec.to_bytes())
 }
 
 fn rewrite_report(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -315,13 +431,28 @@ fn rewrite_order(bytes: &[u8]) -> Option<Vec<u8>> {
     Order::from_bytes(bytes).ok().map(Order::to_bytes)
 }
 
-const READERS: [Rewrite; 3] = [rewrite_spec, rewrite_report, rewrite_order];
+fn rewrite_exec(bytes: &[u8]) -> Option<Vec<u8>> {
+    ExecSpec::from_bytes(bytes).ok().map(|spec| spec.to_bytes())
+}
+
+fn rewrite_request(bytes: &[u8]) -> Option<Vec<u8>> {
+    let request = Request::from_bytes(bytes).ok();
+    request.map(|request| request.to_bytes())
+}
+
+const READERS: [Rewrite; 5] = [
+    rewrite_spec,
+    rewrite_exec,
+    rewrite_report,
+    rewrite_order,
+    rewrite_request,
+];
 
 /// Returns one message of each kind of this crate, with its decoder.
 fn every_message() -> Vec<(Vec<u8>, Rewrite)> {
     let mut messages: Vec<(Vec<u8>, Rewrite)> = Vec::new();
     messages.push((full_spec().to_bytes(), rewrite_spec));
-    let own = Spec {
+    let own = SandboxSpec {
         capabilities: 0,
         identity: Identity::Own {
             uid: 1000,
@@ -336,6 +467,10 @@ fn every_message() -> Vec<(Vec<u8>, Rewrite)> {
     messages.push((nested_spec(Nesting::All).to_bytes(), rewrite_spec));
     for (_, bytes) in every_report() {
         messages.push((bytes, rewrite_report));
+    }
+    messages.push((full_exec().to_bytes(), rewrite_exec));
+    for (_, bytes) in every_request() {
+        messages.push((bytes, rewrite_request));
     }
     for (_, bytes) in ORDERS {
         messages.push((bytes.to_vec(), rewrite_order));
@@ -374,12 +509,12 @@ fn every_message_with_one_other_byte_is_refused_or_means_something_else() {
 
 #[test]
 fn what_is_absent_has_no_second_form() {
-    let absent = Spec {
+    let absent = SandboxSpec {
         cgroup_unified: None,
         terminal: None,
         ..full_spec()
     };
-    let empty = Spec {
+    let empty = SandboxSpec {
         cgroup_unified: Some(Vec::new()),
         terminal: Some(Terminal {
             rows: 0,
@@ -388,7 +523,7 @@ fn what_is_absent_has_no_second_form() {
         ..full_spec()
     };
     for spec in [absent, empty] {
-        assert_eq!(Spec::from_bytes(&spec.to_bytes()), Ok(spec));
+        assert_eq!(SandboxSpec::from_bytes(&spec.to_bytes()), Ok(spec));
     }
 }
 
@@ -424,12 +559,12 @@ fn identities_outside_of_their_block_are_refused() {
         (unmapped(0x7000_0000, 0), false),
     ];
     for (identity, expected) in cases {
-        let spec = Spec {
+        let spec = SandboxSpec {
             identity,
             capabilities: 0,
             ..full_spec()
         };
-        let read = Spec::from_bytes(&spec.to_bytes());
+        let read = SandboxSpec::from_bytes(&spec.to_bytes());
         assert_eq!(read.is_ok(), expected, "{identity:?}");
     }
 }
@@ -458,12 +593,12 @@ fn only_root_inside_has_rights_and_only_the_listed_ones() {
         (own, NEST_AS_ROOT, false),
         (shifted, NEST_AS_ROOT, false),
     ] {
-        let spec = Spec {
+        let spec = SandboxSpec {
             identity,
             capabilities,
             ..full_spec()
         };
-        let read = Spec::from_bytes(&spec.to_bytes());
+        let read = SandboxSpec::from_bytes(&spec.to_bytes());
         assert_eq!(
             read.as_ref().ok(),
             expected.then_some(&spec),
@@ -485,44 +620,32 @@ fn another_version_is_refused() {
     let mut bytes = full_spec().to_bytes();
     for version in [0, 1, 255] {
         bytes[0] = version;
-        assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::Tag));
+        assert_eq!(SandboxSpec::from_bytes(&bytes), Err(Malformed::Tag));
     }
 }
 
 #[test]
 fn nul_bytes_are_refused_where_a_path_or_argument_stands() {
     let nul = || b"a\0b".to_vec();
-    let operation = |operation| Spec {
+    let operation = |operation| SandboxSpec {
         operations: vec![operation],
         ..full_spec()
     };
     let cases = [
-        Spec {
+        SandboxSpec {
             host_name: nul(),
             ..full_spec()
         },
-        Spec {
+        SandboxSpec {
             cgroup_tasks: vec![nul()],
             ..full_spec()
         },
-        Spec {
+        SandboxSpec {
             cgroup_unified: Some(nul()),
             ..full_spec()
         },
-        Spec {
+        SandboxSpec {
             cgroup_directories: vec![nul()],
-            ..full_spec()
-        },
-        Spec {
-            arguments: vec![nul()],
-            ..full_spec()
-        },
-        Spec {
-            environment: vec![nul()],
-            ..full_spec()
-        },
-        Spec {
-            directory: nul(),
             ..full_spec()
         },
         operation(Operation::Seal { path: nul() }),
@@ -541,7 +664,7 @@ fn nul_bytes_are_refused_where_a_path_or_argument_stands() {
     ];
     for spec in cases {
         assert_eq!(
-            Spec::from_bytes(&spec.to_bytes()),
+            SandboxSpec::from_bytes(&spec.to_bytes()),
             Err(Malformed::Nul),
             "{spec:?}"
         );
@@ -554,12 +677,12 @@ fn a_text_has_its_longest_length() {
         (TEXT_BYTES_MAX, Ok(())),
         (TEXT_BYTES_MAX + 1, Err(Malformed::TooMany)),
     ] {
-        let spec = Spec {
-            arguments: vec![vec![b'a'; length]],
+        let spec = SandboxSpec {
+            cgroup_tasks: vec![vec![b'a'; length]],
             ..full_spec()
         };
         assert_eq!(
-            Spec::from_bytes(&spec.to_bytes()).map(drop),
+            SandboxSpec::from_bytes(&spec.to_bytes()).map(drop),
             expected,
             "{length}"
         );
@@ -569,12 +692,12 @@ fn a_text_has_its_longest_length() {
 #[test]
 fn a_list_has_its_longest_length() {
     for (length, expected) in [(LIST_MAX, Ok(())), (LIST_MAX + 1, Err(Malformed::TooMany))] {
-        let spec = Spec {
-            arguments: vec![b"a".to_vec(); length],
+        let spec = SandboxSpec {
+            cgroup_tasks: vec![b"a".to_vec(); length],
             ..full_spec()
         };
         assert_eq!(
-            Spec::from_bytes(&spec.to_bytes()).map(drop),
+            SandboxSpec::from_bytes(&spec.to_bytes()).map(drop),
             expected,
             "{length}"
         );
@@ -587,7 +710,7 @@ fn a_description_has_its_longest_length() {
     let mut left = SPEC_BYTES_MAX - without;
     let mut spec = full_spec();
     while left > 0 {
-        // Each argument costs four bytes beside its own.
+        // Each text costs four bytes beside its own.
         let length = (left - 4).min(TEXT_BYTES_MAX);
         let length = if left - 4 - length < 4 {
             left - 4
@@ -599,14 +722,17 @@ fn a_description_has_its_longest_length() {
         } else {
             length
         };
-        spec.arguments.push(vec![b'a'; length]);
+        spec.cgroup_tasks.push(vec![b'a'; length]);
         left -= length + 4;
     }
     let bytes = spec.to_bytes();
     assert_eq!(bytes.len(), SPEC_BYTES_MAX);
-    assert!(Spec::from_bytes(&bytes).is_ok());
-    spec.directory.push(b'a');
-    assert_eq!(Spec::from_bytes(&spec.to_bytes()), Err(Malformed::TooMany));
+    assert!(SandboxSpec::from_bytes(&bytes).is_ok());
+    spec.host_name.push(b'a');
+    assert_eq!(
+        SandboxSpec::from_bytes(&spec.to_bytes()),
+        Err(Malformed::TooMany)
+    );
 }
 
 #[test]
@@ -630,7 +756,7 @@ fn a_detail_is_cut_to_what_a_message_holds() {
 }
 
 /// Returns the memory that a description holds, bytes.
-fn held(spec: &Spec) -> usize {
+fn held(spec: &SandboxSpec) -> usize {
     let texts = |list: &Vec<Vec<u8>>| -> usize {
         list.capacity() * size_of::<Vec<u8>>() + list.iter().map(Vec::capacity).sum::<usize>()
     };
@@ -673,8 +799,6 @@ fn held(spec: &Spec) -> usize {
     };
     texts(&spec.cgroup_tasks)
         + texts(&spec.cgroup_directories)
-        + texts(&spec.arguments)
-        + texts(&spec.environment)
         + spec.operations.capacity() * size_of::<Operation>()
         + spec.operations.iter().map(operation).sum::<usize>()
         + spec.permissions.capacity() * size_of::<Permission>()
@@ -685,7 +809,6 @@ fn held(spec: &Spec) -> usize {
             .sum::<usize>()
         + spec.resource_limits.capacity() * size_of::<ResourceLimit>()
         + spec.host_name.capacity()
-        + spec.directory.capacity()
 }
 
 /// The most memory of a decoded description, in multiples of the message's bytes: the smallest
@@ -695,13 +818,13 @@ const MEMORY_TIMES_MAX: usize = 80;
 
 #[test]
 fn no_message_takes_more_memory_than_a_small_multiple_of_its_length() {
-    let smallest = Spec {
+    let smallest = SandboxSpec {
         operations: vec![Operation::Seal { path: Vec::new() }; LIST_MAX],
-        arguments: vec![Vec::new(); LIST_MAX],
+        cgroup_tasks: vec![Vec::new(); LIST_MAX],
         ..full_spec()
     };
     let bytes = smallest.to_bytes();
-    let decoded = Spec::from_bytes(&bytes).unwrap();
+    let decoded = SandboxSpec::from_bytes(&bytes).unwrap();
     assert!(
         held(&decoded) <= MEMORY_TIMES_MAX * bytes.len(),
         "{}",
@@ -713,7 +836,7 @@ fn no_message_takes_more_memory_than_a_small_multiple_of_its_length() {
 fn a_length_that_lies_sets_no_memory_aside() {
     // A list of the longest length, of which nothing is there: refused at its
     // first item, before anything was allocated for the others.
-    let empty = Spec {
+    let empty = SandboxSpec {
         host_name: Vec::new(),
         cgroup_tasks: Vec::new(),
         ..full_spec()
@@ -722,13 +845,13 @@ fn a_length_that_lies_sets_no_memory_aside() {
     let tasks_at = 4 + 17 + 8 + 1 + 1 + 4;
     bytes[tasks_at..tasks_at + 4].copy_from_slice(&(LIST_MAX as u32).to_le_bytes());
     bytes.truncate(tasks_at + 4);
-    assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::Short));
+    assert_eq!(SandboxSpec::from_bytes(&bytes), Err(Malformed::Short));
     bytes[tasks_at..].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
+    assert_eq!(SandboxSpec::from_bytes(&bytes), Err(Malformed::TooMany));
     // The same for a text.
     let mut bytes = empty.to_bytes();
     bytes[31..35].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(Spec::from_bytes(&bytes), Err(Malformed::TooMany));
+    assert_eq!(SandboxSpec::from_bytes(&bytes), Err(Malformed::TooMany));
 }
 
 fn texts() -> impl Strategy<Value = Vec<u8>> {
@@ -837,13 +960,13 @@ fn permissions() -> impl Strategy<Value = Permission> {
     })
 }
 
-fn specs() -> impl Strategy<Value = Spec> {
+fn specs() -> impl Strategy<Value = SandboxSpec> {
     let groups = (lists(), option::of(texts()), lists());
     let tree = (vec(operations(), 0..8), vec(permissions(), 0..4));
     let limits = vec(any::<(u32, u64)>(), 0..4);
     let numbers = (any::<u32>(), any::<[u64; 4]>(), any::<[bool; 4]>());
     let terminal = option::of(any::<(u16, u16)>());
-    let program = (lists(), lists(), texts(), texts());
+
     (
         identities(),
         groups,
@@ -851,16 +974,16 @@ fn specs() -> impl Strategy<Value = Spec> {
         limits,
         numbers,
         terminal,
-        program,
+        texts(),
     )
         .prop_map(
-            |(identity, groups, tree, limits, numbers, terminal, program)| {
+            |(identity, groups, tree, limits, numbers, terminal, host_name)| {
                 // Without a tree of its own and shifted ids.
                 let fenced = numbers.0 & 1 == 1
                     && tree.0.is_empty()
-                    && program.3.is_empty()
+                    && host_name.is_empty()
                     && matches!(identity, Identity::Own { .. });
-                Spec {
+                SandboxSpec {
                     identity,
                     capabilities: match identity {
                         Identity::Own { .. } | Identity::Unmapped { .. } => 0,
@@ -878,7 +1001,7 @@ fn specs() -> impl Strategy<Value = Spec> {
                         1 => Nesting::ButGroups,
                         _ => Nesting::All,
                     },
-                    host_name: program.3,
+                    host_name,
                     cgroup_tasks: groups.0,
                     cgroup_unified: groups.1,
                     cgroup_directories: groups.2,
@@ -911,17 +1034,15 @@ fn specs() -> impl Strategy<Value = Spec> {
                         (numbers.0 % 65) as u8
                     },
                     terminal: terminal.map(|(rows, columns)| Terminal { rows, columns }),
-                    arguments: program.0,
-                    environment: program.1,
-                    directory: program.2,
+                    one_exec: numbers.0 & 4 == 0,
                 }
             },
         )
 }
 
 /// Returns a description whose program may nest, without the parts that exclude nesting.
-fn nested_spec(nesting: Nesting) -> Spec {
-    Spec {
+fn nested_spec(nesting: Nesting) -> SandboxSpec {
+    SandboxSpec {
         nesting,
         permissions: Vec::new(),
         deny_set_id: false,
@@ -934,8 +1055,11 @@ fn nothing_that_landlock_or_one_tree_of_mounts_holds_goes_with_nesting() {
     let own = Identity::Own { uid: 1, gid: 2 };
     for nesting in [Nesting::Refused, Nesting::ButGroups, Nesting::All] {
         let nested = nested_spec(nesting);
-        assert_eq!(Spec::from_bytes(&nested.to_bytes()).as_ref(), Ok(&nested));
-        let fenced = Spec {
+        assert_eq!(
+            SandboxSpec::from_bytes(&nested.to_bytes()).as_ref(),
+            Ok(&nested)
+        );
+        let fenced = SandboxSpec {
             identity: own,
             capabilities: 0,
             fenced: true,
@@ -945,32 +1069,32 @@ fn nothing_that_landlock_or_one_tree_of_mounts_holds_goes_with_nesting() {
             inward: 0,
             ..nested.clone()
         };
-        let with_rules = Spec {
+        let with_rules = SandboxSpec {
             permissions: full_spec().permissions,
             ..nested.clone()
         };
-        let live = Spec {
+        let live = SandboxSpec {
             deny_set_id: true,
             ..nested.clone()
         };
-        let zero = Spec {
+        let zero = SandboxSpec {
             identity: own,
             capabilities: NEST_AS_ROOT,
             ..nested.clone()
         };
-        let read = Spec::from_bytes(&zero.to_bytes());
+        let read = SandboxSpec::from_bytes(&zero.to_bytes());
         assert_eq!(read.is_ok(), nesting != Nesting::Refused, "{zero:?}");
-        let more = Spec {
+        let more = SandboxSpec {
             capabilities: NEST_AS_ROOT | 1,
             ..zero
         };
-        assert!(Spec::from_bytes(&more.to_bytes()).is_err());
-        let listed = Spec {
+        assert!(SandboxSpec::from_bytes(&more.to_bytes()).is_err());
+        let listed = SandboxSpec {
             deny_memory_programs: true,
             ..nested
         };
         for spec in [fenced, with_rules, live, listed] {
-            let read = Spec::from_bytes(&spec.to_bytes());
+            let read = SandboxSpec::from_bytes(&spec.to_bytes());
             assert_eq!(read.is_ok(), nesting == Nesting::Refused, "{spec:?}");
         }
     }
@@ -978,7 +1102,7 @@ fn nothing_that_landlock_or_one_tree_of_mounts_holds_goes_with_nesting() {
 
 #[test]
 fn a_fence_has_no_tree_no_name_and_no_shifted_ids() {
-    let fence = Spec {
+    let fence = SandboxSpec {
         identity: Identity::Own { uid: 1, gid: 2 },
         capabilities: 0,
         fenced: true,
@@ -987,27 +1111,30 @@ fn a_fence_has_no_tree_no_name_and_no_shifted_ids() {
         inward: 0,
         ..full_spec()
     };
-    let without_a_network = Spec {
+    let without_a_network = SandboxSpec {
         funnel: None,
         ..fence.clone()
     };
     for spec in [&fence, &without_a_network] {
-        assert_eq!(Spec::from_bytes(&spec.to_bytes()).as_ref(), Ok(spec));
+        assert_eq!(SandboxSpec::from_bytes(&spec.to_bytes()).as_ref(), Ok(spec));
     }
-    let with_a_tree = Spec {
+    let with_a_tree = SandboxSpec {
         operations: every_operation(),
         ..fence.clone()
     };
-    let with_a_name = Spec {
+    let with_a_name = SandboxSpec {
         host_name: b"atoll".to_vec(),
         ..fence.clone()
     };
-    let shifted = Spec {
+    let shifted = SandboxSpec {
         identity: full_spec().identity,
         ..fence
     };
     for spec in [with_a_tree, with_a_name, shifted] {
-        assert_eq!(Spec::from_bytes(&spec.to_bytes()), Err(Malformed::Tag));
+        assert_eq!(
+            SandboxSpec::from_bytes(&spec.to_bytes()),
+            Err(Malformed::Tag)
+        );
     }
 }
 
@@ -1015,7 +1142,7 @@ proptest! {
     #[test]
     fn descriptions_are_read_as_they_were_written(spec in specs()) {
         let bytes = spec.to_bytes();
-        let read = Spec::from_bytes(&bytes).unwrap();
+        let read = SandboxSpec::from_bytes(&bytes).unwrap();
         prop_assert!(held(&read) <= MEMORY_TIMES_MAX * bytes.len());
         prop_assert_eq!(read, spec);
     }

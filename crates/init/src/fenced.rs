@@ -1,7 +1,7 @@
 //! A fence: a sandbox without namespaces, confined by refusals alone.
 
 use atoll_fence::{Places, become_reaper};
-use atoll_frame::{Spec, Stage};
+use atoll_frame::{SandboxSpec, Stage};
 use atoll_sys::{credentials, process};
 
 use crate::{At, Failure, join_groups};
@@ -13,7 +13,7 @@ const INTERVAL_MS: u16 = 100;
 
 /// Does the part of building a sandbox that a fence needs: this process becomes the reaper of
 /// orphaned processes, and drops its rights.
-pub(crate) fn enclose(spec: &Spec) -> Result<(), Failure> {
+pub(crate) fn enclose(spec: &SandboxSpec) -> Result<(), Failure> {
     join_groups(spec)?;
     process::set_name(c"atoll-init").at(Stage::Start)?;
     become_reaper().at(Stage::Start)?;
@@ -27,7 +27,7 @@ pub(crate) fn enclose(spec: &Spec) -> Result<(), Failure> {
 }
 
 /// Returns the places that a spec lets its program read, write and connect to.
-pub(crate) fn places(spec: &Spec) -> Places {
+pub(crate) fn places(spec: &SandboxSpec) -> Places {
     let of = |given: fn(&atoll_frame::Permission) -> bool| {
         let permissions = spec.permissions.iter().filter(|one| given(one));
         permissions.map(|one| one.path.clone()).collect()

@@ -47,7 +47,7 @@ pub struct Denials {
 impl Denials {
     /// Returns the refusals of a description.
     #[must_use]
-    pub fn of(spec: &atoll_frame::Spec) -> Self {
+    pub fn of(spec: &atoll_frame::SandboxSpec) -> Self {
         Self {
             debugging: spec.deny_debugging,
             sockets: spec.deny_sockets,

@@ -1,9 +1,10 @@
 //! The first process of a sandbox.
 //!
-//! As a library of `jail`, it runs in the launcher's child, with nothing but its own [`Spec`]. It
-//! builds the file tree, drops every right, starts the program behind Landlock and the system call
-//! filter, then stays as process 1: it reaps, forwards signals, watches the limits that no cgroup
-//! enforces, and ends everything when the program or the host side ends.
+//! As a library of `jail`, it runs in the launcher's child, with nothing but its own
+//! [`SandboxSpec`]. It builds the file tree, drops every right, starts the exec server behind
+//! Landlock and the system call filter, then stays as process 1: it reaps, forwards signals, watches
+//! the limits that no cgroup enforces, and ends everything when the host side ends, or a run's
+//! program. The exec server, a process with a program's rights, starts programs on request.
 //!
 //! The crate must never know policy, and knows of the host only what its spec names. Start reading
 //! at [`run`].
@@ -16,7 +17,7 @@ pub mod filter;
 mod gate;
 mod memory;
 mod namespaces;
-mod program;
+mod server;
 mod supervise;
 mod tree;
 
@@ -25,7 +26,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_frame::{Identity, Report, Spec, Stage};
+use atoll_frame::{Identity, Report, SandboxSpec, Stage};
 use atoll_sys::{credentials, descriptor, mount, socket};
 
 /// The reason that a sandbox could not be made.
@@ -63,11 +64,11 @@ impl<T> At<T> for io::Result<T> {
 #[derive(Debug)]
 pub struct Inheritance {
     /// The sandbox to build.
-    pub spec: Spec,
+    pub spec: SandboxSpec,
     /// The control socket to the host side.
     pub control: OwnedFd,
-    /// The program's standard input, output and error, unless it gets a terminal.
-    pub standard: [OwnedFd; 3],
+    /// The socket on which the host side asks the exec server.
+    pub requests: OwnedFd,
     /// For a shifted identity: the user namespace to join last.
     pub ids: Option<OwnedFd>,
     /// The socket on which the launcher sends the network namespace.
@@ -76,12 +77,12 @@ pub struct Inheritance {
     pub outward: Option<OwnedFd>,
 }
 
-/// Builds the sandbox around this process, runs the program in it and ends with it. Never returns.
+/// Builds the sandbox around this process, and supervises it to its end. Never returns.
 pub fn run(inheritance: Inheritance) -> ! {
     let Inheritance {
         mut spec,
         control,
-        standard,
+        requests,
         ids,
         launcher,
         outward,
@@ -95,7 +96,7 @@ pub fn run(inheritance: Inheritance) -> ! {
     spec.forget_host();
     let status = built.and_then(|launcher| {
         let watched = launcher.as_ref().map(AsFd::as_fd);
-        supervise::supervise(spec, &control, watched, standard, outward)
+        supervise::supervise(spec, &control, requests, watched, outward)
     });
     if fenced {
         end_descendants();
@@ -119,7 +120,7 @@ pub fn report_failure(line: BorrowedFd<'_>, failure: &Failure) {
 
 /// Builds everything before the program: from a process with rights over fresh namespaces to one
 /// without any right.
-fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Failure> {
+fn build(spec: &SandboxSpec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Failure> {
     join_groups(spec)?;
     atoll_sys::process::set_name(c"atoll-init").at(Stage::Start)?;
     // Only now, so that the namespace's root is the group just joined.
@@ -150,7 +151,7 @@ fn build(spec: &Spec, ids: Option<OwnedFd>, launcher: OwnedFd) -> Result<(), Fai
 
 /// Joins the cgroups of version 1: joining costs a fraction of being moved. Without cgroups of
 /// either version, lowers the sandbox's weight itself.
-pub(crate) fn join_groups(spec: &Spec) -> Result<(), Failure> {
+pub(crate) fn join_groups(spec: &SandboxSpec) -> Result<(), Failure> {
     if spec.cgroup_tasks.is_empty() && spec.cgroup_unified.is_none() {
         atoll_sys::process::yield_to_others();
     }

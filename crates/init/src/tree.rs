@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use atoll_frame::{Identity, Nesting, Operation, Room, Source, Spec, Stage};
+use atoll_frame::{Identity, Nesting, Operation, Room, SandboxSpec, Source, Stage};
 use atoll_sys::descriptor;
 use atoll_sys::mount::{self, Attributes, FsOption};
 
@@ -37,7 +37,7 @@ struct Maker<'a> {
 }
 
 /// Makes the tree and returns its root, attached over the old one.
-pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Failure> {
+pub(crate) fn build(spec: &SandboxSpec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Failure> {
     // Modes in the spec are meant as written.
     let _ = atoll_sys::process::change_mode_mask(0);
     // One file system in memory for everything: what the program can write to it
@@ -89,7 +89,7 @@ pub(crate) fn build(spec: &Spec, ids: Option<BorrowedFd<'_>>) -> Result<OwnedFd,
 /// the program gets exactly its own. Files take whole pages; directories take none. Of files and
 /// directories it may have a few more: a step that makes none is counted too. Nothing is 0, which
 /// would mean no limit.
-fn room(spec: &Spec) -> Room {
+fn room(spec: &SandboxSpec) -> Room {
     let page = atoll_sys::process::page_bytes();
     let pages = |bytes: usize| (bytes as u64).next_multiple_of(page);
     let taken = |operation: &Operation| match operation {

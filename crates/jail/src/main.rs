@@ -2,11 +2,10 @@
 //!
 //! The launcher is started from a sealed memfd with one control socket to the host side and nothing
 //! else. Until it has a description it can stand by, and create launchers like itself, each with a
-//! socket of its own: it never holds anything of any sandbox. One message brings the program's
-//! standard input, output and error, the control socket for `init`, and the sealed description. It
-//! creates the namespaces, maps ids, lets its child go on as `init` without another exec, and
-//! waits. When the host side is gone, it ends the sandbox and removes what the host side cannot
-//! remove any more.
+//! socket of its own: it never holds anything of any sandbox. One message brings the sealed
+//! description, the control socket for `init` and the socket for the exec server. It creates the
+//! namespaces, maps ids, lets its child go on as `init` without another exec, and waits. When the
+//! host side is gone, it ends the sandbox and removes what the host side cannot remove any more.
 //!
 //! This crate must never know policy, HTTP or secrets. Start reading at [`main`].
 
@@ -19,7 +18,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_frame::{Funnel, Identity, Report, SPEC_BYTES_MAX, Spec, Stage};
+use atoll_frame::{Funnel, Identity, Report, SPEC_BYTES_MAX, SandboxSpec, Stage};
 use atoll_init::{Failure, Inheritance, filter, report_failure};
 use atoll_sys::descriptor;
 use atoll_sys::funnel;
@@ -71,7 +70,7 @@ fn at<T>(stage: Stage, result: io::Result<T>) -> Result<T, Failure> {
 }
 
 fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
-    let Some((spec, control, standard, mut ahead)) = described else {
+    let Some((spec, control, requests, mut ahead)) = described else {
         // The host side has changed its mind: nothing is kept.
         process::exit_now(0)
     };
@@ -88,7 +87,7 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
         remove_groups(&directories);
         process::exit_now(0)
     }
-    let made = make(line, spec, ahead, control, standard).and_then(|(child, go)| {
+    let made = make(line, spec, ahead, control, requests).and_then(|(child, go)| {
         if let Err(failure) = confine::only_wait(&directories, landlock, fenced, identity) {
             end(&child);
             return Err(failure);
@@ -112,10 +111,9 @@ fn launch(line: &OwnedFd, described: Described) -> Result<(), Failure> {
     made
 }
 
-/// The host side's message: the description, the control socket of `init`, the program's standard
-/// descriptors; with what was prewarmed for them. `None` if the host side left without a
-/// description.
-type Described = Option<(Spec, OwnedFd, [OwnedFd; 3], Ahead)>;
+/// The host side's message: the description, the control socket of `init`, the socket of the exec
+/// server; with what was prewarmed for them. `None` if the host side left without a description.
+type Described = Option<(SandboxSpec, OwnedFd, OwnedFd, Ahead)>;
 
 /// The message that asks to prewarm for root's sandboxes: for the launcher that gets the socket
 /// which comes with it, or without one for this launcher.
@@ -180,20 +178,19 @@ fn stand_by(line: &mut OwnedFd) -> io::Result<Described> {
 
 /// Reads the host side's message.
 fn described(descriptors: Vec<OwnedFd>, ahead: Ahead) -> io::Result<Described> {
-    let Ok([description, control, input, output, error]) = <[OwnedFd; 5]>::try_from(descriptors)
-    else {
+    let Ok([description, control, requests]) = <[OwnedFd; 3]>::try_from(descriptors) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
     if !descriptor::is_sealed(description.as_fd())? {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let bytes = descriptor::read_from_start(description.as_fd(), SPEC_BYTES_MAX)?;
-    let spec = Spec::from_bytes(&bytes).map_err(io::Error::other)?;
+    let spec = SandboxSpec::from_bytes(&bytes).map_err(io::Error::other)?;
     if spec.fenced && ahead.network.is_some() {
         // A fence's program has the network of its caller, which this process has left.
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    Ok(Some((spec, control, [input, output, error], ahead)))
+    Ok(Some((spec, control, requests, ahead)))
 }
 
 /// Returns whether the host side has created the cgroups, which it does in the meantime. They are
@@ -211,10 +208,10 @@ fn is_told_to_go(line: &OwnedFd) -> Result<bool, Failure> {
 /// Creates the sandbox's first process, which goes on in `init`.
 fn make(
     line: &OwnedFd,
-    spec: Spec,
+    spec: SandboxSpec,
     ahead: Ahead,
     control: OwnedFd,
-    standard: [OwnedFd; 3],
+    requests: OwnedFd,
 ) -> Result<(Child, OwnedFd), Failure> {
     let namespaces = match spec.identity {
         _ if spec.fenced => Namespaces::NONE,
@@ -238,7 +235,7 @@ fn make(
             let inside = |ids, launcher| Inheritance {
                 spec,
                 control,
-                standard,
+                requests,
                 ids,
                 launcher,
                 outward,
@@ -247,7 +244,7 @@ fn make(
         }
         Side::Parent(child) => {
             // The child's ends: held here, they would never show their end.
-            drop((ready, control, standard, outward));
+            drop((ready, control, requests, outward));
             let equipped = if fenced {
                 release(line, &go, far)
             } else {

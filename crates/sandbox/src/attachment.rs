@@ -1,12 +1,16 @@
+use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use atoll_model::Ending;
 use atoll_model::network::{
     AskedCall, Breadth, CallDigest, Listener, Published, PublishedPort, Scope,
 };
 
+use crate::SandboxError;
 use crate::approvals::{Decision, Pending, Who};
 use crate::control::{Declined, PortAgreed};
+use crate::exec::ExecCommand;
 
 /// One of the program's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +168,40 @@ pub trait Attachment {
     fn suspended(&mut self);
 }
 
+/// An exec to start in a living sandbox, with its attachment. It was decided and recorded.
+pub struct StartExec {
+    /// The program.
+    pub command: ExecCommand,
+    /// The host's side of its streams.
+    pub attachment: Box<dyn Attachment>,
+    /// Takes the exec's number, or the reason why it was not started.
+    pub started: Box<dyn FnOnce(Result<u32, SandboxError>)>,
+}
+
+impl fmt::Debug for StartExec {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("StartExec").finish_non_exhaustive()
+    }
+}
+
+/// An exec that has ended, with all of its output shown.
+pub struct EndedExec {
+    /// Its number in the sandbox.
+    pub exec: u32,
+    /// Its end, or the reason why it was not started.
+    pub ending: Result<Ending, SandboxError>,
+    /// The time from its start to its end.
+    pub wall_clock: Duration,
+    /// Its attachment.
+    pub attachment: Box<dyn Attachment>,
+}
+
+impl fmt::Debug for EndedExec {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("EndedExec").finish_non_exhaustive()
+    }
+}
+
 /// The control of a sandbox's egress process, if it has one.
 pub trait Carrier {
     /// Takes the listeners of the sandbox's network, and those of the host, once they exist;
@@ -208,5 +246,13 @@ pub trait Carrier {
     /// Takes the notices about dual control that are due.
     fn of_two(&mut self) -> Vec<OfTwo> {
         Vec::new()
+    }
+    /// Takes the execs to start.
+    fn execs(&mut self) -> Vec<StartExec> {
+        Vec::new()
+    }
+    /// Takes note of the end of an exec beside the first.
+    fn exec_ended(&mut self, ended: EndedExec) {
+        let _ = ended;
     }
 }

@@ -53,6 +53,20 @@ pub enum SandboxError {
     /// The description is larger than the launcher takes.
     #[error("the command and its environment are too large: {0} bytes, at most {max}", max = atoll_frame::SPEC_BYTES_MAX)]
     TooLarge(usize),
+    /// No further program can be started in the sandbox.
+    #[error("no further program can be started in this sandbox: its exec server has ended ({0})")]
+    NoExec(std::io::Error),
+    /// As many execs run as can.
+    #[error("{0} programs run in this sandbox beside its first; wait for one to end")]
+    TooManyExecs(usize),
+    /// A file of the sandbox cannot be opened.
+    #[error("{} cannot be opened in the sandbox: {error}", path.display())]
+    File {
+        /// The path in the sandbox.
+        path: PathBuf,
+        /// The reason.
+        error: std::io::Error,
+    },
     /// The sandbox's processes stopped answering before they reported its end.
     #[error("the sandbox ended without telling why; the kernel's log may (dmesg)")]
     Vanished,

@@ -19,6 +19,7 @@ mod doors;
 mod enforcement;
 mod errand;
 mod error;
+mod exec;
 mod fence;
 
 mod execution;
@@ -58,7 +59,8 @@ pub use approvals::{
     Agreed, ApprovalNews, Decision, Lease, Pending, Second, Stopped, Who, Widening,
 };
 pub use attachment::{
-    Answered, Attachment, Carrier, OfTwo, Reaction, Settled, SettledOf, Stream, Turn,
+    Answered, Attachment, Carrier, EndedExec, OfTwo, Reaction, Settled, SettledOf, StartExec,
+    Stream, Turn,
 };
 pub use commands::CredentialCommand;
 pub use control::{
@@ -73,6 +75,7 @@ pub use errand::{
     program_outside, search_places,
 };
 pub use error::{SandboxError, explain};
+pub use exec::ExecCommand;
 pub use flows::{Flows, Refused};
 pub use handover::{CaughtToken, Disguise, Handover, SourceError, Stands, Told, take_out};
 pub use held::{First, Held, Unified, detect as detect_groups};

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
-    Funnel, INWARD_MAX, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting, Operation, Permission,
-    ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX, Spec, Terminal, Watch,
+    ExecSpec, ExecTerminal, Funnel, INWARD_MAX, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting,
+    Operation, Permission, ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX,
+    SandboxSpec, Terminal, Watch,
 };
 use atoll_model::network::{CONNECTIONS_MAX, SANDBOX_NAME};
 use atoll_model::{Boundary, Call, LimitKey, Limits, WorkspaceMode};
@@ -17,11 +18,12 @@ use atoll_sys::{descriptor, socket};
 
 use crate::disk::DiskWatch;
 use crate::enforcement::{Swap, enforcement};
+use crate::exec::{ExecServer, PreparedExec};
 use crate::groups::Groups;
 use crate::held::Held;
 use crate::launcher::{Launcher, Starting};
 use crate::placement::IDS;
-use crate::session::{Assembled, Lines, last_words};
+use crate::session::{Assembled, last_words};
 use crate::{
     FurtherIds, Host, Placement, Running, SandboxError, Size, WorkspacePlace, fence, tree,
 };
@@ -69,12 +71,20 @@ pub fn assemble(
     let limits = &boundary.limits;
     let groups = Groups::plan(native.held, &call.run);
     match launch(native, starting, boundary, call, groups.as_ref()) {
-        Ok((launcher, lines)) => {
+        Ok(Launched {
+            launcher,
+            control,
+            server,
+            first,
+        }) => {
             let sandbox = Running {
                 disk: disk_watch(native.placement, &call.workspace, limits)
                     .and_processes_of(launcher.pid),
                 launcher,
-                lines,
+                control,
+                server,
+                prepared: Some(first),
+                first: None,
                 enforcement: enforcement(groups.as_ref(), native),
                 groups,
                 limits: limits.clone(),
@@ -90,14 +100,22 @@ pub fn assemble(
     }
 }
 
+/// A launcher at work, with the host's ends.
+struct Launched {
+    launcher: Launcher,
+    control: OwnedFd,
+    server: ExecServer,
+    first: PreparedExec,
+}
+
 fn launch(
     native: &Native<'_>,
     starting: Starting,
     boundary: &Boundary,
     call: &Call,
     groups: Option<&Groups>,
-) -> Result<(Launcher, Lines), SandboxError> {
-    let spec = describe(native, boundary, call, groups)?;
+) -> Result<Launched, SandboxError> {
+    let (spec, first) = describe(native, boundary, call, groups)?;
     #[cfg(feature = "without_defences")]
     let spec = crate::without::leave_out(spec);
     let bytes = spec.to_bytes();
@@ -112,38 +130,25 @@ fn launch(
     let unusable = SandboxError::host("the delegated control group cannot be used");
     let left = groups.map_or(Ok(()), |groups| groups.leave(launcher.processes()));
     let left = left.map_err(unusable);
-    let send = || -> std::io::Result<Lines> {
+    let send = || -> std::io::Result<(OwnedFd, OwnedFd)> {
         let description = descriptor::sealed_memory(c"atoll-spec", &bytes)?;
         let (control, control_inside) = socket::pair()?;
-        let (input_inside, input) = descriptor::pipe()?;
-        let (output, output_inside) = descriptor::pipe()?;
-        let (error, error_inside) = descriptor::pipe()?;
-        if let Some((uid, gid)) = other_user(spec.identity) {
-            // Programs open /dev/stdout anew, which asks for the pipe's owner.
-            for end in [&input_inside, &output_inside, &error_inside] {
-                descriptor::change_owner(end.as_fd(), uid, gid)?;
-            }
-        }
-        let sent: [&OwnedFd; 5] = [
-            &description,
-            &control_inside,
-            &input_inside,
-            &output_inside,
-            &error_inside,
-        ];
+        let (requests, requests_inside) = socket::pair()?;
+        let sent = [&description, &control_inside, &requests_inside];
         socket::send(launcher.line.as_fd(), b"s", &sent.map(AsFd::as_fd))?;
-        Ok(Lines {
-            control,
-            input: Some(input),
-            output: Some(output),
-            error: Some(error),
-        })
+        Ok((control, requests))
     };
     let sent = left
         .and_then(|()| send().map_err(SandboxError::host("the sandbox's lines could not be made")));
+    let sent = sent.and_then(|(control, requests)| {
+        let owner = other_user(spec.identity);
+        let mut server = ExecServer::new(requests, owner, spec.fenced, &first);
+        let first = server.prepare_spec(&first, native.terminal)?;
+        Ok((control, server, first))
+    });
     // Only now that the launcher knows of them: when this process dies in
     // between, the launcher removes what there is.
-    let begun = sent.and_then(|lines| {
+    let begun = sent.and_then(|ends| {
         if let Some(groups) = groups {
             groups
                 .make(&boundary.limits)
@@ -155,10 +160,15 @@ fn launch(
         if let Some(further) = &native.placement.further {
             map_ids(&launcher, further)?;
         }
-        Ok(lines)
+        Ok(ends)
     });
     match begun {
-        Ok(lines) => Ok((launcher, lines)),
+        Ok((control, server, first)) => Ok(Launched {
+            launcher,
+            control,
+            server,
+            first,
+        }),
         Err(error) => {
             // That nobody listens any more is told by what was said before that.
             let told = last_words(&launcher.line);
@@ -230,7 +240,7 @@ fn describe(
     boundary: &Boundary,
     call: &Call,
     groups: Option<&Groups>,
-) -> Result<Spec, SandboxError> {
+) -> Result<(SandboxSpec, ExecSpec), SandboxError> {
     let seen = seen(native, boundary, call)?;
     let path_bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let text = |text: &OsString| text.as_bytes().to_vec();
@@ -239,7 +249,7 @@ fn describe(
     if boundary.nesting && is_zero(identity) {
         capabilities |= NEST_AS_ROOT;
     }
-    Ok(Spec {
+    let sandbox = SandboxSpec {
         identity,
         capabilities,
         fenced: native.placement.fence.is_some(),
@@ -285,6 +295,13 @@ fn describe(
             rows: size.rows,
             columns: size.columns,
         }),
+        one_exec: true,
+    };
+    let first = ExecSpec {
+        terminal: match native.terminal {
+            Some(_) => ExecTerminal::Session,
+            None => ExecTerminal::None,
+        },
         arguments: call.command.iter().map(text).collect(),
         environment: seen
             .environment
@@ -292,7 +309,8 @@ fn describe(
             .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
             .collect(),
         directory: call.directory.as_os_str().as_bytes().to_vec(),
-    })
+    };
+    Ok((sandbox, first))
 }
 
 /// Returns the number of sockets that lead into the sandbox's network, of each family. None can

@@ -1,10 +1,10 @@
-//! The supervision of a sandbox: input, output, signals and time, until it is gone.
+//! The supervision of a sandbox: input and output of its execs, signals and time, until it is gone.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use atoll_frame::{MESSAGE_BYTES_MAX, Order, Report, Stage};
+use atoll_frame::{ExecId, MESSAGE_BYTES_MAX, Order, Report, Stage};
 use atoll_ledger::Armed;
 use atoll_model::{
     Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage, Wall,
@@ -14,10 +14,16 @@ use atoll_sys::terminal::{WindowSize, set_window_size};
 use atoll_sys::{descriptor, socket};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::attachment::{EndedExec, StartExec};
 use crate::disk::DiskWatch;
+use crate::exec::{ExecServer, PreparedExec, checked_master};
 use crate::groups::{Counted, Groups};
 use crate::launcher::{Departing, Launcher};
 use crate::{Attachment, Carrier, Reaction, SandboxError, Stream};
+
+use streams::{ExecStreams, Typed};
+
+pub(crate) mod streams;
 
 /// The rows and columns of a terminal.
 pub type Size = WindowSize;
@@ -26,31 +32,15 @@ pub type Size = WindowSize;
 const GRACE: Duration = Duration::from_secs(2);
 /// The most read at once, bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
-/// The most written at once to a pipe that has room, bytes: POSIX guarantees that this much
-/// fits, so that a slow reader never blocks the watch over limits.
-const PIPE_BLOCK_BYTES: usize = 4096;
-/// The pending output at which reading pauses, bytes.
-const PENDING_BYTES_MAX: usize = 256 * 1024;
-
-/// The byte of the suspend key, unless the terminal is set otherwise.
-const CONTROL_Z: u8 = 0x1a;
+/// The most execs at once beside the first.
+const EXECS_MAX: usize = 64;
 
 const SIGTERM: u8 = 15;
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
-const ENOENT: i32 = 2;
 
 /// Records a violation, and returns whether the program may go on.
 pub type Witness<'a> = &'a mut dyn FnMut(&Attempt) -> bool;
-
-/// The host's ends of a sandbox's pipes and control socket.
-#[derive(Debug)]
-pub(crate) struct Lines {
-    pub(crate) control: OwnedFd,
-    pub(crate) input: Option<OwnedFd>,
-    pub(crate) output: Option<OwnedFd>,
-    pub(crate) error: Option<OwnedFd>,
-}
 
 /// A sandbox that is being built, or waits: its program has not been started. Dropping it ends
 /// it.
@@ -79,10 +69,11 @@ impl Assembled {
         let is_this = armed.call() == &self.call && armed.grant().boundary() == &self.boundary;
         match self.sandbox.take_if(|_| is_this && armed.use_up()) {
             None => Err(SandboxError::AnotherCall),
-            Some(running) => {
+            Some(mut running) => {
                 // When nobody is there to obey, attending finds out why.
-                let start = Order::Start.to_bytes();
-                let _ = socket::send(running.lines.control.as_fd(), &start, &[]);
+                if let Some(first) = running.prepared.take() {
+                    running.first = running.server.start(first).ok().map(ExecStreams::new);
+                }
                 Ok(running)
             }
         }
@@ -101,7 +92,13 @@ impl Drop for Assembled {
 #[derive(Debug)]
 pub struct Running {
     pub(crate) launcher: Launcher,
-    pub(crate) lines: Lines,
+    /// The socket to the first process.
+    pub(crate) control: OwnedFd,
+    pub(crate) server: ExecServer,
+    /// The first exec, until it may start.
+    pub(crate) prepared: Option<PreparedExec>,
+    /// The first exec; `None` if there was nobody to start it.
+    pub(crate) first: Option<ExecStreams>,
     pub(crate) groups: Option<Groups>,
     pub(crate) enforcement: Vec<Enforcement>,
     pub(crate) disk: DiskWatch,
@@ -125,7 +122,10 @@ impl Running {
     ) -> Result<(Outcome, Option<Departing>), SandboxError> {
         let Self {
             launcher,
-            lines,
+            control,
+            server,
+            prepared: _,
+            first,
             groups,
             mut enforcement,
             disk,
@@ -134,11 +134,12 @@ impl Running {
         let mut session = Session {
             line: Some(&launcher.line),
             launcher: launcher.pid,
-            lines,
+            control,
+            server: &mut { server },
+            first,
+            further: Vec::new(),
             disk,
             limits: &limits,
-            terminal: None,
-            ending: None,
             failure: None,
             used: None,
             hit: None,
@@ -147,13 +148,9 @@ impl Running {
             active: Instant::now(),
             kill_at: None,
             abandon_at: None,
-            typed: Vec::new(),
-            suspend_typed: false,
             stop_waits: false,
-            has_run: false,
-            input_open: true,
             control_open: true,
-            shown: [Vec::new(), Vec::new()],
+            server_ended: false,
             attempts: Vec::new(),
             witness,
             carrier,
@@ -185,11 +182,12 @@ impl Running {
     fn abandon(self) {
         let Self {
             launcher,
-            lines,
+            control,
+            server,
             groups,
             ..
         } = self;
-        drop(lines);
+        drop((control, server));
         drop(launcher.let_go());
         if let Some(groups) = groups {
             groups.remove();
@@ -240,94 +238,267 @@ fn outcome(
 struct Session<'a> {
     line: Option<&'a OwnedFd>,
     launcher: u32,
-    lines: Lines,
+    control: OwnedFd,
+    server: &'a mut ExecServer,
+    /// The exec that the run is for; `None` if there was nobody to start it.
+    first: Option<ExecStreams>,
+    further: Vec<FurtherExec>,
     disk: DiskWatch,
     limits: &'a Limits,
-    terminal: Option<OwnedFd>,
-    ending: Option<Ending>,
     failure: Option<SandboxError>,
     used: Option<(u64, u64)>,
     hit: Option<LimitHit>,
     started: Instant,
+    /// The time at which the sandbox, or the exec that it is for, has ended.
     ended: Option<Instant>,
     active: Instant,
     kill_at: Option<Instant>,
     abandon_at: Option<Instant>,
-    typed: Vec<u8>,
-    suspend_typed: bool,
     /// True if the person suspended the program, and this side is still to follow.
     stop_waits: bool,
-    has_run: bool,
-    input_open: bool,
     control_open: bool,
-    shown: [Vec<u8>; 2],
+    server_ended: bool,
     /// The violations, at most one for each call that can be reported.
     attempts: Vec<Attempt>,
     witness: Witness<'a>,
     carrier: &'a mut dyn Carrier,
 }
 
-/// The sources that are ready after a wait.
-#[derive(Default)]
-struct Ready {
-    line: bool,
-    control: bool,
-    signals: bool,
-    typing: bool,
-    program_reads: bool,
-    outside: bool,
-    written: [bool; 2],
-    sinks: [bool; 2],
+/// An exec beside the first.
+struct FurtherExec {
+    streams: ExecStreams,
+    attachment: Box<dyn Attachment>,
+    started: Instant,
+    /// The failure to start it.
+    failure: Option<SandboxError>,
 }
 
 impl Session<'_> {
     fn attend(&mut self, attachment: &mut dyn Attachment) -> Result<(), SandboxError> {
         let mut block = vec![0_u8; BLOCK_BYTES];
-        if attachment.input().is_none() {
-            // Who reads finds the end at once.
-            (self.input_open, self.lines.input) = (false, None);
+        if let Some(first) = &mut self.first {
+            first.close_absent_input(attachment);
         }
-        while self.line.is_some() || self.output_is_open() || self.has_pending() {
+        while self.line.is_some() || self.first_is_open() {
             let ready = self
                 .wait(attachment)
                 .map_err(SandboxError::host("waiting for the sandbox failed"))?;
-            if ready.control {
-                self.hear_init()?;
-            }
-            if ready.line {
-                self.hear_launcher()?;
-            }
             let is_due = self.carrier.due().is_some_and(|at| at <= Instant::now());
-            if (ready.outside || is_due) && !self.carrier.attend() {
+            if is_due && !ready.contains(&Waits::Outside) && !self.carrier.attend() {
                 self.order_end(Instant::now());
             }
-            if ready.signals {
-                while let Some(reaction) = attachment.next_signal() {
-                    self.react(reaction);
-                }
+            for kind in ready {
+                self.handle(kind, attachment, &mut block)?;
             }
-            if ready.typing {
-                self.take_input(attachment, &mut block);
-            }
-            if ready.program_reads {
-                self.pass_input();
-            }
-            for stream in [Stream::Output, Stream::Error] {
-                let index = stream as usize;
-                if ready.written.get(index) == Some(&true) {
-                    self.take_output(stream, attachment, &mut block);
-                }
-                if ready.sinks.get(index) == Some(&true) {
-                    self.show(stream, attachment);
-                }
-            }
+            self.start_execs();
+            self.end_execs();
             while self.put_questions(attachment) {}
             self.tell_begun(attachment);
             self.tell_of_two(attachment);
             self.give_way(attachment);
             self.watch(Instant::now());
         }
+        // The sandbox is gone, and all further execs with it.
+        for exec in &mut self.further {
+            exec.streams.end(Ending::Signalled { signal: SIGKILL });
+        }
+        while !self.further.is_empty() {
+            for exec in &mut self.further {
+                exec.drain(&mut block);
+            }
+            self.end_execs();
+        }
         Ok(())
+    }
+
+    /// Handles one source that is ready.
+    fn handle(
+        &mut self,
+        kind: Waits,
+        attachment: &mut dyn Attachment,
+        block: &mut [u8],
+    ) -> Result<(), SandboxError> {
+        match kind {
+            Waits::Control => self.hear_init()?,
+            Waits::Line => self.hear_launcher()?,
+            Waits::Outside => {
+                if !self.carrier.attend() {
+                    self.order_end(Instant::now());
+                }
+            }
+            Waits::Status(id) => self.hear_status(id),
+            Waits::Signals(id) => {
+                while let Some(reaction) = self
+                    .attached(id, attachment)
+                    .and_then(|(_, of)| of.next_signal())
+                {
+                    self.react(id, reaction);
+                }
+            }
+            Waits::Typing(id) => {
+                let taken = self.attached(id, attachment);
+                let taken = taken.map(|(exec, of)| exec.take_input(of, block));
+                if taken == Some(Typed::HungUp) {
+                    // What does not end by that is ended.
+                    self.order(Order::Signal(id, SIGHUP));
+                    if id == ExecId::FIRST {
+                        self.kill_at.get_or_insert(Instant::now() + GRACE);
+                    }
+                }
+            }
+            Waits::ProgramReads(id) => {
+                if let Some((exec, _)) = self.attached(id, attachment) {
+                    exec.pass_input();
+                }
+            }
+            Waits::Written(id, stream) => {
+                if let Some((exec, of)) = self.attached(id, attachment) {
+                    exec.take_output(stream, of, block);
+                }
+            }
+            Waits::Sink(id, stream) => {
+                if let Some((exec, of)) = self.attached(id, attachment) {
+                    exec.show(stream, of);
+                }
+            }
+        }
+        let actives = self.further.iter().map(|exec| exec.streams.active);
+        let first = self.first.as_ref().map(|first| first.active);
+        self.active = actives.chain(first).fold(self.active, Instant::max);
+        Ok(())
+    }
+
+    /// Returns an exec with its attachment.
+    fn attached<'s>(
+        &'s mut self,
+        id: ExecId,
+        first: &'s mut dyn Attachment,
+    ) -> Option<(&'s mut ExecStreams, &'s mut dyn Attachment)> {
+        if let Some(exec) = self.first.as_mut().filter(|exec| exec.id == id) {
+            return Some((exec, first));
+        }
+        let mut further = self.further.iter_mut();
+        let exec = further.find(|exec| exec.streams.id == id)?;
+        Some((&mut exec.streams, exec.attachment.as_mut()))
+    }
+
+    fn exec_mut(&mut self, id: ExecId) -> Option<&mut ExecStreams> {
+        let further = self.further.iter_mut().map(|exec| &mut exec.streams);
+        self.first
+            .iter_mut()
+            .chain(further)
+            .find(|exec| exec.id == id)
+    }
+
+    fn first_is_open(&self) -> bool {
+        let first = self.first.as_ref();
+        first.is_some_and(|first| first.output_is_open() || first.has_pending())
+    }
+
+    fn first_has_pending(&self) -> bool {
+        self.first.as_ref().is_some_and(ExecStreams::has_pending)
+    }
+
+    /// Takes the answers about an exec's start.
+    fn hear_status(&mut self, id: ExecId) {
+        let server_ended = self.server_ended;
+        let Some(exec) = self.exec_mut(id) else {
+            return;
+        };
+        let heard = match exec.hear_status() {
+            // A process that was ended before its program began is reported by its parent; one
+            // that never was, by nobody.
+            Ok(()) if server_ended && exec.is_lost() => {
+                Err(SandboxError::NoExec(io::ErrorKind::BrokenPipe.into()))
+            }
+            heard => heard,
+        };
+        let ended = exec.ended;
+        let Err(error) = heard else {
+            if id == ExecId::FIRST {
+                self.ended = self.ended.or(ended);
+            }
+            return;
+        };
+        exec.end(Ending::NotExecutable);
+        let mut further = self.further.iter_mut();
+        match further.find(|exec| exec.streams.id == id) {
+            Some(exec) => exec.failure = Some(error),
+            None => {
+                // The sandbox is for this exec alone.
+                self.failure.get_or_insert(error);
+                self.order_end(Instant::now());
+            }
+        }
+    }
+
+    /// Takes note that the exec server has ended: what it had not started will not start.
+    fn note_server_end(&mut self) {
+        self.server_ended = true;
+        let further = self.further.iter().map(|exec| exec.streams.id);
+        for id in std::iter::once(ExecId::FIRST)
+            .chain(further)
+            .collect::<Vec<_>>()
+        {
+            self.hear_status(id);
+        }
+    }
+
+    /// Starts the execs that were asked for meanwhile.
+    fn start_execs(&mut self) {
+        for StartExec {
+            command,
+            attachment,
+            started,
+        } in self.carrier.execs()
+        {
+            let is_open = self.line.is_some() && self.ended.is_none();
+            let begun = match self.further.len() < EXECS_MAX && is_open {
+                true => self
+                    .server
+                    .prepare(&command)
+                    .and_then(|prepared| self.server.start(prepared)),
+                false if is_open => Err(SandboxError::TooManyExecs(EXECS_MAX)),
+                false => Err(SandboxError::NoExec(io::ErrorKind::BrokenPipe.into())),
+            };
+            match begun {
+                Ok(ends) => {
+                    let mut streams = ExecStreams::new(ends);
+                    streams.close_absent_input(attachment.as_ref());
+                    let id = streams.id;
+                    self.further.push(FurtherExec {
+                        streams,
+                        attachment,
+                        started: Instant::now(),
+                        failure: None,
+                    });
+                    started(Ok(id.0));
+                }
+                Err(error) => started(Err(error)),
+            }
+        }
+    }
+
+    /// Reports the further execs that have ended, once all that they wrote is shown.
+    fn end_execs(&mut self) {
+        let is_over = |exec: &FurtherExec| {
+            let streams = &exec.streams;
+            let waits = streams.output_is_open() && streams.has_output();
+            streams.ended.is_some() && !streams.has_pending() && !waits
+        };
+        while let Some(at) = self.further.iter().position(is_over) {
+            let exec = self.further.swap_remove(at);
+            let ended = exec.streams.ended.unwrap_or_else(Instant::now);
+            self.carrier.exec_ended(EndedExec {
+                exec: exec.streams.id.0,
+                ending: match exec.failure {
+                    Some(error) => Err(error),
+                    None => Ok(exec.streams.ending.unwrap_or(Ending::NotExecutable)),
+                },
+                wall_clock: ended.saturating_duration_since(exec.started),
+                attachment: exec.attachment,
+            });
+        }
     }
 
     /// Lets the prompts work, and carries out the person's answers. Returns whether there may
@@ -345,13 +516,17 @@ impl Session<'_> {
             attachment.asked(open);
         }
         let had_terminal = attachment.has_terminal();
-        let turn = attachment.turn(!self.has_pending());
+        let turn = attachment.turn(!self.first_has_pending());
         if had_terminal || attachment.has_terminal() {
             // The program can neither read nor write: a person, not the program, takes this time.
             self.active = Instant::now();
         }
         self.append(turn.shown);
-        if let Some((terminal, size)) = self.terminal.as_ref().zip(turn.resized) {
+        let terminal = self
+            .first
+            .as_ref()
+            .and_then(|first| first.terminal.as_ref());
+        if let Some((terminal, size)) = terminal.zip(turn.resized) {
             // A terminal that is closing has no size to set.
             let _ = set_window_size(terminal.as_fd(), size);
         }
@@ -371,10 +546,10 @@ impl Session<'_> {
 
     /// Suspends this side with a program that was suspended while a prompt had the terminal.
     fn give_way(&mut self, attachment: &mut dyn Attachment) {
-        if self.stop_waits && !attachment.has_terminal() && !self.has_pending() {
+        if self.stop_waits && !attachment.has_terminal() && !self.first_has_pending() {
             self.stop_waits = false;
             attachment.suspended();
-            self.order(Order::Continue);
+            self.order(Order::Continue(ExecId::FIRST));
         }
     }
 
@@ -400,81 +575,38 @@ impl Session<'_> {
         self.append(told);
     }
 
+    /// Adds to what the first exec's attachment shows.
     fn append(&mut self, told: Vec<(Stream, Vec<u8>)>) {
-        for (stream, told) in told {
-            if let Some(shown) = self.shown.get_mut(stream as usize) {
-                shown.extend_from_slice(&told);
-            }
+        if let Some(first) = &mut self.first {
+            first.append(told);
         }
     }
 
-    fn output_is_open(&self) -> bool {
-        self.lines.output.is_some() || self.lines.error.is_some() || self.terminal.is_some()
-    }
-
-    fn has_pending(&self) -> bool {
-        self.shown.iter().any(|pending| !pending.is_empty())
-    }
-
-    /// Returns the source of a stream of the program.
-    fn source(&self, stream: Stream) -> Option<&OwnedFd> {
-        match stream {
-            Stream::Output => self.terminal.as_ref().or(self.lines.output.as_ref()),
-            Stream::Error => self.lines.error.as_ref(),
-        }
-    }
-
-    fn wait(&self, attachment: &dyn Attachment) -> io::Result<Ready> {
-        let mut waiting = Waiting::default();
-        if let Some(line) = self.line {
-            waiting.add(line.as_fd(), PollFlags::IN, Waits::Line);
-        }
+    /// Waits, and returns what is ready, in the order in which it is to be handled.
+    fn wait(&self, attachment: &dyn Attachment) -> io::Result<Vec<Waits>> {
+        let mut sources = Sources::default();
         if self.line.is_some() && self.control_open {
-            waiting.add(self.lines.control.as_fd(), PollFlags::IN, Waits::Control);
+            sources.add(self.control.as_fd(), PollFlags::IN, Waits::Control);
         }
-        if let Some(signals) = attachment.signals() {
-            waiting.add(signals, PollFlags::IN, Waits::Signals);
-        }
-        let has_terminal = attachment.has_terminal();
-        if self.input_open
-            && (self.typed.is_empty() || has_terminal)
-            && self.ended.is_none()
-            && let Some(input) = attachment.input()
-        {
-            waiting.add(input, PollFlags::IN, Waits::Typing);
-        }
-        if !self.typed.is_empty()
-            && let Some(input) = self.terminal.as_ref().or(self.lines.input.as_ref())
-        {
-            waiting.add(input.as_fd(), PollFlags::OUT, Waits::ProgramReads);
-        }
-        for stream in [Stream::Output, Stream::Error] {
-            let pending = self.shown.get(stream as usize).map_or(0, Vec::len);
-            let takes = pending < PENDING_BYTES_MAX && !has_terminal;
-            if let Some(source) = self.source(stream).filter(|_| takes) {
-                waiting.add(source.as_fd(), PollFlags::IN, Waits::Written(stream));
-            }
-            if pending > 0 {
-                waiting.add(attachment.sink(stream), PollFlags::OUT, Waits::Sink(stream));
-            }
+        if let Some(line) = self.line {
+            sources.add(line.as_fd(), PollFlags::IN, Waits::Line);
         }
         for outside in self.carrier.waits_on() {
-            waiting.add(outside, PollFlags::IN, Waits::Outside);
+            sources.add(outside, PollFlags::IN, Waits::Outside);
         }
-        let Waiting { mut set, kinds } = waiting;
+        if let Some(first) = &self.first {
+            first.wait_on(&mut sources, attachment);
+        }
+        for exec in &self.further {
+            exec.streams.wait_on(&mut sources, exec.attachment.as_ref());
+        }
         let timeout = self.timeout(Instant::now(), attachment.due());
-        match poll(&mut set, timeout.as_ref()) {
+        match poll(&mut sources.set, timeout.as_ref()) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
+            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         }
-        let mut ready = Ready::default();
-        for (polled, kind) in set.iter().zip(kinds) {
-            if !polled.revents().is_empty() {
-                ready.mark(kind);
-            }
-        }
-        Ok(ready)
+        Ok(sources.ready())
     }
 
     /// Returns the longest time to wait.
@@ -504,60 +636,65 @@ impl Session<'_> {
     }
 
     fn hear_init(&mut self) -> Result<(), SandboxError> {
-        let Some((report, mut descriptors)) = hear(&self.lines.control)? else {
+        match hear(&self.control)? {
+            Some((report, descriptors)) => self.take_report(report, descriptors)?,
             // Its end is told by the launcher too; until then nothing more comes.
-            self.control_open = false;
-            return Ok(());
-        };
+            None => self.control_open = false,
+        }
+        Ok(())
+    }
+
+    /// Takes a report of the first process.
+    fn take_report(
+        &mut self,
+        report: Report,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<(), SandboxError> {
         match report {
             Report::Terminal => {
                 // What is there to read can be gone again: a program may flush its terminal, and
                 // the line that was readable may have been the one before it.
-                self.terminal = descriptors.pop();
-                if let Some(terminal) = &self.terminal {
-                    descriptor::never_block(terminal.as_fd()).map_err(SandboxError::host(
-                        "the program's terminal cannot be watched",
-                    ))?;
+                let terminal = descriptors.pop().map(checked_master).transpose()?;
+                if let Some((first, terminal)) = self.first.as_mut().zip(terminal) {
+                    first.set_terminal(terminal);
                 }
-                self.lines.output = None;
-                self.lines.error = None;
-                self.lines.input = None;
-            }
-            Report::Running => {
-                self.has_run = true;
-                // It may have run for a while: the clock runs since the order to start.
-                self.active = Instant::now();
             }
             Report::Failed {
                 stage,
                 error,
                 detail,
             } => self.fail(stage, error, &detail),
-            Report::NotExecuted { error: ENOENT } => self.end(Ending::NotFound),
-            Report::NotExecuted { .. } => self.end(Ending::NotExecutable),
-            // Only at the person's own wish: a program that stops itself does not
-            // stop what watches over it.
-            Report::Stopped { .. } if self.suspend_typed => {
-                self.suspend_typed = false;
-                self.stop_waits = true;
+            Report::Stopped { exec, .. } => {
+                // Only at the person's own wish: a program that stops itself does not
+                // stop what watches over it.
+                let first = self.first.as_mut().filter(|first| first.id == exec);
+                if let Some(first) = first.filter(|first| first.suspend_typed) {
+                    first.suspend_typed = false;
+                    self.stop_waits = true;
+                }
             }
-            Report::Stopped { .. } => {}
             Report::MemoryReached => self.hit = Some(LimitHit::Memory),
             Report::TimeReached => self.hit = Some(LimitHit::WallClock),
             Report::Attempt { call, pid, count } => self.note(&call, pid, count),
             Report::Ended {
-                signalled: true,
+                exec,
+                signalled,
                 number,
             } => {
-                self.end(Ending::Signalled { signal: number });
+                let ending = match signalled {
+                    true => Ending::Signalled { signal: number },
+                    false => Ending::Exited { status: number },
+                };
+                self.end(exec, ending);
             }
-            Report::Ended {
-                signalled: false,
-                number,
-            } => {
-                self.end(Ending::Exited { status: number });
-            }
-            Report::Started { .. } | Report::Network | Report::Gone { .. } => {}
+            Report::ServerEnded => self.note_server_end(),
+            Report::Ready
+            | Report::Executing
+            | Report::File
+            | Report::NotExecuted { .. }
+            | Report::Started { .. }
+            | Report::Network
+            | Report::Gone { .. } => {}
         }
         Ok(())
     }
@@ -603,52 +740,28 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Reads the last reports of `init`.
+    /// Reads the last reports of `init`, and the last answers about the first exec's start.
     fn drain_control(&mut self) {
-        while self.ending.is_none() && self.failure.is_none() {
-            let control = [Some(self.lines.control.as_fd())];
+        while self.failure.is_none() {
+            let control = [Some(self.control.as_fd())];
             if !matches!(descriptor::wait_readable(control, Some(0)), Ok([true])) {
-                return;
+                break;
             }
-            match hear(&self.lines.control) {
-                Ok(Some((
-                    Report::Ended {
-                        signalled: true,
-                        number,
-                    },
-                    _,
-                ))) => {
-                    self.end(Ending::Signalled { signal: number });
+            match hear(&self.control) {
+                Ok(Some((report, descriptors))) => {
+                    if self.take_report(report, descriptors).is_err() {
+                        break;
+                    }
                 }
-                Ok(Some((
-                    Report::Ended {
-                        signalled: false,
-                        number,
-                    },
-                    _,
-                ))) => {
-                    self.end(Ending::Exited { status: number });
-                }
-                Ok(Some((Report::NotExecuted { error: ENOENT }, _))) => self.end(Ending::NotFound),
-                Ok(Some((Report::NotExecuted { .. }, _))) => self.end(Ending::NotExecutable),
-                Ok(Some((Report::MemoryReached, _))) => self.hit = Some(LimitHit::Memory),
-                Ok(Some((Report::TimeReached, _))) => self.hit = Some(LimitHit::WallClock),
-                Ok(Some((Report::Attempt { call, pid, count }, _))) => {
-                    self.note(&call, pid, count);
-                }
-                Ok(Some((
-                    Report::Failed {
-                        stage,
-                        error,
-                        detail,
-                    },
-                    _,
-                ))) => {
-                    self.fail(stage, error, &detail);
-                }
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return,
+                Ok(None) | Err(_) => break,
             }
+        }
+        let has_ended = self
+            .first
+            .as_ref()
+            .is_some_and(|first| first.ending.is_some());
+        if !has_ended && self.failure.is_none() {
+            self.hear_status(ExecId::FIRST);
         }
     }
 
@@ -682,125 +795,34 @@ impl Session<'_> {
             .get_or_insert_with(|| making(stage, error, detail));
     }
 
-    fn end(&mut self, ending: Ending) {
-        self.ending = Some(ending);
-        self.ended = Some(Instant::now());
+    /// Takes note of an exec's end. What was answered about its start comes first: a program that
+    /// was not executed ends too.
+    fn end(&mut self, id: ExecId, ending: Ending) {
+        self.hear_status(id);
+        if let Some(exec) = self.exec_mut(id) {
+            exec.end(ending);
+        }
+        if id == ExecId::FIRST {
+            self.ended.get_or_insert_with(Instant::now);
+        }
     }
 
     /// Sends an order. If the receiver is gone, the end is near anyway.
     fn order(&self, order: Order) {
-        let _ = socket::send(self.lines.control.as_fd(), &order.to_bytes(), &[]);
+        let _ = socket::send(self.control.as_fd(), &order.to_bytes(), &[]);
     }
 
-    fn react(&mut self, reaction: Reaction) {
+    fn react(&mut self, id: ExecId, reaction: Reaction) {
         match reaction {
-            Reaction::Forward(number) => self.order(Order::Signal(number)),
+            Reaction::Forward(number) => self.order(Order::Signal(id, number)),
             Reaction::Resize(size) => {
-                if let Some(terminal) = &self.terminal {
+                let exec = self.exec_mut(id);
+                if let Some(terminal) = exec.and_then(|exec| exec.terminal.as_ref()) {
                     // A terminal that is closing has no size to set.
                     let _ = set_window_size(terminal.as_fd(), size);
                 }
             }
             Reaction::Ignore => {}
-        }
-    }
-
-    fn take_input(&mut self, attachment: &mut dyn Attachment, block: &mut [u8]) {
-        let Some(input) = attachment.input() else {
-            return;
-        };
-        match descriptor::read(input, block) {
-            Ok(got @ 1..) => {
-                let is_suspend = |byte: &u8| *byte == CONTROL_Z;
-                let mut typed = block.get(..got).unwrap_or_default().to_vec();
-                attachment.typed(&mut typed);
-                self.suspend_typed |= self.terminal.is_some() && typed.iter().any(is_suspend);
-                self.active = Instant::now();
-                self.typed.append(&mut typed);
-            }
-            // A terminal that is gone reads as an error or as the end.
-            Ok(0) | Err(_) => {
-                self.input_open = false;
-                if self.terminal.is_some() {
-                    // The window was closed. What does not end by that is ended.
-                    self.order(Order::Signal(SIGHUP));
-                    self.kill_at.get_or_insert(Instant::now() + GRACE);
-                } else {
-                    self.lines.input = None;
-                }
-            }
-        }
-    }
-
-    fn pass_input(&mut self) {
-        let Some(input) = self.terminal.as_ref().or(self.lines.input.as_ref()) else {
-            self.typed.clear();
-            return;
-        };
-        let chunk = self
-            .typed
-            .get(..self.typed.len().min(PIPE_BLOCK_BYTES))
-            .unwrap_or_default();
-        match rustix::io::write(input, chunk) {
-            Ok(count) => {
-                self.typed.drain(..count);
-            }
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            // The program reads no more.
-            Err(_) => {
-                self.typed.clear();
-                self.lines.input = None;
-                self.input_open = false;
-            }
-        }
-    }
-
-    fn take_output(&mut self, stream: Stream, attachment: &mut dyn Attachment, block: &mut [u8]) {
-        let Some(source) = self.source(stream) else {
-            return;
-        };
-        match descriptor::read(source.as_fd(), block) {
-            Ok(got @ 1..) => {
-                self.active = Instant::now();
-                let written = block.get(..got).unwrap_or_default();
-                if let Some(pending) = self.shown.get_mut(stream as usize) {
-                    attachment.transform(stream, written, pending);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // A terminal whose last program is gone reads as an error (EIO).
-            Ok(0) | Err(_) => self.close(stream),
-        }
-    }
-
-    fn close(&mut self, stream: Stream) {
-        match stream {
-            Stream::Output => {
-                self.lines.output = None;
-                self.terminal = None;
-            }
-            Stream::Error => self.lines.error = None,
-        }
-    }
-
-    fn show(&mut self, stream: Stream, attachment: &dyn Attachment) {
-        let Some(pending) = self.shown.get_mut(stream as usize) else {
-            return;
-        };
-        let chunk = pending
-            .get(..pending.len().min(PIPE_BLOCK_BYTES))
-            .unwrap_or_default();
-        match rustix::io::write(attachment.sink(stream), chunk) {
-            Ok(count) => {
-                pending.drain(..count);
-            }
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            // Nobody looks any more: the program gets to know as from a closed
-            // pipe.
-            Err(_) => {
-                pending.clear();
-                self.close(stream);
-            }
         }
     }
 
@@ -816,8 +838,10 @@ impl Session<'_> {
             self.abandon_at = None;
             self.line = None;
             self.ended.get_or_insert(now);
-            self.close(Stream::Output);
-            self.close(Stream::Error);
+            if let Some(first) = &mut self.first {
+                first.close(Stream::Output);
+                first.close(Stream::Error);
+            }
         }
         if self.hit.is_some() || self.ended.is_some() {
             return;
@@ -831,7 +855,10 @@ impl Session<'_> {
             self.hit = Some(LimitHit::Idle);
         }
         if self.hit.is_some() {
-            self.order(Order::Signal(SIGTERM));
+            let further = self.further.iter().map(|exec| exec.streams.id);
+            for id in std::iter::once(ExecId::FIRST).chain(further) {
+                self.order(Order::Signal(id, SIGTERM));
+            }
             self.kill_at = Some(now + GRACE);
         } else if let Some(hit) = self.disk.check(now) {
             self.hit = Some(hit);
@@ -850,13 +877,13 @@ impl Session<'_> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        let ending = match (self.hit, self.ending) {
+        let first = self.first.as_ref();
+        let has_run = first.is_some_and(|first| first.is_executing);
+        let ending = match (self.hit, first.and_then(|first| first.ending)) {
             (Some(limit), _) => Ending::Limited { limit },
             (None, Some(ending)) => ending,
             // The kernel ended the first process itself: for memory, most likely.
-            (None, None) if self.used.is_some() && self.has_run => {
-                Ending::Signalled { signal: SIGKILL }
-            }
+            (None, None) if self.used.is_some() && has_run => Ending::Signalled { signal: SIGKILL },
             (None, None) => return Err(SandboxError::Vanished),
         };
         let (cpu_us, memory_peak_bytes) = self.used.unwrap_or_default();
@@ -877,48 +904,75 @@ impl Session<'_> {
     }
 }
 
+impl FurtherExec {
+    /// Reads and shows what is left once the sandbox is gone; what cannot be shown at once is
+    /// dropped.
+    fn drain(&mut self, block: &mut [u8]) {
+        let Self {
+            streams,
+            attachment,
+            ..
+        } = self;
+        for stream in [Stream::Output, Stream::Error] {
+            streams.take_output(stream, attachment.as_mut(), block);
+            while streams.has_pending() {
+                let sink = [PollFd::from_borrowed_fd(
+                    attachment.sink(stream),
+                    PollFlags::OUT,
+                )];
+                let soon = rustix::event::Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 100_000_000,
+                };
+                if !matches!(poll(&mut { sink }, Some(&soon)), Ok(1..)) {
+                    streams.shown = [Vec::new(), Vec::new()];
+                    streams.close(stream);
+                    break;
+                }
+                streams.show(stream, attachment.as_ref());
+                if streams.shown.get(stream as usize).is_none_or(Vec::is_empty) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
 /// The sources of one wait.
 #[derive(Default)]
-struct Waiting<'a> {
+pub(crate) struct Sources<'a> {
     set: Vec<PollFd<'a>>,
     kinds: Vec<Waits>,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> Sources<'a> {
     fn add(&mut self, fd: BorrowedFd<'a>, flags: PollFlags, kind: Waits) {
         self.set.push(PollFd::from_borrowed_fd(fd, flags));
         self.kinds.push(kind);
     }
-}
 
-#[derive(Clone, Copy)]
-enum Waits {
-    Line,
-    Control,
-    Signals,
-    Typing,
-    ProgramReads,
-    Outside,
-    Written(Stream),
-    Sink(Stream),
-}
-
-impl Ready {
-    fn mark(&mut self, kind: Waits) {
-        let flag = match kind {
-            Waits::Line => Some(&mut self.line),
-            Waits::Control => Some(&mut self.control),
-            Waits::Signals => Some(&mut self.signals),
-            Waits::Typing => Some(&mut self.typing),
-            Waits::ProgramReads => Some(&mut self.program_reads),
-            Waits::Outside => Some(&mut self.outside),
-            Waits::Written(stream) => self.written.get_mut(stream as usize),
-            Waits::Sink(stream) => self.sinks.get_mut(stream as usize),
-        };
-        if let Some(flag) = flag {
-            *flag = true;
-        }
+    /// Returns the kinds of those that are ready, each once.
+    fn ready(self) -> Vec<Waits> {
+        let ready = self.set.iter().zip(self.kinds);
+        let ready = ready.filter(|(polled, _)| !polled.revents().is_empty());
+        let mut ready: Vec<Waits> = ready.map(|(_, kind)| kind).collect();
+        ready.dedup();
+        ready
     }
+}
+
+/// The kinds of sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Control,
+    Line,
+    Outside,
+    Status(ExecId),
+    Signals(ExecId),
+    Typing(ExecId),
+    ProgramReads(ExecId),
+    Written(ExecId, Stream),
+    Sink(ExecId, Stream),
 }
 
 /// Returns the failure that the launcher has reported, if any: a write to one that ended early
@@ -942,7 +996,7 @@ pub(crate) fn last_words(line: &OwnedFd) -> Option<SandboxError> {
     None
 }
 
-fn making(stage: Stage, error: i32, detail: &[u8]) -> SandboxError {
+pub(crate) fn making(stage: Stage, error: i32, detail: &[u8]) -> SandboxError {
     SandboxError::Making {
         stage,
         error: io::Error::from_raw_os_error(error),
@@ -951,7 +1005,7 @@ fn making(stage: Stage, error: i32, detail: &[u8]) -> SandboxError {
 }
 
 /// Reads one report with its descriptors; `None` if the other side is gone.
-fn hear(line: &OwnedFd) -> Result<Option<(Report, Vec<OwnedFd>)>, SandboxError> {
+pub(crate) fn hear(line: &OwnedFd) -> Result<Option<(Report, Vec<OwnedFd>)>, SandboxError> {
     let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
     let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
     // Whoever left without reading all is told of first, what it said after that.

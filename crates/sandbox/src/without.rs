@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, CString};
 
-use atoll_frame::{Operation, Spec};
+use atoll_frame::{Operation, SandboxSpec};
 
 /// The variable that names the removed defences, separated by commas.
 const SWITCH: &str = "ATOLL_TEST_WITHOUT";
@@ -25,7 +25,7 @@ pub(crate) fn name_of(process: &CStr) -> CString {
 }
 
 /// Removes defences from a description.
-pub(crate) fn leave_out(mut spec: Spec) -> Spec {
+pub(crate) fn leave_out(mut spec: SandboxSpec) -> SandboxSpec {
     spec.operations = spec.operations.into_iter().flat_map(kept).collect();
     if is("set-id") {
         spec.deny_set_id = false;

@@ -173,6 +173,28 @@ pub fn open_for_writing(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> 
     Ok(fs::openat(CWD, path, open_flags(flags), Mode::empty())?)
 }
 
+/// Opens a regular file without ever waiting: for reading, or for writing from empty, making it
+/// with these mode bits if it is missing.
+///
+/// # Errors
+/// The kernel's; InvalidInput for what is no regular file.
+pub fn open_file(path: &CStr, writing: Option<u32>) -> io::Result<OwnedFd> {
+    let common = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let (flags, mode) = match writing {
+        None => (OFlags::RDONLY, 0),
+        Some(mode) => (OFlags::WRONLY | OFlags::CREATE, mode),
+    };
+    let file = fs::openat(CWD, path, flags | common, Mode::from_bits_retain(mode))?;
+    let facts = fs::fstat(&file)?;
+    if fs::FileType::from_raw_mode(facts.st_mode) != fs::FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    if writing.is_some() {
+        fs::ftruncate(&file, 0)?;
+    }
+    Ok(file)
+}
+
 /// Removes an empty directory beneath an open one.
 ///
 /// # Errors
@@ -256,7 +278,24 @@ pub fn close(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn close_from(first: u32) -> io::Result<()> {
-    close_range(first, 0)
+    close_range(first, u32::MAX, 0)
+}
+
+/// Closes every descriptor from 3 on, but for these.
+///
+/// # Errors
+/// The kernel's.
+pub fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut kept: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for number in kept {
+        if number > first {
+            close_range(first, number - 1, 0)?;
+        }
+        first = first.max(number + 1);
+    }
+    close_range(first, u32::MAX, 0)
 }
 
 /// Closes every descriptor from `first` on at the next exec.
@@ -264,17 +303,18 @@ pub fn close_from(first: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
-    close_range(first, libc::CLOSE_RANGE_CLOEXEC)
+    close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
 }
 
-fn close_range(first: u32, flags: libc::c_uint) -> io::Result<()> {
+fn close_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
     #[cfg(feature = "without_defences")]
     if crate::without::is("descriptors") {
         return Ok(());
     }
     // SAFETY: the caller runs no code afterwards that holds one of them: this
-    // is used right before exec and by the launcher at its start.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(drop)
+    // is used right before exec, by the launcher at its start, and by new processes that never
+    // return.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) }).map(drop)
 }
 
 /// Takes ownership of a descriptor that this process was started with.

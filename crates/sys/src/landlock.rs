@@ -82,6 +82,12 @@ pub struct Ruleset {
     handled: u64,
 }
 
+impl AsFd for Ruleset {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
 impl Ruleset {
     /// Creates a set that grants nothing yet.
     ///

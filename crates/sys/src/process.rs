@@ -173,6 +173,42 @@ pub fn fork(body: impl FnOnce() -> u8) -> io::Result<u32> {
     }
 }
 
+/// Creates a process whose parent is this process's own parent, which reaps it (clone(2),
+/// CLONE_PARENT). The new process runs `body`, and exits with the status that it returns.
+///
+/// # Errors
+/// EAGAIN where a limit of processes is reached; EINVAL for the first process of a namespace.
+pub fn fork_sibling(body: impl FnOnce() -> u8) -> io::Result<u32> {
+    let flags = libc::CLONE_PARENT | libc::SIGCHLD;
+    let none = 0_usize;
+    // SAFETY: without CLONE_VM the new process has its own copy of everything, and its stack; the
+    // caller is single-threaded (the exec server is), so the new one may do what the caller may.
+    // The arguments that are zero have the same meaning in every order that architectures use.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
+    match check(pid)? {
+        0 => {
+            let status = body();
+            exit_now(status)
+        }
+        pid => Ok(pid as u32),
+    }
+}
+
+/// Resumes a child that has made this process its tracer (`PTRACE_TRACEME` of ptrace(2)) and has
+/// stopped by a signal, and no longer traces it. The child takes the signal as if nobody had traced
+/// it, but for SIGTRAP, which only traced programs get at execve(2). Returns whether it was traced.
+#[must_use]
+pub fn stop_tracing(pid: u32, signal: u8) -> bool {
+    let passed = match libc::c_int::from(signal) {
+        libc::SIGTRAP => 0,
+        other => other,
+    };
+    let none = ptr::null_mut::<libc::c_void>();
+    // SAFETY: PTRACE_DETACH takes integers alone and writes no memory of this process.
+    let done = unsafe { libc::ptrace(libc::PTRACE_DETACH, pid as libc::pid_t, none, passed) };
+    check(done).is_ok()
+}
+
 /// Halves this process's weight on a busy processor, for good and with all that it starts (nice(2),
 /// sched(7)): only a capability can restore it.
 pub fn yield_to_others() {

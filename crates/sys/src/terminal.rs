@@ -1,10 +1,10 @@
 //! Pseudo-terminals (pty(7)) and window sizes.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::process::{Pid, ioctl_tiocsctty, setsid};
-use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetpgrp, tcsetwinsize};
 
 /// The size of a terminal.
@@ -24,6 +24,18 @@ pub fn open_pair(multiplexer: &OwnedFd) -> io::Result<OwnedFd> {
     unlockpt(multiplexer)?;
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     Ok(ioctl_tiocgptpeer(multiplexer, flags)?)
+}
+
+/// Opens a new terminal of this process's own view: its multiplexer, and the program's side.
+///
+/// # Errors
+/// The kernel's; ENOSPC where the limit of terminals is reached.
+pub fn open_own(size: WindowSize) -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let multiplexer = openpt(flags)?;
+    let side = open_pair(&multiplexer)?;
+    set_window_size(multiplexer.as_fd(), size)?;
+    Ok((multiplexer, side))
 }
 
 /// Sets the size of a terminal.

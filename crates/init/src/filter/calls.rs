@@ -946,6 +946,12 @@ pub const NEEDED: &[Needed] = &[
         calls: &[call("read", 0, 63), call("kill", 62, 129)],
     },
     Needed {
+        by: &[Init, Counting, Judge, Router],
+        action: is(0, u32::MAX, &[17]),
+        reason: "go on without tracing a child that made this its tracer (PTRACE_DETACH)",
+        calls: &[call("ptrace", 101, 117)],
+    },
+    Needed {
         by: &[Init, Counting],
         action: is(1, u32::MAX, &[0x5410, 0xc050_2100, 0xc018_2101]),
         reason: "give the program the terminal's foreground (TIOCSPGRP); take calls that wait, and answer them",

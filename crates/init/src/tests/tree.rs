@@ -4,14 +4,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use atoll_frame::{Identity, Operation, Room, Source, Spec, Stage, Watch};
+use atoll_frame::{Identity, Operation, Room, SandboxSpec, Source, Stage, Watch};
 use atoll_sys::mount;
 use atoll_sys::process::{self, Change, Namespaces, Side};
 
 use crate::{Failure, tree};
 
-fn spec(operations: Vec<Operation>) -> Spec {
-    Spec {
+fn spec(operations: Vec<Operation>) -> SandboxSpec {
+    SandboxSpec {
         identity: Identity::Own { uid: 0, gid: 0 },
         capabilities: 0,
         fenced: false,
@@ -36,9 +36,7 @@ fn spec(operations: Vec<Operation>) -> Spec {
         funnel: None,
         inward: 0,
         terminal: None,
-        arguments: vec![b"true".to_vec()],
-        environment: Vec::new(),
-        directory: b"/".to_vec(),
+        one_exec: true,
     }
 }
 

@@ -7,20 +7,28 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use atoll_frame::{Order, Report, Stage};
+use atoll_frame::{
+    ExecId, ExecSpec, ExecTerminal, Order, REQUEST_BYTES_MAX, Report, Request, Stage,
+};
 use atoll_model::{Ending, LimitHit, Limits, Outcome, TOLD_CALLS, Wall};
 use atoll_sys::{descriptor, process, socket};
 
 use super::limits;
 use crate::disk::DiskWatch;
+use crate::exec::ExecServer;
 use crate::launcher::{Launcher, Parent};
-use crate::session::{Lines, last_words};
+use crate::session::last_words;
+use crate::session::streams::ExecStreams;
 use crate::{Attachment, Carrier, Reaction, Running, SandboxError, Stream, Witness};
 
 /// The other ends of a session's lines.
 struct Far {
     line: OwnedFd,
     control: OwnedFd,
+    /// The exec server's end.
+    _requests: OwnedFd,
+    /// The socket for answers about the first exec.
+    status: OwnedFd,
     input: OwnedFd,
     output: Option<OwnedFd>,
     error: Option<OwnedFd>,
@@ -29,6 +37,15 @@ struct Far {
 impl Far {
     fn report(&self, report: Report) {
         socket::send(self.control.as_fd(), &report.to_bytes(), &[]).unwrap();
+    }
+
+    /// Answers about the first exec's start.
+    fn answer(&self, report: Report) {
+        socket::send(self.status.as_fd(), &report.to_bytes(), &[]).unwrap();
+    }
+
+    fn executing(&self) {
+        self.answer(Report::Executing);
     }
 
     fn launcher_report(&self, report: Report) {
@@ -131,12 +148,26 @@ fn witnessed(
 ) -> (Result<Outcome, SandboxError>, Vec<u8>) {
     let (line, far_line) = socket::pair().unwrap();
     let (control, far_control) = socket::pair().unwrap();
-    let (far_input, lines_input) = descriptor::pipe().unwrap();
-    let (output, far_output) = descriptor::pipe().unwrap();
-    let (error, far_error) = descriptor::pipe().unwrap();
+    let (requests, far_requests) = socket::pair().unwrap();
+    let spec = ExecSpec {
+        terminal: ExecTerminal::None,
+        arguments: vec![b"program".to_vec()],
+        environment: Vec::new(),
+        directory: b"/".to_vec(),
+    };
+    let mut server = ExecServer::new(requests, None, false, &spec);
+    let prepared = server.prepare_spec(&spec, None).unwrap();
+    let first = ExecStreams::new(server.start(prepared).unwrap());
+    let mut request = [0; REQUEST_BYTES_MAX];
+    let (got, with) = socket::receive(far_requests.as_fd(), &mut request).unwrap();
+    let request = Request::from_bytes(&request[..got]);
+    assert_eq!(request, Ok(Request::Exec(ExecId::FIRST)));
+    let [status, _, far_input, far_output, far_error] = with.try_into().unwrap();
     let far = Far {
         line: far_line,
         control: far_control,
+        _requests: far_requests,
+        status,
         input: far_input,
         output: Some(far_output),
         error: Some(far_error),
@@ -149,12 +180,10 @@ fn witnessed(
             pid,
             parent: Parent::Own,
         },
-        lines: Lines {
-            control,
-            input: Some(lines_input),
-            output: Some(output),
-            error: Some(error),
-        },
+        control,
+        server,
+        prepared: None,
+        first: Some(first),
         groups: None,
         enforcement: Vec::new(),
         disk: DiskWatch::new(Vec::new(), 0, 0, Instant::now()),
@@ -190,12 +219,13 @@ fn a_program_runs_and_ends() {
         }
         // By what came the session has begun.
         thread::sleep(late);
-        far.report(Report::Running);
+        far.executing();
         far.write(&typed[..read]);
         // The end of the input arrives as an end.
         assert_eq!(descriptor::read(far.input.as_fd(), &mut typed).unwrap(), 0);
         far.write(b", told");
         far.report(Report::Ended {
+            exec: ExecId::FIRST,
             signalled: false,
             number: 3,
         });
@@ -215,6 +245,7 @@ fn every_report_of_an_end_has_its_ending() {
     let cases = [
         (
             Report::Ended {
+                exec: ExecId::FIRST,
                 signalled: false,
                 number: 0,
             },
@@ -222,6 +253,7 @@ fn every_report_of_an_end_has_its_ending() {
         ),
         (
             Report::Ended {
+                exec: ExecId::FIRST,
                 signalled: true,
                 number: 9,
             },
@@ -240,7 +272,10 @@ fn every_report_of_an_end_has_its_ending() {
         for launcher_first in [false, true] {
             // What the first process said last is heard, whichever line is told of its
             // end first: both are there when somebody looks.
-            let told = report.clone();
+            let tell = |far: &Far| match &report {
+                Report::NotExecuted { .. } => far.answer(report.clone()),
+                other => far.report(other.clone()),
+            };
             let both = |far: &Far| {
                 let gone = Report::Gone {
                     cpu_us: 1,
@@ -248,9 +283,9 @@ fn every_report_of_an_end_has_its_ending() {
                 };
                 if launcher_first {
                     far.launcher_report(gone);
-                    far.report(told);
+                    tell(far);
                 } else {
-                    far.report(told);
+                    tell(far);
                     far.launcher_report(gone);
                 }
             };
@@ -266,7 +301,7 @@ fn every_report_of_an_end_has_its_ending() {
 #[test]
 fn a_first_process_that_the_kernel_ended_is_told_as_killed() {
     let (result, _) = attended(limits(), b"", |far| {
-        far.report(Report::Running);
+        far.executing();
         far.gone();
     });
     assert_eq!(result.unwrap().ending, Ending::Signalled { signal: 9 });
@@ -358,7 +393,7 @@ fn malformed_reports_end_the_session() {
 #[test]
 fn a_launcher_that_vanishes_ends_the_sandbox() {
     let (result, _) = attended(limits(), b"", |mut far| {
-        far.report(Report::Running);
+        far.executing();
         // As after kill -9: the line closes, the program still holds its pipes.
         let (_, other) = socket::pair().unwrap();
         drop(std::mem::replace(&mut far.line, other));
@@ -374,9 +409,10 @@ fn time_is_a_limit_and_the_program_is_asked_first() {
         ..limits()
     };
     let (result, _) = attended(limits, b"", |far| {
-        far.report(Report::Running);
-        assert_eq!(far.order(), Some(Order::Signal(15)));
+        far.executing();
+        assert_eq!(far.order(), Some(Order::Signal(ExecId::FIRST, 15)));
         far.report(Report::Ended {
+            exec: ExecId::FIRST,
             signalled: false,
             number: 0,
         });
@@ -393,13 +429,14 @@ fn silence_is_a_limit_and_output_breaks_it() {
         ..limits()
     };
     let (result, shown) = attended(limits, b"", |far| {
-        far.report(Report::Running);
+        far.executing();
         for _ in 0..4 {
             thread::sleep(Duration::from_millis(500));
             far.write(b".");
         }
-        assert_eq!(far.order(), Some(Order::Signal(15)));
+        assert_eq!(far.order(), Some(Order::Signal(ExecId::FIRST, 15)));
         far.report(Report::Ended {
+            exec: ExecId::FIRST,
             signalled: true,
             number: 15,
         });
@@ -421,8 +458,8 @@ fn who_does_not_obey_is_ended_without_being_asked() {
         ..limits()
     };
     let (result, _) = attended(limits, b"", |far| {
-        far.report(Report::Running);
-        assert_eq!(far.order(), Some(Order::Signal(15)));
+        far.executing();
+        assert_eq!(far.order(), Some(Order::Signal(ExecId::FIRST, 15)));
         assert_eq!(far.order(), Some(Order::End));
         // Nothing is done, everything stays open: the line is let go at last,
         // by which the launcher knows.
@@ -441,8 +478,9 @@ fn who_does_not_obey_is_ended_without_being_asked() {
 fn all_that_was_written_is_shown_before_the_end() {
     const BYTES: usize = 50_000;
     let (result, shown) = attended(limits(), b"", |mut far| {
-        far.report(Report::Running);
+        far.executing();
         far.report(Report::Ended {
+            exec: ExecId::FIRST,
             signalled: false,
             number: 0,
         });
@@ -480,7 +518,7 @@ fn what_is_told_of_attempts_is_bounded() {
                 thread::sleep(Duration::from_millis(1));
             }
         };
-        tell(Report::Running);
+        far.executing();
         for round in 1..=20 {
             for (call, _) in TOLD_CALLS {
                 tell(attempt(call.as_bytes(), round));
@@ -490,6 +528,7 @@ fn what_is_told_of_attempts_is_bounded() {
         tell(attempt(b"mount", 3));
         tell(attempt(b"bpf", u64::MAX));
         tell(Report::Ended {
+            exec: ExecId::FIRST,
             signalled: false,
             number: 0,
         });
@@ -515,7 +554,7 @@ fn what_cannot_be_recorded_ends_the_run() {
         &mut |_| false,
         |_| {},
         |far| {
-            far.report(Report::Running);
+            far.executing();
             far.report(attempt(b"mount", 1));
             assert_eq!(far.order(), Some(Order::End));
             far.gone();
@@ -534,10 +573,25 @@ fn attempts_told_at_the_end_are_heard() {
         });
         far.report(attempt(b"mount", 5));
         far.report(Report::Ended {
+            exec: ExecId::FIRST,
             signalled: false,
             number: 0,
         });
     };
     let (result, _) = attended_after(limits(), b"", both, drop);
     assert_eq!(result.unwrap().attempts[0].count, 5);
+}
+
+#[test]
+fn exec_lost_with_its_server_fails() {
+    let (result, _) = attended(limits(), b"", |far| {
+        // The request is lost with the server.
+        drop(far.status);
+        let report = Report::ServerEnded.to_bytes();
+        socket::send(far.control.as_fd(), &report, &[]).unwrap();
+        let mut order = [0; 16];
+        let (got, _) = socket::receive(far.control.as_fd(), &mut order).unwrap();
+        assert_eq!(Order::from_bytes(&order[..got]), Ok(Order::End));
+    });
+    assert!(matches!(result, Err(SandboxError::NoExec(_))), "{result:?}");
 }

@@ -1,0 +1,195 @@
+use crate::spec::{SPEC_BYTES_MAX, Terminal, read_terminal, write_terminal};
+use crate::wire::{Malformed, Reader, Writer};
+
+/// The longest encoded [`Request`], bytes: a path, and a little.
+pub const REQUEST_BYTES_MAX: usize = PATH_BYTES_MAX + 16;
+
+/// The longest path of a file, bytes (PATH_MAX of limits.h).
+pub const PATH_BYTES_MAX: usize = 4096;
+
+/// The version of the encoding of an [`ExecSpec`]; any other is refused.
+const VERSION: u32 = 1;
+
+/// The number of an exec in its sandbox. The host side numbers them upward from [`ExecId::FIRST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExecId(pub u32);
+
+impl ExecId {
+    /// The first exec of a sandbox, with which a run ends.
+    pub const FIRST: Self = Self(0);
+}
+
+impl std::fmt::Display for ExecId {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// The terminal of an exec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecTerminal {
+    /// None: its streams are pipes, and it leads a session of its own without a terminal.
+    None,
+    /// That of the session of the sandbox's first process.
+    Session,
+    /// One of its own, of this size.
+    Own(Terminal),
+    /// The one that its standard input is.
+    Given,
+}
+
+/// The description of one exec, written once into sealed memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecSpec {
+    /// The terminal.
+    pub terminal: ExecTerminal,
+    /// The program and its arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// The environment, `NAME=value` each.
+    pub environment: Vec<Vec<u8>>,
+    /// The working directory at the start.
+    pub directory: Vec<u8>,
+}
+
+impl ExecSpec {
+    /// Encodes the description.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u32(VERSION);
+        let (tag, own) = match self.terminal {
+            ExecTerminal::None => (0, None),
+            ExecTerminal::Session => (1, None),
+            ExecTerminal::Own(size) => (2, Some(size)),
+            ExecTerminal::Given => (3, None),
+        };
+        out.u8(tag);
+        write_terminal(&mut out, own);
+        out.list(&self.arguments, |out, text| out.text(text));
+        out.list(&self.environment, |out, text| out.text(text));
+        out.text(&self.directory);
+        out.0
+    }
+
+    /// Decodes a description.
+    ///
+    /// # Errors
+    /// [`Malformed`] for anything that [`ExecSpec::to_bytes`] did not write, and for an exec
+    /// without a program.
+    pub fn from_bytes(message: &[u8]) -> Result<Self, Malformed> {
+        if message.len() > SPEC_BYTES_MAX {
+            return Err(Malformed::TooMany);
+        }
+        let mut from = Reader::new(message);
+        if from.u32()? != VERSION {
+            return Err(Malformed::Tag);
+        }
+        let terminal = match (from.u8()?, read_terminal(&mut from)?) {
+            (0, None) => ExecTerminal::None,
+            (1, None) => ExecTerminal::Session,
+            (2, Some(size)) => ExecTerminal::Own(size),
+            (3, None) => ExecTerminal::Given,
+            _ => return Err(Malformed::Tag),
+        };
+        let spec = Self {
+            terminal,
+            arguments: from.list(Reader::text)?,
+            environment: from.list(Reader::text)?,
+            directory: from.text()?,
+        };
+        from.end()?;
+        match spec.arguments.is_empty() {
+            true => Err(Malformed::Short),
+            false => Ok(spec),
+        }
+    }
+}
+
+/// The use of a file that the exec server opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileUse {
+    /// Reading.
+    Read,
+    /// Writing anew: an existing file is emptied, a missing one made with these mode bits.
+    Write(u16),
+}
+
+/// A request of the host side to the exec server. A socket for the answer comes with each, as the
+/// first descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Start an exec. The sealed [`ExecSpec`] comes with it, and, unless its terminal is the
+    /// session's or its own, its standard input, output and error. The answers are
+    /// [`Report`](crate::Report)s: `Terminal` with a terminal of its own, `Executing`, and the
+    /// failure if there is one; when the program is executed, the socket closes.
+    Exec(ExecId),
+    /// Open a regular file. The answer is [`Report::File`](crate::Report::File) with it, or the
+    /// failure.
+    Open {
+        /// The path in the sandbox, absolute.
+        path: Vec<u8>,
+        /// The use.
+        file_use: FileUse,
+    },
+}
+
+impl Request {
+    /// Encodes the request.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        match self {
+            Self::Exec(id) => {
+                out.u8(0);
+                out.u32(id.0);
+            }
+            Self::Open { path, file_use } => {
+                out.u8(1);
+                match file_use {
+                    FileUse::Read => out.u8(0),
+                    FileUse::Write(mode) => {
+                        out.u8(1);
+                        out.u16(*mode);
+                    }
+                }
+                out.text(path);
+            }
+        }
+        out.0
+    }
+
+    /// Decodes a request.
+    ///
+    /// # Errors
+    /// [`Malformed`], also for a path that is not absolute or too long, and for mode bits other
+    /// than those of permissions.
+    pub fn from_bytes(message: &[u8]) -> Result<Self, Malformed> {
+        if message.len() > REQUEST_BYTES_MAX {
+            return Err(Malformed::TooMany);
+        }
+        let mut from = Reader::new(message);
+        let request = match from.u8()? {
+            0 => Self::Exec(ExecId(from.u32()?)),
+            1 => {
+                let file_use = match from.u8()? {
+                    0 => FileUse::Read,
+                    1 => FileUse::Write(from.u16()?),
+                    _ => return Err(Malformed::Tag),
+                };
+                let path = from.text()?;
+                Self::Open { path, file_use }
+            }
+            _ => return Err(Malformed::Tag),
+        };
+        from.end()?;
+        match &request {
+            Self::Open { path, .. } if path.len() > PATH_BYTES_MAX => Err(Malformed::TooMany),
+            Self::Open { path, .. } if path.first() != Some(&b'/') => Err(Malformed::Tag),
+            Self::Open {
+                file_use: FileUse::Write(mode),
+                ..
+            } if mode & !0o777 != 0 => Err(Malformed::Tag),
+            Self::Open { .. } | Self::Exec(_) => Ok(request),
+        }
+    }
+}

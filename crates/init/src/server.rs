@@ -1,0 +1,467 @@
+//! The exec server: a process with the sandbox's own rights that starts programs and opens files
+//! when the host side asks.
+//!
+//! It is forked from `init` before that confines itself. A program's process is forked ahead of its
+//! request, as a child of `init` (`CLONE_PARENT`), which reaps it and reports its true end; so one
+//! process is there even when a program has used up all others. It waits in the server's domain,
+//! out of reach of programs, which are in domains beneath. Whatever the server says is output of
+//! the sandbox: its word about which process an exec is counts only for a child of `init`.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use atoll_frame::{
+    ExecId, ExecSpec, ExecTerminal, FileUse, KILL, Nesting, Permission, REQUEST_BYTES_MAX, Report,
+    Request, ResourceLimit, SPEC_BYTES_MAX, SandboxSpec, Stage, Terminal,
+};
+use atoll_sys::landlock::{Holds, Rights, Ruleset};
+use atoll_sys::seccomp::Instruction;
+use atoll_sys::terminal::WindowSize;
+use atoll_sys::{credentials, descriptor, process, seccomp, socket, terminal};
+
+use crate::filter::{Denials, Process};
+use crate::{At, Failure, filter, text};
+
+/// The needs of the exec server and of `init`'s own confinement, prepared before the fork.
+pub(crate) struct Prepared {
+    /// The program's rights; `None` if no rule of this kernel's Landlock is compatible with nesting.
+    rules: Option<Ruleset>,
+    /// The domain of the server, and of each exec beneath it, where rules about files need not be
+    /// said again: signals and inspection alone.
+    scope: Option<Ruleset>,
+    filter: Vec<Instruction>,
+    /// The confinement of `init` itself from then on; with rules of its own if it needs more than
+    /// the program.
+    own_rules: Option<Ruleset>,
+    own_filter: Vec<Instruction>,
+    /// The one of root's powers that it needs: to signal processes of other users.
+    own_capabilities: u64,
+    limits: Vec<ResourceLimit>,
+    /// True if some of its calls are judged.
+    fenced: bool,
+    /// True if any of its calls come to `init`.
+    heard: bool,
+}
+
+impl Prepared {
+    /// Grants programs this terminal, in addition to the places of their spec.
+    pub(crate) fn allow_terminal(&self, side: BorrowedFd<'_>) -> io::Result<()> {
+        let mut rules = self.own_rules.iter().chain(&self.rules);
+        rules.try_for_each(|rules| rules.allow(side, Rights::DEVICE, false))
+    }
+
+    /// Returns the rules that the server enters.
+    fn rules_of_server(&self) -> Option<&Ruleset> {
+        match self.own_rules {
+            // `init` has more rights than the program.
+            Some(_) => self.rules.as_ref(),
+            None => self.scope.as_ref().or(self.rules.as_ref()),
+        }
+    }
+
+    /// Returns the rules that each exec enters, for a domain of its own.
+    fn rules_of_exec(&self) -> Option<&Ruleset> {
+        self.scope.as_ref().or(self.rules.as_ref())
+    }
+}
+
+/// The version of Landlock that first confines signals and abstract sockets.
+const SCOPES_SINCE: u32 = 6;
+
+/// Prepares the exec server of a sandbox.
+pub(crate) fn prepare(spec: &SandboxSpec) -> Result<Prepared, Failure> {
+    let (process, holds) = match spec.watch.memory_bytes {
+        _ if spec.fenced && spec.funnel.is_some() => (Process::Router, Holds::All),
+        _ if spec.fenced => (Process::Judge, Holds::All),
+        0 => (Process::Init, Holds::AllButPorts),
+        1.. => (Process::Counting, Holds::AllButPorts),
+    };
+    let rules = match spec.nesting {
+        Nesting::Refused => Some(rules(spec, holds)?),
+        // Under rules about files nothing can be mounted (landlock(7)): the tree of
+        // mounts, which are locked in every namespace beneath, holds alone.
+        Nesting::ButGroups | Nesting::All => None,
+    };
+    let scope = (spec.landlock_version >= SCOPES_SINCE)
+        .then(|| Ruleset::new(spec.landlock_version, Holds::Signals))
+        .transpose();
+    Ok(Prepared {
+        rules,
+        scope: scope.at(Stage::Landlock)?,
+        filter: filter::program(Denials::of(spec)),
+        own_rules: spec.fenced.then(|| judging_rules(spec)).transpose()?,
+        own_filter: filter::own(process),
+        own_capabilities: spec.capabilities & KILL,
+        limits: spec.resource_limits.clone(),
+        fenced: spec.fenced,
+        heard: Denials::of(spec).are_heard(),
+    })
+}
+
+/// Returns the rights of `init` itself while it judges. The program's domain lies within its own,
+/// here as elsewhere, so those are the processes that it may inspect and signal, and no others.
+fn judging_rules(spec: &SandboxSpec) -> Result<Ruleset, Failure> {
+    let rules = rules(spec, Holds::AllButPorts)?;
+    let processes = rules.allow_path(c"/proc", Rights::READ);
+    processes.at(Stage::Landlock).map(|()| rules)
+}
+
+/// Returns the permissions as a set of Landlock rules, complete or not at all.
+fn rules(spec: &SandboxSpec, holds: Holds) -> Result<Ruleset, Failure> {
+    let rules = Ruleset::new(spec.landlock_version, holds).at(Stage::Landlock)?;
+    for permission in &spec.permissions {
+        let path = text(&permission.path).at(Stage::Landlock)?;
+        for rights in rights(permission) {
+            rules
+                .allow_path(&path, rights)
+                .at_path(Stage::Landlock, &permission.path)?;
+        }
+    }
+    Ok(rules)
+}
+
+fn rights(permission: &Permission) -> impl Iterator<Item = Rights> {
+    [
+        (permission.read, Rights::READ),
+        (permission.execute, Rights::EXECUTE),
+        (permission.change, Rights::CHANGE),
+        (permission.device, Rights::DEVICE),
+    ]
+    .into_iter()
+    .filter_map(|(given, rights)| given.then_some(rights))
+}
+
+/// The ends of the exec server that `init` holds.
+pub(crate) struct Started {
+    /// The socket on which the server says which process an exec is: [`spawned`].
+    pub(crate) line: OwnedFd,
+    /// The listener of the program filter, if calls are heard.
+    pub(crate) listener: Option<OwnedFd>,
+}
+
+/// Starts the exec server, which takes requests from this socket, then confines this process
+/// itself. `side` is the terminal of this session.
+pub(crate) fn start(
+    prepared: &Prepared,
+    requests: &OwnedFd,
+    side: Option<&OwnedFd>,
+) -> Result<Started, Failure> {
+    let (line, far) = socket::pair().at(Stage::Start)?;
+    let around = prepared.own_rules.as_ref().or(prepared.rules.as_ref());
+    let around = around.or(prepared.scope.as_ref());
+    around.map_or(Ok(()), Ruleset::enter).at(Stage::Landlock)?;
+    process::fork(|| {
+        let server = Server {
+            prepared,
+            requests,
+            line: &far,
+            side,
+        };
+        let Err(failure) = server.serve() else {
+            return 0;
+        };
+        let _ = socket::send(far.as_fd(), &failed(&failure), &[]);
+        1
+    })
+    .at(Stage::Start)?;
+    drop(far);
+    // Not before the fork: the program would have inherited them.
+    credentials::keep_capabilities(prepared.own_capabilities).at(Stage::Rights)?;
+    seccomp::install(&prepared.own_filter, "init-filter").at(Stage::Filter)?;
+    let listener = listener(&line, prepared.heard)?;
+    Ok(Started { line, listener })
+}
+
+/// The message that the server is ready, with the listener if there is one.
+const READY: &[u8] = b"l";
+
+/// Waits until the server is ready; returns the listener.
+fn listener(line: &OwnedFd, heard: bool) -> Result<Option<OwnedFd>, Failure> {
+    let lost = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let mut message = [0_u8; atoll_frame::MESSAGE_BYTES_MAX];
+    let (got, mut carried) = socket::receive(line.as_fd(), &mut message).at(Stage::Start)?;
+    let message = message.get(..got).unwrap_or_default();
+    let listener = carried.pop();
+    match Report::from_bytes(message) {
+        _ if message == READY && listener.is_some() == heard => Ok(listener),
+        Ok(Report::Failed { stage, error, .. }) => {
+            Err(io::Error::from_raw_os_error(error)).at(stage)
+        }
+        _ => Err(lost()).at(Stage::Filter),
+    }
+}
+
+/// Encodes a failure for the other side.
+fn failed(failure: &Failure) -> Vec<u8> {
+    let report = Report::Failed {
+        stage: failure.stage,
+        error: failure.error.raw_os_error().unwrap_or(EINVAL),
+        detail: failure.detail.clone(),
+    };
+    report.to_bytes()
+}
+
+const EINVAL: i32 = 22;
+const EAGAIN: i32 = 11;
+const SIGTTOU: i32 = 22;
+const O_RDWR: i32 = 2;
+const O_NOCTTY: i32 = 0o400;
+
+/// Writes which process an exec is, for `init`.
+fn spawning(exec: ExecId, pid: u32) -> [u8; 8] {
+    let mut message = [0; 8];
+    let (first, second) = message.split_at_mut(4);
+    first.copy_from_slice(&exec.0.to_le_bytes());
+    second.copy_from_slice(&pid.to_le_bytes());
+    message
+}
+
+/// Reads which process the server says an exec is.
+pub(crate) fn spawned(message: &[u8]) -> Option<(ExecId, u32)> {
+    let (exec, pid) = message.split_first_chunk::<4>()?;
+    let pid = <[u8; 4]>::try_from(pid).ok()?;
+    Some((ExecId(u32::from_le_bytes(*exec)), u32::from_le_bytes(pid)))
+}
+
+/// The exec server, in its own process.
+struct Server<'a> {
+    prepared: &'a Prepared,
+    requests: &'a OwnedFd,
+    line: &'a OwnedFd,
+    side: Option<&'a OwnedFd>,
+}
+
+/// A process that waits to become an exec.
+struct Spare {
+    pid: u32,
+    line: OwnedFd,
+}
+
+impl Server<'_> {
+    /// Serves requests until the host side is gone.
+    fn serve(&self) -> Result<(), Failure> {
+        let prepared = self.prepared;
+        let kept = [Some(self.requests.as_fd()), Some(self.line.as_fd())];
+        self.close_others(kept).at(Stage::Start)?;
+        process::set_name(c"atoll-exec").at(Stage::Start)?;
+        if prepared.fenced {
+            credentials::die_with_parent().at(Stage::Rights)?;
+        }
+        let rules = prepared.rules_of_server();
+        rules.map_or(Ok(()), Ruleset::enter).at(Stage::Landlock)?;
+        // A judge makes calls itself, and none of them twice.
+        let filter = &prepared.filter;
+        let listener = match prepared.heard {
+            true => seccomp::install_with_listener(filter, prepared.fenced, "seccomp").map(Some),
+            false => seccomp::install(filter, "seccomp").map(|()| None),
+        };
+        let listener = listener.at(Stage::Filter)?;
+        let carried = listener.as_ref().map(AsFd::as_fd);
+        socket::send(self.line.as_fd(), READY, carried.as_slice()).at(Stage::Filter)?;
+        drop(listener);
+        let mut spare = self.spare().ok();
+        loop {
+            let mut message = [0_u8; REQUEST_BYTES_MAX];
+            let received = socket::receive(self.requests.as_fd(), &mut message);
+            let (got, descriptors) = received.at(Stage::Start)?;
+            let message = message.get(..got).unwrap_or_default();
+            if message.is_empty() {
+                return Ok(());
+            }
+            let mut descriptors = descriptors.into_iter();
+            let Some(status) = descriptors.next() else {
+                continue;
+            };
+            let answer = match Request::from_bytes(message) {
+                Ok(Request::Exec(id)) => self.start(id, &status, descriptors.collect(), &mut spare),
+                Ok(Request::Open { path, file_use }) => open(&path, file_use, &status),
+                Err(_) => Err(io::ErrorKind::InvalidInput.into()),
+            };
+            // Who asks finds a closed socket at the latest.
+            if let Err(failure) = answer.at(Stage::Start) {
+                let _ = socket::send(status.as_fd(), &failed(&failure), &[]);
+            }
+        }
+    }
+
+    /// Closes everything but these and what every exec needs.
+    fn close_others<const N: usize>(&self, kept: [Option<BorrowedFd<'_>>; N]) -> io::Result<()> {
+        let rules = [
+            self.prepared.rules_of_server(),
+            self.prepared.rules_of_exec(),
+        ];
+        let rules = rules.into_iter().flatten().map(AsFd::as_fd);
+        let side = self.side.map(AsFd::as_fd);
+        let kept: Vec<_> = kept
+            .into_iter()
+            .flatten()
+            .chain(side)
+            .chain(rules)
+            .collect();
+        descriptor::close_all_but(&kept)
+    }
+
+    /// Makes a process that waits to become an exec.
+    fn spare(&self) -> io::Result<Spare> {
+        let (line, far) = socket::pair()?;
+        let pid = process::fork_sibling(|| self.wait(&far))?;
+        Ok(Spare { pid, line })
+    }
+
+    /// Has a waiting process become this exec. `init` knows of it before it can end.
+    fn start(
+        &self,
+        id: ExecId,
+        status: &OwnedFd,
+        descriptors: Vec<OwnedFd>,
+        spare: &mut Option<Spare>,
+    ) -> io::Result<()> {
+        // One that was ended meanwhile takes no message; a new one can fail to be made.
+        for _ in 0..2 {
+            let ready = match spare.take() {
+                Some(ready) => ready,
+                None => self.spare()?,
+            };
+            let sent = socket::send(self.line.as_fd(), &spawning(id, ready.pid), &[]);
+            sent?;
+            let with = std::iter::once(status).chain(&descriptors);
+            let with: Vec<BorrowedFd<'_>> = with.map(AsFd::as_fd).collect();
+            let given = socket::send(ready.line.as_fd(), BEGIN, &with);
+            // Another for the next one, before what was just started can use up all processes.
+            *spare = self.spare().ok();
+            if given.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(io::Error::from_raw_os_error(EAGAIN))
+    }
+
+    /// Waits to become an exec, and becomes it; returns only where that fails.
+    fn wait(&self, line: &OwnedFd) -> u8 {
+        let ready = self.close_others([Some(line.as_fd())]);
+        let ready = ready.and_then(|()| match self.prepared.fenced {
+            // No namespace ends it with `init`, should someone else end that.
+            true => credentials::die_with_parent(),
+            false => Ok(()),
+        });
+        if ready.is_err() {
+            return 127;
+        }
+        let Ok((1.., mut descriptors)) = socket::receive(line.as_fd(), &mut [0; 1]) else {
+            return 0;
+        };
+        if descriptors.is_empty() {
+            return 127;
+        }
+        let status = descriptors.remove(0);
+        let report = match self.become_exec(&status, descriptors) {
+            Err(failure) => failed(&failure),
+            Ok(program) => {
+                let _ = socket::send(status.as_fd(), &Report::Executing.to_bytes(), &[]);
+                let error = program.execute().raw_os_error().unwrap_or(EINVAL);
+                Report::NotExecuted { error }.to_bytes()
+            }
+        };
+        let _ = socket::send(status.as_fd(), &report, &[]);
+        127
+    }
+
+    /// Does everything before the execution, in the exec's process.
+    fn become_exec(
+        &self,
+        status: &OwnedFd,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<process::Program, Failure> {
+        let prepared = self.prepared;
+        let mut descriptors = descriptors.into_iter();
+        let (spec, program) = described(descriptors.next()).at(Stage::Description)?;
+        let own;
+        let streams: Vec<OwnedFd> = descriptors.collect();
+        let standard = match (spec.terminal, streams.as_slice(), self.side) {
+            (ExecTerminal::None, [input, output, error], _) => {
+                terminal::lead_session(None).at(Stage::Start)?;
+                [input, output, error].map(AsFd::as_fd)
+            }
+            (ExecTerminal::Given, [input, output, error], _) => {
+                terminal::lead_session(Some(input.as_fd())).at(Stage::Terminal)?;
+                [input, output, error].map(AsFd::as_fd)
+            }
+            (ExecTerminal::Own(size), [], _) => {
+                own = open_terminal(status, size).at(Stage::Terminal)?;
+                [own.as_fd(); 3]
+            }
+            (ExecTerminal::Session, [], Some(side)) => {
+                process::lead_group(0).at(Stage::Start)?;
+                process::ignore_signal(SIGTTOU);
+                let group = std::process::id();
+                terminal::set_foreground(side.as_fd(), group).at(Stage::Terminal)?;
+                [side.as_fd(); 3]
+            }
+            _ => return Err(io::ErrorKind::InvalidInput.into()).at(Stage::Description),
+        };
+        for (number, fd) in standard.into_iter().enumerate() {
+            descriptor::place_at(fd, number as i32).at(Stage::Start)?;
+        }
+        descriptor::close_on_exec_from(3).at(Stage::Start)?;
+        let directory = text(&spec.directory).at(Stage::Directory)?;
+        process::change_directory(&directory).at(Stage::Directory)?;
+        process::reset_signals().at(Stage::Start)?;
+        // Here and not in the server: what programs run out of, it has.
+        for limit in &prepared.limits {
+            credentials::limit_resource(limit.resource, limit.value).at(Stage::Limits)?;
+        }
+        let rules = prepared.rules_of_exec();
+        rules.map_or(Ok(()), Ruleset::enter).at(Stage::Landlock)?;
+        Ok(program)
+    }
+}
+
+/// The message with which a waiting process gets its exec.
+const BEGIN: &[u8] = b"e";
+
+/// Reads the sealed description of an exec.
+fn described(memory: Option<OwnedFd>) -> io::Result<(ExecSpec, process::Program)> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+    let memory = memory.ok_or_else(invalid)?;
+    if !descriptor::is_sealed(memory.as_fd())? {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let bytes = descriptor::read_from_start(memory.as_fd(), SPEC_BYTES_MAX)?;
+    let mut spec = ExecSpec::from_bytes(&bytes).map_err(io::Error::other)?;
+    let texts = |list: Vec<Vec<u8>>| list.iter().map(|one| text(one)).collect();
+    let arguments: io::Result<Vec<CString>> = texts(std::mem::take(&mut spec.arguments));
+    let search = spec
+        .environment
+        .iter()
+        .find_map(|variable| variable.strip_prefix(b"PATH="))
+        .unwrap_or(b"/usr/local/bin:/usr/bin:/bin")
+        .to_vec();
+    let environment: io::Result<Vec<CString>> = texts(std::mem::take(&mut spec.environment));
+    let program = process::Program::new(arguments?, environment?, &search);
+    Ok((spec, program.ok_or_else(invalid)?))
+}
+
+/// Opens a terminal in the sandbox, makes it that of a session of this process's own, and hands its
+/// other side to the host.
+fn open_terminal(status: &OwnedFd, size: Terminal) -> io::Result<OwnedFd> {
+    let Terminal { rows, columns } = size;
+    let multiplexer = descriptor::open_for_writing(c"/dev/pts/ptmx", O_RDWR | O_NOCTTY)?;
+    let side = terminal::open_pair(&multiplexer)?;
+    terminal::set_window_size(multiplexer.as_fd(), WindowSize { rows, columns })?;
+    terminal::lead_session(Some(side.as_fd()))?;
+    let report = Report::Terminal.to_bytes();
+    socket::send(status.as_fd(), &report, &[multiplexer.as_fd()])?;
+    Ok(side)
+}
+
+/// Opens a file of the sandbox for the host, with the program's rights. A directory, device, pipe
+/// or socket is refused, here for a clear error; the host side checks what it gets.
+fn open(path: &[u8], file_use: FileUse, status: &OwnedFd) -> io::Result<()> {
+    let path = text(path)?;
+    let file = match file_use {
+        FileUse::Read => descriptor::open_file(&path, None),
+        FileUse::Write(mode) => descriptor::open_file(&path, Some(mode.into())),
+    }?;
+    socket::send(status.as_fd(), &Report::File.to_bytes(), &[file.as_fd()])
+}

@@ -1,0 +1,347 @@
+//! The host's end of a sandbox's exec server: starting execs, opening files.
+//!
+//! The host makes the pipes and passes their other ends in. What comes out is a terminal's master or
+//! a regular file, checked here: everything else that the server says is output of the sandbox.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use atoll_frame::{
+    ExecId, ExecSpec, ExecTerminal, FileUse, MESSAGE_BYTES_MAX, PATH_BYTES_MAX, Report, Request,
+    SPEC_BYTES_MAX, Terminal,
+};
+use atoll_sys::{descriptor, socket};
+use rustix::fs::{FileType, fstat, fstatfs};
+
+use crate::session::hear;
+use crate::{SandboxError, Size};
+
+/// The longest time for opening a file in a sandbox.
+const OPENED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The file systems whose files the host reads and writes like the sandbox would: no others, since
+/// files of /proc, /sys and such act on who uses them (statfs(2)).
+const FILE_SYSTEMS: [i64; 8] = [
+    0x794c_7630, // overlayfs
+    0x0102_1994, // tmpfs
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0x2fc1_2fc1, // ZFS
+    0xf2f5_2010, // F2FS
+    0xe0f5_e1e2, // EROFS
+];
+
+/// The device number of every terminal's master (pty(7)).
+const MASTER: (u32, u32) = (5, 2);
+/// The file system of terminals.
+const DEVPTS: i64 = 0x1cd1;
+
+/// A program to start in a sandbox that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecCommand {
+    /// The program and its arguments; never empty.
+    pub command: Vec<OsString>,
+    /// Variables in addition to the sandbox's own, which they replace.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The working directory, absolute in the sandbox; that of the sandbox if `None`.
+    pub directory: Option<PathBuf>,
+    /// The size of a terminal of its own, if it gets one.
+    pub terminal: Option<Size>,
+}
+
+/// The host's end of the exec server.
+#[derive(Debug)]
+pub(crate) struct ExecServer {
+    requests: OwnedFd,
+    /// The program's user and group in the kernel, if these are not the caller's.
+    owner: Option<(u32, u32)>,
+    /// True in a fence, which has no terminals of its own.
+    fenced: bool,
+    /// The environment and directory of every exec, unless it says otherwise.
+    environment: Vec<Vec<u8>>,
+    directory: Vec<u8>,
+    next: u32,
+}
+
+/// The host's ends of an exec's streams.
+#[derive(Debug)]
+pub(crate) struct ExecEnds {
+    pub(crate) id: ExecId,
+    /// The socket of the answers; closed by the server's side once the program is executed.
+    pub(crate) status: OwnedFd,
+    pub(crate) input: Option<OwnedFd>,
+    pub(crate) output: Option<OwnedFd>,
+    pub(crate) error: Option<OwnedFd>,
+    pub(crate) terminal: Option<OwnedFd>,
+}
+
+/// An exec whose request is not sent yet.
+#[derive(Debug)]
+pub(crate) struct PreparedExec {
+    ends: ExecEnds,
+    /// The descriptors of the request: the status socket, the description, the streams.
+    sent: Vec<OwnedFd>,
+}
+
+impl ExecServer {
+    pub(crate) fn new(
+        requests: OwnedFd,
+        owner: Option<(u32, u32)>,
+        fenced: bool,
+        first: &ExecSpec,
+    ) -> Self {
+        Self {
+            requests,
+            owner,
+            fenced,
+            environment: first.environment.clone(),
+            directory: first.directory.clone(),
+            next: ExecId::FIRST.0,
+        }
+    }
+
+    /// Prepares a further exec.
+    ///
+    /// # Errors
+    /// [`SandboxError`].
+    pub(crate) fn prepare(&mut self, exec: &ExecCommand) -> Result<PreparedExec, SandboxError> {
+        let is_set = |variable: &&Vec<u8>| {
+            let mut names = exec.environment.iter().map(|(name, _)| name.as_bytes());
+            !names.any(|name| {
+                variable
+                    .strip_prefix(name)
+                    .is_some_and(|rest| rest.starts_with(b"="))
+            })
+        };
+        let set = exec.environment.iter();
+        let set = set.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
+        let directory = exec.directory.as_ref();
+        let spec = ExecSpec {
+            terminal: match exec.terminal {
+                None => ExecTerminal::None,
+                Some(_) if self.fenced => ExecTerminal::Given,
+                Some(Size { rows, columns }) => ExecTerminal::Own(Terminal { rows, columns }),
+            },
+            arguments: exec
+                .command
+                .iter()
+                .map(|one| one.as_bytes().to_vec())
+                .collect(),
+            environment: self
+                .environment
+                .iter()
+                .filter(is_set)
+                .cloned()
+                .chain(set)
+                .collect(),
+            directory: directory.map_or_else(
+                || self.directory.clone(),
+                |directory| directory.as_os_str().as_bytes().to_vec(),
+            ),
+        };
+        self.prepare_spec(&spec, exec.terminal)
+    }
+
+    /// Prepares an exec by its description; `size` is that of a terminal that the host has to make.
+    pub(crate) fn prepare_spec(
+        &mut self,
+        spec: &ExecSpec,
+        size: Option<Size>,
+    ) -> Result<PreparedExec, SandboxError> {
+        let bytes = spec.to_bytes();
+        if bytes.len() > SPEC_BYTES_MAX {
+            return Err(SandboxError::TooLarge(bytes.len()));
+        }
+        let id = ExecId(self.next);
+        let prepared = self.lines(id, &bytes, spec.terminal, size);
+        let prepared =
+            prepared.map_err(SandboxError::host("the exec's lines could not be made"))?;
+        self.next = self.next.saturating_add(1);
+        Ok(prepared)
+    }
+
+    fn lines(
+        &self,
+        id: ExecId,
+        spec: &[u8],
+        terminal: ExecTerminal,
+        size: Option<Size>,
+    ) -> io::Result<PreparedExec> {
+        let (status, far) = socket::pair()?;
+        let mut ends = ExecEnds {
+            id,
+            status,
+            input: None,
+            output: None,
+            error: None,
+            terminal: None,
+        };
+        let mut sent = vec![far, descriptor::sealed_memory(c"atoll-exec", spec)?];
+        match terminal {
+            ExecTerminal::None => {
+                let (input_inside, input) = descriptor::pipe()?;
+                let (output, output_inside) = descriptor::pipe()?;
+                let (error, error_inside) = descriptor::pipe()?;
+                let inside = [input_inside, output_inside, error_inside];
+                if let Some((uid, gid)) = self.owner {
+                    // Programs open /dev/stdout anew, which asks for the pipe's owner.
+                    for end in &inside {
+                        descriptor::change_owner(end.as_fd(), uid, gid)?;
+                    }
+                }
+                sent.extend(inside);
+                (ends.input, ends.output, ends.error) = (Some(input), Some(output), Some(error));
+            }
+            ExecTerminal::Given => {
+                let (master, side) = atoll_sys::terminal::open_own(size.unwrap_or_default())?;
+                sent.extend([side.try_clone()?, side.try_clone()?, side]);
+                descriptor::never_block(master.as_fd())?;
+                ends.terminal = Some(master);
+            }
+            // It comes from inside.
+            ExecTerminal::Session | ExecTerminal::Own(_) => {}
+        }
+        Ok(PreparedExec { ends, sent })
+    }
+
+    /// Sends the request: the exec starts.
+    ///
+    /// # Errors
+    /// [`SandboxError::NoExec`]: the exec server is gone.
+    pub(crate) fn start(&self, prepared: PreparedExec) -> Result<ExecEnds, SandboxError> {
+        let PreparedExec { ends, sent } = prepared;
+        let with: Vec<BorrowedFd<'_>> = sent.iter().map(AsFd::as_fd).collect();
+        let request = Request::Exec(ends.id).to_bytes();
+        let started = socket::send(self.requests.as_fd(), &request, &with);
+        started.map(|()| ends).map_err(SandboxError::NoExec)
+    }
+
+    /// Opens a regular file of the sandbox with the program's rights.
+    ///
+    /// # Errors
+    /// [`SandboxError::File`].
+    pub(crate) fn open(&self, path: &Path, file_use: FileUse) -> Result<File, SandboxError> {
+        let opened = self.opened(path, file_use);
+        opened.map(File::from).map_err(|error| SandboxError::File {
+            path: path.to_path_buf(),
+            error,
+        })
+    }
+
+    fn opened(&self, path: &Path, file_use: FileUse) -> io::Result<OwnedFd> {
+        let bytes = path.as_os_str().as_bytes();
+        if bytes.len() > PATH_BYTES_MAX || !path.is_absolute() {
+            let why = "a path in a sandbox is absolute, and 4,096 bytes long at most";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let (status, far) = socket::pair()?;
+        let request = Request::Open {
+            path: bytes.to_vec(),
+            file_use,
+        };
+        socket::send(self.requests.as_fd(), &request.to_bytes(), &[far.as_fd()])?;
+        drop(far);
+        let until = Instant::now() + OPENED_WITHIN;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let left = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+            match descriptor::wait_readable([Some(status.as_fd())], Some(left))? {
+                [true] => break,
+                [false] if left == 0 => return Err(io::ErrorKind::TimedOut.into()),
+                [false] => {}
+            }
+        }
+        let mut buffer = [0_u8; MESSAGE_BYTES_MAX];
+        let (got, mut descriptors) = socket::receive(status.as_fd(), &mut buffer)?;
+        let message = buffer.get(..got).unwrap_or_default();
+        match (Report::from_bytes(message), descriptors.pop()) {
+            (Ok(Report::File), Some(file)) => {
+                check_file(&file)?;
+                Ok(file)
+            }
+            (Ok(Report::Failed { error, .. }), _) => Err(io::Error::from_raw_os_error(error)),
+            _ => Err(io::Error::other("the sandbox's exec server has ended")),
+        }
+    }
+}
+
+/// Checks that a descriptor from inside is a regular file of a file system whose files are mere
+/// content.
+fn check_file(file: &OwnedFd) -> io::Result<()> {
+    let is_regular = FileType::from_raw_mode(fstat(file)?.st_mode) == FileType::RegularFile;
+    #[allow(clippy::unnecessary_cast)]
+    let system = fstatfs(file)?.f_type as i64;
+    if !is_regular || !FILE_SYSTEMS.contains(&system) {
+        let why = "it is no regular file of an ordinary file system";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    Ok(())
+}
+
+/// Checks that a descriptor from inside is a terminal's master, and keeps its use from blocking.
+pub(crate) fn checked_master(terminal: OwnedFd) -> Result<OwnedFd, SandboxError> {
+    let check = || -> io::Result<OwnedFd> {
+        let facts = fstat(&terminal)?;
+        let is_device = FileType::from_raw_mode(facts.st_mode) == FileType::CharacterDevice;
+        let number = (
+            rustix::fs::major(facts.st_rdev),
+            rustix::fs::minor(facts.st_rdev),
+        );
+        #[allow(clippy::unnecessary_cast)]
+        let system = fstatfs(&terminal)?.f_type as i64;
+        // In a fence it is the host's own, whose node may lie in /dev itself.
+        let is_in_place = system == DEVPTS || rustix::pty::ptsname(&terminal, Vec::new()).is_ok();
+        if !is_device || number != MASTER || !is_in_place {
+            return Err(io::Error::other("the sandbox handed out another file"));
+        }
+        descriptor::never_block(terminal.as_fd())?;
+        Ok(terminal)
+    };
+    check().map_err(SandboxError::host(
+        "the program's terminal cannot be watched",
+    ))
+}
+
+/// An answer on an exec's status socket.
+#[derive(Debug)]
+pub(crate) enum Status {
+    /// The terminal of its own.
+    Terminal(OwnedFd),
+    /// The program is about to be executed.
+    Executing,
+    /// The program could not be executed, for this reason (errno(3)).
+    NotExecuted(i32),
+    /// The exec could not be started.
+    Failed(SandboxError),
+    /// Nothing more comes.
+    Closed,
+}
+
+/// Reads the next answer.
+pub(crate) fn status(socket: &OwnedFd) -> Result<Status, SandboxError> {
+    Ok(match hear(socket)? {
+        None => Status::Closed,
+        Some((Report::Terminal, mut descriptors)) => match descriptors.pop() {
+            Some(terminal) => Status::Terminal(checked_master(terminal)?),
+            None => Status::Closed,
+        },
+        Some((Report::Executing, _)) => Status::Executing,
+        Some((Report::NotExecuted { error }, _)) => Status::NotExecuted(error),
+        Some((
+            Report::Failed {
+                stage,
+                error,
+                detail,
+            },
+            _,
+        )) => Status::Failed(crate::session::making(stage, error, &detail)),
+        // An answer that is none comes from who has taken the server over.
+        Some(_) => Status::Closed,
+    })
+}

@@ -1,0 +1,311 @@
+//! The streams of one exec: what is typed goes in, what is written comes out, bounded both ways.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use atoll_frame::ExecId;
+use atoll_model::Ending;
+use atoll_sys::descriptor;
+use rustix::event::PollFlags;
+
+use super::{Sources, Waits};
+use crate::exec::{ExecEnds, Status, status};
+use crate::{Attachment, SandboxError, Stream};
+
+/// The most written at once to a pipe that has room, bytes: POSIX guarantees that this much
+/// fits, so that a slow reader never blocks the watch over limits.
+const PIPE_BLOCK_BYTES: usize = 4096;
+/// The pending output at which reading pauses, bytes.
+const PENDING_BYTES_MAX: usize = 256 * 1024;
+
+/// The byte of the suspend key, unless the terminal is set otherwise.
+const CONTROL_Z: u8 = 0x1a;
+
+const ENOENT: i32 = 2;
+
+/// The state of one exec's streams, on the host's side.
+#[derive(Debug)]
+pub(crate) struct ExecStreams {
+    pub(crate) id: ExecId,
+    status: Option<OwnedFd>,
+    input: Option<OwnedFd>,
+    output: Option<OwnedFd>,
+    error: Option<OwnedFd>,
+    pub(crate) terminal: Option<OwnedFd>,
+    typed: Vec<u8>,
+    pub(crate) suspend_typed: bool,
+    input_open: bool,
+    pub(crate) shown: [Vec<u8>; 2],
+    /// The last time that something was typed or written.
+    pub(crate) active: Instant,
+    /// True once its process was about to execute the program.
+    pub(crate) is_executing: bool,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) ended: Option<Instant>,
+}
+
+/// The result of reading what was typed.
+#[derive(PartialEq, Eq)]
+pub(super) enum Typed {
+    /// Some was read, or the input of a pipe has ended.
+    Taken,
+    /// The terminal is gone: its window was closed.
+    HungUp,
+}
+
+impl ExecStreams {
+    /// Begins with an exec whose request is sent.
+    pub(crate) fn new(ends: ExecEnds) -> Self {
+        let now = Instant::now();
+        Self {
+            id: ends.id,
+            status: Some(ends.status),
+            input: ends.input,
+            output: ends.output,
+            error: ends.error,
+            terminal: ends.terminal,
+            typed: Vec::new(),
+            suspend_typed: false,
+            input_open: true,
+            shown: [Vec::new(), Vec::new()],
+            active: now,
+            is_executing: false,
+            ending: None,
+            ended: None,
+        }
+    }
+
+    /// Closes the program's input at once where there is none: who reads finds the end.
+    pub(super) fn close_absent_input(&mut self, attachment: &dyn Attachment) {
+        if attachment.input().is_none() {
+            (self.input_open, self.input) = (false, None);
+        }
+    }
+
+    /// Sets the terminal, which carries everything from then on.
+    pub(super) fn set_terminal(&mut self, terminal: OwnedFd) {
+        self.terminal = Some(terminal);
+        (self.input, self.output, self.error) = (None, None, None);
+    }
+
+    pub(super) fn output_is_open(&self) -> bool {
+        self.output.is_some() || self.error.is_some() || self.terminal.is_some()
+    }
+
+    pub(super) fn has_pending(&self) -> bool {
+        self.shown.iter().any(|pending| !pending.is_empty())
+    }
+
+    pub(super) fn append(&mut self, told: Vec<(Stream, Vec<u8>)>) {
+        for (stream, told) in told {
+            if let Some(shown) = self.shown.get_mut(stream as usize) {
+                shown.extend_from_slice(&told);
+            }
+        }
+    }
+
+    /// Returns the source of a stream of the program.
+    fn source(&self, stream: Stream) -> Option<&OwnedFd> {
+        match stream {
+            Stream::Output => self.terminal.as_ref().or(self.output.as_ref()),
+            Stream::Error => self.error.as_ref(),
+        }
+    }
+
+    /// Returns the sink of what is typed.
+    fn program_input(&self) -> Option<&OwnedFd> {
+        self.terminal.as_ref().or(self.input.as_ref())
+    }
+
+    /// Adds everything that is waited for.
+    pub(super) fn wait_on<'a>(&'a self, sources: &mut Sources<'a>, attachment: &'a dyn Attachment) {
+        let mut add = |fd: BorrowedFd<'a>, flags, kind| sources.add(fd, flags, kind);
+        if let Some(status) = &self.status {
+            add(status.as_fd(), PollFlags::IN, Waits::Status(self.id));
+        }
+        if let Some(signals) = attachment.signals() {
+            add(signals, PollFlags::IN, Waits::Signals(self.id));
+        }
+        let has_terminal = attachment.has_terminal();
+        if self.input_open
+            && (self.typed.is_empty() || has_terminal)
+            && self.ended.is_none()
+            && let Some(input) = attachment.input()
+        {
+            add(input, PollFlags::IN, Waits::Typing(self.id));
+        }
+        if let Some(input) = self.program_input().filter(|_| !self.typed.is_empty()) {
+            add(input.as_fd(), PollFlags::OUT, Waits::ProgramReads(self.id));
+        }
+        for stream in [Stream::Output, Stream::Error] {
+            let pending = self.shown.get(stream as usize).map_or(0, Vec::len);
+            let takes = pending < PENDING_BYTES_MAX && !has_terminal;
+            if let Some(source) = self.source(stream).filter(|_| takes) {
+                add(
+                    source.as_fd(),
+                    PollFlags::IN,
+                    Waits::Written(self.id, stream),
+                );
+            }
+            if pending > 0 {
+                let sink = attachment.sink(stream);
+                add(sink, PollFlags::OUT, Waits::Sink(self.id, stream));
+            }
+        }
+    }
+
+    /// Returns whether a stream has output to read now.
+    pub(super) fn has_output(&self) -> bool {
+        let both = [Stream::Output, Stream::Error].map(|stream| self.source(stream));
+        let both = both.map(|source| source.map(AsFd::as_fd));
+        !matches!(descriptor::wait_readable(both, Some(0)), Ok([false, false]))
+    }
+
+    /// Takes every answer about the start that is there.
+    ///
+    /// # Errors
+    /// The exec was not started.
+    pub(super) fn hear_status(&mut self) -> Result<(), SandboxError> {
+        while let Some(socket) = &self.status {
+            if !matches!(
+                descriptor::wait_readable([Some(socket.as_fd())], Some(0)),
+                Ok([true])
+            ) {
+                break;
+            }
+            match status(socket)? {
+                Status::Terminal(terminal) => self.set_terminal(terminal),
+                Status::Executing => {
+                    self.is_executing = true;
+                    // It may have run for a while: the clock runs since the request.
+                    self.active = Instant::now();
+                }
+                Status::NotExecuted(ENOENT) => self.end(Ending::NotFound),
+                Status::NotExecuted(_) => self.end(Ending::NotExecutable),
+                Status::Failed(error) => {
+                    self.status = None;
+                    return Err(error);
+                }
+                Status::Closed => self.status = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether nobody will say any more how the start went.
+    pub(super) fn is_lost(&self) -> bool {
+        self.status.is_none() && !self.is_executing && self.ended.is_none()
+    }
+
+    /// Takes note of the exec's end, unless one is known.
+    pub(super) fn end(&mut self, ending: Ending) {
+        self.ending.get_or_insert(ending);
+        self.ended.get_or_insert_with(Instant::now);
+    }
+
+    pub(super) fn take_input(
+        &mut self,
+        attachment: &mut dyn Attachment,
+        block: &mut [u8],
+    ) -> Typed {
+        let Some(input) = attachment.input() else {
+            return Typed::Taken;
+        };
+        match descriptor::read(input, block) {
+            Ok(got @ 1..) => {
+                let is_suspend = |byte: &u8| *byte == CONTROL_Z;
+                let mut typed = block.get(..got).unwrap_or_default().to_vec();
+                attachment.typed(&mut typed);
+                self.suspend_typed |= self.terminal.is_some() && typed.iter().any(is_suspend);
+                self.active = Instant::now();
+                self.typed.append(&mut typed);
+            }
+            // A terminal that is gone reads as an error or as the end.
+            Ok(0) | Err(_) => {
+                self.input_open = false;
+                if self.terminal.is_some() {
+                    return Typed::HungUp;
+                }
+                self.input = None;
+            }
+        }
+        Typed::Taken
+    }
+
+    pub(super) fn pass_input(&mut self) {
+        let Some(input) = self.program_input() else {
+            self.typed.clear();
+            return;
+        };
+        let chunk = self
+            .typed
+            .get(..self.typed.len().min(PIPE_BLOCK_BYTES))
+            .unwrap_or_default();
+        match rustix::io::write(input, chunk) {
+            Ok(count) => {
+                self.typed.drain(..count);
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            // The program reads no more.
+            Err(_) => {
+                self.typed.clear();
+                self.input = None;
+                self.input_open = false;
+            }
+        }
+    }
+
+    pub(super) fn take_output(
+        &mut self,
+        stream: Stream,
+        attachment: &mut dyn Attachment,
+        block: &mut [u8],
+    ) {
+        let Some(source) = self.source(stream) else {
+            return;
+        };
+        match descriptor::read(source.as_fd(), block) {
+            Ok(got @ 1..) => {
+                self.active = Instant::now();
+                let written = block.get(..got).unwrap_or_default();
+                if let Some(pending) = self.shown.get_mut(stream as usize) {
+                    attachment.transform(stream, written, pending);
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            // A terminal whose last program is gone reads as an error (EIO).
+            Ok(0) | Err(_) => self.close(stream),
+        }
+    }
+
+    pub(super) fn close(&mut self, stream: Stream) {
+        match stream {
+            Stream::Output => {
+                self.output = None;
+                self.terminal = None;
+            }
+            Stream::Error => self.error = None,
+        }
+    }
+
+    pub(super) fn show(&mut self, stream: Stream, attachment: &dyn Attachment) {
+        let Some(pending) = self.shown.get_mut(stream as usize) else {
+            return;
+        };
+        let chunk = pending
+            .get(..pending.len().min(PIPE_BLOCK_BYTES))
+            .unwrap_or_default();
+        match rustix::io::write(attachment.sink(stream), chunk) {
+            Ok(count) => {
+                pending.drain(..count);
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            // Nobody looks any more: the program gets to know as from a closed
+            // pipe.
+            Err(_) => {
+                pending.clear();
+                self.close(stream);
+            }
+        }
+    }
+}
