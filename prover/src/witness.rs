@@ -149,6 +149,18 @@ fn of_action(context: &Context, action: Action, mut case: Case) -> Vec<Case> {
             case.nesting = truth("nesting");
             case.terminal = truth("terminal");
         }
+        Action::Exec => {
+            case.terminal = truth("terminal");
+            case.directory = text(context, "directory");
+            case.sandbox = text(context, "sandbox");
+            if let Some(EvalResult::Set(all)) = context.get("arguments") {
+                let texts = all.iter().filter_map(|one| match one {
+                    EvalResult::String(text) => Some(text.clone()),
+                    _ => None,
+                });
+                case.arguments = texts.collect();
+            }
+        }
         Action::Connect => {
             case.model = truth("model");
             case.port = port("port");
@@ -183,7 +195,7 @@ fn of_action(context: &Context, action: Action, mut case: Case) -> Vec<Case> {
             return each.collect();
         }
         Action::Read | Action::Write | Action::UseCredential => {}
-        Action::Exec | Action::Call | Action::Escalate | Action::Administer => {}
+        Action::Call | Action::Escalate | Action::Administer => {}
     }
     vec![case]
 }

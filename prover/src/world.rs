@@ -22,12 +22,12 @@ const NO_MODEL: &str = "context has ip && context.model";
 /// What an action is done with, as the schema names it; nothing where nobody asks for it.
 pub(crate) fn resource(action: Action) -> Option<&'static str> {
     match action {
-        Action::Run => Some("Program"),
+        Action::Run | Action::Exec => Some("Program"),
         Action::Read | Action::Write | Action::Promote => Some("Path"),
         Action::Resolve | Action::Connect | Action::Request => Some("Host"),
         Action::UseCredential => Some("Credential"),
         Action::Publish => Some("Port"),
-        Action::Exec | Action::Call | Action::Escalate | Action::Administer => None,
+        Action::Call | Action::Escalate | Action::Administer => None,
     }
 }
 
@@ -108,8 +108,8 @@ fn of_context(action: Action, text: &str) -> Vec<String> {
                 "context has within && (!({is_inner}) || {is_wrong})"
             ));
         }
-        Action::Exec | Action::Call => {}
-        Action::Escalate | Action::Administer => {}
+        Action::Exec => {}
+        Action::Call | Action::Escalate | Action::Administer => {}
     }
     all
 }

@@ -332,9 +332,9 @@ fn by_whom(found: &Decision, action: &str, takes_two: bool) -> String {
         );
     }
     let where_asked = match atoll_cedar::Action::named(action) {
-        Some(atoll_cedar::Action::Run | atoll_cedar::Action::Publish) => {
-            "at the terminal of `atoll run`"
-        }
+        Some(
+            atoll_cedar::Action::Run | atoll_cedar::Action::Exec | atoll_cedar::Action::Publish,
+        ) => "at the terminal of `atoll run`",
         Some(atoll_cedar::Action::Promote) => "at the terminal of `atoll apply`",
         Some(_) | None => "at the run's terminal or by `atoll approvals`",
     };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Action {
     /// Starting a program in a sandbox.
     Run,
-    /// Executing a file.
+    /// Starting a program in a sandbox that is there.
     Exec,
     /// Showing files to a program.
     Read,
@@ -97,8 +97,8 @@ impl Action {
             Self::Read | Self::Write | Self::Connect | Self::Request | Self::Resolve => {
                 Some("Session")
             }
-            Self::UseCredential | Self::Publish => Some("Session"),
-            Self::Exec | Self::Call | Self::Escalate | Self::Administer => None,
+            Self::Exec | Self::UseCredential | Self::Publish => Some("Session"),
+            Self::Call | Self::Escalate | Self::Administer => None,
         }
     }
 
@@ -106,12 +106,12 @@ impl Action {
     #[must_use]
     pub fn resource(self) -> Option<&'static str> {
         match self {
-            Self::Run => Some("Program"),
+            Self::Run | Self::Exec => Some("Program"),
             Self::Read | Self::Write | Self::Promote => Some("Path"),
             Self::Connect | Self::Request | Self::Resolve => Some("Host"),
             Self::UseCredential => Some("Credential"),
             Self::Publish => Some("Port"),
-            Self::Exec | Self::Call | Self::Escalate | Self::Administer => None,
+            Self::Call | Self::Escalate | Self::Administer => None,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Questions as people write them: on the command line, and as tests beside a policy file.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use atoll_model::conduct::REPUTATION_MAX;
 use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, Target};
@@ -9,7 +10,7 @@ use atoll_model::{Mode, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 
 use crate::obligation::carried;
-use crate::{Action, Asked, Decision, Effect, Facts, Follows, Look, Principal, Question};
+use crate::{Action, Asked, Decision, Effect, Exec, Facts, Follows, Look, Principal, Question};
 
 /// The most cases in one file.
 const CASES_MAX: usize = 2_000;
@@ -56,6 +57,12 @@ pub struct Case {
     pub nesting: bool,
     /// True if the program has a terminal. Default: false.
     pub terminal: bool,
+    /// The arguments of an exec after the program's own name. Default: none.
+    pub arguments: Vec<String>,
+    /// The directory that an exec starts in. Default: `/`.
+    pub directory: Option<String>,
+    /// The id of an exec's sandbox. Default: `sandbox`.
+    pub sandbox: Option<String>,
     /// The time, seconds since 1970. Default: 0 in a test, now for a question.
     pub time: u64,
     /// The sandbox mode. Default: `full`.
@@ -176,6 +183,16 @@ impl Case {
         let name = &self.resource;
         match action {
             Some(Action::Run) => put(self.run()),
+            Some(Action::Exec) => {
+                let arguments: Vec<OsString> = self.arguments.iter().map(OsString::from).collect();
+                put(Asked::Exec(Exec {
+                    program: name,
+                    arguments: &arguments,
+                    directory: Path::new(self.directory.as_deref().unwrap_or("/")),
+                    sandbox: self.sandbox.as_deref().unwrap_or("sandbox"),
+                    terminal: self.terminal,
+                }))
+            }
             Some(Action::Read) => put(Asked::Read(&self.place()?)),
             Some(Action::Write) => put(Asked::Write(&self.place()?)),
             Some(Action::Promote) => put(Asked::Promote {
@@ -215,7 +232,7 @@ impl Case {
                 port.outside = self.port.unwrap_or(port.outside);
                 put(Asked::Publish(port))
             }
-            Some(Action::Exec | Action::Call | Action::Escalate | Action::Administer) | None => {
+            Some(Action::Call | Action::Escalate | Action::Administer) | None => {
                 Err(self.unasked())
             }
         }
@@ -337,8 +354,8 @@ impl Case {
 
     /// Rejects fields that are not of this action, which would otherwise be ignored.
     fn says_nothing(&self, action: Action) -> Result<(), String> {
-        use Action::{Connect, Promote, Publish, Request, Resolve, Run};
-        let said: [(&str, bool, &[Action]); 12] = [
+        use Action::{Connect, Exec, Promote, Publish, Request, Resolve, Run};
+        let said: [(&str, bool, &[Action]); 15] = [
             ("port", self.port.is_some(), &[Connect, Request, Publish]),
             ("look", self.look.is_some(), &[Connect]),
             ("scheme", self.scheme.is_some(), &[Request]),
@@ -350,7 +367,10 @@ impl Case {
             ("model", self.model, &[Resolve, Connect, Request]),
             ("workspace", self.workspace.is_some(), &[Run]),
             ("root, nesting", self.root || self.nesting, &[Run]),
-            ("terminal", self.terminal, &[Run]),
+            ("terminal", self.terminal, &[Run, Exec]),
+            ("arguments", !self.arguments.is_empty(), &[Exec]),
+            ("directory", self.directory.is_some(), &[Exec]),
+            ("sandbox", self.sandbox.is_some(), &[Exec]),
         ];
         let mut wrong = said.iter();
         match wrong.find(|(_, is_said, of)| *is_said && !of.contains(&action)) {

@@ -58,7 +58,7 @@ pub use policies::{Known, Named, Policies};
 pub use proof::{
     ANSWER_BYTES_MAX, ASKED_BYTES_MAX, Property, Proving, Refuted, Subject, Target, Verdict,
 };
-pub use question::{Asked, Follows, Look, Principal, Question};
+pub use question::{Asked, Exec, Follows, Look, Principal, Question};
 pub use reading::forbids_alone;
 pub use redaction::Redaction;
 pub use source::{POLICIES_MAX, SOURCE_BYTES_MAX};

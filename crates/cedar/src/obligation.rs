@@ -91,7 +91,7 @@ impl Obligation {
 pub fn carried(action: Action) -> &'static [Obligation] {
     match action {
         // Who starts it is asked.
-        Action::Run => &[Obligation::Approve, Obligation::Timeout, Obligation::Log],
+        Action::Run | Action::Exec => &[Obligation::Approve, Obligation::Timeout, Obligation::Log],
         Action::Read => &[Obligation::Label, Obligation::Log],
         Action::Write => &[Obligation::Log],
         // Who uses one waits for a person, as who starts a run that publishes one.
@@ -107,7 +107,7 @@ pub fn carried(action: Action) -> &'static [Obligation] {
             Obligation::Redact,
         ],
         Action::Resolve => &[],
-        Action::Exec | Action::Call | Action::Escalate | Action::Administer => &[],
+        Action::Call | Action::Escalate | Action::Administer => &[],
     }
 }
 

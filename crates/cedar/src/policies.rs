@@ -70,6 +70,7 @@ pub(crate) struct Needs {
     pub(crate) labels: bool,
     pub(crate) confidence: bool,
     pub(crate) reputation: bool,
+    pub(crate) arguments: bool,
 }
 
 impl Needs {
@@ -83,6 +84,7 @@ impl Needs {
             labels: names("labels"),
             confidence: names("confidence"),
             reputation: names("reputation"),
+            arguments: names("arguments"),
         }
     }
 
@@ -93,6 +95,7 @@ impl Needs {
             labels: self.labels || other.labels,
             confidence: self.confidence || other.confidence,
             reputation: self.reputation || other.reputation,
+            arguments: self.arguments || other.arguments,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Questions, and their translation into Cedar's terms.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +20,10 @@ use crate::{Action, Facts};
 const PATH_DEPTH_MAX: usize = 256;
 /// The longest text in a question, bytes.
 const TEXT_BYTES_MAX: usize = 32 << 10;
+/// The most arguments of an exec that policies are asked about.
+const ARGUMENTS_MAX: usize = 4096;
+/// The most bytes of all arguments of an exec that policies are asked about.
+const ARGUMENTS_BYTES_MAX: usize = 256 << 10;
 
 /// The principal: the person, or a session on the person's behalf.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +54,21 @@ pub enum Follows {
     Messages,
 }
 
+/// An exec: a program to start in a sandbox that is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Exec<'a> {
+    /// The program, as it is called or as a path.
+    pub program: &'a str,
+    /// The arguments after the program's own name.
+    pub arguments: &'a [OsString],
+    /// The working directory at its start.
+    pub directory: &'a Path,
+    /// The id of the sandbox.
+    pub sandbox: &'a str,
+    /// True if the program has a terminal.
+    pub terminal: bool,
+}
+
 /// The action asked about, with its resource and parameters.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked<'a> {
@@ -65,6 +85,8 @@ pub enum Asked<'a> {
         /// True if the program has a terminal.
         terminal: bool,
     },
+    /// Starting a program in a sandbox that is there.
+    Exec(Exec<'a>),
     /// Reading a path.
     Read(&'a Path),
     /// Writing a path.
@@ -104,6 +126,7 @@ impl Asked<'_> {
     pub fn action(&self) -> Action {
         match self {
             Self::Run { .. } => Action::Run,
+            Self::Exec(_) => Action::Exec,
             Self::Read(_) => Action::Read,
             Self::Write(_) => Action::Write,
             Self::Resolve(_) => Action::Resolve,
@@ -121,7 +144,7 @@ impl Asked<'_> {
     #[must_use]
     pub fn permit(&self) -> Option<String> {
         let resource = match self {
-            Self::Run { program, .. } => {
+            Self::Run { program, .. } | Self::Exec(Exec { program, .. }) => {
                 let base = program.rsplit('/').next().unwrap_or_default();
                 format!("in Program::{}", quoted(base))
             }
@@ -212,7 +235,8 @@ impl Question<'_> {
             request: request.map_err(|error| error.to_string())?,
             unclear: match &self.asked {
                 Asked::Request(request, _) => request.target.unclear(),
-                Asked::Run { .. } | Asked::Read(_) | Asked::Write(_) | Asked::Resolve(_) => None,
+                Asked::Run { .. } | Asked::Exec(_) | Asked::Read(_) | Asked::Write(_) => None,
+                Asked::Resolve(_) => None,
                 Asked::Connect { .. } | Asked::UseCredential(_) => None,
                 Asked::Promote { .. } | Asked::Publish(_) => None,
             },
@@ -229,7 +253,7 @@ impl Question<'_> {
 
     fn resource(&self, words: &Vocabulary) -> Result<Placed, String> {
         match &self.asked {
-            Asked::Run { program, .. } => {
+            Asked::Run { program, .. } | Asked::Exec(Exec { program, .. }) => {
                 let base = program.rsplit('/').next().unwrap_or_default();
                 let mut above = Vec::new();
                 if base != *program {
@@ -295,6 +319,7 @@ impl Question<'_> {
         match &self.asked {
             Asked::Read(_) | Asked::Write(_) | Asked::UseCredential(_) => {}
             Asked::Resolve(name) => to.push(truth("model", self.facts.is_model(name))),
+            Asked::Exec(exec) => of_exec(exec, needs, to)?,
             Asked::Run {
                 workspace,
                 root,
@@ -344,6 +369,36 @@ impl Question<'_> {
 /// is another method.
 fn sends(request: &Request<'_>, follows: Follows) -> bool {
     follows != Follows::Nothing || !["GET", "HEAD"].contains(&request.method)
+}
+
+fn of_exec(
+    exec: &Exec<'_>,
+    needs: Needs,
+    to: &mut Vec<(String, RestrictedExpression)>,
+) -> Result<(), String> {
+    let directory = exec.directory.to_str();
+    let directory = directory.ok_or("the directory that it starts in is not UTF-8")?;
+    to.push(text("directory", directory));
+    to.push(text("sandbox", exec.sandbox));
+    to.push(truth("terminal", exec.terminal));
+    if !needs.arguments {
+        return Ok(());
+    }
+    let bytes: usize = exec.arguments.iter().map(|one| one.len()).sum();
+    if exec.arguments.len() > ARGUMENTS_MAX || bytes > ARGUMENTS_BYTES_MAX {
+        return Err(format!(
+            "it has more than {ARGUMENTS_MAX} arguments, or more than {ARGUMENTS_BYTES_MAX} bytes \
+             of them"
+        ));
+    }
+    let one = |argument: &OsString| {
+        let argument = argument.to_str().ok_or("an argument is not UTF-8")?;
+        Ok(RestrictedExpression::new_string(argument.to_owned()))
+    };
+    let all = exec.arguments.iter().map(one);
+    let all = all.collect::<Result<Vec<_>, String>>()?;
+    to.push(("arguments".to_owned(), RestrictedExpression::new_set(all)));
+    Ok(())
 }
 
 fn of_request(

@@ -109,6 +109,15 @@ fn runs(granted: &Granted<'_>, out: &mut Text) {
         let which = format!("in Program::{}", quoted(program));
         out.policy("permit", &head(&which), &conditions, &[]);
     }
+    out.section("Programs that are started in a sandbox that is there, the first one too");
+    let head = |which: &str| format!("action == Action::\"exec\", resource {which}");
+    if granted.started.is_empty() {
+        out.policy("permit", &head("is Program"), &[], &[]);
+    }
+    for program in granted.started {
+        let which = format!("in Program::{}", quoted(program));
+        out.policy("permit", &head(&which), &[], &[]);
+    }
 }
 
 fn places(granted: &Granted<'_>, out: &mut Text) {

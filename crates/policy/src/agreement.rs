@@ -42,11 +42,12 @@ pub fn agreement(rules: &Rules, call: &Call, asked: &[Reason]) -> String {
 }
 
 impl Rules {
-    /// Returns whether some policy requires an approval before a run is started: of the run, or of
-    /// the ports that it publishes.
+    /// Returns whether some policy requires an approval before a run is started: of the run, of its
+    /// program, or of the ports that it publishes.
     #[must_use]
     pub fn ask_about_runs(&self) -> bool {
-        let asks = |layers: &Layers| layers.ask_about(&[Action::Run, Action::Publish]);
+        let asks =
+            |layers: &Layers| layers.ask_about(&[Action::Run, Action::Exec, Action::Publish]);
         self.policies().is_some_and(asks)
     }
 

@@ -302,7 +302,7 @@ fn of_nesting(rules: &Rules, mode: Mode) -> Vec<Reason> {
 }
 
 /// Checks that the rules, the caller and the host belong together.
-fn of_host(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
+pub(crate) fn of_host(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let host = facts.host;
     if *host != rules.host {
@@ -338,7 +338,7 @@ fn bad_home(rules: &Rules, why: &str) -> Reason {
     )
 }
 
-fn of_command(command: &[OsString]) -> Option<Reason> {
+pub(crate) fn of_command(command: &[OsString]) -> Option<Reason> {
     let named = command.first().is_some_and(|program| !program.is_empty());
     let whole = command
         .iter()

@@ -1,5 +1,8 @@
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use atoll_model::Boundary;
 
@@ -71,6 +74,63 @@ impl Grant {
 
     /// Returns the notices for the person: ignored files, rights that a higher layer took away,
     /// secrets that are passed.
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+}
+
+/// The exact rights of one exec in a sandbox that was granted before. Only
+/// [`decide_exec`](crate::decide_exec) creates one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ExecGrant {
+    pub(crate) command: Vec<OsString>,
+    pub(crate) directory: PathBuf,
+    pub(crate) terminal: bool,
+    pub(crate) wall_clock: Option<Duration>,
+    pub(crate) wall_clock_by: Option<String>,
+    pub(crate) policy_digest: String,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl ExecGrant {
+    /// Returns the program and its arguments.
+    #[must_use]
+    pub fn command(&self) -> &[OsString] {
+        &self.command
+    }
+
+    /// Returns the working directory at its start.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns whether the program gets a terminal of its own.
+    #[must_use]
+    pub fn terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Returns the time after which policies end the exec; the sandbox's own limit counts besides.
+    #[must_use]
+    pub fn wall_clock(&self) -> Option<Duration> {
+        self.wall_clock
+    }
+
+    /// Returns the policies that set the time limit, if some did.
+    #[must_use]
+    pub fn wall_clock_by(&self) -> Option<&str> {
+        self.wall_clock_by.as_deref()
+    }
+
+    /// Returns the version of the policy that decided, as [`Grant::policy_digest`].
+    #[must_use]
+    pub fn policy_digest(&self) -> &str {
+        &self.policy_digest
+    }
+
+    /// Returns the notices for the person.
     #[must_use]
     pub fn notices(&self) -> &[Notice] {
         &self.notices

@@ -1,12 +1,13 @@
 //! Cedar policies: read with the other files, and asked after all rules have allowed.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Action, Asked, Case, Decision, Effect, Facts as CedarFacts, Fault, Known, Layer, Layers,
+    Action, Asked, Case, Decision, Effect, Exec, Facts as CedarFacts, Fault, Known, Layer, Layers,
     PolicyFile, Principal, Question, carried, hand,
 };
 use atoll_model::network::{HostName, PublishedPort};
@@ -19,6 +20,7 @@ use crate::grant::Notice;
 use crate::levels::{TrustMode, TrustRules, covers};
 use crate::network::publishing::publishing;
 use crate::origin::Origin;
+use crate::programs::{self, SEARCHED_MAX};
 use crate::purposes::{self, Purposes};
 use crate::refusal::reason;
 use crate::rules::Rules;
@@ -304,7 +306,9 @@ pub(crate) struct Answer {
     pub(crate) notices: Vec<Notice>,
     /// The serialised policies for the egress process.
     pub(crate) for_flows: Option<Vec<u8>>,
-    /// The policies that set the run's time limit.
+    /// The time limit that policies set.
+    pub(crate) wall_clock: Option<Duration>,
+    /// The policies that set the time limit.
     pub(crate) wall_clock_by: Option<String>,
     /// The labels of the run when it begins.
     pub(crate) labels: BTreeSet<String>,
@@ -312,6 +316,17 @@ pub(crate) struct Answer {
     pub(crate) has_checkpoint: bool,
     /// The rights that need a person's approval.
     pub(crate) asked: Vec<Reason>,
+}
+
+impl Answer {
+    /// Adds notices, each once.
+    fn tell(&mut self, notices: Vec<Notice>) {
+        for notice in notices {
+            if !self.notices.contains(&notice) {
+                self.notices.push(notice);
+            }
+        }
+    }
 }
 
 impl Policies {
@@ -342,6 +357,34 @@ impl Policies {
             ..one
         }));
         reasons
+    }
+
+    /// Asks about an exec in a sandbox that is there, by a session that has touched data of these
+    /// labels.
+    pub(crate) fn exec(
+        &self,
+        rules: &Rules,
+        call: &Call,
+        facts: &Facts<'_>,
+        labels: &BTreeSet<String>,
+        search: &OsStr,
+    ) -> Answer {
+        let said = CedarFacts {
+            labels: rules.notes_labels().then(|| labels.clone()),
+            ..said(rules, facts)
+        };
+        let mut asking = Asking {
+            layers: &self.layers,
+            facts: &said,
+            trust: Some((&rules.trust, facts.mode)),
+            workspace: None,
+            answer: Answer::default(),
+        };
+        let (_, session) = principals(call);
+        if let Some(program) = asking.program(call) {
+            asking.exec(&session, call, program, search);
+        }
+        asking.answer
     }
 
     /// Adds the labels that policies give to shown places, so that all questions are asked with
@@ -391,14 +434,15 @@ impl Policies {
             workspace: Some(&call.workspace),
             answer: Answer::default(),
         };
-        if let Some(run) = asking.run(&person, call, boundary)
-            && let Some(timeout) = run.obligations.timeout
-        {
-            let limit = &mut boundary.limits.wall_clock;
-            if limit.is_none_or(|limit| timeout < limit) {
-                *limit = Some(timeout);
-                asking.answer.wall_clock_by = Some(run.timed_by());
-            }
+        if let Some(program) = asking.program(call) {
+            asking.run(&person, call, program, boundary);
+            let search = programs::search(&boundary.environment);
+            asking.exec(&session, call, program, search);
+        }
+        let limit = &mut boundary.limits.wall_clock;
+        match asking.answer.wall_clock {
+            Some(timeout) if limit.is_none_or(|limit| timeout < limit) => *limit = Some(timeout),
+            Some(_) | None => asking.answer.wall_clock_by = None,
         }
         asking.places(&session, call, boundary);
         for one in &mut boundary.network.publish {
@@ -520,9 +564,10 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    fn run(&mut self, person: &Principal, call: &Call, boundary: &Boundary) -> Option<Decision> {
+    /// Returns the program of a call, as it is called; refuses one that no policy can tell.
+    fn program<'c>(&mut self, call: &'c Call) -> Option<&'c str> {
         let program = call.command.first()?;
-        let Some(program) = program.to_str() else {
+        if program.to_str().is_none() {
             let why = "its name is not UTF-8, so no policy can tell";
             let refused = reason(
                 "the program",
@@ -531,8 +576,11 @@ impl Asking<'_> {
                 "call it by another name",
             );
             self.answer.reasons.push(refused);
-            return None;
-        };
+        }
+        program.to_str()
+    }
+
+    fn run(&mut self, person: &Principal, call: &Call, program: &str, boundary: &Boundary) {
         let asked = Asked::Run {
             program,
             workspace: boundary.workspace,
@@ -540,7 +588,73 @@ impl Asking<'_> {
             nesting: boundary.nesting,
             terminal: call.terminal,
         };
-        Some(self.ask(person, asked, format!("running {program}")))
+        let decision = self.ask(person, asked, format!("running {program}"));
+        self.take_time_limit(&decision);
+    }
+
+    /// Asks about an exec, as its program is called and by each path that this can be. A path needs
+    /// no permit of its own: only what policies say of it counts besides.
+    fn exec(&mut self, session: &Principal, call: &Call, program: &str, search: &OsStr) {
+        if !self.layers.are_about(&[Action::Exec]) {
+            return;
+        }
+        let what = format!("executing {program}");
+        let as_called = Exec {
+            program,
+            arguments: call.command.get(1..).unwrap_or_default(),
+            directory: &call.directory,
+            sandbox: call.run.as_str(),
+            terminal: call.terminal,
+        };
+        let decision = self.ask(session, Asked::Exec(as_called), what.clone());
+        self.take_time_limit(&decision);
+        if decision.effect == Effect::Deny {
+            return;
+        }
+        let Some(paths) = programs::paths(program, &call.directory, search) else {
+            let why = format!("PATH has more than {SEARCHED_MAX} directories");
+            let refused = reason(what, why, &Origin::BuiltIn, "call it by its whole path");
+            self.answer.reasons.push(refused);
+            return;
+        };
+        for path in &paths {
+            let Some(program) = path.to_str() else {
+                let why = "a directory of PATH is not UTF-8, so no policy can tell";
+                let refused = reason(what, why, &Origin::BuiltIn, "call it by its whole path");
+                self.answer.reasons.push(refused);
+                return;
+            };
+            let asked = Asked::Exec(Exec {
+                program,
+                ..as_called
+            });
+            let question = Question {
+                principal: session,
+                asked,
+                facts: self.facts,
+            };
+            let found = self.layers.authorize(&question);
+            let is_silent = found.deciding.is_empty() && found.errors.is_empty();
+            if found.effect == Effect::Deny && is_silent {
+                continue;
+            }
+            let decision = self.ask(session, asked, what.clone());
+            self.take_time_limit(&decision);
+            if decision.effect == Effect::Deny {
+                return;
+            }
+        }
+    }
+
+    /// Keeps the shortest time limit that decisions have set.
+    fn take_time_limit(&mut self, decision: &Decision) {
+        let Some(timeout) = decision.obligations.timeout else {
+            return;
+        };
+        if self.answer.wall_clock.is_none_or(|limit| timeout < limit) {
+            self.answer.wall_clock = Some(timeout);
+            self.answer.wall_clock_by = Some(decision.timed_by());
+        }
     }
 
     /// Asks about each place that is shown or changed, and about each beneath one that a policy
@@ -603,7 +717,7 @@ impl Asking<'_> {
         self.answer.labels.extend(labels.cloned());
         self.answer.has_checkpoint |= decision.obligations.checkpoint;
         match decision.effect {
-            Effect::Allow => self.answer.notices.extend(told(&decision, &what)),
+            Effect::Allow => self.answer.tell(told(&decision, &what)),
             Effect::Ask | Effect::Deny => {
                 let of_level = self
                     .trust
@@ -618,6 +732,7 @@ impl Asking<'_> {
                     false => Put::Never,
                 };
                 match put {
+                    Put::Now if self.answer.asked.contains(&refusal) => {}
                     Put::Now => self.answer.asked.push(refusal),
                     Put::Later => {}
                     Put::Never => {
@@ -625,7 +740,7 @@ impl Asking<'_> {
                         return decision;
                     }
                 }
-                self.answer.notices.extend(told(&decision, &what));
+                self.answer.tell(told(&decision, &what));
             }
         }
         decision
@@ -636,6 +751,7 @@ impl Asking<'_> {
         let place = match asked {
             Asked::Read(place) | Asked::Write(place) => Some(place),
             Asked::Run { .. }
+            | Asked::Exec(_)
             | Asked::Resolve(_)
             | Asked::Connect { .. }
             | Asked::Request(_, _)
@@ -676,7 +792,7 @@ enum Put {
 
 fn put(asked: Asked<'_>) -> Put {
     match asked {
-        Asked::Promote { .. } | Asked::Run { .. } | Asked::Publish(_) => Put::Now,
+        Asked::Promote { .. } | Asked::Run { .. } | Asked::Exec(_) | Asked::Publish(_) => Put::Now,
         Asked::UseCredential(_) => Put::Later,
         Asked::Read(_)
         | Asked::Write(_)

@@ -4,6 +4,7 @@ mod ask;
 mod credentials;
 mod decisions;
 mod environment;
+mod exec;
 mod files;
 mod git;
 mod keys;

@@ -1,5 +1,6 @@
 //! Single questions: default deny, forbid over permit, errors, shadows, and the schema.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use atoll_model::WorkspaceMode;
@@ -7,7 +8,7 @@ use atoll_model::network::{HostName, HostPart, PublishedPort, Request, Scheme, T
 
 use super::{compiled, facts, principal};
 use crate::vocabulary::Vocabulary;
-use crate::{Action, Asked, Decision, Effect, Facts, Follows, Look, Question, SCHEMA};
+use crate::{Action, Asked, Decision, Effect, Exec, Facts, Follows, Look, Question, SCHEMA};
 
 fn read(text: &str) -> Decision {
     ask(text, Asked::Read(Path::new("/srv/a")), &facts())
@@ -284,6 +285,7 @@ fn every_question_is_one_of_the_schema() {
     let key = "KEY".parse().unwrap();
     let target = Target::parse("/v1/%2e/x?q=1").unwrap();
     let workspace = WorkspaceMode::Live;
+    let arguments = [OsString::from("push"), OsString::from("push")];
     for host in [
         HostPart::Name(name.clone()),
         "10.1.2.3".parse().unwrap(),
@@ -304,6 +306,13 @@ fn every_question_is_one_of_the_schema() {
                 nesting: true,
                 terminal: true,
             },
+            Asked::Exec(Exec {
+                program: "/usr/bin/git",
+                arguments: &arguments,
+                directory: Path::new("/srv"),
+                sandbox: "run-1",
+                terminal: true,
+            }),
             Asked::Read(Path::new("/srv/a")),
             Asked::Write(Path::new("/srv/a")),
             Asked::Resolve(&name),
@@ -339,6 +348,7 @@ fn every_question_is_one_of_the_schema() {
             reputation: true,
             segments: true,
             loose: true,
+            arguments: true,
         };
         for asked in all {
             let principal = principal();

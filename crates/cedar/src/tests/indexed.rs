@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{facts, file, principal};
-use crate::{Asked, Follows, Known, Look, Policies, Principal, Question};
+use crate::{Asked, Exec, Follows, Known, Look, Policies, Principal, Question};
 
 /// Returns policies with scopes and conditions of which some are ill-typed for some questions, and
 /// some fail.
@@ -155,6 +155,15 @@ fn ask_all(policies: &Policies, counts: &mut [usize; 3]) {
             terminal: false,
         });
     }
+    all.extend(["git", "/usr/bin/git"].map(|program| {
+        Asked::Exec(Exec {
+            program,
+            arguments: &[],
+            directory: Path::new("/srv"),
+            sandbox: "run-1",
+            terminal: false,
+        })
+    }));
     all.extend(names.iter().map(Asked::Resolve));
     all.extend(hosts.iter().map(|host| Asked::Connect {
         host,

@@ -364,7 +364,7 @@ impl Step {
                  and without one nothing is taken over"
                     .to_owned()
             }
-            Self::Person(Some(Action::Run | Action::Publish)) => {
+            Self::Person(Some(Action::Run | Action::Exec | Action::Publish)) => {
                 "a person's yes: `atoll run` asks at its own terminal before it starts anything, \
                  and without one nothing is started"
                     .to_owned()

@@ -1,0 +1,208 @@
+//! Execs: the program that a run begins with, and those that are started in its sandbox later.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// The verdict on one call as a run's own program and as an exec in its sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    Allowed,
+    Asked,
+    Denied,
+}
+
+fn called(policies: &str, command: &[&str], path: Option<&str>) -> World {
+    let mut world = match policies {
+        "" => world(),
+        _ => world().user_policies(policies),
+    };
+    world.call.command = command.iter().map(OsString::from).collect();
+    match path {
+        Some(path) => world.variable("PATH", path),
+        None => world,
+    }
+}
+
+fn end<G>(verdict: &Verdict<G>) -> Ends {
+    match verdict {
+        Verdict::Allow(_) => Ends::Allowed,
+        Verdict::Ask(_) => Ends::Asked,
+        Verdict::Deny(_) => Ends::Denied,
+    }
+}
+
+fn exec(world: &World) -> Verdict<ExecGrant> {
+    decide_exec(
+        &world.rules(),
+        &world.call,
+        &world.facts(),
+        &BTreeSet::new(),
+    )
+}
+
+/// Checks that a run and an exec of this command end so.
+fn check(policies: &str, command: &[&str], path: Option<&str>, expected: Ends) {
+    let world = called(policies, command, path);
+    let what = format!("{policies} {command:?} {path:?}");
+    assert_eq!(end(&exec(&world)), expected, "an exec: {what}");
+    assert_eq!(end(&world.decide()), expected, "a run: {what}");
+}
+
+const NO_CURL: &str =
+    "forbid(principal, action == Action::\"exec\", resource == Program::\"/usr/bin/curl\");";
+const ONLY_GIT: &str =
+    "permit(principal, action == Action::\"exec\", resource in Program::\"git\");";
+
+#[test]
+fn exec_without_policies_is_allowed() {
+    check("", &["curl"], None, Ends::Allowed);
+    let other = "forbid(principal, action == Action::\"read\", resource == Path::\"/x\");";
+    check(other, &["curl"], None, Ends::Allowed);
+}
+
+#[test]
+fn exec_forbidden_by_path_is_denied_by_every_name() {
+    for program in [
+        "/usr/bin/curl",
+        "curl",
+        "/bin/curl",
+        "//usr//bin/./curl",
+        "/usr/lib/../bin/curl",
+        "../../../../usr/bin/curl",
+    ] {
+        check(NO_CURL, &[program], None, Ends::Denied);
+    }
+    check(NO_CURL, &["curl"], Some("/opt/bin:/usr/bin"), Ends::Denied);
+    check(NO_CURL, &["curl"], Some("/opt/bin:/bin"), Ends::Denied);
+    // The control: others, and the same name elsewhere.
+    for program in ["wget", "/usr/bin/wget", "/opt/curl", "./curl"] {
+        check(NO_CURL, &[program], None, Ends::Allowed);
+    }
+    check(NO_CURL, &["curl"], Some("/opt/bin"), Ends::Allowed);
+    let reasons = called(NO_CURL, &["curl"], None).reasons();
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    assert_eq!(reasons[0].what, "executing curl");
+    assert_eq!(reasons[0].rule, "user/own.cedar:1");
+}
+
+#[test]
+fn exec_permitted_by_name_denies_others() {
+    for program in ["git", "/usr/bin/git", "./git"] {
+        check(ONLY_GIT, &[program], None, Ends::Allowed);
+    }
+    check(ONLY_GIT, &["/usr/bin/curl"], None, Ends::Denied);
+    // A name can be any file of that name: it is not the one that is permitted.
+    let by_path =
+        "permit(principal, action == Action::\"exec\", resource == Program::\"/usr/bin/git\");";
+    check(by_path, &["/usr/bin/git"], None, Ends::Allowed);
+    check(by_path, &["git"], None, Ends::Denied);
+}
+
+#[test]
+fn exec_context_has_arguments_directory_and_sandbox() {
+    for (condition, denied) in [
+        ("context.arguments.contains(\"push\")", true),
+        ("context.arguments.contains(\"git\")", false),
+        ("context.directory == \"/home/ann/src/app\"", true),
+        ("context.directory like \"/tmp*\"", false),
+        ("context.sandbox == \"261121-093012-k7qd\"", true),
+        ("context.terminal", false),
+    ] {
+        let text = format!(
+            "forbid(principal in Person::\"1000\", action == Action::\"exec\", resource) when {{ {condition} }};"
+        );
+        let expected = if denied { Ends::Denied } else { Ends::Allowed };
+        check(&text, &["git", "push", "origin"], None, expected);
+    }
+}
+
+#[test]
+fn exec_unreadable_for_policies_is_denied() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = || OsString::from_vec(b"a\xff".to_vec());
+    let by_arguments = "forbid(principal, action == Action::\"exec\", resource) when { context.arguments.contains(\"x\") };";
+    for (policies, command, expected) in [
+        (NO_CURL, vec![odd()], Ends::Denied),
+        (by_arguments, vec!["git".into(), odd()], Ends::Denied),
+        (NO_CURL, vec!["git".into(), odd()], Ends::Allowed),
+        (by_arguments, vec!["x".into(); 5000], Ends::Denied),
+    ] {
+        let mut world = world().user_policies(policies);
+        world.call.command = command;
+        assert_eq!(end(&exec(&world)), expected, "{policies}");
+        assert_eq!(end(&world.decide()), expected, "{policies}");
+    }
+    let long = vec!["/opt/bin"; 257].join(":");
+    check(NO_CURL, &["git"], Some(&long), Ends::Denied);
+    check(NO_CURL, &["/usr/bin/git"], Some(&long), Ends::Allowed);
+}
+
+#[test]
+fn exec_of_another_user_or_nowhere_is_denied() {
+    let mut other = called("", &["git"], None);
+    other.call.principal.uid = 1001;
+    assert_eq!(end(&exec(&other)), Ends::Denied);
+    for directory in ["src", "/home/../etc"] {
+        let mut nowhere = called("", &["git"], None);
+        nowhere.call.directory = directory.into();
+        assert_eq!(end(&exec(&nowhere)), Ends::Denied);
+    }
+    assert_eq!(end(&exec(&called("", &[""], None))), Ends::Denied);
+    // A sandbox has directories beside its workspace.
+    let mut elsewhere = called("", &["git"], None);
+    elsewhere.call.directory = "/tmp".into();
+    assert_eq!(end(&exec(&elsewhere)), Ends::Allowed);
+}
+
+#[test]
+fn exec_approval_is_of_exactly_this_exec() {
+    let text = "@approve(\"person\") permit(principal, action == Action::\"exec\", resource);";
+    check(text, &["git", "push"], None, Ends::Asked);
+    let world = called(text, &["git", "push"], None);
+    let mut rules = world.rules();
+    let Verdict::Ask(asked) = exec(&world) else {
+        panic!("it was to be asked");
+    };
+    // A path of it asks for the same, once.
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    rules.agree(agreement(&rules, &world.call, &asked));
+    let decided = |call: &Call| decide_exec(&rules, call, &world.facts(), &BTreeSet::new());
+    assert_eq!(end(&decided(&world.call)), Ends::Allowed);
+    let other = Call {
+        command: vec!["git".into(), "push".into(), "--force".into()],
+        ..world.call.clone()
+    };
+    assert_eq!(end(&decided(&other)), Ends::Asked);
+    assert!(rules.ask_about_runs());
+}
+
+#[test]
+fn exec_time_limit_and_log_are_carried_out() {
+    let text = "@timeout(\"5m\") @log(\"Watched.\") permit(principal, action == Action::\"exec\", resource is Program);\n\
+        @timeout(\"1m\") permit(principal, action == Action::\"exec\", resource == Program::\"/usr/bin/git\");";
+    for (command, seconds) in [("git", 60), ("/usr/bin/git", 60), ("true", 300)] {
+        let world = called(text, &[command], None);
+        let Verdict::Allow(grant) = exec(&world) else {
+            panic!("{command} was to be allowed");
+        };
+        assert_eq!(grant.wall_clock(), Some(Duration::from_secs(seconds)));
+        assert!(grant.wall_clock_by().unwrap().contains("user/own.cedar:"));
+        assert_eq!(grant.policy_digest(), world.rules().digest());
+        let notices: Vec<String> = grant.notices().iter().map(Notice::to_string).collect();
+        assert_eq!(notices.len(), 1, "{notices:?}");
+        assert!(notices[0].contains("Watched."), "{notices:?}");
+        let limit = world.boundary().limits.wall_clock;
+        assert_eq!(limit, Some(Duration::from_secs(seconds)));
+    }
+}
+
+#[test]
+fn exec_labels_are_those_of_now() {
+    let text = "forbid(principal, action == Action::\"exec\", resource) when { context has labels && context.labels.contains(\"web\") };";
+    let world = called(text, &["git"], None);
+    let labels = BTreeSet::from(["web".to_owned()]);
+    let decide = |labels| decide_exec(&world.rules(), &world.call, &world.facts(), labels);
+    assert_eq!(end(&decide(&labels)), Ends::Denied);
+    assert_eq!(end(&decide(&BTreeSet::new())), Ends::Allowed);
+}
