@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use atoll_gateway::{Fate, Request, call};
+use atoll_engine::{Fate, Request, call};
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Ending, Mode, Principal, RunId};

@@ -4,8 +4,8 @@
 use std::io;
 use std::path::Path;
 
+use atoll_engine::{CallError, PlaceError};
 use atoll_frame::Stage;
-use atoll_gateway::{CallError, PlaceError};
 use atoll_layer::{ApplyError, CheckpointError, SealError};
 use atoll_ledger::{FileFault, LedgerError, PrivateFault, Refused};
 use atoll_ledger::{SessionError, SigningError, StateError};

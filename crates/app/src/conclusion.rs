@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use atoll_gateway::Called;
+use atoll_engine::Called;
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};

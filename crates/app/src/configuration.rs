@@ -81,7 +81,7 @@ impl Places {
     /// When it is not the caller's or cannot be written.
     pub fn open_state(&self) -> Result<StateDir, Failure> {
         let state = StateDir::open(&self.state).map_err(|error| unusable_state(&error))?;
-        atoll_gateway::reclaim_leftovers(&state);
+        atoll_engine::reclaim_leftovers(&state);
         Ok(state)
     }
 
@@ -97,7 +97,7 @@ impl Places {
         }
         let state =
             StateDir::open_read_only(&self.state).map_err(|error| unusable_state(&error))?;
-        atoll_gateway::reclaim_leftovers(&state);
+        atoll_engine::reclaim_leftovers(&state);
         Ok(state)
     }
 

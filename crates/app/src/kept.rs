@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use atoll_gateway::is_taken_over;
+use atoll_engine::is_taken_over;
 use atoll_layer::{
     AfterTree, DiffOptions, IdShift, JournalState, LayerPaths, RelativePath, journal_state,
     set_aside, write_diff,

@@ -14,7 +14,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_gateway::{CallError, Called, Fate, Request, Tokens, call, kept_labels};
+use atoll_engine::{CallError, Called, Fate, Request, Tokens, call, kept_labels};
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Mode, RunId, SessionId};
 use atoll_policy::{EarlierPurposes, Facts, Grant, HostFacts, ProfileError, Requested, Rules};

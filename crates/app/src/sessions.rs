@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use atoll_gateway::{is_of_token, take_given_up};
+use atoll_engine::{is_of_token, take_given_up};
 use atoll_ledger::{
     Filter, Ledger, RIGHTS_GIVEN_UP, Session, SessionRun, StateDir, read_host_text,
 };

@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use atoll_egress::secret::LOGIN_BYTES_MAX;
-use atoll_gateway::Request;
+use atoll_engine::Request;
 use atoll_model::RunId;
 use atoll_policy::{Login, LoginIssue, Requested, Rules, misspelt};
 use atoll_sandbox::{CaughtToken, Handover, Signals};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
 
-use atoll_gateway::given_up_of_session;
+use atoll_engine::given_up_of_session;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, SessionId};
 use atoll_policy::{HostFacts, Rules};

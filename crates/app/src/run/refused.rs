@@ -1,6 +1,6 @@
 //! The messages for a run that was not started or did not go on.
 
-use atoll_gateway::CallError;
+use atoll_engine::CallError;
 use atoll_ledger::Refused;
 use atoll_model::{Call, Reason};
 use atoll_policy::Rules;
@@ -14,7 +14,7 @@ use crate::failure::{Failure, STATUS_DENIED};
 /// # Errors
 /// When it takes two approvers, and nobody on this host could be the second.
 pub(super) fn widening(rules: &Rules) -> Result<Widening, Failure> {
-    atoll_gateway::widening(rules).map_err(|error| {
+    atoll_engine::widening(rules).map_err(|error| {
         Failure::new("nobody here could say the second of two yeses")
             .because(&error)
             .advise("approvers = [\"ada\", 1001], under [approvals]: users of this machine, or their numbers")

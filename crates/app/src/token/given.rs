@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use atoll_gateway::Tokens;
+use atoll_engine::Tokens;
 use atoll_ledger::StateDir;
 use atoll_model::RunId;
 use atoll_model::SessionName;

@@ -255,7 +255,7 @@ fn facades_open_only_their_names() {
             "{text}"
         );
         assert!(
-            found(&[("crates/gateway/src/a.rs", text)]).is_empty(),
+            found(&[("crates/engine/src/a.rs", text)]).is_empty(),
             "{text}"
         );
     }

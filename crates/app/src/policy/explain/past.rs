@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use atoll_cedar::Case;
-use atoll_gateway::{is_of_token, take_given_up};
+use atoll_engine::{is_of_token, take_given_up};
 use atoll_ledger::{Event, Filter, LABEL_GAINED, Ledger, RIGHTS_GIVEN_UP, StateDir};
 use atoll_model::network::{GivenUp, GivenUps, HostPart};
 use atoll_model::{RunId, SessionId};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use atoll_gateway::holds_layers;
+use atoll_engine::holds_layers;
 use atoll_model::{Enforcement, Mode};
 use atoll_sandbox::{
     Held, Host, SandboxError, Starting, Trial, detect_groups, forecast, try_namespaces,
