@@ -122,7 +122,7 @@ impl Many {
             rules,
             ledger: atoll_store::open_ledger(&state, SystemTime::now)?,
             state,
-            spawner: Spawner::start(atoll_app::LAUNCHER, &host)?,
+            spawner: Spawner::start(atoll_cli::LAUNCHER, &host)?,
             host,
             made: AtomicU32::new(0),
         })

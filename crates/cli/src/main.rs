@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(atoll_app::main(std::env::args_os().collect()))
+    ExitCode::from(atoll_cli::main(std::env::args_os().collect()))
 }

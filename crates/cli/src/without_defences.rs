@@ -9,5 +9,5 @@ const SWITCH: &str = "ATOLL_TEST_WITHOUT";
 fn main() -> ExitCode {
     let without = std::env::var(SWITCH).unwrap_or_default();
     eprintln!("NO BOUNDARY: this build is for tests; {SWITCH} leaves out: {without:?}");
-    ExitCode::from(atoll_app::main(std::env::args_os().collect()))
+    ExitCode::from(atoll_cli::main(std::env::args_os().collect()))
 }
