@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use atoll_engine::failure::Hint;
 use atoll_engine::{CallError, PlaceError};
 use atoll_frame::Stage;
 use atoll_layer::{ApplyError, CheckpointError, SealError};
@@ -22,6 +23,24 @@ const EAGAIN: i32 = 11;
 const REPORT: &str = "this is a defect of Atoll: please report it, with the command line";
 const DOCTOR: &str = "atoll doctor says what this machine lacks, and the setting that helps";
 const ANOTHER_WORKSPACE: &str = "atoll run --workspace DIR -- … names another workspace";
+
+/// Returns the remedies of a failure, in words.
+pub fn texts(hints: &[Hint]) -> Vec<String> {
+    hints.iter().map(text).collect()
+}
+
+/// Returns a remedy in words.
+fn text(hint: &Hint) -> String {
+    match hint {
+        Hint::Text(text) => text.clone(),
+        Hint::State(error) => state(error),
+        Hint::Profile(error) => profile(error).to_owned(),
+        Hint::Ledger(error) => ledger(error),
+        Hint::Private(fault) => private(fault),
+        Hint::WritableByOthers(path) => format!("chmod go-w {}", word(path)),
+        Hint::OwnedByOther(path) => format!("ls -ld {} shows whose it is", word(path)),
+    }
+}
 
 /// The run that an error is about, in the words that commands take.
 pub struct About<'a> {

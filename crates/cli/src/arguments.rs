@@ -29,7 +29,7 @@ use std::ffi::{OsStr, OsString};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as _, CommandFactory, Parser, Subcommand};
 
-use crate::failure::STATUS_OWN_ERROR;
+use crate::status::STATUS_OWN_ERROR;
 
 pub use approvals::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Durability, host_text};
 use atoll_model::civil_date;
 use atoll_store::{AuthorityError, CertificateAuthority};
@@ -13,7 +14,6 @@ use crate::arguments::{
 };
 use crate::configuration::Places;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
 /// The time for which new sandboxes still trust a replaced authority.

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::Path;
 
 use atoll_engine::Called;
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
@@ -15,6 +16,7 @@ use atoll_store::{RunRecord, RunState};
 use rustix::fs::OFlags;
 use serde_json::json;
 
+use crate::advice;
 use crate::answered;
 use crate::arguments::RunArguments;
 use crate::changes;
@@ -23,7 +25,6 @@ use crate::decision::live;
 use crate::decision::{self, Decision, Work};
 use crate::denied::{cut_output, denied};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure, STATUS_DENIED, STATUS_OWN_ERROR};
 use crate::hints;
 use crate::learnt;
 use crate::not_started;
@@ -33,6 +34,7 @@ use crate::question;
 use crate::reached::{alert, network_json, signed, traffic, unreached};
 use crate::render::{self, Afterwards, Denied};
 use crate::renewed;
+use crate::status::{self, STATUS_OWN_ERROR};
 use crate::used;
 
 /// Returns whether nothing of the run is kept, and nobody asks what it changed. A fenced run is
@@ -399,20 +401,20 @@ pub fn tell_failure(
     let Some(path) = &arguments.json else {
         return;
     };
-    let state = match failure.status {
-        STATUS_DENIED => "denied",
-        _ => "failed",
+    let state = match failure.kind {
+        Kind::Denied => "denied",
+        Kind::Failed | Kind::Unproven => "failed",
     };
     let about = failure.about.as_deref();
     let told = json!({
         "run": about.map(|(run, _)| run),
         "state": state,
         "profile": about.map(|(_, profile)| profile),
-        "exit": failure.status,
+        "exit": status::of(failure.kind),
         "what": failure.what,
         "why": failure.why,
         "reasons": failure.reasons,
-        "advice": failure.advice,
+        "advice": advice::texts(&failure.hints),
     });
     let text = json_text(&told);
     match json {

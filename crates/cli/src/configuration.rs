@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{StateDir, StateError};
 use atoll_model::Principal;
@@ -19,7 +20,6 @@ use rustix::fs::OFlags;
 
 use crate::advice;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 
 /// The file of a project's own requests, at the top of its workspace.
 pub const PROJECT_FILE: &str = "atoll.toml";

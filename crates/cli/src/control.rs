@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_ledger::{Ledger, Seals, StateDir};
 use atoll_model::RunId;
 use atoll_sandbox::{Answer, ControlError, Declined, Question, Runs, ask, spoken_to};
@@ -12,7 +13,6 @@ use serde_json::Value;
 use crate::arguments::RUN_LAST;
 use crate::configuration::{Places, user_name, user_number};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::finding::find_in_ledger;
 use crate::render::shortened;
 
@@ -255,5 +255,5 @@ pub(crate) fn refused(run: &RunId, declined: Declined) -> Failure {
     Failure::new(format!("run {run} does not do that"))
         .because(printable(declined.why.as_bytes()))
         .advise(printable(declined.advice.as_bytes()))
-        .with_status(STATUS_DENIED)
+        .of_kind(Kind::Denied)
 }

@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_model::SecretName;
 use atoll_model::network::{CredentialName, Part, Place, Shape};
 use atoll_policy::{
@@ -26,7 +27,6 @@ use atoll_sandbox::{
 use crate::configuration::Places;
 use crate::errands;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::word;
 use crate::secret;

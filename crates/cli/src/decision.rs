@@ -10,6 +10,7 @@ pub(crate) mod undoing;
 
 use std::path::PathBuf;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state, take_back,
 };
@@ -27,7 +28,6 @@ use self::undoing::shown_in;
 use crate::advice;
 use crate::answered;
 use crate::changes::{self, LayerChanges};
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
 use crate::render::{self, Afterwards, Style};

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{ChangeKind, Class, DiffOptions, write_diff};
 use atoll_sandbox::environment_outside;
 use atoll_store::LayerKind;
@@ -12,7 +13,6 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
 use crate::errands;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::Style;
 

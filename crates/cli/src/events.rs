@@ -5,13 +5,13 @@ mod times;
 
 use std::time::SystemTime;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Event, FollowedSeals, Ledger, PrivateFault, Seals, StateDir};
 use atoll_model::{RunId, SessionId};
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use serde_json::Value;
 
 use crate::advice;
-use crate::failure::{Doing, Failure};
 pub(crate) use times::{beginning, microseconds, seconds};
 
 /// Opens the ledger, and removes the control groups that interrupted runs have left.

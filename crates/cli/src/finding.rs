@@ -7,6 +7,7 @@ pub(crate) mod sessions;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Event, Filter, Ledger, Seals, StateDir, live_runs, read_host_text};
 use atoll_model::RunId;
 use atoll_sandbox::Signals;
@@ -14,7 +15,6 @@ use atoll_store::{RunError, RunRecord, RunState, find_run, list_runs};
 
 use crate::arguments::RUN_LAST;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::terminal::{Typed, typed};
 

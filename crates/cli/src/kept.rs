@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::is_taken_over;
 use atoll_layer::{
     AfterTree, DiffOptions, IdShift, JournalState, LayerPaths, RelativePath, journal_state,
@@ -23,7 +24,6 @@ use crate::changes::{self, LayerChanges};
 use crate::configuration::Places;
 use crate::decision::last_undo::is_half_done;
 use crate::diff::{changes_json, page, refused_there, write_stat};
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
 mod applying;

@@ -12,10 +12,12 @@ mod witness;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_ledger::{
     Against, Damage, Event, Filter, Ledger, Severity, SigningError, StateDir, Verified,
     VerifierKey, VerifyError, VerifyReport, WitnessFile, export_tiles,
 };
+use witness::When;
 
 use crate::advice;
 use crate::arguments::{
@@ -25,10 +27,8 @@ use crate::arguments::{
 use crate::configuration::Places;
 use crate::escape::{printable, printable_json};
 use crate::events;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
-use witness::When;
 
 /// The interval at which `ledger tail --follow` looks for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -153,7 +153,7 @@ fn verify(
             for damage in &report.damage {
                 output.result(&format!("{}\n", printable(damage.to_string().as_bytes())));
             }
-            Err(not_whole(state, &report, &against).with_status(1))
+            Err(not_whole(state, &report, &against).of_kind(Kind::Unproven))
         }
         Err(VerifyError::Unreadable(error)) => {
             Err(Failure::new("the ledger cannot be read").because(error))

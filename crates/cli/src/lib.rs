@@ -26,7 +26,7 @@ mod diff;
 mod errands;
 pub mod escape;
 mod events;
-mod failure;
+
 mod finding;
 mod hints;
 mod kept;
@@ -52,6 +52,7 @@ mod secret;
 mod sessions;
 mod signin;
 mod ssh;
+mod status;
 mod stop;
 mod terminal;
 mod token;
@@ -63,8 +64,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use arguments::Command;
+use atoll_engine::failure::Failure;
 use atoll_sandbox::{OUTSIDE, RECLAIM, SIGNER, reclaim_inside};
-use failure::Failure;
 use output::Output;
 
 /// The launcher program, built by this crate's build script. One place in memory: a
@@ -113,7 +114,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         Ok(status) => status,
         Err(failure) => {
             output.failure(&failure);
-            failure.status
+            status::of(failure.kind)
         }
     }
 }

@@ -1,7 +1,9 @@
 use std::io::{IsTerminal, Write};
 
+use atoll_engine::failure::Failure;
+
+use crate::advice;
 use crate::escape::printable_json;
-use crate::failure::Failure;
 use crate::render::{Paint, problem, warning};
 
 /// The output of a command for people: results to standard output, everything about the work itself
@@ -63,8 +65,9 @@ impl Output {
 
     /// Prints an error.
     pub fn failure(&self, failure: &Failure) {
+        let advice = advice::texts(&failure.hints);
         let whys: Vec<&str> = failure.why.as_deref().into_iter().collect();
-        let tries: Vec<&str> = failure.advice.iter().map(String::as_str).collect();
+        let tries: Vec<&str> = advice.iter().map(String::as_str).collect();
         self.say(&problem(self.error_paint, &failure.what, &whys, &tries));
         for notice in &failure.notices.0 {
             self.warn(notice);

@@ -32,11 +32,12 @@ use crate::arguments::{
 };
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::render::{self, word};
 use crate::reputation;
 use crate::requested::requested_profile;
+use crate::status::STATUS_DENIED;
+use atoll_engine::failure::{Doing, Failure};
 
 /// Shows, checks, asks or tests policies.
 ///

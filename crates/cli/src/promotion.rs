@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use asking::Agreed;
 use atoll_layer::{Class, Plan, PlanDigest, Selection, Thing, Write, Writing, plan_apply};
 use atoll_ledger::host_text;
 use atoll_policy::{Promoted, Promoter, PromotionError, promote};
@@ -16,9 +17,8 @@ use serde_json::{Value, json};
 use crate::advice;
 use crate::changes::LayerChanges;
 use crate::configuration::{self, Places, PolicyFiles};
-use crate::failure::{Doing, Failure, STATUS_DENIED};
-use asking::Agreed;
 pub use asking::Taking;
+use atoll_engine::failure::{Doing, Failure, Kind};
 pub use makers::By;
 
 /// The permission to apply changes.
@@ -65,7 +65,7 @@ impl Allowed {
                 Failure::new("these changes are other ones than you have agreed to")
                     .because("something of them changed meanwhile")
                     .advise("do it again: you are asked about them as they are now")
-                    .with_status(STATUS_DENIED),
+                    .of_kind(Kind::Denied),
             ),
         }
     }
@@ -214,7 +214,7 @@ fn refused(error: PromotionError, meant: &Meant<'_>) -> Failure {
         )
         .because(why)
         .advise("look at the changes, and take what you want of them over by hand")
-        .with_status(STATUS_DENIED),
+        .of_kind(Kind::Denied),
         PromotionError::Refused(reasons) => {
             let lines = reasons
                 .iter()
@@ -223,7 +223,7 @@ fn refused(error: PromotionError, meant: &Meant<'_>) -> Failure {
             let failure =
                 Failure::new("policies refuse to take these changes over; nothing was applied")
                     .because(lines.join("\n"))
-                    .with_status(STATUS_DENIED);
+                    .of_kind(Kind::Denied);
             let instead = meant.by.instead().into_iter();
             instead.fold(failure, Failure::advise)
         }

@@ -1,5 +1,6 @@
 //! The question at a run's end: whether its changes are applied, kept or discarded.
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::Signals;
 use atoll_store::RunRecord;
@@ -8,7 +9,6 @@ use crate::changes::LayerChanges;
 use crate::decision::Decision;
 use crate::diff::show_diff;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::Style;
 use crate::terminal::{Typed, typed};

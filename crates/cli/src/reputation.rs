@@ -4,6 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::Case;
+use atoll_engine::failure::Failure;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::conduct::{REPUTATION_MAX, Standing};
 use atoll_policy::Rules;
@@ -12,7 +13,6 @@ use serde_json::json;
 use crate::arguments::ReputationArguments;
 use crate::configuration::{self, Places};
 use crate::escape::printable;
-use crate::failure::Failure;
 use crate::output::Output;
 use crate::render::counted;
 

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_model::network::{GivenUp, GivingUp, NoNetwork};
 use atoll_model::{RunId, parse_duration};
 use atoll_sandbox::{Answer, ControlError, Question, ask};
@@ -15,7 +16,6 @@ use crate::control::{
     BEGINNING, BEGINNING_PAUSE, Named, directory, done, going_on, none_goes_on, unanswered,
 };
 use crate::escape::printable;
-use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 
 /// The host and port at which a sandboxed program asks Atoll.
@@ -172,7 +172,7 @@ fn inside(said: &GivingUp) -> Result<Given, Failure> {
     let mut failure = Failure::new("it was not given up")
         .because(printable(why.as_bytes()))
         .advise("atoll restrict --no-network gives all of the network up");
-    failure.status = STATUS_DENIED;
+    failure.kind = Kind::Denied;
     Err(failure)
 }
 

@@ -1,11 +1,11 @@
 //! `atoll run --resume`: the run whose layers another continues.
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::StateDir;
 use atoll_model::{RunId, WorkspaceMode};
 use atoll_store::{RunRecord, RunState, list_runs, settle_run};
 
 use crate::arguments::RunArguments;
-use crate::failure::{Doing, Failure};
 
 /// Returns the run whose layers this one continues.
 pub fn resumed(arguments: &RunArguments, state: &StateDir) -> Result<Option<RunRecord>, Failure> {

@@ -4,6 +4,7 @@ mod listing;
 
 use std::os::unix::ffi::OsStrExt;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{Class, DiffOptions, Selection, write_diff};
 use atoll_ledger::{Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
@@ -17,7 +18,6 @@ use crate::decision::Work;
 use crate::decision::live;
 use crate::diff::{changes_json, page, refused_there, write_stat};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::finding;
 use crate::output::Output;
 use crate::render::{self, state_name, state_word};

@@ -14,14 +14,15 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::{CallError, Called, Fate, Request, Tokens, call, kept_labels};
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, Mode, RunId, SessionId};
 use atoll_policy::{EarlierPurposes, Facts, Grant, HostFacts, ProfileError, Requested, Rules};
 use atoll_sandbox::{Handover, Host, Signals, Starting};
 use atoll_store::RunRecord;
-
 use beginning::{given_tokens, handed, recall, session};
+use refused::explain;
 
 use crate::LAUNCHER;
 use crate::advice;
@@ -32,14 +33,12 @@ use crate::configuration::{self, Places, PolicyFiles};
 use crate::console::{Console, ConsoleSettings};
 use crate::credentials::Words;
 use crate::events::open_ledger;
-use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::policy::rereading;
 use crate::reached;
 use crate::requested::requested;
 use crate::resuming::resumed;
 use crate::terminal::terminal_size;
-use refused::explain;
 
 /// Runs a command in a boundary; returns its exit status.
 pub fn run(arguments: RunArguments, output: &Output) -> Result<u8, Failure> {
@@ -258,7 +257,7 @@ fn refuse_unseen(arguments: &RunArguments, rules: &Rules) -> Result<(), Failure>
         Err(why) if arguments.apply => Err(Failure::new("--apply is refused")
             .because(why)
             .advise("leave out --apply; atoll apply RUN takes the changes over afterwards")
-            .with_status(STATUS_DENIED)),
+            .of_kind(Kind::Denied)),
         Ok(()) | Err(_) => Ok(()),
     }
 }

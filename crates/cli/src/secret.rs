@@ -9,6 +9,7 @@ use std::io::{IsTerminal, Read};
 
 use atoll_egress::secret::BYTES_MIN;
 use atoll_egress::{SECRET_BYTES_MAX, VaultFault, VaultKey};
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Durability, Filter, Ledger, StateDir, host_text};
 use atoll_model::network::CredentialName;
 use atoll_model::{RunId, SecretName, civil_date, format_duration};
@@ -23,7 +24,6 @@ use crate::arguments::{
 };
 use crate::configuration::Places;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 pub use kept::KeptSecret;
 

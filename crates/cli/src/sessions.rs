@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::{is_of_token, take_given_up};
 use atoll_ledger::{
     Filter, Ledger, RIGHTS_GIVEN_UP, Session, SessionRun, StateDir, read_host_text,
@@ -15,7 +16,6 @@ use crate::answered;
 use crate::arguments::SessionsArguments;
 use crate::configuration::Places;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::finding::sessions::{find, list};
 use crate::output::Output;
 use crate::render::{self, Report, Style};

@@ -18,24 +18,25 @@ use std::path::{Path, PathBuf};
 
 use atoll_egress::secret::LOGIN_BYTES_MAX;
 use atoll_engine::Request;
+use atoll_engine::failure::{Doing, Failure};
 use atoll_model::RunId;
 use atoll_policy::{Login, LoginIssue, Requested, Rules, misspelt};
 use atoll_sandbox::{CaughtToken, Handover, Signals};
 use atoll_store::RunRecord;
+use keeping::Keeping;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
 use crate::advice;
 use crate::arguments::{LoginArguments, RunArguments};
 use crate::configuration::{self, Places, PolicyFiles};
-use crate::failure::{Doing, Failure, STATUS_OWN_ERROR};
 use crate::not_started;
 use crate::output::Output;
 use crate::render;
 use crate::requested::requested_profile;
 use crate::run::carry_out;
+use crate::status::STATUS_OWN_ERROR;
 use crate::terminal::{Typed, typed};
-use keeping::Keeping;
 
 /// The time limit for a login.
 const PATIENCE: &str = "10m";

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Event, Ledger, StateDir, Unanswering, live_runs};
 use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::{list, nearest};
@@ -18,7 +19,6 @@ use crate::control::{
     BEGINNING, BEGINNING_PAUSE, Named, absent, directory, done, is_gone, named_of, none_goes_on,
 };
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::finding::sessions;
 use crate::output::Output;
 

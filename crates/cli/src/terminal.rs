@@ -3,12 +3,12 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_sandbox::{Signals, Size};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush, tcgetwinsize};
 
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::wrapped;
 

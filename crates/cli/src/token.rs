@@ -8,6 +8,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Durability, Filter, Ledger, StateDir};
 use atoll_model::{SessionName, parse_duration};
 use atoll_policy::mistyped_method;
@@ -24,7 +25,6 @@ use crate::arguments::{
 };
 use crate::configuration::Places;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 pub use given::{Given, read as read_given, seen_inside};
 

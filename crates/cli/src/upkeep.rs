@@ -7,6 +7,7 @@ mod doctor;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Durability, Ledger, StateDir, forget, forgettable, host_text};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
@@ -18,6 +19,7 @@ use atoll_store::{
     CollectPlan, CollectPolicy, Collectable, RunRecord, collect, load_run, plan_collection,
     run_disk_usage,
 };
+use checking::check_profile;
 use serde_json::json;
 
 use crate::advice;
@@ -29,13 +31,10 @@ use crate::changes::journals_of;
 use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::decision::last_undo::is_half_done;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{self, Paint, Style, word};
 use crate::reputation;
 use crate::requested::requested_profile;
-
-use checking::check_profile;
 pub use doctor::doctor;
 
 /// The age until which an applied run can be undone, by default.

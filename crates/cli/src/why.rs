@@ -15,6 +15,7 @@ pub(crate) use tests::event;
 use std::ffi::OsString;
 use std::path::Path;
 
+use atoll_engine::failure::Failure;
 use atoll_ledger::{Event, read_host_text};
 use atoll_model::network::GivenUps;
 use atoll_model::{Ending, RunId};
@@ -24,7 +25,6 @@ use crate::answered;
 use crate::arguments::WhyArguments;
 use crate::conclusion::denials_not_seen;
 use crate::configuration::Places;
-use crate::failure::Failure;
 use crate::finding;
 use crate::output::Output;
 use crate::policy::explain::asking::Asking;

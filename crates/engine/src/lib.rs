@@ -10,6 +10,7 @@ mod approvals;
 mod asking;
 mod call;
 mod describe;
+pub mod failure;
 mod fallback;
 mod fencing;
 mod flows;

@@ -5,13 +5,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{StateDir, VerifierKey};
 use atoll_policy::{SignedBy, SourceFile, organisation_directory};
 use atoll_store::{Day, Manifest, OrganisationFault, remember_manifest};
 
 use super::{Places, read_optional, read_policies};
 use crate::advice;
-use crate::failure::{Doing, Failure};
 use crate::render::word;
 
 /// The directory of an organisation's layer for all users of this machine.

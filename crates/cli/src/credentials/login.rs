@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use atoll_egress::secret::{LoginUnfit, stand_in};
+use atoll_engine::failure::{Doing, Failure};
 use atoll_model::network::{CredentialName, Issue, Part};
 use atoll_policy::{Credential, CredentialSource, Holds, Login, LoginSource, Rules};
 use atoll_sandbox::{
@@ -14,7 +15,6 @@ use atoll_sandbox::{
 };
 
 use crate::configuration::Places;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{word, word_beside};
 

@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{JournalState, journal_state};
 use atoll_model::WorkspaceMode;
 use atoll_store::RunState;
 use serde::{Deserialize, Serialize};
 
 use super::met::Met;
-use crate::failure::{Doing, Failure};
 
 /// The record's file, beside the journals.
 const LAST_UNDO: &str = "last-undo.json";

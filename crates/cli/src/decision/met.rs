@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use atoll_engine::failure::Failure;
 use atoll_layer::{Conflict, Outlook, Refusal, RelativePath, Stays, Undone};
 use atoll_ledger::{host_text, read_host_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::escape::printable;
-use crate::failure::Failure;
 use crate::output::Output;
 use crate::render;
 

@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     ApplyError, Conflict, JournalState, finish, journal_state, take_back, take_back_outlook,
     take_undo_back, undo, undo_outlook,
@@ -19,7 +20,6 @@ use super::undoing::shown_in;
 use crate::changes;
 use crate::escape::printable;
 use crate::events::events_of;
-use crate::failure::{Doing, Failure};
 
 impl Work<'_> {
     /// Reverts the part of an undo that is already done, after something changed between the check

@@ -3,13 +3,13 @@
 use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Ledger, Session, SessionRun, SessionRunState, StateDir};
 use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::nearest;
 
 use crate::advice;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 
 /// The most names an error lists.
 const NAMED_MAX: usize = 5;
@@ -127,7 +127,10 @@ mod tests {
     fn an_unknown_session_is_told_with_those_there_are() {
         let told = |text: &str, known: &[&str]| {
             let failure = unknown(text, known);
-            (failure.why.unwrap_or_default(), failure.advice)
+            (
+                failure.why.unwrap_or_default(),
+                advice::texts(&failure.hints),
+            )
         };
         let lists = "atoll sessions lists them".to_owned();
         let none = ("there is none yet".to_owned(), vec![lists.clone()]);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     JournalState, Plan, RelativePath, Selection, apply, join, journal_state, plan_apply,
 };
@@ -16,7 +17,6 @@ use crate::arguments::ApplyKeptArguments;
 use crate::changes::LayerChanges;
 use crate::decision::last_undo::LastUndo;
 use crate::decision::refuse_any;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
 

@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{StateDir, host_text};
 use atoll_model::{format_bytes, format_duration};
 use atoll_store::{DiskUsage, KeptName, KeptRecord, list_kept};
@@ -10,7 +11,6 @@ use serde_json::json;
 
 use crate::configuration::Places;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::Style;
 

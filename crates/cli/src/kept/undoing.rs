@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     ApplyError, JournalState, RelativePath, journal_state, take_back, take_back_outlook,
     take_undo_back, undo, undo_outlook,
@@ -16,7 +17,6 @@ use crate::decision::last_undo::LastUndo;
 use crate::decision::met::Met;
 use crate::decision::others::Others;
 use crate::decision::taking_back::cut_short;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 
 const UNDONE: &str = "what was applied could not be taken back";

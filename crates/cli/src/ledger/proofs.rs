@@ -1,6 +1,7 @@
 use std::io::Read;
 use std::path::Path;
 
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_ledger::{
     Checkpoint, ConsistencyProof, Event, Filter, InclusionProof, Ledger, PROOF_BYTES_MAX,
     ProofFault, Proven, Prover, StateDir, TreeHash, check_proof,
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 use crate::advice;
 use crate::arguments::{CheckProofArguments, ProveConsistencyArguments, ProveInclusionArguments};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
 
@@ -139,8 +139,9 @@ pub fn check(arguments: &CheckProofArguments, output: &Output) -> Result<u8, Fai
     let text = read(&arguments.file)?;
     let hand_overs: Result<Vec<String>, Failure> =
         arguments.handover.iter().map(|path| read(path)).collect();
-    let proven = check_proof(&text, &key, &noted, &hand_overs?)
-        .map_err(|fault| unproven(&format!("{shown} proves nothing"), &fault).with_status(1))?;
+    let proven = check_proof(&text, &key, &noted, &hand_overs?).map_err(|fault| {
+        unproven(&format!("{shown} proves nothing"), &fault).of_kind(Kind::Unproven)
+    })?;
     match (&proven, arguments.json) {
         (Proven::Inclusion(proof), true) => output.json(&of_inclusion(proof)),
         (Proven::Consistency(proof), true) => output.json(&of_consistency(proof)),

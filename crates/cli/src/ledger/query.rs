@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Event, Filter, Ledger, StateDir};
 use atoll_policy::misspelt;
 use serde_json::Value;
 
 use crate::arguments::QueryLedgerArguments;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::shortened;
 

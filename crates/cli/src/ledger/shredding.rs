@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Evidence, ShredError, Shredded, StateDir};
 use atoll_model::{RunId, parse_duration};
 
@@ -9,7 +10,6 @@ use crate::advice;
 use crate::arguments::{HoldLedgerArguments, ShredLedgerArguments};
 use crate::configuration::Places;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::finding::{self, sessions};
 use crate::output::Output;
 use crate::render;

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use atoll_egress::post::{Address, Headers, Reply, Unsent, post};
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Event, Filter, Ledger, LedgerError, Sent, StateDir};
 use serde_json::Value;
 
@@ -13,7 +14,6 @@ use super::otlp::{Batch, Follower, Message};
 use crate::arguments::ExportLedgerArguments;
 use crate::escape::printable;
 use crate::events;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
 

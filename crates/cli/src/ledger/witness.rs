@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Checkpoint, Durability, StateDir, Witness, add_to_witness, host_text};
 use atoll_sandbox::{
     WrittenInside, argument_inside, environment_outside, program_outside, search_places,
@@ -18,7 +19,6 @@ use crate::configuration::Places;
 use crate::credentials::is_program;
 use crate::errands;
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::ledger::cosigned;
 use crate::output::Output;
 use crate::render;

@@ -8,29 +8,30 @@ pub(crate) mod past;
 pub(crate) mod recorded;
 pub(crate) mod verdict;
 
+use asking::Asking;
 use atoll_cedar::edited::{layer_of, text_of};
 use atoll_cedar::{Action, Case, Deciding, Decision, Effect, Layer};
+use atoll_engine::failure::Failure;
 use atoll_ledger::{Event, StateDir};
 use atoll_model::RunId;
 use atoll_model::network::{GivenUp, GivenUps};
 use atoll_policy::Requested;
 use atoll_tokens::NOT_CARRIED;
-use serde_json::{Value, json};
-
-use crate::arguments::ExplainPolicyArguments;
-use crate::configuration::Places;
-use crate::events::events_of;
-use crate::failure::{Failure, STATUS_DENIED};
-use crate::finding;
-use crate::output::Output;
-use crate::policy;
-use crate::render::{Paint, Report, Style};
-use asking::Asking;
 use change::Change;
 use facts::Fact;
 use past::{Pasts, why_denied};
 use recorded::{Found, Opening, Put};
+use serde_json::{Value, json};
 use verdict::{OfRules, Sources};
+
+use crate::arguments::ExplainPolicyArguments;
+use crate::configuration::Places;
+use crate::events::events_of;
+use crate::finding;
+use crate::output::Output;
+use crate::policy;
+use crate::render::{Paint, Report, Style};
+use crate::status::STATUS_DENIED;
 
 /// The most refusals of one run that are explained if none is named.
 const REFUSALS_MAX: usize = 8;

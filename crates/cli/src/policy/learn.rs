@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Event, Filter, Ledger, StateDir, unread};
 use atoll_model::RunId;
 use atoll_model::network::NetworkRule;
@@ -14,7 +15,6 @@ use crate::arguments::LearnPolicyArguments;
 use crate::configuration::Places;
 use crate::escape::printable;
 use crate::events::seals;
-use crate::failure::{Doing, Failure};
 use crate::finding;
 use crate::learnt;
 use crate::output::Output;

@@ -5,11 +5,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Durability, VerifierKey, host_text};
 use atoll_policy::{Problem, check, check_policies};
 use atoll_store::{Day, Manifest, OrganisationFault, OrganisationKey};
 use serde_json::{Value, json};
 
+use crate::advice;
 use crate::arguments::{
     OrganisationAction, OrganisationKeyArguments, SignOrganisationArguments,
     StatusOrganisationArguments, TrustOrganisationArguments, VerifyOrganisationArguments,
@@ -17,7 +19,6 @@ use crate::arguments::{
 use crate::configuration::organisation::{self, Layer, Pin, Place, SIGNATURE};
 use crate::configuration::{Places, read_optional};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render;
 
@@ -224,9 +225,9 @@ fn trust(arguments: &TrustOrganisationArguments, output: &Output) -> Result<u8, 
     if let Err(failure) = here().and_then(|place| place.read()) {
         output.warn(&format!(
             "until that is there nothing starts at all: {}",
-            failure.why.unwrap_or(failure.what)
+            failure.why.as_ref().unwrap_or(&failure.what)
         ));
-        for advice in failure.advice {
+        for advice in advice::texts(&failure.hints) {
             output.say(&format!("try: {advice}\n"));
         }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use atoll_cedar::{
     Action, Case, Known, Layer, Layers, PolicyFile, Property, Proving, Refuted, Subject, Verdict,
 };
+use atoll_engine::failure::{Doing, Failure};
 use atoll_policy::Requested;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +15,6 @@ use super::prover::Programs;
 use super::{broken, is_toml, read, rules_here, usual};
 use crate::arguments::{DiffPolicyArguments, ProvePolicyArguments};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::requested::requested_profile;
 

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use atoll_cedar::ASKED_BYTES_MAX;
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::live_runs;
 use atoll_model::RunId;
 use atoll_policy::{Compared, ReloadError, Rules};
@@ -19,7 +20,6 @@ use crate::control::{
     BEGINNING, BEGINNING_PAUSE, Named, directory, going_on, none_goes_on, unanswered,
 };
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::finding::sessions;
 use crate::output::Output;
 use crate::render::short_version;

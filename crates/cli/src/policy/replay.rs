@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use atoll_cedar::{Case, Effect, Layer, PolicyFile};
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Event, Filter, Ledger};
 use atoll_model::RunId;
 use serde_json::{Value, json};
@@ -18,7 +19,6 @@ use crate::configuration::Places;
 use crate::escape::printable;
 use crate::events::beginning;
 use crate::events::seals;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::policy;
 use crate::render::{Report, counted, grouped};

@@ -4,6 +4,7 @@
 use std::process;
 use std::time::{Duration, Instant};
 
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_layer::{PlanDigest, Thing, Write, Writing};
 use atoll_ledger::Asked;
 use atoll_model::network::NoConsent;
@@ -15,7 +16,6 @@ use super::{Meant, Written, digests};
 use crate::configuration;
 use crate::diff::show_diff;
 use crate::escape::{printable, quoted};
-use crate::failure::{Doing, Failure, STATUS_DENIED};
 use crate::output::Output;
 use crate::render::counted;
 use crate::terminal::{self, Pages, Read, SHOWN_BYTES_MAX, Typed, UNASKED};
@@ -268,7 +268,7 @@ impl Question<'_> {
             Failure::new("policies ask a person first; nothing was applied")
                 .because(why)
                 .advise(advice)
-                .with_status(STATUS_DENIED),
+                .of_kind(Kind::Denied),
         )
     }
 }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{StateDir, live_runs, read_host_text};
 use atoll_model::{RunId, WorkspaceMode, format_duration};
 use atoll_store::{RECORD_VERSION, RunRecord, RunState, list_runs, settle_run};
@@ -13,7 +14,6 @@ use crate::arguments::RunsArguments;
 use crate::changes;
 use crate::configuration::Places;
 use crate::events::events_of;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::render::{self, RunRow, state_word};
 

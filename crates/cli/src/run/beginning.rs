@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
 
+use atoll_engine::failure::Failure;
 use atoll_engine::given_up_of_session;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, SessionId};
@@ -14,7 +15,6 @@ use atoll_store::RunRecord;
 use crate::arguments::RunArguments;
 use crate::configuration::Places;
 use crate::escape::printable;
-use crate::failure::Failure;
 use crate::output::Output;
 use crate::{advice, credentials, reputation, ssh, token};
 

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use atoll_engine::failure::Failure;
 use atoll_ledger::{Ledger, LedgerError, StateDir};
 use atoll_policy::EarlierPurposes;
 use atoll_store::RunRecord;
 
 use crate::advice;
 use crate::arguments::RunArguments;
-use crate::failure::Failure;
 use crate::finding::sessions;
 
 /// Returns the purposes of the runs of the session, and of the run whose layers this one continues.

@@ -1,13 +1,13 @@
 //! The messages for a run that was not started or did not go on.
 
 use atoll_engine::CallError;
+use atoll_engine::failure::{Failure, Kind};
 use atoll_ledger::Refused;
 use atoll_model::{Call, Reason};
 use atoll_policy::Rules;
 use atoll_sandbox::{SandboxError, Widening};
 
 use crate::advice::About;
-use crate::failure::{Failure, STATUS_DENIED};
 
 /// Returns the rule of who approves leases.
 ///
@@ -64,11 +64,12 @@ fn denied(what: &str, reasons: &[Reason], asked: &Call) -> Failure {
         .collect();
     let mut failure = Failure::new(what)
         .because(lines.join("\n"))
-        .with_status(STATUS_DENIED);
-    for reason in reasons {
+        .of_kind(Kind::Denied);
+    for (index, reason) in reasons.iter().enumerate() {
         // Several reasons can have one remedy.
-        if !failure.advice.contains(&reason.how_to_ask) {
-            failure.advice.push(reason.how_to_ask.clone());
+        let mut before = reasons.iter().take(index);
+        if !before.any(|other| other.how_to_ask == reason.how_to_ask) {
+            failure = failure.advise(&reason.how_to_ask);
         }
     }
     failure.reasons = reasons.to_vec();

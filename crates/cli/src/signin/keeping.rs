@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::Durability;
 use atoll_model::SecretName;
 use atoll_model::network::{FieldPath, IssuedToken};
@@ -17,7 +18,6 @@ use super::{Gathered, not_logged_in};
 use crate::configuration::Places;
 use crate::credentials;
 use crate::events::open_ledger;
-use crate::failure::{Doing, Failure};
 use crate::secret;
 
 /// The destination, checked before anybody logs in.

@@ -4,10 +4,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_sandbox::{LoginFileError, LoginLock, LoginText};
 
 use super::merge::Own;
-use crate::failure::{Doing, Failure};
 use crate::render::command_line;
 
 /// Bits of a directory's mode by which others than its owner write to it.
@@ -196,7 +196,10 @@ mod tests {
         let is_lock = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".lock");
         assert!(own.iter().all(is_lock), "{own:?}");
         fs::set_permissions(file.parent().unwrap(), fs::Permissions::from_mode(0o777)).unwrap();
-        let told = |failure: Failure| (failure.why.unwrap_or_default(), failure.advice.join("; "));
+        let told = |failure: Failure| {
+            let advice = crate::advice::texts(&failure.hints).join("; ");
+            (failure.why.unwrap_or_default(), advice)
+        };
         let (why, advice) = told(prepare().map(drop).unwrap_err());
         assert!(
             why.contains("others can write") && advice.contains("chmod go-w "),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use atoll_engine::Tokens;
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_ledger::StateDir;
 use atoll_model::RunId;
 use atoll_model::SessionName;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::{NO_KEY, UNUSABLE, file_told, now_s, public_key, text_in, without_nothing};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure, STATUS_DENIED};
 
 /// Tokens that were read and are this deployment's.
 pub struct Given {
@@ -167,7 +167,7 @@ fn elsewhere(file: &str, bound: Bound, session: Option<&str>, workspace: &Path) 
 }
 
 fn denied(failure: Failure) -> Failure {
-    failure.with_status(STATUS_DENIED)
+    failure.of_kind(Kind::Denied)
 }
 
 impl Tokens for Given {

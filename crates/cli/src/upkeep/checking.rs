@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use atoll_engine::failure::{Doing, Failure};
 use atoll_model::SecretName;
 use atoll_policy::{
     FileKind, Requested, RequestedProfile, Rules, SourceFile, check, list, nearest, remarks,
@@ -10,7 +11,6 @@ use atoll_policy::{
 use crate::arguments::CheckProfileArguments;
 use crate::configuration::{self, Places, PolicyFiles};
 use crate::escape::printable;
-use crate::failure::{Doing, Failure};
 use crate::output::Output;
 use crate::secret::existing;
 

@@ -14,15 +14,15 @@ mod show;
 mod tests;
 mod version;
 
+use atoll_engine::failure::Failure;
 use atoll_model::Mode;
+use facts::Facts;
+use findings::{Finding, Grade, Group};
 
 use crate::arguments::{DoctorArguments, Requirement};
 use crate::configuration::Places;
-use crate::failure::Failure;
 use crate::output::Output;
 use crate::terminal::terminal_size;
-use facts::Facts;
-use findings::{Finding, Grade, Group};
 
 /// `atoll run` starts, and holds less than it could elsewhere.
 const STATUS_WEAKER: u8 = 1;

@@ -4,11 +4,11 @@ use std::ffi::{OsStr, OsString};
 
 use atoll_cedar::edited::LayerFiles;
 use atoll_cedar::{Case, Effect};
+use atoll_engine::failure::Failure;
 use atoll_model::network::GivenUps;
 use atoll_policy::Requested;
 
 use super::verdict::{Deciders, Sources, Verdict};
-use crate::failure::Failure;
 use crate::reputation;
 
 /// A question that was put.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use atoll_cedar::edited::LayerFiles;
 use atoll_cedar::{Action, Case, Decision, Effect, Known, Layers};
+use atoll_engine::failure::{Doing, Failure};
 use atoll_model::network::{
     GivenUps, HostName, HostPart, Look, Network, NetworkRule, PublishedPort, Request, Scheme,
     Target, Unreachable,
@@ -15,7 +16,6 @@ use atoll_policy::{HostFacts, Requested, Rules};
 use super::past::why_denied;
 use crate::advice;
 use crate::configuration::{self, Places, PolicyFiles};
-use crate::failure::{Doing, Failure};
 
 /// The approver that can be asked.
 const PERSON: &str = "person";
