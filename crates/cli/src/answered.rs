@@ -1,14 +1,14 @@
 //! A run's questions to a person, their answers, and the person who ended the run, from the
 //! ledger's events.
 
+use atoll_engine::configuration::user_name;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::RunId;
 use atoll_sandbox::Stopped;
 use serde_json::{Value, json};
 
-use crate::configuration::user_name;
-use crate::escape::printable;
 use crate::render::Denied;
 
 /// The most answers that a line names; the rest are counted.

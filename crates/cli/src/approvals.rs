@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_model::network::{AskedCall, Breadth, CallDigest, FlowKind, LEASE_SECONDS_MAX, Scope};
 use atoll_model::{RunId, parse_duration};
 use atoll_sandbox::{
@@ -20,7 +21,6 @@ use crate::arguments::{
     ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments,
 };
 use crate::control::{done, meant, none_goes_on, runs_of, unanswered};
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render::{counted, wrapped};
 use crate::terminal::terminal_size;

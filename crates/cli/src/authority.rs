@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Durability, host_text};
 use atoll_model::civil_date;
 use atoll_store::{AuthorityError, CertificateAuthority};
@@ -12,8 +14,6 @@ use crate::advice;
 use crate::arguments::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
 };
-use crate::configuration::Places;
-use crate::escape::printable;
 use crate::output::Output;
 
 /// The time for which new sandboxes still trust a replaced authority.
@@ -88,7 +88,7 @@ fn show(arguments: &ShowAuthorityArguments, output: &Output) -> Result<u8, Failu
 
 fn rotate(arguments: &RotateAuthorityArguments, output: &Output) -> Result<u8, Failure> {
     let state = Places::read()?.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     let overlap = match arguments.revoke {
         true => Duration::ZERO,
         false => OVERLAP,

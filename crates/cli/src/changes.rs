@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use atoll_engine::NOT_WRITTEN;
+use atoll_engine::configuration;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths, ReadError,
@@ -18,7 +19,6 @@ use atoll_store::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
 
-use crate::configuration;
 use crate::render;
 
 /// The number of ids that are shifted in a run started by root.

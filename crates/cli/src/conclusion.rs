@@ -7,6 +7,7 @@ use std::path::Path;
 
 use atoll_engine::Called;
 use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Ledger, StateDir};
 use atoll_model::network::Meant;
 use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
@@ -24,7 +25,6 @@ use crate::console::Console;
 use crate::decision::live;
 use crate::decision::{self, Decision, Work};
 use crate::denied::{cut_output, denied};
-use crate::escape::printable;
 use crate::hints;
 use crate::learnt;
 use crate::not_started;

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use atoll_engine::configuration::{Places, user_name, user_number};
 use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Ledger, Seals, StateDir};
 use atoll_model::RunId;
 use atoll_sandbox::{Answer, ControlError, Declined, Question, Runs, ask, spoken_to};
@@ -11,8 +13,6 @@ use atoll_store::control_directory;
 use serde_json::Value;
 
 use crate::arguments::RUN_LAST;
-use crate::configuration::{Places, user_name, user_number};
-use crate::escape::printable;
 use crate::finding::find_in_ledger;
 use crate::render::shortened;
 

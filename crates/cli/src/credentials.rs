@@ -12,7 +12,9 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_model::SecretName;
 use atoll_model::network::{CredentialName, Part, Place, Shape};
 use atoll_policy::{
@@ -24,9 +26,7 @@ use atoll_sandbox::{
     program_outside, search_places,
 };
 
-use crate::configuration::Places;
 use crate::errands;
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render::word;
 use crate::secret;

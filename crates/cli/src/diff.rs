@@ -3,16 +3,16 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_layer::{ChangeKind, Class, DiffOptions, write_diff};
 use atoll_sandbox::environment_outside;
 use atoll_store::LayerKind;
 use serde_json::{Value, json};
 
 use crate::changes::{self, LayerChanges};
-use crate::configuration::Places;
 use crate::errands;
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render::Style;
 

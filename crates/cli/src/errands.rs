@@ -4,13 +4,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::StateDir;
 use atoll_sandbox::{Unfit, Writers, WrittenInside};
 use atoll_store::{RunError, list_runs};
 
-use crate::configuration::Places;
-use crate::escape::printable;
 use crate::render::word;
 
 /// The wait for a starting run's record, which is written at once.

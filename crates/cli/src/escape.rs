@@ -19,7 +19,7 @@
 mod control;
 mod decoder;
 mod parser;
-mod printable;
+
 mod removal;
 mod restore;
 mod strings;
@@ -34,9 +34,6 @@ mod tests;
 use std::collections::BTreeMap;
 
 use atoll_model::TerminalRights;
-
-pub use printable::{printable, printable_json, printable_lines, quoted};
-
 use decoder::{Decoder, Input};
 use parser::{Sequence, State};
 use removal::Removal;

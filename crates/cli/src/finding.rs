@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Filter, Ledger, Seals, StateDir, live_runs, read_host_text};
 use atoll_model::RunId;
 use atoll_sandbox::Signals;
 use atoll_store::{RunError, RunRecord, RunState, find_run, list_runs};
 
 use crate::arguments::RUN_LAST;
-use crate::escape::printable;
 use crate::output::Output;
 use crate::terminal::{Typed, typed};
 

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::is_taken_over;
 use atoll_layer::{
@@ -21,7 +22,6 @@ use serde_json::{Value, json};
 
 use crate::arguments::{DiffKeptArguments, KeptAction, KeptArguments};
 use crate::changes::{self, LayerChanges};
-use crate::configuration::Places;
 use crate::decision::last_undo::is_half_done;
 use crate::diff::{changes_json, page, refused_there, write_stat};
 use crate::output::Output;
@@ -300,7 +300,7 @@ fn writable() -> Result<StateDir, Failure> {
 
 fn discard(text: &str, output: &Output) -> Result<u8, Failure> {
     let state = writable()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     for name in meant(&state, text, output)? {
         // What cannot be read is thrown away, too.
         let layer = match KeptLayer::open(&state, &name) {

@@ -12,7 +12,10 @@ mod witness;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use atoll_engine::configuration::Places;
+use atoll_engine::events;
 use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::{printable, printable_json};
 use atoll_ledger::{
     Against, Damage, Event, Filter, Ledger, Severity, SigningError, StateDir, Verified,
     VerifierKey, VerifyError, VerifyReport, WitnessFile, export_tiles,
@@ -24,9 +27,6 @@ use crate::arguments::{
     ExportFormat, ExportLedgerArguments, KeyAction, LedgerAction, LedgerArguments, ProveAction,
     ShowLedgerArguments, TailLedgerArguments, VerifyLedgerArguments,
 };
-use crate::configuration::Places;
-use crate::escape::{printable, printable_json};
-use crate::events;
 use crate::output::Output;
 use crate::render;
 
@@ -265,7 +265,7 @@ fn exchange(read: &StateDir, action: KeyAction, output: &Output) -> Result<u8, F
             .advise("atoll run -- COMMAND starts a run"));
     }
     let state = Places::read()?.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     let failed = |error: &SigningError| {
         Failure::new("the ledger's key cannot be exchanged")
             .because(error)

@@ -14,7 +14,6 @@ mod ask_key;
 mod authority;
 mod changes;
 mod conclusion;
-mod configuration;
 mod console;
 mod control;
 mod credentials;
@@ -25,7 +24,6 @@ mod desk;
 mod diff;
 mod errands;
 pub mod escape;
-mod events;
 
 mod finding;
 mod hints;

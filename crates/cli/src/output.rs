@@ -1,9 +1,9 @@
 use std::io::{IsTerminal, Write};
 
 use atoll_engine::failure::Failure;
+use atoll_engine::printable::printable_json;
 
 use crate::advice;
-use crate::escape::printable_json;
 use crate::render::{Paint, problem, warning};
 
 /// The output of a command for people: results to standard output, everything about the work itself

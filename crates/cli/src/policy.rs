@@ -25,19 +25,18 @@ use atoll_cedar::{
 };
 use atoll_policy::{Requested, Rules, SourceFile};
 
-use crate::advice;
 use crate::arguments::{
     AskPolicyArguments, CheckPolicyArguments, PolicyAction, PolicyArguments, ProvePolicyArguments,
     ShowPolicyArguments, TestPolicyArguments,
 };
-use crate::configuration::{self, Places, PolicyFiles};
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render::{self, word};
 use crate::reputation;
 use crate::requested::requested_profile;
 use crate::status::STATUS_DENIED;
+use atoll_engine::configuration::{self, Places, PolicyFiles};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 
 /// Shows, checks, asks or tests policies.
 ///
@@ -72,7 +71,7 @@ fn rules_here(requested: Requested) -> Result<Rules, Failure> {
         .map_err(|error| {
             Failure::new("the rules cannot be made")
                 .because(&error)
-                .advise(advice::profile(&error))
+                .advise(error)
         })
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_model::RunId;
 use atoll_model::network::{Listener, ListensAt, Network, Published, PublishedPort};
 use atoll_sandbox::{Answer, ControlError, Declined, Flows, Question, ask, ask_until, spoken_to};
@@ -12,7 +13,6 @@ use crate::approvals::{persons, same_port};
 use crate::arguments::{PortsArguments, PublishArguments};
 use crate::ask_key::AskKey;
 use crate::control::{directory, meant, none_goes_on, refused, runs_of, unanswered};
-use crate::escape::printable;
 use crate::output::Output;
 
 /// The most ports the end of a run names.

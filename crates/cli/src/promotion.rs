@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use asking::Agreed;
+use atoll_engine::configuration::{self, Places, PolicyFiles};
 use atoll_layer::{Class, Plan, PlanDigest, Selection, Thing, Write, Writing, plan_apply};
 use atoll_ledger::host_text;
 use atoll_policy::{Promoted, Promoter, PromotionError, promote};
 use atoll_store::LayerKind;
 use serde_json::{Value, json};
 
-use crate::advice;
 use crate::changes::LayerChanges;
-use crate::configuration::{self, Places, PolicyFiles};
 pub use asking::Taking;
 use atoll_engine::failure::{Doing, Failure, Kind};
 pub use makers::By;
@@ -207,7 +206,7 @@ fn refused(error: PromotionError, meant: &Meant<'_>) -> Failure {
         PromotionError::Broken(error) => {
             Failure::new("the policies have mistakes, so nothing is applied")
                 .because(&error)
-                .advise(advice::profile(&error))
+                .advise(error)
         }
         PromotionError::Untold(why) => Failure::new(
             "policies ask about these changes, and what they ask cannot be told; nothing was applied",

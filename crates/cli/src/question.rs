@@ -1,6 +1,7 @@
 //! The question at a run's end: whether its changes are applied, kept or discarded.
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::Signals;
 use atoll_store::RunRecord;
@@ -8,7 +9,6 @@ use atoll_store::RunRecord;
 use crate::changes::LayerChanges;
 use crate::decision::Decision;
 use crate::diff::show_diff;
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render::Style;
 use crate::terminal::{Typed, typed};

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
+use atoll_engine::printable::printable;
 use atoll_model::network::{FlowKind, Meant, Network, place};
 use atoll_policy::network_entry;
 use atoll_sandbox::{Flows, Refused};
 use serde_json::json;
 
-use crate::escape::printable;
 use crate::learnt::as_profile;
 use crate::ports::{door, listened_json, published_json};
 use crate::render::{self, Denied};

@@ -18,7 +18,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::escape::printable;
+use atoll_engine::printable::printable;
 
 pub use progress::Progress;
 pub use report::{Report, fold};

@@ -3,11 +3,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use atoll_engine::printable::printable;
 use atoll_model::civil_date;
 use atoll_sandbox::{Flows, RenewedLogin, RotatedToken};
 use serde_json::{Value, json};
 
-use crate::escape::printable;
 use crate::render;
 
 /// Formats a line for each of them.

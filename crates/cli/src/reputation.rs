@@ -4,15 +4,15 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_cedar::Case;
+use atoll_engine::configuration::{self, Places};
 use atoll_engine::failure::Failure;
+use atoll_engine::printable::printable;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::conduct::{REPUTATION_MAX, Standing};
 use atoll_policy::Rules;
 use serde_json::json;
 
 use crate::arguments::ReputationArguments;
-use crate::configuration::{self, Places};
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render::counted;
 

@@ -4,12 +4,12 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use atoll_engine::configuration;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_model::{InvalidLimit, LimitKey, parse_duration, parse_limit};
 use atoll_policy::{EarlierPurposes, Requested, RequestedProfile, nearest};
 
 use crate::arguments::RunArguments;
-use crate::configuration;
 
 /// Converts the arguments to the types of policy.
 pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {

@@ -6,6 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::printable;
 use atoll_model::network::{GivenUp, GivingUp, NoNetwork};
 use atoll_model::{RunId, parse_duration};
 use atoll_sandbox::{Answer, ControlError, Question, ask};
@@ -15,7 +16,6 @@ use crate::arguments::RestrictArguments;
 use crate::control::{
     BEGINNING, BEGINNING_PAUSE, Named, directory, done, going_on, none_goes_on, unanswered,
 };
-use crate::escape::printable;
 use crate::output::Output;
 
 /// The host and port at which a sandboxed program asks Atoll.

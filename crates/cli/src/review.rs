@@ -4,7 +4,9 @@ mod listing;
 
 use std::os::unix::ffi::OsStrExt;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_layer::{Class, DiffOptions, Selection, write_diff};
 use atoll_ledger::{Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
@@ -13,11 +15,9 @@ use serde_json::json;
 
 use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, UndoArguments};
 use crate::changes::{self, LayerChanges, selected_paths};
-use crate::configuration::Places;
 use crate::decision::Work;
 use crate::decision::live;
 use crate::diff::{changes_json, page, refused_there, write_stat};
-use crate::escape::printable;
 use crate::finding;
 use crate::output::Output;
 use crate::render::{self, state_name, state_word};
@@ -34,7 +34,7 @@ fn load_ended(
     let places = Places::read()?;
     places.read_state()?;
     let state = places.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     let run = finding::find_to_decide(&state, text, doing, output)?;
     let record = settle_run(&state, &run).doing("the run's record cannot be used")?;
     if record.state == RunState::Running {

@@ -9,7 +9,9 @@ use std::io::{IsTerminal, Read};
 
 use atoll_egress::secret::BYTES_MIN;
 use atoll_egress::{SECRET_BYTES_MAX, VaultFault, VaultKey};
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Durability, Filter, Ledger, StateDir, host_text};
 use atoll_model::network::CredentialName;
 use atoll_model::{RunId, SecretName, civil_date, format_duration};
@@ -22,8 +24,6 @@ use crate::arguments::{
     KeyPlace, ListSecretsArguments, RemoveSecretsArguments, SecretAction, SecretArguments,
     SetSecretArguments, UnlockArguments, VaultKeyArguments,
 };
-use crate::configuration::Places;
-use crate::escape::printable;
 use crate::output::Output;
 pub use kept::KeptSecret;
 
@@ -326,7 +326,7 @@ pub fn keep(
     secrets: &[(&SecretName, &Zeroizing<String>)],
 ) -> Result<(), Failure> {
     let state = places.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     for (name, _) in secrets {
         ledger
             .record(
@@ -425,7 +425,7 @@ impl From<Stopped> for Failure {
 }
 
 fn record(state: &StateDir, kind: &'static str, body: serde_json::Value) -> Result<(), Failure> {
-    crate::events::open_ledger(state)?
+    atoll_engine::events::open_ledger(state)?
         .record(None, kind, body, Durability::Durable)
         .doing("the change cannot be recorded")?;
     Ok(())

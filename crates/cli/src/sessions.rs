@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_engine::{is_of_token, take_given_up};
 use atoll_ledger::{
     Filter, Ledger, RIGHTS_GIVEN_UP, Session, SessionRun, StateDir, read_host_text,
@@ -14,8 +16,6 @@ use serde_json::{Value, json};
 
 use crate::answered;
 use crate::arguments::SessionsArguments;
-use crate::configuration::Places;
-use crate::escape::printable;
 use crate::finding::sessions::{find, list};
 use crate::output::Output;
 use crate::render::{self, Report, Style};

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use atoll_egress::secret::LOGIN_BYTES_MAX;
 use atoll_engine::Request;
+use atoll_engine::configuration::{self, Places, PolicyFiles};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_model::RunId;
 use atoll_policy::{Login, LoginIssue, Requested, Rules, misspelt};
@@ -27,9 +28,7 @@ use keeping::Keeping;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
-use crate::advice;
 use crate::arguments::{LoginArguments, RunArguments};
-use crate::configuration::{self, Places, PolicyFiles};
 use crate::not_started;
 use crate::output::Output;
 use crate::render;
@@ -156,7 +155,7 @@ fn rules_of(arguments: &LoginArguments, places: &Places) -> Result<Rules, Failur
         .map_err(|error| {
             Failure::new("the rules of this login cannot be made")
                 .because(&error)
-                .advise(advice::profile(&error))
+                .advise(error)
         })
 }
 

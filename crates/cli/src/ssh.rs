@@ -8,13 +8,13 @@ use atoll_egress::ssh::{
     Identity, KNOWN_HOSTS_BYTES_MAX, OwnAgent, OwnKey, OwnKeyError, decoded, fingerprint,
     host_keys, told,
 };
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_model::network::{CREDENTIAL_BYTES_MAX, HostPart, SSH_KEYS_MAX, SshKey, SshKeys};
 use atoll_policy::{Rules, SshKeySource, SshRule};
 use atoll_sandbox::SshHandover;
 use zeroize::Zeroizing;
 
-use crate::configuration::Places;
 use crate::output::Output;
 use crate::render::word;
 use crate::secret;

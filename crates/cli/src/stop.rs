@@ -5,7 +5,9 @@ use std::path::Path;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
+use atoll_engine::configuration::{Places, own_profiles, principal};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Ledger, StateDir, Unanswering, live_runs};
 use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::{list, nearest};
@@ -14,11 +16,9 @@ use atoll_store::end_unanswering;
 use serde_json::Value;
 
 use crate::arguments::StopArguments;
-use crate::configuration::{Places, own_profiles, principal};
 use crate::control::{
     BEGINNING, BEGINNING_PAUSE, Named, absent, directory, done, is_gone, named_of, none_goes_on,
 };
-use crate::escape::printable;
 use crate::finding::sessions;
 use crate::output::Output;
 

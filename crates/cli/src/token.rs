@@ -8,7 +8,9 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Durability, Filter, Ledger, StateDir};
 use atoll_model::{SessionName, parse_duration};
 use atoll_policy::mistyped_method;
@@ -23,8 +25,6 @@ use crate::arguments::{
     AttenuateTokenArguments, IssueTokenArguments, ListTokensArguments, RevokeTokenArguments,
     ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
 };
-use crate::configuration::Places;
-use crate::escape::printable;
 use crate::output::Output;
 pub use given::{Given, read as read_given, seen_inside};
 
@@ -474,7 +474,7 @@ fn without_nothing(mut value: Value) -> Value {
 }
 
 fn record(state: &StateDir, kind: &'static str, body: Value) -> Result<(), Failure> {
-    crate::events::open_ledger(state)?
+    atoll_engine::events::open_ledger(state)?
         .record(None, kind, body, Durability::Durable)
         .doing("it cannot be recorded")?;
     Ok(())

@@ -7,7 +7,9 @@ mod doctor;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Durability, Ledger, StateDir, forget, forgettable, host_text};
 use atoll_model::{format_bytes, format_duration, parse_duration};
 use atoll_policy::{
@@ -22,15 +24,12 @@ use atoll_store::{
 use checking::check_profile;
 use serde_json::json;
 
-use crate::advice;
 use crate::arguments::{
     CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
     ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
 use crate::changes::journals_of;
-use crate::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use crate::decision::last_undo::is_half_done;
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render::{self, Paint, Style, word};
 use crate::reputation;
@@ -95,7 +94,7 @@ pub fn gc(arguments: &GcArguments, output: &Output) -> Result<u8, Failure> {
 
 /// Removes what the plan lists, and reports it. Returns the number of failed removals.
 fn remove_planned(state: &StateDir, plan: &CollectPlan, output: &Output) -> Result<usize, Failure> {
-    let ledger = crate::events::open_ledger(state)?;
+    let ledger = atoll_engine::events::open_ledger(state)?;
     let mut unrecorded = Ok(());
     // An apply may have begun, and been cut short, since the plan was made.
     let may_go = |record: &RunRecord| {
@@ -293,7 +292,7 @@ fn show_profile(arguments: &ShowProfileArguments, output: &Output) -> Result<u8,
         .map_err(|error| {
             Failure::new("the profile cannot be used")
                 .because(&error)
-                .advise(advice::profile(&error))
+                .advise(error)
         })?;
     if arguments.json {
         output.json(&rules.show_json());
@@ -334,7 +333,7 @@ pub fn trust(arguments: &TrustArguments, output: &Output) -> Result<u8, Failure>
         .canonicalize()
         .doing(&format!("{} cannot be used", directory.display()))?;
     let state = places.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     let mut there = Vec::new();
     if !arguments.revoke {
         there.extend(configuration::read_optional(&directory.join(PROJECT_FILE))?);

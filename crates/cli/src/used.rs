@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use atoll_engine::printable::printable;
 use atoll_ledger::Event;
 use atoll_model::network::{FlowKind, FlowLogin, HostPart};
 use atoll_policy::Credential;
 use serde_json::Value;
 
-use crate::escape::printable;
 use crate::reached::signed;
 use crate::render;
 

@@ -15,6 +15,7 @@ pub(crate) use tests::event;
 use std::ffi::OsString;
 use std::path::Path;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_ledger::{Event, read_host_text};
 use atoll_model::network::GivenUps;
@@ -24,7 +25,6 @@ use serde_json::{Value, json};
 use crate::answered;
 use crate::arguments::WhyArguments;
 use crate::conclusion::denials_not_seen;
-use crate::configuration::Places;
 use crate::finding;
 use crate::output::Output;
 use crate::policy::explain::asking::Asking;
@@ -40,7 +40,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     let places = Places::read()?;
     let state = places.read_state()?;
     let run = finding::find_in_ledger(&state, &arguments.run)?;
-    let events = crate::events::events_of(&state, &run)?;
+    let events = atoll_engine::events::events_of(&state, &run)?;
     if events.is_empty() {
         return Err(
             Failure::new(format!("the ledger knows nothing of run {run}"))

@@ -9,7 +9,9 @@
 mod approvals;
 mod asking;
 mod call;
+pub mod configuration;
 mod describe;
+pub mod events;
 pub mod failure;
 mod fallback;
 mod fencing;
@@ -20,6 +22,7 @@ mod login;
 mod persons;
 mod place;
 mod place_error;
+pub mod printable;
 mod ranged;
 mod repository;
 mod resuming;

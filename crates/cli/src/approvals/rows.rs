@@ -1,11 +1,11 @@
 //! The rows that describe a question.
 
+use atoll_engine::printable::printable;
 use atoll_model::RunId;
 use atoll_model::network::{AskedCall, FlowKind};
 use atoll_sandbox::Pending;
 
 use super::second::{named, persons, same};
-use crate::escape::printable;
 use crate::render::counted;
 
 /// Returns the facts that Atoll has parsed from a question's call, as pairs of a name and a text.

@@ -1,12 +1,12 @@
 //! The texts of dual control: shown where two persons are needed and one has approved.
 
+use atoll_engine::configuration::user_name;
+use atoll_engine::printable::printable;
 use atoll_model::RunId;
 use atoll_model::network::{Breadth, PublishedPort, Scope};
 use atoll_sandbox::{Agreed, OfTwo, PortAgreed, Second, Settled, SettledOf, Widening};
 
 use super::line;
-use crate::configuration::user_name;
-use crate::escape::printable;
 
 /// The most approvers that are named; the rest are counted.
 const NAMED_MAX: usize = 4;

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_model::network::{CredentialName, Part};
 use atoll_policy::{CommandSource, Credential, KEY_PARTS, KeySource, Rules};
@@ -13,7 +14,6 @@ use zeroize::Zeroizing;
 
 use super::profile::{self, Kind, NoCommand, Profile};
 use super::{served, unread, warn_of_open};
-use crate::configuration::Places;
 use crate::output::Output;
 use crate::secret;
 

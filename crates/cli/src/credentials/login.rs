@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use atoll_egress::secret::{LoginUnfit, stand_in};
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_model::network::{CredentialName, Issue, Part};
 use atoll_policy::{Credential, CredentialSource, Holds, Login, LoginSource, Rules};
@@ -14,7 +15,6 @@ use atoll_sandbox::{
     copies_beside, read_login_file,
 };
 
-use crate::configuration::Places;
 use crate::output::Output;
 use crate::render::{word, word_beside};
 

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_model::network::{Fetch, Ingredient, TokenRequest};
 use atoll_policy::{Credential, CredentialSource, Rules, SecretSource, TokenSource};
@@ -13,7 +14,6 @@ use atoll_sandbox::{Handover, SourceError, TokenPlace, TokenRenewal, take_out};
 use zeroize::Zeroizing;
 
 use super::{RENEWALS, keys, standing, unread, warn_of_open};
-use crate::configuration::Places;
 use crate::output::Output;
 use crate::secret::{self, KeptSecret};
 

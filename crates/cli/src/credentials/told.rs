@@ -4,12 +4,12 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use atoll_engine::configuration;
 use atoll_engine::failure::Failure;
 use atoll_policy::Rules;
 use atoll_sandbox::Handover;
 
 use crate::arguments::RunArguments;
-use crate::configuration;
 use crate::output::Output;
 
 /// The command and the caller's environment, free of credential values.

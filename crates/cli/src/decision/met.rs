@@ -9,12 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use atoll_engine::failure::Failure;
+use atoll_engine::printable::printable;
 use atoll_layer::{Conflict, Outlook, Refusal, RelativePath, Stays, Undone};
 use atoll_ledger::{host_text, read_host_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render;
 

@@ -3,7 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use atoll_engine::events::events_of;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_layer::{
     ApplyError, Conflict, JournalState, finish, journal_state, take_back, take_back_outlook,
     take_undo_back, undo, undo_outlook,
@@ -18,8 +20,6 @@ use super::met::{Met, Shown};
 use super::others::Others;
 use super::undoing::shown_in;
 use crate::changes;
-use crate::escape::printable;
-use crate::events::events_of;
 
 impl Work<'_> {
     /// Reverts the part of an undo that is already done, after something changed between the check

@@ -6,6 +6,7 @@
 //! with a mark, and a page that begins with such a line first names what it belongs to: no text
 //! passes for a line of Atoll's own.
 
+use atoll_engine::printable::printable;
 use atoll_model::RunId;
 use atoll_model::network::{AskedCall, Listener};
 use atoll_sandbox::{Pending, Size};
@@ -13,7 +14,6 @@ use atoll_sandbox::{Pending, Size};
 use super::{LINE_CHARACTERS_MAX, Subject};
 use crate::approvals;
 use crate::ask_key::AskKey;
-use crate::escape::printable;
 use crate::render::{MARK, ascii, wrapped};
 
 /// The fewest columns that show a question.

@@ -130,6 +130,6 @@ proptest! {
 
     #[test]
     fn printable_is_printable(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-        prop_assert!(!printable(&bytes).chars().any(printable::is_deceptive));
+        prop_assert!(!atoll_engine::printable::printable(&bytes).chars().any(atoll_engine::printable::is_deceptive));
     }
 }

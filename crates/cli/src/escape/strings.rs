@@ -1,9 +1,9 @@
 //! The list of commands that carry a string (OSC).
 
+use atoll_engine::printable::is_deceptive;
 use atoll_model::TerminalRights;
 
 use super::control::number;
-use super::printable::is_deceptive;
 use super::removal::{Judgement, Removal};
 
 /// A window's title; longer ones are cut.

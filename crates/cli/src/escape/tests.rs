@@ -687,24 +687,3 @@ fn a_terminal_is_set_aside_and_taken_up_as_it_was() {
         );
     }
 }
-
-#[test]
-fn names_are_made_printable() {
-    let shown = |text: &[u8], expected: &str| assert_eq!(printable(text), expected);
-    shown(b"plain name.txt", "plain name.txt");
-    shown("ünï 你好 🏝️".as_bytes(), "ünï 你好 🏝️");
-    shown(b"a\x1b[31mb\x07\x7f", "a\\x1b[31mb\\x07\\x7f");
-    shown(b"a\nb\tc\rd", "a\\nb\\tc\\rd");
-    shown(b"a\xffb\xe2\x82", "a\\xffb\\xe2\\x82");
-    shown(b"back\\slash", "back\\slash");
-    shown("gpj.\u{202e}exe".as_bytes(), "gpj.\\u{202e}exe");
-    shown(
-        "\u{2066}a\u{2069}\u{200b}\u{feff}\u{e0041}".as_bytes(),
-        "\\u{2066}a\\u{2069}\\u{200b}\\u{feff}\\u{e0041}",
-    );
-    shown("\u{9b}6n".as_bytes(), "\\u{9b}6n");
-    assert_eq!(
-        printable_lines(b"+\tx = 1;\n-\x1b]0;y\x07\r\n"),
-        "+\tx = 1;\n-\\x1b]0;y\\x07\\r\n"
-    );
-}

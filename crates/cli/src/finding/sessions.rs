@@ -4,12 +4,10 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Ledger, Session, SessionRun, SessionRunState, StateDir};
 use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::nearest;
-
-use crate::advice;
-use crate::escape::printable;
 
 /// The most names an error lists.
 const NAMED_MAX: usize = 5;
@@ -107,7 +105,7 @@ pub(crate) fn begin(
     ledger.open_session(state, &name, fresh).map_err(|error| {
         let failure = Failure::new("the session cannot be gone on with").because(&error);
         match error {
-            atoll_ledger::SessionError::Ledger(error) => failure.advise(advice::ledger(&error)),
+            atoll_ledger::SessionError::Ledger(error) => failure.advise(error),
             atoll_ledger::SessionError::Private(_) => failure.advise(
                 "the directory sessions of Atoll's state only saves time and can be moved away",
             ),
@@ -129,7 +127,7 @@ mod tests {
             let failure = unknown(text, known);
             (
                 failure.why.unwrap_or_default(),
-                advice::texts(&failure.hints),
+                crate::advice::texts(&failure.hints),
             )
         };
         let lists = "atoll sessions lists them".to_owned();

@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 pub(super) fn apply_kept(arguments: &ApplyKeptArguments, output: &Output) -> Result<u8, Failure> {
     let state = writable()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     let selection = Selection {
         control: arguments.control,
         caches: true,

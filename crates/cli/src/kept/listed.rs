@@ -3,14 +3,14 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{StateDir, host_text};
 use atoll_model::{format_bytes, format_duration};
 use atoll_store::{DiskUsage, KeptName, KeptRecord, list_kept};
 use serde_json::json;
 
-use crate::configuration::Places;
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render::Style;
 

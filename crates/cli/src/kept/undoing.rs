@@ -23,7 +23,7 @@ const UNDONE: &str = "what was applied could not be taken back";
 
 pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failure> {
     let state = writable()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     let mut opened = open_all(&state, &arguments.name, output)?;
     if arguments.take_back {
         return take_undo_of_kept_back(arguments, &mut opened, &ledger, output);

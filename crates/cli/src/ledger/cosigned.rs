@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use atoll_egress::post::{Address, Headers, Reply, post};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Checkpoint, Cosigned, Ledger, Prover, StateDir, Witness, WitnessKey};
 
 use super::proofs;
 use crate::advice;
-use crate::escape::printable;
 
 const UNUSABLE: &str = "--url is not usable";
 const UNSIGNED: &str = "the witness has not signed the checkpoint";

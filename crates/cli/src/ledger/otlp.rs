@@ -105,7 +105,7 @@ impl Follower {
     /// Takes the next event into the batch if there is one; an event without a batch is only
     /// remembered, as the beginning of a later span.
     pub(super) fn follow(&mut self, event: &Event, to: Option<&mut Batch>) {
-        let nanos = crate::events::microseconds(&event.time).saturating_mul(1_000);
+        let nanos = atoll_engine::events::microseconds(&event.time).saturating_mul(1_000);
         let run = event.run.as_ref().map(|run| run.as_str());
         let mut unheard = Batch::default();
         let batch = to.unwrap_or(&mut unheard);

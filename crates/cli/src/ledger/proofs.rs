@@ -2,6 +2,7 @@ use std::io::Read;
 use std::path::Path;
 
 use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::printable;
 use atoll_ledger::{
     Checkpoint, ConsistencyProof, Event, Filter, InclusionProof, Ledger, PROOF_BYTES_MAX,
     ProofFault, Proven, Prover, StateDir, TreeHash, check_proof,
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::advice;
 use crate::arguments::{CheckProofArguments, ProveConsistencyArguments, ProveInclusionArguments};
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render;
 

@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Filter, Ledger, StateDir};
 use atoll_policy::misspelt;
 use serde_json::Value;
 
 use crate::arguments::QueryLedgerArguments;
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render::shortened;
 
@@ -48,7 +48,7 @@ pub fn query(
         // Paths are sealed, and what refuses says so by its type too.
         mentions: arguments.host.iter().cloned().collect(),
     };
-    let seals = crate::events::seals(state)?;
+    let seals = atoll_engine::events::seals(state)?;
     let mut has_one = false;
     for event in Ledger::events(state, filter).doing("the ledger cannot be read")? {
         let event = seals.open(event.doing("the ledger is damaged there")?);
@@ -124,7 +124,7 @@ fn between(arguments: &QueryLedgerArguments) -> Result<(Option<String>, Option<S
             )
             .advise(format!("atoll ledger query {option} 2026-11-21"))
         };
-        crate::events::beginning(text)
+        atoll_engine::events::beginning(text)
             .map(Some)
             .ok_or_else(unusable)
     };

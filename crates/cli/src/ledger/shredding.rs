@@ -2,14 +2,13 @@
 
 use std::time::SystemTime;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Evidence, ShredError, Shredded, StateDir};
 use atoll_model::{RunId, parse_duration};
 
-use crate::advice;
 use crate::arguments::{HoldLedgerArguments, ShredLedgerArguments};
-use crate::configuration::Places;
-use crate::escape::printable;
 use crate::finding::{self, sessions};
 use crate::output::Output;
 use crate::render;
@@ -24,7 +23,7 @@ pub fn shred(
     output: &Output,
 ) -> Result<u8, Failure> {
     let state = Places::read()?.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     let meant = arguments.what.as_deref();
     let meant = meant.map(|what| Meant::find(read, what, Some(output)));
     let meant = meant.transpose()?;
@@ -42,7 +41,7 @@ pub fn shred(
     let done = done.map_err(|error| {
         let failure = Failure::new("nothing more is shredded").because(&error);
         match error {
-            ShredError::Ledger(error) => failure.advise(advice::ledger(&error)),
+            ShredError::Ledger(error) => failure.advise(error),
             ShredError::Private(_) => failure,
         }
     })?;
@@ -121,7 +120,7 @@ pub fn hold(
 ) -> Result<u8, Failure> {
     let meant = Meant::find(read, &arguments.what, None)?;
     let state = Places::read()?.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     ledger
         .hold(&meant.what, on)
         .doing("the hold could not be recorded")?;

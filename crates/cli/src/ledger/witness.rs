@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Checkpoint, Durability, StateDir, Witness, add_to_witness, host_text};
 use atoll_sandbox::{
     WrittenInside, argument_inside, environment_outside, program_outside, search_places,
@@ -15,10 +17,8 @@ use serde_json::json;
 
 use crate::advice;
 use crate::arguments::WitnessLedgerArguments;
-use crate::configuration::Places;
 use crate::credentials::is_program;
 use crate::errands;
-use crate::escape::printable;
 use crate::ledger::cosigned;
 use crate::output::Output;
 use crate::render;
@@ -53,7 +53,7 @@ pub fn checkpoint(read: &StateDir) -> Result<Checkpoint, Failure> {
         return Err(nothing_yet().advise("atoll run -- COMMAND starts a run"));
     }
     let state = Places::read()?.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     ledger.checkpoint(&state).map_err(|error| {
         Failure::new("no checkpoint can be made")
             .because(&error)
@@ -109,7 +109,7 @@ pub fn give_each(state: &StateDir, checkpoint: &Checkpoint, when: When<'_>) -> R
 /// Records who is to have each checkpoint, and keeps it.
 fn keep(witness: Option<&Witness>) -> Result<(), Failure> {
     let state = Places::read()?.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     let body = match witness {
         None => json!({}),
         Some(Witness::File(file)) => json!({ "file": host_text(file) }),

@@ -11,6 +11,8 @@ pub(crate) mod verdict;
 use asking::Asking;
 use atoll_cedar::edited::{layer_of, text_of};
 use atoll_cedar::{Action, Case, Deciding, Decision, Effect, Layer};
+use atoll_engine::configuration::Places;
+use atoll_engine::events::events_of;
 use atoll_engine::failure::Failure;
 use atoll_ledger::{Event, StateDir};
 use atoll_model::RunId;
@@ -25,8 +27,6 @@ use serde_json::{Value, json};
 use verdict::{OfRules, Sources};
 
 use crate::arguments::ExplainPolicyArguments;
-use crate::configuration::Places;
-use crate::events::events_of;
 use crate::finding;
 use crate::output::Output;
 use crate::policy;

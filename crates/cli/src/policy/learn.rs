@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use atoll_engine::configuration::Places;
+use atoll_engine::events::seals;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Filter, Ledger, StateDir, unread};
 use atoll_model::RunId;
 use atoll_model::network::NetworkRule;
@@ -12,9 +15,6 @@ use atoll_policy::{Rules, learnt_cedar};
 use super::explain::recorded::Opening;
 use super::explain::verdict::Sources;
 use crate::arguments::LearnPolicyArguments;
-use crate::configuration::Places;
-use crate::escape::printable;
-use crate::events::seals;
 use crate::finding;
 use crate::learnt;
 use crate::output::Output;

@@ -5,7 +5,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_engine::configuration::organisation::{self, Layer, Pin, Place, SIGNATURE};
+use atoll_engine::configuration::{Places, read_optional};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::{Durability, VerifierKey, host_text};
 use atoll_policy::{Problem, check, check_policies};
 use atoll_store::{Day, Manifest, OrganisationFault, OrganisationKey};
@@ -16,9 +19,6 @@ use crate::arguments::{
     OrganisationAction, OrganisationKeyArguments, SignOrganisationArguments,
     StatusOrganisationArguments, TrustOrganisationArguments, VerifyOrganisationArguments,
 };
-use crate::configuration::organisation::{self, Layer, Pin, Place, SIGNATURE};
-use crate::configuration::{Places, read_optional};
-use crate::escape::printable;
 use crate::output::Output;
 use crate::render;
 
@@ -207,7 +207,7 @@ fn trust(arguments: &TrustOrganisationArguments, output: &Output) -> Result<u8, 
             ));
     }
     let state = places.open_state()?;
-    let ledger = crate::events::open_ledger(&state)?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
     let body = json!({ "key": key.to_string(), "path": host_text(&path) });
     ledger
         .record(None, "organisation.trusted", body, Durability::Durable)

@@ -7,6 +7,7 @@ use atoll_cedar::{
     Action, Case, Known, Layer, Layers, PolicyFile, Property, Proving, Refuted, Subject, Verdict,
 };
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_policy::Requested;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +15,6 @@ use super::changed::changes;
 use super::prover::Programs;
 use super::{broken, is_toml, read, rules_here, usual};
 use crate::arguments::{DiffPolicyArguments, ProvePolicyArguments};
-use crate::escape::printable;
 use crate::output::Output;
 use crate::requested::requested_profile;
 

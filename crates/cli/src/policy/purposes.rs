@@ -1,14 +1,14 @@
 //! `atoll policy purposes`: the purposes a run can have, and the rights these take away.
 
 use atoll_cedar::Layer;
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
+use atoll_engine::printable::printable;
 use atoll_policy::{PurposeSummary, Rules, nearest, purposes};
 use serde_json::{Value, json};
 
 use super::files_here;
 use crate::arguments::PurposesArguments;
-use crate::configuration::Places;
-use crate::escape::printable;
 use crate::output::Output;
 
 /// Lists the purposes, or prints the files of one.

@@ -5,7 +5,9 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use atoll_cedar::ASKED_BYTES_MAX;
+use atoll_engine::configuration::{Places, PolicyFiles};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_ledger::live_runs;
 use atoll_model::RunId;
 use atoll_policy::{Compared, ReloadError, Rules};
@@ -15,11 +17,9 @@ use super::prover::Programs;
 use super::widening::{Widens, widens};
 use crate::advice;
 use crate::arguments::ReloadPolicyArguments;
-use crate::configuration::{Places, PolicyFiles};
 use crate::control::{
     BEGINNING, BEGINNING_PAUSE, Named, directory, going_on, none_goes_on, unanswered,
 };
-use crate::escape::printable;
 use crate::finding::sessions;
 use crate::output::Output;
 use crate::render::short_version;

@@ -4,7 +4,9 @@
 use std::process;
 use std::time::{Duration, Instant};
 
+use atoll_engine::configuration;
 use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::{printable, quoted};
 use atoll_layer::{PlanDigest, Thing, Write, Writing};
 use atoll_ledger::Asked;
 use atoll_model::network::NoConsent;
@@ -13,9 +15,7 @@ use atoll_sandbox::Signals;
 use serde_json::{Value, json};
 
 use super::{Meant, Written, digests};
-use crate::configuration;
 use crate::diff::show_diff;
-use crate::escape::{printable, quoted};
 use crate::output::Output;
 use crate::render::counted;
 use crate::terminal::{self, Pages, Read, SHOWN_BYTES_MAX, Typed, UNASKED};

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use atoll_engine::printable::printable;
+
 use super::shortened;
-use crate::escape::printable;
 
 /// Work that takes less shows nothing.
 const SHOWN_AFTER_MS: u64 = 400;

@@ -1,7 +1,8 @@
 //! A report of named lines, folded so that it can be read on a narrow terminal.
 
+use atoll_engine::printable::printable;
+
 use super::{Paint, Style};
-use crate::escape::printable;
 
 /// The width of the names of lines.
 const LABEL_COLUMNS: usize = 10;

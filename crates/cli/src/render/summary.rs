@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use atoll_engine::printable::printable;
 use atoll_model::{
     Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, format_bytes, format_duration,
 };
 
 use super::{Paint, Style, counted, grouped};
-use crate::escape::printable;
 
 /// Names shown of each group; the rest are counted.
 const NAMES_SHOWN_MAX: usize = 8;

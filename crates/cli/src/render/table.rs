@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
+use atoll_engine::printable::printable;
 use atoll_model::{Ending, RunId, WorkspaceMode};
 use atoll_store::{RunRecord, RunState};
 
 use super::summary::describe_ending;
 use super::{Paint, Style, command_line, counted, grouped, shortened};
-use crate::escape::printable;
 
 /// The least that is shown of a command, however narrow the terminal.
 const COMMAND_COLUMNS_MIN: usize = 16;

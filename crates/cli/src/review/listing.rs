@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::configuration::Places;
+use atoll_engine::events::events_of;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{StateDir, live_runs, read_host_text};
 use atoll_model::{RunId, WorkspaceMode, format_duration};
@@ -12,8 +14,6 @@ use serde_json::{Value, json};
 
 use crate::arguments::RunsArguments;
 use crate::changes;
-use crate::configuration::Places;
-use crate::events::events_of;
 use crate::output::Output;
 use crate::render::{self, RunRow, state_word};
 

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::{printable, quoted};
 use atoll_model::{Call, Reason, Verdict};
 use atoll_policy::{Facts, Rules, agreement, decide};
 use atoll_sandbox::Signals;
 
 use crate::arguments::RunArguments;
-use crate::escape::{printable, quoted};
 use crate::output::Output;
 use crate::terminal::{self, Pages, Read, Typed};
 

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_engine::given_up_of_session;
+use atoll_engine::printable::printable;
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, SessionId};
 use atoll_policy::{HostFacts, Rules};
@@ -13,10 +15,8 @@ use atoll_sandbox::{Handover, SshHandover};
 use atoll_store::RunRecord;
 
 use crate::arguments::RunArguments;
-use crate::configuration::Places;
-use crate::escape::printable;
 use crate::output::Output;
-use crate::{advice, credentials, reputation, ssh, token};
+use crate::{credentials, reputation, ssh, token};
 
 /// Returns the session it is a part of, which begins with its first run.
 pub(super) fn session(
@@ -45,7 +45,7 @@ fn labels(
         let found = found.map_err(|error| {
             Failure::new("the ledger cannot tell what earlier runs have touched")
                 .because(&error)
-                .advise(advice::ledger(&error))
+                .advise(error)
         })?;
         labels.extend(found);
     }
@@ -57,7 +57,7 @@ fn tell_given_up(state: &StateDir, session: &SessionId, output: &Output) -> Resu
     let given_up = given_up_of_session(state, session).map_err(|error| {
         Failure::new("the ledger cannot tell what earlier runs have given up")
             .because(&error)
-            .advise(advice::ledger(&error))
+            .advise(error)
     })?;
     let all: Vec<String> = given_up.iter().map(|one| one.told()).collect();
     if !all.is_empty() {

@@ -8,7 +8,6 @@ use atoll_ledger::{Ledger, LedgerError, StateDir};
 use atoll_policy::EarlierPurposes;
 use atoll_store::RunRecord;
 
-use crate::advice;
 use crate::arguments::RunArguments;
 use crate::finding::sessions;
 
@@ -63,5 +62,5 @@ fn refused(own: Option<&String>, purpose: &str) -> Failure {
 fn unknown(error: LedgerError) -> Failure {
     Failure::new("the ledger cannot tell what earlier runs were for")
         .because(&error)
-        .advise(advice::ledger(&error))
+        .advise(error)
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_model::SecretName;
 use atoll_sandbox::TokenVault;
@@ -11,7 +12,6 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{Stopped, existing, key_of, open, record};
-use crate::configuration::Places;
 
 /// A secret of the vault.
 #[derive(Debug)]

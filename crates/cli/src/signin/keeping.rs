@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use atoll_engine::configuration::Places;
+use atoll_engine::events::open_ledger;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::Durability;
 use atoll_model::SecretName;
@@ -15,9 +17,7 @@ use super::compose::{self, Named};
 use super::merge::Own;
 use super::place::Place;
 use super::{Gathered, not_logged_in};
-use crate::configuration::Places;
 use crate::credentials;
-use crate::events::open_ledger;
 use crate::secret;
 
 /// The destination, checked before anybody logs in.

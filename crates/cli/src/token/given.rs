@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use atoll_engine::Tokens;
 use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::printable;
 use atoll_ledger::StateDir;
 use atoll_model::RunId;
 use atoll_model::SessionName;
@@ -14,7 +15,6 @@ use atoll_tokens::{Asked, Bound, Held, Holder, told_time};
 use serde_json::{Value, json};
 
 use super::{NO_KEY, UNUSABLE, file_told, now_s, public_key, text_in, without_nothing};
-use crate::escape::printable;
 
 /// Tokens that were read and are this deployment's.
 pub struct Given {

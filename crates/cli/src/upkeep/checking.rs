@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use atoll_engine::configuration::{self, Places, PolicyFiles};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
 use atoll_model::SecretName;
 use atoll_policy::{
     FileKind, Requested, RequestedProfile, Rules, SourceFile, check, list, nearest, remarks,
 };
 
 use crate::arguments::CheckProfileArguments;
-use crate::configuration::{self, Places, PolicyFiles};
-use crate::escape::printable;
 use crate::output::Output;
 use crate::secret::existing;
 

@@ -14,13 +14,13 @@ mod show;
 mod tests;
 mod version;
 
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_model::Mode;
 use facts::Facts;
 use findings::{Finding, Grade, Group};
 
 use crate::arguments::{DoctorArguments, Requirement};
-use crate::configuration::Places;
 use crate::output::Output;
 use crate::terminal::terminal_size;
 

@@ -1,12 +1,12 @@
 //! The published ports of a run: since when, by whom, for whom, and until when.
 
+use atoll_engine::configuration::user_name;
 use atoll_ledger::{Event, RIGHTS_GIVEN_UP};
 use atoll_model::network::PublishedPort;
 use atoll_tokens::told_time;
 use serde_json::{Value, json};
 
 use super::{Story, text};
-use crate::configuration::user_name;
 use crate::render::{Report, Style, counted, readable_time};
 use crate::token::now_s;
 

@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_egress::secret::{SETTINGS_BYTES_MAX, SettingsForm, SettingsUnfit, mask_settings};
+use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
+use atoll_engine::printable::printable;
 use atoll_model::Stood;
 use atoll_model::network::FieldPath;
 use atoll_policy::{Login, Rules};
@@ -14,9 +16,7 @@ use atoll_sandbox::{
 };
 
 use super::{credential_of, hand_on, is_absence, own_file, refuse_shown};
-use crate::configuration::Places;
 use crate::errands;
-use crate::escape::printable;
 use crate::output::Output;
 
 /// The reason why a settings file cannot be shown masked. Its message contains nothing of the file.

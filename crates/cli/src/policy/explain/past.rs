@@ -4,14 +4,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use atoll_cedar::Case;
+use atoll_engine::events::session_of;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::{is_of_token, take_given_up};
 use atoll_ledger::{Event, Filter, LABEL_GAINED, Ledger, RIGHTS_GIVEN_UP, StateDir};
 use atoll_model::network::{GivenUp, GivenUps, HostPart};
 use atoll_model::{RunId, SessionId};
 use serde_json::Value;
-
-use crate::events::session_of;
 
 /// The labels and dropped rights of a run.
 #[derive(Clone, Debug, Default)]

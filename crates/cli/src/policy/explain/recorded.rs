@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use atoll_cedar::{Action, Case, Effect};
+use atoll_engine::events::{seconds, session_of};
 use atoll_ledger::{Event, read_host_text, unread};
 use atoll_model::network::{GIVEN_UP, GivenUps, NO_RULE, NoConsent, UNNAMED};
 use atoll_model::{Mode, RunId, WorkspaceMode};
@@ -14,7 +15,6 @@ use serde_json::Value;
 
 use super::past::Past;
 use crate::arguments::{self, Command};
-use crate::events::{seconds, session_of};
 use crate::requested::requested;
 
 /// A run's request, and the facts that are the same for all of its decisions.

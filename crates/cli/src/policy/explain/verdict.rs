@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use atoll_cedar::edited::LayerFiles;
 use atoll_cedar::{Action, Case, Decision, Effect, Known, Layers};
+use atoll_engine::configuration::{self, Places, PolicyFiles};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_model::network::{
     GivenUps, HostName, HostPart, Look, Network, NetworkRule, PublishedPort, Request, Scheme,
@@ -14,8 +15,6 @@ use atoll_model::network::{
 use atoll_policy::{HostFacts, Requested, Rules};
 
 use super::past::why_denied;
-use crate::advice;
-use crate::configuration::{self, Places, PolicyFiles};
 
 /// The approver that can be asked.
 const PERSON: &str = "person";
@@ -46,7 +45,7 @@ impl Sources {
         let rules = rules.map_err(|error| {
             Failure::new("the rules cannot be made")
                 .because(&error)
-                .advise(advice::profile(&error))
+                .advise(error)
         })?;
         let files = rules.policy_files().to_vec();
         Ok(Deciders {

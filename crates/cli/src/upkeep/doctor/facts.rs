@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use atoll_engine::configuration::Places;
 use atoll_engine::holds_layers;
 use atoll_model::{Enforcement, Mode};
 use atoll_sandbox::{
@@ -12,7 +13,6 @@ use atoll_sandbox::{
 use super::known::Part;
 use super::version::{Version, of_kernel};
 use crate::LAUNCHER;
-use crate::configuration::Places;
 use crate::delegation::{self, Step};
 
 /// A host as far as it matters to a boundary.

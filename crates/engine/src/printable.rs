@@ -1,4 +1,4 @@
-//! Text that an attacker made, safe to show.
+//! Text that an attacker made as plain text: safe in a message, a record and on a terminal.
 
 use std::fmt::Write as _;
 
@@ -71,7 +71,8 @@ fn escape(text: &[u8], escaped: impl Fn(char) -> bool) -> String {
 }
 
 /// Returns whether a character is a control, is invisible, or changes how its neighbours are shown.
-pub(super) fn is_deceptive(character: char) -> bool {
+#[must_use]
+pub fn is_deceptive(character: char) -> bool {
     character.is_control()
         || matches!(character,
             // Soft hyphen, grapheme joiner, Arabic letter mark.
@@ -85,4 +86,30 @@ pub(super) fn is_deceptive(character: char) -> bool {
             | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
             // Tags, and the variation selectors that can carry hidden text.
             | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_printable() {
+        let shown = |text: &[u8], expected: &str| assert_eq!(printable(text), expected);
+        shown(b"plain name.txt", "plain name.txt");
+        shown("ünï 你好 🏝️".as_bytes(), "ünï 你好 🏝️");
+        shown(b"a\x1b[31mb\x07\x7f", "a\\x1b[31mb\\x07\\x7f");
+        shown(b"a\nb\tc\rd", "a\\nb\\tc\\rd");
+        shown(b"a\xffb\xe2\x82", "a\\xffb\\xe2\\x82");
+        shown(b"back\\slash", "back\\slash");
+        shown("gpj.\u{202e}exe".as_bytes(), "gpj.\\u{202e}exe");
+        shown(
+            "\u{2066}a\u{2069}\u{200b}\u{feff}\u{e0041}".as_bytes(),
+            "\\u{2066}a\\u{2069}\\u{200b}\\u{feff}\\u{e0041}",
+        );
+        shown("\u{9b}6n".as_bytes(), "\\u{9b}6n");
+        assert_eq!(
+            printable_lines(b"+\tx = 1;\n-\x1b]0;y\x07\r\n"),
+            "+\tx = 1;\n-\\x1b]0;y\\x07\\r\n"
+        );
+    }
 }

@@ -5,24 +5,24 @@ mod times;
 
 use std::time::SystemTime;
 
-use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{Event, FollowedSeals, Ledger, PrivateFault, Seals, StateDir};
 use atoll_model::{RunId, SessionId};
 use atoll_sandbox::{Host, RunGroup, run_groups};
 use serde_json::Value;
 
-use crate::advice;
-pub(crate) use times::{beginning, microseconds, seconds};
+use crate::failure::{Doing, Failure};
+
+pub use times::{beginning, microseconds, seconds};
 
 /// Opens the ledger, and removes the control groups that interrupted runs have left.
 ///
 /// # Errors
 /// When the ledger cannot be opened.
-pub(crate) fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
+pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
     let ledger = atoll_store::open_ledger(state, SystemTime::now).map_err(|error| {
         Failure::new("the ledger cannot be opened")
             .because(&error)
-            .advise(advice::ledger(&error))
+            .advise(error)
     })?;
     if !ledger.interrupted().is_empty()
         && let Ok(host) = Host::read()
@@ -44,7 +44,7 @@ pub(crate) fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
 ///
 /// # Errors
 /// When the ledger or the keys cannot be read.
-pub(crate) fn events_of(state: &StateDir, run: &RunId) -> Result<Vec<Event>, Failure> {
+pub fn events_of(state: &StateDir, run: &RunId) -> Result<Vec<Event>, Failure> {
     let seals = seals(state)?;
     let all = Ledger::show(state, run).doing("the ledger cannot be read")?;
     let damaged = "the ledger is damaged there; atoll ledger verify tells more";
@@ -56,7 +56,7 @@ pub(crate) fn events_of(state: &StateDir, run: &RunId) -> Result<Vec<Event>, Fai
 ///
 /// # Errors
 /// When they cannot be read.
-pub(crate) fn seals(state: &StateDir) -> Result<Seals, Failure> {
+pub fn seals(state: &StateDir) -> Result<Seals, Failure> {
     Seals::read(state).map_err(unreadable)
 }
 
@@ -64,19 +64,19 @@ pub(crate) fn seals(state: &StateDir) -> Result<Seals, Failure> {
 ///
 /// # Errors
 /// When they cannot be read.
-pub(crate) fn followed(state: &StateDir) -> Result<FollowedSeals, Failure> {
+pub fn followed(state: &StateDir) -> Result<FollowedSeals, Failure> {
     FollowedSeals::read(state).map_err(unreadable)
 }
 
 /// Describes a failure to read the keys of sealed events.
-pub(crate) fn unreadable(fault: PrivateFault) -> Failure {
+pub fn unreadable(fault: PrivateFault) -> Failure {
     Failure::new("the keys of what is sealed cannot be read")
         .because(&fault)
-        .advise(advice::private(&fault))
+        .advise(fault)
 }
 
 /// Returns the session of a run, from its first event.
-pub(crate) fn session_of(opened: &Event) -> Option<SessionId> {
+pub fn session_of(opened: &Event) -> Option<SessionId> {
     let id = opened.body.get("session").and_then(Value::as_str)?;
     SessionId::parse(id).ok()
 }

@@ -5,41 +5,40 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_engine::failure::{Doing, Failure};
 use atoll_ledger::{StateDir, VerifierKey};
 use atoll_policy::{SignedBy, SourceFile, organisation_directory};
 use atoll_store::{Day, Manifest, OrganisationFault, remember_manifest};
 
 use super::{Places, read_optional, read_policies};
-use crate::advice;
-use crate::render::word;
+use crate::failure::{Doing, Failure, Hint};
 
 /// The directory of an organisation's layer for all users of this machine.
-pub(crate) const MACHINE: &str = "/etc/atoll";
+pub const MACHINE: &str = "/etc/atoll";
 /// The file of the layer's bounds, beside its policies.
 const BOUNDS: &str = "organisation.toml";
 /// The public key that verifies the layer: in the machine's directory, and beside the user's
 /// `config.toml`.
-pub(crate) const KEY: &str = "organisation.pub";
+pub const KEY: &str = "organisation.pub";
 /// The file of the signature, beside the signed ones.
-pub(crate) const SIGNATURE: &str = "organisation.sig";
+pub const SIGNATURE: &str = "organisation.sig";
 const UNUSABLE: &str = "the organisation's layer cannot be relied on, so nothing starts";
 /// The mode bits by which others than the owner can write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The organisation's files that count, as read.
 #[derive(Debug, Default)]
-pub(crate) struct Layer {
+pub struct Layer {
     /// The bounds that no layer below may widen.
-    pub(crate) bounds: Option<SourceFile<'static>>,
-    pub(crate) policies: Vec<SourceFile<'static>>,
+    pub bounds: Option<SourceFile<'static>>,
+    /// The policy files.
+    pub policies: Vec<SourceFile<'static>>,
     /// The signer of the files; none where no key is pinned.
-    pub(crate) signed: Option<SignedBy>,
+    pub signed: Option<SignedBy>,
 }
 
 impl Layer {
     /// Reads the files of a directory, without verifying a signature.
-    pub(crate) fn of(directory: &Path) -> Result<Self, Failure> {
+    pub fn of(directory: &Path) -> Result<Self, Failure> {
         Ok(Self {
             bounds: read_optional(&directory.join(BOUNDS))?,
             policies: read_policies(directory)?,
@@ -47,18 +46,20 @@ impl Layer {
         })
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns whether there are no files.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.bounds.is_none() && self.policies.is_empty()
     }
 
     /// Returns all files of the layer.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &SourceFile<'static>> {
+    pub fn files(&self) -> impl Iterator<Item = &SourceFile<'static>> {
         self.bounds.iter().chain(&self.policies)
     }
 
     /// Returns each file with its name in the directory. A path that is not UTF-8 has no name here,
     /// nor in any list.
-    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, &[u8])> {
+    pub fn named(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files().map(|file| {
             let name = file.name.rsplit('/').next().unwrap_or_default();
             (name, &*file.content)
@@ -68,18 +69,20 @@ impl Layer {
 
 /// A pinned key.
 #[derive(Clone, Debug)]
-pub(crate) struct Pin {
+pub struct Pin {
     /// The file in which it is pinned.
-    pub(crate) path: PathBuf,
-    pub(crate) key: VerifierKey,
+    pub path: PathBuf,
+    /// The key.
+    pub key: VerifierKey,
 }
 
 /// The directory that counts, and the keys that have to have signed it.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) directory: PathBuf,
+pub struct Place {
+    /// The directory.
+    pub directory: PathBuf,
     /// The keys that all have to have signed it; without any it counts unsigned.
-    pub(crate) pins: Vec<Pin>,
+    pub pins: Vec<Pin>,
 }
 
 impl Place {
@@ -87,15 +90,12 @@ impl Place {
     ///
     /// # Errors
     /// Where that is in doubt.
-    pub(crate) fn of(
-        places: &Places,
-        config: Option<&SourceFile<'static>>,
-    ) -> Result<Self, Failure> {
+    pub fn of(places: &Places, config: Option<&SourceFile<'static>>) -> Result<Self, Failure> {
         let own = match config {
             Some(config) => organisation_directory(config).map_err(|error| {
                 Failure::new("config.toml cannot be used")
                     .because(&error)
-                    .advise(advice::profile(&error))
+                    .advise(error)
             })?,
             None => None,
         };
@@ -135,7 +135,7 @@ impl Place {
     }
 
     /// Reads the files, and verifies that all keys have signed exactly these.
-    pub(crate) fn read(&self) -> Result<(Layer, Vec<Manifest>), Failure> {
+    pub fn read(&self) -> Result<(Layer, Vec<Manifest>), Failure> {
         let layer = Layer::of(&self.directory)?;
         let mut manifests = Vec::new();
         if self.pins.is_empty() {
@@ -188,7 +188,7 @@ impl Place {
         let state = StateDir::open(&places.state).map_err(|error| {
             Failure::new("what was seen of the organisation's layer cannot be remembered")
                 .because(&error)
-                .advise(advice::state(&error))
+                .advise(error)
         })?;
         let now = SystemTime::now();
         for (pin, manifest) in self.pins.iter().zip(&manifests) {
@@ -209,10 +209,7 @@ impl Place {
 ///
 /// # Errors
 /// Where any of that is in doubt: nothing may run then.
-pub(crate) fn read(
-    places: &Places,
-    config: Option<&SourceFile<'static>>,
-) -> Result<Layer, Failure> {
+pub fn read(places: &Places, config: Option<&SourceFile<'static>>) -> Result<Layer, Failure> {
     Place::of(places, config)?.read_and_remember(places)
 }
 
@@ -220,7 +217,7 @@ pub(crate) fn read(
 ///
 /// # Errors
 /// Where the file, or its directory, could be another's.
-pub(crate) fn pinned(path: &Path) -> Result<Option<Pin>, Failure> {
+pub fn pinned(path: &Path) -> Result<Option<Pin>, Failure> {
     // One that leads nowhere is no pin that is not there.
     refuse_link(path)?;
     let Some(file) = read_optional(path)? else {
@@ -276,17 +273,17 @@ fn refuse_others(path: &Path) -> Result<(), Failure> {
             .because(format!(
                 "others can write to {shown} (mode {mode:04o}), where its key is pinned"
             ))
-            .advise(format!("chmod go-w {}", word(path))),
+            .advise(Hint::WritableByOthers(path.to_owned())),
         false => failure
             .because(format!(
                 "{shown}, where its key is pinned, is neither yours nor root's"
             ))
-            .advise(format!("ls -ld {} shows whose it is", word(path))),
+            .advise(Hint::OwnedByOther(path.to_owned())),
     })
 }
 
 /// Returns the failure for a faulty layer, with the file and the next step.
-pub(crate) fn refused(place: &Path, fault: &OrganisationFault) -> Failure {
+pub fn refused(place: &Path, fault: &OrganisationFault) -> Failure {
     Failure::new(UNUSABLE)
         .because(format!("{}: {fault}", place.display()))
         .advise(to_do(fault))
@@ -333,6 +330,6 @@ fn to_do(fault: &OrganisationFault) -> String {
 }
 
 /// Returns the last day on which a list is valid, as people read it.
-pub(crate) fn until(manifest: &Manifest) -> Option<String> {
+pub fn until(manifest: &Manifest) -> Option<String> {
     manifest.until().map(|day: Day| day.to_string())
 }

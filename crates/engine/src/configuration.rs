@@ -1,14 +1,13 @@
 //! Reads Atoll's configuration, the directories of its state, and facts about the host and the
 //! caller.
 
-pub(crate) mod organisation;
+pub mod organisation;
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{StateDir, StateError};
 use atoll_model::Principal;
@@ -18,8 +17,8 @@ use atoll_policy::{
 };
 use rustix::fs::OFlags;
 
-use crate::advice;
-use crate::escape::printable;
+use crate::failure::{Doing, Failure};
+use crate::printable::printable;
 
 /// The file of a project's own requests, at the top of its workspace.
 pub const PROJECT_FILE: &str = "atoll.toml";
@@ -39,10 +38,10 @@ pub struct Places {
     pub state: PathBuf,
 }
 
-fn unusable_state(error: &StateError) -> Failure {
+fn unusable_state(error: StateError) -> Failure {
     Failure::new("Atoll's state cannot be used")
-        .because(error)
-        .advise(advice::state(error))
+        .because(&error)
+        .advise(error)
 }
 
 impl Places {
@@ -80,8 +79,8 @@ impl Places {
     /// # Errors
     /// When it is not the caller's or cannot be written.
     pub fn open_state(&self) -> Result<StateDir, Failure> {
-        let state = StateDir::open(&self.state).map_err(|error| unusable_state(&error))?;
-        atoll_engine::reclaim_leftovers(&state);
+        let state = StateDir::open(&self.state).map_err(unusable_state)?;
+        crate::ranged::reclaim_leftovers(&state);
         Ok(state)
     }
 
@@ -95,9 +94,8 @@ impl Places {
                 .because(format!("{} does not exist", self.state.display()))
                 .advise("atoll run -- COMMAND starts one"));
         }
-        let state =
-            StateDir::open_read_only(&self.state).map_err(|error| unusable_state(&error))?;
-        atoll_engine::reclaim_leftovers(&state);
+        let state = StateDir::open_read_only(&self.state).map_err(unusable_state)?;
+        crate::ranged::reclaim_leftovers(&state);
         Ok(state)
     }
 
@@ -237,7 +235,7 @@ pub fn read_trust(places: &Places) -> Result<TrustList, Failure> {
 }
 
 /// Returns the user's own profiles, readable even where other configuration is not.
-pub(crate) fn own_profiles(places: &Places) -> impl ProfileSource {
+pub fn own_profiles(places: &Places) -> impl ProfileSource {
     UserProfiles {
         directory: places.config.join("profiles"),
     }
@@ -280,7 +278,7 @@ impl ProfileSource for UserProfiles {
 ///
 /// # Errors
 /// When the directory or one of them is there and cannot be read, or there are too many.
-pub(crate) fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> {
+pub fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> {
     let paths = policy_paths(directory)?;
     let files = paths.iter().map(|path| read_optional(path));
     files.filter_map(Result::transpose).collect()
@@ -291,7 +289,7 @@ pub(crate) fn read_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>
 ///
 /// # Errors
 /// As of [`read_policies`], and where one is a link.
-pub(crate) fn read_project_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> {
+pub fn read_project_policies(directory: &Path) -> Result<Vec<SourceFile<'static>>, Failure> {
     let paths = policy_paths(directory)?;
     let files = paths.iter().map(|path| read_unfollowed(path));
     files.filter_map(Result::transpose).collect()
@@ -459,14 +457,14 @@ pub fn principal() -> Principal {
 }
 
 /// Returns the user's name in the host's user database, or the number.
-pub(crate) fn user_name(uid: u32) -> String {
+pub fn user_name(uid: u32) -> String {
     let mut users = users().into_iter();
     let named = users.find_map(|(name, number)| (number == uid).then_some(name));
     named.unwrap_or_else(|| uid.to_string())
 }
 
 /// Returns the number of a user.
-pub(crate) fn user_number(name: &str) -> Option<u32> {
+pub fn user_number(name: &str) -> Option<u32> {
     let mut users = users().into_iter();
     users.find_map(|(user, number)| (user == name).then_some(number))
 }

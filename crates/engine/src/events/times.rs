@@ -9,7 +9,7 @@ use atoll_model::parse_duration;
 const TIME_SHAPE: &str = "0000-00-00T00:00:00.000000Z";
 
 /// Microseconds since 1970 of a time as events have it: `2026-11-21T09:30:12.123456Z`.
-pub(crate) fn microseconds(time: &str) -> u64 {
+pub fn microseconds(time: &str) -> u64 {
     let part = |from: usize, to: usize| -> i64 {
         time.get(from..to)
             .and_then(|digits| digits.parse().ok())
@@ -33,13 +33,13 @@ pub(crate) fn microseconds(time: &str) -> u64 {
 }
 
 /// Seconds since 1970 of the same.
-pub(crate) fn seconds(time: &str) -> u64 {
+pub fn seconds(time: &str) -> u64 {
     microseconds(time) / 1_000_000
 }
 
 /// Returns the beginning of a time as events have it, from what a person typed: that itself, or a
 /// duration before now, as 90d.
-pub(crate) fn beginning(text: &str) -> Option<String> {
+pub fn beginning(text: &str) -> Option<String> {
     match parse_duration(text) {
         Ok(ago) => {
             let from = SystemTime::now().checked_sub(ago);
