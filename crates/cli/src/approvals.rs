@@ -6,6 +6,7 @@ mod second;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use atoll_engine::control::{done, meant, none_goes_on, runs_of, unanswered};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_model::network::{AskedCall, Breadth, CallDigest, FlowKind, LEASE_SECONDS_MAX, Scope};
@@ -20,7 +21,6 @@ use crate::arguments::{
     ApprovalsAction, ApprovalsArguments, DenyApprovalArguments, GrantApprovalArguments,
     ListApprovalsArguments, RevokeApprovalArguments, ShowApprovalArguments,
 };
-use crate::control::{done, meant, none_goes_on, runs_of, unanswered};
 use crate::output::Output;
 use crate::render::{counted, wrapped};
 use crate::terminal::terminal_size;
@@ -263,7 +263,7 @@ fn question(directory: &Runs, text: &str) -> Result<(RunId, u32), Failure> {
     };
     let number: u32 = number.parse().map_err(|_| none())?;
     if let Some(run) = run {
-        return Ok((meant(directory, run)?, number));
+        return Ok((meant(directory, run, &crate::finding::tell)?, number));
     }
     let is_it = |one: &Asking| {
         one.pending.iter().any(|it| it.approval == number)

@@ -79,10 +79,6 @@ pub use upkeep::{
     ReputationArguments, Requirement, ShowProfileArguments, TrustArguments,
 };
 
-/// The value of a RUN argument that means the run started last in the present directory or one
-/// above it; where there is none, the one started last of all.
-pub const RUN_LAST: &str = "last";
-
 const TOP_EXAMPLES: &str = "\
 Examples:
   atoll run -- npm test        run something in a boundary, see what it changed

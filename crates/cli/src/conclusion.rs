@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::Path;
 
 use atoll_engine::Called;
+use atoll_engine::changes;
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Ledger, StateDir};
@@ -20,7 +21,6 @@ use serde_json::json;
 use crate::advice;
 use crate::answered;
 use crate::arguments::RunArguments;
-use crate::changes;
 use crate::console::Console;
 use crate::decision::live;
 use crate::decision::{self, Decision, Work};
@@ -91,7 +91,7 @@ struct Went {
     refused_files: u64,
     /// The control files that are in the workspace already.
     planted: Vec<Vec<u8>>,
-    groups: render::Changes,
+    groups: changes::Changes,
     removed_sequences: BTreeMap<&'static str, u64>,
     /// The outcome of its connections.
     flows: Flows,
@@ -458,7 +458,7 @@ fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json:
     let attempts: Vec<_> = outcome.attempts.iter().map(attempt).collect();
     let milliseconds =
         |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let group = |group: &render::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
+    let group = |group: &changes::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
     let mut told = json!({
         "run": record.run,
         "state": render::state_word(record),

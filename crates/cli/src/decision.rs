@@ -10,6 +10,7 @@ pub(crate) mod undoing;
 
 use std::path::PathBuf;
 
+use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state, take_back,
@@ -27,10 +28,9 @@ use self::taking_back::cut_short;
 use self::undoing::shown_in;
 use crate::advice;
 use crate::answered;
-use crate::changes::{self, LayerChanges};
 use crate::output::Output;
 use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
-use crate::render::{self, Afterwards, Style};
+use crate::render::{Afterwards, Style};
 
 const UNRECORDED: &str = "the decision could not be recorded";
 
@@ -73,7 +73,7 @@ impl Work<'_> {
         decision: Decision,
         record: &mut RunRecord,
         all: &[LayerChanges],
-        groups: &render::Changes,
+        groups: &changes::Changes,
     ) -> Result<Afterwards, Failure> {
         record.changes = Some(changes::counts(groups));
         match decision {

@@ -1,9 +1,9 @@
 //! The denials of a run that Atoll has observed, except those of the network.
 
+use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::printable::printable;
 use atoll_model::{Ending, LimitKey, Outcome};
 
-use crate::changes::{self, LayerChanges};
 use crate::render::{self, Denied};
 
 /// Describes a stream of which only a part is kept; all of it was shown.

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
@@ -11,7 +12,6 @@ use atoll_sandbox::environment_outside;
 use atoll_store::LayerKind;
 use serde_json::{Value, json};
 
-use crate::changes::{self, LayerChanges};
 use crate::errands;
 use crate::output::Output;
 use crate::render::Style;

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::is_taken_over;
@@ -21,7 +22,6 @@ use atoll_store::{
 use serde_json::{Value, json};
 
 use crate::arguments::{DiffKeptArguments, KeptAction, KeptArguments};
-use crate::changes::{self, LayerChanges};
 use crate::decision::last_undo::is_half_done;
 use crate::diff::{changes_json, page, refused_there, write_stat};
 use crate::output::Output;

@@ -1,11 +1,10 @@
 //! Files that a live run has put into the workspace and that programs on the host run or trust.
 
+use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::printable::printable;
 use atoll_layer::{Change, Class};
 use atoll_model::WorkspaceMode;
 use atoll_store::RunRecord;
-
-use crate::changes::{self, LayerChanges};
 
 /// Names in the warning about control files.
 const PLANTED_SHOWN_MAX: usize = 8;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use atoll_engine::control::{directory, meant, none_goes_on, refused, runs_of, unanswered};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_model::RunId;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use crate::approvals::{persons, same_port};
 use crate::arguments::{PortsArguments, PublishArguments};
 use crate::ask_key::AskKey;
-use crate::control::{directory, meant, none_goes_on, refused, runs_of, unanswered};
 use crate::output::Output;
 
 /// The most ports the end of a run names.
@@ -31,7 +31,7 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
         return nothing(arguments, output);
     };
     let runs = match &arguments.run {
-        Some(text) => vec![meant(&directory, text)?],
+        Some(text) => vec![meant(&directory, text, &crate::finding::tell)?],
         None => spoken_to(&directory).doing("the runs cannot be listed")?,
     };
     let mut told = Vec::new();
@@ -90,7 +90,7 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
         inside: arguments.port,
     };
     let directory = runs_of(arguments.of.as_deref())?.ok_or_else(none_goes_on)?;
-    let run = meant(&directory, &arguments.run)?;
+    let run = meant(&directory, &arguments.run, &crate::finding::tell)?;
     match ask(&directory, &run, &Question::Publish(port)) {
         Ok(Answer::Agreed(_)) if arguments.json => {
             output.json(&json!({ "inside": port.inside, "agreed": true }));

@@ -8,17 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use asking::Agreed;
+pub use asking::Taking;
+use atoll_engine::changes::LayerChanges;
 use atoll_engine::configuration::{self, Places, PolicyFiles};
+use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_layer::{Class, Plan, PlanDigest, Selection, Thing, Write, Writing, plan_apply};
 use atoll_ledger::host_text;
 use atoll_policy::{Promoted, Promoter, PromotionError, promote};
 use atoll_store::LayerKind;
-use serde_json::{Value, json};
-
-use crate::changes::LayerChanges;
-pub use asking::Taking;
-use atoll_engine::failure::{Doing, Failure, Kind};
 pub use makers::By;
+use serde_json::{Value, json};
 
 /// The permission to apply changes.
 #[derive(Clone, Debug, Default)]

@@ -1,12 +1,12 @@
 //! The question at a run's end: whether its changes are applied, kept or discarded.
 
+use atoll_engine::changes::LayerChanges;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_model::WorkspaceMode;
 use atoll_sandbox::Signals;
 use atoll_store::RunRecord;
 
-use crate::changes::LayerChanges;
 use crate::decision::Decision;
 use crate::diff::show_diff;
 use crate::output::Output;

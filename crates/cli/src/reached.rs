@@ -25,7 +25,7 @@ pub(crate) fn unreached(refused: &Refused) -> Denied {
     let what = match (&flow.request, flow.port) {
         (Some(request), port) => {
             let place = place(request.scheme, &flow.host, port);
-            let path = render::shortened(&request.path, PATH_SHOWN_MAX);
+            let path = atoll_engine::printable::shortened(&request.path, PATH_SHOWN_MAX);
             format!("{} {place}{path}", request.method)
         }
         (None, port) if flow.kind == FlowKind::Published => {

@@ -23,8 +23,7 @@ use atoll_engine::printable::printable;
 pub use progress::Progress;
 pub use report::{Report, fold};
 pub use summary::{
-    Afterwards, Change, Changes, Denied, Group, Summary, Traffic, describe_attempts,
-    describe_ending, limit_name, summary,
+    Afterwards, Denied, Summary, Traffic, describe_attempts, describe_ending, limit_name, summary,
 };
 pub use table::{RunRow, runs_table, state_name, state_word};
 pub(crate) use wrap::{MARK, ascii, wrapped};
@@ -222,15 +221,6 @@ pub fn counted(number: u64, one: &str, several: &str) -> String {
         grouped(number),
         if number == 1 { one } else { several }
     )
-}
-
-/// Cuts a text to this many characters, with a mark where it was cut.
-pub(crate) fn shortened(text: &str, characters_max: usize) -> String {
-    if text.chars().count() <= characters_max {
-        return text.to_owned();
-    }
-    let kept = text.chars().take(characters_max.saturating_sub(1));
-    kept.chain(['…']).collect()
 }
 
 /// Formats `2026-11-21T09:30:12.123456Z` to the second, as people write it.

@@ -5,6 +5,9 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use atoll_engine::control::{
+    BEGINNING, BEGINNING_PAUSE, Named, directory, done, going_on, none_goes_on, unanswered,
+};
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::printable::printable;
 use atoll_model::network::{GivenUp, GivingUp, NoNetwork};
@@ -13,9 +16,6 @@ use atoll_sandbox::{Answer, ControlError, Question, ask};
 use serde_json::Value;
 
 use crate::arguments::RestrictArguments;
-use crate::control::{
-    BEGINNING, BEGINNING_PAUSE, Named, directory, done, going_on, none_goes_on, unanswered,
-};
 use crate::output::Output;
 
 /// The host and port at which a sandboxed program asks Atoll.
@@ -67,7 +67,7 @@ impl Given {
 
 /// Asks the run that is meant, also one that has only just begun and does not listen yet.
 fn outside(text: &str, said: &GivingUp) -> Result<(RunId, Given), Failure> {
-    let named = Named::read(text)?;
+    let named = Named::read(text, &crate::finding::tell)?;
     let question = Question::Restrict(said.clone());
     let until = Instant::now() + BEGINNING;
     loop {

@@ -4,8 +4,10 @@ mod listing;
 
 use std::os::unix::ffi::OsStrExt;
 
+use atoll_engine::changes::{self, LayerChanges, selected_paths};
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::finding::RUN_LAST;
 use atoll_engine::printable::printable;
 use atoll_layer::{Class, DiffOptions, Selection, write_diff};
 use atoll_ledger::{Ledger, StateDir, host_text};
@@ -13,8 +15,7 @@ use atoll_model::WorkspaceMode;
 use atoll_store::{LayerKind, RunRecord, RunState, load_run, settle_run};
 use serde_json::json;
 
-use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, RUN_LAST, UndoArguments};
-use crate::changes::{self, LayerChanges, selected_paths};
+use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, UndoArguments};
 use crate::decision::Work;
 use crate::decision::live;
 use crate::diff::{changes_json, page, refused_there, write_stat};
@@ -46,7 +47,7 @@ fn load_ended(
 
 /// Names the workspace of a run, if it is not the current directory or above it.
 fn elsewhere(record: &RunRecord) -> String {
-    match finding::is_here(&record.workspace) {
+    match atoll_engine::finding::is_here(&record.workspace) {
         true => String::new(),
         false => format!(" in {}", printable(record.workspace.as_os_str().as_bytes())),
     }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::finding::sessions::{find, list};
 use atoll_engine::printable::printable;
 use atoll_engine::{is_of_token, take_given_up};
 use atoll_ledger::{
@@ -16,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::answered;
 use crate::arguments::SessionsArguments;
-use crate::finding::sessions::{find, list};
 use crate::output::Output;
 use crate::render::{self, Report, Style};
 
@@ -127,7 +127,8 @@ fn last_begin(session: &Session) -> &str {
 fn run_line(run: &SessionRun) -> String {
     let words = run.command.as_array().into_iter().flatten();
     let words: Vec<OsString> = words.filter_map(read_host_text).collect();
-    let command = render::shortened(&render::command_line(&words), COMMAND_CHARS_MAX);
+    let command =
+        atoll_engine::printable::shortened(&render::command_line(&words), COMMAND_CHARS_MAX);
     format!("{} {}: {command}", run.run, how_it_is(run))
 }
 

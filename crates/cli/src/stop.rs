@@ -6,7 +6,11 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
 use atoll_engine::configuration::{Places, own_profiles, principal};
+use atoll_engine::control::{
+    BEGINNING, BEGINNING_PAUSE, Named, absent, directory, done, is_gone, named_of, none_goes_on,
+};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::finding::sessions;
 use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Ledger, StateDir, Unanswering, live_runs};
 use atoll_model::{RunId, SessionId, SessionName};
@@ -16,10 +20,6 @@ use atoll_store::end_unanswering;
 use serde_json::Value;
 
 use crate::arguments::StopArguments;
-use crate::control::{
-    BEGINNING, BEGINNING_PAUSE, Named, absent, directory, done, is_gone, named_of, none_goes_on,
-};
-use crate::finding::sessions;
 use crate::output::Output;
 
 /// The time for the runs to listen when several are stopped.
@@ -123,7 +123,7 @@ fn each_once(texts: &[String]) -> Result<Vec<String>, Failure> {
     }
     let going = Vec::from_iter(going);
     let settled = texts.iter().map(|text| {
-        let named = Named::read(text).ok();
+        let named = Named::read(text, &crate::finding::tell).ok();
         let run = named.and_then(|named| named_of(&going, &named).ok().flatten());
         run.map_or_else(|| text.clone(), |run| run.to_string())
     });
@@ -152,14 +152,14 @@ fn stop_one(text: &str, output: &Output) -> Result<u8, Failure> {
     let directory = match listening(until) {
         Ok(directory) => directory,
         Err(failure) => {
-            return match Named::read(text) {
+            return match Named::read(text, &crate::finding::tell) {
                 Ok(named) => stop_deaf(&named, failure, output),
                 // Without any run there is none that was meant.
                 Err(_) => Err(failure),
             };
         }
     };
-    let named = Named::read(text)?;
+    let named = Named::read(text, &crate::finding::tell)?;
     loop {
         let all = spoken_to(&directory).doing("the runs cannot be listed")?;
         // Nothing is asked of it before.

@@ -7,6 +7,7 @@ mod doctor;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::changes::journals_of;
 use atoll_engine::configuration::{self, PROJECT_FILE, Places, PolicyFiles};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
@@ -28,7 +29,6 @@ use crate::arguments::{
     CompletionsArguments, GcArguments, ListProfilesArguments, ManArguments, PresetsArguments,
     ProfileAction, ProfileArguments, ShowProfileArguments, TrustArguments, definition,
 };
-use crate::changes::journals_of;
 use crate::decision::last_undo::is_half_done;
 use crate::output::Output;
 use crate::render::{self, Paint, Style, word};

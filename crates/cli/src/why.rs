@@ -49,10 +49,12 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
     }
     let opened = events.iter().find(|event| event.kind == "run.opened");
     let session = opened.and_then(|event| text(event.body.get("session")));
-    let session = session.map(|id| match crate::finding::sessions::find(&state, &id) {
-        Ok(session) => session.name.to_string(),
-        Err(_) => id,
-    });
+    let session = session.map(
+        |id| match atoll_engine::finding::sessions::find(&state, &id) {
+            Ok(session) => session.name.to_string(),
+            Err(_) => id,
+        },
+    );
     let refused = explain::of_story(&state, &events);
     let asked: Vec<Asking<'_>> = refused.iter().filter_map(|one| one.ask().ok()).collect();
     let story = Story {

@@ -9,12 +9,15 @@
 mod approvals;
 mod asking;
 mod call;
+pub mod changes;
 pub mod configuration;
+pub mod control;
 mod describe;
 pub mod events;
 pub mod failure;
 mod fallback;
 mod fencing;
+pub mod finding;
 mod flows;
 mod given_up;
 mod kept;

@@ -50,6 +50,16 @@ pub fn printable_json(text: &str) -> String {
     shown
 }
 
+/// Cuts a text to this many characters, with a mark where it was cut.
+#[must_use]
+pub fn shortened(text: &str, characters_max: usize) -> String {
+    if text.chars().count() <= characters_max {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(characters_max.saturating_sub(1));
+    kept.chain(['…']).collect()
+}
+
 fn escape(text: &[u8], escaped: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for chunk in text.utf8_chunks() {

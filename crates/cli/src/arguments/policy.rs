@@ -318,7 +318,7 @@ pub struct ReplayPolicyArguments {
 #[command(verbatim_doc_comment)]
 pub struct LearnPolicyArguments {
     /// The runs: their ids, beginnings or ends, or `last`.
-    #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
+    #[arg(value_name = "RUN", default_value = atoll_engine::finding::RUN_LAST)]
     pub runs: Vec<String>,
 
     /// The runs of a session instead, by its name or id.

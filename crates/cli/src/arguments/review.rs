@@ -73,7 +73,7 @@ pub struct RunsArguments {
 #[command(verbatim_doc_comment, after_help = DIFF_EXAMPLES)]
 pub struct DiffArguments {
     /// The run: its id, its beginning or end, or `last`.
-    #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
+    #[arg(value_name = "RUN", default_value = atoll_engine::finding::RUN_LAST)]
     pub run: String,
 
     /// Only these files and directories, from the workspace's root. Default: all.
@@ -199,7 +199,7 @@ pub struct UndoArguments {
 #[command(verbatim_doc_comment)]
 pub struct WhyArguments {
     /// The run: its id, its beginning or end, or `last`.
-    #[arg(value_name = "RUN", default_value = super::RUN_LAST)]
+    #[arg(value_name = "RUN", default_value = atoll_engine::finding::RUN_LAST)]
     pub run: String,
 
     /// A session instead, by its name or id: its runs, and how each went.

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     Bounds, EndNote, Opened, Outlook, Plan, Refusal, RelativePath, Selection,
@@ -19,7 +20,6 @@ use atoll_store::{LayerKind, RunRecord, RunState};
 use super::last_undo::LastUndo;
 use super::met::Met;
 use super::{Work, refuse_any};
-use crate::changes::{self, LayerChanges};
 use crate::output::Output;
 use crate::promotion::Allowed;
 

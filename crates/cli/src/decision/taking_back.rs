@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use atoll_engine::changes;
 use atoll_engine::events::events_of;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
@@ -19,7 +20,6 @@ use super::last_undo::LastUndo;
 use super::met::{Met, Shown};
 use super::others::Others;
 use super::undoing::shown_in;
-use crate::changes;
 
 impl Work<'_> {
     /// Reverts the part of an undo that is already done, after something changed between the check

@@ -1,11 +1,11 @@
 //! Warnings about changes that an apply leaves in the layer.
 
+use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::printable::printable;
 use atoll_layer::{ChangeKind, ChangeSet, Plan, RelativePath};
 
 use super::Work;
 use crate::advice;
-use crate::changes::{self, LayerChanges};
 
 impl Work<'_> {
     /// Warns of the changes that are not applied, by the paths that people know.

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use atoll_engine::changes;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     ApplyError, JournalState, RelativePath, Undone, journal_state, undo, undo_outlook,
@@ -18,7 +19,6 @@ use super::last_undo::LastUndo;
 use super::live::How;
 use super::met::Met;
 use super::others::Others;
-use crate::changes;
 
 /// Returns a path of a layer as people know it.
 pub(super) fn shown_in(layer: &LayerRecord, path: &RelativePath) -> PathBuf {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::changes::LayerChanges;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     JournalState, Plan, RelativePath, Selection, apply, join, journal_state, plan_apply,
@@ -14,7 +15,6 @@ use serde_json::json;
 
 use super::{Opened, journals, open_all, since, writable};
 use crate::arguments::ApplyKeptArguments;
-use crate::changes::LayerChanges;
 use crate::decision::last_undo::LastUndo;
 use crate::decision::refuse_any;
 use crate::output::Output;

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::arguments::QueryLedgerArguments;
 use crate::output::Output;
-use crate::render::shortened;
 
 /// The most of one member, and of a whole body, that a line shows, characters.
 const WORD_CHARS_MAX: usize = 80;
@@ -36,7 +35,7 @@ pub fn query(
     };
     let session = match &arguments.session {
         None => None,
-        Some(text) => Some(crate::finding::sessions::find(state, text)?.id),
+        Some(text) => Some(atoll_engine::finding::sessions::find(state, text)?.id),
     };
     let filter = Filter {
         run,
@@ -241,7 +240,7 @@ fn said(body: &Value) -> String {
     let members = body.as_object().into_iter().flatten();
     let words = members.filter_map(|(name, value)| Some(format!("{name} {}", word(value)?)));
     let all = words.collect::<Vec<_>>().join("; ");
-    shortened(&all, SAID_CHARS_MAX)
+    atoll_engine::printable::shortened(&all, SAID_CHARS_MAX)
 }
 
 /// Formats a value for a line; `None` if it is empty.
@@ -250,11 +249,11 @@ fn word(value: &Value) -> Option<String> {
         Value::Null => None,
         Value::Bool(flag) => Some(flag.to_string()),
         Value::Number(number) => Some(number.to_string()),
-        Value::String(text) => Some(shortened(text, WORD_CHARS_MAX)),
+        Value::String(text) => Some(atoll_engine::printable::shortened(text, WORD_CHARS_MAX)),
         Value::Array(all) => {
             let words: Vec<String> = all.iter().filter_map(word).collect();
             let words = words.join(" ");
-            (!words.is_empty()).then(|| shortened(&words, WORD_CHARS_MAX))
+            (!words.is_empty()).then(|| atoll_engine::printable::shortened(&words, WORD_CHARS_MAX))
         }
         Value::Object(members) => {
             let of = |(name, value): (&String, &Value)| Some(format!("{name} {}", word(value)?));

@@ -4,12 +4,13 @@ use std::time::SystemTime;
 
 use atoll_engine::configuration::Places;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::finding::sessions;
 use atoll_engine::printable::printable;
 use atoll_ledger::{Evidence, ShredError, Shredded, StateDir};
 use atoll_model::{RunId, parse_duration};
 
 use crate::arguments::{HoldLedgerArguments, ShredLedgerArguments};
-use crate::finding::{self, sessions};
+use crate::finding;
 use crate::output::Output;
 use crate::render;
 

@@ -75,7 +75,7 @@ fn events(arguments: &LearnPolicyArguments, state: &StateDir) -> Result<Vec<Even
             .collect()
     };
     if let Some(session) = &arguments.session {
-        let session = Some(crate::finding::sessions::find(state, session)?.id);
+        let session = Some(atoll_engine::finding::sessions::find(state, session)?.id);
         return read(Filter {
             session,
             ..Filter::default()

@@ -6,7 +6,11 @@ use std::time::Instant;
 
 use atoll_cedar::ASKED_BYTES_MAX;
 use atoll_engine::configuration::{Places, PolicyFiles};
+use atoll_engine::control::{
+    BEGINNING, BEGINNING_PAUSE, Named, directory, going_on, none_goes_on, unanswered,
+};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::finding::sessions;
 use atoll_engine::printable::printable;
 use atoll_ledger::live_runs;
 use atoll_model::RunId;
@@ -17,10 +21,6 @@ use super::prover::Programs;
 use super::widening::{Widens, widens};
 use crate::advice;
 use crate::arguments::ReloadPolicyArguments;
-use crate::control::{
-    BEGINNING, BEGINNING_PAUSE, Named, directory, going_on, none_goes_on, unanswered,
-};
-use crate::finding::sessions;
 use crate::output::Output;
 use crate::render::short_version;
 
@@ -104,7 +104,7 @@ struct Reloading<'a> {
 
 impl Reloading<'_> {
     fn named(&self, text: &str) -> Result<u8, Failure> {
-        let named = Named::read(text)?;
+        let named = Named::read(text, &crate::finding::tell)?;
         let (run, answer) = patiently(|directory| {
             let run = going_on(directory, &named)?;
             let answer = ask(directory, &run, &Question::Compare { at: 0 });

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use atoll_engine::printable::printable;
 
-use super::shortened;
-
 /// Work that takes less shows nothing.
 const SHOWN_AFTER_MS: u64 = 400;
 /// Between two changes of the line.
@@ -47,7 +45,10 @@ impl<W: Write> Progress<W> {
         }
         self.shown_at = Some(elapsed);
         // One column stays free, so that the terminal does not begin a new line.
-        let text = shortened(&printable(text.as_bytes()), columns.saturating_sub(1));
+        let text = atoll_engine::printable::shortened(
+            &printable(text.as_bytes()),
+            columns.saturating_sub(1),
+        );
         write!(self.out, "\r\x1b[K{text}")?;
         self.out.flush()
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use atoll_engine::changes::{Change, Changes, Group};
 use atoll_engine::printable::printable;
 use atoll_model::{
     Attempt, Ending, Enforcement, LimitHit, LimitKey, RunId, Usage, format_bytes, format_duration,
@@ -68,43 +69,6 @@ pub struct Traffic {
     pub down_bytes: u64,
 }
 
-/// The changes of a run, in the groups that are applied separately.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Ordinary files.
-    pub workspace: Group,
-    /// Files that make other programs run code.
-    pub control: Group,
-    /// Package and build caches.
-    pub caches: Group,
-    /// Files that git ignores.
-    pub ignored: Group,
-}
-
-/// The changes of one group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
-    /// The number of new files.
-    pub added: u64,
-    /// The number of changed files.
-    pub changed: u64,
-    /// The number of removed files.
-    pub removed: u64,
-    /// The first of them, by name as bytes; may be empty or incomplete.
-    pub names: Vec<(Change, Vec<u8>)>,
-}
-
-/// The change of one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The file is new.
-    Added,
-    /// The file differs.
-    Changed,
-    /// The file is gone.
-    Removed,
-}
-
 /// Something that the program tried and was refused, or did not get done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
@@ -142,26 +106,6 @@ pub enum Afterwards {
     Discarded,
     /// Written directly to the workspace, after a checkpoint.
     Live,
-}
-
-impl Group {
-    /// Returns the number of files in all.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.added
-            .saturating_add(self.changed)
-            .saturating_add(self.removed)
-    }
-}
-
-impl Changes {
-    /// Returns the number of files in all groups.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        [&self.workspace, &self.control, &self.caches, &self.ignored]
-            .into_iter()
-            .fold(0, |sum, group| sum.saturating_add(group.total()))
-    }
 }
 
 /// Formats the summary, several lines.

@@ -7,7 +7,7 @@ use atoll_model::{Ending, RunId, WorkspaceMode};
 use atoll_store::{RunRecord, RunState};
 
 use super::summary::describe_ending;
-use super::{Paint, Style, command_line, counted, grouped, shortened};
+use super::{Paint, Style, command_line, counted, grouped};
 
 /// The least that is shown of a command, however narrow the terminal.
 const COMMAND_COLUMNS_MIN: usize = 16;
@@ -67,7 +67,10 @@ pub fn runs_table(paint: Paint, rows: &[RunRow], columns: usize) -> String {
         };
         let text = padded(cells, &widths);
         shown.push_str(&style.map_or(text.clone(), |style| paint.style(style, &text)));
-        shown.push_str(&shortened(&command_line(&row.command), room));
+        shown.push_str(&atoll_engine::printable::shortened(
+            &command_line(&row.command),
+            room,
+        ));
         shown.push('\n');
     }
     shown

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use atoll_engine::changes;
 use atoll_engine::configuration::Places;
 use atoll_engine::events::events_of;
 use atoll_engine::failure::{Doing, Failure};
@@ -13,7 +14,6 @@ use atoll_store::{RECORD_VERSION, RunRecord, RunState, list_runs, settle_run};
 use serde_json::{Value, json};
 
 use crate::arguments::RunsArguments;
-use crate::changes;
 use crate::output::Output;
 use crate::render::{self, RunRow, state_word};
 

@@ -27,7 +27,7 @@ pub(super) fn session(
 ) -> Result<Option<SessionId>, Failure> {
     let named = arguments.session.as_deref();
     named
-        .map(|name| crate::finding::sessions::begin(name, (state, ledger), now))
+        .map(|name| atoll_engine::finding::sessions::begin(name, state, ledger, now))
         .transpose()
 }
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use atoll_engine::failure::Failure;
+use atoll_engine::finding::sessions;
 use atoll_ledger::{Ledger, LedgerError, StateDir};
 use atoll_policy::EarlierPurposes;
 use atoll_store::RunRecord;
 
 use crate::arguments::RunArguments;
-use crate::finding::sessions;
 
 /// Returns the purposes of the runs of the session, and of the run whose layers this one continues.
 ///

@@ -3,29 +3,28 @@
 
 use std::time::Duration;
 
-use atoll_engine::configuration::{Places, user_name, user_number};
-use atoll_engine::failure::{Doing, Failure, Kind};
-use atoll_engine::printable::printable;
 use atoll_ledger::{Ledger, Seals, StateDir};
 use atoll_model::RunId;
 use atoll_sandbox::{Answer, ControlError, Declined, Question, Runs, ask, spoken_to};
 use atoll_store::control_directory;
 use serde_json::Value;
 
-use crate::arguments::RUN_LAST;
-use crate::finding::find_in_ledger;
-use crate::render::shortened;
+use crate::configuration::{Places, user_name, user_number};
+use crate::failure::{Doing, Failure, Kind};
+use crate::finding::{RUN_LAST, Taking, find_in_ledger};
+use crate::printable::{printable, shortened};
 
 /// The longest wait for a run that has only just begun, before it is reported as gone.
-pub(crate) const BEGINNING: Duration = Duration::from_secs(2);
-pub(crate) const BEGINNING_PAUSE: Duration = Duration::from_millis(20);
+pub const BEGINNING: Duration = Duration::from_secs(2);
+/// The time between two looks for such a run.
+pub const BEGINNING_PAUSE: Duration = Duration::from_millis(20);
 /// The longest part of a command shown beside a run's id, characters.
 const COMMAND_CHARACTERS_MAX: usize = 40;
 /// The events that end a run.
 const ENDS: [&str; 4] = ["run.closed", "run.denied", "run.failed", "run.interrupted"];
 
 /// Returns the directory of the control sockets of the caller's own runs, if there is one.
-pub(crate) fn directory() -> Result<Option<Runs>, Failure> {
+pub fn directory() -> Result<Option<Runs>, Failure> {
     let places = Places::read()?;
     if !places.state.exists() {
         return Ok(None);
@@ -37,7 +36,7 @@ pub(crate) fn directory() -> Result<Option<Runs>, Failure> {
 
 /// Returns the control sockets of another user's runs, for an approver named there; the caller's
 /// own where no other user is meant.
-pub(crate) fn runs_of(user: Option<&str>) -> Result<Option<Runs>, Failure> {
+pub fn runs_of(user: Option<&str>) -> Result<Option<Runs>, Failure> {
     let own = rustix::process::getuid().as_raw();
     match user {
         None => directory(),
@@ -56,7 +55,7 @@ pub(crate) fn runs_of(user: Option<&str>) -> Result<Option<Runs>, Failure> {
 /// A run as a person named it, with `last` resolved at once, since another run may start before it
 /// is looked up again.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub struct Named {
     wanted: String,
     is_last: bool,
 }
@@ -66,11 +65,11 @@ impl Named {
     ///
     /// # Errors
     /// `last` is meant, and the ledger cannot be read or has none.
-    pub(crate) fn read(text: &str) -> Result<Self, Failure> {
+    pub fn read(text: &str, taking: Taking<'_>) -> Result<Self, Failure> {
         let wanted = text.trim().to_ascii_lowercase();
         let is_last = wanted == RUN_LAST;
         let wanted = match is_last {
-            true => find_in_ledger(&Places::read()?.read_state()?, RUN_LAST)?.to_string(),
+            true => find_in_ledger(&Places::read()?.read_state()?, RUN_LAST, taking)?.to_string(),
             false => wanted,
         };
         Ok(Self { wanted, is_last })
@@ -78,7 +77,7 @@ impl Named {
 }
 
 /// Returns the running run that a typed name means.
-pub(crate) fn meant(directory: &Runs, text: &str) -> Result<RunId, Failure> {
+pub fn meant(directory: &Runs, text: &str, taking: Taking<'_>) -> Result<RunId, Failure> {
     // Their ledger is theirs: of those that hear one it is the newest.
     if let Runs::Of(_) = directory
         && text.trim().eq_ignore_ascii_case(RUN_LAST)
@@ -91,12 +90,12 @@ pub(crate) fn meant(directory: &Runs, text: &str) -> Result<RunId, Failure> {
         };
         return runs.into_iter().next().ok_or_else(absent);
     }
-    going_on(directory, &Named::read(text)?)
+    going_on(directory, &Named::read(text, taking)?)
 }
 
 /// Returns the running run that a resolved name means. `last` is the run started last, as
 /// everywhere, and never an older one that still goes on: what is done to a run cannot be undone.
-pub(crate) fn going_on(directory: &Runs, named: &Named) -> Result<RunId, Failure> {
+pub fn going_on(directory: &Runs, named: &Named) -> Result<RunId, Failure> {
     let run = named_there(directory, named)?;
     // What a run that was killed has left is removed by asking it.
     match named.is_last && !is_there(directory, &run) {
@@ -107,7 +106,7 @@ pub(crate) fn going_on(directory: &Runs, named: &Named) -> Result<RunId, Failure
 
 /// Returns the run with a control socket that a resolved name means, without asking whether it is
 /// still there.
-pub(crate) fn named_there(directory: &Runs, named: &Named) -> Result<RunId, Failure> {
+pub fn named_there(directory: &Runs, named: &Named) -> Result<RunId, Failure> {
     let all = spoken_to(directory).doing("the runs cannot be listed")?;
     named_of(&all, named)?.ok_or_else(|| absent(directory, named, &all))
 }
@@ -116,7 +115,7 @@ pub(crate) fn named_there(directory: &Runs, named: &Named) -> Result<RunId, Fail
 ///
 /// # Errors
 /// When the name matches several.
-pub(crate) fn named_of(all: &[RunId], named: &Named) -> Result<Option<RunId>, Failure> {
+pub fn named_of(all: &[RunId], named: &Named) -> Result<Option<RunId>, Failure> {
     let wanted = &named.wanted;
     let is_meant = |run: &&RunId| {
         let name = run.as_str();
@@ -138,7 +137,7 @@ pub(crate) fn named_of(all: &[RunId], named: &Named) -> Result<Option<RunId>, Fa
 }
 
 /// Returns the failure for a run that has left a socket and no longer answers.
-pub(crate) fn is_gone(directory: &Runs, named: &Named) -> Failure {
+pub fn is_gone(directory: &Runs, named: &Named) -> Failure {
     match spoken_to(directory).doing("the runs cannot be listed") {
         Ok(all) => absent(directory, named, &all),
         Err(failure) => failure,
@@ -153,7 +152,7 @@ fn is_there(directory: &Runs, run: &RunId) -> bool {
 }
 
 /// Returns the failure for a named run that cannot be reached, listing those that can.
-pub(crate) fn absent(directory: &Runs, named: &Named, all: &[RunId]) -> Failure {
+pub fn absent(directory: &Runs, named: &Named, all: &[RunId]) -> Failure {
     let shown = printable(named.wanted.as_bytes());
     if let Runs::Of(uid) = directory {
         let user = user_name(*uid);
@@ -221,7 +220,7 @@ fn with_command(state: &StateDir, run: &RunId) -> String {
 }
 
 /// Checks that a run has done what it was asked.
-pub(crate) fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Failure> {
+pub fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Failure> {
     match answer {
         Ok(Answer::Done {}) => Ok(()),
         Ok(Answer::Refused(declined)) => Err(refused(run, declined)),
@@ -239,19 +238,25 @@ pub(crate) fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<
     }
 }
 
-pub(crate) fn none_goes_on() -> Failure {
+/// Returns the failure where no run goes on.
+#[must_use]
+pub fn none_goes_on() -> Failure {
     Failure::new("no run goes on")
         .because("none was started yet, or none that can be spoken to")
         .advise("atoll runs lists them")
 }
 
-pub(crate) fn unanswered(run: &RunId, error: &ControlError) -> Failure {
+/// Returns the failure for a run that gives no answer.
+#[must_use]
+pub fn unanswered(run: &RunId, error: &ControlError) -> Failure {
     Failure::new(format!("run {run} cannot be asked"))
         .because(error)
         .advise("atoll runs says what became of it")
 }
 
-pub(crate) fn refused(run: &RunId, declined: Declined) -> Failure {
+/// Returns the failure for a run that has declined.
+#[must_use]
+pub fn refused(run: &RunId, declined: Declined) -> Failure {
     Failure::new(format!("run {run} does not do that"))
         .because(printable(declined.why.as_bytes()))
         .advise(printable(declined.advice.as_bytes()))

@@ -4,9 +4,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use atoll_engine::NOT_WRITTEN;
-use atoll_engine::configuration;
-use atoll_engine::failure::{Doing, Failure};
 use atoll_layer::{
     AfterTree, Bounds, ChangeKind, ChangeSet, Class, IdShift, InvalidPath, LayerPaths, ReadError,
     Refusal, RelativePath, XattrFlavour, has_written,
@@ -19,7 +16,9 @@ use atoll_store::{
     ChangeCounts, LayerHow, LayerKind, LayerRecord, OverlayXattrs, RunRecord, RunState, update_run,
 };
 
-use crate::render;
+use crate::configuration;
+use crate::failure::{Doing, Failure};
+use crate::kept::NOT_WRITTEN;
 
 /// The number of ids that are shifted in a run started by root.
 const IDS: u32 = 65_536;
@@ -40,6 +39,63 @@ pub struct LayerChanges {
     pub paths: LayerPaths,
     /// The differences.
     pub set: ChangeSet,
+}
+
+/// The changes of a run, in the groups that are applied separately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Ordinary files.
+    pub workspace: Group,
+    /// Files that make other programs run code.
+    pub control: Group,
+    /// Package and build caches.
+    pub caches: Group,
+    /// Files that git ignores.
+    pub ignored: Group,
+}
+
+/// The changes of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// The number of new files.
+    pub added: u64,
+    /// The number of changed files.
+    pub changed: u64,
+    /// The number of removed files.
+    pub removed: u64,
+    /// The first of them, by name as bytes; may be empty or incomplete.
+    pub names: Vec<(Change, Vec<u8>)>,
+}
+
+impl Group {
+    /// Returns the number of files in all.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.added
+            .saturating_add(self.changed)
+            .saturating_add(self.removed)
+    }
+}
+
+impl Changes {
+    /// Returns the number of files in all groups.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        [&self.workspace, &self.control, &self.caches, &self.ignored]
+            .into_iter()
+            .fold(0, |sum, group| sum.saturating_add(group.total()))
+    }
+}
+
+/// The change of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The file is new.
+    Added,
+    /// The file differs.
+    Changed,
+    /// The file is gone.
+    Removed,
 }
 
 /// Returns the paths of a layer on the host.
@@ -237,8 +293,8 @@ pub fn next_journal(
 }
 
 /// Groups the changes as people decide about them.
-pub fn grouped(all: &[LayerChanges]) -> render::Changes {
-    let mut groups = render::Changes::default();
+pub fn grouped(all: &[LayerChanges]) -> Changes {
+    let mut groups = Changes::default();
     for one in all {
         for change in &one.set.changes {
             let group = match (one.layer.kind, change.class) {
@@ -253,18 +309,18 @@ pub fn grouped(all: &[LayerChanges]) -> render::Changes {
             let kind = match change.kind {
                 ChangeKind::Added => {
                     group.added += 1;
-                    render::Change::Added
+                    Change::Added
                 }
                 ChangeKind::Removed => {
                     group.removed += 1 + change.within;
-                    render::Change::Removed
+                    Change::Removed
                 }
                 ChangeKind::Modified
                 | ChangeKind::Mode
                 | ChangeKind::Type
                 | ChangeKind::Renamed { .. } => {
                     group.changed += 1;
-                    render::Change::Changed
+                    Change::Changed
                 }
             };
             if group.names.len() < NAMES_MAX {
@@ -330,9 +386,9 @@ pub fn with_counts(state: &StateDir, record: &RunRecord) -> RunRecord {
 }
 
 /// Returns the counts of a workspace's changes, for the run's record.
-pub fn counts(groups: &render::Changes) -> ChangeCounts {
+pub fn counts(groups: &Changes) -> ChangeCounts {
     let all = [&groups.workspace, &groups.control, &groups.ignored];
-    let sum = |field: fn(&render::Group) -> u64| all.iter().map(|group| field(group)).sum();
+    let sum = |field: fn(&Group) -> u64| all.iter().map(|group| field(group)).sum();
     ChangeCounts {
         added: sum(|group| group.added),
         changed: sum(|group| group.changed),

@@ -3,11 +3,12 @@
 use std::hash::{BuildHasher, Hasher};
 use std::time::SystemTime;
 
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::printable::printable;
 use atoll_ledger::{Ledger, Session, SessionRun, SessionRunState, StateDir};
 use atoll_model::{RunId, SessionId, SessionName};
 use atoll_policy::nearest;
+
+use crate::failure::{Doing, Failure};
+use crate::printable::printable;
 
 /// The most names an error lists.
 const NAMED_MAX: usize = 5;
@@ -16,7 +17,7 @@ const NAMED_MAX: usize = 5;
 ///
 /// # Errors
 /// When there is none.
-pub(crate) fn find(state: &StateDir, text: &str) -> Result<Session, Failure> {
+pub fn find(state: &StateDir, text: &str) -> Result<Session, Failure> {
     let sessions = list(state)?;
     let is_it = |one: &&Session| one.name.as_str() == text || one.id.as_str() == text;
     match sessions.iter().find(is_it) {
@@ -32,7 +33,7 @@ pub(crate) fn find(state: &StateDir, text: &str) -> Result<Session, Failure> {
 ///
 /// # Errors
 /// When there is none.
-pub(crate) fn running(state: &StateDir, text: &str) -> Result<(SessionName, Vec<RunId>), Failure> {
+pub fn running(state: &StateDir, text: &str) -> Result<(SessionName, Vec<RunId>), Failure> {
     let session = find(state, text)?;
     let is_running = |run: &SessionRun| run.state == SessionRunState::Running;
     let runs = session.runs.into_iter().filter(is_running);
@@ -64,7 +65,7 @@ fn unknown(text: &str, known: &[&str]) -> Failure {
 ///
 /// # Errors
 /// When the ledger cannot be read.
-pub(crate) fn known(state: &StateDir, text: &str) -> Result<Option<SessionId>, Failure> {
+pub fn known(state: &StateDir, text: &str) -> Result<Option<SessionId>, Failure> {
     let name = match (SessionId::parse(text), SessionName::parse(text)) {
         (Ok(id), _) => return Ok(Some(id)),
         (Err(_), Ok(name)) => name,
@@ -82,9 +83,10 @@ pub(crate) fn known(state: &StateDir, text: &str) -> Result<Option<SessionId>, F
 ///
 /// # Errors
 /// When the name is invalid, or the ledger cannot be used.
-pub(crate) fn begin(
+pub fn begin(
     name: &str,
-    (state, ledger): (&StateDir, &Ledger),
+    state: &StateDir,
+    ledger: &Ledger,
     now: SystemTime,
 ) -> Result<SessionId, Failure> {
     let usable = || Failure::new("--session is not usable");
@@ -113,22 +115,29 @@ pub(crate) fn begin(
     })
 }
 
-pub(crate) fn list(state: &StateDir) -> Result<Vec<Session>, Failure> {
+/// Returns all sessions, the oldest first.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn list(state: &StateDir) -> Result<Vec<Session>, Failure> {
     Ledger::sessions(state).doing("the ledger cannot be read")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Hint;
 
     #[test]
     fn an_unknown_session_is_told_with_those_there_are() {
         let told = |text: &str, known: &[&str]| {
             let failure = unknown(text, known);
-            (
-                failure.why.unwrap_or_default(),
-                crate::advice::texts(&failure.hints),
-            )
+            let text = |hint| match hint {
+                Hint::Text(text) => text,
+                other => panic!("{other:?}"),
+            };
+            let hints: Vec<String> = failure.hints.into_iter().map(text).collect();
+            (failure.why.unwrap_or_default(), hints)
         };
         let lists = "atoll sessions lists them".to_owned();
         let none = ("there is none yet".to_owned(), vec![lists.clone()]);
