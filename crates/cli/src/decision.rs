@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::promotion::{self, Allowed, By, Meant, Planned};
 use atoll_layer::{
     Class, Conflict, JournalState, Plan, Selection, apply, finish, journal_state, take_back,
 };
@@ -29,7 +30,7 @@ use self::undoing::shown_in;
 use crate::advice;
 use crate::answered;
 use crate::output::Output;
-use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
+use crate::promotion::Taking;
 use crate::render::{Afterwards, Style};
 
 const UNRECORDED: &str = "the decision could not be recorded";

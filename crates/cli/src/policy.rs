@@ -12,7 +12,7 @@ mod reload;
 mod replay;
 mod widening;
 
-use explain::facts::METHODS;
+use atoll_engine::explain::facts::METHODS;
 pub(crate) use reload::rereading;
 
 use std::collections::BTreeSet;
@@ -31,7 +31,6 @@ use crate::arguments::{
 };
 use crate::output::Output;
 use crate::render::{self, word};
-use crate::reputation;
 use crate::requested::requested_profile;
 use crate::status::STATUS_DENIED;
 use atoll_engine::configuration::{self, Places, PolicyFiles};
@@ -293,7 +292,7 @@ fn ask(arguments: &AskPolicyArguments, output: &Output) -> Result<u8, Failure> {
         refuse_uncounted(&case, &rules)?;
         widened = rules.widened().by_two.is_some();
         rules.state(&mut case);
-        reputation::state(&mut case, &rules);
+        atoll_engine::reputation::state(&mut case, &rules);
         match rules.policies() {
             Some(layers) => case.ask(|question| layers.authorize(question)),
             None => case.ask(|question| Layers::default().authorize(question)),

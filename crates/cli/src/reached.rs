@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use atoll_engine::explain::change::no_host;
 use atoll_engine::printable::printable;
 use atoll_model::network::{FlowKind, Meant, Network, place};
 use atoll_policy::network_entry;
@@ -63,23 +64,6 @@ pub(crate) fn unreached(refused: &Refused) -> Denied {
         // A question for a name is asked in several ways, and again.
         times: if is_name { 1 } else { refused.count },
         limit: None,
-    }
-}
-
-/// Returns the use of a name beneath `arpa` that is no host's: RFC 3172, of addresses RFC 1035, 3.5
-/// and RFC 3596, 2.5. Names beneath `home.arpa` are of a network at home (RFC 8375).
-pub(crate) fn no_host(name: &str) -> Option<&'static str> {
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let is_in = |zone: &str| {
-        let front = name.strip_suffix(zone);
-        front.is_some_and(|front| front.is_empty() || front.ends_with('.'))
-    };
-    if !is_in("arpa") || is_in("home.arpa") {
-        return None;
-    }
-    match is_in("in-addr.arpa") || is_in("ip6.arpa") {
-        true => Some("the name that an address has"),
-        false => Some("what the network says of itself"),
     }
 }
 

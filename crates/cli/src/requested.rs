@@ -1,7 +1,7 @@
 //! The conversion of a run's options to the types of policy: the files that they name are read, and
 //! limits and durations are parsed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use atoll_engine::configuration;
@@ -9,7 +9,7 @@ use atoll_engine::failure::{Doing, Failure};
 use atoll_model::{InvalidLimit, LimitKey, parse_duration, parse_limit};
 use atoll_policy::{EarlierPurposes, Requested, RequestedProfile, nearest};
 
-use crate::arguments::RunArguments;
+use crate::arguments::{self, Command, RunArguments};
 
 /// Converts the arguments to the types of policy.
 pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
@@ -62,6 +62,17 @@ pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> 
         timeout,
         environment: arguments.env.clone(),
     })
+}
+
+/// Reads the command line that began a run.
+///
+/// # Errors
+/// When it is none any more.
+pub(crate) fn of_line(line: &[OsString]) -> Result<Requested, &'static str> {
+    let Ok(Command::Run(arguments)) = arguments::read(line) else {
+        return Err("the run's options are not known any more");
+    };
+    requested(&arguments).map_err(|_| "a file that an option of the run names is gone")
 }
 
 /// Reads a profile by its name, or from a file: whatever has a slash or ends in `.toml`.

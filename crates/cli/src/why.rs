@@ -16,6 +16,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use atoll_engine::configuration::Places;
+use atoll_engine::explain::asking::Asking;
+use atoll_engine::explain::of_story;
 use atoll_engine::failure::Failure;
 use atoll_ledger::{Event, read_host_text};
 use atoll_model::network::GivenUps;
@@ -27,9 +29,9 @@ use crate::arguments::WhyArguments;
 use crate::conclusion::denials_not_seen;
 use crate::finding;
 use crate::output::Output;
-use crate::policy::explain::asking::Asking;
-use crate::policy::explain::{self, Explained};
+use crate::policy::explain::Explained;
 use crate::render::{self, Paint, Report, Style};
+use crate::requested::of_line;
 use crate::used;
 
 /// Tells a run's story from the ledger.
@@ -55,7 +57,7 @@ pub fn why(arguments: &WhyArguments, output: &Output) -> Result<u8, Failure> {
             Err(_) => id,
         },
     );
-    let refused = explain::of_story(&state, &events);
+    let refused = of_story(&state, &events, &of_line);
     let asked: Vec<Asking<'_>> = refused.iter().filter_map(|one| one.ask().ok()).collect();
     let story = Story {
         run: &run,

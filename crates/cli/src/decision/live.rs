@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use atoll_engine::changes::{self, LayerChanges};
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::promotion::Allowed;
 use atoll_layer::{
     Bounds, EndNote, Opened, Outlook, Plan, Refusal, RelativePath, Selection,
     changes as changes_of, plan_restore,
@@ -21,7 +22,6 @@ use super::last_undo::LastUndo;
 use super::met::Met;
 use super::{Work, refuse_any};
 use crate::output::Output;
-use crate::promotion::Allowed;
 
 /// Returns the path of the end note of a live run's layer, below the run's directory.
 fn note_path(state: &StateDir, record: &RunRecord, one: &LayerChanges) -> PathBuf {

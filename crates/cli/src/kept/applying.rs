@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use atoll_engine::changes::LayerChanges;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::promotion::{self, Allowed, By, Meant, Planned};
 use atoll_layer::{
     JournalState, Plan, RelativePath, Selection, apply, join, journal_state, plan_apply,
 };
@@ -18,7 +19,7 @@ use crate::arguments::ApplyKeptArguments;
 use crate::decision::last_undo::LastUndo;
 use crate::decision::refuse_any;
 use crate::output::Output;
-use crate::promotion::{self, Allowed, By, Meant, Planned, Taking};
+use crate::promotion::Taking;
 
 /// The lag of a change's time behind the clock: file systems take it from the kernel's last tick
 /// (inode(7)), of which there are at least a hundred a second.

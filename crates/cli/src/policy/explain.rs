@@ -1,40 +1,32 @@
 //! `atoll policy explain`: the rules and policies that decide a question, the facts that mattered,
 //! and the smallest change that would have allowed it. Nothing here has an effect.
 
-pub(crate) mod asking;
-pub(crate) mod change;
-pub(crate) mod facts;
-pub(crate) mod past;
-pub(crate) mod recorded;
-pub(crate) mod verdict;
+mod change;
 
-use asking::Asking;
 use atoll_cedar::edited::{layer_of, text_of};
 use atoll_cedar::{Action, Case, Deciding, Decision, Effect, Layer};
 use atoll_engine::configuration::Places;
 use atoll_engine::events::events_of;
+use atoll_engine::explain::asking::Asking;
+use atoll_engine::explain::change::{Change, that_allow};
+use atoll_engine::explain::facts::{self, Fact};
+use atoll_engine::explain::past::why_denied;
+use atoll_engine::explain::verdict::{self, OfRules, Sources};
+use atoll_engine::explain::{Recorded, of_run, word};
 use atoll_engine::failure::Failure;
 use atoll_ledger::{Event, StateDir};
 use atoll_model::RunId;
 use atoll_model::network::{GivenUp, GivenUps};
-use atoll_policy::Requested;
 use atoll_tokens::NOT_CARRIED;
-use change::Change;
-use facts::Fact;
-use past::{Pasts, why_denied};
-use recorded::{Found, Opening, Put};
 use serde_json::{Value, json};
-use verdict::{OfRules, Sources};
 
 use crate::arguments::ExplainPolicyArguments;
 use crate::finding;
 use crate::output::Output;
 use crate::policy;
 use crate::render::{Paint, Report, Style};
+use crate::requested::of_line;
 use crate::status::STATUS_DENIED;
-
-/// The most refusals of one run that are explained if none is named.
-const REFUSALS_MAX: usize = 8;
 
 /// Explains one question, or the decisions of a run.
 pub(crate) fn explain(arguments: &ExplainPolicyArguments, output: &Output) -> Result<u8, Failure> {
@@ -43,7 +35,7 @@ pub(crate) fn explain(arguments: &ExplainPolicyArguments, output: &Output) -> Re
     };
     let state = Places::read()?.read_state()?;
     let run = finding::find_in_ledger(&state, run)?;
-    let all = of_run(&state, &run, arguments.event)?;
+    let all = of_run(&state, &run, arguments.event, &of_line)?;
     let mut status = 0;
     let mut told = Vec::new();
     for one in &all {
@@ -120,138 +112,6 @@ fn asked(arguments: &ExplainPolicyArguments, output: &Output) -> Result<u8, Fail
     })
 }
 
-/// A question from the ledger, with the rules that decide it now.
-pub(crate) struct Recorded {
-    sources: Sources,
-    requested: Requested,
-    program: std::ffi::OsString,
-    put: Put,
-    event: Event,
-    /// The version of the policy that decided then.
-    version: Option<String>,
-}
-
-impl Recorded {
-    /// Puts it again.
-    pub(crate) fn ask(&self) -> Result<Asking<'_>, Failure> {
-        let requested = self.requested.clone();
-        Asking::put(
-            &self.sources,
-            requested,
-            &self.program,
-            (self.put.case.clone(), self.put.given_up.clone()),
-        )
-    }
-}
-
-/// Returns the refusals of a run, or the decision of one event.
-pub(crate) fn of_run(
-    state: &StateDir,
-    run: &RunId,
-    number: Option<u64>,
-) -> Result<Vec<Recorded>, Failure> {
-    let events = events_of(state, run)?;
-    let opened = events.iter().find(|event| event.kind == "run.opened");
-    let Some(opened) = opened else {
-        return Err(
-            Failure::new(format!("the ledger knows no beginning of run {run}"))
-                .advise("atoll runs lists those that are kept"),
-        );
-    };
-    let opening = Opening::of(opened).map_err(|why| unusable(run, why))?;
-    let version = opened.body.pointer("/decision/policy");
-    let version = version.and_then(Value::as_str).map(str::to_owned);
-    let is_meant = |event: &&Event| match number {
-        Some(number) => event.position.seq == number,
-        None => match event.kind.as_str() {
-            "run.denied" | "flow.refused" => true,
-            "approval.asked" => event.body.get("action").is_none(),
-            _ => false,
-        },
-    };
-    let is_there = events.iter().any(|event| is_meant(&event));
-    if let (Some(number), false) = (number, is_there) {
-        return Err(Failure::new(format!("run {run} has no event {number}"))
-            .advise(format!("atoll ledger query --run {run} lists them")));
-    }
-    let mut pasts = Pasts::before(state, opened)?;
-    let mut all: Vec<Recorded> = Vec::new();
-    for event in &events {
-        pasts.take(event);
-        if !is_meant(&event) {
-            continue;
-        }
-        // Other policies may have come while it went on.
-        let own = event.body.get("policy").and_then(Value::as_str);
-        let version = own.map(str::to_owned).or_else(|| version.clone());
-        for put in puts(&opening, event, (&pasts, number))? {
-            if all.len() < REFUSALS_MAX && all.iter().all(|one| !is_same(&one.put, &put)) {
-                all.push(Recorded {
-                    sources: Sources::read(&opening.workspace)?,
-                    requested: opening.requested.clone(),
-                    program: opening.program.clone(),
-                    put,
-                    event: event.clone(),
-                    version: version.clone(),
-                });
-            }
-        }
-    }
-    Ok(all)
-}
-
-/// Describes a run whose decisions cannot be asked again.
-fn unusable(run: &RunId, why: &str) -> Failure {
-    Failure::new(format!("run {run} cannot be asked about again")).because(why)
-}
-
-/// Returns the questions of one event. An event that was named must have one.
-fn puts(
-    opening: &Opening,
-    event: &Event,
-    (pasts, number): (&Pasts, Option<u64>),
-) -> Result<Vec<Put>, Failure> {
-    let run = &opening.run;
-    match (opening.questions(event, &pasts.of(run)), number) {
-        (Found::Questions(puts), _) => Ok(puts),
-        (Found::Unclear(_) | Found::Nothing, None) => Ok(Vec::new()),
-        (Found::Unclear(why), Some(number)) => Err(unusable(run, why).advise(format!(
-            "atoll ledger query --run {run} shows what event {number} says"
-        ))),
-        (Found::Nothing, Some(number)) => {
-            Err(Failure::new(format!("event {number} decided nothing"))
-                .because(format!("it is {}", event.kind))
-                .advise(format!("atoll ledger query --run {run} --type flow")))
-        }
-    }
-}
-
-/// Returns the refusals of a run by policies, for its story; empty where that would take long or
-/// fails.
-pub(crate) fn of_story(state: &StateDir, events: &[Event]) -> Vec<Recorded> {
-    let is_by_policy = |event: &&Event| {
-        let why = event.body.get("why").and_then(Value::as_str);
-        event.kind == "run.denied" || why.is_some_and(|why| why.contains("policy "))
-    };
-    let Some(run) = events
-        .iter()
-        .find(is_by_policy)
-        .and_then(|event| event.run.clone())
-    else {
-        return Vec::new();
-    };
-    of_run(state, &run, None).unwrap_or_default()
-}
-
-fn is_same(one: &Put, two: &Put) -> bool {
-    let timeless = |case: &Case| Case {
-        time: 0,
-        ..case.clone()
-    };
-    let why = |put: &Put| why_denied(&put.given_up, &put.case);
-    timeless(&one.case) == timeless(&two.case) && why(one) == why(two)
-}
-
 /// A question with its decision, the facts that mattered and the changes that would allow it.
 pub(crate) struct Explained<'a> {
     put: &'a Asking<'a>,
@@ -263,7 +123,7 @@ impl<'a> Explained<'a> {
     pub(crate) fn of(put: &'a Asking<'a>) -> Self {
         Self {
             facts: facts::that_matter(put),
-            changes: change::that_allow(put),
+            changes: that_allow(put),
             put,
         }
     }
@@ -316,7 +176,7 @@ impl<'a> Explained<'a> {
     fn tell_changes(&self, report: &mut Report) {
         for (at, change) in self.changes.iter().enumerate() {
             let label = if at == 0 { "change" } else { "or" };
-            let lines = change.lines();
+            let lines = change::lines(change);
             match lines.len() {
                 0 | 1 => {}
                 2 => report.line(label, "both of these:"),
@@ -454,7 +314,7 @@ impl<'a> Explained<'a> {
             "rules": self.rules(),
             "policies": self.put.verdict.of_policies.iter().map(decided).collect::<Vec<_>>(),
             "facts": self.facts.iter().map(fact).collect::<Vec<_>>(),
-            "changes": self.changes.iter().map(Change::json).collect::<Vec<_>>(),
+            "changes": self.changes.iter().map(change::json).collect::<Vec<_>>(),
         })
     }
 }
@@ -485,14 +345,5 @@ pub(crate) fn question(case: &Case) -> String {
             format!("{method} {scheme}://{resource}{port}{path}")
         }
         action => format!("{action} {resource}{port}"),
-    }
-}
-
-/// Returns the effect's word in JSON.
-pub(crate) fn word(effect: Effect) -> &'static str {
-    match effect {
-        Effect::Allow => "allow",
-        Effect::Ask => "ask",
-        Effect::Deny => "deny",
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use atoll_engine::configuration::Places;
 use atoll_engine::events::seals;
+use atoll_engine::explain::recorded::Opening;
+use atoll_engine::explain::verdict::Sources;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Filter, Ledger, StateDir, unread};
@@ -12,8 +14,6 @@ use atoll_model::RunId;
 use atoll_model::network::NetworkRule;
 use atoll_policy::{Rules, learnt_cedar};
 
-use super::explain::recorded::Opening;
-use super::explain::verdict::Sources;
 use crate::arguments::LearnPolicyArguments;
 use crate::finding;
 use crate::learnt;
@@ -129,7 +129,7 @@ impl Learnt {
             .as_ref()
             .map_or_else(String::new, ToString::to_string);
         let unusable = |why: &str| unusable(event, why);
-        let opening = Opening::of(event).map_err(unusable)?;
+        let opening = Opening::of(event, &crate::requested::of_line).map_err(unusable)?;
         let program = opening.program.to_str();
         let program = program.ok_or_else(|| unusable("its program's name is no text"))?;
         // A policy knows it by its last name.

@@ -8,16 +8,17 @@ use atoll_cedar::{Case, Effect, Layer, PolicyFile};
 use atoll_engine::configuration::Places;
 use atoll_engine::events::beginning;
 use atoll_engine::events::seals;
+use atoll_engine::explain::past::Pasts;
+use atoll_engine::explain::recorded::{Found, Opening, Put};
+use atoll_engine::explain::verdict::{Deciders, OfRules, Sources, Verdict, rank};
+use atoll_engine::explain::word;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_ledger::{Event, Filter, Ledger};
 use atoll_model::RunId;
 use serde_json::{Value, json};
 
-use super::explain::past::Pasts;
-use super::explain::recorded::{Found, Opening, Put};
-use super::explain::verdict::{Deciders, OfRules, Sources, Verdict, rank};
-use super::explain::{question, word};
+use super::explain::question;
 use crate::arguments::ReplayPolicyArguments;
 use crate::output::Output;
 use crate::policy;
@@ -115,7 +116,8 @@ impl Replay {
             return;
         };
         if event.kind == "run.opened" {
-            self.openings.insert(run.clone(), Opening::of(event));
+            self.openings
+                .insert(run.clone(), Opening::of(event, &crate::requested::of_line));
         }
         self.pasts.take(event);
         if event.time.as_str() >= since {

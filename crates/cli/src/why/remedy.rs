@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use atoll_engine::explain::change::no_host;
 use atoll_ledger::{Event, read_host_text};
 use atoll_model::network::{Destination, HostPart, Meant, NO_RULE, Request, Target, UNNAMED};
 use atoll_model::{Ending, LimitKey};
@@ -13,7 +14,6 @@ use serde_json::Value;
 use super::{Story, text};
 use crate::learnt;
 use crate::not_started::{Showing, elsewhere_in_path, showing};
-use crate::reached::no_host;
 use crate::render::{self, Report};
 
 /// The most hosts one command allows: more are a profile.

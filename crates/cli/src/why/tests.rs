@@ -1,8 +1,8 @@
+use atoll_engine::explain::past::Pasts;
 use atoll_ledger::{Position, TreeHash};
 use atoll_model::network::NO_RULE;
 
 use super::*;
-use crate::policy::explain::past::Pasts;
 
 const RUN: &str = "261121-093012-k7qd";
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use atoll_engine::explain::past::Pasts;
 use atoll_engine::failure::Failure;
 use atoll_ledger::{Event, LABEL_GAINED, StateDir};
 use atoll_model::RunId;
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::{Story, text};
 use crate::answered;
-use crate::policy::explain::past::Pasts;
 use crate::render::{Report, Style};
 use crate::token::shown_id;
 

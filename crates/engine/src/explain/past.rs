@@ -4,23 +4,26 @@
 use std::collections::{BTreeSet, HashMap};
 
 use atoll_cedar::Case;
-use atoll_engine::events::session_of;
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::{is_of_token, take_given_up};
 use atoll_ledger::{Event, Filter, LABEL_GAINED, Ledger, RIGHTS_GIVEN_UP, StateDir};
 use atoll_model::network::{GivenUp, GivenUps, HostPart};
 use atoll_model::{RunId, SessionId};
 use serde_json::Value;
 
+use crate::events::session_of;
+use crate::failure::{Doing, Failure};
+use crate::given_up::{is_of_token, take_given_up};
+
 /// The labels and dropped rights of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Past {
-    pub(crate) labels: BTreeSet<String>,
-    pub(crate) given_up: GivenUps,
+pub struct Past {
+    /// The data labels.
+    pub labels: BTreeSet<String>,
+    /// The dropped rights.
+    pub given_up: GivenUps,
 }
 
 /// Returns why something is denied whatever rules and policies say: the right to it was dropped.
-pub(crate) fn why_denied(given_up: &GivenUps, case: &Case) -> Option<String> {
+pub fn why_denied(given_up: &GivenUps, case: &Case) -> Option<String> {
     let given = match case.action.as_str() {
         "resolve" | "connect" | "request" => {
             let host: HostPart = case.resource.parse().ok()?;
@@ -48,7 +51,7 @@ impl Past {
 
 /// The pasts of all runs, as far as events were taken: in the order of the ledger.
 #[derive(Default)]
-pub(crate) struct Pasts {
+pub struct Pasts {
     runs: HashMap<RunId, (Option<SessionId>, Past)>,
     sessions: HashMap<SessionId, Past>,
 }
@@ -58,7 +61,7 @@ impl Pasts {
     ///
     /// # Errors
     /// When the ledger cannot be read.
-    pub(crate) fn before(state: &StateDir, opened: &Event) -> Result<Self, Failure> {
+    pub fn before(state: &StateDir, opened: &Event) -> Result<Self, Failure> {
         let mut pasts = Self::default();
         let Some(session) = session_of(opened) else {
             return Ok(pasts);
@@ -79,7 +82,7 @@ impl Pasts {
     }
 
     /// Takes an event of a run into account, for the run and its session.
-    pub(crate) fn take(&mut self, event: &Event) {
+    pub fn take(&mut self, event: &Event) {
         let Some(run) = &event.run else {
             return;
         };
@@ -116,19 +119,20 @@ impl Pasts {
     }
 
     /// Returns the labels and dropped rights of a run so far.
-    pub(crate) fn of(&self, run: &RunId) -> Past {
+    pub fn of(&self, run: &RunId) -> Past {
         let known = self.runs.get(run);
         known.map(|(_, past)| past.clone()).unwrap_or_default()
     }
 
     /// Forgets a run that has ended; its session can go on.
-    pub(crate) fn forget(&mut self, run: &RunId) {
+    pub fn forget(&mut self, run: &RunId) {
         self.runs.remove(run);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use atoll_ledger::{Position, TreeHash};
     use serde_json::json;
 
     use super::*;
@@ -136,7 +140,16 @@ mod tests {
     fn event(run: &str, kind: &str, body: Value) -> Event {
         Event {
             run: Some(RunId::parse(run).unwrap()),
-            ..crate::why::event(kind, body)
+            position: Position {
+                seq: 0,
+                leaf: TreeHash::ZERO,
+                segment: 1,
+                offset: 0,
+            },
+            prev: TreeHash::ZERO,
+            time: "2026-11-21T09:30:12.123456Z".to_owned(),
+            kind: kind.to_owned(),
+            body,
         }
     }
 

@@ -4,26 +4,31 @@ use std::ffi::{OsStr, OsString};
 
 use atoll_cedar::edited::LayerFiles;
 use atoll_cedar::{Case, Effect};
-use atoll_engine::failure::Failure;
 use atoll_model::network::GivenUps;
 use atoll_policy::Requested;
 
 use super::verdict::{Deciders, Sources, Verdict};
+use crate::failure::Failure;
 use crate::reputation;
 
 /// A question that was put.
-pub(crate) struct Asking<'a> {
+pub struct Asking<'a> {
     /// `None` if only policies are asked.
-    pub(crate) sources: Option<&'a Sources>,
-    pub(crate) requested: Requested,
-    pub(crate) program: OsString,
-    pub(crate) case: Case,
+    pub sources: Option<&'a Sources>,
+    /// The request for the boundary.
+    pub requested: Requested,
+    /// The program.
+    pub program: OsString,
+    /// The question.
+    pub case: Case,
     /// The rights the run has dropped.
-    pub(crate) given_up: GivenUps,
+    pub given_up: GivenUps,
     /// The question with the facts stated of the run.
-    pub(crate) stated: Case,
-    pub(crate) deciders: Deciders,
-    pub(crate) verdict: Verdict,
+    pub stated: Case,
+    /// The deciders.
+    pub deciders: Deciders,
+    /// The verdict.
+    pub verdict: Verdict,
 }
 
 impl<'a> Asking<'a> {
@@ -31,7 +36,7 @@ impl<'a> Asking<'a> {
     ///
     /// # Errors
     /// When the rules cannot be compiled, or a part of the question cannot be decided.
-    pub(crate) fn put(
+    pub fn put(
         sources: &'a Sources,
         requested: Requested,
         program: &OsStr,
@@ -45,7 +50,7 @@ impl<'a> Asking<'a> {
     ///
     /// # Errors
     /// As [`Self::put`].
-    pub(crate) fn put_to_files(files: LayerFiles, case: Case) -> Result<Self, Failure> {
+    pub fn put_to_files(files: LayerFiles, case: Case) -> Result<Self, Failure> {
         let deciders = Deciders::of_files(files)?;
         let (requested, program) = (Requested::default(), OsStr::new(""));
         let question = (case, GivenUps::default());
@@ -83,7 +88,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Returns the effect with something changed; `None` if it cannot be decided.
-    pub(crate) fn effect(&self, requested: &Requested, case: &Case) -> Option<Effect> {
+    pub fn effect(&self, requested: &Requested, case: &Case) -> Option<Effect> {
         let verdict = match self.sources {
             Some(sources) if *requested != self.requested => {
                 let deciders = sources.deciders(requested, &self.program).ok()?;

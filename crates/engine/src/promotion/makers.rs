@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
-use atoll_engine::events::session_of;
 use atoll_ledger::{Event, Filter, LABEL_GAINED, Ledger, LedgerError, StateDir, host_text};
 use atoll_model::{Mode, RunId};
 use atoll_policy::Maker;
 use atoll_store::{KeptName, KeptRecord, RunRecord, load_run};
 use serde_json::Value;
 
+use crate::events::session_of;
 use crate::reputation::standing;
 
 /// The most runs that are asked about one by one, counting only those whose facts differ.

@@ -6,8 +6,6 @@ use std::net::IpAddr;
 
 use atoll_cedar::edited::LayerFiles;
 use atoll_cedar::{Action, Case, Decision, Effect, Known, Layers};
-use atoll_engine::configuration::{self, Places, PolicyFiles};
-use atoll_engine::failure::{Doing, Failure};
 use atoll_model::network::{
     GivenUps, HostName, HostPart, Look, Network, NetworkRule, PublishedPort, Request, Scheme,
     Target, Unreachable,
@@ -15,19 +13,21 @@ use atoll_model::network::{
 use atoll_policy::{HostFacts, Requested, Rules};
 
 use super::past::why_denied;
+use crate::configuration::{self, Places, PolicyFiles};
+use crate::failure::{Doing, Failure};
 
 /// The approver that can be asked.
 const PERSON: &str = "person";
 
 /// The sources of rules and policies, read once.
-pub(crate) struct Sources {
+pub struct Sources {
     files: PolicyFiles,
     host: HostFacts,
 }
 
 impl Sources {
     /// Reads the sources that count in a directory.
-    pub(crate) fn read(directory: &std::path::Path) -> Result<Self, Failure> {
+    pub fn read(directory: &std::path::Path) -> Result<Self, Failure> {
         let places = Places::read()?;
         Ok(Self {
             files: PolicyFiles::read(&places, Some(directory))?,
@@ -36,11 +36,7 @@ impl Sources {
     }
 
     /// Compiles the rules of a request, for a program.
-    pub(crate) fn deciders(
-        &self,
-        requested: &Requested,
-        program: &OsStr,
-    ) -> Result<Deciders, Failure> {
+    pub fn deciders(&self, requested: &Requested, program: &OsStr) -> Result<Deciders, Failure> {
         let rules = self.files.compile(requested, program, &self.host);
         let rules = rules.map_err(|error| {
             Failure::new("the rules cannot be made")
@@ -67,17 +63,19 @@ fn compiled(files: &LayerFiles) -> Result<Layers, Failure> {
 }
 
 /// The deciders: a profile's rules, and policies.
-pub(crate) struct Deciders {
+pub struct Deciders {
     /// `None` if only policies are asked.
-    pub(crate) rules: Option<Rules>,
-    pub(crate) network: Network,
-    pub(crate) files: LayerFiles,
+    pub rules: Option<Rules>,
+    /// The rules of the network.
+    pub network: Network,
+    /// The policy files.
+    pub files: LayerFiles,
     layers: Layers,
 }
 
 /// The verdict of a profile's rules.
 #[derive(Clone, Debug)]
-pub(crate) enum OfRules {
+pub enum OfRules {
     /// Not asked: the action is decided by the boundary, or no profile was named.
     Unasked,
     /// Allowed, by this rule if one is named.
@@ -94,12 +92,14 @@ pub(crate) enum OfRules {
 
 /// The verdict, with those of rules and policies.
 #[derive(Debug)]
-pub(crate) struct Verdict {
-    pub(crate) effect: Effect,
-    pub(crate) of_rules: OfRules,
+pub struct Verdict {
+    /// The effect.
+    pub effect: Effect,
+    /// The verdict of rules.
+    pub of_rules: OfRules,
     /// The verdicts of policies on it and on the actions it needs: a request needs its connection,
     /// and that its name.
-    pub(crate) of_policies: Vec<(Action, Decision)>,
+    pub of_policies: Vec<(Action, Decision)>,
 }
 
 impl Verdict {
@@ -119,14 +119,14 @@ impl Verdict {
     }
 
     /// Returns the policy decisions that are as strict as the whole verdict.
-    pub(crate) fn deciding(&self) -> impl Iterator<Item = &(Action, Decision)> {
+    pub fn deciding(&self) -> impl Iterator<Item = &(Action, Decision)> {
         let is_it = |one: &&(Action, Decision)| one.1.effect == self.effect;
         self.of_policies.iter().filter(is_it)
     }
 }
 
 /// Returns the strictness of an effect, for comparison.
-pub(crate) fn rank(effect: Effect) -> u8 {
+pub fn rank(effect: Effect) -> u8 {
     match effect {
         Effect::Allow => 0,
         Effect::Ask => 1,
@@ -136,7 +136,7 @@ pub(crate) fn rank(effect: Effect) -> u8 {
 
 impl Deciders {
     /// Policies alone.
-    pub(crate) fn of_files(files: LayerFiles) -> Result<Self, Failure> {
+    pub fn of_files(files: LayerFiles) -> Result<Self, Failure> {
         Ok(Self {
             layers: compiled(&files)?,
             rules: None,
@@ -146,7 +146,7 @@ impl Deciders {
     }
 
     /// Returns the same rules with other policies; `None` if these have mistakes.
-    pub(crate) fn with_files(&self, files: LayerFiles) -> Option<Self> {
+    pub fn with_files(&self, files: LayerFiles) -> Option<Self> {
         Some(Self {
             layers: compiled(&files).ok()?,
             rules: self.rules.clone(),
@@ -156,7 +156,7 @@ impl Deciders {
     }
 
     /// Returns these deciders with other network rules.
-    pub(crate) fn with_network(&self, network: Network) -> Option<Self> {
+    pub fn with_network(&self, network: Network) -> Option<Self> {
         Some(Self {
             layers: compiled(&self.files).ok()?,
             rules: self.rules.clone(),
@@ -166,7 +166,7 @@ impl Deciders {
     }
 
     /// Returns whether a policy may read the query of a request.
-    pub(crate) fn read_queries(&self) -> bool {
+    pub fn read_queries(&self) -> bool {
         let mut all = self.files.iter().flat_map(|(_, files)| files);
         // Behind an escape any name can stand.
         all.any(|file| {
@@ -179,7 +179,7 @@ impl Deciders {
     ///
     /// # Errors
     /// When a part of the question cannot be decided.
-    pub(crate) fn decide_after(&self, case: &Case, given_up: &GivenUps) -> Result<Verdict, String> {
+    pub fn decide_after(&self, case: &Case, given_up: &GivenUps) -> Result<Verdict, String> {
         let verdict = self.decide(case)?;
         Ok(match why_denied(given_up, case) {
             Some(why) => Verdict::new(OfRules::Never(why), verdict.of_policies),
@@ -192,7 +192,7 @@ impl Deciders {
     ///
     /// # Errors
     /// When a part of the question cannot be decided.
-    pub(crate) fn decide(&self, case: &Case) -> Result<Verdict, String> {
+    pub fn decide(&self, case: &Case) -> Result<Verdict, String> {
         let mut case = case.clone();
         if let Some(rules) = &self.rules {
             rules.state(&mut case);
@@ -425,7 +425,7 @@ fn told(look: Look) -> &'static str {
 }
 
 /// Returns the host that a question is about.
-pub(crate) fn host(case: &Case) -> Result<HostPart, String> {
+pub fn host(case: &Case) -> Result<HostPart, String> {
     let name = &case.resource;
     name.parse()
         .map_err(|error| format!("{name:?} is no host: {error}"))
@@ -450,6 +450,6 @@ fn unreachable(why: Unreachable<'_>) -> OfRules {
 }
 
 /// Returns the directory a question is asked in: the current one.
-pub(crate) fn here() -> Result<std::path::PathBuf, Failure> {
+pub fn here() -> Result<std::path::PathBuf, Failure> {
     std::env::current_dir().doing("the current directory cannot be used")
 }

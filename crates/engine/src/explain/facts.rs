@@ -15,7 +15,7 @@ use super::verdict::rank;
 /// The most values named by policies that are tried for one member.
 const VALUES_MAX: usize = 32;
 /// Methods that everybody knows.
-pub(crate) const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+pub const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 const LEVELS: [&str; 5] = ["none", "low", "medium", "high", "full"];
 /// The highest confidence, percent.
 const CONFIDENCE_MAX: u8 = 100;
@@ -23,13 +23,15 @@ const MODES: [&str; 3] = ["strict", "layered", "permissive"];
 const NOT_STATED: &str = "not stated";
 
 /// A fact, and a value of it that gives another answer.
-pub(crate) struct Fact {
+pub struct Fact {
     /// The member's name in the context of policies.
-    pub(crate) member: &'static str,
-    pub(crate) now: String,
-    pub(crate) other: String,
+    pub member: &'static str,
+    /// The value now.
+    pub now: String,
+    /// The other value.
+    pub other: String,
     /// The answer with the other value.
-    pub(crate) effect: Effect,
+    pub effect: Effect,
 }
 
 /// The values that policies name, to be tried.
@@ -43,7 +45,7 @@ struct Named {
 type Variation = (String, Requested, Case);
 
 /// Returns every fact that matters, with the value that changes most.
-pub(crate) fn that_matter(asking: &Asking<'_>) -> Vec<Fact> {
+pub fn that_matter(asking: &Asking<'_>) -> Vec<Fact> {
     let named = named(asking);
     let own = asking.verdict.effect;
     let mut facts = Vec::new();

@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use atoll_cedar::{Action, Case, Effect};
-use atoll_engine::events::{seconds, session_of};
 use atoll_ledger::{Event, read_host_text, unread};
 use atoll_model::network::{GIVEN_UP, GivenUps, NO_RULE, NoConsent, UNNAMED};
 use atoll_model::{Mode, RunId, WorkspaceMode};
@@ -14,17 +13,23 @@ use atoll_policy::{EarlierPurposes, Requested};
 use serde_json::Value;
 
 use super::past::Past;
-use crate::arguments::{self, Command};
-use crate::requested::requested;
+use crate::events::{seconds, session_of};
+
+/// The reading of the command line that began a run, as the surface reads it now.
+pub type ReadOptions<'a> = &'a dyn Fn(&[OsString]) -> Result<Requested, &'static str>;
 
 /// A run's request, and the facts that are the same for all of its decisions.
-pub(crate) struct Opening {
-    pub(crate) run: RunId,
-    pub(crate) requested: Requested,
-    pub(crate) program: OsString,
-    pub(crate) workspace: PathBuf,
+pub struct Opening {
+    /// The run.
+    pub run: RunId,
+    /// The request for the boundary.
+    pub requested: Requested,
+    /// The program.
+    pub program: OsString,
+    /// The workspace.
+    pub workspace: PathBuf,
     /// The key of runs that have the same rules.
-    pub(crate) key: String,
+    pub key: String,
     person: u32,
     mode: Mode,
     /// The reputation of its agent at that time; zero if no policy asked for it.
@@ -32,14 +37,15 @@ pub(crate) struct Opening {
 }
 
 /// A recorded question and its verdict then.
-pub(crate) struct Put {
+pub struct Put {
     /// The question, with the labels that the session had by then.
-    pub(crate) case: Case,
+    pub case: Case,
     /// The rights the run had dropped by then.
-    pub(crate) given_up: GivenUps,
-    pub(crate) then: Effect,
+    pub given_up: GivenUps,
+    /// The verdict then.
+    pub then: Effect,
     /// The number of times it was decided.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 impl Put {
@@ -54,7 +60,7 @@ impl Put {
 }
 
 /// The reading of an event as a decision to be asked again.
-pub(crate) enum Found {
+pub enum Found {
     /// One or more questions.
     Questions(Vec<Put>),
     /// Decided, and not to be put again, for this reason.
@@ -82,7 +88,7 @@ impl Opening {
     ///
     /// # Errors
     /// When a member of it cannot be read any more.
-    pub(crate) fn of(event: &Event) -> Result<Self, &'static str> {
+    pub fn of(event: &Event, read: ReadOptions<'_>) -> Result<Self, &'static str> {
         let run = event.run.clone().ok_or("the run has no name")?;
         let sealed = ["command", "workspace"];
         let mut members = sealed.into_iter().filter_map(|name| event.body.get(name));
@@ -109,10 +115,7 @@ impl Opening {
             .collect();
         let workspace = event.body.get("workspace").and_then(read_host_text);
         let key = format!("{workspace:?} {line:?}");
-        let Ok(Command::Run(arguments)) = arguments::read(&line) else {
-            return Err("the run's options are not known any more");
-        };
-        let requested = requested(&arguments);
+        let requested = read(&line)?;
         // The option that says so is not one of its boundary.
         let in_session = session_of(event).is_some();
         let earlier = earlier(event, in_session);
@@ -127,7 +130,7 @@ impl Opening {
             requested: Requested {
                 in_session,
                 earlier,
-                ..requested.map_err(|_| "a file that an option of the run names is gone")?
+                ..requested
             },
             program: command.into_iter().next().unwrap_or_default(),
             workspace: PathBuf::from(workspace.ok_or("the run's workspace is not told")?),
@@ -144,7 +147,7 @@ impl Opening {
 
     /// Returns the questions that an event of the run decided, with the facts that counted for them
     /// by then.
-    pub(crate) fn questions(&self, event: &Event, past: &Past) -> Found {
+    pub fn questions(&self, event: &Event, past: &Past) -> Found {
         let mut found = self.answered(event);
         if let Found::Questions(puts) = &mut found {
             for put in puts {
