@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use atoll_app::escape::EscapeFilter;
+use atoll_cli::escape::EscapeFilter;
 use atoll_model::TerminalRights;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/app/src/escape/inspection.rs"]
+#[path = "../../crates/cli/src/escape/inspection.rs"]
 mod inspection;
 
 fuzz_target!(|bytes: &[u8]| {

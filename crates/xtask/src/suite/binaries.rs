@@ -141,7 +141,7 @@ pub(crate) fn share(root: &Path) -> Result<PathBuf> {
 }
 
 fn build_program(root: &Path, name: &str, how: How, which: &[&str]) -> Result<PathBuf> {
-    let build = ["build", "--package", "atoll"];
+    let build = ["build", "--package", "atoll-cli"];
     program_of(root, name, &[&build, how, which].concat())
 }
 

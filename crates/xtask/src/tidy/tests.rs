@@ -255,7 +255,7 @@ fn facades_open_only_their_names() {
             "{text}"
         );
         assert!(
-            found(&[("crates/gateway/src/a.rs", text)]).is_empty(),
+            found(&[("crates/engine/src/a.rs", text)]).is_empty(),
             "{text}"
         );
     }
@@ -352,11 +352,11 @@ fn graph(dependency: &str, kind: &str) -> Graph {
     Graph::parse(&format!(
         r#"{{"packages":[
             {{"id":"frame","name":"atoll-frame","manifest_path":"/a/crates/frame/Cargo.toml"}},
-            {{"id":"app","name":"atoll","manifest_path":"/a/crates/app/Cargo.toml"}},
+            {{"id":"cli","name":"atoll-cli","manifest_path":"/a/crates/cli/Cargo.toml"}},
             {{"id":"serde","name":"serde","manifest_path":"/b/serde/Cargo.toml"}}],
-          "workspace_members":["frame","app"],
+          "workspace_members":["frame","cli"],
           "resolve":{{"nodes":[
-            {{"id":"app","deps":[{{"pkg":"serde","dep_kinds":[{{"kind":null}}]}}]}},
+            {{"id":"cli","deps":[{{"pkg":"serde","dep_kinds":[{{"kind":null}}]}}]}},
             {{"id":"frame","deps":[{{"pkg":"{dependency}","dep_kinds":[{{"kind":{kind}}}]}}]}}]}}}}"#
     ))
     .unwrap()
@@ -367,7 +367,7 @@ fn dependencies_follow_the_map() {
     let manifest = "[package]\nname = \"x\"\n[lints]\nworkspace = true\n";
     let files = [
         ("crates/frame/Cargo.toml", manifest),
-        ("crates/app/Cargo.toml", manifest),
+        ("crates/cli/Cargo.toml", manifest),
     ];
     let cases: [(&str, &str, &[&str]); 4] = [
         (
@@ -377,14 +377,14 @@ fn dependencies_follow_the_map() {
         ),
         ("serde", "\"dev\"", &[]),
         (
-            "app",
+            "cli",
             "\"build\"",
             &[
-                "crates/frame/Cargo.toml:1: `frame` depends on `app`",
+                "crates/frame/Cargo.toml:1: `frame` depends on `cli`",
                 "crates/frame/Cargo.toml:1: `frame` brings in `serde`",
             ],
         ),
-        ("app", "\"dev\"", &[]),
+        ("cli", "\"dev\"", &[]),
     ];
     for (dependency, kind, expected) in cases {
         let graph = graph(dependency, kind);
@@ -397,16 +397,16 @@ fn dependencies_follow_the_map() {
 fn every_crate_is_on_the_map_with_the_lints() {
     let files = [
         ("crates/frame/Cargo.toml", "[lints]\n"),
-        ("crates/app/Cargo.toml", ""),
+        ("crates/cli/Cargo.toml", ""),
     ];
     let mut rules = rules();
-    rules.crates.remove("app");
+    rules.crates.remove("cli");
     let findings = dependencies::check(&tree(&files), &rules, &graph("serde", "\"dev\""));
     assert_eq!(
         lines(findings),
         [
-            "crates/app/Cargo.toml:1: own lints",
-            "crates/app/Cargo.toml:1: `app` is not on the map",
+            "crates/cli/Cargo.toml:1: own lints",
+            "crates/cli/Cargo.toml:1: `cli` is not on the map",
             "crates/frame/Cargo.toml:1: own lints",
         ]
     );

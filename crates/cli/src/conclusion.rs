@@ -1,0 +1,495 @@
+//! The end of `atoll run`: the changes, the decision about them, the summary.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use atoll_engine::Called;
+use atoll_engine::changes;
+use atoll_engine::failure::{Doing, Failure, Kind};
+use atoll_engine::printable::printable;
+use atoll_ledger::{Event, Ledger, StateDir};
+use atoll_model::network::Meant;
+use atoll_model::{Attempt, Ending, LimitKey, Mode, Outcome};
+use atoll_policy::{Credential, Rules};
+use atoll_sandbox::Flows;
+use atoll_store::{RunRecord, RunState};
+use rustix::fs::OFlags;
+use serde_json::json;
+
+use crate::advice;
+use crate::answered;
+use crate::arguments::RunArguments;
+use crate::console::Console;
+use crate::decision::live;
+use crate::decision::{self, Decision, Work};
+use crate::denied::{cut_output, denied};
+use crate::hints;
+use crate::learnt;
+use crate::not_started;
+use crate::output::{Output, json_text};
+use crate::planted::{planted, planted_warning};
+use crate::question;
+use crate::reached::{alert, network_json, signed, traffic, unreached};
+use crate::render::{self, Afterwards, Denied};
+use crate::renewed;
+use crate::status::{self, STATUS_OWN_ERROR};
+use crate::used;
+
+/// Returns whether nothing of the run is kept, and nobody asks what it changed. A fenced run is
+/// never scratch: it has a checkpoint to roll back to.
+pub fn is_scratch(arguments: &RunArguments, mode: Mode) -> bool {
+    let is_layer = mode == Mode::Full && !arguments.live;
+    let is_looked_at = arguments.json.is_some() || arguments.login.is_some();
+    arguments.discard && !is_looked_at && is_layer
+}
+
+/// The context for concluding a run.
+pub struct Conclusion<'a> {
+    /// The command line of the run.
+    pub arguments: &'a RunArguments,
+    /// The mode that contained the program.
+    pub mode: Mode,
+    /// The rules that applied to it.
+    pub rules: &'a Rules,
+    /// The directory in which runs are kept.
+    pub state: &'a StateDir,
+    /// The ledger in which decisions are recorded.
+    pub ledger: &'a Ledger,
+    /// The output for people.
+    pub output: &'a Output,
+    /// The output for machines.
+    pub json: Option<&'a File>,
+    /// The limits set by a file or an option.
+    pub asked_for: &'a [LimitKey],
+    /// The credentials that the run went without.
+    pub absent: Vec<&'a Credential>,
+}
+
+/// The kinds of denial that no list covers, since the kernel does not report them. The last,
+/// attempts, is among them only with nesting.
+const DENIALS_NOT_SEEN: [&str; 4] = ["network", "files", "other-system-calls", "attempts"];
+const UNREAD: &str = "what a person was asked cannot be read from the ledger";
+/// The most denials that a ledger entry names; the rest are counted there.
+const DENIALS_RECORDED_MAX: usize = 64;
+
+/// Returns the kinds of denial that the list of a run does not cover, with nesting or without.
+#[must_use]
+pub fn denials_not_seen(nesting: bool) -> &'static [&'static str] {
+    let [always @ .., _] = &DENIALS_NOT_SEEN;
+    if nesting { &DENIALS_NOT_SEEN } else { always }
+}
+
+/// The result of a run.
+struct Went {
+    outcome: Outcome,
+    /// The denials that Atoll itself has observed. Attempts that the kernel refused are not
+    /// observed, so an empty list does not mean that there were none.
+    denied: Vec<Denied>,
+    /// The number of these that are files which will not be applied.
+    refused_files: u64,
+    /// The control files that are in the workspace already.
+    planted: Vec<Vec<u8>>,
+    groups: changes::Changes,
+    removed_sequences: BTreeMap<&'static str, u64>,
+    /// The outcome of its connections.
+    flows: Flows,
+    /// The rules that would allow what `--learn` let pass.
+    learnt: Option<Vec<Meant>>,
+    /// The questions put to a person, and their answers.
+    approvals: Vec<serde_json::Value>,
+}
+
+impl Conclusion<'_> {
+    /// Reads the changes, has them decided about, and reports the run. Returns the exit status.
+    ///
+    /// # Errors
+    /// When the changes cannot be read or cannot be applied.
+    pub fn draw(&self, called: Called<Console>) -> Result<u8, Failure> {
+        let Called {
+            attachment,
+            outcome,
+            mut record,
+            flows,
+            notices,
+            ..
+        } = called;
+        for notice in notices {
+            self.output.warn(&notice.to_string());
+        }
+        let mut cut = attachment.cut().map(cut_output).collect();
+        let removed_sequences = attachment.finish();
+        let all = if is_scratch(self.arguments, self.mode) {
+            // Gone already: nobody looks at what is thrown away.
+            Vec::new()
+        } else {
+            changes::read(self.state, &record)?
+        };
+        live::note_end(self.state, &record, &all, self.output);
+        let mut denied = denied(&outcome, &all);
+        denied.append(&mut cut);
+        denied.extend(flows.refused.iter().map(unreached));
+        let asked = self.asked(&record)?;
+        denied.extend(answered::given_up(asked.iter()));
+        let went = Went {
+            denied,
+            refused_files: changes::refusals(&all).count() as u64,
+            planted: planted(&record, &all),
+            outcome,
+            groups: changes::grouped(&all),
+            removed_sequences,
+            flows,
+            learnt: self.learnt(&record)?,
+            approvals: answered::json(asked.iter()),
+        };
+        self.record_denials(&record, &went.denied)?;
+        let asks = self.asks(&went);
+        let decision = if asks {
+            self.output
+                .say(&self.summary(&record, &went, Afterwards::Undecided));
+            // Whoever decides has to know.
+            self.tell_alert(&went);
+            question::ask(&record, &all, self.output)?
+        } else {
+            self.decided()
+        };
+        let afterwards = self
+            .work()
+            .carry_out(decision, &mut record, &all, &went.groups)?;
+        let told = if asks {
+            decision::said(self.output, &record, afterwards)
+        } else {
+            self.summary(&record, &went, afterwards)
+        };
+        self.output.say(&told);
+        if !asks {
+            self.tell_alert(&went);
+        }
+        self.tell_more(&record, &went);
+        self.tell_machines(&record, &went)?;
+        let status = went.outcome.ending.exit_status();
+        let is_open = record.state != RunState::Applied && went.groups.total() > 0;
+        Ok(if status == 0 && self.arguments.apply && is_open {
+            STATUS_OWN_ERROR
+        } else {
+            status
+        })
+    }
+
+    /// Returns the events of a run's questions to a person; none where its rules cannot ask.
+    fn asked(&self, record: &RunRecord) -> Result<Vec<Event>, Failure> {
+        if !self.rules.may_ask() {
+            return Ok(Vec::new());
+        }
+        let is_of_it = |event: &Event| event.kind.starts_with("approval.");
+        let events = Ledger::show(self.state, &record.run).doing(UNREAD)?;
+        let events = events.filter(|event| event.as_ref().map_or(true, is_of_it));
+        // Where the keys cannot be read, what is sealed is told as that.
+        let seals = atoll_ledger::Seals::read(self.state).unwrap_or_default();
+        let opened = events.map(|event| event.map(|event| seals.open(event)));
+        opened.collect::<Result<_, _>>().doing(UNREAD)
+    }
+
+    /// Returns the rules that would allow what `--learn` let pass.
+    fn learnt(&self, record: &RunRecord) -> Result<Option<Vec<Meant>>, Failure> {
+        if !self.arguments.learn {
+            return Ok(None);
+        }
+        let events: Vec<Event> = Ledger::show(self.state, &record.run)
+            .and_then(|events| events.collect())
+            .doing("what was learnt cannot be read from the ledger")?;
+        // Where the keys cannot be read, what is sealed is told as that.
+        let seals = atoll_ledger::Seals::read(self.state).unwrap_or_default();
+        let events: Vec<Event> = events.into_iter().map(|event| seals.open(event)).collect();
+        Ok(Some(learnt::rules(events.iter())))
+    }
+
+    /// Returns whether a person is there to decide, and has something to decide about.
+    fn asks(&self, went: &Went) -> bool {
+        let RunArguments {
+            apply,
+            keep,
+            discard,
+            ..
+        } = *self.arguments;
+        self.output.can_ask && went.groups.total() > 0 && !(apply || keep || discard)
+    }
+
+    /// Returns the decision that the command line makes.
+    fn decided(&self) -> Decision {
+        if is_scratch(self.arguments, self.mode) {
+            Decision::Gone
+        } else if self.arguments.discard {
+            Decision::Discard
+        } else if self.arguments.apply {
+            Decision::Apply
+        } else {
+            Decision::Keep
+        }
+    }
+
+    fn work(&self) -> Work<'_> {
+        Work {
+            state: self.state,
+            ledger: self.ledger,
+            output: self.output,
+            is_unseen: self.arguments.apply,
+            is_unattended: self.arguments.no_ask,
+        }
+    }
+
+    fn summary(&self, record: &RunRecord, went: &Went, afterwards: Afterwards) -> String {
+        let summary = render::Summary {
+            run: &record.run,
+            ending: went.outcome.ending,
+            usage: went.outcome.usage,
+            enforcement: &went.outcome.enforcement,
+            asked_for: self.asked_for,
+            changes: &went.groups,
+            denied: &went.denied,
+            attempts: &went.outcome.attempts,
+            network: traffic(&went.flows),
+            listened: crate::ports::listened(&went.flows, &self.rules.network()),
+            credentials: &self.credentials(&went.flows),
+            failed: &went.flows.failed.iter().map(unreached).collect::<Vec<_>>(),
+            refused_files: went.refused_files,
+            removed_sequences: &went.removed_sequences,
+            afterwards,
+        };
+        render::summary(self.output.error_paint, &summary)
+    }
+
+    /// Returns the lines on credentials: used, not accepted, missing, masked, renewed, revoked.
+    fn credentials(&self, flows: &Flows) -> Vec<String> {
+        let used = used::lines(&flows.used, &flows.unauthorised);
+        let missed = used::missed(&self.absent, &flows.used, &flows.unauthorised);
+        let taken_back = used::taken_back(&flows.taken_back);
+        let further = [used::masked(&flows.masked), renewed::told(flows)].concat();
+        [used, missed, further, signed(&flows.signed), taken_back].concat()
+    }
+
+    fn tell_alert(&self, went: &Went) {
+        if let Some(alert) = alert(&went.flows) {
+            self.output.warn(&alert);
+        }
+    }
+
+    /// Prints the warnings and hints that have no line in the summary.
+    fn tell_more(&self, record: &RunRecord, went: &Went) {
+        if let Some(rules) = &went.learnt {
+            self.output.say(&learnt::told(rules));
+        }
+        let kills = went.outcome.usage.memory_kills;
+        if kills > 0 {
+            self.output.warn(&format!(
+                "the memory limit was reached: the kernel ended {}",
+                render::counted(kills, "process", "processes")
+            ));
+        }
+        if let Some(stopped) = &went.flows.stopped {
+            self.output.warn(&answered::stopped(*stopped));
+        }
+        if let Some(why) = &went.flows.failure {
+            let why = printable(why.as_bytes());
+            self.output.warn(&format!(
+                "nothing outside could be reached from some moment on: {why}"
+            ));
+        }
+        let is_closed = self.rules.leaves_all_out();
+        if let Some(hint) = not_started::hint(record, went.outcome.ending, self.rules) {
+            self.output.warn(&hint);
+        }
+        let has_failed = match went.outcome.ending {
+            Ending::Exited { status } => status != 0,
+            Ending::Signalled { .. } => true,
+            Ending::Limited { .. }
+            | Ending::NotFound
+            | Ending::NotExecutable
+            | Ending::Interrupted => false,
+        };
+        let could_nest = has_failed && !self.rules.nesting() && self.mode == Mode::Full;
+        let could_reach = has_failed && !self.rules.reaches_outside();
+        let nests = could_nest.then(|| hints::nesting_hint(record));
+        let reaches = could_reach.then(|| hints::network_hint(&record.command, is_closed));
+        let network = self.rules.network();
+        // What did not arrive says nothing of releases.
+        let has_arrived = has_failed && went.flows.failed.is_empty();
+        let is_aged = has_arrived.then(|| hints::age_hint(record, &network));
+        let names = Some(hints::names_hint(&went.flows));
+        for hint in [names, nests, reaches, is_aged]
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            self.output.warn(&hint);
+        }
+        if !went.planted.is_empty() && record.state != RunState::Discarded {
+            self.output.warn(&planted_warning(record, &went.planted));
+        }
+    }
+
+    /// Records the observed denials in the ledger, for `atoll why`.
+    fn record_denials(&self, record: &RunRecord, denied: &[Denied]) -> Result<(), Failure> {
+        if denied.is_empty() {
+            return Ok(());
+        }
+        let first: Vec<&str> = denied
+            .iter()
+            .take(DENIALS_RECORDED_MAX)
+            .map(|denied| denied.what.as_str())
+            .collect();
+        let limits: Vec<&str> = denied
+            .iter()
+            .filter_map(|denied| denied.limit.map(LimitKey::name))
+            .collect();
+        let body = json!({ "count": denied.len(), "denied": first, "limits": limits });
+        self.work().record(record, "denials.seen", body)
+    }
+
+    fn tell_machines(&self, record: &RunRecord, went: &Went) -> Result<(), Failure> {
+        let Some(path) = &self.arguments.json else {
+            return Ok(());
+        };
+        let text = json_text(&as_json(record, self, went));
+        match self.json {
+            None => {
+                self.output.say(&text);
+                Ok(())
+            }
+            Some(file) => write_json(file, path, &text),
+        }
+    }
+}
+
+/// Opens the file for `--json` before the program runs, so that a link which the program puts in
+/// its place afterwards has no effect. `-` is standard error.
+///
+/// # Errors
+/// When it cannot be written, or is no regular file.
+pub fn open_json(arguments: &RunArguments) -> Result<Option<File>, Failure> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(path) = arguments
+        .json
+        .as_deref()
+        .filter(|path| *path != Path::new("-"))
+    else {
+        return Ok(None);
+    };
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let failed = format!("--json {} cannot be written", path.display());
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
+        .open(path)
+        .doing(&failed)?;
+    if file.metadata().doing(&failed)?.is_file() {
+        Ok(Some(file))
+    } else {
+        Err(Failure::new(failed).because("it is not a regular file"))
+    }
+}
+
+/// Reports, as JSON, a run that was denied or did not come to its end.
+pub fn tell_failure(
+    arguments: &RunArguments,
+    json: Option<&File>,
+    failure: &Failure,
+    output: &Output,
+) {
+    let Some(path) = &arguments.json else {
+        return;
+    };
+    let state = match failure.kind {
+        Kind::Denied => "denied",
+        Kind::Failed | Kind::Unproven => "failed",
+    };
+    let about = failure.about.as_deref();
+    let told = json!({
+        "run": about.map(|(run, _)| run),
+        "state": state,
+        "profile": about.map(|(_, profile)| profile),
+        "exit": status::of(failure.kind),
+        "what": failure.what,
+        "why": failure.why,
+        "reasons": failure.reasons,
+        "advice": advice::texts(&failure.hints),
+    });
+    let text = json_text(&told);
+    match json {
+        None => output.say(&text),
+        Some(file) => {
+            if let Err(second) = write_json(file, path, &text)
+                && second.what != failure.what
+            {
+                output.failure(&second);
+            }
+        }
+    }
+}
+
+fn write_json(mut file: &File, path: &Path, text: &str) -> Result<(), Failure> {
+    file.set_len(0)
+        .and_then(|()| file.write_all(text.as_bytes()))
+        .doing(&format!("--json {} cannot be written", path.display()))
+}
+
+/// Returns the result of a run as JSON.
+fn as_json(record: &RunRecord, run: &Conclusion<'_>, went: &Went) -> serde_json::Value {
+    let (outcome, groups) = (&went.outcome, &went.groups);
+    let denied: Vec<_> = went
+        .denied
+        .iter()
+        .map(|denied| json!({ "what": denied.what, "times": denied.times, "limit": denied.limit.map(LimitKey::name) }))
+        .collect();
+    let planted: Vec<_> = went
+        .planted
+        .iter()
+        .map(|path| String::from_utf8_lossy(path))
+        .collect();
+    let attempt = |one: &Attempt| {
+        let technique = one.wall.technique();
+        json!({
+            "wall": one.wall.name(), "call": one.call, "times": one.count,
+            "atlas": technique.id, "technique": technique.name,
+        })
+    };
+    let attempts: Vec<_> = outcome.attempts.iter().map(attempt).collect();
+    let milliseconds =
+        |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let group = |group: &changes::Group| json!({ "added": group.added, "changed": group.changed, "removed": group.removed });
+    let mut told = json!({
+        "run": record.run,
+        "state": render::state_word(record),
+        "profile": record.profile,
+        "mode": run.mode,
+        "root": run.rules.root(),
+        "nesting": run.rules.nesting(),
+        "workspace": record.workspace.to_string_lossy(),
+        "exit": outcome.ending.exit_status(),
+        "ending": outcome.ending,
+        "wall-clock-ms": milliseconds(outcome.usage.wall_clock),
+        "cpu-ms": milliseconds(outcome.usage.cpu),
+        "memory-peak-bytes": outcome.usage.memory_peak_bytes,
+        "limits-held-by": outcome.enforcement,
+        "changes": {
+            "workspace": group(&groups.workspace),
+            "control": group(&groups.control),
+            "caches": group(&groups.caches),
+            "ignored": group(&groups.ignored),
+        },
+        "denied": denied,
+        "approvals": went.approvals,
+        "stopped": went.flows.stopped,
+        "attempts": attempts,
+        "network": network_json(&run.rules.network(), &went.flows, went.learnt.as_deref()),
+        "denials-not-seen": denials_not_seen(run.rules.nesting()),
+        "control-files-in-workspace": planted,
+    });
+    if let Some(told) = told.as_object_mut() {
+        let stated = run.rules.stated_trust().into_iter();
+        told.extend(stated.map(|(key, text)| (key.to_owned(), json!(text))));
+    }
+    told
+}

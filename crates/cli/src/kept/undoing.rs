@@ -1,0 +1,243 @@
+//! Undoing an apply of kept changes, and undoing the undo.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use atoll_engine::failure::{Doing, Failure};
+use atoll_layer::{
+    ApplyError, JournalState, RelativePath, journal_state, take_back, take_back_outlook,
+    take_undo_back, undo, undo_outlook,
+};
+use atoll_ledger::Ledger;
+use serde_json::json;
+
+use super::{Opened, journals, open_all, writable};
+use crate::arguments::UndoKeptArguments;
+use crate::decision::last_undo::LastUndo;
+use crate::decision::met::Met;
+use crate::decision::others::Others;
+use crate::decision::taking_back::cut_short;
+use crate::output::Output;
+
+const UNDONE: &str = "what was applied could not be taken back";
+
+pub(super) fn undo_kept(arguments: &UndoKeptArguments, output: &Output) -> Result<u8, Failure> {
+    let state = writable()?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
+    let mut opened = open_all(&state, &arguments.name, output)?;
+    if arguments.take_back {
+        return take_undo_of_kept_back(arguments, &mut opened, &ledger, output);
+    }
+    if arguments.list {
+        return list_met(&opened, arguments, output);
+    }
+    let command = format!("atoll kept undo {}", arguments.name);
+    let mut done = Vec::new();
+    let mut foreseen = Met::default();
+    for (at, one) in opened.iter().enumerate() {
+        let was_cut_short = settle_undo(one, &ledger, &command)?;
+        let mut applied = Vec::new();
+        for journal in journals(&one.layer).into_iter().rev() {
+            match journal_state(&journal).doing("the journal cannot be read")? {
+                JournalState::None | JournalState::Undone => {}
+                // What was cut short is the newest: it goes first, whatever follows.
+                JournalState::Interrupted => {
+                    one.tell(&ledger, "undo.started", json!({}))?;
+                    let taken = take_back(&journal)
+                        .map_err(|error| not_ended("apply", &error, one, &command))?;
+                    let what = json!({ "entries": taken.entries });
+                    one.tell(&ledger, "undo.finished", what)?;
+                    done.push((at, Vec::new()));
+                }
+                JournalState::Done => applied.push(journal),
+            }
+        }
+        if !applied.is_empty() {
+            let outlook = undo_outlook(&applied).doing(UNDONE)?;
+            foreseen.foresee(&outlook, &|path| shown(one, path));
+        }
+        if was_cut_short || !applied.is_empty() {
+            done.push((at, applied));
+        }
+    }
+    if done.is_empty() {
+        let what = format!("nothing of {} was applied", arguments.name);
+        return Err(Failure::new(what));
+    }
+    foreseen.settle(&command, arguments.force, output)?;
+    let others: Vec<Others> = opened.iter().map(|one| Others::of(one.changes())).collect();
+    let mut met = Met::default();
+    for (at, applied) in &done {
+        if let Some(one) = opened.get(*at) {
+            met = met.and(undo_all(one, applied, arguments.force, &ledger)?);
+        }
+    }
+    met.tell(&command, output);
+    for ((at, one), others) in opened.iter_mut().enumerate().zip(&others) {
+        if done.iter().any(|(of, _)| *of == at) && !others.stand() {
+            one.forget_conflicts(SystemTime::now())?;
+        }
+    }
+    if arguments.json {
+        output.json(&met.json(json!({ "name": arguments.name })));
+    }
+    output.say(&format!("Taken back{}.\n", met.but_for()));
+    Ok(0)
+}
+
+/// Lists what an undo would meet, or what the last one has met.
+fn list_met(
+    opened: &[Opened],
+    arguments: &UndoKeptArguments,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let mut met = Met::default();
+    let mut is_any = false;
+    for one in opened {
+        let mut applied = Vec::new();
+        for journal in journals(&one.layer).into_iter().rev() {
+            if journal_state(&journal).doing("the journal cannot be read")? == JournalState::Done {
+                applied.push(journal);
+            }
+        }
+        if !applied.is_empty() {
+            let outlook = undo_outlook(&applied).doing(UNDONE)?;
+            met.foresee(&outlook, &|path| shown(one, path));
+            is_any = true;
+        } else if let Some(last) = LastUndo::read(&one.layer.journals())? {
+            met = met.and(last.met);
+            is_any = true;
+        }
+    }
+    if !is_any {
+        return Err(Failure::new(format!(
+            "nothing of {} was applied",
+            arguments.name
+        )));
+    }
+    met.show(arguments.json, json!({ "name": arguments.name }), output);
+    Ok(0)
+}
+
+fn undo_all(
+    one: &Opened,
+    applied: &[PathBuf],
+    force: bool,
+    ledger: &Ledger,
+) -> Result<Met, Failure> {
+    let mut met = Met::default();
+    if applied.is_empty() {
+        return Ok(met);
+    }
+    let shown = |path: &RelativePath| shown(one, path);
+    let mut meets = Met::default();
+    meets.foresee(&undo_outlook(applied).doing(UNDONE)?, &shown);
+    let directory = one.layer.journals();
+    let last = LastUndo::following(&directory, applied, None)?;
+    last.meeting(&meets).write(&directory)?;
+    let mut undone = Vec::new();
+    for journal in applied {
+        one.tell(ledger, "undo.started", json!({}))?;
+        let taken = undo(journal, force).doing(UNDONE)?;
+        let what = json!({ "entries": taken.applied.entries });
+        one.tell(ledger, "undo.finished", what)?;
+        undone.push(taken);
+    }
+    met.add(undone, &shown);
+    Ok(met)
+}
+
+/// Rolls back a half-done undo, or a half-done undo of one, so that it can start anew. Returns
+/// whether there was one.
+fn settle_undo(one: &Opened, ledger: &Ledger, command: &str) -> Result<bool, Failure> {
+    let directory = one.layer.journals();
+    let Some(last) = LastUndo::read(&directory)? else {
+        return Ok(false);
+    };
+    let interrupted = last.of_state(&directory, JournalState::Interrupted)?;
+    for journal in &interrupted {
+        let taken = take_back(journal).map_err(|error| not_ended("undo", &error, one, command))?;
+        let state = journal_state(journal).doing("the journal cannot be read")?;
+        if state == JournalState::Done {
+            let what = json!({ "entries": taken.entries });
+            one.tell(ledger, "undo.taken-back", what)?;
+        }
+    }
+    Ok(!interrupted.is_empty())
+}
+
+fn not_ended(what: &str, error: &ApplyError, one: &Opened, command: &str) -> Failure {
+    cut_short(what, error, command, &|path| shown(one, path))
+}
+
+/// Returns the journals that the last undo rolled back, the last first; none where something was
+/// applied since.
+fn undone_of(one: &Opened) -> Result<Vec<PathBuf>, Failure> {
+    let directory = one.layer.journals();
+    let Some(last) = LastUndo::read(&directory)? else {
+        return Ok(Vec::new());
+    };
+    for journal in journals(&one.layer) {
+        match journal_state(&journal).doing("the journal cannot be read")? {
+            JournalState::None | JournalState::Undone => {}
+            JournalState::Done | JournalState::Interrupted => {
+                if !last.names_all(std::slice::from_ref(&journal)) {
+                    return Ok(Vec::new());
+                }
+            }
+        }
+    }
+    let mut undone = last.of_state(&directory, JournalState::Undone)?;
+    undone.reverse();
+    Ok(undone)
+}
+
+fn take_undo_of_kept_back(
+    arguments: &UndoKeptArguments,
+    opened: &mut [Opened],
+    ledger: &Ledger,
+    output: &Output,
+) -> Result<u8, Failure> {
+    let failed = "the undo could not be taken back";
+    let command = format!("atoll kept undo {}", arguments.name);
+    let mut is_any = false;
+    let mut all = Vec::new();
+    let mut foreseen = Met::default();
+    for one in opened.iter() {
+        is_any |= settle_undo(one, ledger, &command)?;
+        let undone = undone_of(one)?;
+        is_any |= !undone.is_empty();
+        let outlook = take_back_outlook(&undone).doing(failed)?;
+        foreseen.foresee(&outlook, &|path| shown(one, path));
+        all.push(undone);
+    }
+    if !is_any {
+        let what = format!("nothing of {} is taken back", arguments.name);
+        return Err(Failure::new(what).because("there is no undo to take back"));
+    }
+    foreseen.settle_taking_back(&command)?;
+    for (one, undone) in opened.iter_mut().zip(all) {
+        if undone.is_empty() {
+            continue;
+        }
+        let others = Others::of(one.changes());
+        for journal in undone {
+            let taken = take_undo_back(&journal).doing(failed)?;
+            let what = json!({ "entries": taken.entries });
+            one.tell(ledger, "undo.taken-back", what)?;
+        }
+        if !others.stand() {
+            one.forget_conflicts(SystemTime::now())?;
+        }
+    }
+    if arguments.json {
+        output.json(&json!({ "name": arguments.name }));
+    }
+    output.say("Applied again.\n");
+    Ok(0)
+}
+
+/// Returns a path as people know it: in the directory on the host.
+fn shown(one: &Opened, path: &RelativePath) -> PathBuf {
+    one.record.host.join(path.as_os_str())
+}

@@ -1,0 +1,147 @@
+//! The binary `atoll`: roles, configuration, command line.
+//!
+//! The library reads the command line ([`arguments`]), the configuration and the
+//! environment, and calls the crates that do the work. What a person reads is
+//! made in [`render`]; what a hostile program writes to a terminal goes through
+//! [`escape`]. System calls are made elsewhere. No two modules use each other: a
+//! command is above what it decides by. Start reading at [`main`].
+
+mod advice;
+mod answered;
+mod approvals;
+pub mod arguments;
+mod ask_key;
+mod authority;
+mod conclusion;
+mod console;
+mod credentials;
+mod decision;
+mod delegation;
+mod denied;
+mod desk;
+mod diff;
+mod errands;
+pub mod escape;
+
+mod finding;
+mod hints;
+mod kept;
+mod learnt;
+mod ledger;
+mod not_started;
+mod output;
+mod planted;
+mod policy;
+mod ports;
+mod promotion;
+mod question;
+mod reached;
+pub mod render;
+mod renewed;
+mod reputation;
+mod requested;
+mod restrict;
+mod resuming;
+mod review;
+mod run;
+mod secret;
+mod sessions;
+mod signin;
+mod ssh;
+mod status;
+mod stop;
+mod terminal;
+mod token;
+mod upkeep;
+mod used;
+mod why;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use arguments::Command;
+use atoll_engine::failure::Failure;
+use atoll_sandbox::{OUTSIDE, RECLAIM, SIGNER, reclaim_inside};
+use output::Output;
+
+/// The launcher program, built by this crate's build script. One place in memory: a
+/// constant would be in the program once for each part that names it.
+pub static LAUNCHER: &[u8] = include_bytes!(env!("ATOLL_LAUNCHER"));
+
+/// Returns whether the process was started under the name of the egress process.
+fn is_outside(name: &OsString) -> bool {
+    let name = name.as_bytes();
+    // A test names there what is left out.
+    #[cfg(feature = "without_defences")]
+    let name = name.split(|byte| *byte == b':').next().unwrap_or_default();
+    name == OUTSIDE.to_bytes()
+}
+
+/// Runs the program with these arguments, its own name first, and returns the
+/// exit status.
+#[must_use]
+pub fn main(arguments: Vec<OsString>) -> u8 {
+    if let Some((word, directories)) = arguments.get(1..).and_then(<[OsString]>::split_first)
+        && word == RECLAIM
+    {
+        return reclaim_inside(directories);
+    }
+    if arguments.first().is_some_and(is_outside) {
+        return atoll_egress::program();
+    }
+    if arguments
+        .first()
+        .is_some_and(|name| name.as_bytes() == SIGNER.to_bytes())
+    {
+        return atoll_egress::ssh::signer_program();
+    }
+    let command = match arguments::read(&arguments) {
+        Ok(command) => command,
+        Err(error) => {
+            // Whoever asked for help and closed the pipe has had enough of it.
+            let _ = error.print();
+            return arguments::status_of(&error);
+        }
+    };
+    // Whatever is read of a secret, by whichever command, is gone with the memory it was read into.
+    atoll_egress::secret::erase_what_is_given_back();
+    let output = Output::of_process();
+    match perform(command, &output) {
+        Ok(status) => status,
+        Err(failure) => {
+            output.failure(&failure);
+            status::of(failure.kind)
+        }
+    }
+}
+
+fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
+    match command {
+        Command::Run(arguments) => run::run(*arguments, output),
+        Command::Login(arguments) => signin::login(&arguments, output),
+        Command::Runs(arguments) => review::runs(&arguments, output),
+        Command::Sessions(arguments) => sessions::sessions(&arguments, output),
+        Command::Approvals(arguments) => approvals::approvals(arguments, output),
+        Command::Stop(arguments) => stop::stop(&arguments, output),
+        Command::Restrict(arguments) => restrict::restrict(&arguments, output),
+        Command::Ports(arguments) => ports::ports(&arguments, output),
+        Command::Publish(arguments) => ports::publish(&arguments, output),
+        Command::Diff(arguments) => review::diff(&arguments, output),
+        Command::Apply(arguments) => review::apply(&arguments, output),
+        Command::Discard(arguments) => review::discard(&arguments, output),
+        Command::Undo(arguments) => review::undo(&arguments, output),
+        Command::Kept(arguments) => kept::kept(&arguments, output),
+        Command::Why(arguments) => why::why(&arguments, output),
+        Command::Gc(arguments) => upkeep::gc(&arguments, output),
+        Command::Profile(arguments) => upkeep::profile(arguments, output),
+        Command::Policy(arguments) => policy::policy(arguments, output),
+        Command::Trust(arguments) => upkeep::trust(&arguments, output),
+        Command::Authority(arguments) => authority::authority(arguments, output),
+        Command::Secret(arguments) => secret::secret(arguments, output),
+        Command::Token(arguments) => token::token(&arguments, output),
+        Command::Ledger(arguments) => ledger::ledger(arguments, output),
+        Command::Doctor(arguments) => upkeep::doctor(&arguments, output),
+        Command::Completions(arguments) => Ok(upkeep::completions(&arguments, output)),
+        Command::Man(arguments) => upkeep::man(&arguments, output),
+    }
+}

@@ -1,0 +1,109 @@
+//! The conversion of a run's options to the types of policy: the files that they name are read, and
+//! limits and durations are parsed.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use atoll_engine::configuration;
+use atoll_engine::failure::{Doing, Failure};
+use atoll_model::{InvalidLimit, LimitKey, parse_duration, parse_limit};
+use atoll_policy::{EarlierPurposes, Requested, RequestedProfile, nearest};
+
+use crate::arguments::{self, Command, RunArguments};
+
+/// Converts the arguments to the types of policy.
+pub(crate) fn requested(arguments: &RunArguments) -> Result<Requested, Failure> {
+    let mut limits = Vec::with_capacity(arguments.limit.len());
+    for text in &arguments.limit {
+        let (key, value) = parse_limit(text).map_err(|error| limit_mistake(text, &error))?;
+        limits.push((key, value.to_owned()));
+    }
+    let timeout = match &arguments.timeout {
+        None => None,
+        Some(text) => Some(
+            parse_duration(text)
+                .doing("--timeout is not usable")
+                .map_err(|failure| failure.advise("atoll run --timeout 90s -- …"))?,
+        ),
+    };
+    let mut read_only_dirs = Vec::with_capacity(arguments.ro.len());
+    for path in &arguments.ro {
+        read_only_dirs.push(
+            path.canonicalize()
+                .doing(&format!("--ro {} cannot be read", path.display()))
+                .map_err(|failure| failure.advise("name a file or directory that is there"))?,
+        );
+    }
+    Ok(Requested {
+        profile: arguments
+            .profile
+            .as_ref()
+            .map(|name| requested_profile(name))
+            .transpose()?,
+        login: arguments.login.clone(),
+        live: arguments.live,
+        root: arguments.root,
+        nesting: arguments.nesting,
+        read_only_dirs,
+        allow: arguments.allow.clone(),
+        tunnel: arguments.tunnel.clone(),
+        presets: arguments.preset.clone(),
+        trust: arguments.trust.clone(),
+        mode: arguments.mode.clone(),
+        task: arguments.task.clone(),
+        purpose: arguments.purpose.clone(),
+        earlier: EarlierPurposes::default(),
+        in_session: arguments.session.is_some() || arguments.resume.is_some(),
+        deny: arguments.deny.clone(),
+        ask: arguments.ask.clone(),
+        publish: arguments.publish.clone(),
+        learn: arguments.learn,
+        limits,
+        timeout,
+        environment: arguments.env.clone(),
+    })
+}
+
+/// Reads the command line that began a run.
+///
+/// # Errors
+/// When it is none any more.
+pub(crate) fn of_line(line: &[OsString]) -> Result<Requested, &'static str> {
+    let Ok(Command::Run(arguments)) = arguments::read(line) else {
+        return Err("the run's options are not known any more");
+    };
+    requested(&arguments).map_err(|_| "a file that an option of the run names is gone")
+}
+
+/// Reads a profile by its name, or from a file: whatever has a slash or ends in `.toml`.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn requested_profile(text: &OsStr) -> Result<RequestedProfile, Failure> {
+    let path = Path::new(text);
+    let named = text.to_string_lossy();
+    if !named.contains('/') && path.extension().is_none_or(|end| end != "toml") {
+        return Ok(RequestedProfile::Named(named.into_owned()));
+    }
+    let absolute = std::path::absolute(path).doing("the profile's path is not usable")?;
+    configuration::read_optional(&absolute)?
+        .map(RequestedProfile::File)
+        .ok_or_else(|| {
+            Failure::new(format!("there is no profile {}", path.display()))
+                .advise("atoll profile list shows the profiles with a name")
+        })
+}
+
+fn limit_mistake(text: &str, error: &InvalidLimit) -> Failure {
+    let meant = match error {
+        InvalidLimit::Unknown(name) => nearest(name, LimitKey::names()),
+        InvalidLimit::Form(_) | InvalidLimit::Value { .. } => None,
+    };
+    let value = text.split_once('=').map_or("", |(_, value)| value);
+    Failure::new("--limit is not usable")
+        .because(error)
+        .advise(match meant {
+            Some(name) => format!("did you mean --limit {name}={value}?"),
+            None => "atoll run --limit memory=2GiB -- …".to_owned(),
+        })
+}

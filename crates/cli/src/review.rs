@@ -1,0 +1,261 @@
+//! Commands that look at runs afterwards: `runs`, `diff`, `apply`, `discard`, `undo`.
+
+mod listing;
+
+use std::os::unix::ffi::OsStrExt;
+
+use atoll_engine::changes::{self, LayerChanges, selected_paths};
+use atoll_engine::configuration::Places;
+use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::finding::RUN_LAST;
+use atoll_engine::printable::printable;
+use atoll_layer::{Class, DiffOptions, Selection, write_diff};
+use atoll_ledger::{Ledger, StateDir, host_text};
+use atoll_model::WorkspaceMode;
+use atoll_store::{LayerKind, RunRecord, RunState, load_run, settle_run};
+use serde_json::json;
+
+use crate::arguments::{ApplyArguments, DiffArguments, DiscardArguments, UndoArguments};
+use crate::decision::Work;
+use crate::decision::live;
+use crate::diff::{changes_json, page, refused_there, write_stat};
+use crate::finding;
+use crate::output::Output;
+use crate::render::{self, state_name, state_word};
+
+pub use listing::runs;
+
+/// Opens the state for writing, and the record of an ended run whose changes are to be decided on:
+/// `doing` names the command, as `apply`.
+fn load_ended(
+    text: &str,
+    doing: &str,
+    output: &Output,
+) -> Result<(StateDir, Ledger, RunRecord), Failure> {
+    let places = Places::read()?;
+    places.read_state()?;
+    let state = places.open_state()?;
+    let ledger = atoll_engine::events::open_ledger(&state)?;
+    let run = finding::find_to_decide(&state, text, doing, output)?;
+    let record = settle_run(&state, &run).doing("the run's record cannot be used")?;
+    if record.state == RunState::Running {
+        return Err(Failure::new(format!("run {} is still running", record.run))
+            .advise("wait for its end, or end it"));
+    }
+    Ok((state, ledger, record))
+}
+
+/// Names the workspace of a run, if it is not the current directory or above it.
+fn elsewhere(record: &RunRecord) -> String {
+    match atoll_engine::finding::is_here(&record.workspace) {
+        true => String::new(),
+        false => format!(" in {}", printable(record.workspace.as_os_str().as_bytes())),
+    }
+}
+
+/// Shows what a run changed.
+pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let state = places.read_state()?;
+    // `atoll diff PATH` means the last run: a path that exists is no run.
+    let (run, paths) = match finding::find(&state, &arguments.run) {
+        Err(_) if arguments.run != RUN_LAST && std::path::Path::new(&arguments.run).exists() => {
+            let mut paths = vec![arguments.run.clone().into()];
+            paths.extend(arguments.paths.iter().cloned());
+            (RUN_LAST, paths)
+        }
+        _ => (arguments.run.as_str(), arguments.paths.clone()),
+    };
+    let run = finding::find(&state, run)?;
+    let record = load_run(&state, &run)
+        .doing("there is no such run")
+        .map_err(|failure| failure.advise("atoll runs lists them"))?;
+    let filter = selected_paths(&record, &paths)?;
+    let all: Vec<LayerChanges> = changes::read(&state, &record)?
+        .into_iter()
+        .filter(|one| arguments.caches || one.layer.kind != LayerKind::Cache)
+        .collect();
+    if arguments.json {
+        let mut told = changes_json(&all);
+        if let Some(members) = told.as_object_mut() {
+            members.insert("run".to_owned(), json!(record.run));
+        }
+        output.json(&told);
+        return Ok(0);
+    }
+    let mut text = Vec::new();
+    for one in &all {
+        let set = without_bulk(one, arguments.caches, &filter);
+        if arguments.stat {
+            write_stat(one, &set, &filter, output, &mut text);
+            continue;
+        }
+        let options = DiffOptions {
+            place: changes::place_of(one),
+            colour: output.paint.is_on(),
+            ..DiffOptions::default()
+        };
+        write_diff(&one.paths, &set, &filter, &mut text, &options)
+            .doing("no diff could be made")?;
+    }
+    let refused = refused_there(&all, &filter);
+    if text.is_empty() && refused.is_empty() {
+        output.say(&format!("Run {} changed nothing there.\n", record.run));
+    } else if arguments.no_pager || !output.is_terminal {
+        output.result(&String::from_utf8_lossy(&text));
+    } else {
+        page(&text, output);
+    }
+    tell_left_out(&all, arguments, &filter, output);
+    output.say(&refused);
+    Ok(0)
+}
+
+/// Caches and ignored files are many and made by tools: they are counted, and
+/// shown only where asked for.
+fn without_bulk(
+    one: &LayerChanges,
+    caches: bool,
+    filter: &[atoll_layer::RelativePath],
+) -> atoll_layer::ChangeSet {
+    let mut set = one.set.clone();
+    if filter.is_empty() && !caches {
+        set.changes
+            .retain(|change| matches!(change.class, Class::Ordinary | Class::Control));
+    }
+    set
+}
+
+fn tell_left_out(
+    all: &[LayerChanges],
+    arguments: &DiffArguments,
+    filter: &[atoll_layer::RelativePath],
+    output: &Output,
+) {
+    if arguments.caches || !filter.is_empty() {
+        return;
+    }
+    let groups = changes::grouped(all);
+    for (name, group) in [
+        ("in caches", &groups.caches),
+        ("ignored by git", &groups.ignored),
+    ] {
+        if group.total() > 0 {
+            output.say(&format!(
+                "{} {name} not shown: atoll diff --caches\n",
+                render::counted(group.total(), "change", "changes")
+            ));
+        }
+    }
+}
+
+/// Writes a run's changes to the workspace.
+pub fn apply(arguments: &ApplyArguments, output: &Output) -> Result<u8, Failure> {
+    let (state, ledger, mut record) = load_ended(&arguments.run, "apply", output)?;
+    let work = Work {
+        state: &state,
+        ledger: &ledger,
+        output,
+        is_unseen: false,
+        is_unattended: false,
+    };
+    if arguments.finish || arguments.take_back {
+        work.settle(&mut record, arguments.take_back)?;
+        output.say(&format!(
+            "Run {}: {}.\n",
+            record.run,
+            state_name(record.state)
+        ));
+        return Ok(0);
+    }
+    if record.mode == WorkspaceMode::Live {
+        return Err(Failure::new(format!(
+            "run {} wrote straight to its workspace",
+            record.run
+        ))
+        .because("it was started with --live, or in a fence, so there is nothing to apply")
+        .advise(format!("atoll undo {} takes its changes back", record.run)));
+    }
+    let selection = Selection {
+        paths: selected_paths(&record, &arguments.paths)?,
+        control: arguments.control,
+        caches: arguments.caches,
+        ignored: arguments.ignored,
+        force: arguments.force,
+    };
+    record = changes::with_counts(&state, &record);
+    let all = changes::read(&state, &record)?;
+    changes::refuse_unchanged(&state, &record, &all, &selection.paths)?;
+    if !work.apply(&mut record, &all, &selection)? {
+        output.say("There was nothing to apply.\n");
+    } else if matches!(record.state, RunState::Applied | RunState::PartlyApplied) {
+        output.say(&format!(
+            "Run {}: {}{}. `atoll undo {0}` takes it back.\n",
+            record.run,
+            state_name(record.state),
+            elsewhere(&record)
+        ));
+    }
+    Ok(0)
+}
+
+/// Throws a run's changes away.
+pub fn discard(arguments: &DiscardArguments, output: &Output) -> Result<u8, Failure> {
+    let (state, ledger, mut record) = load_ended(&arguments.run, "discard", output)?;
+    let work = Work {
+        state: &state,
+        ledger: &ledger,
+        output,
+        is_unseen: false,
+        is_unattended: false,
+    };
+    live::refuse_discard(&record)?;
+    let was = record.state;
+    work.discard(&mut record)?;
+    let place = elsewhere(&record);
+    output.say(&format!("Run {}{place} is discarded.\n", record.run));
+    if matches!(was, RunState::Applied | RunState::PartlyApplied) {
+        output.warn("what was applied of it stays in the workspace, and cannot be taken back now");
+    }
+    Ok(0)
+}
+
+/// Undoes an apply, or an undo.
+pub fn undo(arguments: &UndoArguments, output: &Output) -> Result<u8, Failure> {
+    let (state, ledger, mut record) = load_ended(&arguments.run, "undo", output)?;
+    let work = Work {
+        state: &state,
+        ledger: &ledger,
+        output,
+        is_unseen: false,
+        is_unattended: false,
+    };
+    let run = record.run.clone();
+    let about = |record: &RunRecord| {
+        let workspace = host_text(&record.workspace);
+        json!({ "run": run, "state": state_word(record), "workspace": workspace })
+    };
+    if arguments.list {
+        let met = work.undo_met(&record)?;
+        met.show(arguments.json, about(&record), output);
+        return Ok(0);
+    }
+    let what = match arguments.take_back {
+        true => {
+            work.take_undo_back(&mut record)?;
+            if arguments.json {
+                output.json(&about(&record));
+            }
+            format!("{} again", state_word(&record).replace('-', " "))
+        }
+        false => {
+            let met = work.undo(&mut record, arguments.force)?;
+            if arguments.json {
+                output.json(&met.json(about(&record)));
+            }
+            format!("taken back{}", met.but_for())
+        }
+    };
+    output.say(&format!("Run {run}: {what}{}.\n", elsewhere(&record)));
+    Ok(0)
+}

@@ -1,0 +1,481 @@
+//! `atoll token`: the rights of a run in a token that its holder can narrow.
+
+mod given;
+mod narrowing;
+mod worth;
+
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use atoll_engine::configuration::Places;
+use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::printable::printable;
+use atoll_ledger::{Durability, Filter, Ledger, StateDir};
+use atoll_model::{SessionName, parse_duration};
+use atoll_policy::mistyped_method;
+use atoll_store::TokenFiles;
+use atoll_tokens::{
+    IssuingKey, Part, PublicKey, Right, TOKEN_BYTES_MAX, Terms, Token, attenuate, issue, read_time,
+    told_time,
+};
+use serde_json::{Value, json};
+
+use crate::arguments::{
+    AttenuateTokenArguments, IssueTokenArguments, ListTokensArguments, RevokeTokenArguments,
+    ShowTokenArguments, TermsArguments, TokenAction, TokenArguments,
+};
+use crate::output::Output;
+pub use given::{Given, read as read_given, seen_inside};
+
+/// The status of a token that does not count.
+const STATUS_COUNTS_NOT: u8 = 1;
+/// The most a clock may be set back after a token was issued.
+const CLOCK_SLACK: Duration = Duration::from_secs(60);
+/// The note that a token is valid from a little before it was issued.
+const BEFORE: &str = " (a minute before it was issued: a clock may be set back so far)";
+/// The characters shown of an id: enough to tell tokens apart.
+const ID_SHOWN: usize = 16;
+/// The size of an id, characters: hexadecimal digits of a signature.
+const ID_LENGTH: usize = 128;
+
+/// Issues, narrows, shows and revokes tokens.
+///
+/// # Errors
+/// When an argument is no token, or the deployment's token files cannot be used.
+pub fn token(arguments: &TokenArguments, output: &Output) -> Result<u8, Failure> {
+    match &arguments.action {
+        TokenAction::Issue(arguments) => issue_one(arguments, output),
+        TokenAction::Attenuate(arguments) => narrow(arguments, output),
+        TokenAction::Show(arguments) => show(arguments, output),
+        TokenAction::Revoke(arguments) => revoke(arguments, output),
+        TokenAction::List(arguments) => list(arguments, output),
+        TokenAction::Key(_) => key(output),
+    }
+}
+
+fn issue_one(arguments: &IssueTokenArguments, output: &Output) -> Result<u8, Failure> {
+    let now = now_s();
+    let terms = Terms {
+        from_s: Some(now.saturating_sub(CLOCK_SLACK.as_secs())),
+        ..terms(&arguments.terms, now)?
+    };
+    if terms.rights.is_empty() {
+        return Err(Failure::new("a token without rights carries nothing")
+            .advise("atoll token issue --allow 'connect api.example.com:443' --until 2h"));
+    }
+    if terms.until_s.is_some_and(|until| until <= now) {
+        return Err(Failure::new("the token would have ended already").because("--until is past"));
+    }
+    let state = Places::read()?.open_state()?;
+    let key = issuing_key(&state)?;
+    let text = issue(&key, &terms).doing("no token is issued")?;
+    let token = Token::read(&text, key.public()).doing("no token is issued")?;
+    let words = terms.words().doing("no token is issued")?;
+    let until = terms.until_s.and_then(told_time);
+    let event = json!({ "id": token.ids().first(), "until": until, "words": words });
+    record(&state, "token.issued", without_nothing(event))?;
+    if terms.until_s.is_none() {
+        output.warn(
+            "the token has no end: with --until 2h it has one; atoll token revoke ends it at once",
+        );
+    }
+    output.result(&format!("{text}\n"));
+    Ok(0)
+}
+
+fn narrow(arguments: &AttenuateTokenArguments, output: &Output) -> Result<u8, Failure> {
+    let text = text_in(&arguments.token)?;
+    let terms = terms(&arguments.terms, now_s())?;
+    if terms.is_empty() {
+        return Err(
+            Failure::new("nothing is said by which it would be narrower")
+                .advise("atoll token attenuate TOKEN --until 10m")
+                .advise("atoll token attenuate --help shows what else narrows one"),
+        );
+    }
+    let unmade = format!(
+        "the token in {} is not narrowed",
+        file_told(&arguments.token)
+    );
+    let narrower = attenuate(&text, &terms).doing(&unmade)?;
+    for told in narrowing::told(&before(&text), &terms) {
+        output.warn(&told);
+    }
+    output.result(&format!("{narrower}\n"));
+    Ok(0)
+}
+
+/// Returns the terms of a token that is to be narrowed: that takes no key, and a token that this
+/// deployment has not issued has unknown terms.
+fn before(text: &str) -> Vec<Terms> {
+    let token = || {
+        let places = Places::read().ok()?;
+        let exists = places.state.exists();
+        let state = exists.then(|| places.read_state().ok()).flatten()?;
+        let files = TokenFiles::open(&state, false).ok()??;
+        Token::read(text, public_key(&files).ok()?).ok()
+    };
+    let parts = token().and_then(|token| token.parts().ok());
+    let parts = parts.into_iter().flatten();
+    parts.filter_map(|part| part.terms).collect()
+}
+
+/// Returns why a token is not valid now, and the token, as far as that is known.
+fn look(text: &str) -> Result<(Option<String>, Option<Token>), Failure> {
+    let places = Places::read()?;
+    let files = match places.state.exists() {
+        true => TokenFiles::open(&places.read_state()?, false).doing(UNUSABLE)?,
+        false => None,
+    };
+    let Some(files) = files else {
+        return Ok((Some(NO_KEY.to_owned()), None));
+    };
+    let token = match Token::read(text, public_key(&files)?) {
+        Ok(token) => token,
+        Err(error) => return Ok((Some(error.to_string()), None)),
+    };
+    let end = token.end_s().doing("the token cannot be shown")?;
+    let ended = end.filter(|end| *end <= now_s()).and_then(told_time);
+    let revoked = files.revoked().doing(UNUSABLE)?;
+    let is_revoked = token.ids().iter().any(|id| revoked.contains(id));
+    let bound = files.bound().doing(UNUSABLE)?;
+    let once = token.once().doing("the token cannot be shown")?;
+    let run = once.iter().find_map(|id| bound.get(id));
+    let why = match (is_revoked, ended, run) {
+        (true, _, _) => Some("it is revoked".to_owned()),
+        (false, Some(end), _) => Some(format!("it has ended, at {end}")),
+        (false, None, Some(run)) => Some(format!("it counts in run {run} alone")),
+        (false, None, None) => None,
+    };
+    Ok((why, Some(token)))
+}
+
+const UNUSABLE: &str = "what is kept of tokens cannot be used";
+const NO_KEY: &str = "no token was issued here";
+
+fn show(arguments: &ShowTokenArguments, output: &Output) -> Result<u8, Failure> {
+    let text = text_in(&arguments.token)?;
+    let (why_not, token) = look(&text)?;
+    let unshown = format!(
+        "the token in {} cannot be shown",
+        file_told(&arguments.token)
+    );
+    let parts = match &token {
+        Some(token) => token.parts().doing(&unshown)?,
+        None => Vec::new(),
+    };
+    let worth = match why_not {
+        Some(why) => Err(why),
+        None => worth::worth(&parts, now_s()),
+    };
+    let status = match worth {
+        Ok(_) => 0,
+        Err(_) => STATUS_COUNTS_NOT,
+    };
+    if arguments.json {
+        let blocks: Vec<Value> = parts.iter().map(part_json).collect();
+        let carries = worth.as_ref().ok().and_then(|worth| worth.rights.as_ref());
+        let why = worth.as_ref().err();
+        let counts = worth.is_ok();
+        let shown = json!({ "counts": counts, "why": why, "carries": carries, "blocks": blocks });
+        output.json(&without_nothing(shown));
+        return Ok(status);
+    }
+    for (number, part) in parts.iter().enumerate() {
+        output.result(&part_lines(number, part));
+    }
+    let is_narrowed = parts.iter().any(|part| part.terms.is_none());
+    let told = match worth {
+        Ok(worth) => worth.told(is_narrowed),
+        Err(why) => format!("It does not count: {why}."),
+    };
+    output.result(&format!("{}\n", printable(told.as_bytes())));
+    Ok(status)
+}
+
+fn part_json(part: &Part) -> Value {
+    let words = part.terms.as_ref().and_then(|terms| terms.words().ok());
+    let lines = words.map(|words| words.lines().map(str::to_owned).collect::<Vec<_>>());
+    without_nothing(json!({ "id": part.id, "words": lines, "datalog": part.source }))
+}
+
+fn part_lines(number: usize, part: &Part) -> String {
+    let what = match number {
+        0 => "issued",
+        _ => "narrowed",
+    };
+    let mut text = format!("{what} ({})\n", shown_id(&part.id));
+    let words = part.terms.as_ref().and_then(|terms| terms.words().ok());
+    // What somebody else's program has appended is shown as it is.
+    for line in words.as_ref().unwrap_or(&part.source).lines() {
+        let why = match number == 0 && words.is_some() && line.starts_with("from ") {
+            true => BEFORE,
+            false => "",
+        };
+        text.push_str(&format!("  {}{why}\n", printable(line.as_bytes())));
+    }
+    text
+}
+
+fn revoke(arguments: &RevokeTokenArguments, output: &Output) -> Result<u8, Failure> {
+    let state = Places::read()?.open_state()?;
+    let files = TokenFiles::open(&state, false).doing(UNUSABLE)?;
+    let files = files.ok_or_else(|| Failure::new(NO_KEY).because("there is nothing to revoke"))?;
+    let id = match issued_id(&state, &arguments.token)? {
+        Some(id) => id,
+        None if arguments.token != "-" && !Path::new(&arguments.token).exists() => {
+            let named = printable(arguments.token.as_bytes());
+            let least = ID_SHOWN / 2;
+            let neither = format!("{named} is neither a file nor the beginning of an id");
+            return Err(Failure::new(neither)
+                .because(format!("an id is said by {least} of its letters or more"))
+                .advise("atoll token list names those that were issued"));
+        }
+        None => {
+            let path = Path::new(&arguments.token);
+            let text = text_in(path)?;
+            let unrevoked = format!("the token in {} is not revoked", file_told(path));
+            let token = Token::read(&text, public_key(&files)?).doing(&unrevoked)?;
+            token.ids().pop().unwrap_or_default()
+        }
+    };
+    let is_new = files.revoke(&id).doing("it is not revoked")?;
+    let shown = shown_id(&id);
+    match is_new {
+        true => {
+            record(&state, "token.revoked", json!({ "id": id }))?;
+            output.say(&format!(
+                "{shown} is revoked, with all that was made from it.\n"
+            ));
+        }
+        false => output.say(&format!("{shown} was revoked before.\n")),
+    }
+    Ok(0)
+}
+
+/// Returns the id if the text is one: a whole one, or the beginning of one that was issued.
+fn issued_id(state: &StateDir, text: &str) -> Result<Option<String>, Failure> {
+    let is_id = text.len() >= ID_SHOWN / 2 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_id || Path::new(text).exists() {
+        return Ok(None);
+    }
+    if text.len() == ID_LENGTH {
+        return Ok(Some(text.to_ascii_lowercase()));
+    }
+    let issued = issued(state)?;
+    let mut meant = issued.iter().filter_map(|one| {
+        let id = one.get("id").and_then(Value::as_str)?;
+        id.starts_with(&text.to_ascii_lowercase()).then_some(id)
+    });
+    match (meant.next(), meant.next()) {
+        (Some(id), None) => Ok(Some(id.to_owned())),
+        (Some(_), Some(_)) => Err(Failure::new(format!("more than one id begins with {text}"))
+            .advise("say more of it: atoll token list --json shows all of each")),
+        (None, _) => Err(
+            Failure::new(format!("no token was issued whose id begins with {text}"))
+                .advise("atoll token list names them"),
+        ),
+    }
+}
+
+fn list(arguments: &ListTokensArguments, output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let (issued, revoked) = match places.state.exists() {
+        true => {
+            let state = places.read_state()?;
+            let files = TokenFiles::open(&state, false).doing(UNUSABLE)?;
+            let revoked = files.map(|files| files.revoked()).transpose();
+            (
+                issued(&state)?,
+                revoked.doing(UNUSABLE)?.unwrap_or_default(),
+            )
+        }
+        false => Default::default(),
+    };
+    let is_revoked = |one: &Value| {
+        let id = one.get("id").and_then(Value::as_str);
+        id.is_some_and(|id| revoked.contains(id))
+    };
+    if arguments.json {
+        let all = issued.into_iter().map(|mut one| {
+            let revoked = is_revoked(&one);
+            if let Some(members) = one.as_object_mut() {
+                members.insert("revoked".to_owned(), json!(revoked));
+            }
+            one
+        });
+        output.json(&json!({ "tokens": all.collect::<Vec<_>>() }));
+        return Ok(0);
+    }
+    if issued.is_empty() {
+        output.say("No token was issued. atoll token issue --allow RIGHT issues one.\n");
+    }
+    for one in &issued {
+        let text = |member: &str| one.get(member).and_then(Value::as_str).unwrap_or_default();
+        let end = read_time(text("until")).ok();
+        let state = match (is_revoked(one), end.is_some_and(|end| end <= now_s())) {
+            (true, _) => "  revoked",
+            (false, true) => "  ended",
+            (false, false) => "",
+        };
+        let words = text("words").trim_end().replace('\n', ", ");
+        let line = format!("{}{state}  {words}", shown_id(text("id")));
+        output.result(&format!("{}\n", printable(line.as_bytes())));
+    }
+    Ok(0)
+}
+
+fn key(output: &Output) -> Result<u8, Failure> {
+    let places = Places::read()?;
+    let files = match places.state.exists() {
+        true => TokenFiles::open(&places.read_state()?, false).doing(UNUSABLE)?,
+        false => None,
+    };
+    let files = files.ok_or_else(|| {
+        Failure::new("there is no key of tokens")
+            .because(NO_KEY)
+            .advise("atoll token issue --allow RIGHT makes it with the first one")
+    })?;
+    let key = public_key(&files)?;
+    output.result(&format!("{}\n", key.to_hex()));
+    Ok(0)
+}
+
+/// Reads the issued tokens from the ledger, the oldest first.
+fn issued(state: &StateDir) -> Result<Vec<Value>, Failure> {
+    let filter = Filter {
+        kind: Some("token.issued".to_owned()),
+        ..Filter::default()
+    };
+    let events = Ledger::events(state, filter).doing("the ledger cannot be read")?;
+    let bodies = events.map(|event| event.map(|event| event.body));
+    bodies
+        .collect::<Result<_, _>>()
+        .doing("the ledger cannot be read")
+}
+
+fn issuing_key(state: &StateDir) -> Result<IssuingKey, Failure> {
+    let files = TokenFiles::open(state, true).doing(UNUSABLE)?;
+    let files = files.ok_or_else(|| Failure::new(UNUSABLE))?;
+    let key = files
+        .key_or(|| IssuingKey::generate().to_hex())
+        .doing(UNUSABLE)?;
+    IssuingKey::from_hex(&key).doing(UNUSABLE)
+}
+
+/// Returns the public key that verifies tokens of this deployment.
+fn public_key(files: &TokenFiles) -> Result<PublicKey, Failure> {
+    let key = files.key().doing(UNUSABLE)?;
+    let key = key.ok_or_else(|| Failure::new(UNUSABLE).because(NO_KEY))?;
+    Ok(IssuingKey::from_hex(&key).doing(UNUSABLE)?.public())
+}
+
+/// Reads the terms of a new token.
+fn terms(arguments: &TermsArguments, now_s: u64) -> Result<Terms, Failure> {
+    let right = |text: &String| {
+        let what = format!("--allow {} is not usable", printable(text.as_bytes()));
+        let right = text.parse::<Right>().doing(&what)?;
+        let mistyped = match &right {
+            Right::Request { method, .. } => method.as_deref(),
+            Right::Resolve(_)
+            | Right::Connect { .. }
+            | Right::UseCredential(_)
+            | Right::Publish(_) => None,
+        };
+        match mistyped.and_then(|method| Some((method, mistyped_method(method)?))) {
+            None => Ok(right),
+            Some((method, known)) => Err(Failure::new(what)
+                .because(format!("there is no method {method}"))
+                .advise(format!("did you mean {known}?"))),
+        }
+    };
+    let session = arguments.session.as_deref().map(SessionName::parse);
+    let workspace = arguments.workspace.as_deref().map(|path| {
+        let shown = printable(path.as_os_str().as_encoded_bytes());
+        let what = format!("--workspace {shown} is not usable");
+        let real = path.canonicalize().doing(&what)?;
+        let text = real.to_str().map(str::to_owned);
+        text.ok_or_else(|| Failure::new(what).because("its path is no text"))
+    });
+    Ok(Terms {
+        rights: arguments
+            .allow
+            .iter()
+            .map(right)
+            .collect::<Result<_, _>>()?,
+        from_s: None,
+        until_s: arguments
+            .until
+            .as_deref()
+            .map(|text| until(text, now_s))
+            .transpose()?,
+        session: session.transpose().doing("--session is not usable")?,
+        workspace: workspace.transpose()?,
+        once: arguments.once,
+    })
+}
+
+fn until(text: &str, now_s: u64) -> Result<u64, Failure> {
+    match parse_duration(text) {
+        Ok(time) => Ok(now_s.saturating_add(time.as_secs())),
+        Err(_) => read_time(text).doing("--until is not usable"),
+    }
+}
+
+/// Returns the time in seconds since 1970. A clock before that yields 0, at which no token is
+/// valid.
+pub(crate) fn now_s() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Names the source of a token, a file or standard input, safe to print.
+fn file_told(path: &Path) -> String {
+    match path.as_os_str() == "-" {
+        true => "standard input".to_owned(),
+        false => printable(path.as_os_str().as_encoded_bytes()),
+    }
+}
+
+/// Reads the token in a file, or on standard input.
+fn text_in(path: &Path) -> Result<String, Failure> {
+    let unread = format!("no token can be read from {}", file_told(path));
+    let mut text = String::new();
+    // One more than there can be, with the end of its line: what is longer is found out.
+    let most = TOKEN_BYTES_MAX as u64 + 2;
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().lock().take(most).read_to_string(&mut text),
+        false => {
+            let file = std::fs::File::open(path).doing(&unread);
+            let file = file.map_err(|failure| {
+                failure.advise(
+                    "a token is a file with what `atoll token issue --allow RIGHT --until 2h` \
+                     prints, outside of workspaces",
+                )
+            })?;
+            file.take(most).read_to_string(&mut text)
+        }
+    };
+    read.doing(&unread)?;
+    Ok(text)
+}
+
+pub(crate) fn shown_id(id: &str) -> &str {
+    id.get(..ID_SHOWN).unwrap_or(id)
+}
+
+/// Removes the members without a value from an object.
+fn without_nothing(mut value: Value) -> Value {
+    if let Some(members) = value.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+    }
+    value
+}
+
+fn record(state: &StateDir, kind: &'static str, body: Value) -> Result<(), Failure> {
+    atoll_engine::events::open_ledger(state)?
+        .record(None, kind, body, Durability::Durable)
+        .doing("it cannot be recorded")?;
+    Ok(())
+}

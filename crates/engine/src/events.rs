@@ -1,0 +1,82 @@
+//! The ledger as all commands use it: opened for writing, and the events of a run, with sealed
+//! content decrypted if its key is here.
+
+mod times;
+
+use std::time::SystemTime;
+
+use atoll_ledger::{Event, FollowedSeals, Ledger, PrivateFault, Seals, StateDir};
+use atoll_model::{RunId, SessionId};
+use atoll_sandbox::{Host, RunGroup, run_groups};
+use serde_json::Value;
+
+use crate::failure::{Doing, Failure};
+
+pub use times::{beginning, microseconds, seconds};
+
+/// Opens the ledger, and removes the control groups that interrupted runs have left.
+///
+/// # Errors
+/// When the ledger cannot be opened.
+pub fn open_ledger(state: &StateDir) -> Result<Ledger, Failure> {
+    let ledger = atoll_store::open_ledger(state, SystemTime::now).map_err(|error| {
+        Failure::new("the ledger cannot be opened")
+            .because(&error)
+            .advise(error)
+    })?;
+    if !ledger.interrupted().is_empty()
+        && let Ok(host) = Host::read()
+    {
+        let is_interrupted =
+            |group: &RunGroup| ledger.interrupted().iter().any(|one| one.run == group.run);
+        for group in run_groups(&host)
+            .iter()
+            .filter(|group| is_interrupted(group))
+        {
+            // One that still has a process is for `atoll gc`.
+            let _ = group.remove();
+        }
+    }
+    Ok(ledger)
+}
+
+/// Returns all events of a run, with sealed content decrypted if its key is here.
+///
+/// # Errors
+/// When the ledger or the keys cannot be read.
+pub fn events_of(state: &StateDir, run: &RunId) -> Result<Vec<Event>, Failure> {
+    let seals = seals(state)?;
+    let all = Ledger::show(state, run).doing("the ledger cannot be read")?;
+    let damaged = "the ledger is damaged there; atoll ledger verify tells more";
+    all.map(|event| Ok(seals.open(event.doing(damaged)?)))
+        .collect()
+}
+
+/// Reads the keys of sealed content.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn seals(state: &StateDir) -> Result<Seals, Failure> {
+    Seals::read(state).map_err(unreadable)
+}
+
+/// Reads the keys of sealed events, for a reader that follows the ledger.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn followed(state: &StateDir) -> Result<FollowedSeals, Failure> {
+    FollowedSeals::read(state).map_err(unreadable)
+}
+
+/// Describes a failure to read the keys of sealed events.
+pub fn unreadable(fault: PrivateFault) -> Failure {
+    Failure::new("the keys of what is sealed cannot be read")
+        .because(&fault)
+        .advise(fault)
+}
+
+/// Returns the session of a run, from its first event.
+pub fn session_of(opened: &Event) -> Option<SessionId> {
+    let id = opened.body.get("session").and_then(Value::as_str)?;
+    SessionId::parse(id).ok()
+}

@@ -1,0 +1,172 @@
+//! The error of every use case: its kind, its context, and what helps as data.
+//!
+//! A surface (the command line, a server) words the hints and chooses the exit status.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+
+use atoll_ledger::{LedgerError, PrivateFault, StateError};
+use atoll_model::{Reason, RunId};
+use atoll_policy::ProfileError;
+
+/// A use case that ended in an error: what happened, why, and what to do next.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Failure {
+    /// The error.
+    pub what: String,
+    /// The reason, as far as known.
+    pub why: Option<String>,
+    /// Remedies, the likeliest first.
+    pub hints: Vec<Hint>,
+    /// The kind of error.
+    pub kind: Kind,
+    /// The reasons of a denial, each with its rule.
+    pub reasons: Vec<Reason>,
+    /// The run it is about, with the profile, if one was named.
+    pub about: Option<Box<(RunId, String)>>,
+    /// Further notices, reported after everything else.
+    pub notices: Box<Notices>,
+}
+
+/// The kinds of errors that callers treat differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Something could not be done, wrong usage included.
+    Failed,
+    /// A policy or a person denied it.
+    Denied,
+    /// A proof of the ledger does not hold.
+    Unproven,
+}
+
+/// A remedy.
+#[derive(Debug)]
+pub enum Hint {
+    /// A sentence, or a command as a person types it.
+    Text(String),
+    /// A state directory that cannot be used is to be made usable.
+    State(Box<StateError>),
+    /// A profile or a policy with a mistake is to be corrected.
+    Profile(Box<ProfileError>),
+    /// The ledger is to be made usable.
+    Ledger(Box<LedgerError>),
+    /// A private file is to be made usable.
+    Private(Box<PrivateFault>),
+    /// The path is to be writable by its owner alone.
+    WritableByOthers(PathBuf),
+    /// The path's owner is to be looked at.
+    OwnedByOther(PathBuf),
+}
+
+impl From<&str> for Hint {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Hint {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&String> for Hint {
+    fn from(text: &String) -> Self {
+        Self::Text(text.clone())
+    }
+}
+
+impl From<StateError> for Hint {
+    fn from(error: StateError) -> Self {
+        Self::State(Box::new(error))
+    }
+}
+
+impl From<ProfileError> for Hint {
+    fn from(error: ProfileError) -> Self {
+        Self::Profile(Box::new(error))
+    }
+}
+
+impl From<LedgerError> for Hint {
+    fn from(error: LedgerError) -> Self {
+        Self::Ledger(Box::new(error))
+    }
+}
+
+impl From<PrivateFault> for Hint {
+    fn from(fault: PrivateFault) -> Self {
+        Self::Private(Box::new(fault))
+    }
+}
+
+/// Sentences behind a failure: apart from it, since failures are handed on by value.
+#[derive(Debug, Default)]
+pub struct Notices(pub Vec<String>);
+
+impl Failure {
+    /// Creates an error in one sentence.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            why: None,
+            hints: Vec::new(),
+            kind: Kind::Failed,
+            reasons: Vec::new(),
+            about: None,
+            notices: Box::default(),
+        }
+    }
+
+    /// Sets the reason.
+    #[must_use]
+    pub fn because(mut self, why: impl Display) -> Self {
+        self.why = Some(why.to_string());
+        self
+    }
+
+    /// Adds a remedy.
+    #[must_use]
+    pub fn advise(mut self, hint: impl Into<Hint>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds further notices.
+    #[must_use]
+    pub fn noting<Line: Display>(mut self, notices: impl IntoIterator<Item = Line>) -> Self {
+        let notices = notices.into_iter().map(|notice| notice.to_string());
+        self.notices.0.extend(notices);
+        self
+    }
+
+    /// Names the run and the profile that it is about.
+    #[must_use]
+    pub fn about(mut self, run: &RunId, profile: &str) -> Self {
+        self.about = Some(Box::new((run.clone(), profile.to_owned())));
+        self
+    }
+
+    /// Sets another kind.
+    #[must_use]
+    pub fn of_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+}
+
+/// Adds the attempted operation to an error.
+pub trait Doing<T> {
+    /// Turns the error into a failure of this.
+    ///
+    /// # Errors
+    /// As of the operation.
+    fn doing(self, what: &str) -> Result<T, Failure>;
+}
+
+impl<T, E: Display> Doing<T> for Result<T, E> {
+    fn doing(self, what: &str) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(what).because(error))
+    }
+}

@@ -1,0 +1,47 @@
+//! The main path: from a call to its outcome.
+//!
+//! Every action ends in [`call`], one function that reads from top to bottom: decide, record,
+//! arm, run, close. Types enforce the order: only policy makes a grant, only the ledger arms
+//! it, only an armed grant starts a sandbox.
+//!
+//! This crate must never touch a sandbox's sockets. Start reading at [`call`].
+
+mod approvals;
+mod asking;
+mod call;
+pub mod changes;
+pub mod configuration;
+pub mod control;
+mod describe;
+pub mod events;
+pub mod explain;
+pub mod failure;
+mod fallback;
+mod fencing;
+pub mod finding;
+mod flows;
+mod given_up;
+mod kept;
+mod login;
+mod persons;
+mod place;
+mod place_error;
+pub mod printable;
+pub mod promotion;
+mod ranged;
+mod repository;
+pub mod reputation;
+mod resuming;
+mod rooted;
+mod slug;
+mod ssh;
+mod trust;
+
+pub use call::{CallError, Called, Fate, Request, Reread, Tokens, call};
+pub use fallback::holds_layers;
+pub use given_up::{is_of_token, of_session as given_up_of_session, take_given_up};
+pub use kept::{NOT_WRITTEN, kept_labels};
+pub use login::is_taken_over;
+pub use persons::{NoSecondPerson, widening};
+pub use place_error::PlaceError;
+pub use ranged::reclaim_leftovers;
