@@ -231,7 +231,7 @@ impl Recorded {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Ask => "ask",
@@ -332,7 +332,7 @@ fn ending_body(outcome: &Outcome) -> Value {
     serde_json::to_value(outcome.ending).unwrap_or(Value::Null)
 }
 
-fn reasons_body(reasons: &[Reason]) -> Vec<Value> {
+pub(crate) fn reasons_body(reasons: &[Reason]) -> Vec<Value> {
     reasons
         .iter()
         .map(|reason| {
@@ -348,7 +348,7 @@ fn reasons_body(reasons: &[Reason]) -> Vec<Value> {
 
 /// Limits a count to a number that every JSON reader keeps exactly; a larger one (285 years in
 /// microseconds) is a defect elsewhere and must not lose the event.
-fn whole_number(count: u128) -> u64 {
+pub(crate) fn whole_number(count: u128) -> u64 {
     u64::try_from(count).map_or(crate::canonical::INTEGER_MAX, |count| {
         count.min(crate::canonical::INTEGER_MAX)
     })

@@ -54,7 +54,7 @@ pub(crate) const HOLD_SET: &str = "hold.set";
 pub(crate) const HOLD_RELEASED: &str = "hold.released";
 
 /// The types that only this crate writes, so that their content can be relied on.
-const RESERVED_KINDS: [&str; 29] = [
+const RESERVED_KINDS: [&str; 32] = [
     LOST,
     ROTATED,
     "approval.agreed",
@@ -63,6 +63,9 @@ const RESERVED_KINDS: [&str; 29] = [
     "approval.granted",
     "approval.unheard",
     "attempt.seen",
+    "exec.closed",
+    "exec.denied",
+    "exec.opened",
     "flow.opened",
     "flow.closed",
     "flow.refused",

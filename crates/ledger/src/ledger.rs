@@ -2,9 +2,9 @@ mod asked;
 mod of_sessions;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use atoll_model::{Attempt, Call, Outcome, RunId, SessionId, Verdict};
+use atoll_model::{Attempt, Call, Ending, Outcome, RunId, SessionId, Verdict};
 use serde_json::{Value, json};
 
 use crate::canonical::EventBody;
@@ -13,6 +13,7 @@ use crate::checkpoint::{self, SigningError};
 use crate::entry::{Recorded, attempt_body, opened_body, outcome_body};
 use crate::event::seal::{SealFault, SealKey, sealed_members};
 use crate::event::{CLOSING_KINDS, Draft};
+use crate::exec::{self, ArmedExec, ExecCall, ExecEntry};
 use crate::journal::{Clock, Journal};
 use crate::open_runs::OpenRuns;
 use crate::read::{Events, Filter};
@@ -128,6 +129,41 @@ impl Ledger {
                 Err(error)
             }
         }
+    }
+
+    /// Records an exec in a living sandbox and the verdict on it (`exec.opened`); it is on disk once
+    /// the entry is armed, and nothing may be started before. `decision` holds the subject and the
+    /// rules of the decision.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; nothing may be started then.
+    pub fn open_exec<G>(
+        &self,
+        call: &ExecCall,
+        verdict: &Verdict<G>,
+        decision: Value,
+    ) -> Result<ExecEntry, LedgerError> {
+        let recorded = Recorded::of(verdict);
+        let body = exec::opened_body(call, recorded, decision);
+        let seal = self.seal_of(&call.call.run)?;
+        let draft = Draft::sealed("exec.opened", &call.call.run, &body, Some(&seal))?;
+        let (_, tail) = self.journal.append(&draft)?;
+        let journal = Arc::clone(&self.journal);
+        Ok(ExecEntry::new(call.clone(), journal, seal, recorded, tail))
+    }
+
+    /// Records the end of an exec (`exec.closed`), or why it was not started, on disk when it
+    /// returns.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; the exec counts as ended with its run then.
+    pub fn close_exec<G>(
+        &self,
+        armed: ArmedExec<G>,
+        ending: Result<Ending, &str>,
+        wall_clock: Duration,
+    ) -> Result<Position, LedgerError> {
+        armed.close(ending, wall_clock)
     }
 
     /// Records an event: of a run, or of Atoll itself. The types that this crate writes by itself

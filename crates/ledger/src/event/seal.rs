@@ -82,6 +82,7 @@ pub(crate) enum Opening<'a> {
 pub(crate) fn sealed_members(kind: &str) -> &'static [&'static str] {
     match kind {
         "run.opened" => &["command", "directory", "options", "workspace"],
+        "exec.opened" => &["command", "directory"],
         "run.failed" | "apply.failed" => &["why"],
         "denials.seen" => &["denied"],
         "apply.started" | "undo.started" => &["directory"],
