@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
+use atoll_cli::escape::EscapeFilter;
 use atoll_engine::{Fate, Request, call};
 use atoll_layer::GitEnvironment;
 use atoll_ledger::{Ledger, StateDir};
@@ -170,6 +171,7 @@ impl Many {
             widening: &Widening::OnePerson,
             resume: None,
             reread: &|rules| Ok(rules.clone()),
+            filter: &|rights| Box::new(EscapeFilter::new(rights)),
             now,
         };
         let nothing = File::options().read(true).write(true).open("/dev/null")?;

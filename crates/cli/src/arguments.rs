@@ -7,6 +7,7 @@
 
 mod approvals;
 mod authority;
+mod exec;
 mod kept;
 mod ledger;
 mod login;
@@ -38,6 +39,7 @@ pub use approvals::{
 pub use authority::{
     AuthorityAction, AuthorityArguments, RotateAuthorityArguments, ShowAuthorityArguments,
 };
+pub use exec::{ExecArguments, ShellArguments};
 pub use kept::{
     ApplyKeptArguments, DiffKeptArguments, DiscardKeptArguments, KeptAction, KeptArguments,
     ListKeptArguments, UndoKeptArguments,
@@ -110,6 +112,8 @@ struct CommandLine {
 #[allow(missing_docs)]
 pub enum Command {
     Run(Box<RunArguments>),
+    Exec(ExecArguments),
+    Shell(ShellArguments),
     Login(LoginArguments),
     #[command(aliases = ["list", "ls", "ps"])]
     Runs(RunsArguments),

@@ -321,12 +321,13 @@ impl Attachment for Console {
 
 /// The person's terminal in raw mode; restored when dropped.
 #[derive(Debug)]
-struct RawTerminal {
+pub(crate) struct RawTerminal {
     before: Termios,
 }
 
 impl RawTerminal {
-    fn take(stdin: &Stdin) -> Option<Self> {
+    /// Takes over the terminal of standard input, if it is one.
+    pub(crate) fn take(stdin: &Stdin) -> Option<Self> {
         let before = tcgetattr(stdin).ok()?;
         let terminal = Self { before };
         terminal.raw();
@@ -345,7 +346,7 @@ impl RawTerminal {
 
     /// Discards the input that was typed or answered and not read. It belongs to the program: left
     /// there, the person's shell would run it.
-    fn give_back(self) {
+    pub(crate) fn give_back(self) {
         let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
     }
 }

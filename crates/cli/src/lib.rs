@@ -22,6 +22,7 @@ mod desk;
 mod diff;
 mod errands;
 pub mod escape;
+mod exec;
 
 mod finding;
 mod hints;
@@ -118,6 +119,8 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
 fn perform(command: Command, output: &Output) -> Result<u8, Failure> {
     match command {
         Command::Run(arguments) => run::run(*arguments, output),
+        Command::Exec(arguments) => exec::exec(&arguments, output),
+        Command::Shell(arguments) => exec::shell(&arguments, output),
         Command::Login(arguments) => signin::login(&arguments, output),
         Command::Runs(arguments) => review::runs(&arguments, output),
         Command::Sessions(arguments) => sessions::sessions(&arguments, output),

@@ -50,6 +50,7 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
                 | Answer::GivenUp { .. }
                 | Answer::Compared { .. }
                 | Answer::Reloaded(_)
+                | Answer::Exec(_)
                 | Answer::Done {}
                 | Answer::Agreed(_),
             ) => {
@@ -114,6 +115,7 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
             | Answer::GivenUp { .. }
             | Answer::Compared { .. }
             | Answer::Reloaded(_)
+            | Answer::Exec(_)
             | Answer::Done {},
         ) => {
             return Err(unanswered(&run, &ControlError::Strange));

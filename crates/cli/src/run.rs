@@ -33,6 +33,7 @@ use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::console::{Console, ConsoleSettings};
 use crate::credentials::Words;
+use crate::escape::EscapeFilter;
 use crate::output::Output;
 use crate::policy::rereading;
 use crate::reached;
@@ -98,6 +99,7 @@ pub fn carry_out(
         widening: &widening,
         resume: resume.as_ref(),
         reread: &rereading(&places, &asked.workspace),
+        filter: &|rights| Box::new(EscapeFilter::new(rights)),
         now,
     };
     let signals = Signals::take().doing("signals cannot be taken over")?;

@@ -361,7 +361,9 @@ fn ended(run: &RunId, answer: Result<Answer, ControlError>) -> Result<String, Fa
     );
     let how = match why {
         ControlError::Gone => "it did not listen yet",
-        ControlError::Silent(_) | ControlError::Strange => "it did not answer",
+        ControlError::Silent(_) | ControlError::Another(_) | ControlError::Strange => {
+            "it did not answer"
+        }
     };
     match end_unanswering(&state, SystemTime::now, run, &by) {
         Ok(Unanswering::Killed) => Ok(format!(

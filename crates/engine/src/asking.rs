@@ -56,9 +56,13 @@ impl<'a> Rereading<'a> {
         }
     }
 
-    fn with<T>(&self, decide: impl FnOnce(&Rules) -> T) -> T {
+    /// Decides something by the rules in force.
+    pub(crate) fn with<T>(&self, decide: impl FnOnce(&Rules, &Facts<'_>) -> T) -> T {
         let later = self.rules.borrow().clone();
-        decide(later.as_deref().unwrap_or(self.request.rules))
+        decide(
+            later.as_deref().unwrap_or(self.request.rules),
+            &self.facts(),
+        )
     }
 
     /// Decides whether a port is published.
@@ -74,14 +78,14 @@ impl<'a> Rereading<'a> {
                 advice: "start another run, with a token that carries it".to_owned(),
             });
         }
-        let (call, facts) = (self.request.call, self.facts());
-        self.with(|rules| decide_publishing(rules, call, &facts, already, port))
+        let call = self.request.call;
+        self.with(|rules, facts| decide_publishing(rules, call, facts, already, port))
             .map_err(declined)
     }
 
     /// Reads the policies again; returns both versions, and the text that a prover compares.
     pub(crate) fn compare(&self) -> Result<(Versions, String), Declined> {
-        self.with(|rules| {
+        self.with(|rules, _| {
             let after = (self.request.reread)(rules)?;
             let text = compared(rules, &after).map_err(|why| Declined {
                 why,
@@ -101,11 +105,11 @@ impl<'a> Rereading<'a> {
         &self,
         only: Option<&Versions>,
     ) -> Result<NewPolicies, (String, Declined)> {
-        let from = self.with(|rules| rules.digest().to_owned());
-        let reread = |rules: &Rules| {
+        let from = self.with(|rules, _| rules.digest().to_owned());
+        let reread = |rules: &Rules, facts: &Facts<'_>| {
             let rules = (self.request.reread)(rules)?;
             proven(only, &from, rules.digest())?;
-            let reconsidered = reconsider(&rules, self.request.call, &self.facts(), self.boundary);
+            let reconsidered = reconsider(&rules, self.request.call, facts, self.boundary);
             let reconsidered = reconsidered.map_err(|why| Declined {
                 why,
                 advice: "write fewer policies".to_owned(),
@@ -170,7 +174,8 @@ fn told(rules: &Rules, reconsidered: Reconsidered) -> (Vec<String>, Option<Vec<u
     (told, reconsidered.handed)
 }
 
-fn declined(reasons: Vec<Reason>) -> Declined {
+/// Returns the refusal for these reasons.
+pub(crate) fn declined(reasons: Vec<Reason>) -> Declined {
     let whys = reasons
         .iter()
         .map(|one| format!("{}: {} ({})", one.what, one.why, one.rule));

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::asking::Rereading;
 use crate::describe::describe;
+use crate::execs::{Execs, MakeFilter};
 use crate::flows;
 use crate::place::{Placed, place};
 use crate::ssh::SshPlace;
@@ -63,6 +64,8 @@ pub struct Request<'a> {
     pub resume: Option<&'a RunRecord>,
     /// Reads the policies again.
     pub reread: Reread<'a>,
+    /// Makes filters for what execs beside the first write to a person's terminal.
+    pub filter: MakeFilter<'a>,
     /// The time of the call.
     pub now: SystemTime,
 }
@@ -306,10 +309,11 @@ impl Prepared {
         let mut witness = |attempt: &Attempt| noted(ledger.record_attempt(&run, attempt).map(drop));
         let boundary = armed.grant().boundary().clone();
         let rereading = Rereading::new(request, &boundary);
-        let mut labels = armed.grant().labels().clone();
+        let labels = RefCell::new(armed.grant().labels().clone());
         let mut record_flow = |news: &[FlowNews<'_>]| {
             let recorded = flows::record(ledger, &run, news, &rereading.versions());
-            labels.extend(flows::labels(news).map(str::to_owned));
+            let gains = flows::labels(news).map(str::to_owned);
+            labels.borrow_mut().extend(gains);
             noted(recorded.and_then(|()| flows::tell_beside(gained.as_ref(), news)))
         };
         let listener = placed.ssh.as_mut().and_then(SshPlace::take_listener);
@@ -317,6 +321,15 @@ impl Prepared {
         let decide = |port, already: &[_]| rereading.publish(port, already);
         let reload = |only: Option<&Versions>| rereading.reload(only);
         let compare = || rereading.compare();
+        let execs = Execs {
+            call: request.call,
+            rules: &rereading,
+            labels: &labels,
+            ledger,
+            noted: &noted,
+            filter: request.filter,
+            rights: boundary.terminal,
+        };
         let live = Live {
             run: &run,
             has_network: request.facts.mode == Mode::Full,
@@ -325,6 +338,7 @@ impl Prepared {
             reload: &reload,
             compare: &compare,
             widening: request.widening,
+            execs: &execs,
         };
         let mut outside = Outside::new(&boundary.network, &issue, &mut record_flow)
             .with(doors)
@@ -350,7 +364,7 @@ impl Prepared {
                 return Err(error);
             }
         };
-        let (record, notices) = settle(request, record, &outcome, placed, labels)?;
+        let (record, notices) = settle(request, record, &outcome, placed, labels.into_inner())?;
         Ok((outcome, record, notices, flows, departing))
     }
 

@@ -232,6 +232,7 @@ pub fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Fai
             | Answer::GivenUp { .. }
             | Answer::Compared { .. }
             | Answer::Reloaded(_)
+            | Answer::Exec(_)
             | Answer::Agreed(_),
         ) => Err(unanswered(run, &ControlError::Strange)),
         Err(error) => Err(unanswered(run, &error)),

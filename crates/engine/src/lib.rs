@@ -14,6 +14,7 @@ pub mod configuration;
 pub mod control;
 mod describe;
 pub mod events;
+mod execs;
 pub mod explain;
 pub mod failure;
 mod fallback;
@@ -38,6 +39,7 @@ mod ssh;
 mod trust;
 
 pub use call::{CallError, Called, Fate, Request, Reread, Tokens, call};
+pub use execs::MakeFilter;
 pub use fallback::holds_layers;
 pub use given_up::{is_of_token, of_session as given_up_of_session, take_given_up};
 pub use kept::{NOT_WRITTEN, kept_labels};

@@ -2,12 +2,15 @@ use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use atoll_ledger::ArmedExec;
 use atoll_model::Ending;
 use atoll_model::network::{
     AskedCall, Breadth, CallDigest, Listener, Published, PublishedPort, Scope,
 };
 
 use crate::SandboxError;
+use atoll_policy::ExecGrant;
+
 use crate::approvals::{Decision, Pending, Who};
 use crate::control::{Declined, PortAgreed};
 use crate::exec::ExecCommand;
@@ -166,16 +169,17 @@ pub trait Attachment {
     /// Handles a suspension of the program by the terminal; does not return until the program
     /// is to go on.
     fn suspended(&mut self);
+    /// Gives back a terminal that the program left changed, once all is shown. Of an exec beside
+    /// the first.
+    fn finish(&mut self) {}
 }
 
-/// An exec to start in a living sandbox, with its attachment. It was decided and recorded.
+/// An exec to start in a living sandbox, by the right to it.
 pub struct StartExec {
     /// The program.
     pub command: ExecCommand,
     /// The host's side of its streams.
     pub attachment: Box<dyn Attachment>,
-    /// Takes the exec's number, or the reason why it was not started.
-    pub started: Box<dyn FnOnce(Result<u32, SandboxError>)>,
 }
 
 impl fmt::Debug for StartExec {
@@ -186,14 +190,12 @@ impl fmt::Debug for StartExec {
 
 /// An exec that has ended, with all of its output shown.
 pub struct EndedExec {
-    /// Its number in the sandbox.
-    pub exec: u32,
+    /// The right by which it was started.
+    pub armed: ArmedExec<ExecGrant>,
     /// Its end, or the reason why it was not started.
     pub ending: Result<Ending, SandboxError>,
     /// The time from its start to its end.
     pub wall_clock: Duration,
-    /// Its attachment.
-    pub attachment: Box<dyn Attachment>,
 }
 
 impl fmt::Debug for EndedExec {

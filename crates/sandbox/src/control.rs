@@ -13,6 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
+use atoll_sys::socket;
 use rustix::fs::{AtFlags, Mode};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -20,11 +21,15 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::Size;
 use crate::approvals::{Lease, Pending, Who};
 
+mod exec;
 mod others;
 mod said;
 
+pub(crate) use exec::{ExecCaller, reply};
+pub use exec::{ExecConnection, ExecDone, ExecRequest, OutputFilter, exec_in};
 pub(crate) use others::{Others, Standing};
 pub use others::{Runs, ask_run, ask_until, runs_spoken_to};
 pub use said::{Answer, Declined, PortAgreed, Question, Reloaded, Versions};
@@ -33,6 +38,8 @@ pub use said::{Answer, Declined, PortAgreed, Question, Reloaded, Versions};
 pub const CONTROL_VERSION: u32 = 1;
 /// The longest request, bytes, with the end of its line.
 const QUESTION_BYTES_MAX: usize = 4 << 10;
+/// The most descriptors with a request: a description and three streams.
+const DESCRIPTORS_MAX: usize = 4;
 /// The longest answer, bytes; every list in an answer is limited to fit.
 const ANSWER_BYTES_MAX: usize = 128 << 10;
 /// The most bytes of an answer around its lists.
@@ -67,6 +74,9 @@ pub enum ControlError {
     /// The run did not answer.
     #[error("it did not answer: {0}")]
     Silent(io::Error),
+    /// The run is another user's, who would get what is typed.
+    #[error("it is a run of the user {0}")]
+    Another(u32),
     /// The answer was malformed.
     #[error("what it answered is not understood; is it of another version of Atoll?")]
     Strange,
@@ -94,6 +104,8 @@ struct Caller {
     who: Who,
     standing: Standing,
     got: Vec<u8>,
+    /// The descriptors that came with the request.
+    descriptors: Vec<OwnedFd>,
     until: Instant,
 }
 
@@ -152,8 +164,11 @@ impl Control {
         most.saturating_sub(callers.count())
     }
 
-    /// Answers complete requests.
-    pub(crate) fn attend(&mut self, answer: &mut dyn FnMut((Who, Standing), Question) -> Answer) {
+    /// Answers complete requests. Returns the callers who ask for execs, whose connections stay.
+    pub(crate) fn attend(
+        &mut self,
+        answer: &mut dyn FnMut((Who, Standing), Question) -> Answer,
+    ) -> Vec<ExecCaller> {
         while self.room(Standing::Own) > 0 {
             let Ok((stream, _)) = self.listener.accept() else {
                 break;
@@ -165,19 +180,38 @@ impl Control {
             self.callers.extend(come);
         }
         let now = Instant::now();
-        self.callers.retain_mut(|caller| {
+        let mut execs = Vec::new();
+        for mut caller in std::mem::take(&mut self.callers) {
             let said = match caller.hear(now) {
-                Heard::Some => return true,
-                Heard::Nothing => return false,
+                Heard::Some => {
+                    self.callers.push(caller);
+                    continue;
+                }
+                Heard::Nothing => continue,
                 Heard::All => match read::<Question>(&caller.got) {
+                    Some(Question::Exec { rows, columns }) if caller.standing == Standing::Own => {
+                        let size = rows.zip(columns);
+                        let size = size.map(|(rows, columns)| Size { rows, columns });
+                        let Caller {
+                            stream,
+                            who,
+                            descriptors,
+                            ..
+                        } = caller;
+                        match ExecCaller::of(stream, who, size, descriptors) {
+                            Ok(exec) => execs.push(exec),
+                            Err((stream, why)) => reply(&stream, &declined(why)),
+                        }
+                        continue;
+                    }
                     Some(question) => answer((caller.who, caller.standing), question),
                     None => declined("it is not understood; is it of another version of Atoll?"),
                 },
                 Heard::Wrong(why) => declined(why),
             };
-            caller.answer(&said);
-            false
-        });
+            reply(&caller.stream, &said);
+        }
+        execs
     }
 }
 
@@ -198,11 +232,13 @@ impl Caller {
     fn hear(&mut self, now: Instant) -> Heard {
         let mut block = [0; QUESTION_BYTES_MAX];
         loop {
-            match self.stream.read(&mut block) {
-                Ok(0) => return Heard::Nothing,
-                Ok(got) => self
-                    .got
-                    .extend_from_slice(block.get(..got).unwrap_or_default()),
+            match socket::receive(self.stream.as_fd(), &mut block) {
+                Ok((0, _)) => return Heard::Nothing,
+                Ok((got, descriptors)) => {
+                    self.got
+                        .extend_from_slice(block.get(..got).unwrap_or_default());
+                    self.descriptors.extend(descriptors);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return match now >= self.until {
@@ -212,20 +248,12 @@ impl Caller {
                 }
                 Err(_) => return Heard::Nothing,
             }
-            if self.got.len() > QUESTION_BYTES_MAX {
+            if self.got.len() > QUESTION_BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX {
                 return Heard::Wrong("it is too long");
             }
             if self.got.ends_with(b"\n") {
                 return Heard::All;
             }
-        }
-    }
-
-    /// Sends the answer. One that fits goes into the kernel's buffer of the socket; a caller
-    /// that does not take it has none.
-    fn answer(&mut self, answer: &Answer) {
-        if let Some(line) = written(answer).filter(|line| line.len() <= ANSWER_BYTES_MAX) {
-            let _ = self.stream.write_all(&line);
         }
     }
 }
@@ -251,6 +279,7 @@ fn caller(stream: UnixStream, peer: &UCred, standing: Standing) -> Option<Caller
         who,
         standing,
         got: Vec::new(),
+        descriptors: Vec::new(),
         until: Instant::now() + QUESTION_PATIENCE,
     })
 }
@@ -383,8 +412,13 @@ pub(crate) fn ask(
     question: &Question,
     until: Instant,
 ) -> Result<Answer, ControlError> {
+    exchange(connected_to(directory, run)?, question, until)
+}
+
+/// Connects to a running sandbox. The socket of a run that is gone is removed.
+fn connected_to(directory: &OwnedFd, run: &RunId) -> Result<UnixStream, ControlError> {
     let name = socket_name(run);
-    let stream = connected(&place(directory, &name)).map_err(|error| {
+    connected(&place(directory, &name)).map_err(|error| {
         if error.kind() == io::ErrorKind::ConnectionRefused {
             let _ = rustix::fs::unlinkat(directory, name.as_str(), AtFlags::empty());
         }
@@ -392,8 +426,7 @@ pub(crate) fn ask(
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ControlError::Gone,
             _ => ControlError::Silent(error),
         }
-    })?;
-    exchange(stream, question, until)
+    })
 }
 
 /// Connects without waiting: a run that takes no more callers, being suspended for example, is

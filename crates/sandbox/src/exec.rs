@@ -8,13 +8,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use atoll_frame::{
     ExecId, ExecSpec, ExecTerminal, FileUse, MESSAGE_BYTES_MAX, PATH_BYTES_MAX, Report, Request,
     SPEC_BYTES_MAX, Terminal,
 };
+use atoll_ledger::ArmedExec;
+use atoll_policy::ExecGrant;
 use atoll_sys::{descriptor, socket};
 use rustix::fs::{FileType, fstat, fstatfs};
 
@@ -42,15 +44,13 @@ const MASTER: (u32, u32) = (5, 2);
 /// The file system of terminals.
 const DEVPTS: i64 = 0x1cd1;
 
-/// A program to start in a sandbox that is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A program to start in a sandbox that is there, by the right to it.
+#[derive(Debug)]
 pub struct ExecCommand {
-    /// The program and its arguments; never empty.
-    pub command: Vec<OsString>,
-    /// Variables in addition to the sandbox's own, which they replace.
-    pub environment: Vec<(OsString, OsString)>,
-    /// The working directory, absolute in the sandbox; that of the sandbox if `None`.
-    pub directory: Option<PathBuf>,
+    /// The right: the program, its directory and number.
+    pub armed: ArmedExec<ExecGrant>,
+    /// Variables in addition to the sandbox's own, which they replace: `NAME=value` each.
+    pub environment: Vec<OsString>,
     /// The size of a terminal of its own, if it gets one.
     pub terminal: Option<Size>,
 }
@@ -63,10 +63,8 @@ pub(crate) struct ExecServer {
     owner: Option<(u32, u32)>,
     /// True in a fence, which has no terminals of its own.
     fenced: bool,
-    /// The environment and directory of every exec, unless it says otherwise.
+    /// The environment of every exec.
     environment: Vec<Vec<u8>>,
-    directory: Vec<u8>,
-    next: u32,
 }
 
 /// The host's ends of an exec's streams.
@@ -101,8 +99,6 @@ impl ExecServer {
             owner,
             fenced,
             environment: first.environment.clone(),
-            directory: first.directory.clone(),
-            next: ExecId::FIRST.0,
         }
     }
 
@@ -110,47 +106,38 @@ impl ExecServer {
     ///
     /// # Errors
     /// [`SandboxError`].
-    pub(crate) fn prepare(&mut self, exec: &ExecCommand) -> Result<PreparedExec, SandboxError> {
-        let is_set = |variable: &&Vec<u8>| {
-            let mut names = exec.environment.iter().map(|(name, _)| name.as_bytes());
-            !names.any(|name| {
-                variable
-                    .strip_prefix(name)
-                    .is_some_and(|rest| rest.starts_with(b"="))
-            })
+    pub(crate) fn prepare(&self, exec: &ExecCommand) -> Result<PreparedExec, SandboxError> {
+        let grant = exec.armed.grant();
+        let name = |variable: &[u8]| {
+            let end = variable.iter().position(|byte| *byte == b'=');
+            variable
+                .get(..end.unwrap_or(variable.len()))
+                .map(<[u8]>::to_vec)
         };
-        let set = exec.environment.iter();
-        let set = set.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
-        let directory = exec.directory.as_ref();
+        let set: Vec<&[u8]> = exec.environment.iter().map(|one| one.as_bytes()).collect();
+        let is_set = |variable: &[u8]| set.iter().any(|one| name(one) == name(variable));
+        let own = self.environment.iter().filter(|one| !is_set(one)).cloned();
         let spec = ExecSpec {
             terminal: match exec.terminal {
                 None => ExecTerminal::None,
                 Some(_) if self.fenced => ExecTerminal::Given,
                 Some(Size { rows, columns }) => ExecTerminal::Own(Terminal { rows, columns }),
             },
-            arguments: exec
-                .command
+            arguments: grant
+                .command()
                 .iter()
                 .map(|one| one.as_bytes().to_vec())
                 .collect(),
-            environment: self
-                .environment
-                .iter()
-                .filter(is_set)
-                .cloned()
-                .chain(set)
-                .collect(),
-            directory: directory.map_or_else(
-                || self.directory.clone(),
-                |directory| directory.as_os_str().as_bytes().to_vec(),
-            ),
+            environment: own.chain(set.iter().map(|one| one.to_vec())).collect(),
+            directory: grant.directory().as_os_str().as_bytes().to_vec(),
         };
-        self.prepare_spec(&spec, exec.terminal)
+        self.prepare_spec(ExecId(exec.armed.call().exec), &spec, exec.terminal)
     }
 
     /// Prepares an exec by its description; `size` is that of a terminal that the host has to make.
     pub(crate) fn prepare_spec(
-        &mut self,
+        &self,
+        id: ExecId,
         spec: &ExecSpec,
         size: Option<Size>,
     ) -> Result<PreparedExec, SandboxError> {
@@ -158,12 +145,8 @@ impl ExecServer {
         if bytes.len() > SPEC_BYTES_MAX {
             return Err(SandboxError::TooLarge(bytes.len()));
         }
-        let id = ExecId(self.next);
         let prepared = self.lines(id, &bytes, spec.terminal, size);
-        let prepared =
-            prepared.map_err(SandboxError::host("the exec's lines could not be made"))?;
-        self.next = self.next.saturating_add(1);
-        Ok(prepared)
+        prepared.map_err(SandboxError::host("the exec's lines could not be made"))
     }
 
     fn lines(

@@ -64,8 +64,9 @@ pub use attachment::{
 };
 pub use commands::CredentialCommand;
 pub use control::{
-    Answer, CONTROL_VERSION, ControlError, Declined, PortAgreed, Question, Reloaded, Runs,
-    Versions, ask_run as ask, ask_until, runs_spoken_to as spoken_to,
+    Answer, CONTROL_VERSION, ControlError, Declined, ExecConnection, ExecDone, ExecRequest,
+    OutputFilter, PortAgreed, Question, Reloaded, Runs, Versions, ask_run as ask, ask_until,
+    exec_in, runs_spoken_to as spoken_to,
 };
 pub use copies::copies_beside;
 pub use doors::Doors;
@@ -89,8 +90,8 @@ pub use login_renewal::{LoginFacts, LoginRenewal, RenewedLogin};
 pub use mountinfo::{MountPoint, parse_mounts};
 pub use native::{Native, assemble};
 pub use outside::{
-    Comparer, FlowNews, IsRevoked, Issuer, Live, NewPolicies, OUTSIDE, Outside, Publisher,
-    Recorder, Reloader,
+    AskedExec, Comparer, ExecGate, FlowNews, IsRevoked, Issuer, Live, NewPolicies, OUTSIDE,
+    Outside, Publisher, Recorder, Reloader,
 };
 pub use owners::unmapped_mounts;
 pub use placement::{

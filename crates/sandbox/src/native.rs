@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use atoll_frame::{
-    ExecSpec, ExecTerminal, Funnel, INWARD_MAX, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT, Nesting,
-    Operation, Permission, ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX,
+    ExecId, ExecSpec, ExecTerminal, Funnel, INWARD_MAX, Identity, MESSAGE_BYTES_MAX, NEST_AS_ROOT,
+    Nesting, Operation, Permission, ROOT_CAPABILITIES, Report, ResourceLimit, Room, SPEC_BYTES_MAX,
     SandboxSpec, Terminal, Watch,
 };
 use atoll_model::network::{CONNECTIONS_MAX, SANDBOX_NAME};
@@ -142,8 +142,8 @@ fn launch(
         .and_then(|()| send().map_err(SandboxError::host("the sandbox's lines could not be made")));
     let sent = sent.and_then(|(control, requests)| {
         let owner = other_user(spec.identity);
-        let mut server = ExecServer::new(requests, owner, spec.fenced, &first);
-        let first = server.prepare_spec(&first, native.terminal)?;
+        let server = ExecServer::new(requests, owner, spec.fenced, &first);
+        let first = server.prepare_spec(ExecId::FIRST, &first, native.terminal)?;
         Ok((control, server, first))
     });
     // Only now that the launcher knows of them: when this process dies in

@@ -2,6 +2,7 @@
 //! connection, and sends nothing on that has to be recorded before it is on disk.
 
 mod consent;
+mod execs;
 mod given_up;
 mod live;
 mod reload;
@@ -14,6 +15,8 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use execs::Execs;
+pub use execs::{AskedExec, ExecGate};
 pub use given_up::IsRevoked;
 use given_up::Revoking;
 use live::{AgreedPort, Waits};
@@ -29,7 +32,7 @@ use crate::handover::Handover;
 use crate::listening::Listening;
 use crate::login_renewal::Renewals;
 use crate::signing::SshHandover;
-use crate::{Answered, Carrier, OfTwo};
+use crate::{Answered, Carrier, EndedExec, OfTwo, StartExec};
 use atoll_model::network::{
     AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
     FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, GivenUp, GivenUps, Listener,
@@ -292,6 +295,7 @@ pub struct Outside<'a> {
     listening: Option<Listening>,
     /// New listeners that were not taken yet.
     begun: Vec<Listener>,
+    execs: Execs,
     open: HashMap<u64, Flow>,
     flows: Flows,
     /// The bytes of reports so far.
@@ -360,6 +364,7 @@ impl<'a> Outside<'a> {
             revoking: None,
             listening: None,
             begun: Vec::new(),
+            execs: Execs::default(),
             open: HashMap::new(),
             flows: Flows::default(),
             told_bytes: 0,
@@ -862,6 +867,14 @@ impl Carrier for Outside<'_> {
 
     fn of_two(&mut self) -> Vec<OfTwo> {
         self.tell_of_two()
+    }
+
+    fn execs(&mut self) -> Vec<StartExec> {
+        self.take_execs()
+    }
+
+    fn exec_ended(&mut self, ended: EndedExec) {
+        self.close_exec(ended);
     }
 }
 

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_frame::{ExecId, MESSAGE_BYTES_MAX, Order, Report, Stage};
-use atoll_ledger::Armed;
+use atoll_ledger::{Armed, ArmedExec};
 use atoll_model::{
     Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage, Wall,
 };
-use atoll_policy::Grant;
+use atoll_policy::{ExecGrant, Grant};
 use atoll_sys::terminal::{WindowSize, set_window_size};
 use atoll_sys::{descriptor, socket};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -135,7 +135,7 @@ impl Running {
             line: Some(&launcher.line),
             launcher: launcher.pid,
             control,
-            server: &mut { server },
+            server,
             first,
             further: Vec::new(),
             disk,
@@ -239,7 +239,7 @@ struct Session<'a> {
     line: Option<&'a OwnedFd>,
     launcher: u32,
     control: OwnedFd,
-    server: &'a mut ExecServer,
+    server: ExecServer,
     /// The exec that the run is for; `None` if there was nobody to start it.
     first: Option<ExecStreams>,
     further: Vec<FurtherExec>,
@@ -269,8 +269,13 @@ struct FurtherExec {
     streams: ExecStreams,
     attachment: Box<dyn Attachment>,
     started: Instant,
+    /// The end of its own time, if it has a limit.
+    end_at: Option<Instant>,
+    /// Set once its time is over: when it is killed.
+    kill_at: Option<Instant>,
     /// The failure to start it.
     failure: Option<SandboxError>,
+    armed: ArmedExec<ExecGrant>,
 }
 
 impl Session<'_> {
@@ -449,32 +454,37 @@ impl Session<'_> {
         for StartExec {
             command,
             attachment,
-            started,
         } in self.carrier.execs()
         {
-            let is_open = self.line.is_some() && self.ended.is_none();
-            let begun = match self.further.len() < EXECS_MAX && is_open {
+            let now = Instant::now();
+            let begun = match self.further.len() < EXECS_MAX {
                 true => self
                     .server
                     .prepare(&command)
                     .and_then(|prepared| self.server.start(prepared)),
-                false if is_open => Err(SandboxError::TooManyExecs(EXECS_MAX)),
-                false => Err(SandboxError::NoExec(io::ErrorKind::BrokenPipe.into())),
+                false => Err(SandboxError::TooManyExecs(EXECS_MAX)),
             };
+            let armed = command.armed;
             match begun {
                 Ok(ends) => {
                     let mut streams = ExecStreams::new(ends);
                     streams.close_absent_input(attachment.as_ref());
-                    let id = streams.id;
+                    let limit = armed.grant().wall_clock();
                     self.further.push(FurtherExec {
                         streams,
                         attachment,
-                        started: Instant::now(),
+                        started: now,
+                        end_at: limit.and_then(|limit| now.checked_add(limit)),
+                        kill_at: None,
                         failure: None,
+                        armed,
                     });
-                    started(Ok(id.0));
                 }
-                Err(error) => started(Err(error)),
+                Err(error) => self.carrier.exec_ended(EndedExec {
+                    armed,
+                    ending: Err(error),
+                    wall_clock: Duration::ZERO,
+                }),
             }
         }
     }
@@ -487,18 +497,43 @@ impl Session<'_> {
             streams.ended.is_some() && !streams.has_pending() && !waits
         };
         while let Some(at) = self.further.iter().position(is_over) {
-            let exec = self.further.swap_remove(at);
+            let mut exec = self.further.swap_remove(at);
+            exec.attachment.finish();
             let ended = exec.streams.ended.unwrap_or_else(Instant::now);
+            let hit = exec.kill_at.is_some();
             self.carrier.exec_ended(EndedExec {
-                exec: exec.streams.id.0,
-                ending: match exec.failure {
-                    Some(error) => Err(error),
-                    None => Ok(exec.streams.ending.unwrap_or(Ending::NotExecutable)),
+                armed: exec.armed,
+                ending: match (exec.failure, exec.streams.ending) {
+                    (Some(error), _) => Err(error),
+                    (None, _) if hit => Ok(Ending::Limited {
+                        limit: LimitHit::WallClock,
+                    }),
+                    (None, Some(ending)) => Ok(ending),
+                    (None, None) => Err(SandboxError::Vanished),
                 },
                 wall_clock: ended.saturating_duration_since(exec.started),
-                attachment: exec.attachment,
             });
         }
+    }
+
+    /// Ends the further execs whose own time is over.
+    fn watch_execs(&mut self, now: Instant) {
+        let mut orders = Vec::new();
+        for exec in self
+            .further
+            .iter_mut()
+            .filter(|exec| exec.streams.ended.is_none())
+        {
+            let id = exec.streams.id;
+            if exec.end_at.take_if(|at| now >= *at).is_some() {
+                orders.push(Order::Signal(id, SIGTERM));
+                exec.kill_at = Some(now + GRACE);
+            } else if exec.kill_at.is_some_and(|at| now >= at) {
+                orders.push(Order::Signal(id, SIGKILL));
+                exec.kill_at = Some(now + GRACE);
+            }
+        }
+        orders.into_iter().for_each(|order| self.order(order));
     }
 
     /// Lets the prompts work, and carries out the person's answers. Returns whether there may
@@ -626,7 +661,12 @@ impl Session<'_> {
             self.carrier.due(),
             due,
         ];
-        let next = next.into_iter().flatten().min()?;
+        let execs = self
+            .further
+            .iter()
+            .filter(|exec| exec.streams.ended.is_none());
+        let execs = execs.flat_map(|exec| [exec.end_at, exec.kill_at]);
+        let next = next.into_iter().chain(execs).flatten().min()?;
         // One millisecond more, so that a wait does not end just before its time.
         let left = next.saturating_duration_since(now) + Duration::from_millis(1);
         Some(rustix::event::Timespec {
@@ -828,6 +868,7 @@ impl Session<'_> {
 
     /// Ends the sandbox if it has reached a limit that this side watches.
     fn watch(&mut self, now: Instant) {
+        self.watch_execs(now);
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
             self.order_end(now);

@@ -5,7 +5,7 @@ use atoll_model::network::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::is_none;
+use super::{ExecDone, is_none};
 use crate::approvals::{Decision, Lease, Pending, Second, Who};
 
 /// A request to a running sandbox.
@@ -53,6 +53,17 @@ pub enum Question {
     },
     /// Stop the run.
     Stop {},
+    /// Start a program, with a terminal of this size if one is given. A sealed
+    /// [`ExecRequest`](super::ExecRequest) and the caller's standard input, output and error come
+    /// with it; the connection stays until the answer, at the program's end.
+    Exec {
+        /// Lines of the terminal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rows: Option<u16>,
+        /// Characters of a line.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        columns: Option<u16>,
+    },
 }
 
 /// The answer of a running sandbox.
@@ -105,6 +116,8 @@ pub enum Answer {
     Done {},
     /// Noted and recorded; takes effect once another person agrees: one of these.
     Agreed(Second),
+    /// The program of [`Question::Exec`] has ended.
+    Exec(ExecDone),
     /// Refused.
     Refused(Declined),
 }

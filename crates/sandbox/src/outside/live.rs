@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use atoll_model::RunId;
 use atoll_model::network::{FlowOrder, Listener, Published, PublishedPort, Scope};
 
-use super::{Comparer, FlowNews, Outside, Reloader, State, Who};
+use super::{Comparer, ExecGate, FlowNews, Outside, Reloader, State, Who};
 use crate::approvals::{Decision, SECOND_PATIENCE, Stopped, UNHEARD, Widening};
 use crate::control::{Answer, Control, Declined, Others, PortAgreed, Question, Standing};
 use crate::{OfTwo, Settled, SettledOf, doors};
@@ -50,6 +50,8 @@ pub struct Live<'a> {
     pub compare: Comparer<'a>,
     /// The rule for approving lasting rights.
     pub widening: &'a Widening,
+    /// Decides about execs, and records them.
+    pub execs: &'a dyn ExecGate,
 }
 
 /// A port with the first of two approvals.
@@ -115,11 +117,12 @@ impl<'a> Outside<'a> {
         }
         self.attend_approvals();
         if let Some(mut control) = self.control.take() {
-            control.attend(&mut |(who, standing), question| match standing {
+            let execs = control.attend(&mut |(who, standing), question| match standing {
                 Standing::Own => self.answer(who, question),
                 Standing::Other => self.answer_other(who, question),
             });
             self.control = Some(control);
+            execs.into_iter().for_each(|caller| self.ask_exec(caller));
         }
     }
 
@@ -171,6 +174,7 @@ impl<'a> Outside<'a> {
             | Question::Restrict(_)
             | Question::Compare { .. }
             | Question::Reload { .. }
+            | Question::Exec { .. }
             | Question::Stop {} => Some("what lasts (--run, --for) and ports take a second person"),
         };
         match advice {
@@ -224,6 +228,11 @@ impl<'a> Outside<'a> {
             Question::Stop {} => self.stop(Stopped {
                 by: who,
                 approval: None,
+            }),
+            // Taken before, with its streams.
+            Question::Exec { .. } => Answer::Refused(Declined {
+                why: "its streams are missing".to_owned(),
+                advice: "atoll exec".to_owned(),
             }),
         }
     }

@@ -1,0 +1,213 @@
+//! `atoll exec` and `atoll shell`: a program in a running sandbox, on this terminal.
+
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Instant;
+
+use atoll_engine::configuration::Places;
+use atoll_engine::control::{
+    BEGINNING, BEGINNING_PAUSE, directory, meant, none_goes_on, refused, unanswered,
+};
+use atoll_engine::failure::{Doing, Failure};
+use atoll_ledger::live_runs;
+use atoll_model::{Ending, RunId};
+use atoll_sandbox::{
+    Answer, ControlError, ExecConnection, ExecRequest, OutputFilter, Runs, SIGWINCH, Signals,
+    exec_in,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::arguments::{ExecArguments, ShellArguments};
+use crate::console::RawTerminal;
+use crate::escape::EscapeFilter;
+use crate::output::Output;
+use crate::terminal::terminal_size;
+
+/// The shell where the person's own is not there.
+const SHELL: &str = "sh";
+
+impl OutputFilter for EscapeFilter {
+    fn push(&mut self, written: &[u8], shown: &mut Vec<u8>) {
+        Self::push(self, written, shown);
+    }
+
+    fn finish(&mut self, shown: &mut Vec<u8>) {
+        Self::finish(self, shown);
+        self.restore(shown);
+    }
+}
+
+/// Starts a program in a running sandbox; returns its status.
+///
+/// # Errors
+/// When there is no such run, it does not answer, or the program was refused.
+pub fn exec(arguments: &ExecArguments, output: &Output) -> Result<u8, Failure> {
+    let request = ExecRequest {
+        command: arguments.command.clone(),
+        directory: arguments.directory.clone(),
+        environment: variables(&arguments.env)?,
+    };
+    let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if arguments.tty && !has_terminal {
+        return Err(Failure::new("--tty needs a terminal")
+            .because("standard input or output is something else"));
+    }
+    let terminal = has_terminal && !arguments.no_tty;
+    let ending = ran(&arguments.run, &request, terminal)?;
+    report(ending, &request, output);
+    Ok(ending.exit_status())
+}
+
+/// Opens a shell in a running sandbox; returns its status.
+///
+/// # Errors
+/// As of [`exec`], and where there is no terminal.
+pub fn shell(arguments: &ShellArguments, output: &Output) -> Result<u8, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(Failure::new("a shell needs a terminal")
+            .because("standard input or output is something else")
+            .advise("atoll exec RUN -- COMMAND runs a single command"));
+    }
+    let own = std::env::var_os("SHELL").filter(|shell| Path::new(shell).is_absolute());
+    let request = |shell: OsString| ExecRequest {
+        command: vec![shell],
+        directory: None,
+        environment: Vec::new(),
+    };
+    if let Some(own) = own {
+        let ending = ran(&arguments.run, &request(own), true)?;
+        if ending != Ending::NotFound {
+            return Ok(ending.exit_status());
+        }
+    }
+    let request = request(SHELL.into());
+    let ending = ran(&arguments.run, &request, true)?;
+    report(ending, &request, output);
+    Ok(ending.exit_status())
+}
+
+/// Checks variables: each has a name and a value.
+fn variables(given: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    for variable in given {
+        let name = variable.as_bytes().split(|byte| *byte == b'=').next();
+        let name = name.filter(|name| !name.is_empty() && name.len() < variable.len());
+        if name.is_none() {
+            return Err(Failure::new(format!(
+                "--env {} names no value",
+                variable.to_string_lossy()
+            ))
+            .because("a program in a running sandbox has the run's variables, not yours")
+            .advise("--env NAME=VALUE"));
+        }
+    }
+    Ok(given.to_vec())
+}
+
+/// Says why a program did not run to its own end; its status alone says the rest.
+fn report(ending: Ending, request: &ExecRequest, output: &Output) {
+    let program = request.command.first().map(OsString::as_os_str);
+    let program = program.unwrap_or(OsStr::new("")).to_string_lossy();
+    match ending {
+        Ending::NotFound => output.warn(&format!("{program} is not found in the sandbox")),
+        Ending::NotExecutable => {
+            output.warn(&format!("{program} cannot be executed in the sandbox"));
+        }
+        Ending::Limited { .. } => output.warn(&format!("{program} was ended: its time is over")),
+        Ending::Exited { .. } | Ending::Signalled { .. } | Ending::Interrupted => {}
+    }
+}
+
+/// Runs a program in the named run, on this process's streams, to its end.
+fn ran(run: &str, request: &ExecRequest, terminal: bool) -> Result<Ending, Failure> {
+    let directory = directory()?.ok_or_else(none_goes_on)?;
+    let run = found(&directory, run)?;
+    let signals = Signals::take().doing("signals cannot be taken over")?;
+    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    let size = terminal.then(terminal_size).flatten();
+    let ask = || exec_in(&directory, &run, request, streams, size);
+    let mut connection = begun(ask).map_err(|error| failed(&run, &error))?;
+    let raw = size.and_then(|_| RawTerminal::take(&stdin));
+    let answer = attend(&mut connection, &signals);
+    if let Some(raw) = raw {
+        raw.give_back();
+    }
+    match answer {
+        Ok(Answer::Exec(done)) => Ok(done.ending),
+        Ok(Answer::Refused(declined)) => Err(refused(&run, declined)),
+        Ok(_) => Err(failed(&run, &ControlError::Strange)),
+        // The run has ended, and the program with it.
+        Err(error) => Err(failed(&run, &error)),
+    }
+}
+
+/// Returns the run that is meant; one that began a moment ago is waited for.
+fn found(directory: &Runs, text: &str) -> Result<RunId, Failure> {
+    let until = Instant::now() + BEGINNING;
+    let state = Places::read()?.open_state()?;
+    loop {
+        let found = meant(directory, text, &crate::finding::tell);
+        let runs = live_runs(&state).unwrap_or_default();
+        if found.is_ok() || runs.is_empty() || Instant::now() >= until {
+            return found;
+        }
+        sleep(BEGINNING_PAUSE);
+    }
+}
+
+/// Asks a run that may have begun a moment ago, and listens soon.
+fn begun(
+    ask: impl Fn() -> Result<ExecConnection, ControlError>,
+) -> Result<ExecConnection, ControlError> {
+    let until = Instant::now() + BEGINNING;
+    loop {
+        match ask() {
+            Err(ControlError::Gone) if Instant::now() < until => sleep(BEGINNING_PAUSE),
+            asked => return asked,
+        }
+    }
+}
+
+fn failed(run: &RunId, error: &ControlError) -> Failure {
+    match error {
+        ControlError::Another(uid) => Failure::new(format!("run {run} is not yours"))
+            .because(format!(
+                "it is a run of the user {uid}, who would get what you type and what you see"
+            ))
+            .advise(format!("sudo -u '#{uid}' atoll exec {run} -- …")),
+        ControlError::Gone | ControlError::Silent(_) | ControlError::Strange => {
+            unanswered(run, error)
+        }
+    }
+}
+
+/// Passes signals and sizes on until the answer comes.
+fn attend(connection: &mut ExecConnection, signals: &Signals) -> Result<Answer, ControlError> {
+    loop {
+        let descriptor = connection.descriptor();
+        let on = [descriptor, signals.descriptor()];
+        let mut set = on.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN));
+        match poll(&mut set, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(ControlError::Silent(error.into())),
+        }
+        let is_answered = set.first().is_some_and(|one| !one.revents().is_empty());
+        while let Some(number) = signals.next() {
+            match (number, u8::try_from(number)) {
+                (SIGWINCH, _) => terminal_size()
+                    .into_iter()
+                    .for_each(|size| connection.resize(size)),
+                (_, Ok(number)) => connection.signal(number),
+                (_, Err(_)) => {}
+            }
+        }
+        if is_answered && let Some(answer) = connection.answer()? {
+            return Ok(answer);
+        }
+    }
+}

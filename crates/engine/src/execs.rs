@@ -1,0 +1,116 @@
+//! Execs in a running sandbox: the same path as a run's own, from the request to the record of its
+//! end. Only the right that the ledger makes starts one.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use atoll_ledger::{ArmedExec, ExecCall, Ledger, LedgerError, RefusedExec};
+use atoll_model::{Call, Ending, Reason, TerminalRights, Verdict};
+use atoll_policy::{ExecGrant, decide_exec};
+use atoll_sandbox::{AskedExec, Declined, ExecGate, OutputFilter};
+use serde_json::{Value, json};
+
+use crate::asking::{Rereading, declined};
+
+/// Makes a filter for what programs write to a person's terminal.
+pub type MakeFilter<'a> = &'a dyn Fn(TerminalRights) -> Box<dyn OutputFilter>;
+
+/// The gate of a run's execs.
+pub(crate) struct Execs<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) rules: &'a Rereading<'a>,
+    /// The labels of the data that the session has touched by now.
+    pub(crate) labels: &'a RefCell<BTreeSet<String>>,
+    pub(crate) ledger: &'a Ledger,
+    /// Takes note of what could not be recorded. Returns whether the run may go on.
+    pub(crate) noted: &'a dyn Fn(Result<(), LedgerError>) -> bool,
+    pub(crate) filter: MakeFilter<'a>,
+    /// What programs may do to a person's terminal.
+    pub(crate) rights: TerminalRights,
+}
+
+impl ExecGate for Execs<'_> {
+    fn open(&self, asked: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Declined> {
+        let AskedExec {
+            request,
+            terminal,
+            exec,
+            by,
+        } = *asked;
+        let directory = request.directory.as_ref().map(PathBuf::from);
+        let directory = directory.map(|named| self.call.directory.join(named));
+        let call = ExecCall {
+            call: Call {
+                command: request.command.clone(),
+                directory: directory.unwrap_or_else(|| self.call.directory.clone()),
+                terminal,
+                options: Vec::new(),
+                ..self.call.clone()
+            },
+            exec,
+            by_uid: by.uid,
+            by_pid: by.pid,
+        };
+        let verdict = self
+            .rules
+            .with(|rules, facts| decide_exec(rules, &call.call, facts, &self.labels.borrow()));
+        let decision = self
+            .rules
+            .with(|rules, _| described(rules.digest(), &verdict));
+        let entry = self.ledger.open_exec(&call, &verdict, decision);
+        let armed = entry
+            .map_err(RefusedExec::from)
+            .and_then(|entry| entry.arm(verdict));
+        armed.map_err(|refused| match refused {
+            RefusedExec::Denied(reasons) => declined(reasons),
+            RefusedExec::Contradiction => of_ledger(refused.to_string()),
+            RefusedExec::Ledger(error) => {
+                let why = error.to_string();
+                (self.noted)(Err(error));
+                of_ledger(why)
+            }
+        })
+    }
+
+    fn close(
+        &self,
+        armed: ArmedExec<ExecGrant>,
+        ending: Result<Ending, &str>,
+        wall_clock: Duration,
+    ) -> bool {
+        let closed = self.ledger.close_exec(armed, ending, wall_clock);
+        (self.noted)(closed.map(drop))
+    }
+
+    fn filter(&self) -> Box<dyn OutputFilter> {
+        (self.filter)(self.rights)
+    }
+}
+
+fn of_ledger(why: String) -> Declined {
+    Declined {
+        why,
+        advice: "atoll ledger verify".to_owned(),
+    }
+}
+
+/// Describes the basis of a verdict for the ledger.
+fn described(policy: &str, verdict: &Verdict<ExecGrant>) -> Value {
+    let mut decision = json!({ "policy": policy });
+    let Some(members) = decision.as_object_mut() else {
+        return decision;
+    };
+    match verdict {
+        Verdict::Allow(grant) => {
+            let by = grant.wall_clock_by();
+            members.extend(by.map(|by| ("wall-clock-by".to_owned(), json!(by))));
+        }
+        Verdict::Ask(reasons) | Verdict::Deny(reasons) => {
+            let rules: Vec<&str> = reasons.iter().map(|Reason { rule, .. }| &**rule).collect();
+            members.insert("rules".to_owned(), json!(rules));
+        }
+    }
+    decision
+}
