@@ -124,8 +124,7 @@ fn report(ending: Ending, request: &ExecRequest, output: &Output) {
 
 /// Runs a program in the named run, on this process's streams, to its end.
 fn ran(run: &str, request: &ExecRequest, terminal: bool) -> Result<Ending, Failure> {
-    let directory = directory()?.ok_or_else(none_goes_on)?;
-    let run = found(&directory, run)?;
+    let (directory, run) = found(run)?;
     let signals = Signals::take().doing("signals cannot be taken over")?;
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
@@ -146,12 +145,20 @@ fn ran(run: &str, request: &ExecRequest, terminal: bool) -> Result<Ending, Failu
     }
 }
 
-/// Returns the run that is meant; one that began a moment ago is waited for.
-fn found(directory: &Runs, text: &str) -> Result<RunId, Failure> {
+/// Returns the run that is meant, with the directory of sockets; one that began a moment ago is
+/// waited for.
+fn found(text: &str) -> Result<(Runs, RunId), Failure> {
     let until = Instant::now() + BEGINNING;
-    let state = Places::read()?.open_state()?;
+    let places = Places::read()?;
+    if !places.state.exists() {
+        return Err(none_goes_on());
+    }
+    let state = places.open_state()?;
     loop {
-        let found = meant(directory, text, &crate::finding::tell);
+        let found = directory()?.ok_or_else(none_goes_on).and_then(|runs| {
+            let run = meant(&runs, text, &crate::finding::tell)?;
+            Ok((runs, run))
+        });
         let runs = live_runs(&state).unwrap_or_default();
         if found.is_ok() || runs.is_empty() || Instant::now() >= until {
             return found;

@@ -29,6 +29,7 @@ mod credentials;
 mod docs;
 mod doctor;
 mod egress;
+mod execs;
 mod explain;
 mod facts;
 mod fence;

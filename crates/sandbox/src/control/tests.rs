@@ -55,6 +55,7 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
                 | Question::Restrict(_)
                 | Question::Compare { .. }
                 | Question::Reload { .. }
+                | Question::Exec { .. }
                 | Question::Stop {} => declined("no"),
             };
             while !is_over.load(Ordering::Relaxed) {

@@ -13,11 +13,15 @@ use std::thread;
 
 use atoll_model::network::{AskedCall, Breadth, FlowKind, FlowReport, Issue, Scope};
 
+use atoll_ledger::ArmedExec;
+use atoll_model::Ending;
+use atoll_policy::ExecGrant;
+
 use super::*;
-use crate::SettledOf;
 use crate::approvals::Decision;
 use crate::control::{Answer, Declined};
 use crate::outside::live::Publisher;
+use crate::{OutputFilter, SettledOf};
 
 fn message(id: u64) -> Vec<u8> {
     let flow = Flow {
@@ -94,6 +98,23 @@ fn told_with(left: u64) -> (u64, usize, bool, Option<String>) {
     // It has been waited for already where it was ended.
     let _ = carrier.wait();
     (message.len() as u64, recorded, carries, failure)
+}
+
+/// The gate of a run in which no exec is asked for.
+struct NoExecs;
+
+impl ExecGate for NoExecs {
+    fn open(&self, _: &AskedExec<'_>) -> Result<ArmedExec<ExecGrant>, Declined> {
+        unreachable!("no exec is asked for")
+    }
+
+    fn close(&self, _: ArmedExec<ExecGrant>, _: Result<Ending, &str>, _: Duration) -> bool {
+        true
+    }
+
+    fn filter(&self) -> Box<dyn OutputFilter> {
+        unreachable!("no exec is asked for")
+    }
 }
 
 #[test]
@@ -198,6 +219,7 @@ fn widened_by_two(is_taken: bool) -> (Vec<String>, Vec<OfTwo>, Answer) {
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
         widening: &widening,
+        execs: &NoExecs,
     };
     let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));
     // Nobody else takes it while the run goes on, also where its own socket cannot be made.
@@ -275,6 +297,7 @@ fn said_by_two(
         reload: &|_| Err((String::new(), no())),
         compare: &|| Err(no()),
         widening: &widening,
+        execs: &NoExecs,
     };
     let mut outside = Outside::new(&network, &issuer, &mut record).asked(Some(live));
     say(&mut outside, own, other);

@@ -1,0 +1,335 @@
+//! `atoll exec` and `atoll shell`: programs in a running sandbox, decided, recorded, and held like
+//! its first.
+
+use std::time::Duration;
+
+use e2e::traces::events;
+use e2e::{Outcome, Running, World, children_of, descendants_of, is_root, kill, wait_until};
+use rustix::process::Signal;
+use serde_json::json;
+
+/// Starts a run that goes on until a file is made in its sandbox.
+fn living(world: &World, options: &[&str], before: &str) -> Running {
+    let script = format!("{before} echo up; while [ ! -e done ]; do sleep 0.05; done");
+    let run = world.atoll(["run", "--keep"]).args(options);
+    let running = run.args(["--", "sh", "-c", &script]).start();
+    running.until_stdout("up");
+    running
+}
+
+fn exec(world: &World, script: &str) -> Outcome {
+    world
+        .atoll(["exec", "last", "--", "sh", "-c", script])
+        .run()
+}
+
+/// Ends the run from inside.
+fn end(world: &World, running: Running) -> Outcome {
+    // The run may end before the shell that made the file.
+    let _ = exec(world, "touch done");
+    running.wait()
+}
+
+#[test]
+fn exec_shares_files_and_boundary() {
+    let world = World::new("exec_shares_files_and_boundary");
+    world.write(world.workspace().join("here"), "outside\n");
+    let running = living(&world, &[], "echo inside > made;");
+    let seen = exec(&world, "cat here made; pwd; echo told >&2; exit 7").expect_status(7);
+    let expected = format!("outside\ninside\n{}\n", world.workspace().display());
+    assert_eq!((seen.out(), seen.err()), (expected, "told\n".to_owned()));
+    let with = [
+        "exec",
+        "last",
+        "--env",
+        "NEW=a b",
+        "--directory",
+        "/tmp",
+        "--",
+    ];
+    let script = "cat; printf '%s|%s|%s\\n' \"$NEW\" \"$PWD\" \"$ATOLL_RUN\"";
+    let seen = world
+        .atoll(with)
+        .args(["sh", "-c", script])
+        .stdin("typed\n")
+        .run();
+    let out = seen.success().out();
+    assert!(out.starts_with("typed\na b|/tmp|"), "{out}");
+    assert!(
+        !out.ends_with("|\n"),
+        "the run's own variables are there: {out}"
+    );
+    // The boundary is the run's: no network, and nothing outside is written.
+    let outside = world.path("outside");
+    let script = format!("echo x > {} ; echo $?", outside.display());
+    exec(&world, &script);
+    assert!(!outside.exists());
+    let ended = end(&world, running).success();
+    assert!(ended.err().contains("made"), "{ended}");
+}
+
+#[test]
+fn exec_is_recorded_with_its_end() {
+    let world = World::new("exec_is_recorded_with_its_end");
+    let running = living(&world, &[], "");
+    let _ = exec(&world, "exit 3").expect_status(3);
+    let _ = exec(&world, "kill -9 $$").expect_status(137);
+    let _ = world
+        .atoll(["exec", "last", "--", "no-such-program"])
+        .run()
+        .expect_status(127);
+    let long = world
+        .atoll(["exec", "last", "--", "sh", "-c", "echo on; sleep 100"])
+        .start();
+    long.until_stdout("on");
+    let _ = end(&world, running).success();
+    // It ends with its run.
+    let _ = long.wait().expect_status(137);
+    let all = events(&world);
+    let of = |kind: &str| -> Vec<_> { all.iter().filter(|one| one["type"] == kind).collect() };
+    let opened = of("exec.opened");
+    assert_eq!(opened.len(), 5);
+    for (at, one) in opened.iter().enumerate() {
+        assert_eq!(one["body"]["exec"], json!(at + 1));
+        assert_eq!(one["body"]["verdict"], "allow");
+        assert!(one["body"]["decision"]["policy"].is_string());
+        assert!(one["body"]["by"]["pid"].as_u64().is_some_and(|pid| pid > 1));
+    }
+    let ends: Vec<_> = of("exec.closed")
+        .iter()
+        .map(|one| one["body"]["ending"].clone())
+        .collect();
+    assert_eq!(ends.len(), 5, "{ends:?}");
+    for ending in [
+        json!({ "how": "exited", "status": 3 }),
+        json!({ "how": "signalled", "signal": 9 }),
+        json!({ "how": "not-found" }),
+        json!({ "how": "exited", "status": 0 }),
+    ] {
+        assert!(ends.contains(&ending), "{ending} of {ends:?}");
+    }
+    let closed = all
+        .iter()
+        .position(|one| one["type"] == "run.closed")
+        .unwrap();
+    let last = all
+        .iter()
+        .rposition(|one| one["type"] == "exec.closed")
+        .unwrap();
+    assert!(last < closed, "every exec is closed before its run");
+    let _ = world.atoll(["ledger", "verify"]).run().success();
+}
+
+#[test]
+fn exec_denied_by_policy_is_not_started() {
+    let world = World::new("exec_denied_by_policy_is_not_started");
+    let policies = "@id(\"none\") @reason(\"no touching\") \
+         forbid(principal, action == Action::\"exec\", resource in Program::\"touch\");\n";
+    world.write(world.config().join("atoll/own.cedar"), policies);
+    let running = living(&world, &[], "");
+    let denied = world
+        .atoll(["exec", "last", "--", "touch", "touched"])
+        .run();
+    denied.is_clear_error(["no touching"]);
+    // By its path too, and not by what a shell does.
+    let path = exec(&world, "command -v touch").success().out();
+    let by_path = world
+        .atoll(["exec", "last", "--", path.trim(), "touched"])
+        .run();
+    by_path.is_clear_error(["no touching"]);
+    let _ = exec(&world, "test ! -e touched").success();
+    let ended = end(&world, running).success();
+    assert!(!ended.err().contains("touched"), "{ended}");
+    let all = events(&world);
+    let denied: Vec<_> = all
+        .iter()
+        .filter(|one| one["type"] == "exec.denied")
+        .collect();
+    assert_eq!(denied.len(), 2);
+    assert_eq!(denied[0]["body"]["verdict"], "deny");
+    assert!(
+        denied[0]["body"]["reasons"]
+            .to_string()
+            .contains("no touching")
+    );
+}
+
+#[test]
+fn exec_gets_a_terminal_of_its_own() {
+    let world = World::new("exec_gets_a_terminal_of_its_own");
+    let running = living(&world, &[], "");
+    let script = "tty; stty size; read line; echo \"got $line\"; stty size";
+    let arguments = ["exec", "last", "--", "sh", "-c", script];
+    let mut terminal = world.atoll(arguments).on_terminal(30, 90);
+    terminal.expect("/dev/pts/");
+    terminal.expect("30 90");
+    terminal.resize(40, 100);
+    // The size is passed on before the line is.
+    std::thread::sleep(Duration::from_millis(100));
+    terminal.line("this");
+    terminal.expect("got this");
+    terminal.expect("40 100");
+    assert_eq!(terminal.wait().code(), 0);
+    let mut shell = world
+        .atoll(["shell", "last"])
+        .env("SHELL", "/no/such/shell")
+        .on_terminal(24, 80);
+    shell.expect(if is_root() { "# " } else { "$ " });
+    shell.line("echo in-$((40+2))-it; exit 5");
+    shell.expect("in-42-it");
+    assert_eq!(shell.wait().code(), 5);
+    // What a program writes cannot reach the person's clipboard.
+    let arguments = ["exec", "last", "--", "printf", "a\\033]52;c;AAAA\\007b"];
+    let mut filtered = world.atoll(arguments).on_terminal(24, 80);
+    filtered.expect("ab");
+    let _ = filtered.wait();
+    let _ = end(&world, running).success();
+}
+
+#[test]
+fn exec_ends_when_its_caller_hangs_up() {
+    let world = World::new("exec_ends_when_its_caller_hangs_up");
+    let running = living(&world, &[], "");
+    let caller = world
+        .atoll(["exec", "last", "--", "sh", "-c", "echo on; sleep 1000"])
+        .start();
+    caller.until_stdout("on");
+    kill(caller.pid(), Signal::KILL);
+    let over = || {
+        let out = exec(&world, "ps ax").out();
+        (!out.contains("sleep 1000")).then_some(())
+    };
+    wait_until("the exec has ended", Duration::from_secs(20), over);
+    // A signal to the caller is the program's.
+    let script = "trap 'echo caught; exit 9' TERM; echo on; while :; do sleep 0.05; done";
+    let caller = world
+        .atoll(["exec", "last", "--", "sh", "-c", script])
+        .start();
+    caller.until_stdout("on");
+    caller.signal(Signal::TERM);
+    let outcome = caller.wait().expect_status(9);
+    assert!(outcome.out().contains("caught"), "{outcome}");
+    let _ = end(&world, running).success();
+}
+
+/// A program reaches neither the exec server, nor what waits to become an exec, nor other execs.
+#[test]
+fn exec_server_is_out_of_reach() {
+    let world = World::new("exec_server_is_out_of_reach");
+    let running = living(&world, &[], "");
+    // Every process but its own: by signals, by their memory, descriptors and environment.
+    let script = "for pid in $(ls /proc | grep '^[0-9]*$'); do \
+         case $pid in 1|$$) continue;; esac; \
+         grep -q \"PPid:.*$$\" /proc/$pid/status 2>&- && continue; \
+         kill -9 $pid 2>&- && echo killed $pid; \
+         cat /proc/$pid/environ >/dev/null 2>&- && echo read environ of $pid; \
+         cat /proc/$pid/maps >/dev/null 2>&- && echo read maps of $pid; \
+         readlink /proc/$pid/fd/0 2>&- && echo read fd of $pid; \
+         (: > /proc/$pid/mem) 2>&- && echo opened mem of $pid; done; echo tried";
+    let seen = exec(&world, script).success();
+    assert_eq!(seen.out(), "tried\n", "{seen}");
+    let _ = exec(&world, "true").success();
+    let _ = end(&world, running).success();
+}
+
+/// Where all processes are used up, one more program can be started: to look, and to end it.
+#[test]
+fn exec_starts_amid_a_fork_bomb() {
+    let world = World::new("exec_starts_amid_a_fork_bomb");
+    let bomb = "(i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done) 2>/dev/null;";
+    let running = living(&world, &["--limit", "processes=64"], bomb);
+    let seen = world.atoll(["exec", "last", "--", "echo", "there"]).run();
+    assert_eq!(seen.success().out(), "there\n");
+    let _ = world.atoll(["stop", "last"]).run().success();
+    let _ = running.wait();
+}
+
+/// A program that makes the first process its tracer, and takes a signal, goes on.
+#[test]
+fn traced_by_first_process_goes_on() {
+    let world = World::new("traced_by_first_process_goes_on");
+    let script = "import ctypes, os, signal\n\
+         libc = ctypes.CDLL(None)\n\
+         print(libc.ptrace(0, 0, 0, 0), flush=True)\n\
+         signal.signal(signal.SIGUSR1, lambda *_: print('caught', flush=True))\n\
+         os.kill(os.getpid(), signal.SIGUSR1)\n\
+         os.execvp('echo', ['echo', 'went on'])\n";
+    let run = world.atoll(["run", "--discard", "--", "python3", "-c", script]);
+    let seen = run.within(Duration::from_secs(30)).run().success();
+    assert_eq!(seen.out(), "0\ncaught\nwent on\n", "{seen}");
+}
+
+#[test]
+fn exec_server_end_leaves_the_run() {
+    let world = World::new("exec_server_end_leaves_the_run");
+    let running = living(&world, &[], "");
+    let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let all = descendants_of(running.pid());
+    let servers: Vec<u32> = all
+        .iter()
+        .map(|one| one.pid)
+        .filter(|pid| name(*pid).trim() == "atoll-exec")
+        .collect();
+    assert!(!servers.is_empty(), "the exec server and what waits");
+    servers.iter().for_each(|pid| kill(*pid, Signal::KILL));
+    let refused = || {
+        let seen = world.atoll(["exec", "last", "--", "true"]).run();
+        (seen.code() != 0).then_some(seen)
+    };
+    let seen = wait_until(
+        "no exec is started any more",
+        Duration::from_secs(20),
+        refused,
+    );
+    seen.is_clear_error(["exec server has ended"]);
+    // The run itself goes on to its own end.
+    assert!(!children_of(running.pid()).is_empty());
+    let _ = world.atoll(["stop", "last"]).run().success();
+    let _ = running.wait();
+}
+
+#[test]
+fn exec_in_a_fence_is_held_like_its_run() {
+    let world = World::new("exec_in_a_fence_is_held_like_its_run");
+    if is_root() {
+        // Root is fenced only where it may make no namespaces at all.
+        return;
+    }
+    let script = "echo up; while [ ! -e done ]; do sleep 0.05; done";
+    let run = world.atoll(["run", "--keep", "--", "sh", "-c", script]);
+    let running = run.without_namespaces().start();
+    running.until_stdout("up");
+    let outside = world.path("outside");
+    let script = format!(
+        "echo in > made; cat made; echo x > {}; exit 4",
+        outside.display()
+    );
+    let seen = exec(&world, &script).expect_status(4);
+    assert_eq!(seen.out(), "in\n", "{seen}");
+    assert!(!outside.exists());
+    let mut terminal = world
+        .atoll(["exec", "last", "--", "sh", "-c", "stty size"])
+        .on_terminal(30, 90);
+    terminal.expect("30 90");
+    assert_eq!(terminal.wait().code(), 0);
+    let _ = end(&world, running).success();
+}
+
+#[test]
+fn exec_without_a_run_is_a_clear_error() {
+    let world = World::new("exec_without_a_run_is_a_clear_error");
+    let none = world.atoll(["exec", "last", "--", "true"]).run();
+    none.is_clear_error(["no run goes on"]);
+    let no_value = world
+        .atoll(["exec", "last", "--env", "NAME", "--", "true"])
+        .run();
+    no_value.is_clear_error(["NAME", "--env NAME=VALUE"]);
+    let no_terminal = world.atoll(["shell", "last"]).run();
+    no_terminal.is_clear_error(["terminal"]);
+    let _ = world
+        .atoll(["run", "--discard", "--", "true"])
+        .run()
+        .success();
+    let over = world.atoll(["exec", "last", "--", "true"]).run();
+    over.is_clear_error(["no run goes on"]);
+}
