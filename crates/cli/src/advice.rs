@@ -154,6 +154,7 @@ impl About<'_> {
                 "start the program in a run of its own: atoll run -- …".to_owned()
             }
             SandboxError::TooManyExecs(_) => "end one of them".to_owned(),
+            SandboxError::Frozen => "try again".to_owned(),
             SandboxError::File { .. } => "name a regular file, by its absolute path".to_owned(),
             SandboxError::Kernel(_) => DOCTOR.to_owned(),
             SandboxError::TooLarge(_) => {

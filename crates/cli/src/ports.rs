@@ -50,6 +50,7 @@ pub fn ports(arguments: &PortsArguments, output: &Output) -> Result<u8, Failure>
                 | Answer::GivenUp { .. }
                 | Answer::Compared { .. }
                 | Answer::Reloaded(_)
+                | Answer::Opened {}
                 | Answer::Exec(_)
                 | Answer::Done {}
                 | Answer::Agreed(_),
@@ -115,6 +116,7 @@ pub fn publish(arguments: &PublishArguments, output: &Output) -> Result<u8, Fail
             | Answer::GivenUp { .. }
             | Answer::Compared { .. }
             | Answer::Reloaded(_)
+            | Answer::Opened {}
             | Answer::Exec(_)
             | Answer::Done {},
         ) => {

@@ -6,12 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 
 use atoll_engine::changes::{self, LayerChanges, selected_paths};
 use atoll_engine::configuration::Places;
+use atoll_engine::control::stand_still;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::finding::RUN_LAST;
 use atoll_engine::printable::printable;
 use atoll_layer::{Class, DiffOptions, Selection, write_diff};
 use atoll_ledger::{Ledger, StateDir, host_text};
 use atoll_model::WorkspaceMode;
+use atoll_sandbox::Frozen;
 use atoll_store::{LayerKind, RunRecord, RunState, load_run, settle_run};
 use serde_json::json;
 
@@ -67,9 +69,17 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         _ => (arguments.run.as_str(), arguments.paths.clone()),
     };
     let run = finding::find(&state, run)?;
-    let record = load_run(&state, &run)
-        .doing("there is no such run")
-        .map_err(|failure| failure.advise("atoll runs lists them"))?;
+    let load = || {
+        load_run(&state, &run)
+            .doing("there is no such run")
+            .map_err(|failure| failure.advise("atoll runs lists them"))
+    };
+    let mut record = load()?;
+    let mut frozen = None;
+    if record.state == RunState::Running {
+        frozen = stand_still(&state, &run)?;
+        record = load()?;
+    }
     let filter = selected_paths(&record, &paths)?;
     let all: Vec<LayerChanges> = changes::read(&state, &record)?
         .into_iter()
@@ -77,6 +87,7 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         .collect();
     if arguments.json {
         let mut told = changes_json(&all);
+        held(&record, frozen)?;
         if let Some(members) = told.as_object_mut() {
             members.insert("run".to_owned(), json!(record.run));
         }
@@ -98,6 +109,7 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
         write_diff(&one.paths, &set, &filter, &mut text, &options)
             .doing("no diff could be made")?;
     }
+    held(&record, frozen)?;
     let refused = refused_there(&all, &filter);
     if text.is_empty() && refused.is_empty() {
         output.say(&format!("Run {} changed nothing there.\n", record.run));
@@ -109,6 +121,24 @@ pub fn diff(arguments: &DiffArguments, output: &Output) -> Result<u8, Failure> {
     tell_left_out(&all, arguments, &filter, output);
     output.say(&refused);
     Ok(0)
+}
+
+/// Lets a running sandbox go on whose changes were read; they are of one moment only if it stood
+/// still until now.
+fn held(record: &RunRecord, frozen: Option<Frozen>) -> Result<(), Failure> {
+    match frozen.is_none_or(|frozen| frozen.has_held()) {
+        true => Ok(()),
+        false => Err(
+            Failure::new(format!("run {} went on meanwhile", record.run))
+                .because(
+                    "it stands still for a minute at most, and reading its changes took longer",
+                )
+                .advise(format!(
+                    "atoll stop {} ends it; atoll diff {0} reads them then",
+                    record.run
+                )),
+        ),
+    }
 }
 
 /// Caches and ignored files are many and made by tools: they are counted, and

@@ -333,3 +333,37 @@ fn exec_without_a_run_is_a_clear_error() {
     let over = world.atoll(["exec", "last", "--", "true"]).run();
     over.is_clear_error(["no run goes on"]);
 }
+
+/// The changes of a running sandbox are of one moment: it stands still while they are read.
+#[test]
+fn diff_of_a_running_sandbox_is_of_one_moment() {
+    let world = World::new("diff_of_a_running_sandbox_is_of_one_moment");
+    // Two files are always written in the same order.
+    let busy = "(i=0; while :; do i=$((i+1)); echo $i > one; echo $i > two; done) & ";
+    let running = living(&world, &[], busy);
+    let _ = exec(&world, "until test -s two; do sleep 0.01; done").success();
+    for _ in 0..10 {
+        let seen = world.atoll(["diff", "last"]).run().success().out();
+        let number = |name: &str| -> i64 {
+            let part = seen
+                .split(&format!("+++ b/{name}"))
+                .nth(1)
+                .unwrap_or_else(|| panic!("{seen}"));
+            let line = part
+                .lines()
+                .find(|line| line.starts_with('+') && line.len() > 1);
+            line.map_or(0, |line| line[1..].parse().unwrap())
+        };
+        let (one, two) = (number("one"), number("two"));
+        assert!(
+            one == two || one == two + 1 || one == 0 || two == 0,
+            "{one} {two}: {seen}"
+        );
+    }
+    // It goes on afterwards.
+    let before = exec(&world, "cat one").success().out();
+    let goes_on = || (exec(&world, "cat one").success().out() != before).then_some(());
+    wait_until("it goes on", Duration::from_secs(20), goes_on);
+    let _ = world.atoll(["stop", "last"]).run().success();
+    let _ = running.wait();
+}

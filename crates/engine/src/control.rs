@@ -1,11 +1,14 @@
 //! The control of running runs: their sockets, the run that a name means, and the failures for one
 //! that does not answer or declines.
 
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use atoll_ledger::{Ledger, Seals, StateDir};
+use atoll_ledger::{Ledger, Seals, StateDir, live_runs};
 use atoll_model::RunId;
-use atoll_sandbox::{Answer, ControlError, Declined, Question, Runs, ask, spoken_to};
+use atoll_sandbox::{
+    Answer, ControlError, Declined, Frozen, Question, Runs, ask, freeze, spoken_to,
+};
 use atoll_store::control_directory;
 use serde_json::Value;
 
@@ -232,10 +235,49 @@ pub fn done(run: &RunId, answer: Result<Answer, ControlError>) -> Result<(), Fai
             | Answer::GivenUp { .. }
             | Answer::Compared { .. }
             | Answer::Reloaded(_)
+            | Answer::Opened {}
             | Answer::Exec(_)
             | Answer::Agreed(_),
         ) => Err(unanswered(run, &ControlError::Strange)),
         Err(error) => Err(unanswered(run, &error)),
+    }
+}
+
+/// Stops all processes of a running sandbox, so that its changes can be read; `None` for a run that
+/// has ended by now.
+///
+/// # Errors
+/// When nothing can stop them, or the run does not answer.
+pub fn stand_still(state: &StateDir, run: &RunId) -> Result<Option<Frozen>, Failure> {
+    let until = Instant::now() + BEGINNING;
+    loop {
+        let frozen = match directory()? {
+            Some(runs) => freeze(&runs, run),
+            None => Err(ControlError::Gone),
+        };
+        match frozen {
+            Ok(Ok(frozen)) => return Ok(Some(frozen)),
+            Ok(Err(declined)) => {
+                return Err(
+                    Failure::new(format!("run {run} cannot be read while it goes on"))
+                        .because(printable(declined.why.as_bytes()))
+                        .advise(format!(
+                            "atoll stop {run} ends it; its changes are there then"
+                        )),
+                );
+            }
+            Err(ControlError::Gone) => {
+                let alive = live_runs(state).doing("the runs cannot be listed")?;
+                if !alive.contains(run) {
+                    return Ok(None);
+                }
+                if Instant::now() >= until {
+                    return Err(unanswered(run, &ControlError::Gone));
+                }
+                sleep(BEGINNING_PAUSE);
+            }
+            Err(error) => return Err(unanswered(run, &error)),
+        }
     }
 }
 

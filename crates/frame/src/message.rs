@@ -17,6 +17,10 @@ pub enum Order {
     Signal(ExecId, u8),
     /// Continue a stopped exec.
     Continue(ExecId),
+    /// Stop every process but `init`, which stays so until [`Order::Thaw`].
+    Freeze,
+    /// Continue every process.
+    Thaw,
     /// End everything now.
     End,
 }
@@ -142,6 +146,8 @@ impl Order {
                 out.u32(exec.0);
             }
             Self::End => out.u8(2),
+            Self::Freeze => out.u8(3),
+            Self::Thaw => out.u8(4),
         }
         out.0
     }
@@ -156,6 +162,8 @@ impl Order {
             0 => Self::Signal(ExecId(from.u32()?), from.u8()?),
             1 => Self::Continue(ExecId(from.u32()?)),
             2 => Self::End,
+            3 => Self::Freeze,
+            4 => Self::Thaw,
             _ => return Err(Malformed::Tag),
         };
         from.end()?;

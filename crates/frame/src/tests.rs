@@ -217,7 +217,9 @@ fn every_report() -> Vec<(Report, Vec<u8>)> {
     ]
 }
 
-const ORDERS: [(Order, &[u8]); 4] = [
+const ORDERS: [(Order, &[u8]); 6] = [
+    (Order::Freeze, &[3]),
+    (Order::Thaw, &[4]),
     (Order::Signal(ExecId(1), 15), &[0, 1, 0, 0, 0, 15]),
     (Order::Signal(ExecId::FIRST, 0), &[0, 0, 0, 0, 0, 0]),
     (Order::Continue(ExecId(0x0102)), &[1, 2, 1, 0, 0]),

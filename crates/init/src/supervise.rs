@@ -21,6 +21,7 @@ const SIGCHLD: i32 = 17;
 /// SIGTSTP, SIGTTIN and SIGTTOU.
 const BY_TERMINAL: [u8; 3] = [20, 21, 22];
 const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
 const SIGHUP: i32 = 1;
 const SIGTTOU: i32 = 22;
 const O_RDWR: i32 = 2;
@@ -349,6 +350,10 @@ impl Supervisor<'_> {
                 }
                 process::signal_group(pid, SIGCONT)?;
             }
+            // In a fence every process of the user would be meant.
+            Order::Freeze | Order::Thaw if self.launcher.is_some() => {}
+            Order::Freeze => process::signal_all(SIGSTOP)?,
+            Order::Thaw => process::signal_all(SIGCONT)?,
             Order::End => return Ok(Next::End),
         }
         Ok(Next::Wait)

@@ -1,5 +1,7 @@
 use std::fmt;
+use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use atoll_ledger::ArmedExec;
@@ -188,6 +190,34 @@ impl fmt::Debug for StartExec {
     }
 }
 
+/// A request to a living sandbox, beside those to its egress process.
+#[derive(Debug)]
+pub enum SandboxRequest {
+    /// Start an exec.
+    Exec(StartExec),
+    /// Open a file.
+    Open(OpenFile),
+}
+
+/// The receiver of an opened file.
+pub type Opened = Box<dyn FnOnce(Result<File, SandboxError>)>;
+
+/// A regular file to open with the program's rights.
+pub struct OpenFile {
+    /// The path, absolute in the sandbox.
+    pub path: PathBuf,
+    /// Set to write from empty, with the permission bits of a file that is made.
+    pub writing: Option<u16>,
+    /// Takes the file.
+    pub opened: Opened,
+}
+
+impl fmt::Debug for OpenFile {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("OpenFile").finish_non_exhaustive()
+    }
+}
+
 /// An exec that has ended, with all of its output shown.
 pub struct EndedExec {
     /// The right by which it was started.
@@ -249,9 +279,17 @@ pub trait Carrier {
     fn of_two(&mut self) -> Vec<OfTwo> {
         Vec::new()
     }
-    /// Takes the execs to start.
-    fn execs(&mut self) -> Vec<StartExec> {
+    /// Takes the requests to the sandbox.
+    fn requests(&mut self) -> Vec<SandboxRequest> {
         Vec::new()
+    }
+    /// Returns whether the sandbox is to be frozen.
+    fn wants_frozen(&self) -> bool {
+        false
+    }
+    /// Takes note that the sandbox is frozen, or why it cannot be.
+    fn frozen(&mut self, done: Result<(), String>) {
+        let _ = done;
     }
     /// Takes note of the end of an exec beside the first.
     fn exec_ended(&mut self, ended: EndedExec) {

@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use atoll_model::RunId;
@@ -28,8 +29,10 @@ mod exec;
 mod others;
 mod said;
 
-pub(crate) use exec::{ExecCaller, reply};
-pub use exec::{ExecConnection, ExecDone, ExecRequest, OutputFilter, exec_in};
+pub(crate) use exec::{ExecCaller, reply, reply_with};
+pub use exec::{
+    ExecConnection, ExecDone, ExecRequest, Frozen, OutputFilter, exec_in, freeze, open_in,
+};
 pub(crate) use others::{Others, Standing};
 pub use others::{Runs, ask_run, ask_until, runs_spoken_to};
 pub use said::{Answer, Declined, PortAgreed, Question, Reloaded, Versions};
@@ -98,6 +101,20 @@ impl fmt::Debug for Control {
     }
 }
 
+/// A caller whose request the sandbox itself answers, later.
+pub(crate) enum Staying {
+    /// Asks for an exec.
+    Exec(ExecCaller),
+    /// Asks for a file.
+    Open {
+        stream: UnixStream,
+        path: PathBuf,
+        writing: Option<u16>,
+    },
+    /// Wants all processes stopped while it is connected.
+    Freeze(UnixStream),
+}
+
 /// A connection whose request is not complete.
 struct Caller {
     stream: UnixStream,
@@ -164,11 +181,11 @@ impl Control {
         most.saturating_sub(callers.count())
     }
 
-    /// Answers complete requests. Returns the callers who ask for execs, whose connections stay.
+    /// Answers complete requests. Returns the callers whose connections stay.
     pub(crate) fn attend(
         &mut self,
         answer: &mut dyn FnMut((Who, Standing), Question) -> Answer,
-    ) -> Vec<ExecCaller> {
+    ) -> Vec<Staying> {
         while self.room(Standing::Own) > 0 {
             let Ok((stream, _)) = self.listener.accept() else {
                 break;
@@ -180,7 +197,7 @@ impl Control {
             self.callers.extend(come);
         }
         let now = Instant::now();
-        let mut execs = Vec::new();
+        let mut staying = Vec::new();
         for mut caller in std::mem::take(&mut self.callers) {
             let said = match caller.hear(now) {
                 Heard::Some => {
@@ -199,9 +216,22 @@ impl Control {
                             ..
                         } = caller;
                         match ExecCaller::of(stream, who, size, descriptors) {
-                            Ok(exec) => execs.push(exec),
+                            Ok(exec) => staying.push(Staying::Exec(exec)),
                             Err((stream, why)) => reply(&stream, &declined(why)),
                         }
+                        continue;
+                    }
+                    Some(Question::Open { path, writing }) if caller.standing == Standing::Own => {
+                        let stream = caller.stream;
+                        staying.push(Staying::Open {
+                            stream,
+                            path,
+                            writing,
+                        });
+                        continue;
+                    }
+                    Some(Question::Freeze {}) if caller.standing == Standing::Own => {
+                        staying.push(Staying::Freeze(caller.stream));
                         continue;
                     }
                     Some(question) => answer((caller.who, caller.standing), question),
@@ -211,7 +241,7 @@ impl Control {
             };
             reply(&caller.stream, &said);
         }
-        execs
+        staying
     }
 }
 

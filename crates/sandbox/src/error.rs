@@ -59,6 +59,9 @@ pub enum SandboxError {
     /// As many execs run as can.
     #[error("{0} programs run in this sandbox beside its first; wait for one to end")]
     TooManyExecs(usize),
+    /// The sandbox is frozen.
+    #[error("the sandbox is frozen while its changes are read; try again")]
+    Frozen,
     /// A file of the sandbox cannot be opened.
     #[error("{} cannot be opened in the sandbox: {error}", path.display())]
     File {

@@ -24,7 +24,7 @@ use crate::session::hear;
 use crate::{SandboxError, Size};
 
 /// The longest time for opening a file in a sandbox.
-const OPENED_WITHIN: Duration = Duration::from_secs(5);
+const OPENED_WITHIN: Duration = Duration::from_secs(2);
 
 /// The file systems whose files the host reads and writes like the sandbox would: no others, since
 /// files of /proc, /sys and such act on who uses them (statfs(2)).
@@ -100,6 +100,11 @@ impl ExecServer {
             fenced,
             environment: first.environment.clone(),
         }
+    }
+
+    /// Returns whether the sandbox is a fence.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced
     }
 
     /// Prepares a further exec.

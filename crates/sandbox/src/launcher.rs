@@ -234,7 +234,7 @@ fn is_made_ahead() -> bool {
 
 /// Returns whether the kernel lists child processes: they may have to leave a group together
 /// with their parent.
-fn lists_children() -> bool {
+pub(crate) fn lists_children() -> bool {
     Path::new("/proc/thread-self/children").exists()
 }
 

@@ -59,14 +59,14 @@ pub use approvals::{
     Agreed, ApprovalNews, Decision, Lease, Pending, Second, Stopped, Who, Widening,
 };
 pub use attachment::{
-    Answered, Attachment, Carrier, EndedExec, OfTwo, Reaction, Settled, SettledOf, StartExec,
-    Stream, Turn,
+    Answered, Attachment, Carrier, EndedExec, OfTwo, OpenFile, Reaction, SandboxRequest, Settled,
+    SettledOf, StartExec, Stream, Turn,
 };
 pub use commands::CredentialCommand;
 pub use control::{
-    Answer, CONTROL_VERSION, ControlError, Declined, ExecConnection, ExecDone, ExecRequest,
+    Answer, CONTROL_VERSION, ControlError, Declined, ExecConnection, ExecDone, ExecRequest, Frozen,
     OutputFilter, PortAgreed, Question, Reloaded, Runs, Versions, ask_run as ask, ask_until,
-    exec_in, runs_spoken_to as spoken_to,
+    exec_in, freeze, open_in, runs_spoken_to as spoken_to,
 };
 pub use copies::copies_beside;
 pub use doors::Doors;

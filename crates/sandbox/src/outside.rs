@@ -32,7 +32,7 @@ use crate::handover::Handover;
 use crate::listening::Listening;
 use crate::login_renewal::Renewals;
 use crate::signing::SshHandover;
-use crate::{Answered, Carrier, EndedExec, OfTwo, StartExec};
+use crate::{Answered, Carrier, EndedExec, OfTwo, SandboxRequest};
 use atoll_model::network::{
     AskedCall, Authority, CARRIAGE_BYTES_MAX, Carriage, CommandEnd, CredentialName,
     FLOW_MESSAGE_BYTES_MAX, Flow, FlowEnd, FlowOrder, FlowReport, GivenUp, GivenUps, Listener,
@@ -795,6 +795,7 @@ impl Carrier for Outside<'_> {
             }
         };
         waits.extend(callers);
+        waits.extend(self.execs.waits_on());
         waits
     }
 
@@ -816,6 +817,7 @@ impl Carrier for Outside<'_> {
             opens,
             approvals,
             revoking,
+            self.execs.due_at(),
         ];
         all.into_iter().flatten().min()
     }
@@ -869,8 +871,16 @@ impl Carrier for Outside<'_> {
         self.tell_of_two()
     }
 
-    fn execs(&mut self) -> Vec<StartExec> {
-        self.take_execs()
+    fn requests(&mut self) -> Vec<SandboxRequest> {
+        mem::take(&mut self.execs.due)
+    }
+
+    fn wants_frozen(&self) -> bool {
+        self.execs.wants_frozen()
+    }
+
+    fn frozen(&mut self, done: Result<(), String>) {
+        self.execs.note_frozen(done);
     }
 
     fn exec_ended(&mut self, ended: EndedExec) {

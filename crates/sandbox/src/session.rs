@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use atoll_frame::{ExecId, MESSAGE_BYTES_MAX, Order, Report, Stage};
+use atoll_frame::{ExecId, FileUse, MESSAGE_BYTES_MAX, Order, Report, Stage};
 use atoll_ledger::{Armed, ArmedExec};
 use atoll_model::{
     Attempt, Boundary, Call, Ending, Enforcement, LimitHit, Limits, Outcome, Usage, Wall,
@@ -14,7 +14,7 @@ use atoll_sys::terminal::{WindowSize, set_window_size};
 use atoll_sys::{descriptor, socket};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::attachment::{EndedExec, StartExec};
+use crate::attachment::{EndedExec, OpenFile, SandboxRequest, StartExec};
 use crate::disk::DiskWatch;
 use crate::exec::{ExecServer, PreparedExec, checked_master};
 use crate::groups::{Counted, Groups};
@@ -23,6 +23,7 @@ use crate::{Attachment, Carrier, Reaction, SandboxError, Stream};
 
 use streams::{ExecStreams, Typed};
 
+mod frozen;
 pub(crate) mod streams;
 
 /// The rows and columns of a terminal.
@@ -32,6 +33,10 @@ pub type Size = WindowSize;
 const GRACE: Duration = Duration::from_secs(2);
 /// The most read at once, bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
+/// The longest time until all processes have stopped once they were told to.
+const FROZEN_WITHIN: Duration = Duration::from_secs(2);
+/// The time between two looks at them.
+const FROZEN_LOOK: Duration = Duration::from_millis(2);
 /// The most execs at once beside the first.
 const EXECS_MAX: usize = 64;
 
@@ -148,6 +153,7 @@ impl Running {
             active: Instant::now(),
             kill_at: None,
             abandon_at: None,
+            freezing: None,
             stop_waits: false,
             control_open: true,
             server_ended: false,
@@ -254,6 +260,8 @@ struct Session<'a> {
     active: Instant,
     kill_at: Option<Instant>,
     abandon_at: Option<Instant>,
+    /// Set while all processes are stopped, or are to be.
+    freezing: Option<Freezing>,
     /// True if the person suspended the program, and this side is still to follow.
     stop_waits: bool,
     control_open: bool,
@@ -262,6 +270,14 @@ struct Session<'a> {
     attempts: Vec<Attempt>,
     witness: Witness<'a>,
     carrier: &'a mut dyn Carrier,
+}
+
+/// The state of a sandbox that is to be frozen.
+enum Freezing {
+    /// Its processes were told to stop, and have until then.
+    Until(Instant),
+    /// Every one has stopped.
+    Done,
 }
 
 /// An exec beside the first.
@@ -295,8 +311,9 @@ impl Session<'_> {
             for kind in ready {
                 self.handle(kind, attachment, &mut block)?;
             }
-            self.start_execs();
+            self.serve_requests();
             self.end_execs();
+            self.freeze_or_thaw();
             while self.put_questions(attachment) {}
             self.tell_begun(attachment);
             self.tell_of_two(attachment);
@@ -449,43 +466,91 @@ impl Session<'_> {
         }
     }
 
-    /// Starts the execs that were asked for meanwhile.
-    fn start_execs(&mut self) {
-        for StartExec {
-            command,
-            attachment,
-        } in self.carrier.execs()
-        {
-            let now = Instant::now();
-            let begun = match self.further.len() < EXECS_MAX {
-                true => self
-                    .server
-                    .prepare(&command)
-                    .and_then(|prepared| self.server.start(prepared)),
-                false => Err(SandboxError::TooManyExecs(EXECS_MAX)),
-            };
-            let armed = command.armed;
-            match begun {
-                Ok(ends) => {
-                    let mut streams = ExecStreams::new(ends);
-                    streams.close_absent_input(attachment.as_ref());
-                    let limit = armed.grant().wall_clock();
-                    self.further.push(FurtherExec {
-                        streams,
-                        attachment,
-                        started: now,
-                        end_at: limit.and_then(|limit| now.checked_add(limit)),
-                        kill_at: None,
-                        failure: None,
-                        armed,
+    /// Carries out the requests that came meanwhile.
+    fn serve_requests(&mut self) {
+        for request in self.carrier.requests() {
+            match request {
+                SandboxRequest::Exec(exec) => self.start_exec(exec),
+                SandboxRequest::Open(OpenFile {
+                    path,
+                    writing,
+                    opened,
+                }) => {
+                    let file_use = writing.map_or(FileUse::Read, FileUse::Write);
+                    // Nothing is opened while everything stands still.
+                    opened(match self.freezing {
+                        None => self.server.open(&path, file_use),
+                        Some(_) => Err(SandboxError::Frozen),
                     });
                 }
-                Err(error) => self.carrier.exec_ended(EndedExec {
-                    armed,
-                    ending: Err(error),
-                    wall_clock: Duration::ZERO,
-                }),
             }
+        }
+    }
+
+    fn start_exec(&mut self, exec: StartExec) {
+        let StartExec {
+            command,
+            attachment,
+        } = exec;
+        let now = Instant::now();
+        let begun = match self.further.len() < EXECS_MAX {
+            true => self
+                .server
+                .prepare(&command)
+                .and_then(|prepared| self.server.start(prepared)),
+            false => Err(SandboxError::TooManyExecs(EXECS_MAX)),
+        };
+        let armed = command.armed;
+        match begun {
+            Ok(ends) => {
+                let mut streams = ExecStreams::new(ends);
+                streams.close_absent_input(attachment.as_ref());
+                let limit = armed.grant().wall_clock();
+                self.further.push(FurtherExec {
+                    streams,
+                    attachment,
+                    started: now,
+                    end_at: limit.and_then(|limit| now.checked_add(limit)),
+                    kill_at: None,
+                    failure: None,
+                    armed,
+                });
+            }
+            Err(error) => self.carrier.exec_ended(EndedExec {
+                armed,
+                ending: Err(error),
+                wall_clock: Duration::ZERO,
+            }),
+        }
+    }
+
+    /// Stops or continues all processes, as is wanted now. They are frozen once every thread is
+    /// seen to have stopped.
+    fn freeze_or_thaw(&mut self) {
+        let now = Instant::now();
+        match (self.carrier.wants_frozen(), &self.freezing) {
+            (true, None) if self.server.is_fenced() => {
+                let why = "without namespaces nothing can stop all of its processes at once";
+                self.carrier.frozen(Err(why.to_owned()));
+            }
+            (true, None) => {
+                self.order(Order::Freeze);
+                self.freezing = Some(Freezing::Until(now + FROZEN_WITHIN));
+            }
+            (true, Some(Freezing::Until(at))) => {
+                if frozen::all_stopped(self.launcher) {
+                    self.freezing = Some(Freezing::Done);
+                    self.carrier.frozen(Ok(()));
+                } else if now >= *at {
+                    let why = "a process of it waits for the kernel, and does not stop";
+                    self.carrier.frozen(Err(why.to_owned()));
+                }
+            }
+            (false, Some(_)) => {
+                self.order(Order::Thaw);
+                self.freezing = None;
+            }
+            (true, Some(Freezing::Done)) | (false, None) => {}
         }
     }
 
@@ -661,12 +726,19 @@ impl Session<'_> {
             self.carrier.due(),
             due,
         ];
+        let look = matches!(self.freezing, Some(Freezing::Until(_)));
+        let look = look.then(|| now + FROZEN_LOOK);
         let execs = self
             .further
             .iter()
             .filter(|exec| exec.streams.ended.is_none());
         let execs = execs.flat_map(|exec| [exec.end_at, exec.kill_at]);
-        let next = next.into_iter().chain(execs).flatten().min()?;
+        let next = next
+            .into_iter()
+            .chain([look])
+            .chain(execs)
+            .flatten()
+            .min()?;
         // One millisecond more, so that a wait does not end just before its time.
         let left = next.saturating_duration_since(now) + Duration::from_millis(1);
         Some(rustix::event::Timespec {

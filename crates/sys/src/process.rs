@@ -463,6 +463,17 @@ pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
     fine_if_gone(check(sent).map(drop))
 }
 
+/// Sends a signal to every process that this one may signal, but itself and the first one of its
+/// namespace: from there, to every other process in it. None at all is no error.
+///
+/// # Errors
+/// The kernel's.
+pub fn signal_all(signal: i32) -> io::Result<()> {
+    // SAFETY: integers only.
+    let sent = unsafe { libc::kill(-1, signal) };
+    fine_if_gone(check(sent).map(drop))
+}
+
 fn fine_if_gone(sent: io::Result<()>) -> io::Result<()> {
     match sent {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),

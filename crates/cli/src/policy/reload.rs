@@ -251,6 +251,7 @@ fn taken(run: &RunId, answer: Result<Answer, ControlError>) -> Result<Reloaded, 
             | Answer::Compared { .. }
             | Answer::GivenUp { .. }
             | Answer::Agreed(_)
+            | Answer::Opened {}
             | Answer::Exec(_)
             | Answer::Done {},
         ) => Err(unanswered(run, &ControlError::Strange)),

@@ -2,9 +2,11 @@
 //! connection stays open until the program has ended.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use atoll_ledger::host_text;
 use atoll_model::{Ending, RunId};
@@ -13,7 +15,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
 
-use super::{ANSWER_BYTES_MAX, Answer, ControlError, Question, Runs, connected_to, read, written};
+use super::{
+    ANSWER_BYTES_MAX, ANSWER_PATIENCE, Answer, ControlError, Declined, Question, Runs,
+    connected_to, read, written,
+};
 use crate::approvals::Who;
 use crate::{Attachment, Reaction, Size, Stream};
 
@@ -122,6 +127,13 @@ impl ExecCaller {
 pub(crate) fn reply(mut stream: &UnixStream, answer: &Answer) {
     if let Some(line) = written(answer).filter(|line| line.len() <= ANSWER_BYTES_MAX) {
         let _ = stream.write_all(&line);
+    }
+}
+
+/// Sends an answer with a descriptor.
+pub(crate) fn reply_with(stream: &UnixStream, answer: &Answer, with: BorrowedFd<'_>) {
+    if let Some(line) = written(answer) {
+        let _ = socket::send(stream.as_fd(), &line, &[with]);
     }
 }
 
@@ -320,4 +332,84 @@ pub fn exec_in(
         stream,
         got: Vec::new(),
     })
+}
+
+/// Opens a regular file of a running sandbox, with the rights of its programs. `writing` empties it
+/// first, or makes it with these permission bits.
+///
+/// # Errors
+/// [`ControlError`]; the refusal is an answer.
+pub fn open_in(
+    runs: &Runs,
+    run: &RunId,
+    path: &Path,
+    writing: Option<u16>,
+) -> Result<Result<File, Declined>, ControlError> {
+    let question = Question::Open {
+        path: path.to_path_buf(),
+        writing,
+    };
+    let (answer, mut descriptors, _) = asked(runs, run, &question)?;
+    match (answer, descriptors.pop()) {
+        (Answer::Opened {}, Some(file)) => Ok(Ok(file.into())),
+        (Answer::Refused(declined), _) => Ok(Err(declined)),
+        _ => Err(ControlError::Strange),
+    }
+}
+
+/// A sandbox that stands still, for as long as this is kept; a minute at most.
+#[derive(Debug)]
+pub struct Frozen {
+    stream: UnixStream,
+}
+
+impl Frozen {
+    /// Returns whether the sandbox has stood still until now.
+    #[must_use]
+    pub fn has_held(&self) -> bool {
+        // The other side closes the connection when it goes on.
+        let closed = descriptor::wait_readable([Some(self.stream.as_fd())], Some(0));
+        matches!(closed, Ok([false]))
+    }
+}
+
+/// Stops all processes of a running sandbox.
+///
+/// # Errors
+/// [`ControlError`]; the refusal is an answer.
+pub fn freeze(runs: &Runs, run: &RunId) -> Result<Result<Frozen, Declined>, ControlError> {
+    match asked(runs, run, &Question::Freeze {})? {
+        (Answer::Done {}, _, stream) => Ok(Ok(Frozen { stream })),
+        (Answer::Refused(declined), _, _) => Ok(Err(declined)),
+        _ => Err(ControlError::Strange),
+    }
+}
+
+/// Asks for something whose answer comes with descriptors, or whose connection stays.
+fn asked(
+    runs: &Runs,
+    run: &RunId,
+    question: &Question,
+) -> Result<(Answer, Vec<OwnedFd>, UnixStream), ControlError> {
+    let stream = match runs {
+        Runs::Own(directory) => connected_to(directory, run)?,
+        Runs::Of(uid) => return Err(ControlError::Another(*uid)),
+    };
+    let ask = || -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+        stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+        let line = written(question).ok_or(io::ErrorKind::InvalidInput)?;
+        (&stream).write_all(&line)?;
+        let mut answer = vec![0; ANSWER_BYTES_MAX];
+        let (got, descriptors) = socket::receive(stream.as_fd(), &mut answer)?;
+        answer.truncate(got);
+        Ok((answer, descriptors))
+    };
+    let (answer, descriptors) = ask().map_err(ControlError::Silent)?;
+    match answer.is_empty() {
+        true => Err(ControlError::Gone),
+        false => {
+            let answer = read(&answer).ok_or(ControlError::Strange)?;
+            Ok((answer, descriptors, stream))
+        }
+    }
 }

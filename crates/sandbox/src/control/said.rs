@@ -1,5 +1,8 @@
 //! The requests to a running sandbox, and its answers.
 
+use std::path::PathBuf;
+
+use atoll_ledger::host_text;
 use atoll_model::network::{
     CallDigest, GivenUp, GivenUps, GivingUp, Listener, Published, PublishedPort,
 };
@@ -53,6 +56,17 @@ pub enum Question {
     },
     /// Stop the run.
     Stop {},
+    /// Open a regular file with the program's rights; it comes with the answer.
+    Open {
+        /// The path, absolute in the sandbox.
+        #[serde(with = "host_text::path")]
+        path: PathBuf,
+        /// Set to write from empty, with the permission bits of a file that is made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        writing: Option<u16>,
+    },
+    /// Stop all processes, until the connection is closed, or for a minute.
+    Freeze {},
     /// Start a program, with a terminal of this size if one is given. A sealed
     /// [`ExecRequest`](super::ExecRequest) and the caller's standard input, output and error come
     /// with it; the connection stays until the answer, at the program's end.
@@ -116,6 +130,8 @@ pub enum Answer {
     Done {},
     /// Noted and recorded; takes effect once another person agrees: one of these.
     Agreed(Second),
+    /// The file of [`Question::Open`] comes with this.
+    Opened {},
     /// The program of [`Question::Exec`] has ended.
     Exec(ExecDone),
     /// Refused.

@@ -56,6 +56,8 @@ fn with_run<T>(callers: impl FnOnce(&OwnedFd) -> T) -> T {
                 | Question::Compare { .. }
                 | Question::Reload { .. }
                 | Question::Exec { .. }
+                | Question::Open { .. }
+                | Question::Freeze {}
                 | Question::Stop {} => declined("no"),
             };
             while !is_over.load(Ordering::Relaxed) {

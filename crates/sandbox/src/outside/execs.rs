@@ -1,18 +1,22 @@
 //! Execs that callers of the control socket ask for: decided and recorded, then handed to the
 //! session that starts them; the caller is answered at the end.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atoll_ledger::ArmedExec;
 use atoll_model::Ending;
 use atoll_policy::ExecGrant;
+use atoll_sys::descriptor;
 
 use super::Outside;
 use crate::SandboxError;
 use crate::approvals::Who;
-use crate::attachment::{EndedExec, StartExec};
-use crate::control::{Answer, Declined, ExecCaller, ExecDone, ExecRequest, OutputFilter, reply};
+use crate::attachment::{EndedExec, OpenFile, SandboxRequest, StartExec};
+use crate::control::{
+    Answer, Declined, ExecCaller, ExecDone, ExecRequest, OutputFilter, Staying, reply, reply_with,
+};
 use crate::exec::ExecCommand;
 
 /// An exec that somebody asks for.
@@ -51,15 +55,112 @@ pub trait ExecGate {
 pub(super) struct Execs {
     /// The number of the last.
     last: u32,
-    /// Those that are to be started.
-    due: Vec<StartExec>,
+    /// The requests to the sandbox that are to be carried out.
+    pub(super) due: Vec<SandboxRequest>,
     /// The callers that wait for an answer.
     callers: Vec<(u32, UnixStream)>,
+    /// The callers who want all processes stopped while they are connected.
+    freezers: Vec<Freezer>,
+}
+
+/// A caller who wants all processes stopped.
+struct Freezer {
+    stream: UnixStream,
+    /// The time at which they go on, whether it is gone or not.
+    until: Instant,
+    /// True once it knows that they have stopped.
+    is_told: bool,
+}
+
+/// The longest time that a caller can have all processes stopped.
+const FROZEN_MAX: Duration = Duration::from_secs(60);
+/// The most such callers at once.
+const FREEZERS_MAX: usize = 4;
+
+impl Execs {
+    pub(super) fn wants_frozen(&self) -> bool {
+        !self.freezers.is_empty()
+    }
+
+    pub(super) fn waits_on(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.freezers.iter().map(|one| one.stream.as_fd())
+    }
+
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        self.freezers.iter().map(|one| one.until).min()
+    }
+
+    /// Answers who waits for all processes to stop. Where they cannot be stopped, nobody waits any
+    /// more.
+    pub(super) fn note_frozen(&mut self, done: Result<(), String>) {
+        let answer = match &done {
+            Ok(()) => Answer::Done {},
+            Err(why) => Answer::Refused(Declined {
+                why: why.clone(),
+                advice: "atoll stop RUN ends it; its changes are there then".to_owned(),
+            }),
+        };
+        for freezer in self.freezers.iter_mut().filter(|one| !one.is_told) {
+            reply(&freezer.stream, &answer);
+            freezer.is_told = true;
+        }
+        if done.is_err() {
+            self.freezers.clear();
+        }
+    }
 }
 
 impl Outside<'_> {
+    /// Takes a caller whose request the sandbox itself answers.
+    pub(super) fn keep_caller(&mut self, caller: Staying) {
+        match caller {
+            Staying::Exec(caller) => self.ask_exec(caller),
+            Staying::Open {
+                stream,
+                path,
+                writing,
+            } => self.execs.due.push(SandboxRequest::Open(OpenFile {
+                path,
+                writing,
+                opened: Box::new(move |opened| match opened {
+                    Ok(file) => reply_with(&stream, &Answer::Opened {}, file.as_fd()),
+                    Err(error) => reply(
+                        &stream,
+                        &Answer::Refused(Declined {
+                            why: error.to_string(),
+                            advice: "name a regular file, by its path in the sandbox".to_owned(),
+                        }),
+                    ),
+                }),
+            })),
+            Staying::Freeze(stream) if self.execs.freezers.len() < FREEZERS_MAX => {
+                self.execs.freezers.push(Freezer {
+                    stream,
+                    until: Instant::now() + FROZEN_MAX,
+                    is_told: false,
+                });
+            }
+            Staying::Freeze(stream) => reply(
+                &stream,
+                &Answer::Refused(Declined {
+                    why: "others read its changes already".to_owned(),
+                    advice: "try again".to_owned(),
+                }),
+            ),
+        }
+    }
+
+    /// Lets go callers who are gone, or have had all processes stopped for long enough.
+    pub(super) fn drop_freezers(&mut self) {
+        let now = Instant::now();
+        self.execs.freezers.retain(|one| {
+            let seen = descriptor::wait_readable([Some(one.stream.as_fd())], Some(0));
+            now < one.until && matches!(seen, Ok([false]))
+        });
+    }
+
     /// Decides on the exec of a caller; an allowed one is due.
-    pub(super) fn ask_exec(&mut self, caller: ExecCaller) {
+    fn ask_exec(&mut self, caller: ExecCaller) {
         let Some(live) = self.live else {
             return;
         };
@@ -80,25 +181,20 @@ impl Outside<'_> {
         match caller.attach(&|| live.execs.filter()) {
             Ok((attachment, connection)) => {
                 self.execs.callers.push((exec, connection));
-                self.execs.due.push(StartExec {
+                self.execs.due.push(SandboxRequest::Exec(StartExec {
                     command: ExecCommand {
                         armed,
                         environment,
                         terminal,
                     },
                     attachment: Box::new(attachment),
-                });
+                }));
             }
             Err(error) => {
                 let why = format!("its connection cannot be kept: {error}");
                 self.is_unrecorded |= !live.execs.close(armed, Err(&why), Duration::ZERO);
             }
         }
-    }
-
-    /// Takes the execs that are due.
-    pub(super) fn take_execs(&mut self) -> Vec<StartExec> {
-        std::mem::take(&mut self.execs.due)
     }
 
     /// Records the end of an exec, and answers its caller.

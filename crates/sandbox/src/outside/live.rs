@@ -106,6 +106,7 @@ impl<'a> Outside<'a> {
 
     /// Does what there is to do besides the egress process.
     pub(super) fn attend_live(&mut self) {
+        self.drop_freezers();
         if let Some(listening) = &mut self.listening {
             let begun = listening.look();
             self.tell_listening(begun);
@@ -117,12 +118,14 @@ impl<'a> Outside<'a> {
         }
         self.attend_approvals();
         if let Some(mut control) = self.control.take() {
-            let execs = control.attend(&mut |(who, standing), question| match standing {
+            let staying = control.attend(&mut |(who, standing), question| match standing {
                 Standing::Own => self.answer(who, question),
                 Standing::Other => self.answer_other(who, question),
             });
             self.control = Some(control);
-            execs.into_iter().for_each(|caller| self.ask_exec(caller));
+            staying
+                .into_iter()
+                .for_each(|caller| self.keep_caller(caller));
         }
     }
 
@@ -175,6 +178,8 @@ impl<'a> Outside<'a> {
             | Question::Compare { .. }
             | Question::Reload { .. }
             | Question::Exec { .. }
+            | Question::Open { .. }
+            | Question::Freeze {}
             | Question::Stop {} => Some("what lasts (--run, --for) and ports take a second person"),
         };
         match advice {
@@ -229,11 +234,10 @@ impl<'a> Outside<'a> {
                 by: who,
                 approval: None,
             }),
-            // Taken before, with its streams.
-            Question::Exec { .. } => Answer::Refused(Declined {
-                why: "its streams are missing".to_owned(),
-                advice: "atoll exec".to_owned(),
-            }),
+            // Taken before, with their connections.
+            Question::Exec { .. } | Question::Open { .. } | Question::Freeze {} => {
+                Answer::Refused(over())
+            }
         }
     }
 
