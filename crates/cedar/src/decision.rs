@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::handed::base_name;
+use crate::files::base_name;
 use crate::obligation::PERSON;
 use crate::{Obligation, Obligations, Rate};
 

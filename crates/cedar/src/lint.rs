@@ -10,32 +10,10 @@ use crate::decision::Deciding;
 use crate::index::actions;
 use crate::never::never;
 use crate::obligation::{PERSON, carried};
-use crate::policies::{Meta, Policies, order as by_place};
+use crate::policies::{Policies, order as by_place};
+use crate::reading::Meta;
+use crate::remark::{Remark, Standing, remark};
 use crate::{Action, Redaction};
-
-/// A remark on a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remark {
-    /// The file.
-    pub file: String,
-    /// The line of the policy, counted from 1.
-    pub line: u32,
-    /// The message.
-    pub what: String,
-    /// The severity.
-    pub standing: Standing,
-}
-
-/// The severity of a remark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// The policy works as written.
-    Told,
-    /// The policy can never decide.
-    Idle,
-    /// The policy cannot work as written; a check refuses it.
-    Refused,
-}
 
 /// Returns the remarks on each policy: annotations that deny because they are unknown or not
 /// carried out, conditions that never hold, and policies overridden by another.
@@ -308,13 +286,4 @@ fn covers(over: &Policy, policy: &Policy) -> bool {
 
 fn has_condition(policy: &Policy) -> bool {
     policy.has_non_scope_constraint()
-}
-
-pub(crate) fn remark(meta: &Meta, what: String, standing: Standing) -> Remark {
-    Remark {
-        file: meta.told.file.to_string(),
-        line: meta.told.line,
-        what,
-        standing,
-    }
 }

@@ -25,7 +25,8 @@ use crate::decision::Deciding;
 use crate::index::actions;
 use crate::layers::Layers;
 use crate::obligation::carried;
-use crate::policies::{Meta, Policies, order};
+use crate::policies::{Policies, order};
+use crate::reading::Meta;
 use crate::unclear::is_misled;
 
 /// The decisions that count as allowed.
@@ -54,7 +55,7 @@ impl Layers {
     /// # Errors
     /// When a policy cannot be translated.
     pub fn meant(&self, action: Action, reach: Reach) -> Result<Meant, String> {
-        self.meant_but((action, reach), None)
+        self.meant_but(action, reach, None)
     }
 
     /// Returns the meaning without one policy of a layer, counted from the first. That layer
@@ -68,12 +69,13 @@ impl Layers {
         reach: Reach,
         one: (usize, &PolicyId),
     ) -> Result<Meant, String> {
-        self.meant_but((action, reach), Some(one))
+        self.meant_but(action, reach, Some(one))
     }
 
     fn meant_but(
         &self,
-        (action, reach): (Action, Reach),
+        action: Action,
+        reach: Reach,
         left_out: Option<(usize, &PolicyId)>,
     ) -> Result<Meant, String> {
         let mut meant = Meant {
@@ -86,8 +88,13 @@ impl Layers {
             let has_opinion = policies.permitting(action).is_some();
             let keeps = has_opinion && is_first;
             let left_out = left_out.filter(|(layer, _)| *layer == number);
-            let left_out = left_out.map(|(_, id)| id);
-            let further = meant.layer((policies, left_out), (action, reach), number, keeps)?;
+            let part = LayerPart {
+                policies,
+                left_out: left_out.map(|(_, id)| id),
+                number,
+                keeps,
+            };
+            let further = meant.layer(&part, action, reach)?;
             if has_opinion && !is_first {
                 let any = either(further);
                 meant.forbid(
@@ -110,16 +117,32 @@ impl Layers {
     }
 }
 
+/// One layer's part in a meaning.
+struct LayerPart<'a> {
+    policies: &'a Policies,
+    /// The policy that is left out.
+    left_out: Option<&'a PolicyId>,
+    /// The number of the layer, from the first.
+    number: usize,
+    /// Set if its permits are kept as they are.
+    keeps: bool,
+}
+
 impl Meant {
-    /// Adds a layer, except for one policy. The layer's permits are added if `keeps` is set, else
-    /// their conditions are returned.
+    /// Adds a layer, except for one policy. Its permits are added if they are kept, else their
+    /// conditions are returned.
     fn layer(
         &mut self,
-        (policies, left_out): (&Policies, Option<&PolicyId>),
-        (action, reach): (Action, Reach),
-        number: usize,
-        keeps: bool,
+        part: &LayerPart<'_>,
+        action: Action,
+        reach: Reach,
     ) -> Result<Vec<Value>, String> {
+        let LayerPart {
+            policies,
+            left_out,
+            number,
+            keeps,
+        } = *part;
         let mut further = Vec::new();
         let counts = policies.all.policies().filter_map(|policy| {
             let meta = policies.meta.get(policy.id())?;

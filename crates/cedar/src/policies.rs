@@ -11,11 +11,10 @@ use cedar_policy::{
 use crate::Action;
 use crate::decision::{Deciding, Decision, Effect};
 use crate::fault::Fault;
+use crate::files::PolicyFile;
 use crate::index::Index;
-use crate::layers::PolicyFile;
-use crate::obligation::Obligations;
-use crate::question::{Put, Question};
-use crate::reading::Reading;
+use crate::question::{Needs, Put, Question};
+use crate::reading::{Meta, Reading};
 use crate::vocabulary::Vocabulary;
 
 /// The most ancestors of an entity that are followed.
@@ -58,67 +57,6 @@ impl Known {
             }
         }
         found
-    }
-}
-
-/// The parts of a request that some policy reads; parts that are expensive to compute are computed
-/// only then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs {
-    pub(crate) segments: bool,
-    pub(crate) loose: bool,
-    pub(crate) labels: bool,
-    pub(crate) confidence: bool,
-    pub(crate) reputation: bool,
-    pub(crate) arguments: bool,
-}
-
-impl Needs {
-    /// Finds the parts that a text can read: a part is read by its name alone, and an escape can
-    /// hide any name.
-    pub(crate) fn of(text: &str) -> Self {
-        let names = |name: &str| text.contains(name) || text.contains('\\');
-        Self {
-            segments: names("segments"),
-            loose: names("loose"),
-            labels: names("labels"),
-            confidence: names("confidence"),
-            reputation: names("reputation"),
-            arguments: names("arguments"),
-        }
-    }
-
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self {
-            segments: self.segments || other.segments,
-            loose: self.loose || other.loose,
-            labels: self.labels || other.labels,
-            confidence: self.confidence || other.confidence,
-            reputation: self.reputation || other.reputation,
-            arguments: self.arguments || other.arguments,
-        }
-    }
-}
-
-/// A policy's data besides Cedar's own.
-#[derive(Debug)]
-pub(crate) struct Meta {
-    pub(crate) told: Deciding,
-    pub(crate) effect: CedarEffect,
-    pub(crate) actions: Vec<Action>,
-    pub(crate) obligations: Obligations,
-    pub(crate) is_shadow: bool,
-    /// An unknown annotation, which denies where the policy decides.
-    pub(crate) unknown: Option<String>,
-}
-
-impl Meta {
-    fn does(&self) -> &'static str {
-        match (self.is_shadow, self.effect) {
-            (true, _) => "shadow",
-            (false, CedarEffect::Permit) => "permit",
-            (false, CedarEffect::Forbid) => "forbid",
-        }
     }
 }
 

@@ -13,20 +13,17 @@ use miette::Diagnostic;
 use crate::Action;
 use crate::decision::{Deciding, Effect};
 use crate::fault::{Fault, place};
-use crate::handed::base_name;
+use crate::files::{PolicyFile, base_name};
 use crate::ids;
 use crate::index::actions;
-use crate::layers::PolicyFile;
 use crate::obligation::Obligations;
-use crate::policies::{Meta, Needs};
-use crate::source::{self, POLICIES_MAX};
+use crate::question::Needs;
+use crate::source::{self, ID_BYTES_MAX, POLICIES_MAX, is_id};
 use crate::stated;
 use crate::vocabulary::Vocabulary;
 
 /// Annotations that describe a policy without imposing an obligation.
 const SAYING: [&str; 3] = ["id", "reason", "shadow"];
-/// The longest `@id`, bytes.
-const ID_BYTES_MAX: usize = 128;
 
 /// The state of reading policy files.
 #[derive(Debug, Default)]
@@ -291,13 +288,6 @@ impl Mistyped {
     }
 }
 
-/// Returns whether a text is an id of characters that people can tell apart, as they compare ids
-/// too.
-pub(crate) fn is_id(text: &str) -> bool {
-    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
-    (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_known)
-}
-
 /// Returns the byte offset of a policy in its file.
 fn offset(policy: &Policy) -> usize {
     policy.as_ref().loc().map_or(0, |loc| loc.start())
@@ -311,5 +301,27 @@ fn located(file: &str, text: &str, error: &(impl Diagnostic + ?Sized), otherwise
     match error.help() {
         Some(help) => fault.hint(help.to_string()),
         None => fault,
+    }
+}
+
+/// A policy's data besides Cedar's own.
+#[derive(Debug)]
+pub(crate) struct Meta {
+    pub(crate) told: Deciding,
+    pub(crate) effect: CedarEffect,
+    pub(crate) actions: Vec<Action>,
+    pub(crate) obligations: Obligations,
+    pub(crate) is_shadow: bool,
+    /// An unknown annotation, which denies where the policy decides.
+    pub(crate) unknown: Option<String>,
+}
+
+impl Meta {
+    pub(crate) fn does(&self) -> &'static str {
+        match (self.is_shadow, self.effect) {
+            (true, _) => "shadow",
+            (false, CedarEffect::Permit) => "permit",
+            (false, CedarEffect::Forbid) => "forbid",
+        }
     }
 }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use atoll_model::WorkspaceMode;
 use atoll_model::network::{CredentialName, Network};
 
+use crate::quoting::quoted;
+
 /// The rights of one profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Granted<'a> {
@@ -227,27 +229,6 @@ impl Text {
                 &[],
             ),
             None => self.comment(&format!("not {}, which is not UTF-8", place.display())),
-        }
-    }
-}
-
-/// Returns a text as a Cedar string literal, in ASCII alone.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    escape(text, &mut out);
-    out.push('"');
-    out
-}
-
-pub(crate) fn escape(text: &str, out: &mut String) {
-    for one in text.chars() {
-        match one {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            ' '..='~' => out.push(one),
-            other => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(other));
-            }
         }
     }
 }

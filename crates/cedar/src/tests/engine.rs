@@ -342,7 +342,7 @@ fn every_question_is_one_of_the_schema() {
             reputation: 7,
             ..facts()
         };
-        let needs = crate::policies::Needs {
+        let needs = crate::question::Needs {
             labels: true,
             confidence: true,
             reputation: true,

@@ -166,7 +166,7 @@ fn is_allowed_in_one_set(layers: &Layers, path: &str) -> bool {
         facts: &facts,
     };
     let words = crate::vocabulary::Vocabulary::read().unwrap();
-    let needs = crate::policies::Needs::of("segments loose");
+    let needs = crate::question::Needs::of("segments loose");
     let put = question.put(&words, needs, |_| Vec::new()).unwrap();
     let meant = layers
         .meant(crate::Action::Read, crate::Reach::Possible)

@@ -4,7 +4,8 @@ use atoll_model::network::{
     Conditions, HostPattern, Network, NetworkRule, Ports, Reading, Scheme, THIS_HOST, Way,
 };
 
-use super::{Text, paths, quoted, rows};
+use super::{Text, paths, rows};
+use crate::quoting::quoted;
 
 /// The scope of any host.
 const HOSTS: &str = "resource is Host";
