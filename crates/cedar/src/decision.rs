@@ -69,8 +69,8 @@ pub struct Decision {
     pub obligations: Obligations,
     /// The rate limits, each with the id of its policy; each is enforced on its own.
     pub rates: Vec<(Arc<str>, Rate)>,
-    /// Where nothing permits the action: of each layer that denies it for that reason, the first
-    /// policy that permits others of its kind.
+    /// The first policy that permits others of its kind, of each layer that denies the action because
+    /// nothing permits it.
     pub others: Vec<Deciding>,
     /// Policies with `@shadow` that would have decided.
     pub shadowed: Vec<Deciding>,
