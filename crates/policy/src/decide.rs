@@ -1,3 +1,5 @@
+mod network;
+
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -6,13 +8,12 @@ use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind,
 use crate::credential::{CommandProgram, CredentialSource};
 use crate::environment;
 use crate::grant::{Grant, Notice};
-use crate::network;
 use crate::origin::Origin;
 use crate::places::{forbidden_here, is_plain_absolute};
 use crate::policies::Answer;
-use crate::refusal::{self, reason};
+use crate::refusal::reason;
 use crate::repository;
-use crate::rules::Rules;
+use crate::rules::{Rules, of_workspace};
 use crate::shipped::Shipped;
 use crate::source::Facts;
 
@@ -28,7 +29,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut reasons = rules.refusals.clone();
     reasons.extend(of_host(rules, call, facts));
     reasons.extend(of_command(&call.command));
-    reasons.extend(refusal::of_workspace(rules, &call.workspace));
+    reasons.extend(of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
     let network = rules.boundary_network(facts.placeholders);
     let environment = environment::build(rules, call, facts, &network);

@@ -7,32 +7,27 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Action, Asked, Case, Decision, Effect, Exec, Facts as CedarFacts, Fault, Known, Layer, Layers,
+    Action, Asked, Case, Decision, Effect, Exec, Facts as CedarFacts, Known, Layer, Layers,
     PolicyFile, Principal, Question, carried, hand,
 };
 use atoll_model::network::{HostName, PublishedPort};
 use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
 
-use crate::compile::untrusted;
+use crate::compiled::{Policies, policy_file, problems};
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
+use crate::file::SourceFile;
 use crate::grant::Notice;
 use crate::levels::{TrustMode, TrustRules, covers};
 use crate::network::publishing::publishing;
 use crate::origin::Origin;
 use crate::programs::{self, SEARCHED_MAX};
+use crate::project::untrusted;
 use crate::purposes::{self, Purposes};
 use crate::refusal::reason;
 use crate::rules::Rules;
-use crate::source::{Facts, SourceFile, Sources};
+use crate::source::{Facts, Sources};
 use crate::unjudged;
-
-/// The policies of all layers, as read and compiled.
-#[derive(Debug, Default)]
-pub(crate) struct Policies {
-    pub(crate) layers: Layers,
-    pub(crate) files: Vec<(Layer, Vec<PolicyFile>)>,
-}
 
 /// The policies as read, with notices about them.
 #[derive(Debug)]
@@ -184,24 +179,6 @@ fn own_file((name, text): (String, String)) -> PolicyFile {
         name,
         content: text.into_bytes(),
     }
-}
-
-pub(crate) fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
-    PolicyFile {
-        name: file.name.to_string(),
-        content: file.content.to_vec(),
-    }
-}
-
-pub(crate) fn problems(faults: Vec<Fault>) -> Vec<Problem> {
-    let problem = |fault: Fault| Problem {
-        file: fault.file,
-        line: fault.line,
-        column: fault.column,
-        what: fault.what,
-        hint: fault.hint,
-    };
-    faults.into_iter().map(problem).collect()
 }
 
 /// Returns all problems in a policy file.

@@ -2,8 +2,6 @@
 
 mod text;
 
-pub(crate) use text::quoted;
-
 use std::path::Path;
 
 use atoll_cedar::Granted;
@@ -14,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::network::upstream::UpstreamSettings;
 use crate::origin::{Origin, Sourced};
 use crate::rules::Rules;
-use crate::settings::workspace_name;
+use crate::words::workspace_name;
 
 /// One value in force.
 struct Row {

@@ -16,7 +16,7 @@ use super::{app, parse_secret, parse_variable};
 use crate::document::{Complaint, Document, Section};
 use crate::network::rule::{said, texts};
 use crate::places::{Place, parse_place};
-use crate::show::quoted;
+use crate::quoting::quoted;
 
 /// The table's name in messages.
 const TABLE: &str = "credential.NAME.source.oauth";
