@@ -237,7 +237,7 @@ fn read_one(
     let place = read_place(document, &mut section);
     let others = others::read(document, &mut section, place.as_ref());
     let variables = read_variables(document, &mut section, at);
-    let shape = read_shape(document, &mut section, (source.as_ref(), place.as_ref()));
+    let shape = read_shape(document, &mut section, source.as_ref(), place.as_ref());
     let optional = read_optional(document, &mut section, source.as_ref());
     document.end(section, &KEYS);
     if document.problem_count() > before {
@@ -257,7 +257,8 @@ fn read_one(
         false => Ports::of(scheme),
     };
     let to = settle_places(document, at, to, &usual)?;
-    let variables = settle_variables(document, at, (&name, variables), (&source, &place))?;
+    let variables = variables.or_else(|| usual_variables(&source, &place));
+    let variables = settle_variables(document, at, &name, variables, &source, &place)?;
     let requests = Conditions {
         scheme: (!signs_in).then_some(scheme),
         methods: methods.unwrap_or_default(),
@@ -298,20 +299,26 @@ fn settle_places(
     }
 }
 
-/// Returns the variables in the sandbox, named or default, if source and place fit together.
+/// Returns the variables in the sandbox where a file names none.
+fn usual_variables(source: &WrittenSource, place: &Spot) -> Option<Vec<(Part, String)>> {
+    let signs = matches!(place, Spot::SigV4(_));
+    match source {
+        WrittenSource::Command(_) if signs => Some(signing::usual_variables()),
+        source => source.variables(),
+    }
+}
+
+/// Returns the variables in the sandbox, if source and place fit together.
 fn settle_variables(
     document: &mut Document,
     at: &Range<usize>,
-    (name, named): (&CredentialName, Option<Vec<(Part, String)>>),
-    (source, place): (&WrittenSource, &Spot),
+    name: &CredentialName,
+    variables: Option<Vec<(Part, String)>>,
+    source: &WrittenSource,
+    place: &Spot,
 ) -> Option<Vec<(Part, String)>> {
     let signs = matches!(place, Spot::SigV4(_));
-    let is_fetched = matches!(source, WrittenSource::Command(_));
-    let usual = || match is_fetched && signs {
-        true => Some(signing::usual_variables()),
-        false => source.variables(),
-    };
-    let Some(variables) = named.or_else(usual) else {
+    let Some(variables) = variables else {
         let what = format!("[credential.{name}] needs `variable`: what holds it inside");
         document.report(at, what, None);
         return None;
@@ -545,7 +552,8 @@ fn parse_secret(text: &str) -> Result<SecretName, Complaint> {
 fn read_shape(
     document: &mut Document,
     within: &mut Section<'_>,
-    (source, place): (Option<&WrittenSource>, Option<&Spot>),
+    source: Option<&WrittenSource>,
+    place: Option<&Spot>,
 ) -> Option<Shape> {
     let is_known = source.is_some_and(|source| !source.is_fetched());
     if let (false, Some(Spot::SigV4(_))) = (is_known, place) {

@@ -69,7 +69,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_result(rules, &boundary));
     // What is denied already needs no second opinion.
     let asked = match reasons.is_empty() {
-        true => of_policies((rules, call, facts), &mut boundary),
+        true => of_policies(rules, call, facts, &mut boundary),
         false => Answer::default(),
     };
     reasons.extend(asked.reasons);
@@ -99,10 +99,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
 
 /// Asks the policies about this boundary; if they refuse it, about the one without the workspace's
 /// repository, which nobody has named.
-fn of_policies(
-    (rules, call, facts): (&Rules, &Call, &Facts<'_>),
-    boundary: &mut Boundary,
-) -> Answer {
+fn of_policies(rules: &Rules, call: &Call, facts: &Facts<'_>, boundary: &mut Boundary) -> Answer {
     let Some(policies) = &rules.policies else {
         return Answer::default();
     };

@@ -134,7 +134,7 @@ fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
     let Some((name, text)) = rules.trust.cedar() else {
         return Ok(read);
     };
-    read.add(Layer::Level, vec![own_file((name, text))])?;
+    read.add(Layer::Level, vec![own_file(name, text)])?;
     Ok(read)
 }
 
@@ -152,8 +152,8 @@ fn with_purposes(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError
 fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
     let policies = read.policies.as_ref();
     let are_about = policies.is_some_and(|policies| policies.layers.are_about_labels());
-    if let Some(file) = rules.label_cedar(are_about) {
-        read.add(Layer::Labels, vec![own_file(file)])?;
+    if let Some((name, text)) = rules.label_cedar(are_about) {
+        read.add(Layer::Labels, vec![own_file(name, text)])?;
     }
     Ok(read)
 }
@@ -174,7 +174,7 @@ impl Read {
 }
 
 /// Creates a file of Atoll's own.
-fn own_file((name, text): (String, String)) -> PolicyFile {
+fn own_file(name: String, text: String) -> PolicyFile {
     PolicyFile {
         name,
         content: text.into_bytes(),
@@ -639,8 +639,7 @@ impl Asking<'_> {
     fn places(&mut self, session: &Principal, call: &Call, boundary: &Boundary) {
         let shown = boundary.views.iter().map(|view| view.host.as_path());
         let shown: Vec<&Path> = shown.chain([call.workspace.as_path()]).collect();
-        let read = (Action::Read, "showing");
-        self.each_of(session, read, &shown, |place| Asked::Read(place));
+        self.each_of(session, Action::Read, &shown, |place| Asked::Read(place));
         let layered = boundary.views.iter().filter(|view| match view.access {
             Access::Layer(_) => true,
             Access::ReadOnly => false,
@@ -650,17 +649,23 @@ impl Asking<'_> {
             WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => changed.push(&call.workspace),
             WorkspaceMode::ReadOnly => {}
         }
-        let write = (Action::Write, "changing");
-        self.each_of(session, write, &changed, |place| Asked::Write(place));
+        self.each_of(session, Action::Write, &changed, |place| {
+            Asked::Write(place)
+        });
     }
 
     fn each_of(
         &mut self,
         session: &Principal,
-        (action, doing): (Action, &str),
+        action: Action,
         places: &[&Path],
         asked: impl for<'p> Fn(&'p Path) -> Asked<'p>,
     ) {
+        let doing = if action == Action::Write {
+            "changing"
+        } else {
+            "showing"
+        };
         let named = self.layers.places(action);
         let beneath = named.iter().map(PathBuf::as_path).filter(|named| {
             let lies_in = |place: &&Path| named.starts_with(place) && named != place;

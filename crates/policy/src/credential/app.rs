@@ -37,7 +37,8 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
     let key = read_secret(
         document,
         &mut section,
-        ("key", "credential.NAME.source.github-app.key"),
+        "key",
+        "credential.NAME.source.github-app.key",
     );
     let repositories = texts(
         document,
