@@ -72,8 +72,8 @@ pub struct Decision {
     /// The first policy that permits others of its kind, of each layer that denies the action because
     /// nothing permits it.
     pub others: Vec<Deciding>,
-    /// Policies with `@shadow` that would have decided.
-    pub shadowed: Vec<Deciding>,
+    /// Policies with `@report_only` that would have decided.
+    pub reported: Vec<Deciding>,
     /// The errors of evaluation, any of which is a denial.
     pub errors: Vec<String>,
     /// Set when the action is denied because it needs an approval and nobody is asked.
@@ -88,7 +88,7 @@ impl Decision {
             obligations: Obligations::default(),
             rates: Vec::new(),
             others: Vec::new(),
-            shadowed: Vec::new(),
+            reported: Vec::new(),
             errors: Vec::new(),
             is_unasked: false,
         }

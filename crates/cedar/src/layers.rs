@@ -160,7 +160,7 @@ fn stricter(one: Decision, two: Decision) -> Decision {
 
 /// Returns the stricter of two decisions, with the policies, obligations and errors of both.
 fn both(mut one: Decision, mut two: Decision) -> Decision {
-    one.shadowed.append(&mut two.shadowed);
+    one.reported.append(&mut two.reported);
     one.others.append(&mut two.others);
     let stricter = rank(two.effect) > rank(one.effect);
     if stricter || two.effect == one.effect {

@@ -111,7 +111,7 @@ pub fn forbid_nothing(policies: &Policies) -> Vec<&Deciding> {
     };
     let all = policies.impossible.iter();
     let all = all.filter_map(|id| policies.meta.get(id));
-    let forbids = all.filter(|meta| meta.effect == CedarEffect::Forbid && !meta.is_shadow);
+    let forbids = all.filter(|meta| meta.effect == CedarEffect::Forbid && !meta.is_report_only);
     let mut all: Vec<&Deciding> = forbids.map(|meta| &meta.told).collect();
     all.retain(|one| !is_told(one));
     all.sort_by(|one, two| by_place(one, two));
@@ -213,12 +213,12 @@ fn order(one: &Remark, two: &Remark) -> std::cmp::Ordering {
 /// Remarks on a policy that is overridden by another one, or adds nothing to it. Of two equal
 /// policies the later one gets the remark.
 fn covered(policies: &Policies, policy: &Policy, meta: &Meta) -> Option<Remark> {
-    if meta.is_shadow {
+    if meta.is_report_only {
         return None;
     }
     let mut others = policies.all.policies().filter_map(|other| {
         let over = policies.meta.get(other.id())?;
-        (other.id() != policy.id() && !over.is_shadow && covers(other, policy))
+        (other.id() != policy.id() && !over.is_report_only && covers(other, policy))
             .then_some((other, over))
     });
     others.find_map(|(other, over)| {

@@ -4,7 +4,7 @@
 //! Cedar's semantics of a set is not Atoll's of layers. So that a proof about the one is one about
 //! the other, the set expresses Atoll's additions as policies:
 //!
-//! - A policy with `@shadow` is not in it.
+//! - A policy with `@report_only` is not in it.
 //! - A permit with an obligation that nobody carries out, or an approval that nobody can give,
 //!   denies where it holds: it becomes a forbid. So does a permit that requires an approval, if
 //!   only actions that happen without one count.
@@ -146,7 +146,7 @@ impl Meant {
         let mut further = Vec::new();
         let counts = policies.all.policies().filter_map(|policy| {
             let meta = policies.meta.get(policy.id())?;
-            let is_meant = !meta.is_shadow && meta.actions.contains(&action);
+            let is_meant = !meta.is_report_only && meta.actions.contains(&action);
             (is_meant && left_out != Some(policy.id())).then_some((policy, meta))
         });
         let mut counts: Vec<(&Policy, &Meta)> = counts.collect();
@@ -195,7 +195,7 @@ impl Policies {
     pub fn each_alone(&self, action: Action) -> Result<Vec<(Deciding, Policy)>, String> {
         let counts = self.all.policies().filter_map(|policy| {
             let meta = self.meta.get(policy.id())?;
-            let is_meant = !meta.is_shadow && actions(policy).contains(&action);
+            let is_meant = !meta.is_report_only && actions(policy).contains(&action);
             is_meant.then_some((policy, meta))
         });
         let mut counts: Vec<(&Policy, &Meta)> = counts.collect();

@@ -170,7 +170,7 @@ impl Layers {
             .flat_map(move |(layer, (_, policies))| {
                 policies.all.policies().filter_map(move |policy| {
                     let meta = policies.meta.get(policy.id())?;
-                    let counts = !meta.is_shadow && meta.actions.contains(&action);
+                    let counts = !meta.is_report_only && meta.actions.contains(&action);
                     (counts && meta.effect == CedarEffect::Permit).then_some((layer, policy, meta))
                 })
             })

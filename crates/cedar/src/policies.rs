@@ -78,7 +78,7 @@ pub struct Policies {
     pub(crate) all: PolicySet,
     pub(crate) meta: HashMap<PolicyId, Meta>,
     pub(crate) index: Index,
-    shadows: Index,
+    report_only: Index,
     pub(crate) needs: Needs,
     /// The first policy that permits something of an action, by action.
     permits: HashMap<Action, Deciding>,
@@ -102,17 +102,18 @@ impl Policies {
         if !reading.faults.is_empty() {
             return Err(reading.faults);
         }
-        let is_shadow = |policy: &&Policy| {
+        let is_report_only = |policy: &&Policy| {
             reading
                 .meta
                 .get(policy.id())
-                .is_none_or(|one| one.is_shadow)
+                .is_none_or(|one| one.is_report_only)
         };
-        let (shadows, counting): (Vec<_>, Vec<_>) = reading.all.policies().partition(is_shadow);
+        let (report_only, counting): (Vec<_>, Vec<_>) =
+            reading.all.policies().partition(is_report_only);
         let failed = |error: Box<cedar_policy::PolicySetError>| {
             vec![Fault::at("policies", "", 0, error.to_string())]
         };
-        let counts = reading.meta.values().filter(|one| !one.is_shadow);
+        let counts = reading.meta.values().filter(|one| !one.is_report_only);
         let mut permitting: Vec<&Meta> = counts
             .filter(|one| one.effect == CedarEffect::Permit)
             .collect();
@@ -125,7 +126,7 @@ impl Policies {
         }
         Ok(Self {
             index: Index::new(counting.into_iter()).map_err(failed)?,
-            shadows: Index::new(shadows.into_iter()).map_err(failed)?,
+            report_only: Index::new(report_only.into_iter()).map_err(failed)?,
             permits,
             needs: reading.needs,
             meta: reading.meta,
@@ -182,7 +183,7 @@ impl Policies {
             };
             if let ResourceConstraint::Eq(one) = policy.resource_constraint()
                 && meta.effect == CedarEffect::Permit
-                && !meta.is_shadow
+                && !meta.is_report_only
             {
                 all.push(Named {
                     actions: meta.actions.clone(),
@@ -209,7 +210,7 @@ impl Policies {
                 | ResourceConstraint::IsIn(_, one) => Some(one.id().unescaped().to_owned()),
                 ResourceConstraint::Any | ResourceConstraint::Is(_) => None,
             };
-            let counts = is(Action::Request) && !is(Action::Connect) && !meta.is_shadow;
+            let counts = is(Action::Request) && !is(Action::Connect) && !meta.is_report_only;
             counts.then_some((&meta.told, host))
         });
         let mut all: Vec<(&Deciding, Option<String>)> = all.collect();
@@ -217,7 +218,7 @@ impl Policies {
         all
     }
 
-    /// Returns every policy in source order, with its kind: `permit`, `forbid` or `shadow`.
+    /// Returns every policy in source order, with its kind: `permit`, `forbid` or `report-only`.
     #[must_use]
     pub fn list(&self) -> Vec<(&Deciding, &'static str)> {
         let all = self.meta.values().map(|one| (&one.told, one.does()));
@@ -270,12 +271,12 @@ impl Policies {
     pub(crate) fn judge(&self, put: &Put) -> Decision {
         let mut counted = self.held(&self.index, put);
         counted.errors.extend(self.misread(put));
-        let shadows = self.held(&self.shadows, put);
+        let reported = self.held(&self.report_only, put);
         let mut decision = self.conclude(counted);
         let told = |id: &PolicyId| self.meta.get(id).map(|one| one.told.clone());
-        let shadows = shadows.forbids.iter().chain(&shadows.permits);
-        decision.shadowed = shadows.filter_map(told).collect();
-        decision.shadowed.sort_by(order);
+        let reported = reported.forbids.iter().chain(&reported.permits);
+        decision.reported = reported.filter_map(told).collect();
+        decision.reported.sort_by(order);
         decision
     }
 
@@ -297,7 +298,7 @@ impl Policies {
     #[cfg(test)]
     pub(crate) fn authorize_unindexed(&self, question: &Question<'_>) -> Decision {
         let put = self.put(question, self.needs).unwrap();
-        let counts = |policy: &&Policy| !self.meta[policy.id()].is_shadow;
+        let counts = |policy: &&Policy| !self.meta[policy.id()].is_report_only;
         let counted = PolicySet::from_policies(self.all.policies().filter(counts).cloned());
         let authorizer = Authorizer::new();
         let answer = authorizer.is_authorized(&put.request, &counted.unwrap(), &put.entities);

@@ -23,7 +23,7 @@ use crate::stated;
 use crate::vocabulary::Vocabulary;
 
 /// Annotations that describe a policy without imposing an obligation.
-const SAYING: [&str; 3] = ["id", "reason", "shadow"];
+const SAYING: [&str; 3] = ["id", "reason", "report_only"];
 
 /// The state of reading policy files.
 #[derive(Debug, Default)]
@@ -88,9 +88,9 @@ impl Reading {
             Ok(id) => id,
             Err(why) => return wrong(why),
         };
-        let is_shadow = policy.annotation("shadow");
-        if is_shadow.is_some_and(|value| !value.is_empty()) {
-            wrong("@shadow has no value".to_owned());
+        let is_report_only = policy.annotation("report_only");
+        if is_report_only.is_some_and(|value| !value.is_empty()) {
+            wrong("@report_only has no value".to_owned());
         }
         for one in policy.entity_literals() {
             if let Some(right) = ids::wrong(one.type_name().basename(), one.id().unescaped()) {
@@ -136,7 +136,7 @@ impl Reading {
             effect: policy.effect(),
             actions: actions(policy),
             obligations,
-            is_shadow: is_shadow.is_some(),
+            is_report_only: is_report_only.is_some(),
             unknown,
         };
         self.meta.insert(own.clone(), meta);
@@ -148,7 +148,7 @@ impl Reading {
 }
 
 /// Returns a fault for each policy in a file that does not forbid, where only forbids are allowed:
-/// permits, and policies with `@shadow`. A file that cannot be read yields none; compiling it
+/// permits, and policies with `@report_only`. A file that cannot be read yields none; compiling it
 /// reports the error.
 #[must_use]
 pub fn forbids_alone(file: &PolicyFile) -> Vec<Fault> {
@@ -157,9 +157,9 @@ pub fn forbids_alone(file: &PolicyFile) -> Vec<Fault> {
     };
     let set = PolicySet::from_str(text).unwrap_or_default();
     let wrong = |policy: &Policy| {
-        let what = match (policy.effect(), policy.annotation("shadow")) {
+        let what = match (policy.effect(), policy.annotation("report_only")) {
             (CedarEffect::Permit, _) => "a purpose only forbids, and this permits",
-            (CedarEffect::Forbid, Some(_)) => "a purpose counts, and @shadow does not",
+            (CedarEffect::Forbid, Some(_)) => "a purpose counts, and @report_only does not",
             (CedarEffect::Forbid, None) => return None,
         };
         let hint = "write forbid(...) unless { ... } of what the purpose needs";
@@ -311,15 +311,15 @@ pub(crate) struct Meta {
     pub(crate) effect: CedarEffect,
     pub(crate) actions: Vec<Action>,
     pub(crate) obligations: Obligations,
-    pub(crate) is_shadow: bool,
+    pub(crate) is_report_only: bool,
     /// An unknown annotation, which denies where the policy decides.
     pub(crate) unknown: Option<String>,
 }
 
 impl Meta {
     pub(crate) fn does(&self) -> &'static str {
-        match (self.is_shadow, self.effect) {
-            (true, _) => "shadow",
+        match (self.is_report_only, self.effect) {
+            (true, _) => "report-only",
             (false, CedarEffect::Permit) => "permit",
             (false, CedarEffect::Forbid) => "forbid",
         }

@@ -802,7 +802,7 @@ fn refused(decision: &Decision, what: String, instead: String) -> Reason {
     reason(what, why, &rule, instead)
 }
 
-/// Returns notices of the sentences of `@log`, and of shadows that would have decided.
+/// Returns notices of the sentences of `@log`, and of policies that only report and would have decided.
 fn told(decision: &Decision, what: &str) -> Vec<Notice> {
     let origin = |one: &atoll_cedar::Deciding| Origin::File {
         name: Arc::clone(&one.file),
@@ -813,15 +813,15 @@ fn told(decision: &Decision, what: &str) -> Vec<Notice> {
         text: format!("{what}: {text}"),
         origin: by.map_or(Origin::BuiltIn, origin),
     });
-    let shadowed = decision.shadowed.iter().map(|one| Notice {
+    let reported = decision.reported.iter().map(|one| Notice {
         text: format!(
-            "policy {} does not count yet (@shadow), and would have {} {what}",
+            "policy {} does not count yet (@report_only), and would have {} {what}",
             one.id,
             one.effect.done()
         ),
         origin: origin(one),
     });
-    logged.chain(shadowed).collect()
+    logged.chain(reported).collect()
 }
 
 impl Rules {
