@@ -639,7 +639,7 @@ impl Asking<'_> {
     fn places(&mut self, session: &Principal, call: &Call, boundary: &Boundary) {
         let shown = boundary.views.iter().map(|view| view.host.as_path());
         let shown: Vec<&Path> = shown.chain([call.workspace.as_path()]).collect();
-        self.each_of(session, Action::Read, &shown, |place| Asked::Read(place));
+        self.each_of(session, Action::Read, &shown, |_| true);
         let layered = boundary.views.iter().filter(|view| match view.access {
             Access::Layer(_) => true,
             Access::ReadOnly => false,
@@ -649,34 +649,34 @@ impl Asking<'_> {
             WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => changed.push(&call.workspace),
             WorkspaceMode::ReadOnly => {}
         }
-        self.each_of(session, Action::Write, &changed, |place| {
-            Asked::Write(place)
-        });
+        // What is shown read-only within a place that can be changed stays as it is.
+        let stays = |named: &Path| {
+            let above = shown.iter().filter(|place| named.starts_with(place));
+            let nearest = above.max_by_key(|place| place.components().count());
+            nearest.is_some_and(|place| !changed.contains(place))
+        };
+        self.each_of(session, Action::Write, &changed, |named| !stays(named));
     }
 
+    /// Asks about each of these places, and about each named one beneath that counts.
     fn each_of(
         &mut self,
         session: &Principal,
         action: Action,
         places: &[&Path],
-        asked: impl for<'p> Fn(&'p Path) -> Asked<'p>,
+        counts: impl Fn(&Path) -> bool,
     ) {
-        let doing = if action == Action::Write {
-            "changing"
-        } else {
-            "showing"
-        };
         let named = self.layers.places(action);
         let beneath = named.iter().map(PathBuf::as_path).filter(|named| {
             let lies_in = |place: &&Path| named.starts_with(place) && named != place;
-            places.iter().any(lies_in) && !places.contains(named)
+            places.iter().any(lies_in) && !places.contains(named) && counts(named)
         });
         for place in places.iter().copied().chain(beneath) {
-            self.ask(
-                session,
-                asked(place),
-                format!("{doing} {}", place.display()),
-            );
+            let (doing, asked) = match action == Action::Write {
+                true => ("changing", Asked::Write(place)),
+                false => ("showing", Asked::Read(place)),
+            };
+            self.ask(session, asked, format!("{doing} {}", place.display()));
         }
     }
 

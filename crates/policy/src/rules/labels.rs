@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use atoll_cedar::Action;
 use atoll_model::network::{HostName, HostPart};
 use atoll_model::{Boundary, Call};
 
@@ -104,7 +105,9 @@ impl Rules {
         Some((format!("labels/{mode}.cedar"), text))
     }
 
-    fn asking(&self) -> String {
+    /// Returns the conditions under which labels have a person asked about requests, and about
+    /// connections that are not inspected.
+    fn labelled(&self) -> [(Action, String); 2] {
         let mut hosts = String::new();
         for (at, one) in self.label_models().iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };
@@ -117,8 +120,44 @@ impl Rules {
             true => String::new(),
             false => format!(" && !(resource in [{hosts}])"),
         };
-        let sends = format!("context.sends && {both}{elsewhere}");
-        let unseen = format!("context.look == \"past\" && {both}{elsewhere}");
+        [
+            (
+                Action::Request,
+                format!("context.sends && {both}{elsewhere}"),
+            ),
+            (
+                Action::Connect,
+                format!("context.look == \"past\" && {both}{elsewhere}"),
+            ),
+        ]
+    }
+
+    /// Returns the conditions under which a person is asked about what the profile allows, of the
+    /// level of trust and of labels, if labels are recorded.
+    pub(crate) fn asks(&self) -> Vec<(Action, String)> {
+        let mut asks = self.trust.asks();
+        if self.labels.are_noted && self.trust.mode() == TrustMode::Layered {
+            asks.extend(self.labelled());
+        }
+        asks
+    }
+
+    /// Returns what labels forbid in strict mode, where nobody is asked.
+    pub(crate) fn label_forbids(&self) -> String {
+        if !self.labels.are_noted || self.trust.mode() != TrustMode::Strict {
+            return String::new();
+        }
+        let forbid = |(action, condition): (Action, String)| {
+            let action = action.name();
+            format!(
+                "forbid(principal, action == Action::\"{action}\", resource) when {{ {condition} }};\n"
+            )
+        };
+        self.labelled().map(forbid).concat()
+    }
+
+    fn asking(&self) -> String {
+        let [(_, sends), (_, unseen)] = self.labelled();
         let why = "private data and untrusted content have been read";
         format!(
             "@id(\"labels-sends\") @approve(\"person\") @reason(\"{why}, so what is sent is asked about\")\n\
