@@ -205,7 +205,7 @@ impl Prover {
     /// Otherwise what is known of it is as before.
     fn has_done(&mut self, side: &Side, (action, own): (Action, &Own), known: Alone) -> Alone {
         let reach = side.reach(Reach::Possible);
-        let done = match side.layers.done_by((own.layer, &own.told), action, reach) {
+        let done = match side.layers.done_by(own.layer, &own.told, action, reach) {
             Ok(done) => done,
             Err(why) => return Alone::CannotSay(why),
         };

@@ -183,16 +183,7 @@ impl Case {
         let name = &self.resource;
         match action {
             Some(Action::Run) => put(self.run()),
-            Some(Action::Exec) => {
-                let arguments: Vec<OsString> = self.arguments.iter().map(OsString::from).collect();
-                put(Asked::Exec(Exec {
-                    program: name,
-                    arguments: &arguments,
-                    directory: Path::new(self.directory.as_deref().unwrap_or("/")),
-                    sandbox: self.sandbox.as_deref().unwrap_or("sandbox"),
-                    terminal: self.terminal,
-                }))
-            }
+            Some(Action::Exec) => put(Asked::Exec(self.exec(&self.arguments()))),
             Some(Action::Read) => put(Asked::Read(&self.place()?)),
             Some(Action::Write) => put(Asked::Write(&self.place()?)),
             Some(Action::Promote) => put(Asked::Promote {
@@ -205,14 +196,11 @@ impl Case {
                     .map_err(|error| format!("{name:?} is no name: {error}"))?;
                 put(Asked::Resolve(&name))
             }
-            Some(Action::Connect) => {
-                let port = self.port.unwrap_or(443);
-                put(Asked::Connect {
-                    host: &self.host()?,
-                    port,
-                    look: self.look()?,
-                })
-            }
+            Some(Action::Connect) => put(Asked::Connect {
+                host: &self.host()?,
+                port: self.port.unwrap_or(443),
+                look: self.look()?,
+            }),
             Some(Action::Request) => {
                 let target = self.path.as_deref().unwrap_or("/");
                 let target = Target::parse(target).map_err(|error| error.to_string())?;
@@ -301,6 +289,20 @@ impl Case {
             workspace: self.workspace.unwrap_or(WorkspaceMode::CopyOnWrite),
             root: self.root,
             nesting: self.nesting,
+            terminal: self.terminal,
+        }
+    }
+
+    fn arguments(&self) -> Vec<OsString> {
+        self.arguments.iter().map(OsString::from).collect()
+    }
+
+    fn exec<'a>(&'a self, arguments: &'a [OsString]) -> Exec<'a> {
+        Exec {
+            program: &self.resource,
+            arguments,
+            directory: Path::new(self.directory.as_deref().unwrap_or("/")),
+            sandbox: self.sandbox.as_deref().unwrap_or("sandbox"),
             terminal: self.terminal,
         }
     }

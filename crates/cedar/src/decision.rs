@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::handed::base_name;
+use crate::files::base_name;
 use crate::obligation::PERSON;
 use crate::{Obligation, Obligations, Rate};
 
@@ -69,11 +69,11 @@ pub struct Decision {
     pub obligations: Obligations,
     /// The rate limits, each with the id of its policy; each is enforced on its own.
     pub rates: Vec<(Arc<str>, Rate)>,
-    /// Where nothing permits the action: of each layer that denies it for that reason, the first
-    /// policy that permits others of its kind.
+    /// The first policy that permits others of its kind, of each layer that denies the action because
+    /// nothing permits it.
     pub others: Vec<Deciding>,
-    /// Policies with `@shadow` that would have decided.
-    pub shadowed: Vec<Deciding>,
+    /// Policies with `@report_only` that would have decided.
+    pub reported: Vec<Deciding>,
     /// The errors of evaluation, any of which is a denial.
     pub errors: Vec<String>,
     /// Set when the action is denied because it needs an approval and nobody is asked.
@@ -88,7 +88,7 @@ impl Decision {
             obligations: Obligations::default(),
             rates: Vec::new(),
             others: Vec::new(),
-            shadowed: Vec::new(),
+            reported: Vec::new(),
             errors: Vec::new(),
             is_unasked: false,
         }

@@ -8,7 +8,7 @@ use cedar_policy::{Policy, PolicySet};
 
 use crate::decision::Deciding;
 use crate::fault::place;
-use crate::layers::{Layer, PolicyFile};
+use crate::files::{Layer, PolicyFile};
 
 /// The files of each layer, highest first.
 pub type LayerFiles = Vec<(Layer, Vec<PolicyFile>)>;

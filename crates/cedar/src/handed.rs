@@ -1,7 +1,6 @@
 //! Serialised policies, sent to the egress process of a run.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use atoll_model::Mode;
 use serde::{Deserialize, Serialize};
@@ -105,10 +104,4 @@ pub fn take(written: &[u8]) -> Result<(Layers, Principal, Facts), String> {
         ..Facts::new(0, handed.mode, &handed.profile)
     };
     Ok((layers, principal, facts))
-}
-
-/// Returns the name of a policy file, without its directories.
-pub(crate) fn base_name(file: &str) -> &str {
-    let base = Path::new(file).file_name().and_then(|name| name.to_str());
-    base.unwrap_or(file)
 }

@@ -58,7 +58,7 @@ impl Index {
         })
     }
 
-    /// Returns whether there is no policy at all; most layers have no shadows.
+    /// Returns whether there is no policy at all; most layers have no policies that only report.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty
     }

@@ -10,32 +10,10 @@ use crate::decision::Deciding;
 use crate::index::actions;
 use crate::never::never;
 use crate::obligation::{PERSON, carried};
-use crate::policies::{Meta, Policies, order as by_place};
+use crate::policies::{Policies, order as by_place};
+use crate::reading::Meta;
+use crate::remark::{Remark, Standing, remark};
 use crate::{Action, Redaction};
-
-/// A remark on a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remark {
-    /// The file.
-    pub file: String,
-    /// The line of the policy, counted from 1.
-    pub line: u32,
-    /// The message.
-    pub what: String,
-    /// The severity.
-    pub standing: Standing,
-}
-
-/// The severity of a remark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// The policy works as written.
-    Told,
-    /// The policy can never decide.
-    Idle,
-    /// The policy cannot work as written; a check refuses it.
-    Refused,
-}
 
 /// Returns the remarks on each policy: annotations that deny because they are unknown or not
 /// carried out, conditions that never hold, and policies overridden by another.
@@ -133,7 +111,7 @@ pub fn forbid_nothing(policies: &Policies) -> Vec<&Deciding> {
     };
     let all = policies.impossible.iter();
     let all = all.filter_map(|id| policies.meta.get(id));
-    let forbids = all.filter(|meta| meta.effect == CedarEffect::Forbid && !meta.is_shadow);
+    let forbids = all.filter(|meta| meta.effect == CedarEffect::Forbid && !meta.is_report_only);
     let mut all: Vec<&Deciding> = forbids.map(|meta| &meta.told).collect();
     all.retain(|one| !is_told(one));
     all.sort_by(|one, two| by_place(one, two));
@@ -235,12 +213,12 @@ fn order(one: &Remark, two: &Remark) -> std::cmp::Ordering {
 /// Remarks on a policy that is overridden by another one, or adds nothing to it. Of two equal
 /// policies the later one gets the remark.
 fn covered(policies: &Policies, policy: &Policy, meta: &Meta) -> Option<Remark> {
-    if meta.is_shadow {
+    if meta.is_report_only {
         return None;
     }
     let mut others = policies.all.policies().filter_map(|other| {
         let over = policies.meta.get(other.id())?;
-        (other.id() != policy.id() && !over.is_shadow && covers(other, policy))
+        (other.id() != policy.id() && !over.is_report_only && covers(other, policy))
             .then_some((other, over))
     });
     others.find_map(|(other, over)| {
@@ -308,13 +286,4 @@ fn covers(over: &Policy, policy: &Policy) -> bool {
 
 fn has_condition(policy: &Policy) -> bool {
     policy.has_non_scope_constraint()
-}
-
-pub(crate) fn remark(meta: &Meta, what: String, standing: Standing) -> Remark {
-    Remark {
-        file: meta.told.file.to_string(),
-        line: meta.told.line,
-        what,
-        standing,
-    }
 }

@@ -11,7 +11,7 @@ impl Policies {
     fn places(&self, action: Action) -> impl Iterator<Item = PathBuf> {
         let about = self.all.policies().filter(move |policy| {
             let meta = self.meta.get(policy.id());
-            meta.is_some_and(|meta| !meta.is_shadow && meta.actions.contains(&action))
+            meta.is_some_and(|meta| !meta.is_report_only && meta.actions.contains(&action))
         });
         about
             .flat_map(|policy| policy.entity_literals())

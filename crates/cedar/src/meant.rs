@@ -4,7 +4,7 @@
 //! Cedar's semantics of a set is not Atoll's of layers. So that a proof about the one is one about
 //! the other, the set expresses Atoll's additions as policies:
 //!
-//! - A policy with `@shadow` is not in it.
+//! - A policy with `@report_only` is not in it.
 //! - A permit with an obligation that nobody carries out, or an approval that nobody can give,
 //!   denies where it holds: it becomes a forbid. So does a permit that requires an approval, if
 //!   only actions that happen without one count.
@@ -25,7 +25,8 @@ use crate::decision::Deciding;
 use crate::index::actions;
 use crate::layers::Layers;
 use crate::obligation::carried;
-use crate::policies::{Meta, Policies, order};
+use crate::policies::{Policies, order};
+use crate::reading::Meta;
 use crate::unclear::is_misled;
 
 /// The decisions that count as allowed.
@@ -54,7 +55,7 @@ impl Layers {
     /// # Errors
     /// When a policy cannot be translated.
     pub fn meant(&self, action: Action, reach: Reach) -> Result<Meant, String> {
-        self.meant_but((action, reach), None)
+        self.meant_but(action, reach, None)
     }
 
     /// Returns the meaning without one policy of a layer, counted from the first. That layer
@@ -68,12 +69,13 @@ impl Layers {
         reach: Reach,
         one: (usize, &PolicyId),
     ) -> Result<Meant, String> {
-        self.meant_but((action, reach), Some(one))
+        self.meant_but(action, reach, Some(one))
     }
 
     fn meant_but(
         &self,
-        (action, reach): (Action, Reach),
+        action: Action,
+        reach: Reach,
         left_out: Option<(usize, &PolicyId)>,
     ) -> Result<Meant, String> {
         let mut meant = Meant {
@@ -86,8 +88,13 @@ impl Layers {
             let has_opinion = policies.permitting(action).is_some();
             let keeps = has_opinion && is_first;
             let left_out = left_out.filter(|(layer, _)| *layer == number);
-            let left_out = left_out.map(|(_, id)| id);
-            let further = meant.layer((policies, left_out), (action, reach), number, keeps)?;
+            let part = LayerPart {
+                policies,
+                left_out: left_out.map(|(_, id)| id),
+                number,
+                keeps,
+            };
+            let further = meant.layer(&part, action, reach)?;
             if has_opinion && !is_first {
                 let any = either(further);
                 meant.forbid(
@@ -110,20 +117,36 @@ impl Layers {
     }
 }
 
+/// One layer's part in a meaning.
+struct LayerPart<'a> {
+    policies: &'a Policies,
+    /// The policy that is left out.
+    left_out: Option<&'a PolicyId>,
+    /// The number of the layer, from the first.
+    number: usize,
+    /// Set if its permits are kept as they are.
+    keeps: bool,
+}
+
 impl Meant {
-    /// Adds a layer, except for one policy. The layer's permits are added if `keeps` is set, else
-    /// their conditions are returned.
+    /// Adds a layer, except for one policy. Its permits are added if they are kept, else their
+    /// conditions are returned.
     fn layer(
         &mut self,
-        (policies, left_out): (&Policies, Option<&PolicyId>),
-        (action, reach): (Action, Reach),
-        number: usize,
-        keeps: bool,
+        part: &LayerPart<'_>,
+        action: Action,
+        reach: Reach,
     ) -> Result<Vec<Value>, String> {
+        let LayerPart {
+            policies,
+            left_out,
+            number,
+            keeps,
+        } = *part;
         let mut further = Vec::new();
         let counts = policies.all.policies().filter_map(|policy| {
             let meta = policies.meta.get(policy.id())?;
-            let is_meant = !meta.is_shadow && meta.actions.contains(&action);
+            let is_meant = !meta.is_report_only && meta.actions.contains(&action);
             (is_meant && left_out != Some(policy.id())).then_some((policy, meta))
         });
         let mut counts: Vec<(&Policy, &Meta)> = counts.collect();
@@ -172,7 +195,7 @@ impl Policies {
     pub fn each_alone(&self, action: Action) -> Result<Vec<(Deciding, Policy)>, String> {
         let counts = self.all.policies().filter_map(|policy| {
             let meta = self.meta.get(policy.id())?;
-            let is_meant = !meta.is_shadow && actions(policy).contains(&action);
+            let is_meant = !meta.is_report_only && actions(policy).contains(&action);
             is_meant.then_some((policy, meta))
         });
         let mut counts: Vec<(&Policy, &Meta)> = counts.collect();

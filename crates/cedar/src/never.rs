@@ -7,9 +7,10 @@ use cedar_policy::{
 use serde_json::Value;
 
 use crate::Action;
-use crate::lint::{Remark, Standing, remark};
-use crate::policies::{Known, Meta, Policies};
-use crate::written::quoted;
+use crate::policies::{Known, Policies};
+use crate::quoting::quoted;
+use crate::reading::Meta;
+use crate::remark::{Remark, Standing, remark};
 
 /// A principal or resource scope.
 enum Head {

@@ -17,7 +17,7 @@ use crate::decision::{Deciding, Decision};
 use crate::layers::Layers;
 use crate::meant::{Meant, Reach, condition, effect, either, with_effect};
 use crate::obligation::{Obligations, Rate};
-use crate::policies::Meta;
+use crate::reading::Meta;
 
 /// An obligation, with the least strictness that has to be kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +104,8 @@ impl Layers {
     /// When a policy cannot be translated.
     pub fn done_by(
         &self,
-        (layer, own): (usize, &Deciding),
+        layer: usize,
+        own: &Deciding,
         action: Action,
         reach: Reach,
     ) -> Result<Vec<(Meant, Meant)>, String> {
@@ -169,7 +170,7 @@ impl Layers {
             .flat_map(move |(layer, (_, policies))| {
                 policies.all.policies().filter_map(move |policy| {
                     let meta = policies.meta.get(policy.id())?;
-                    let counts = !meta.is_shadow && meta.actions.contains(&action);
+                    let counts = !meta.is_report_only && meta.actions.contains(&action);
                     (counts && meta.effect == CedarEffect::Permit).then_some((layer, policy, meta))
                 })
             })

@@ -11,11 +11,10 @@ use cedar_policy::{
 use crate::Action;
 use crate::decision::{Deciding, Decision, Effect};
 use crate::fault::Fault;
+use crate::files::PolicyFile;
 use crate::index::Index;
-use crate::layers::PolicyFile;
-use crate::obligation::Obligations;
-use crate::question::{Put, Question};
-use crate::reading::Reading;
+use crate::question::{Needs, Put, Question};
+use crate::reading::{Meta, Reading};
 use crate::vocabulary::Vocabulary;
 
 /// The most ancestors of an entity that are followed.
@@ -61,67 +60,6 @@ impl Known {
     }
 }
 
-/// The parts of a request that some policy reads; parts that are expensive to compute are computed
-/// only then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs {
-    pub(crate) segments: bool,
-    pub(crate) loose: bool,
-    pub(crate) labels: bool,
-    pub(crate) confidence: bool,
-    pub(crate) reputation: bool,
-    pub(crate) arguments: bool,
-}
-
-impl Needs {
-    /// Finds the parts that a text can read: a part is read by its name alone, and an escape can
-    /// hide any name.
-    pub(crate) fn of(text: &str) -> Self {
-        let names = |name: &str| text.contains(name) || text.contains('\\');
-        Self {
-            segments: names("segments"),
-            loose: names("loose"),
-            labels: names("labels"),
-            confidence: names("confidence"),
-            reputation: names("reputation"),
-            arguments: names("arguments"),
-        }
-    }
-
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self {
-            segments: self.segments || other.segments,
-            loose: self.loose || other.loose,
-            labels: self.labels || other.labels,
-            confidence: self.confidence || other.confidence,
-            reputation: self.reputation || other.reputation,
-            arguments: self.arguments || other.arguments,
-        }
-    }
-}
-
-/// A policy's data besides Cedar's own.
-#[derive(Debug)]
-pub(crate) struct Meta {
-    pub(crate) told: Deciding,
-    pub(crate) effect: CedarEffect,
-    pub(crate) actions: Vec<Action>,
-    pub(crate) obligations: Obligations,
-    pub(crate) is_shadow: bool,
-    /// An unknown annotation, which denies where the policy decides.
-    pub(crate) unknown: Option<String>,
-}
-
-impl Meta {
-    fn does(&self) -> &'static str {
-        match (self.is_shadow, self.effect) {
-            (true, _) => "shadow",
-            (false, CedarEffect::Permit) => "permit",
-            (false, CedarEffect::Forbid) => "forbid",
-        }
-    }
-}
-
 /// An entity that a policy permits by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
@@ -140,7 +78,7 @@ pub struct Policies {
     pub(crate) all: PolicySet,
     pub(crate) meta: HashMap<PolicyId, Meta>,
     pub(crate) index: Index,
-    shadows: Index,
+    report_only: Index,
     pub(crate) needs: Needs,
     /// The first policy that permits something of an action, by action.
     permits: HashMap<Action, Deciding>,
@@ -164,17 +102,18 @@ impl Policies {
         if !reading.faults.is_empty() {
             return Err(reading.faults);
         }
-        let is_shadow = |policy: &&Policy| {
+        let is_report_only = |policy: &&Policy| {
             reading
                 .meta
                 .get(policy.id())
-                .is_none_or(|one| one.is_shadow)
+                .is_none_or(|one| one.is_report_only)
         };
-        let (shadows, counting): (Vec<_>, Vec<_>) = reading.all.policies().partition(is_shadow);
+        let (report_only, counting): (Vec<_>, Vec<_>) =
+            reading.all.policies().partition(is_report_only);
         let failed = |error: Box<cedar_policy::PolicySetError>| {
             vec![Fault::at("policies", "", 0, error.to_string())]
         };
-        let counts = reading.meta.values().filter(|one| !one.is_shadow);
+        let counts = reading.meta.values().filter(|one| !one.is_report_only);
         let mut permitting: Vec<&Meta> = counts
             .filter(|one| one.effect == CedarEffect::Permit)
             .collect();
@@ -187,7 +126,7 @@ impl Policies {
         }
         Ok(Self {
             index: Index::new(counting.into_iter()).map_err(failed)?,
-            shadows: Index::new(shadows.into_iter()).map_err(failed)?,
+            report_only: Index::new(report_only.into_iter()).map_err(failed)?,
             permits,
             needs: reading.needs,
             meta: reading.meta,
@@ -244,7 +183,7 @@ impl Policies {
             };
             if let ResourceConstraint::Eq(one) = policy.resource_constraint()
                 && meta.effect == CedarEffect::Permit
-                && !meta.is_shadow
+                && !meta.is_report_only
             {
                 all.push(Named {
                     actions: meta.actions.clone(),
@@ -271,7 +210,7 @@ impl Policies {
                 | ResourceConstraint::IsIn(_, one) => Some(one.id().unescaped().to_owned()),
                 ResourceConstraint::Any | ResourceConstraint::Is(_) => None,
             };
-            let counts = is(Action::Request) && !is(Action::Connect) && !meta.is_shadow;
+            let counts = is(Action::Request) && !is(Action::Connect) && !meta.is_report_only;
             counts.then_some((&meta.told, host))
         });
         let mut all: Vec<(&Deciding, Option<String>)> = all.collect();
@@ -279,7 +218,7 @@ impl Policies {
         all
     }
 
-    /// Returns every policy in source order, with its kind: `permit`, `forbid` or `shadow`.
+    /// Returns every policy in source order, with its kind: `permit`, `forbid` or `report-only`.
     #[must_use]
     pub fn list(&self) -> Vec<(&Deciding, &'static str)> {
         let all = self.meta.values().map(|one| (&one.told, one.does()));
@@ -332,12 +271,12 @@ impl Policies {
     pub(crate) fn judge(&self, put: &Put) -> Decision {
         let mut counted = self.held(&self.index, put);
         counted.errors.extend(self.misread(put));
-        let shadows = self.held(&self.shadows, put);
+        let reported = self.held(&self.report_only, put);
         let mut decision = self.conclude(counted);
         let told = |id: &PolicyId| self.meta.get(id).map(|one| one.told.clone());
-        let shadows = shadows.forbids.iter().chain(&shadows.permits);
-        decision.shadowed = shadows.filter_map(told).collect();
-        decision.shadowed.sort_by(order);
+        let reported = reported.forbids.iter().chain(&reported.permits);
+        decision.reported = reported.filter_map(told).collect();
+        decision.reported.sort_by(order);
         decision
     }
 
@@ -359,7 +298,7 @@ impl Policies {
     #[cfg(test)]
     pub(crate) fn authorize_unindexed(&self, question: &Question<'_>) -> Decision {
         let put = self.put(question, self.needs).unwrap();
-        let counts = |policy: &&Policy| !self.meta[policy.id()].is_shadow;
+        let counts = |policy: &&Policy| !self.meta[policy.id()].is_report_only;
         let counted = PolicySet::from_policies(self.all.policies().filter(counts).cloned());
         let authorizer = Authorizer::new();
         let answer = authorizer.is_authorized(&put.request, &counted.unwrap(), &put.entities);

@@ -1,8 +1,9 @@
 //! Questions, and their translation into Cedar's terms.
 
+mod members;
+
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,20 +11,15 @@ use atoll_model::network::{CredentialName, HostName, HostPart, PublishedPort, Re
 use atoll_model::{Mode, WorkspaceMode};
 use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression};
 
-use crate::policies::Needs;
-use crate::segments;
+use crate::quoting::quoted;
 use crate::vocabulary::{Kind, Vocabulary};
-use crate::written::quoted;
 use crate::{Action, Facts};
+use members::{address, long, of_exec, of_request, sends, text, truth};
 
 /// The most directories above a path.
 const PATH_DEPTH_MAX: usize = 256;
 /// The longest text in a question, bytes.
 const TEXT_BYTES_MAX: usize = 32 << 10;
-/// The most arguments of an exec that policies are asked about.
-const ARGUMENTS_MAX: usize = 4096;
-/// The most bytes of all arguments of an exec that policies are asked about.
-const ARGUMENTS_BYTES_MAX: usize = 256 << 10;
 
 /// The principal: the person, or a session on the person's behalf.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -365,77 +361,6 @@ impl Question<'_> {
     }
 }
 
-/// Returns whether a request sends more than a plain query for a resource. A method in another case
-/// is another method.
-fn sends(request: &Request<'_>, follows: Follows) -> bool {
-    follows != Follows::Nothing || !["GET", "HEAD"].contains(&request.method)
-}
-
-fn of_exec(
-    exec: &Exec<'_>,
-    needs: Needs,
-    to: &mut Vec<(String, RestrictedExpression)>,
-) -> Result<(), String> {
-    let directory = exec.directory.to_str();
-    let directory = directory.ok_or("the directory that it starts in is not UTF-8")?;
-    to.push(text("directory", directory));
-    to.push(text("sandbox", exec.sandbox));
-    to.push(truth("terminal", exec.terminal));
-    if !needs.arguments {
-        return Ok(());
-    }
-    let bytes: usize = exec.arguments.iter().map(|one| one.len()).sum();
-    if exec.arguments.len() > ARGUMENTS_MAX || bytes > ARGUMENTS_BYTES_MAX {
-        return Err(format!(
-            "it has more than {ARGUMENTS_MAX} arguments, or more than {ARGUMENTS_BYTES_MAX} bytes \
-             of them"
-        ));
-    }
-    let one = |argument: &OsString| {
-        let argument = argument.to_str().ok_or("an argument is not UTF-8")?;
-        Ok(RestrictedExpression::new_string(argument.to_owned()))
-    };
-    let all = exec.arguments.iter().map(one);
-    let all = all.collect::<Result<Vec<_>, String>>()?;
-    to.push(("arguments".to_owned(), RestrictedExpression::new_set(all)));
-    Ok(())
-}
-
-fn of_request(
-    request: &Request<'_>,
-    needs: Needs,
-    to: &mut Vec<(String, RestrictedExpression)>,
-) -> Result<(), String> {
-    let path = request.target.path();
-    to.push(long("port", i64::from(request.port)));
-    to.extend(address(request.host));
-    to.push(text("scheme", &request.scheme.to_string()));
-    to.push(text("method", request.method));
-    to.push(text("path", path));
-    to.extend(request.target.query().map(|query| text("query", query)));
-    to.push(long("depth", segments::depth(path)));
-    to.push(truth("unclear", request.target.unclear().is_some()));
-    let record = |path: &str| segments::record(path).ok_or("a path has no segments");
-    if needs.segments {
-        to.push(("segments".to_owned(), record(path)?));
-    }
-    if needs.loose {
-        let path = segments::loose(path);
-        let method = request.method.to_ascii_uppercase();
-        let mut loose = vec![
-            text("method", &method),
-            text("path", &path),
-            long("depth", segments::depth(&path)),
-        ];
-        if needs.segments {
-            loose.push(("segments".to_owned(), record(&path)?));
-        }
-        let loose = RestrictedExpression::new_record(loose).map_err(|error| error.to_string())?;
-        to.push(("loose".to_owned(), loose));
-    }
-    Ok(())
-}
-
 fn id(words: &Vocabulary, kind: Kind, text: &str) -> Result<EntityUid, String> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(format!("its name is longer than {TEXT_BYTES_MAX} bytes"));
@@ -488,27 +413,41 @@ fn named(words: &Vocabulary, name: &HostName) -> Result<Placed, String> {
     Ok((id(words, Kind::Host, name.as_str())?, above))
 }
 
-fn address(host: &HostPart) -> Option<(String, RestrictedExpression)> {
-    match host {
-        HostPart::Name(_) => None,
-        HostPart::Address(address) => Some(ip("ip", *address)),
+/// The parts of a request that some policy reads; parts that are expensive to compute are computed
+/// only then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    pub(crate) segments: bool,
+    pub(crate) loose: bool,
+    pub(crate) labels: bool,
+    pub(crate) confidence: bool,
+    pub(crate) reputation: bool,
+    pub(crate) arguments: bool,
+}
+
+impl Needs {
+    /// Finds the parts that a text can read: a part is read by its name alone, and an escape can
+    /// hide any name.
+    pub(crate) fn of(text: &str) -> Self {
+        let names = |name: &str| text.contains(name) || text.contains('\\');
+        Self {
+            segments: names("segments"),
+            loose: names("loose"),
+            labels: names("labels"),
+            confidence: names("confidence"),
+            reputation: names("reputation"),
+            arguments: names("arguments"),
+        }
     }
-}
 
-fn ip(name: &str, address: IpAddr) -> (String, RestrictedExpression) {
-    let address = RestrictedExpression::new_ip(address.to_string());
-    (name.to_owned(), address)
-}
-
-fn text(name: &str, value: &str) -> (String, RestrictedExpression) {
-    let value = RestrictedExpression::new_string(value.to_owned());
-    (name.to_owned(), value)
-}
-
-fn long(name: &str, value: i64) -> (String, RestrictedExpression) {
-    (name.to_owned(), RestrictedExpression::new_long(value))
-}
-
-fn truth(name: &str, value: bool) -> (String, RestrictedExpression) {
-    (name.to_owned(), RestrictedExpression::new_bool(value))
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            segments: self.segments || other.segments,
+            loose: self.loose || other.loose,
+            labels: self.labels || other.labels,
+            confidence: self.confidence || other.confidence,
+            reputation: self.reputation || other.reputation,
+            arguments: self.arguments || other.arguments,
+        }
+    }
 }

@@ -13,20 +13,17 @@ use miette::Diagnostic;
 use crate::Action;
 use crate::decision::{Deciding, Effect};
 use crate::fault::{Fault, place};
-use crate::handed::base_name;
+use crate::files::{PolicyFile, base_name};
 use crate::ids;
 use crate::index::actions;
-use crate::layers::PolicyFile;
 use crate::obligation::Obligations;
-use crate::policies::{Meta, Needs};
-use crate::source::{self, POLICIES_MAX};
+use crate::question::Needs;
+use crate::source::{self, ID_BYTES_MAX, POLICIES_MAX, is_id};
 use crate::stated;
 use crate::vocabulary::Vocabulary;
 
 /// Annotations that describe a policy without imposing an obligation.
-const SAYING: [&str; 3] = ["id", "reason", "shadow"];
-/// The longest `@id`, bytes.
-const ID_BYTES_MAX: usize = 128;
+const SAYING: [&str; 3] = ["id", "reason", "report_only"];
 
 /// The state of reading policy files.
 #[derive(Debug, Default)]
@@ -91,9 +88,9 @@ impl Reading {
             Ok(id) => id,
             Err(why) => return wrong(why),
         };
-        let is_shadow = policy.annotation("shadow");
-        if is_shadow.is_some_and(|value| !value.is_empty()) {
-            wrong("@shadow has no value".to_owned());
+        let is_report_only = policy.annotation("report_only");
+        if is_report_only.is_some_and(|value| !value.is_empty()) {
+            wrong("@report_only has no value".to_owned());
         }
         for one in policy.entity_literals() {
             if let Some(right) = ids::wrong(one.type_name().basename(), one.id().unescaped()) {
@@ -139,7 +136,7 @@ impl Reading {
             effect: policy.effect(),
             actions: actions(policy),
             obligations,
-            is_shadow: is_shadow.is_some(),
+            is_report_only: is_report_only.is_some(),
             unknown,
         };
         self.meta.insert(own.clone(), meta);
@@ -151,7 +148,7 @@ impl Reading {
 }
 
 /// Returns a fault for each policy in a file that does not forbid, where only forbids are allowed:
-/// permits, and policies with `@shadow`. A file that cannot be read yields none; compiling it
+/// permits, and policies with `@report_only`. A file that cannot be read yields none; compiling it
 /// reports the error.
 #[must_use]
 pub fn forbids_alone(file: &PolicyFile) -> Vec<Fault> {
@@ -160,9 +157,9 @@ pub fn forbids_alone(file: &PolicyFile) -> Vec<Fault> {
     };
     let set = PolicySet::from_str(text).unwrap_or_default();
     let wrong = |policy: &Policy| {
-        let what = match (policy.effect(), policy.annotation("shadow")) {
+        let what = match (policy.effect(), policy.annotation("report_only")) {
             (CedarEffect::Permit, _) => "a purpose only forbids, and this permits",
-            (CedarEffect::Forbid, Some(_)) => "a purpose counts, and @shadow does not",
+            (CedarEffect::Forbid, Some(_)) => "a purpose counts, and @report_only does not",
             (CedarEffect::Forbid, None) => return None,
         };
         let hint = "write forbid(...) unless { ... } of what the purpose needs";
@@ -291,13 +288,6 @@ impl Mistyped {
     }
 }
 
-/// Returns whether a text is an id of characters that people can tell apart, as they compare ids
-/// too.
-pub(crate) fn is_id(text: &str) -> bool {
-    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
-    (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_known)
-}
-
 /// Returns the byte offset of a policy in its file.
 fn offset(policy: &Policy) -> usize {
     policy.as_ref().loc().map_or(0, |loc| loc.start())
@@ -311,5 +301,27 @@ fn located(file: &str, text: &str, error: &(impl Diagnostic + ?Sized), otherwise
     match error.help() {
         Some(help) => fault.hint(help.to_string()),
         None => fault,
+    }
+}
+
+/// A policy's data besides Cedar's own.
+#[derive(Debug)]
+pub(crate) struct Meta {
+    pub(crate) told: Deciding,
+    pub(crate) effect: CedarEffect,
+    pub(crate) actions: Vec<Action>,
+    pub(crate) obligations: Obligations,
+    pub(crate) is_report_only: bool,
+    /// An unknown annotation, which denies where the policy decides.
+    pub(crate) unknown: Option<String>,
+}
+
+impl Meta {
+    pub(crate) fn does(&self) -> &'static str {
+        match (self.is_report_only, self.effect) {
+            (true, _) => "report-only",
+            (false, CedarEffect::Permit) => "permit",
+            (false, CedarEffect::Forbid) => "forbid",
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::depth::{self, Depth, INSTEAD};
 use crate::fault::Fault;
-use crate::reading::is_id;
 
 /// The longest file of policies, bytes.
 pub const SOURCE_BYTES_MAX: usize = 1 << 20;
@@ -207,4 +206,14 @@ fn may_be_read(one: char) -> Result<(), Wrong> {
         return Err((what, "leave it out"));
     }
     Ok(())
+}
+
+/// The longest `@id`, bytes.
+pub(crate) const ID_BYTES_MAX: usize = 128;
+
+/// Returns whether a text is an id of characters that people can tell apart, as they compare ids
+/// too.
+pub(crate) fn is_id(text: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_known)
 }

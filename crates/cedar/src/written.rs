@@ -1,5 +1,6 @@
 //! The rights of a profile, written as policies that a person can edit.
 
+mod asks;
 mod network;
 mod paths;
 mod rows;
@@ -9,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 use atoll_model::WorkspaceMode;
 use atoll_model::network::{CredentialName, Network};
+
+use crate::Action;
+use crate::quoting::quoted;
 
 /// The rights of one profile.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +33,9 @@ pub struct Granted<'a> {
     pub nesting: bool,
     /// The base names of the programs that may be started; empty for any.
     pub started: &'a [String],
+    /// Conditions under which a person is asked about connections and requests, besides the rules of
+    /// the network that ask.
+    pub asks: &'a [(Action, String)],
 }
 
 /// Returns these rights as Cedar text, for [`Policies::compile`](crate::Policies::compile) to read.
@@ -47,7 +54,7 @@ pub fn written(granted: &Granted<'_>) -> String {
     out.comment("Limits, and from where programs inside execute others, stay in the profile.");
     runs(granted, &mut out);
     places(granted, &mut out);
-    network::write(granted.network, &mut out);
+    network::write(granted.network, granted.asks, &mut out);
     out.section("Credentials that are put into requests outside");
     for name in granted.credentials {
         let head = format!(
@@ -138,14 +145,21 @@ fn places(granted: &Granted<'_>, out: &mut Text) {
     out.section(
         "Places that are changed, each in a layer of the run's unless the workspace is live",
     );
+    let read_only = |above: &Path| -> Vec<&Path> {
+        let places = granted.places.iter().filter(|(_, changes)| !changes);
+        let places = places.map(|(place, _)| place.as_path());
+        places
+            .filter(|place| place.starts_with(above) && *place != above)
+            .collect()
+    };
     for (place, _) in granted.places.iter().filter(|(_, changes)| *changes) {
-        out.place("action == Action::\"write\"", place);
+        out.changed(place, &read_only(place));
     }
     match (mode, workspace) {
         (WorkspaceMode::ReadOnly, _) => out.comment("not the workspace"),
         (_, Some(workspace)) => {
             out.comment("and the workspace: a line for each, or one for a directory above them");
-            out.place("action == Action::\"write\"", workspace);
+            out.changed(workspace, &read_only(workspace));
         }
         (_, None) => out.comment(
             "and the workspace: action == Action::\"write\", resource in Path::\"/its/path\"",
@@ -218,6 +232,24 @@ impl Text {
         }
     }
 
+    /// Writes a place that can be changed, but for these beneath it.
+    fn changed(&mut self, place: &Path, but: &[&Path]) {
+        let action = "action == Action::\"write\"";
+        let within = |place: &Path| Some(format!("resource in Path::{}", quoted(place.to_str()?)));
+        let unless: Option<Vec<String>> = but.iter().map(|one| within(one)).collect();
+        let (Some(scope), Some(unless)) = (within(place), unless) else {
+            return self.comment(&format!("not {}, which is not UTF-8", place.display()));
+        };
+        let head = format!("{action}, {scope}");
+        if rows::is_short(&head, &[], &unless) {
+            return self.policy("permit", &head, &[], &unless);
+        }
+        self.policy("permit", &head, &[], &[]);
+        for scope in unless {
+            self.policy("forbid", &format!("{action}, {scope}"), &[], &[]);
+        }
+    }
+
     fn place(&mut self, action: &str, place: &Path) {
         match place.to_str() {
             Some(text) => self.policy(
@@ -227,27 +259,6 @@ impl Text {
                 &[],
             ),
             None => self.comment(&format!("not {}, which is not UTF-8", place.display())),
-        }
-    }
-}
-
-/// Returns a text as a Cedar string literal, in ASCII alone.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    escape(text, &mut out);
-    out.push('"');
-    out
-}
-
-pub(crate) fn escape(text: &str, out: &mut String) {
-    for one in text.chars() {
-        match one {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            ' '..='~' => out.push(one),
-            other => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(other));
-            }
         }
     }
 }

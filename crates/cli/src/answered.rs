@@ -48,7 +48,8 @@ pub fn line<'a>(events: impl Iterator<Item = &'a Event>) -> Option<String> {
     (count > 0).then(|| format!("{counted}: {}{more}", told.join(", ")))
 }
 
-/// Returns the rules by which a person was asked, each once, with the numbers of its questions.
+/// Returns the rules by which a person was asked, each once, with the numbers of its questions, and
+/// how many further questions there were.
 pub fn reasons<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<String> {
     let mut all: Vec<(&str, Vec<String>)> = Vec::new();
     let asked = questions(events);
@@ -65,7 +66,9 @@ pub fn reasons<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<String> {
     let told = |(rule, numbers): (&str, Vec<String>)| {
         format!("{}: {}", numbers.join(", "), printable(rule.as_bytes()))
     };
-    all.into_iter().map(told).collect()
+    let more = asked.len().saturating_sub(NAMED_MAX);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    all.into_iter().map(told).chain(more).collect()
 }
 
 /// Returns a run's questions and their answers as JSON.
@@ -313,6 +316,24 @@ mod tests {
         let told = Value::from(json(events.iter()));
         assert_eq!(told.pointer("/1/answer"), Some(&json!("denied")));
         assert_eq!(line([].iter()), None);
+    }
+
+    #[test]
+    fn reasons_beyond_those_named_are_counted() {
+        let asked = |number: usize| {
+            event(
+                "approval.asked",
+                json!({ "approval": number, "host": "api.example.com", "port": 443,
+                        "method": "POST", "path": "/", "scheme": "https", "rule": "own.cedar:1" }),
+            )
+        };
+        for (count, more) in [(NAMED_MAX, None), (NAMED_MAX + 3, Some("and 3 more"))] {
+            let events: Vec<Event> = (1..=count).map(asked).collect();
+            let told = reasons(events.iter());
+            let first = told.first().map(String::as_str).unwrap_or_default();
+            assert!(first.starts_with(".1, .2, "), "{told:?}");
+            assert_eq!(told.get(1).map(String::as_str), more, "{told:?}");
+        }
     }
 
     #[test]

@@ -408,9 +408,9 @@ fn tell(found: &Decision, output: &Output) {
     for one in found.obligations.written() {
         text.push_str(&format!("  with {one}\n"));
     }
-    for one in &found.shadowed {
+    for one in &found.reported {
         text.push_str(&format!(
-            "  {one} does not count yet (@shadow), and would have {} it ({}:{})\n",
+            "  {one} does not count yet (@report_only), and would have {} it ({}:{})\n",
             one.effect.done(),
             one.file,
             one.line

@@ -892,7 +892,7 @@ fn each_cell_of_the_table_of_annotations_holds_in_a_run() {
                 continue;
             }
             let effect = match annotation.as_str() {
-                "@shadow" => "forbid",
+                "@report_only" => "forbid",
                 _ => "permit",
             };
             let _ = fs::remove_file(world.config().join("atoll/own.cedar"));
@@ -1156,7 +1156,7 @@ fn what_a_policy_does_is_told_as_it_is() {
     own(
         &world,
         "@id(\"short\") @timeout(\"1s\") permit(principal, action == Action::\"run\", resource);\n\
-         @id(\"dry\") @shadow forbid(principal, action == Action::\"run\", resource);\n",
+         @id(\"dry\") @report_only forbid(principal, action == Action::\"run\", resource);\n",
     );
     let asked = world
         .atoll(["policy", "ask", "run", "true"])
@@ -1167,7 +1167,7 @@ fn what_a_policy_does_is_told_as_it_is() {
     }
     started(&world, &["true"])
         .success()
-        .says(["policy dry does not count yet (@shadow), and would have denied running true"]);
+        .says(["policy dry does not count yet (@report_only), and would have denied running true"]);
     let ended = started(&world, &["sleep", "60"]).expect_status(124);
     assert!(!ended.err().contains("--limit"), "{ended}");
     let why = world.atoll(["why", "last"]).run().success().out();

@@ -13,7 +13,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use atoll_cedar::{Case, Effect};
+use atoll_cedar::{Case, Decision, Effect};
 use atoll_model::WorkspaceMode;
 use atoll_policy::{
     HostFacts, NoProfiles, PolicySources, Requested, RequestedProfile, Rules, Sources, TrustList,
@@ -145,20 +145,30 @@ fn asked(case: &Case) -> Vec<Case> {
 /// Returns whether the action happens, and else the policies that deny it.
 fn decide(rules: &Rules, labelled: &Labelled) -> (bool, Vec<String>) {
     let mut by = Vec::new();
+    let mut is_allowed = true;
     for mut case in asked(&labelled.case()) {
         rules.state(&mut case);
         let layers = rules.policies().unwrap();
         let decided = case.ask(|question| layers.authorize(question));
         let decided =
             decided.unwrap_or_else(|why| panic!("{} {}: {why}", case.action, case.resource));
-        if decided.effect != Effect::Allow {
-            by.extend(decided.deciding.iter().map(|one| one.id.to_string()));
-            by.extend(decided.errors);
-        }
+        let denied = denied_by(decided);
+        is_allowed &= denied.is_none();
+        by.extend(denied.unwrap_or_default());
     }
     by.sort();
     by.dedup();
-    (by.is_empty(), by)
+    (is_allowed, by)
+}
+
+/// Returns the policies and errors that deny; `None` if it is allowed. Where nothing permits it no
+/// policy denies.
+fn denied_by(decided: Decision) -> Option<Vec<String>> {
+    if decided.effect == Effect::Allow {
+        return None;
+    }
+    let deciding = decided.deciding.iter().map(|one| one.id.to_string());
+    Some(deciding.chain(decided.errors).collect())
 }
 
 fn main() {
@@ -180,4 +190,31 @@ fn main() {
         }
     }
     println!("{}", Value::Array(all));
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_cedar::{Layer, Layers, PolicyFile};
+
+    use super::*;
+
+    #[test]
+    fn default_deny_is_no_allowance() {
+        let text =
+            "permit(principal, action == Action::\"resolve\", resource == Host::\"a.example\");";
+        let file = PolicyFile {
+            name: "own.cedar".to_owned(),
+            content: text.as_bytes().to_vec(),
+        };
+        let layers = Layers::compile(&[(Layer::User, vec![file])], &Default::default()).unwrap();
+        for (host, expected) in [("a.example", None), ("b.example", Some(Vec::new()))] {
+            let case = Case {
+                action: "resolve".to_owned(),
+                resource: host.to_owned(),
+                ..Case::default()
+            };
+            let decided = case.ask(|question| layers.authorize(question)).unwrap();
+            assert_eq!(denied_by(decided), expected, "{host}");
+        }
+    }
 }

@@ -6,19 +6,7 @@ use atoll_cedar::{Action, Layers};
 use atoll_model::{Call, Reason};
 
 use crate::digest::PolicyDigest;
-use crate::rules::Rules;
-
-/// The outcome of asking a person.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Answered {
-    /// Nobody was asked.
-    #[default]
-    Nobody,
-    /// The person approved this [`agreement`].
-    Agreed(String),
-    /// The person did not approve, for this reason.
-    Denied(&'static str),
-}
+use crate::rules::{Answered, Rules};
 
 /// Returns the identity of what a person approves: a digest of the policy version, options
 /// included, the command, its directories, and the policies' reasons to ask. `sha256:` and 64

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use atoll_model::{ViewKind, WorkspaceMode};
 
 use crate::error::ProfileError;
+use crate::error::invalid;
 use crate::layers::{Denials, Organisation};
 use crate::levels::TrustSettings;
-use crate::merge::invalid;
 use crate::origin::{Origin, Sourced};
 use crate::refusal::{denial, reason};
 use crate::rules::{Rules, Tightened};
-use crate::settings::workspace_name;
 use crate::source::Requested;
+use crate::words::workspace_name;
 
 /// Returns the rank of a workspace mode, narrowest first.
 fn width(mode: WorkspaceMode) -> u8 {

@@ -2,12 +2,13 @@ use std::path::Path;
 
 use crate::credential;
 use crate::error::{Problem, ProfileError};
+use crate::file::SourceFile;
 use crate::layers::{Organisation, UserConfig};
 use crate::load::user_names;
 use crate::profile::Profile;
 use crate::project::Project;
 use crate::shipped::{self, Shipped};
-use crate::source::{ProfileSource, SourceFile};
+use crate::source::ProfileSource;
 
 /// The kind of a policy file; each has its own keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

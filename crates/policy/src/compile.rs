@@ -1,26 +1,29 @@
+mod level;
+mod login;
+
 use std::ffi::OsStr;
 use std::mem;
 
+use crate::Notice;
 use crate::bounds::{
     bound_by_organisation, bound_trust, deny_places, deny_variables, settle_workspace,
 };
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
+use crate::file::SourceFile;
 use crate::labels::LabelRules;
 use crate::layers::{Organisation, UserConfig};
-use crate::levels::{self, TrustRules, TrustSettings};
+use crate::levels::{TrustRules, TrustSettings};
 use crate::load::{choose, load};
-use crate::login;
 use crate::merge::{Draft, merge_profile, merge_project, settle_places};
-use crate::origin::{Origin, Sourced};
+use crate::origin::Sourced;
 use crate::persons::Widened;
 use crate::policies;
-use crate::project::Project;
+use crate::project::{Project, untrusted};
 use crate::request;
 use crate::rules::Rules;
 use crate::shipped::Shipped;
-use crate::source::{HostFacts, ProfileSource, Requested, RequestedProfile, SourceFile, Sources};
-use crate::{Notice, digest};
+use crate::source::{HostFacts, ProfileSource, Requested, RequestedProfile, Sources};
 
 /// The author named in notices about the bound on a profile that a project has chosen.
 const WITHOUT_PROJECT: &str = "the profile that counts without the project";
@@ -94,7 +97,7 @@ pub fn compile(
     deny_variables(&mut rules, &mut denials);
     request::apply(&mut rules, requested)?;
     bound_by_organisation(&mut rules, organisation, requested)?;
-    levels::settle::settle(&mut rules)?;
+    level::settle(&mut rules)?;
     if rules.syscalls.deny_sockets.value {
         rules.network.forget_implied();
     }
@@ -215,24 +218,4 @@ fn read_project(
         file: None,
         notice: Some(untrusted(sources, file, "atoll.toml")),
     })
-}
-
-/// Returns the notice that a project's file is not trusted, and how to trust it.
-pub(crate) fn untrusted(sources: &Sources<'_>, file: &SourceFile<'_>, name: &str) -> Notice {
-    let changed = if sources.trust.knows(&file.name) {
-        "its content has changed since it was trusted"
-    } else {
-        "nobody has trusted its content"
-    };
-    let short = digest(&file.content).chars().take(12).collect::<String>();
-    Notice {
-        text: format!(
-            "{name} is not trusted: {changed} (sha256 {short}…); it is ignored. Look at it, \
-             then run `atoll trust`"
-        ),
-        origin: Origin::File {
-            name: file.name.as_ref().into(),
-            line: 1,
-        },
-    }
 }

@@ -5,7 +5,7 @@ mod command;
 mod lines;
 mod login;
 mod others;
-mod postgres;
+pub(crate) mod postgres;
 mod renewal;
 mod signing;
 mod token;
@@ -13,27 +13,26 @@ mod token;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use atoll_model::SecretName;
 use atoll_model::network::{
-    Binding, CREDENTIALS_MAX, Conditions, CredentialName, Destination, HOLE, HostPattern, Part,
-    PathPattern, Place as Spot, Placeholder, Ports, Reach, Scheme, Shape, parse_method,
+    Binding, Conditions, CredentialName, Destination, HOLE, HostPattern, Part, PathPattern,
+    Place as Spot, Ports, Scheme, Shape, parse_method,
 };
-use atoll_model::{SecretName, ViewKind};
 
 use self::command::WrittenCommand;
 use self::token::WrittenToken;
 use crate::document::{Complaint, Document, Section};
-use crate::grant::Notice;
 use crate::named::Tables;
 use crate::network::rule::{parse_destination, parse_scheme, said, texts};
-use crate::origin::{Origin, Sourced};
+use crate::origin::Sourced;
 use crate::places::{Place, parse_place};
-use crate::rules::Rules;
-use crate::settings::check_variable;
+use crate::variables::check_variable;
 use crate::variables::is_for_something_else;
 pub use signing::{KEY_PARTS, KeySource};
 
 pub use self::command::{CommandProgram, CommandSource};
 pub use self::login::LoginSource;
+pub(crate) use self::renewal::parse_field;
 pub use self::token::{SecretSource, TokenSource};
 
 const TABLES: Tables = Tables {
@@ -144,11 +143,11 @@ impl Credential {
 /// A credential as written: a file's path may be relative to the home directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
-    binding: Binding,
+    pub(crate) binding: Binding,
     source: WrittenSource,
-    variables: Vec<(Part, String)>,
-    shape: Option<Shape>,
-    optional: bool,
+    pub(crate) variables: Vec<(Part, String)>,
+    pub(crate) shape: Option<Shape>,
+    pub(crate) optional: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -186,7 +185,7 @@ impl WrittenSource {
 }
 
 impl Written {
-    fn resolved(self, home: &Path) -> Credential {
+    pub(crate) fn resolved(self, home: &Path) -> Credential {
         Credential {
             source: match self.source {
                 WrittenSource::Variable(name) => CredentialSource::Variable(name),
@@ -238,7 +237,7 @@ fn read_one(
     let place = read_place(document, &mut section);
     let others = others::read(document, &mut section, place.as_ref());
     let variables = read_variables(document, &mut section, at);
-    let shape = read_shape(document, &mut section, (source.as_ref(), place.as_ref()));
+    let shape = read_shape(document, &mut section, source.as_ref(), place.as_ref());
     let optional = read_optional(document, &mut section, source.as_ref());
     document.end(section, &KEYS);
     if document.problem_count() > before {
@@ -258,7 +257,8 @@ fn read_one(
         false => Ports::of(scheme),
     };
     let to = settle_places(document, at, to, &usual)?;
-    let variables = settle_variables(document, at, (&name, variables), (&source, &place))?;
+    let variables = variables.or_else(|| usual_variables(&source, &place));
+    let variables = settle_variables(document, at, &name, variables, &source, &place)?;
     let requests = Conditions {
         scheme: (!signs_in).then_some(scheme),
         methods: methods.unwrap_or_default(),
@@ -299,20 +299,26 @@ fn settle_places(
     }
 }
 
-/// Returns the variables in the sandbox, named or default, if source and place fit together.
+/// Returns the variables in the sandbox where a file names none.
+fn usual_variables(source: &WrittenSource, place: &Spot) -> Option<Vec<(Part, String)>> {
+    let signs = matches!(place, Spot::SigV4(_));
+    match source {
+        WrittenSource::Command(_) if signs => Some(signing::usual_variables()),
+        source => source.variables(),
+    }
+}
+
+/// Returns the variables in the sandbox, if source and place fit together.
 fn settle_variables(
     document: &mut Document,
     at: &Range<usize>,
-    (name, named): (&CredentialName, Option<Vec<(Part, String)>>),
-    (source, place): (&WrittenSource, &Spot),
+    name: &CredentialName,
+    variables: Option<Vec<(Part, String)>>,
+    source: &WrittenSource,
+    place: &Spot,
 ) -> Option<Vec<(Part, String)>> {
     let signs = matches!(place, Spot::SigV4(_));
-    let is_fetched = matches!(source, WrittenSource::Command(_));
-    let usual = || match is_fetched && signs {
-        true => Some(signing::usual_variables()),
-        false => source.variables(),
-    };
-    let Some(variables) = named.or_else(usual) else {
+    let Some(variables) = variables else {
         let what = format!("[credential.{name}] needs `variable`: what holds it inside");
         document.report(at, what, None);
         return None;
@@ -546,7 +552,8 @@ fn parse_secret(text: &str) -> Result<SecretName, Complaint> {
 fn read_shape(
     document: &mut Document,
     within: &mut Section<'_>,
-    (source, place): (Option<&WrittenSource>, Option<&Spot>),
+    source: Option<&WrittenSource>,
+    place: Option<&Spot>,
 ) -> Option<Shape> {
     let is_known = source.is_some_and(|source| !source.is_fetched());
     if let (false, Some(Spot::SigV4(_))) = (is_known, place) {
@@ -657,189 +664,6 @@ fn parse_parameter(text: &str) -> Result<String, Complaint> {
         return Ok(text.to_owned());
     }
     Err(format!("{text:?} is no name of a parameter: letters, digits, `-._~`").into())
-}
-
-impl Rules {
-    /// Returns the credentials that are injected, sorted by name.
-    pub fn credentials(&self) -> impl Iterator<Item = &Credential> {
-        self.credentials.values().map(|one| &one.value)
-    }
-
-    /// Returns whether programs in the sandbox can read a file.
-    #[must_use]
-    pub fn shows(&self, file: &Path, workspace: &Path) -> bool {
-        let mut shown = self.views.values().map(|view| view.value.host.as_path());
-        file.starts_with(workspace) || shown.any(|place| file.starts_with(place))
-    }
-
-    /// Returns the secrets of the vault that every run by these rules needs, each with the line
-    /// that names it.
-    #[must_use]
-    pub fn secrets_wanted(&self) -> Vec<(SecretName, Origin)> {
-        let mut wanted = Vec::new();
-        for Sourced { value, origin } in self.credentials.values() {
-            let names: Vec<SecretName> = match &value.source {
-                CredentialSource::Vault(name) => vec![name.clone()],
-                CredentialSource::Key(KeySource::Vault(names)) => names.clone(),
-                CredentialSource::Token(token) => {
-                    let of_vault = |one: &SecretSource| match one {
-                        SecretSource::Vault(name) => Some(name.clone()),
-                        SecretSource::Variable(_) | SecretSource::File(_) => None,
-                    };
-                    token.secrets.iter().filter_map(of_vault).collect()
-                }
-                CredentialSource::Key(KeySource::Variables(_) | KeySource::Profile { .. })
-                | CredentialSource::Variable(_)
-                | CredentialSource::File(_)
-                | CredentialSource::Command(_)
-                | CredentialSource::Login(_) => Vec::new(),
-            };
-            wanted.extend(names.into_iter().map(|name| (name, origin.clone())));
-        }
-        wanted
-    }
-
-    /// Returns a notice for each file of `[files] read` that this host does not have: no run by
-    /// these rules starts without it.
-    #[must_use]
-    pub fn absent_files(&self) -> Vec<Notice> {
-        let views = self.views.values();
-        let inputs = views.filter(|view| view.value.kind == ViewKind::Input);
-        let gone = inputs.filter(|view| !view.value.host.exists());
-        let told = gone.map(|view| Notice {
-            text: format!(
-                "there is no {}, and no run by this starts without it",
-                view.value.host.display()
-            ),
-            origin: view.origin.clone(),
-        });
-        told.collect()
-    }
-
-    /// Adds a file's credentials: each replaces an extended profile's of the same name, and an
-    /// optional one with the same variable.
-    pub(crate) fn add_credentials(&mut self, written: Vec<Sourced<Written>>) {
-        let home = self.host.home.clone();
-        let shares = |one: &Written, other: &Credential| {
-            let mut its = one.variables.iter().map(|(_, name)| name);
-            its.any(|name| other.variables.iter().any(|(_, other)| other == name))
-        };
-        let is_new = |name: &CredentialName, other: &Credential| {
-            let mut all = written.iter().map(|one| &one.value);
-            all.any(|one| one.binding.name == *name || shares(one, other))
-        };
-        self.credentials
-            .retain(|name, one| !one.value.optional || !is_new(name, &one.value));
-        for one in written {
-            let credential = one.map(|written| written.resolved(&home));
-            let name = credential.value.binding.name.clone();
-            self.credentials.insert(name, credential);
-        }
-    }
-
-    /// Adds notices of required credentials that are never injected. Optional ones get theirs once
-    /// their values are read ([`Self::unused_optional`]).
-    pub(crate) fn tell_credentials(&mut self) {
-        let wanted = self.credentials.values().filter(|one| !one.value.optional);
-        let notices = self.unused(wanted);
-        self.notices.extend(notices);
-    }
-
-    /// Returns notices of optional credentials that are never injected although their values were
-    /// read.
-    pub(crate) fn unused_optional(&self, placeholders: &[Placeholder]) -> Vec<Notice> {
-        let read = self.credentials_of(placeholders);
-        self.unused(read.filter(|one| one.value.optional))
-    }
-
-    /// Returns the optional credentials whose values are missing, so that a run goes on without
-    /// them.
-    #[must_use]
-    pub fn absent(&self, placeholders: &[Placeholder]) -> Vec<&Credential> {
-        let is_read = |one: &&Credential| {
-            let name = &one.binding.name;
-            placeholders.iter().any(|found| found.name == *name)
-        };
-        let optional = self.credentials().filter(|one| one.optional);
-        optional.filter(|one| !is_read(one)).collect()
-    }
-
-    /// Returns notices of missing optional credentials in a person's own profiles; of those in
-    /// Atoll's profiles one is enough.
-    pub(crate) fn tell_absent(&self, placeholders: &[Placeholder]) -> Vec<Notice> {
-        let absent = self.absent(placeholders);
-        let is_absent = |one: &&Sourced<Credential>| absent.contains(&&one.value);
-        let own = self.credentials.values().filter(is_absent);
-        let own = own.filter(|one| !one.origin.is_shipped());
-        own.map(|Sourced { value, origin }| Notice {
-            text: format!(
-                "the run goes without credential {}, which is optional: {}",
-                value.binding.name,
-                value.absence()
-            ),
-            origin: origin.clone(),
-        })
-        .collect()
-    }
-
-    /// Returns notices of all optional credentials that are never injected, for a check of a
-    /// profile, where no values are read.
-    #[must_use]
-    pub fn unusable_optional(&self) -> Vec<Notice> {
-        let all = self.credentials.values();
-        self.unused(all.filter(|one| one.value.optional))
-    }
-
-    fn unused<'a>(&self, all: impl Iterator<Item = &'a Sourced<Credential>>) -> Vec<Notice> {
-        let network = self.network.boundary();
-        let mut notices = Vec::new();
-        for Sourced { value, origin } in all {
-            let name = &value.binding.name;
-            for to in &value.binding.to {
-                if let Spot::Postgres(access) = &value.binding.place {
-                    let why = postgres::unused(&network, access, to);
-                    let text =
-                        why.map(|why| format!("credential {name} is never used at {to}: {why}"));
-                    let origin = origin.clone();
-                    notices.extend(text.map(|text| Notice { text, origin }));
-                    continue;
-                }
-                let text = match network.reach_of(to) {
-                    Reach::Seen => continue,
-                    Reach::Unreached => format!(
-                        "credential {name} is never used at {to}: no rule of [network] allows it"
-                    ),
-                    Reach::Unseen => format!(
-                        "credential {name} is never used at {to}: what a tunnel carries nobody \
-                         looks into; write carry = \"requests\" for that rule"
-                    ),
-                };
-                let origin = origin.clone();
-                notices.push(Notice { text, origin });
-            }
-        }
-        notices
-    }
-
-    /// Returns the credentials that cannot be used, with the reasons.
-    pub(crate) fn credential_refusals(
-        &self,
-        placeholders: &[Placeholder],
-    ) -> Vec<(String, &'static str, Origin)> {
-        let mut refused = Vec::new();
-        let mut taken = std::collections::BTreeSet::new();
-        for (index, one) in self.credentials_of(placeholders).enumerate() {
-            let what = format!("credential {}", one.value.binding.name);
-            let variables = &one.value.variables;
-            if index >= CREDENTIALS_MAX {
-                refused.push((what, "a run has 16 of them at most", one.origin.clone()));
-            } else if !variables.iter().all(|(_, name)| taken.insert(name)) {
-                let why = "another one has the same variable inside";
-                refused.push((what, why, one.origin.clone()));
-            }
-        }
-        refused
-    }
 }
 
 /// Returns remarks on restrictions of a file's credentials that the target itself does not enforce,

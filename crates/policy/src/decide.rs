@@ -1,3 +1,5 @@
+mod network;
+
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -6,13 +8,12 @@ use atoll_model::{Access, Boundary, Call, Mode, Reason, Verdict, View, ViewKind,
 use crate::credential::{CommandProgram, CredentialSource};
 use crate::environment;
 use crate::grant::{Grant, Notice};
-use crate::network;
 use crate::origin::Origin;
 use crate::places::{forbidden_here, is_plain_absolute};
 use crate::policies::Answer;
-use crate::refusal::{self, reason};
+use crate::refusal::reason;
 use crate::repository;
-use crate::rules::Rules;
+use crate::rules::{Rules, of_workspace};
 use crate::shipped::Shipped;
 use crate::source::Facts;
 
@@ -28,7 +29,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     let mut reasons = rules.refusals.clone();
     reasons.extend(of_host(rules, call, facts));
     reasons.extend(of_command(&call.command));
-    reasons.extend(refusal::of_workspace(rules, &call.workspace));
+    reasons.extend(of_workspace(rules, &call.workspace));
     reasons.extend(of_directory(call));
     let network = rules.boundary_network(facts.placeholders);
     let environment = environment::build(rules, call, facts, &network);
@@ -68,7 +69,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
     reasons.extend(of_result(rules, &boundary));
     // What is denied already needs no second opinion.
     let asked = match reasons.is_empty() {
-        true => of_policies((rules, call, facts), &mut boundary),
+        true => of_policies(rules, call, facts, &mut boundary),
         false => Answer::default(),
     };
     reasons.extend(asked.reasons);
@@ -98,10 +99,7 @@ pub fn decide(rules: &Rules, call: &Call, facts: &Facts<'_>) -> Verdict<Grant> {
 
 /// Asks the policies about this boundary; if they refuse it, about the one without the workspace's
 /// repository, which nobody has named.
-fn of_policies(
-    (rules, call, facts): (&Rules, &Call, &Facts<'_>),
-    boundary: &mut Boundary,
-) -> Answer {
+fn of_policies(rules: &Rules, call: &Call, facts: &Facts<'_>, boundary: &mut Boundary) -> Answer {
     let Some(policies) = &rules.policies else {
         return Answer::default();
     };

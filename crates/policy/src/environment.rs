@@ -1,5 +1,7 @@
 //! The program's environment: picked from the caller's by name, never taken as a whole.
 
+mod git;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -12,7 +14,6 @@ use atoll_model::network::{
 
 use crate::Notice;
 use crate::credential::Credential;
-use crate::git;
 use crate::origin::Origin;
 use crate::rules::Rules;
 use crate::source::Facts;

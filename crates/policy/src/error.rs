@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::origin::Origin;
+
 /// One problem in a file, for the person who wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -87,4 +89,23 @@ pub enum ProfileError {
 fn lines(problems: &[Problem]) -> String {
     let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
     texts.join("\n")
+}
+
+/// Creates the problem of a value that is wrong only on this host.
+pub(crate) fn problem_at(origin: &Origin, what: String) -> Problem {
+    let file = match origin {
+        Origin::File { name, .. } => name.to_string(),
+        Origin::BuiltIn | Origin::CommandLine(_) => origin.to_string(),
+    };
+    Problem {
+        file,
+        line: origin.line(),
+        column: 1,
+        what,
+        hint: None,
+    }
+}
+
+pub(crate) fn invalid(origin: &Origin, what: String) -> ProfileError {
+    ProfileError::Invalid(vec![problem_at(origin, what)])
 }

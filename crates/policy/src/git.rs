@@ -1,25 +1,10 @@
-//! Settings passed to git in its environment (git-config(1), `GIT_CONFIG_COUNT`): the passwords of
-//! hosts, and the remotes reached by HTTPS instead of SSH. They are a convenience for programs and
-//! enforce nothing.
+//! `[git]` of a profile.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use atoll_model::network::{HostName, HostPart};
 
-use atoll_model::network::{
-    Destination, HostName, HostPart, HostPattern, Place, Ports, SSH_DIRECTORY, Scheme,
-};
-
-use crate::credential::Credential;
 use crate::document::{Complaint, Document, Section};
 use crate::network::likely::shown;
 use crate::origin::Sourced;
-use crate::rules::Rules;
-
-const COUNT: &str = "GIT_CONFIG_COUNT";
-
-/// The user name that git sends to a host that takes any (GitHub, GitLab and others check the
-/// password alone).
-const ANY_USER: &str = "git";
 
 /// Reads `[git]`: the hosts whose SSH remotes are reached by HTTPS.
 pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Sourced<HostName>> {
@@ -42,129 +27,4 @@ pub(crate) fn read(document: &mut Document, top: &mut Section<'_>) -> Vec<Source
     });
     document.end(section, &["https-for-ssh"]);
     hosts.map(|list| list.value).unwrap_or_default()
-}
-
-/// Adds git's settings to a program's variables, after those already there.
-pub(crate) fn tell(
-    rules: &Rules,
-    variables: &mut BTreeMap<OsString, OsString>,
-    is_denied: &dyn Fn(&OsStr) -> bool,
-) {
-    let has = |one: &&Credential| {
-        let mut its = one.variables.iter();
-        its.any(|(_, name)| variables.contains_key(OsStr::new(name)))
-    };
-    let entries: Vec<(String, String)> = rules
-        .credentials()
-        .filter(has)
-        .flat_map(passwords)
-        .chain(rules.git.iter().flat_map(|host| by_https(&host.value)))
-        .chain(signing(rules))
-        .collect();
-    if entries.is_empty() || is_denied(OsStr::new(COUNT)) {
-        return;
-    }
-    let there = match variables.get(OsStr::new(COUNT)) {
-        None => Some(0),
-        Some(count) => count.to_str().and_then(|count| count.parse::<usize>().ok()),
-    };
-    // What is no number git refuses by itself.
-    let Some(there) = there else { return };
-    for (at, (key, value)) in entries.iter().enumerate() {
-        let at = there.saturating_add(at);
-        variables.insert(format!("GIT_CONFIG_KEY_{at}").into(), key.into());
-        variables.insert(format!("GIT_CONFIG_VALUE_{at}").into(), value.into());
-    }
-    let count = there.saturating_add(entries.len());
-    variables.insert(COUNT.into(), count.to_string().into());
-}
-
-/// Returns the settings by which git finds a password's placeholder: no other helper is asked for
-/// that host, and this one reads the variable.
-fn passwords(credential: &Credential) -> Vec<(String, String)> {
-    let (Place::Basic(user), [(_, variable)]) =
-        (&credential.binding.place, &credential.variables[..])
-    else {
-        return Vec::new();
-    };
-    let scheme = credential.binding.requests.scheme.unwrap_or(Scheme::Https);
-    let given = format!("printf 'password=%s\\n' \"${variable}\"");
-    let mut entries = Vec::new();
-    for url in credential.binding.to.iter().flat_map(|to| urls(scheme, to)) {
-        let key = |name: &str| format!("credential.{url}.{name}");
-        let given = match user.as_str() {
-            "*" => {
-                // A user in the URL goes before this one.
-                entries.push((key("username"), ANY_USER.to_owned()));
-                given.clone()
-            }
-            user => format!("printf 'username=%s\\n' {}; {given}", shell_word(user)),
-        };
-        entries.push((key("helper"), String::new()));
-        let helper = format!("!f() {{ if test \"$1\" = get; then {given}; fi; }}; f");
-        entries.push((key("helper"), helper));
-    }
-    entries
-}
-
-/// Returns the URLs of a destination, as git compares them.
-fn urls(scheme: Scheme, to: &Destination) -> Vec<String> {
-    let host = match &to.host {
-        HostPattern::Exact(_) | HostPattern::Beneath(_) | HostPattern::Block(_) => &to.host,
-        HostPattern::Any => return Vec::new(),
-    };
-    let of = |ports: Ports| Destination {
-        host: host.clone(),
-        ports,
-    };
-    let usual = Ports::of(scheme);
-    let Ports::Listed(listed) = &to.ports else {
-        return Vec::new();
-    };
-    let single = listed.iter().filter(|(first, last)| first == last);
-    single
-        .map(|port| Ports::Listed(vec![*port]))
-        .map(|ports| match ports == usual {
-            true => format!("{scheme}://{}", bare(&of(ports))),
-            false => format!("{scheme}://{}", of(ports)),
-        })
-        .collect()
-}
-
-/// Returns a destination without its port.
-fn bare(to: &Destination) -> String {
-    let text = to.to_string();
-    let host = text
-        .rsplit_once(':')
-        .map_or(text.as_str(), |(host, _)| host);
-    host.to_owned()
-}
-
-/// Returns the settings of the key that signs commits: the first one allowed to.
-fn signing(rules: &Rules) -> Vec<(String, String)> {
-    let may = |one: &&crate::SshRule| one.grant.signs_commits;
-    let entries = rules.ssh().find(may).map(|one| {
-        let key = format!("{SSH_DIRECTORY}/{}.pub", one.grant.name);
-        [("gpg.format", "ssh".to_owned()), ("user.signingkey", key)]
-    });
-    let entries = entries.into_iter().flatten();
-    entries
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
-}
-
-/// Returns the settings that replace a host's SSH remotes by HTTPS.
-fn by_https(host: &HostName) -> Vec<(String, String)> {
-    let key = format!("url.https://{host}/.insteadOf");
-    let forms = [
-        format!("git@{host}:"),
-        format!("ssh://git@{host}/"),
-        format!("ssh://git@{host}:22/"),
-    ];
-    forms.into_iter().map(|form| (key.clone(), form)).collect()
-}
-
-/// Quotes a text as one word of a shell.
-fn shell_word(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::document::{Document, Section};
 use crate::origin::Sourced;
 use crate::places::parse_in_home;
-use crate::settings::Author;
+use crate::words::Author;
 
 /// The access to a place in the home directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

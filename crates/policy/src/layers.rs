@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use atoll_model::network::Meant;
 use atoll_model::{LimitKey, WorkspaceMode};
 
-use crate::SourceFile;
 use crate::document::{Complaint, Document, Section};
 use crate::error::{Problem, ProfileError};
+use crate::file::SourceFile;
 use crate::labels::LabelSettings;
 use crate::levels::TrustSettings;
 use crate::network::ask::AskSettings;
@@ -17,12 +17,11 @@ use crate::network::{read_rules, remarks};
 use crate::origin::Sourced;
 use crate::persons::PersonSettings;
 use crate::places::{Place, parse_denied as parse_denied_place, parse_in_home};
-use crate::profile::parse_profile_name;
 use crate::settings::{
-    Author, SyscallSettings, TerminalSettings, only_tightened, parse_workspace, read_limits,
-    read_terminal,
+    SyscallSettings, TerminalSettings, only_tightened, read_limits, read_terminal,
 };
 use crate::variables::Pattern;
+use crate::words::{Author, parse_profile_name, parse_workspace};
 
 /// The organisation's file. Nothing below it allows again what it forbids.
 #[derive(Clone, Debug, Default)]

@@ -52,6 +52,7 @@ pub fn learnt_cedar(
         root: all.iter().any(|(rules, _)| rules.root.value),
         nesting: all.iter().any(|(rules, _)| rules.nesting.value),
         started: &started.iter().cloned().collect::<Vec<_>>(),
+        asks: &[],
     })
 }
 

@@ -7,7 +7,6 @@
 pub(crate) mod cedar;
 pub(crate) mod preset;
 mod refusal;
-pub(crate) mod settle;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,21 +14,13 @@ use std::fmt;
 use atoll_model::network::HostName;
 
 use crate::document::{Complaint, Document, Section};
-use crate::error::ProfileError;
 use crate::origin::{Origin, Sourced};
-use crate::purposes;
-use crate::rules::Rules;
-use crate::settings::{Author, among};
-use crate::source::{EarlierPurposes, Requested};
+use crate::source::EarlierPurposes;
+use crate::words::{self, Author, among};
 
-const TRUST: Origin = Origin::CommandLine("--trust");
-const MODE: Origin = Origin::CommandLine("--mode");
-const PRESET: Origin = Origin::CommandLine("--preset");
 /// The origin of a purpose that a person has typed.
 pub(crate) const PURPOSE: Origin = Origin::CommandLine("--purpose");
 const EARLIER: Origin = Origin::CommandLine("--session, --resume");
-/// The longest task or purpose, bytes.
-const STATED_BYTES_MAX: usize = 256;
 
 /// The level of trust, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,7 +113,7 @@ impl TrustSettings {
         let level = document.text(&mut section, "level", Level::parse);
         let mode = document.text(&mut section, "mode", TrustMode::parse);
         let endpoints = document.list(&mut section, "endpoints", parse_host);
-        let purpose = document.text(&mut section, "purpose", purposes::parse);
+        let purpose = document.text(&mut section, "purpose", words::parse_purpose);
         let keys = ["preset", "level", "mode", "endpoints", "purpose"];
         document.end(section, &keys);
         // What stands beside a preset is said more closely.
@@ -208,7 +199,7 @@ impl TrustRules {
     }
 
     /// Returns the origins of level and mode, each once.
-    fn stated_by(&self) -> String {
+    pub(crate) fn stated_by(&self) -> String {
         let level = self.level.as_ref().map(|one| one.origin.to_string());
         let mode = self.mode.as_ref().map(|one| one.origin.to_string());
         let mode = mode.filter(|mode| level.as_ref() != Some(mode));
@@ -246,13 +237,13 @@ impl TrustRules {
     }
 
     /// Replaces the profile's purpose by the command line's, and keeps the former.
-    fn displace(&mut self, typed: Sourced<String>) {
+    pub(crate) fn displace(&mut self, typed: Sourced<String>) {
         self.displaced = self.purpose.replace(typed);
     }
 
     /// Continues earlier runs: the purpose that they stated becomes this run's, while its profile's
     /// purpose and those that narrowed them narrow it too.
-    fn go_on(&mut self, earlier: &EarlierPurposes) {
+    pub(crate) fn go_on(&mut self, earlier: &EarlierPurposes) {
         if let Some(stated) = &earlier.stated
             && self.purpose().as_ref() != Some(stated)
         {
@@ -322,81 +313,5 @@ impl TrustRules {
         }
         self.add(settings.purpose);
         ignored
-    }
-}
-
-impl Rules {
-    /// Returns the stated trust, its origin, the task and the purpose, under their names in the
-    /// ledger.
-    #[must_use]
-    pub fn stated_trust(&self) -> Vec<(&'static str, String)> {
-        let trust = &self.trust;
-        let mut stated = Vec::new();
-        if trust.level.is_some() || trust.mode.is_some() {
-            stated.push(("trust", trust.level().to_string()));
-            stated.push(("trust-mode", trust.mode().to_string()));
-            stated.push(("trust-by", trust.stated_by()));
-        }
-        stated.extend(trust.task.clone().map(|text| ("task", text)));
-        stated.extend(trust.purpose().map(|text| ("purpose", text)));
-        let files = trust.narrowed.iter().flat_map(|(_, files)| files);
-        let files: Vec<&str> = files.map(String::as_str).collect();
-        if !files.is_empty() {
-            stated.push(("purpose-policies", files.join(", ")));
-        }
-        stated
-    }
-}
-
-/// Applies the command line's settings, the person's own.
-pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
-    let wrong = |option: &'static str, complaint: Complaint| ProfileError::Request {
-        option,
-        why: match complaint.hint {
-            Some(hint) => format!("{}; {hint}", complaint.what),
-            None => complaint.what,
-        },
-    };
-    let mut presets = requested
-        .presets
-        .iter()
-        .filter_map(|name| preset::named(name));
-    if let Some(preset) = presets.next() {
-        rules.trust.level = Some(Sourced::new(preset.level, PRESET));
-        rules.trust.mode = Some(Sourced::new(preset.mode, PRESET));
-    }
-    if presets.next().is_some() {
-        return Err(ProfileError::Request {
-            option: "--preset",
-            why: "two of them say how far the program is trusted; leave one out".to_owned(),
-        });
-    }
-    if let Some(text) = &requested.trust {
-        let level = Level::parse(text).map_err(|complaint| wrong("--trust", complaint))?;
-        rules.trust.level = Some(Sourced::new(level, TRUST));
-    }
-    if let Some(text) = &requested.mode {
-        let mode = TrustMode::parse(text).map_err(|complaint| wrong("--mode", complaint))?;
-        rules.trust.mode = Some(Sourced::new(mode, MODE));
-    }
-    rules.trust.task = stated("--task", requested.task.as_deref())?;
-    if let Some(purpose) = stated("--purpose", requested.purpose.as_deref())? {
-        rules.trust.displace(Sourced::new(purpose, PURPOSE));
-    }
-    rules.trust.go_on(&requested.earlier);
-    Ok(())
-}
-
-fn stated(option: &'static str, text: Option<&str>) -> Result<Option<String>, ProfileError> {
-    let Some(text) = text else {
-        return Ok(None);
-    };
-    let is_plain = !text.is_empty() && !text.chars().any(char::is_control);
-    match is_plain && text.len() <= STATED_BYTES_MAX {
-        true => Ok(Some(text.to_owned())),
-        false => Err(ProfileError::Request {
-            option,
-            why: format!("it is one line of text, at most {STATED_BYTES_MAX} bytes"),
-        }),
     }
 }

@@ -6,11 +6,13 @@ use std::path::Path;
 use crate::Notice;
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
+use crate::file::SourceFile;
 use crate::origin::{Origin, Sourced};
-use crate::profile::{Profile, is_profile_name};
+use crate::profile::Profile;
 use crate::shipped::{self, Shipped};
-use crate::source::{ProfileSource, Requested, RequestedProfile, SourceFile};
+use crate::source::{ProfileSource, Requested, RequestedProfile};
 use crate::suggest::nearest;
+use crate::words::is_profile_name;
 
 /// The most profiles merged into one.
 pub(crate) const PROFILES_MAX: usize = 32;

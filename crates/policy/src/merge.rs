@@ -6,13 +6,13 @@ use atoll_model::network::Meant;
 use atoll_model::{Access, Keep, Layering, View, ViewKind};
 
 use crate::bounds::narrow_workspace;
-use crate::error::{Problem, ProfileError};
+use crate::error::{Problem, ProfileError, invalid, problem_at};
 use crate::home::{HomePlace, HomeUse};
 use crate::network::{Ignored, NetworkSettings};
 use crate::origin::{Origin, Sourced};
 use crate::places::{Place, SYSTEM, forbidden_here};
 use crate::refusal::reason;
-use crate::rules::{Rules, Tightened, problem_at};
+use crate::rules::{Rules, Tightened};
 use crate::settings::Settings;
 
 /// Places as named, before they become views of this host.
@@ -277,8 +277,4 @@ fn show_place(
             format!("{} is never shown: {why}", path.display()),
         )),
     }
-}
-
-pub(crate) fn invalid(origin: &Origin, what: String) -> ProfileError {
-    ProfileError::Invalid(vec![problem_at(origin, what)])
 }

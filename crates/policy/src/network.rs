@@ -10,36 +10,21 @@ pub(crate) mod repositories;
 pub(crate) mod rule;
 pub(crate) mod upstream;
 
-use atoll_model::network::{FLOW_MESSAGE_BYTES_MAX, Meant, Network, NetworkRule, PublishedPort};
-use atoll_model::{Mode, Reason};
+use atoll_model::network::{Meant, Network, NetworkRule, PublishedPort};
 
 use crate::digest::PolicyDigest;
 use crate::document::{Complaint, Document, Section};
 use crate::error::ProfileError;
-use crate::levels;
 use crate::network::ask::{Answering, AskSettings};
 pub(crate) use crate::network::packages::remarks;
 use crate::network::preset::Preset;
-use crate::network::publishing::{PUBLISH, parse_published, published, publishing};
+use crate::network::publishing::{parse_published, published, publishing};
 use crate::network::rule::Effect;
 use crate::network::upstream::UpstreamSettings;
 use crate::origin::{Origin, Sourced};
-use crate::refusal::reason;
-use crate::rules::Rules;
-use crate::settings::among;
-use crate::source::Requested;
+use crate::words::among;
 
-const ALLOW: Origin = Origin::CommandLine("--allow");
-const TUNNEL: Origin = Origin::CommandLine("--tunnel");
-const ASK: Origin = Origin::CommandLine("--ask");
-const DENY: Origin = Origin::CommandLine("--deny");
-const PRESET: Origin = Origin::CommandLine("--preset");
-const LEARN: Origin = Origin::CommandLine("--learn");
-
-/// The most rules of a boundary, which are sent to the egress process.
-const RULES_MAX: usize = 256;
-/// The longest serialised network of a boundary, bytes; the rest of the message is for other parts.
-const RULES_BYTES_MAX: usize = FLOW_MESSAGE_BYTES_MAX - (4 << 10);
+pub(crate) const LEARN: Origin = Origin::CommandLine("--learn");
 
 /// `network`, as a string or a table.
 #[derive(Clone, Debug, Default)]
@@ -199,13 +184,13 @@ impl NetworkRules {
     }
 
     /// Adds a port, unless it is there already.
-    fn publish(&mut self, port: Sourced<PublishedPort>) {
+    pub(crate) fn publish(&mut self, port: Sourced<PublishedPort>) {
         if self.publish.iter().all(|one| one.value != port.value) {
             self.publish.push(port);
         }
     }
 
-    fn add_preset(&mut self, preset: &'static Preset) -> Result<(), ProfileError> {
+    pub(crate) fn add_preset(&mut self, preset: &'static Preset) -> Result<(), ProfileError> {
         if self.presets.iter().any(|one| one.name == preset.name) {
             // Whoever names it has it for good.
             self.implied = self.implied.filter(|one| one.name != preset.name);
@@ -290,7 +275,7 @@ impl NetworkRules {
     }
 
     /// Returns the first right that is granted, with its origin.
-    fn first(&self) -> Option<(String, &Origin)> {
+    pub(crate) fn first(&self) -> Option<(String, &Origin)> {
         let first = self.allow.first();
         let first = first.map(|one| (format!("reaching {}", one.value), &one.origin));
         let ask = || self.ask.first();
@@ -300,101 +285,4 @@ impl NetworkRules {
         let first = first.or_else(ask);
         first.or_else(|| self.learn.then(learn)).or(published)
     }
-}
-
-/// Applies the command line's settings.
-pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), ProfileError> {
-    let of_network = |name: &&String| levels::preset::named(name).is_none();
-    for name in requested.presets.iter().filter(of_network) {
-        let preset = Preset::parse(name).map_err(|complaint| wrong(&PRESET, complaint))?;
-        rules.network.add_preset(preset)?;
-    }
-    type Read = fn(&str) -> Result<Meant, Complaint>;
-    let read = |texts: &[String], origin: &Origin, parse: Read| {
-        let read = |text: &String| match parse(text) {
-            Ok(meant) => Ok(Sourced::new(meant, origin.clone())),
-            Err(complaint) => Err(wrong(origin, complaint)),
-        };
-        texts.iter().map(read).collect::<Result<Vec<_>, _>>()
-    };
-    let allow = read(&requested.allow, &ALLOW, |text| {
-        rule::parse(text, Effect::Allow)
-    })?;
-    let tunnel = read(&requested.tunnel, &TUNNEL, rule::parse_tunnel)?;
-    let deny = read(&requested.deny, &DENY, |text| {
-        rule::parse(text, Effect::Deny)
-    })?;
-    rules.network.allow.extend(allow.into_iter().chain(tunnel));
-    rules.network.deny.extend(deny);
-    let ask = read(&requested.ask, &ASK, |text| rule::parse(text, Effect::Ask))?;
-    rules.network.ask.extend(AskSettings::opening(ask));
-    for text in &requested.publish {
-        let port = parse_published(text).map_err(|complaint| wrong(&PUBLISH, complaint))?;
-        rules.network.publish(Sourced::new(port, PUBLISH));
-    }
-    let opened = rules.network.allow.iter().chain(rules.network.ask.iter());
-    let notices = opened.filter_map(|rule| {
-        let notice = likely::notice(rule)?;
-        Some((notice, rule.origin.clone()))
-    });
-    for (notice, origin) in notices.collect::<Vec<_>>() {
-        rules.notice(notice, origin);
-    }
-    if requested.learn {
-        rules.network.learn = true;
-        rules.notice(
-            "everything on the internet that no rule denies can be reached, to learn of it; do \
-             this only with what you would trust with that"
-                .to_owned(),
-            LEARN,
-        );
-    }
-    Ok(())
-}
-
-fn wrong(origin: &Origin, complaint: Complaint) -> ProfileError {
-    let option = match origin {
-        Origin::CommandLine(option) => option,
-        Origin::BuiltIn | Origin::File { .. } => "an option",
-    };
-    ProfileError::Request {
-        option,
-        why: match complaint.hint {
-            Some(hint) if hint.starts_with("as ") => {
-                format!("{}; write it {hint}", complaint.what)
-            }
-            Some(hint) => format!("{}; {hint}", complaint.what),
-            None => complaint.what,
-        },
-    }
-}
-
-/// Returns the reasons to refuse this network.
-pub(crate) fn refusals(rules: &Rules, whole: &Network, mode: Mode) -> Vec<Reason> {
-    let network = &rules.network;
-    let Some((what, origin)) = network.first() else {
-        return Vec::new();
-    };
-    let mut reasons = Vec::new();
-    if rules.syscalls.deny_sockets.value {
-        reasons.push(reason(
-            what,
-            "sockets are refused altogether here",
-            &rules.syscalls.deny_sockets.origin,
-            "leave deny-sockets out, or what is allowed",
-        ));
-    }
-    let described = serde_json::to_vec(whole).map_or(usize::MAX, |text| text.len());
-    if whole.allow.len() + whole.deny.len() + whole.ask.len() > RULES_MAX
-        || described > RULES_BYTES_MAX
-    {
-        reasons.push(reason(
-            "so many rules for the network",
-            format!("a boundary holds {RULES_MAX} of them, and {RULES_BYTES_MAX} bytes"),
-            origin,
-            "name a few above them, as *.example.com",
-        ));
-    }
-    reasons.extend(publishing::refusals(network, mode));
-    reasons
 }

@@ -7,32 +7,27 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use atoll_cedar::{
-    Action, Asked, Case, Decision, Effect, Exec, Facts as CedarFacts, Fault, Known, Layer, Layers,
+    Action, Asked, Case, Decision, Effect, Exec, Facts as CedarFacts, Known, Layer, Layers,
     PolicyFile, Principal, Question, carried, hand,
 };
 use atoll_model::network::{HostName, PublishedPort};
 use atoll_model::{Access, Boundary, Call, Mode, Reason, WorkspaceMode};
 
-use crate::compile::untrusted;
+use crate::compiled::{Policies, policy_file, problems};
 use crate::digest::PolicyDigest;
 use crate::error::{Problem, ProfileError};
+use crate::file::SourceFile;
 use crate::grant::Notice;
 use crate::levels::{TrustMode, TrustRules, covers};
 use crate::network::publishing::publishing;
 use crate::origin::Origin;
 use crate::programs::{self, SEARCHED_MAX};
+use crate::project::untrusted;
 use crate::purposes::{self, Purposes};
 use crate::refusal::reason;
 use crate::rules::Rules;
-use crate::source::{Facts, SourceFile, Sources};
+use crate::source::{Facts, Sources};
 use crate::unjudged;
-
-/// The policies of all layers, as read and compiled.
-#[derive(Debug, Default)]
-pub(crate) struct Policies {
-    pub(crate) layers: Layers,
-    pub(crate) files: Vec<(Layer, Vec<PolicyFile>)>,
-}
 
 /// The policies as read, with notices about them.
 #[derive(Debug)]
@@ -139,7 +134,7 @@ fn with_level(mut read: Read, rules: &Rules) -> Result<Read, ProfileError> {
     let Some((name, text)) = rules.trust.cedar() else {
         return Ok(read);
     };
-    read.add(Layer::Level, vec![own_file((name, text))])?;
+    read.add(Layer::Level, vec![own_file(name, text)])?;
     Ok(read)
 }
 
@@ -157,8 +152,8 @@ fn with_purposes(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError
 fn with_labels(mut read: Read, rules: &mut Rules) -> Result<Read, ProfileError> {
     let policies = read.policies.as_ref();
     let are_about = policies.is_some_and(|policies| policies.layers.are_about_labels());
-    if let Some(file) = rules.label_cedar(are_about) {
-        read.add(Layer::Labels, vec![own_file(file)])?;
+    if let Some((name, text)) = rules.label_cedar(are_about) {
+        read.add(Layer::Labels, vec![own_file(name, text)])?;
     }
     Ok(read)
 }
@@ -179,29 +174,11 @@ impl Read {
 }
 
 /// Creates a file of Atoll's own.
-fn own_file((name, text): (String, String)) -> PolicyFile {
+fn own_file(name: String, text: String) -> PolicyFile {
     PolicyFile {
         name,
         content: text.into_bytes(),
     }
-}
-
-pub(crate) fn policy_file(file: &SourceFile<'_>) -> PolicyFile {
-    PolicyFile {
-        name: file.name.to_string(),
-        content: file.content.to_vec(),
-    }
-}
-
-pub(crate) fn problems(faults: Vec<Fault>) -> Vec<Problem> {
-    let problem = |fault: Fault| Problem {
-        file: fault.file,
-        line: fault.line,
-        column: fault.column,
-        what: fault.what,
-        hint: fault.hint,
-    };
-    faults.into_iter().map(problem).collect()
 }
 
 /// Returns all problems in a policy file.
@@ -662,8 +639,7 @@ impl Asking<'_> {
     fn places(&mut self, session: &Principal, call: &Call, boundary: &Boundary) {
         let shown = boundary.views.iter().map(|view| view.host.as_path());
         let shown: Vec<&Path> = shown.chain([call.workspace.as_path()]).collect();
-        let read = (Action::Read, "showing");
-        self.each_of(session, read, &shown, |place| Asked::Read(place));
+        self.each_of(session, Action::Read, &shown, |_| true);
         let layered = boundary.views.iter().filter(|view| match view.access {
             Access::Layer(_) => true,
             Access::ReadOnly => false,
@@ -673,28 +649,34 @@ impl Asking<'_> {
             WorkspaceMode::CopyOnWrite | WorkspaceMode::Live => changed.push(&call.workspace),
             WorkspaceMode::ReadOnly => {}
         }
-        let write = (Action::Write, "changing");
-        self.each_of(session, write, &changed, |place| Asked::Write(place));
+        // What is shown read-only within a place that can be changed stays as it is.
+        let stays = |named: &Path| {
+            let above = shown.iter().filter(|place| named.starts_with(place));
+            let nearest = above.max_by_key(|place| place.components().count());
+            nearest.is_some_and(|place| !changed.contains(place))
+        };
+        self.each_of(session, Action::Write, &changed, |named| !stays(named));
     }
 
+    /// Asks about each of these places, and about each named one beneath that counts.
     fn each_of(
         &mut self,
         session: &Principal,
-        (action, doing): (Action, &str),
+        action: Action,
         places: &[&Path],
-        asked: impl for<'p> Fn(&'p Path) -> Asked<'p>,
+        counts: impl Fn(&Path) -> bool,
     ) {
         let named = self.layers.places(action);
         let beneath = named.iter().map(PathBuf::as_path).filter(|named| {
             let lies_in = |place: &&Path| named.starts_with(place) && named != place;
-            places.iter().any(lies_in) && !places.contains(named)
+            places.iter().any(lies_in) && !places.contains(named) && counts(named)
         });
         for place in places.iter().copied().chain(beneath) {
-            self.ask(
-                session,
-                asked(place),
-                format!("{doing} {}", place.display()),
-            );
+            let (doing, asked) = match action == Action::Write {
+                true => ("changing", Asked::Write(place)),
+                false => ("showing", Asked::Read(place)),
+            };
+            self.ask(session, asked, format!("{doing} {}", place.display()));
         }
     }
 
@@ -820,7 +802,7 @@ fn refused(decision: &Decision, what: String, instead: String) -> Reason {
     reason(what, why, &rule, instead)
 }
 
-/// Returns notices of the sentences of `@log`, and of shadows that would have decided.
+/// Returns notices of the sentences of `@log`, and of policies that only report and would have decided.
 fn told(decision: &Decision, what: &str) -> Vec<Notice> {
     let origin = |one: &atoll_cedar::Deciding| Origin::File {
         name: Arc::clone(&one.file),
@@ -831,15 +813,15 @@ fn told(decision: &Decision, what: &str) -> Vec<Notice> {
         text: format!("{what}: {text}"),
         origin: by.map_or(Origin::BuiltIn, origin),
     });
-    let shadowed = decision.shadowed.iter().map(|one| Notice {
+    let reported = decision.reported.iter().map(|one| Notice {
         text: format!(
-            "policy {} does not count yet (@shadow), and would have {} {what}",
+            "policy {} does not count yet (@report_only), and would have {} {what}",
             one.id,
             one.effect.done()
         ),
         origin: origin(one),
     });
-    logged.chain(shadowed).collect()
+    logged.chain(reported).collect()
 }
 
 impl Rules {

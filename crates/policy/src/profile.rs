@@ -1,10 +1,12 @@
 //! Profile files.
 
-use crate::SourceFile;
 use crate::document::{Complaint, Document};
 use crate::error::Problem;
+use crate::file::SourceFile;
 use crate::origin::Sourced;
-use crate::settings::{Author, Settings};
+use crate::settings::Settings;
+use crate::words::Author;
+use crate::words::parse_profile_name;
 
 /// The keys at the top level of a profile.
 const KEYS: [&str; 21] = [
@@ -55,26 +57,6 @@ impl Profile {
             settings,
         })
     }
-}
-
-/// Parses a profile's name, which is safe to join to a directory.
-pub(crate) fn parse_profile_name(text: &str) -> Result<String, Complaint> {
-    if is_profile_name(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(Complaint::new(
-            format!("{text:?} is not a profile's name"),
-            "letters, digits, `-` and `_`, at most 64",
-        ))
-    }
-}
-
-/// Returns whether the text can be a profile's name.
-pub(crate) fn is_profile_name(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 
 fn parse_command(text: &str) -> Result<String, Complaint> {

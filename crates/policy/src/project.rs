@@ -1,12 +1,17 @@
 //! A project's `atoll.toml`.
 
-use crate::SourceFile;
+use crate::digest::digest;
 use crate::document::Document;
 use crate::error::Problem;
+use crate::file::SourceFile;
+use crate::grant::Notice;
 use crate::layers::Denials;
+use crate::origin::Origin;
 use crate::origin::Sourced;
-use crate::profile::parse_profile_name;
-use crate::settings::{Author, Settings};
+use crate::settings::Settings;
+use crate::source::Sources;
+use crate::words::Author;
+use crate::words::parse_profile_name;
 
 const KEYS: [&str; 15] = [
     "description",
@@ -48,5 +53,25 @@ impl Project {
         };
         document.end(top, &KEYS);
         document.close(project)
+    }
+}
+
+/// Returns the notice that a project's file is not trusted, and how to trust it.
+pub(crate) fn untrusted(sources: &Sources<'_>, file: &SourceFile<'_>, name: &str) -> Notice {
+    let changed = if sources.trust.knows(&file.name) {
+        "its content has changed since it was trusted"
+    } else {
+        "nobody has trusted its content"
+    };
+    let short = digest(&file.content).chars().take(12).collect::<String>();
+    Notice {
+        text: format!(
+            "{name} is not trusted: {changed} (sha256 {short}…); it is ignored. Look at it, \
+             then run `atoll trust`"
+        ),
+        origin: Origin::File {
+            name: file.name.as_ref().into(),
+            line: 1,
+        },
     }
 }

@@ -11,6 +11,7 @@ use crate::error::ProfileError;
 use crate::grant::Notice;
 use crate::origin::Origin;
 use crate::policies::{Answer, Asking, read};
+use crate::purposes::NotThere;
 use crate::refusal::reason;
 use crate::source::Sources;
 
@@ -137,6 +138,22 @@ pub enum PromotionError {
     /// A fact that policies read is unknown.
     #[error("{0}")]
     Untold(String),
+}
+
+impl From<NotThere> for PromotionError {
+    fn from(one: NotThere) -> Self {
+        match one {
+            NotThere::Broken(error) => Self::Broken(error),
+            NotThere::Gone(name) => Self::Refused(vec![reason(
+                "taking changes over",
+                format!(
+                    "purpose {name} has narrowed what made them, and there is no file of it any more"
+                ),
+                &Origin::BuiltIn,
+                format!("put {name}.purpose.cedar back beside config.toml"),
+            )]),
+        }
+    }
 }
 
 /// Decides whether policies allow these changes to be applied to the person's files. Without

@@ -9,17 +9,14 @@ use std::sync::Arc;
 
 use atoll_cedar::{Fault, PolicyFile, forbids_alone, purpose_of};
 
-use crate::document::Complaint;
+use crate::compiled::{policy_file, problems};
 use crate::error::{Problem, ProfileError};
+use crate::file::SourceFile;
 use crate::levels::{PURPOSE, TrustRules};
 use crate::origin::{Origin, Sourced};
-use crate::policies::{policy_file, problems};
-use crate::profile::is_profile_name;
-use crate::promotion::PromotionError;
-use crate::refusal::reason;
 use crate::rules::Rules;
-use crate::source::SourceFile;
 use crate::suggest::{misspelt, nearest};
+use crate::words::is_profile_name;
 
 /// The most characters in which a text of several words may differ from the purpose that it means.
 const PURPOSE_SLIPS_MAX: usize = 2;
@@ -103,17 +100,6 @@ impl Shipped {
     }
 }
 
-/// Parses a purpose's name in a file.
-pub(crate) fn parse(name: &str) -> Result<String, Complaint> {
-    match is_profile_name(name) {
-        true => Ok(name.to_owned()),
-        false => Err(Complaint::new(
-            format!("{name:?} is no purpose's name"),
-            "letters, digits, `-` and `_`, at most 64",
-        )),
-    }
-}
-
 /// Returns the further faults of a file that defines a purpose.
 pub(crate) fn faults(file: &PolicyFile) -> Vec<Fault> {
     match purpose_of(&file.name) {
@@ -127,6 +113,15 @@ pub(crate) fn apart(files: &[SourceFile<'static>]) -> (Vec<PolicyFile>, Vec<Poli
     let of_purpose = |file: &PolicyFile| purpose_of(&file.name).is_some();
     let (purposes, others) = files.iter().map(policy_file).partition(of_purpose);
     (others, purposes)
+}
+
+/// The reason why a purpose that narrowed a finished run has no policies.
+#[derive(Debug)]
+pub(crate) enum NotThere {
+    /// There is no file of it any more.
+    Gone(String),
+    /// A file of it has problems.
+    Broken(ProfileError),
 }
 
 /// The files of people's own purposes.
@@ -224,20 +219,13 @@ impl Purposes {
     ///
     /// # Errors
     /// If one has no policies any more, or has problems.
-    pub(crate) fn still(&self, names: &[String]) -> Result<Vec<PolicyFile>, PromotionError> {
+    pub(crate) fn still(&self, names: &[String]) -> Result<Vec<PolicyFile>, NotThere> {
         let mut all = Vec::new();
         for name in names {
             let files = self.named(name);
-            refuse_permits(&files)?;
+            refuse_permits(&files).map_err(NotThere::Broken)?;
             if files.is_empty() {
-                return Err(PromotionError::Refused(vec![reason(
-                    "taking changes over",
-                    format!(
-                        "purpose {name} has narrowed what made them, and there is no file of it any more"
-                    ),
-                    &Origin::BuiltIn,
-                    format!("put {name}.purpose.cedar back beside config.toml"),
-                )]));
+                return Err(NotThere::Gone(name.clone()));
             }
             all.extend(files);
         }

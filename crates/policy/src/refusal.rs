@@ -3,11 +3,10 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use atoll_model::{Reason, View, ViewKind};
+use atoll_model::Reason;
 
-use crate::origin::{Origin, Sourced};
-use crate::places::{self, overlap};
-use crate::rules::Rules;
+use crate::origin::Sourced;
+use crate::places::overlap;
 
 /// Creates a reason that a person or an agent can act on.
 pub(crate) fn reason(
@@ -22,82 +21,6 @@ pub(crate) fn reason(
         rule: rule.to_string(),
         how_to_ask: how_to_ask.into(),
     }
-}
-
-const BUILT_IN: &str = "built in";
-const CHOOSE_ANOTHER: &str = "start it in a project's own directory, or name one with --workspace";
-
-/// Returns the reasons why a directory cannot be a workspace.
-pub(crate) fn of_workspace(rules: &Rules, workspace: &Path) -> Vec<Reason> {
-    let what = format!("the workspace {}", workspace.display());
-    let mut reasons = Vec::new();
-    if let Some(why) = fixed(rules, workspace) {
-        reasons.push(reason(what.clone(), why, &BUILT_IN, CHOOSE_ANOTHER));
-    }
-    if let Some(refusal) = in_the_system(rules, workspace) {
-        reasons.push(refusal);
-    }
-    for denied in &rules.denied_places {
-        if let Some(why) = denial(denied, workspace) {
-            reasons.push(reason(
-                what.clone(),
-                why,
-                &denied.origin,
-                "choose another directory, or ask who wrote that rule",
-            ));
-        }
-    }
-    // Of a directory that can be none anyway that is no further reason.
-    if let Some(view) = rules.views.get(workspace)
-        && reasons.is_empty()
-    {
-        let instead = match view.origin {
-            Origin::CommandLine(_) => "leave that option out: the workspace is shown without it",
-            Origin::File { .. } | Origin::BuiltIn => "work elsewhere, or use another profile",
-        };
-        let why = "the same directory is shown in another way already";
-        reasons.push(reason(what, why, &view.origin, instead));
-    }
-    reasons
-}
-
-/// Returns the refusal of a workspace in a system directory for a run by root, which sees these
-/// directories as parts of one read-only overlay, in which no workspace can be mounted.
-fn in_the_system(rules: &Rules, workspace: &Path) -> Option<Reason> {
-    let is_above = |view: &&Sourced<View>| {
-        let above = &view.value.inside;
-        view.value.kind == ViewKind::System && workspace != above && workspace.starts_with(above)
-    };
-    let above = rules.views.values().find(is_above)?;
-    (rules.host.uid == 0).then(|| {
-        let system = above.value.inside.display();
-        reason(
-            format!("the workspace {}", workspace.display()),
-            format!(
-                "it lies in {system}, a directory of the system, which is read-only as a whole \
-                 for what root starts"
-            ),
-            &above.origin,
-            format!(
-                "work on a copy: cp -a {} /srv/, then --workspace there; or start Atoll as the \
-                 ordinary user that owns it",
-                workspace.display()
-            ),
-        )
-    })
-}
-
-fn fixed(rules: &Rules, workspace: &Path) -> Option<&'static str> {
-    if !places::is_plain_absolute(workspace) {
-        return Some("it is not an absolute path free of `.` and `..`");
-    }
-    if places::SYSTEM
-        .iter()
-        .any(|system| workspace == Path::new(system))
-    {
-        return Some("it is a directory of the operating system");
-    }
-    places::forbidden_here(workspace, &rules.host)
 }
 
 /// Returns why a denied place prevents this path from being shown.

@@ -1,5 +1,8 @@
 //! The command line's changes: the person decides, within the organisation's bounds.
 
+mod network;
+mod trust;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -8,8 +11,6 @@ use atoll_model::{Access, Keep, Layering, LimitKey, View, ViewKind, WorkspaceMod
 
 use crate::digest::PolicyDigest;
 use crate::error::ProfileError;
-use crate::levels;
-use crate::network;
 use crate::origin::{Origin, Sourced};
 use crate::places::{
     CHANGED_BY_PACKAGES, LEFT_AS_IT_IS, forbidden_here, instead_of, is_plain_absolute,
@@ -49,7 +50,7 @@ pub(crate) fn apply(rules: &mut Rules, requested: &Requested) -> Result<(), Prof
     too_many("--publish", requested.publish.len())?;
     apply_read_only(rules, requested);
     network::apply(rules, requested)?;
-    levels::apply(rules, requested)?;
+    trust::apply(rules, requested)?;
     apply_limits(rules, requested)?;
     for option in &requested.environment {
         apply_variable(rules, option).map_err(|why| ProfileError::Request {

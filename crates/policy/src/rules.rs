@@ -1,3 +1,13 @@
+mod credentials;
+mod labels;
+mod logins;
+mod repository;
+mod ssh;
+mod trust;
+mod workspace;
+
+pub(crate) use workspace::of_workspace;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -9,7 +19,8 @@ use atoll_model::{
 
 use atoll_model::network::{CredentialName, HostName, Network, Placeholder};
 
-use crate::agreement::Answered;
+use crate::Notice;
+use crate::compiled::Policies;
 use crate::credential::Credential;
 use crate::digest::PolicyDigest;
 use crate::labels::LabelRules;
@@ -18,13 +29,11 @@ use crate::login::Login;
 use crate::network::NetworkRules;
 use crate::origin::{Origin, Sourced};
 use crate::persons::Widened;
-use crate::policies::Policies;
 use crate::repository::SharedRepository;
 use crate::signed::SignedBy;
 use crate::source::HostFacts;
 use crate::ssh::SshRule;
 use crate::variables::{PASSED, Pattern};
-use crate::{Notice, Problem};
 
 /// Everything that decides on calls of one profile on one host, with the origin of each value.
 /// Created by [`compile`](crate::compile); shown by [`Rules::show`] and [`Rules::show_json`].
@@ -355,17 +364,27 @@ impl SyscallRules {
     }
 }
 
-/// Creates the problem of a value that is wrong only on this host.
-pub(crate) fn problem_at(origin: &Origin, what: String) -> Problem {
-    let file = match origin {
-        Origin::File { name, .. } => name.to_string(),
-        Origin::BuiltIn | Origin::CommandLine(_) => origin.to_string(),
-    };
-    Problem {
-        file,
-        line: origin.line(),
-        column: 1,
-        what,
-        hint: None,
+impl Rules {
+    /// Records the signer of the organisation's layer that these rules come from.
+    pub fn take_signed(&mut self, signed: Option<SignedBy>) {
+        self.signed = signed;
     }
+
+    /// Returns the signer of the organisation's layer; `None` if no key for it is pinned.
+    #[must_use]
+    pub fn signed(&self) -> Option<&SignedBy> {
+        self.signed.as_ref()
+    }
+}
+
+/// The outcome of asking a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// Nobody was asked.
+    #[default]
+    Nobody,
+    /// The person approved this [`agreement`].
+    Agreed(String),
+    /// The person did not approve, for this reason.
+    Denied(&'static str),
 }

@@ -18,19 +18,11 @@ use crate::origin::Sourced;
 use crate::places::{Place, parse_absolute, parse_place};
 use crate::ssh;
 use crate::suggest::nearest;
-use crate::variables::{self, Pattern};
+use crate::variables::{self, Pattern, check_variable};
+use crate::words::{Author, parse_workspace};
 
 /// A typical memory size, bytes, to check limits in a file before the host is known.
 const TYPICAL_MEMORY_BYTES: u64 = 16 << 30;
-
-/// The author of a file: a project's may set less than a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Author {
-    /// A file written as a profile, by a person, the organisation or Atoll.
-    Profile,
-    /// A file that comes with a project.
-    Project,
-}
 
 /// The settings of one file; empty where it is silent.
 #[derive(Clone, Debug, Default)]
@@ -137,35 +129,6 @@ impl Settings {
     }
 }
 
-/// Parses a workspace mode.
-pub(crate) fn parse_workspace(text: &str) -> Result<WorkspaceMode, Complaint> {
-    match text {
-        "copy-on-write" => Ok(WorkspaceMode::CopyOnWrite),
-        "live" => Ok(WorkspaceMode::Live),
-        "read-only" => Ok(WorkspaceMode::ReadOnly),
-        _ => Err(among(text, &["copy-on-write", "live", "read-only"])),
-    }
-}
-
-/// Returns the name of a workspace mode, as written in files.
-pub(crate) fn workspace_name(mode: WorkspaceMode) -> &'static str {
-    match mode {
-        WorkspaceMode::CopyOnWrite => "copy-on-write",
-        WorkspaceMode::Live => "live",
-        WorkspaceMode::ReadOnly => "read-only",
-    }
-}
-
-/// Creates the complaint about a word that is none of the known ones.
-pub(crate) fn among(written: &str, known: &[&str]) -> Complaint {
-    let known_ones = known.join(", ");
-    let advice = match nearest(written, known.iter().copied()) {
-        Some(word) => format!("did you mean {word:?}? Write one of: {known_ones}"),
-        None => format!("write one of: {known_ones}"),
-    };
-    Complaint::new(format!("{written:?} is not known here"), advice)
-}
-
 /// Reads a flag that a project's file may only set to the value that takes rights away.
 pub(crate) fn only_tightened(
     document: &mut Document,
@@ -251,20 +214,6 @@ fn read_variable(
     }
     let origin = document.origin(&entry.at);
     Some(Sourced::new((entry.key.clone(), value), origin))
-}
-
-/// Checks that anyone other than Atoll may set a variable of this name to this value.
-pub(crate) fn check_variable(name: &str, value: &str) -> Result<(), String> {
-    if !variables::is_name(name) {
-        return Err(format!("{name:?} is not a variable's name"));
-    }
-    if variables::is_own(name) {
-        return Err(format!("{name} is Atoll's own"));
-    }
-    if value.contains('\0') {
-        return Err("a value cannot hold a NUL".to_owned());
-    }
-    Ok(())
 }
 
 /// Reads `[limits]`, checking each value.

@@ -1,7 +1,7 @@
 //! The profiles that ship with Atoll. Only requested ones are parsed; the commands that choose them
 //! are repeated here, so that choosing parses nothing, and a test keeps both in step.
 
-use crate::SourceFile;
+use crate::file::SourceFile;
 
 /// A profile that ships with Atoll.
 pub(crate) struct Shipped {

@@ -2,11 +2,9 @@
 
 mod text;
 
-pub(crate) use text::quoted;
-
 use std::path::Path;
 
-use atoll_cedar::Granted;
+use atoll_cedar::{Granted, Layer};
 use atoll_model::network::{CONNECTIONS_MAX, CredentialName};
 use atoll_model::{Access, Keep, LimitKey, Limits, View, ViewKind};
 use serde_json::{Map, Value, json};
@@ -14,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::network::upstream::UpstreamSettings;
 use crate::origin::{Origin, Sourced};
 use crate::rules::Rules;
-use crate::settings::workspace_name;
+use crate::words::workspace_name;
 
 /// One value in force.
 struct Row {
@@ -77,10 +75,17 @@ impl Rules {
             root: self.root.value,
             nesting: self.nesting.value,
             started: &[],
+            asks: &self.asks(),
         });
-        if let Some(level) = self.trust.forbids() {
+        let purposes = self.policy_files().iter();
+        let purposes = purposes.filter(|(layer, _)| *layer == Layer::Purpose);
+        let purposes = purposes.flat_map(|(_, files)| files);
+        let purposes = purposes.map(|file| String::from_utf8_lossy(&file.content).into_owned());
+        let level = self.trust.forbids();
+        let further = level.into_iter().chain([self.label_forbids()]);
+        for forbids in further.chain(purposes).filter(|text| !text.is_empty()) {
             text.push('\n');
-            text.push_str(&level);
+            text.push_str(&forbids);
         }
         text
     }

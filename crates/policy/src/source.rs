@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,26 +7,7 @@ use atoll_model::network::{CredentialName, Placeholder};
 use atoll_model::{LimitKey, Mode};
 
 use crate::TrustList;
-
-/// A file that was read for policy: its name in messages, and its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceFile<'a> {
-    /// The file's absolute path, for messages and, for a project's file, for looking it up in the
-    /// [`TrustList`].
-    pub name: Cow<'a, str>,
-    /// The content as read.
-    pub content: Cow<'a, [u8]>,
-}
-
-impl<'a> SourceFile<'a> {
-    /// Creates a file from its path and content, borrowed or owned.
-    pub fn new(name: impl Into<Cow<'a, str>>, content: impl Into<Cow<'a, [u8]>>) -> Self {
-        Self {
-            name: name.into(),
-            content: content.into(),
-        }
-    }
-}
+use crate::file::SourceFile;
 
 /// A source of the user's own profiles by name (without `.toml`). A user's profile replaces a
 /// shipped one of the same name.

@@ -1,5 +1,6 @@
 //! A small world to compile and decide in; the tests are in the modules below.
 
+mod agreement;
 mod ask;
 mod credentials;
 mod decisions;

@@ -226,3 +226,17 @@ pub(crate) fn needs_its_name(name: &str) -> Option<&'static str> {
         None
     }
 }
+
+/// Checks that anyone other than Atoll may set a variable of this name to this value.
+pub(crate) fn check_variable(name: &str, value: &str) -> Result<(), String> {
+    if !is_name(name) {
+        return Err(format!("{name:?} is not a variable's name"));
+    }
+    if is_own(name) {
+        return Err(format!("{name} is Atoll's own"));
+    }
+    if value.contains('\0') {
+        return Err("a value cannot hold a NUL".to_owned());
+    }
+    Ok(())
+}

@@ -16,7 +16,6 @@ use biscuit_auth::format::schema::{Biscuit, Block, Expression, Op, Rule};
 use prost::Message as _;
 
 use crate::terms::is_plain;
-use crate::token::BLOCKS_MAX;
 
 /// The most predicates in a rule or a check.
 const BODY_MAX: usize = 16;
@@ -170,3 +169,6 @@ fn ends_in_time(operation: &Op) -> bool {
         Some(Content::Closure(_)) | None => false,
     }
 }
+
+/// The most blocks in a token.
+pub const BLOCKS_MAX: usize = 16;

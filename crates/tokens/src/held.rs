@@ -1,13 +1,12 @@
 //! The tokens that a run holds, on their way to its egress process.
 
-use atoll_model::RunId;
 use atoll_model::SessionName;
 use atoll_model::network::{Look, Scheme};
 use biscuit_auth::builder::Policy;
 use serde::{Deserialize, Serialize};
 
 use crate::key::PublicKey;
-use crate::question::{Asked, NOT_CARRIED, carries};
+use crate::question::{Asked, Holder, NOT_CARRIED, carries};
 use crate::terms::told_time;
 use crate::token::{TOKEN_BYTES_MAX, Token, TokenError};
 
@@ -15,23 +14,6 @@ use crate::token::{TOKEN_BYTES_MAX, Token, TokenError};
 pub const HELD_MAX: usize = 4;
 /// The longest serialized form, bytes.
 pub const HANDED_BYTES_MAX: usize = HELD_MAX * TOKEN_BYTES_MAX + (16 << 10);
-
-/// The holder of tokens. A token that is bound to another session or workspace carries nothing
-/// here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Holder {
-    /// The run.
-    pub run: RunId,
-    /// The session that it belongs to.
-    pub session: Option<SessionName>,
-    /// The real path of its workspace.
-    pub workspace: String,
-    /// The person's user id on this host.
-    pub person: u32,
-    /// Set when tokens for a single run ([`Token::once`]) are bound to this one.
-    pub is_bound: bool,
-}
 
 /// The session or workspace that a token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,12 +113,13 @@ impl Held {
     /// # Errors
     /// Why they do not, in words.
     pub fn carry(&self, asked: Asked<'_>, now_s: u64) -> Result<(), String> {
-        let question = (&self.holder, now_s);
+        let carries = |token: &Token, asked: Asked<'_>| {
+            carries(&token.biscuit, &self.carried, asked, &self.holder, now_s)
+        };
         for (token, end) in &self.tokens {
-            if !carries(&token.biscuit, &self.carried, asked, question) {
+            if !carries(token, asked) {
                 let ended = end.filter(|end| *end <= now_s).and_then(told_time);
-                let unseen = unseen(asked)
-                    .filter(|(into, _)| carries(&token.biscuit, &self.carried, *into, question));
+                let unseen = unseen(asked).filter(|(into, _)| carries(token, *into));
                 return Err(match (ended, unseen) {
                     (Some(end), _) => format!("{NOT_CARRIED}: it has ended, at {end}"),
                     (None, Some((_, why))) => format!("{NOT_CARRIED}: {why}"),

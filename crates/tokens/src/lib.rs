@@ -20,14 +20,14 @@ mod right;
 mod terms;
 mod token;
 
-pub use admitted::Foreign;
-pub use held::{Bound, HANDED_BYTES_MAX, HELD_MAX, Held, Holder};
+pub use admitted::{BLOCKS_MAX, Foreign};
+pub use held::{Bound, HANDED_BYTES_MAX, HELD_MAX, Held};
 pub use key::{InvalidKey, IssuingKey, PublicKey};
 pub use meeting::{COMMON_MAX, TooManyRights, in_common};
-pub use question::{Asked, NOT_CARRIED};
+pub use question::{Asked, Holder, NOT_CARRIED};
 pub use right::{InvalidRight, Right};
 pub use terms::{InvalidTerms, RIGHTS_MAX, Terms, read_time, told_time};
-pub use token::{BLOCKS_MAX, Part, TOKEN_BYTES_MAX, Token, TokenError, attenuate, issue};
+pub use token::{Part, TOKEN_BYTES_MAX, Token, TokenError, attenuate, issue};
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use atoll_model::network::{CredentialName, HostName, HostPart, Look, Request};
+use atoll_model::{RunId, SessionName};
 use biscuit_auth::builder::{Fact, Policy, Term, fact};
 use biscuit_auth::{AuthorizerBuilder, AuthorizerLimits, Biscuit};
+use serde::{Deserialize, Serialize};
 
-use crate::held::Holder;
 use crate::terms::BOUND_TO_ONE;
 
 /// The reason for denying anything that the token does not carry.
@@ -89,7 +90,8 @@ pub(crate) fn carries(
     token: &Biscuit,
     policy: &Policy,
     asked: Asked<'_>,
-    (holder, now_s): (&Holder, u64),
+    holder: &Holder,
+    now_s: u64,
 ) -> bool {
     let text = |name: &str, text: &str| fact(name, &[Term::Str(text.to_owned())]);
     let mut all = facts(asked);
@@ -119,4 +121,21 @@ pub(crate) fn carries(
         .policy(policy.clone())
         .and_then(|asking| asking.build(token));
     authorizer.is_ok_and(|mut authorizer| authorizer.authorize().is_ok())
+}
+
+/// The holder of tokens. A token that is bound to another session or workspace carries nothing
+/// here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Holder {
+    /// The run.
+    pub run: RunId,
+    /// The session that it belongs to.
+    pub session: Option<SessionName>,
+    /// The real path of its workspace.
+    pub workspace: String,
+    /// The person's user id on this host.
+    pub person: u32,
+    /// Set when tokens for a single run ([`Token::once`](crate::Token::once)) are bound to this one.
+    pub is_bound: bool,
 }

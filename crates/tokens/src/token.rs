@@ -9,8 +9,6 @@ use crate::terms::{BOUND_TO_ONE, InvalidTerms, Terms};
 
 /// The longest token, bytes of its text (base64).
 pub const TOKEN_BYTES_MAX: usize = 16 << 10;
-/// The most blocks in a token.
-pub const BLOCKS_MAX: usize = 16;
 
 /// The reason why a text is no valid token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

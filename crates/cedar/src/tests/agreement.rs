@@ -156,6 +156,7 @@ pub(super) fn text_of(network: &Network) -> String {
         root: false,
         nesting: false,
         started: &[],
+        asks: &[],
     })
 }
 

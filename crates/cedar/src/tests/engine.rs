@@ -1,4 +1,4 @@
-//! Single questions: default deny, forbid over permit, errors, shadows, and the schema.
+//! Single questions: default deny, forbid over permit, errors, report-only policies, and the schema.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -81,14 +81,14 @@ fn a_policy_that_fails_denies() {
 }
 
 #[test]
-fn a_shadow_is_told_and_does_not_count() {
-    let shadow = "@id(\"later\") @shadow forbid(principal, action, resource);";
-    let found = read(&format!("{PERMIT}\n{shadow}"));
+fn report_only_policy_is_told_and_does_not_count() {
+    let report_only = "@id(\"later\") @report_only forbid(principal, action, resource);";
+    let found = read(&format!("{PERMIT}\n{report_only}"));
     assert_eq!(found.effect, Effect::Allow);
-    assert_eq!(found.shadowed.len(), 1);
-    assert_eq!(&*found.shadowed[0].id, "later");
-    let found = read("@shadow permit(principal, action, resource);");
-    assert_eq!((found.effect, found.shadowed.len()), (Effect::Deny, 1));
+    assert_eq!(found.reported.len(), 1);
+    assert_eq!(&*found.reported[0].id, "later");
+    let found = read("@report_only permit(principal, action, resource);");
+    assert_eq!((found.effect, found.reported.len()), (Effect::Deny, 1));
 }
 
 fn request(text: &str, path: &str) -> Decision {
@@ -177,7 +177,7 @@ fn a_path_of_several_readings_is_left_to_policies_that_are_not_misled() {
             path,
         ),
         forbid("principal, action == Action::\"read\", resource", "true"),
-        format!("{REQUESTS}\n@shadow forbid({any}) when {{ {path} }};"),
+        format!("{REQUESTS}\n@report_only forbid({any}) when {{ {path} }};"),
     ] {
         assert_eq!(request(&text, "//x").effect, Effect::Allow, "{text}");
     }
@@ -342,7 +342,7 @@ fn every_question_is_one_of_the_schema() {
             reputation: 7,
             ..facts()
         };
-        let needs = crate::policies::Needs {
+        let needs = crate::question::Needs {
             labels: true,
             confidence: true,
             reputation: true,

@@ -50,8 +50,8 @@ fn mistakes_are_told_by_line_and_column() {
         "/policies/test.cedar:1:1: @approve is for what is permitted",
     );
     check(
-        "@shadow(\"x\") permit(principal, action, resource);",
-        "/policies/test.cedar:1:1: @shadow has no value",
+        "@report_only(\"x\") permit(principal, action, resource);",
+        "/policies/test.cedar:1:1: @report_only has no value",
     );
 }
 

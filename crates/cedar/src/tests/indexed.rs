@@ -16,7 +16,7 @@ use crate::{Asked, Exec, Follows, Known, Look, Policies, Principal, Question};
 /// some fail.
 fn policy() -> impl Strategy<Value = String> {
     let effect = prop::sample::select(vec!["permit", "forbid"]);
-    let shadow = prop::sample::select(vec!["", "", "", "@shadow "]);
+    let report_only = prop::sample::select(vec!["", "", "", "@report_only "]);
     let principal = prop::sample::select(vec![
         "principal",
         "principal == Session::\"run-1\"",
@@ -79,9 +79,9 @@ fn policy() -> impl Strategy<Value = String> {
         "when { context.time * 9223372036854775807 > 1 }",
         "unless { context has task }",
     ]);
-    (effect, shadow, principal, about, condition).prop_map(
-        |(effect, shadow, principal, (action, resource), condition)| {
-            format!("{shadow}{effect}({principal}, {action}, {resource}) {condition};\n")
+    (effect, report_only, principal, about, condition).prop_map(
+        |(effect, report_only, principal, (action, resource), condition)| {
+            format!("{report_only}{effect}({principal}, {action}, {resource}) {condition};\n")
         },
     )
 }
@@ -184,11 +184,11 @@ fn ask_all(policies: &Policies, counts: &mut [usize; 3]) {
             };
             let found = policies.authorize(&question);
             let whole = policies.authorize_unindexed(&question);
-            let shadowless = crate::Decision {
-                shadowed: Vec::new(),
+            let without_reported = crate::Decision {
+                reported: Vec::new(),
                 ..found.clone()
             };
-            assert_eq!(shadowless, whole, "{asked:?}");
+            assert_eq!(without_reported, whole, "{asked:?}");
             let at = match (found.errors.is_empty(), found.effect) {
                 (false, _) => 2,
                 (true, crate::Effect::Allow) => 0,

@@ -104,7 +104,7 @@ fn places_that_policies_name_are_known() {
     let text = "forbid(principal, action == Action::\"read\", resource) when { resource in Path::\"/a\" || resource == Path::\"/b\" };
 permit(principal, action, resource in Path::\"/c\");
 forbid(principal, action == Action::\"write\", resource in Path::\"/d\");
-@shadow forbid(principal, action == Action::\"read\", resource in Path::\"/e\");";
+@report_only forbid(principal, action == Action::\"read\", resource in Path::\"/e\");";
     let layers = layers(&[(Layer::User, text), (Layer::Project, SRV)]);
     let of = |action| -> Vec<String> {
         let places = layers.places(action);
@@ -143,7 +143,7 @@ fn text() -> impl Strategy<Value = String> {
         "permit(principal, action == Action::\"read\", resource == Path::\"/etc\");",
         "forbid(principal, action == Action::\"read\", resource) when { context.time * 9223372036854775807 > 1 };",
         "@approve(\"person\") permit(principal, action == Action::\"read\", resource in Path::\"/srv\");",
-        "@shadow forbid(principal, action, resource);",
+        "@report_only forbid(principal, action, resource);",
     ]);
     vec(one, 0..4).prop_map(|texts| texts.join("\n"))
 }
@@ -166,7 +166,7 @@ fn is_allowed_in_one_set(layers: &Layers, path: &str) -> bool {
         facts: &facts,
     };
     let words = crate::vocabulary::Vocabulary::read().unwrap();
-    let needs = crate::policies::Needs::of("segments loose");
+    let needs = crate::question::Needs::of("segments loose");
     let put = question.put(&words, needs, |_| Vec::new()).unwrap();
     let meant = layers
         .meant(crate::Action::Read, crate::Reach::Possible)

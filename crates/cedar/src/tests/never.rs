@@ -180,7 +180,10 @@ fn a_forbid_that_never_holds_is_found_without_the_check() {
     assert_eq!(idle(text), ["later", "none"]);
     // What only permits so opens nothing, and what does not count forbids nothing.
     assert_eq!(idle(&text.replace("forbid", "permit")), [""; 0]);
-    assert_eq!(idle(&text.replace("forbid", "@shadow forbid")), [""; 0]);
+    assert_eq!(
+        idle(&text.replace("forbid", "@report_only forbid")),
+        [""; 0]
+    );
     // What is told of as refused is told once.
     let refused = "forbid(principal is Agent, action == Action::\"connect\", resource);";
     assert_eq!(idle(refused), [""; 0]);

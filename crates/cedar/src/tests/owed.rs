@@ -115,7 +115,7 @@ fn what_is_done_besides_is_kept_or_told() {
         // What is not about it asks for nothing.
         assert!(unkept(&old, "", Action::Publish).is_empty());
         // A policy that does not count has nothing done.
-        let idle = format!("@shadow {old}").replace("permit", "permit ");
+        let idle = format!("@report_only {old}").replace("permit", "permit ");
         assert_eq!(unkept(&old, &idle, action).len(), 1, "{idle}");
         assert!(unkept(&idle, "", action).is_empty(), "{idle}");
     }

@@ -4,14 +4,18 @@ use atoll_model::network::{
     Conditions, HostPattern, Network, NetworkRule, Ports, Reading, Scheme, THIS_HOST, Way,
 };
 
-use super::{Text, paths, quoted, rows};
+use super::asks::{Asks, requests};
+use super::{Text, paths, rows};
+use crate::Action;
+use crate::quoting::quoted;
 
 /// The scope of any host.
 const HOSTS: &str = "resource is Host";
-/// The comment on a rule that asks: no policy here permits anything that needs an approval.
+/// The comment on a rule that asks and that policies cannot express.
 const ASKED: &str = "a person is asked about that; here it is forbidden";
 
-pub(crate) fn write(network: &Network, out: &mut Text) {
+pub(crate) fn write(network: &Network, asks: &[(Action, String)], out: &mut Text) {
+    let asks = Asks::of(network, asks);
     out.section("Names that are asked for");
     for rule in &network.allow {
         if let Some((head, unless)) = Scope::of(rule).resolves(rule) {
@@ -29,7 +33,7 @@ pub(crate) fn write(network: &Network, out: &mut Text) {
     out.section("Connections. What names lead to is judged by Atoll besides, address by address");
     for (at, rule) in network.allow.iter().enumerate() {
         let before = network.allow.get(..at).unwrap_or_default();
-        connect(rule, before, out);
+        connect(rule, before, &asks, out);
     }
     for rule in &network.deny {
         let scope = Scope::of(rule);
@@ -41,32 +45,35 @@ pub(crate) fn write(network: &Network, out: &mut Text) {
         out.comment(&told(rule));
         out.policy("forbid", &scope.head_of("connect"), &when, &[]);
     }
-    for rule in &network.ask {
+    for rule in network.ask.iter().filter(|rule| !is_whole(rule)) {
         let scope = Scope::of(rule);
         let mut when = scope.when(rule);
-        // A connection that is looked into is asked about by its requests.
+        // What some requests are asked about for is not carried unseen.
         when.push("context.look == \"past\"".to_owned());
         out.comment(&told(rule));
-        out.comment(ASKED);
         out.policy("forbid", &scope.head_of("connect"), &when, &[]);
     }
     out.none_if_empty("connect", "nothing can be reached");
     out.section("Requests, where they are looked into");
     for rule in &network.allow {
-        request(rule, "permit", Reading::Letter, out);
+        request(rule, Some(&asks), out);
     }
     for rule in &network.deny {
-        request(rule, "forbid", Reading::Liberal, out);
+        request(rule, None, out);
     }
     for rule in &network.ask {
-        out.comment(ASKED);
-        request(rule, "forbid", Reading::Liberal, out);
+        if requests(rule).is_some() {
+            unclear(rule, &[], out);
+        } else {
+            out.comment(ASKED);
+            request(rule, None, out);
+        }
     }
     out.none_if_empty("request", "nothing can be asked for");
 }
 
 /// The hosts of a rule, in the scope of a policy and in its conditions.
-struct Scope {
+pub(super) struct Scope {
     head: String,
     condition: Option<String>,
     /// The exclusion of the host's own loopback, which no wildcard allows.
@@ -74,7 +81,7 @@ struct Scope {
 }
 
 impl Scope {
-    fn of(rule: &NetworkRule) -> Self {
+    pub(super) fn of(rule: &NetworkRule) -> Self {
         let own = || vec![format!("resource == Host::{}", quoted(THIS_HOST))];
         let head = |head: String, unless: Vec<String>| Self {
             head,
@@ -121,11 +128,16 @@ impl Scope {
             .collect()
     }
 
-    /// Returns host and port as one condition that can stand anywhere.
-    fn anywhere(&self, rule: &NetworkRule) -> String {
+    /// Returns the conditions on host and port where the scope is that of another rule.
+    pub(super) fn everywhere(&self, rule: &NetworkRule) -> Vec<String> {
         let head = (self.head != HOSTS).then(|| self.head.clone());
+        head.into_iter().chain(self.when(rule)).collect()
+    }
+
+    /// Returns host and port as one condition that can stand anywhere, without what they do not open.
+    fn anywhere(&self, rule: &NetworkRule) -> String {
         let unless = self.unless.iter().map(|one| format!("!({one})"));
-        let all = head.into_iter().chain(self.when(rule)).chain(unless);
+        let all = self.everywhere(rule).into_iter().chain(unless);
         let all: Vec<String> = all.collect();
         match all.as_slice() {
             [] => "true".to_owned(),
@@ -163,13 +175,13 @@ fn ports(ports: &Ports) -> Option<String> {
     })
 }
 
-fn is_whole(rule: &NetworkRule) -> bool {
+pub(super) fn is_whole(rule: &NetworkRule) -> bool {
     rule.requests.is_empty()
 }
 
 /// Writes the connections that a rule allows: any inspected one, and tunnels if the rule says so or
 /// there is nothing to inspect.
-fn connect(rule: &NetworkRule, before: &[NetworkRule], out: &mut Text) {
+fn connect(rule: &NetworkRule, before: &[NetworkRule], asks: &Asks, out: &mut Text) {
     let scope = Scope::of(rule);
     out.comment(&told(rule));
     if !rule.to.is_allowable() {
@@ -208,6 +220,7 @@ fn connect(rule: &NetworkRule, before: &[NetworkRule], out: &mut Text) {
         }
     }
     out.policy("permit", &head, &when, &unless);
+    asks.connect(&head, &when, &unless, out);
 }
 
 /// Returns whether some host can match both patterns.
@@ -218,23 +231,35 @@ fn can_meet(one: &HostPattern, other: &HostPattern) -> bool {
     }
 }
 
-fn request(rule: &NetworkRule, effect: &str, reading: Reading, out: &mut Text) {
+/// Writes a forbid of paths that are read in different ways, where a rule is about paths.
+fn unclear(rule: &NetworkRule, unless: &[String], out: &mut Text) {
+    if rule.requests.paths.is_empty() {
+        return;
+    }
     let scope = Scope::of(rule);
-    let is_permit = effect == "permit";
+    let when = [scope.when(rule), vec!["context.unclear".to_owned()]].concat();
+    out.comment(
+        "rules are about paths there, so a path that is read in different ways is not sent",
+    );
+    out.policy("forbid", &scope.head_of("request"), &when, unless);
+}
+
+/// Writes the requests that a rule allows, with those of them that a person is asked about, or
+/// without `asks` those that it denies.
+fn request(rule: &NetworkRule, asks: Option<&Asks>, out: &mut Text) {
+    let scope = Scope::of(rule);
+    let is_permit = asks.is_some();
+    let (effect, reading) = match is_permit {
+        true => ("permit", Reading::Letter),
+        false => ("forbid", Reading::Liberal),
+    };
     if is_permit && !rule.to.is_allowable() {
         return;
     }
     let place = scope.when(rule);
     out.comment(&told(rule));
-    if !rule.requests.paths.is_empty() {
-        let unclear = [place.clone(), vec!["context.unclear".to_owned()]].concat();
-        let unless: &[String] = if is_permit { &scope.unless } else { &[] };
-        out.comment(
-            "rules are about paths there, so a path that is read in different ways is not sent",
-        );
-        out.policy("forbid", &scope.head_of("request"), &unclear, unless);
-    }
     let unless: &[String] = if is_permit { &scope.unless } else { &[] };
+    unclear(rule, unless, out);
     if rule.requests.packages.is_some() {
         if is_permit {
             return out.comment("not permitted here: policies do not speak of packages");
@@ -248,7 +273,11 @@ fn request(rule: &NetworkRule, effect: &str, reading: Reading, out: &mut Text) {
                 further.push("!context.unclear".to_owned());
             }
             let when = [place, further].concat();
-            out.policies(effect, &scope.head_of("request"), &when, &paths, unless);
+            let head = scope.head_of("request");
+            out.policies(effect, &head, &when, &paths, unless);
+            if let Some(asks) = asks {
+                asks.request(&head, &when, &paths, unless, out);
+            }
         }
         None if is_permit => {
             out.comment("not permitted here: its path has more segments than have names")
@@ -262,7 +291,10 @@ fn request(rule: &NetworkRule, effect: &str, reading: Reading, out: &mut Text) {
 
 /// Returns the conditions that every request has to meet, and those of which it has to meet one if
 /// there are any; `None` if a path cannot be expressed.
-fn conditions(requests: &Conditions, reading: Reading) -> Option<(Vec<String>, Vec<String>)> {
+pub(super) fn conditions(
+    requests: &Conditions,
+    reading: Reading,
+) -> Option<(Vec<String>, Vec<String>)> {
     let mut all = Vec::new();
     all.extend(requests.scheme.map(|scheme| {
         let scheme = match scheme {

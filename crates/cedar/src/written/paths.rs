@@ -2,7 +2,8 @@
 
 use atoll_model::network::{PathPattern, Reading, Segment};
 
-use super::{escape, quoted, rows};
+use super::rows;
+use crate::quoting::{escape, quoted};
 use crate::segments::NAMED_MAX;
 
 /// Returns the condition under which a path matches a pattern; `None` if the pattern has more

@@ -8,7 +8,7 @@ use super::command::parse_patience;
 use super::token::{SecretSource, WrittenToken, parse_endpoint, read_secret};
 use crate::document::{Complaint, Document, Section};
 use crate::network::rule::texts;
-use crate::show::quoted;
+use crate::quoting::quoted;
 
 /// The table's name in messages.
 const TABLE: &str = "credential.NAME.source.github-app";
@@ -37,7 +37,8 @@ pub(super) fn read(document: &mut Document, within: &mut Section<'_>) -> Option<
     let key = read_secret(
         document,
         &mut section,
-        ("key", "credential.NAME.source.github-app.key"),
+        "key",
+        "credential.NAME.source.github-app.key",
     );
     let repositories = texts(
         document,

@@ -8,7 +8,7 @@ use atoll_model::parse_duration;
 
 use crate::document::{Complaint, Document, Section};
 use crate::places::{Place, parse_place};
-use crate::show::quoted;
+use crate::quoting::quoted;
 
 /// The most words of a command.
 const WORDS_MAX: usize = 64;

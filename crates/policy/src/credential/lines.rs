@@ -3,7 +3,7 @@
 use atoll_model::network::{Binding, Place as Spot};
 
 use super::{Credential, CredentialSource, others, postgres, signing};
-use crate::show::quoted;
+use crate::quoting::quoted;
 
 impl Credential {
     /// Returns the credential's lines in a profile, without the header.

@@ -5,7 +5,7 @@ use atoll_model::network::{CredentialName, FieldPath, Renewal};
 use super::renewal::{self, parse_one};
 use crate::document::{Document, Section};
 use crate::network::rule::said;
-use crate::show::quoted;
+use crate::quoting::quoted;
 
 /// A field of a login file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use atoll_model::network::{
 };
 
 use crate::document::{Complaint, Document, Section};
-use crate::show::quoted;
+use crate::quoting::quoted;
 
 /// The port of PostgreSQL (registered with IANA).
 pub(super) const PORT: u16 = 5432;
@@ -90,7 +90,7 @@ pub(super) fn remark(access: &PostgresAccess) -> &'static str {
 }
 
 /// Returns why a password is never used at a destination, if it is not.
-pub(super) fn unused(
+pub(crate) fn unused(
     network: &Network,
     access: &PostgresAccess,
     to: &Destination,

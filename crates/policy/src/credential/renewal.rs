@@ -5,9 +5,8 @@ use atoll_model::network::{FieldPath, PublishedSecret, Renewal, RenewalForm, Ren
 
 use super::token::{NAMES_MAX, parse_endpoint, parse_name, parse_scope};
 use crate::document::{Complaint, Document, Section};
-use crate::login::parse_field;
-use crate::network::rule::texts;
-use crate::show::quoted;
+use crate::network::rule::{said, texts};
+use crate::quoting::quoted;
 
 /// The table's name in messages.
 const TABLE: &str = "credential.NAME.source.renew";
@@ -147,4 +146,10 @@ pub(super) fn text(renewal: &Renewal) -> String {
         parts.extend(field.map(|field| format!("{key} = {}", quoted(&field.to_string()))));
     }
     format!("{{ {} }}", parts.join(", "))
+}
+
+/// Parses the path of a field in a login file.
+pub(crate) fn parse_field(text: &str) -> Result<FieldPath, Complaint> {
+    text.parse::<FieldPath>()
+        .map_err(|error| said(text, &error))
 }

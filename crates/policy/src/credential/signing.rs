@@ -9,7 +9,7 @@ use atoll_model::network::{Part, SignatureScope};
 use super::{WrittenSource, parse_secret, parse_variable};
 use crate::document::{Complaint, Document, Section};
 use crate::places::{Place, parse_place};
-use crate::show::quoted;
+use crate::quoting::quoted;
 
 /// The values of a key, in the order in which they are written; the last one is for temporary keys.
 pub const KEY_PARTS: [Part; 3] = [Part::KeyId, Part::Secret, Part::Token];

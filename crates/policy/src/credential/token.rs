@@ -16,7 +16,7 @@ use super::{app, parse_secret, parse_variable};
 use crate::document::{Complaint, Document, Section};
 use crate::network::rule::{said, texts};
 use crate::places::{Place, parse_place};
-use crate::show::quoted;
+use crate::quoting::quoted;
 
 /// The table's name in messages.
 const TABLE: &str = "credential.NAME.source.oauth";
@@ -308,17 +308,20 @@ fn read_right(
     let secret = read_secret(
         document,
         section,
-        ("secret", "credential.NAME.source.oauth.secret"),
+        "secret",
+        "credential.NAME.source.oauth.secret",
     );
     let refresh = read_secret(
         document,
         section,
-        ("refresh", "credential.NAME.source.oauth.refresh"),
+        "refresh",
+        "credential.NAME.source.oauth.refresh",
     );
     let subject = read_secret(
         document,
         section,
-        ("subject", "credential.NAME.source.oauth.subject"),
+        "subject",
+        "credential.NAME.source.oauth.subject",
     );
     if document.problem_count() > before {
         return None;
@@ -354,7 +357,8 @@ fn read_right(
 pub(super) fn read_secret(
     document: &mut Document,
     within: &mut Section<'_>,
-    (key, table): (&'static str, &'static str),
+    key: &'static str,
+    table: &'static str,
 ) -> Option<WrittenSecret> {
     let (at, mut section) = document.placed(within, key, table)?;
     let before = document.problem_count();

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use atoll_cedar::Action;
+
 use crate::levels::{Level, TrustMode, TrustRules};
 
 /// The effect of a level on requests and connections.
@@ -32,13 +34,37 @@ impl TrustRules {
     }
 
     /// Returns the forbids of the level alone, which can stand in one file with a profile's
-    /// permits: anything that would need an approval is forbidden too.
+    /// permits.
     pub(crate) fn forbids(&self) -> Option<String> {
         let sending = match sending(self.level(), self.mode()) {
-            Sending::Asked => Sending::Denied,
+            Sending::Asked => Sending::Open,
             one @ (Sending::Open | Sending::Denied) => one,
         };
         self.written(sending)
+    }
+
+    /// Returns the conditions under which the level asks a person about what is allowed.
+    pub(crate) fn asks(&self) -> Vec<(Action, String)> {
+        match sending(self.level(), self.mode()) {
+            Sending::Open | Sending::Denied => Vec::new(),
+            Sending::Asked => vec![
+                (Action::Request, self.elsewhere()),
+                (Action::Connect, "context.look == \"past\"".to_owned()),
+            ],
+        }
+    }
+
+    /// Returns the condition of a request that sends something to other hosts than the models'.
+    fn elsewhere(&self) -> String {
+        let mut hosts = String::new();
+        for (at, one) in self.endpoints.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            let _ = write!(hosts, "{comma}Host::\"{}\"", one.value);
+        }
+        match self.endpoints.is_empty() {
+            true => "context.sends".to_owned(),
+            false => format!("context.sends && !(resource in [{hosts}])"),
+        }
     }
 
     fn written(&self, sending: Sending) -> Option<String> {
@@ -58,15 +84,7 @@ impl TrustRules {
 
     /// Returns policies on outgoing data: requests that send something, and tunnels.
     fn leaving(&self, level: Level, sending: Sending) -> String {
-        let mut hosts = String::new();
-        for (at, one) in self.endpoints.iter().enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
-            let _ = write!(hosts, "{comma}Host::\"{}\"", one.value);
-        }
-        let elsewhere = match self.endpoints.is_empty() {
-            true => "context.sends".to_owned(),
-            false => format!("context.sends && !(resource in [{hosts}])"),
-        };
+        let elsewhere = self.elsewhere();
         match sending {
             Sending::Open => String::new(),
             Sending::Denied => format!(

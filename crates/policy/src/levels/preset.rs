@@ -1,11 +1,11 @@
 //! Trust presets that ship with Atoll: a level and a mode, named by use.
 
-use crate::SourceFile;
 use crate::document::{Complaint, Document};
 use crate::error::Problem;
+use crate::file::SourceFile;
 use crate::levels::{Level, TrustMode};
-use crate::network::preset::PresetSummary;
-use crate::settings::among;
+use crate::presets::PresetSummary;
+use crate::words::among;
 
 /// The file of a preset.
 struct Shipped {

@@ -6,10 +6,10 @@ use std::fmt::Display;
 use atoll_model::SecretName;
 use atoll_model::network::{Endpoint, FieldPath, HostName, IssuedToken};
 
-use super::parse_field;
+use crate::credential::parse_field;
 use crate::document::{Complaint, Document, Section};
 use crate::network::rule::said;
-use crate::show::quoted;
+use crate::quoting::quoted;
 
 /// The table's name in messages.
 const TABLE: &str = "login.NAME.issue";

@@ -137,8 +137,8 @@ pub(crate) fn mistake(text: &str) -> Option<Complaint> {
                 "{host:?}: after the '/' stands how many bits its addresses share, from 0 to {width}"
             ),
             format!(
-                "write \"{}/{width}\" for this one address alone",
-                written(address)
+                "write \"{}\" for this one address alone",
+                block(address, width)
             ),
         ),
         Some(bits) => {
@@ -162,13 +162,6 @@ fn is_host(text: &str) -> bool {
 fn bare_6(text: &str) -> Option<&str> {
     let address = text.split('/').next().unwrap_or_default();
     address.parse::<Ipv6Addr>().ok().map(|_| text)
-}
-
-fn written(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}"),
-    }
 }
 
 fn block(first: IpAddr, bits: u32) -> String {

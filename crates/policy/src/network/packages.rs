@@ -13,8 +13,8 @@ use crate::document::{Complaint, Document, Section};
 use crate::network::rule::{Effect, texts};
 use crate::network::{likely, limits};
 use crate::origin::Sourced;
-use crate::settings::among;
-use crate::show::quoted;
+use crate::quoting::quoted;
+use crate::words::among;
 
 /// Reads a table that names a registry, as one rule for each of its hosts.
 pub(crate) fn read(

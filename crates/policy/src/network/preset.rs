@@ -1,12 +1,13 @@
 //! Network presets that ship with Atoll.
 
-use crate::SourceFile;
 use crate::document::{Complaint, Document};
 use crate::error::Problem;
+use crate::file::SourceFile;
 use crate::levels;
 use crate::network::read_rules;
 use crate::network::rule::Effect;
 use crate::origin::{Origin, Sourced};
+use crate::presets::PresetSummary;
 use crate::suggest::nearest;
 use atoll_model::network::{HostPart, Meant, Network, NetworkRule, Request};
 
@@ -43,17 +44,6 @@ pub(crate) const ALL: &[Preset] = presets! {
     "openai",
     "opencode",
 };
-
-/// An entry in the list of presets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PresetSummary {
-    /// The preset's name, as for `--preset`.
-    pub name: &'static str,
-    /// The preset's description.
-    pub description: &'static str,
-    /// The whole file.
-    pub content: &'static str,
-}
 
 /// The presets that need parameters beside them.
 const WITH_PARAMETERS: [PresetSummary; 1] = [PresetSummary {

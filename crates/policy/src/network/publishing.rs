@@ -2,19 +2,16 @@
 //! on.
 
 use atoll_model::network::{PUBLISHED_MAX, Published, PublishedPort};
-use atoll_model::{Call, Mode, Reason};
+use atoll_model::{Mode, Reason};
 
 use super::NetworkRules;
 use crate::document::Complaint;
 use crate::origin::{Origin, Sourced};
 use crate::refusal::reason;
-use crate::rules::Rules;
-use crate::source::Facts;
 
-pub(super) const PUBLISH: Origin = Origin::CommandLine("--publish");
-const LATER: Origin = Origin::CommandLine("atoll publish");
+pub(crate) const PUBLISH: Origin = Origin::CommandLine("--publish");
 
-pub(super) fn parse_published(text: &str) -> Result<PublishedPort, Complaint> {
+pub(crate) fn parse_published(text: &str) -> Result<PublishedPort, Complaint> {
     text.parse().map_err(|error| {
         Complaint::new(
             format!("{text:?} is no port to publish: {error}"),
@@ -23,7 +20,7 @@ pub(super) fn parse_published(text: &str) -> Result<PublishedPort, Complaint> {
     })
 }
 
-pub(super) fn published(port: &Sourced<PublishedPort>) -> Published {
+pub(crate) fn published(port: &Sourced<PublishedPort>) -> Published {
     Published {
         port: port.value,
         origin: port.origin.to_string(),
@@ -35,42 +32,8 @@ pub(crate) fn publishing(port: PublishedPort) -> String {
     format!("publishing port {port}")
 }
 
-/// Decides whether another port of a running sandbox is published beside these.
-///
-/// # Errors
-/// The reasons against it, each with its rule.
-pub fn decide_publishing(
-    rules: &Rules,
-    call: &Call,
-    facts: &Facts<'_>,
-    already: &[Published],
-    port: PublishedPort,
-) -> Result<Published, Vec<Reason>> {
-    let asked = Sourced::new(port, LATER);
-    let mut reasons: Vec<Reason> = forbidden(&rules.network, &asked, facts.mode).collect();
-    let sockets = &rules.syscalls.deny_sockets;
-    if sockets.value {
-        let why = "sockets are refused altogether here";
-        let instead = "start the run anew, without deny-sockets";
-        reasons.push(refused(&asked, why, &sockets.origin, instead));
-    }
-    if already.iter().any(|one| one.port.outside == port.outside) {
-        reasons.push(taken(&asked));
-    }
-    if already.len() >= PUBLISHED_MAX {
-        reasons.push(too_many(&asked));
-    }
-    if let Some(policies) = &rules.policies {
-        reasons.extend(policies.publishing(rules, call, facts, port));
-    }
-    match reasons.is_empty() {
-        true => Ok(published(&asked)),
-        false => Err(reasons),
-    }
-}
-
 /// Returns the reasons not to publish the ports that a run begins with.
-pub(super) fn refusals(network: &NetworkRules, mode: Mode) -> Vec<Reason> {
+pub(crate) fn refusals(network: &NetworkRules, mode: Mode) -> Vec<Reason> {
     let ports = &network.publish;
     let is_twice = |(index, port): &(usize, &Sourced<PublishedPort>)| {
         let mut before = ports.iter().take(*index);
@@ -89,7 +52,7 @@ pub(super) fn refusals(network: &NetworkRules, mode: Mode) -> Vec<Reason> {
 }
 
 /// Returns the reasons not to publish anything.
-fn forbidden(
+pub(crate) fn forbidden(
     network: &NetworkRules,
     port: &Sourced<PublishedPort>,
     mode: Mode,
@@ -113,16 +76,21 @@ fn forbidden(
     denied.into_iter().chain(fenced)
 }
 
-fn taken(port: &Sourced<PublishedPort>) -> Reason {
+pub(crate) fn taken(port: &Sourced<PublishedPort>) -> Reason {
     let why = "this port of the host leads to one inside already";
     refused(port, why, &port.origin, "name another port of the host")
 }
 
-fn too_many(port: &Sourced<PublishedPort>) -> Reason {
+pub(crate) fn too_many(port: &Sourced<PublishedPort>) -> Reason {
     let why = format!("a run publishes {PUBLISHED_MAX} ports at most");
     refused(port, &why, &port.origin, "leave some out")
 }
 
-fn refused(port: &Sourced<PublishedPort>, why: &str, rule: &Origin, instead: &str) -> Reason {
+pub(crate) fn refused(
+    port: &Sourced<PublishedPort>,
+    why: &str,
+    rule: &Origin,
+    instead: &str,
+) -> Reason {
     reason(publishing(port.value), why, rule, instead)
 }

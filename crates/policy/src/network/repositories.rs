@@ -9,8 +9,8 @@ use atoll_model::network::{
 use crate::document::{Complaint, Document, Section};
 use crate::network::likely::shown;
 use crate::network::rule::{Effect, parse_destination, texts};
-use crate::settings::among;
-use crate::show::quoted;
+use crate::quoting::quoted;
+use crate::words::among;
 
 /// The hint on how to write a repository.
 const FORM: &str = "as a host and a path, as in its URL: \"github.com/owner/name\"";

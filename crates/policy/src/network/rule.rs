@@ -9,9 +9,9 @@ use atoll_model::network::{
 
 use crate::document::{Complaint, Document, Section};
 use crate::network::{likely, limits, packages, repositories};
-use crate::settings::among;
-use crate::show::quoted;
+use crate::quoting::quoted;
 use crate::suggest::nearest;
+use crate::words::among;
 
 /// The effect of a list of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

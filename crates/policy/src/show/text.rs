@@ -9,8 +9,9 @@ use atoll_model::{Access, Keep, Layering, LimitKey, Limits, View, ViewKind, form
 
 use crate::network::rule::{network_entry, network_entry_of};
 use crate::origin::{Origin, Sourced};
+use crate::quoting::quoted;
 use crate::rules::Rules;
-use crate::settings::workspace_name;
+use crate::words::workspace_name;
 
 /// The column in which comments begin, if the text before is shorter.
 const COMMENT_COLUMN: usize = 30;
@@ -380,21 +381,6 @@ fn on_one_line(text: &str) -> String {
 
 fn text_of(text: &Sourced<String>) -> (String, Origin) {
     (text.value.clone(), text.origin.clone())
-}
-
-pub(crate) fn quoted(text: &str) -> String {
-    // Written by hand, so that no text becomes one of several lines.
-    let mut quoted = String::from("\"");
-    for one in text.chars() {
-        match one {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            one if one.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(one))),
-            one => quoted.push(one),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 fn quoted_key(name: &str) -> String {

@@ -76,10 +76,10 @@ fn rows() -> Vec<(String, Vec<(Action, Cell)>)> {
     .collect()
 }
 
-/// Returns a policy that would deny: a shadow is such a one.
+/// Returns a policy that would deny: a report-only one is a forbid.
 fn policy(annotation: &str, action: Action) -> String {
     let effect = match annotation {
-        "@shadow" => "forbid",
+        "@report_only" => "forbid",
         _ => "permit",
     };
     let name = action.name();
@@ -124,7 +124,7 @@ fn at_start(text: &str, annotation: &str) -> Cell {
     let notices: Vec<String> = notices.filter(|one| one.contains("own.cedar:1")).collect();
     let limit = grant.boundary().limits.wall_clock;
     match annotation {
-        "@shadow" => assert!(
+        "@report_only" => assert!(
             notices.concat().contains("would have denied"),
             "{notices:?}"
         ),
@@ -224,7 +224,7 @@ fn flow(text: &str, action: Action) -> Cell {
         Effect::Deny => Cell::Denied,
         Effect::Ask if decision.asks_a_person() => Cell::Asked,
         Effect::Ask => Cell::Denied,
-        Effect::Allow if !decision.shadowed.is_empty() => Cell::Idle,
+        Effect::Allow if !decision.reported.is_empty() => Cell::Idle,
         Effect::Allow => {
             let is_any = !obligations.rate.is_empty()
                 || !obligations.label.is_empty()
@@ -276,7 +276,7 @@ fn every_annotation_on_every_action_is_as_the_table_says() {
         .iter()
         .map(|one| one.name().to_owned())
         .collect();
-    all.extend(["shadow".to_owned(), "quarantine".to_owned()]);
+    all.extend(["report_only".to_owned(), "quarantine".to_owned()]);
     assert_eq!(named, all, "each annotation has a row");
 }
 

@@ -245,15 +245,15 @@ fn obligations_are_carried_out_or_deny() {
             .notices()
             .contains("running true: It was started. (user/own.cedar:1)")
     );
-    let shadow = world().user_policies(
-        "@id(\"later\") @shadow forbid(principal, action == Action::\"run\", resource);",
+    let report_only = world().user_policies(
+        "@id(\"later\") @report_only forbid(principal, action == Action::\"run\", resource);",
     );
     assert!(
-        shadow.notices().contains(
-            "policy later does not count yet (@shadow), and would have denied running true"
+        report_only.notices().contains(
+            "policy later does not count yet (@report_only), and would have denied running true"
         ),
         "{}",
-        shadow.notices()
+        report_only.notices()
     );
     let check = |annotation: &str, action: &str, told: &str| {
         let found = denied(&world().user_policies(&permit(annotation, action)));

@@ -298,8 +298,8 @@ fn a_purpose_of_people_only_forbids_and_adds_to_the_one_that_ships() {
         3
     );
     assert!(check_policies(&policies("own.cedar", opens)).is_empty());
-    let idle = own("@shadow forbid(principal, action, resource);").error();
-    assert!(idle.contains("@shadow does not"), "{idle}");
+    let idle = own("@report_only forbid(principal, action, resource);").error();
+    assert!(idle.contains("@report_only does not"), "{idle}");
     let asks = own("@approve(\"person\") forbid(principal, action, resource);").error();
     assert!(asks.contains("@approve is for what is permitted"), "{asks}");
     let more = "@id(\"own\") forbid(principal, action == Action::\"request\", resource == Host::\"b.model.example\");";

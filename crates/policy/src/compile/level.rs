@@ -1,13 +1,11 @@
 //! The parts of a profile that a level leaves out, so that a run starts without them instead of not
 //! at all.
 
-use std::collections::BTreeSet;
-
 use atoll_model::{LimitKey, ViewKind};
 
 use crate::error::ProfileError;
+use crate::error::invalid;
 use crate::levels::{Level, TrustMode};
-use crate::merge::invalid;
 use crate::network::ask::Answering;
 use crate::origin::Origin;
 use crate::refusal::reason;
@@ -64,50 +62,6 @@ fn would_ask(rules: &Rules) -> bool {
     let asks = &rules.network.ask;
     let of_own = asks.asks().len() > asks.asks_of_others().len();
     of_own || rules.trust.level() == Level::Medium && rules.reaches_outside()
-}
-
-impl Rules {
-    /// Returns whether the level of trust leaves out the network and all of the home directory.
-    #[must_use]
-    pub fn leaves_all_out(&self) -> bool {
-        self.trust.level() == Level::None
-    }
-
-    /// Checks that changes may be applied at the end of a run without a person who has looked at
-    /// them.
-    ///
-    /// # Errors
-    /// Describes the level of trust that does not let them.
-    pub fn applies_unseen(&self) -> Result<(), String> {
-        let level = self.trust.level();
-        match level {
-            Level::None | Level::Low => Err(format!(
-                "at trust level {level} a person decides about changes ({})",
-                self.trust.origin()
-            )),
-            Level::Medium | Level::High | Level::Full => Ok(()),
-        }
-    }
-
-    /// Returns the Cedar policies of the level of trust in force; `None` if it leaves everything to
-    /// the profile.
-    #[must_use]
-    pub fn level_cedar(&self) -> Option<String> {
-        self.trust.cedar().map(|(_, text)| text)
-    }
-
-    /// Returns the names of the purposes whose policies narrow the run.
-    #[must_use]
-    pub fn narrowed(&self) -> Vec<String> {
-        let all = self.trust.narrowed.iter();
-        all.map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Returns the names of the purposes that narrowed the runs that this one continues.
-    #[must_use]
-    pub fn held(&self) -> &BTreeSet<String> {
-        &self.trust.held
-    }
 }
 
 /// Refuses `--learn` at low levels and in strict mode, since it opens the whole internet.

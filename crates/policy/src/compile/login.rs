@@ -2,7 +2,7 @@
 
 use atoll_model::network::{CredentialName, HostPart, PublishedPort, RuleLimits, Way};
 
-use super::LoginIssue;
+use crate::login::LoginIssue;
 use crate::origin::{Origin, Sourced};
 use crate::refusal::reason;
 use crate::rules::Rules;

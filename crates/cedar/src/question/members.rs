@@ -1,0 +1,112 @@
+//! The members of a question's context.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+
+use atoll_model::network::{HostPart, Request};
+use cedar_policy::RestrictedExpression;
+
+use super::{Exec, Follows, Needs};
+use crate::segments;
+
+/// The most arguments of an exec that policies are asked about.
+const ARGUMENTS_MAX: usize = 4096;
+
+/// The most bytes of all arguments of an exec that policies are asked about.
+const ARGUMENTS_BYTES_MAX: usize = 256 << 10;
+
+pub(super) fn of_exec(
+    exec: &Exec<'_>,
+    needs: Needs,
+    to: &mut Vec<(String, RestrictedExpression)>,
+) -> Result<(), String> {
+    let directory = exec.directory.to_str();
+    let directory = directory.ok_or("the directory that it starts in is not UTF-8")?;
+    to.push(text("directory", directory));
+    to.push(text("sandbox", exec.sandbox));
+    to.push(truth("terminal", exec.terminal));
+    if !needs.arguments {
+        return Ok(());
+    }
+    let bytes: usize = exec.arguments.iter().map(|one| one.len()).sum();
+    if exec.arguments.len() > ARGUMENTS_MAX || bytes > ARGUMENTS_BYTES_MAX {
+        return Err(format!(
+            "it has more than {ARGUMENTS_MAX} arguments, or more than {ARGUMENTS_BYTES_MAX} bytes \
+             of them"
+        ));
+    }
+    let one = |argument: &OsString| {
+        let argument = argument.to_str().ok_or("an argument is not UTF-8")?;
+        Ok(RestrictedExpression::new_string(argument.to_owned()))
+    };
+    let all = exec.arguments.iter().map(one);
+    let all = all.collect::<Result<Vec<_>, String>>()?;
+    to.push(("arguments".to_owned(), RestrictedExpression::new_set(all)));
+    Ok(())
+}
+
+pub(super) fn of_request(
+    request: &Request<'_>,
+    needs: Needs,
+    to: &mut Vec<(String, RestrictedExpression)>,
+) -> Result<(), String> {
+    let path = request.target.path();
+    to.push(long("port", i64::from(request.port)));
+    to.extend(address(request.host));
+    to.push(text("scheme", &request.scheme.to_string()));
+    to.push(text("method", request.method));
+    to.push(text("path", path));
+    to.extend(request.target.query().map(|query| text("query", query)));
+    to.push(long("depth", segments::depth(path)));
+    to.push(truth("unclear", request.target.unclear().is_some()));
+    let record = |path: &str| segments::record(path).ok_or("a path has no segments");
+    if needs.segments {
+        to.push(("segments".to_owned(), record(path)?));
+    }
+    if needs.loose {
+        let path = segments::loose(path);
+        let method = request.method.to_ascii_uppercase();
+        let mut loose = vec![
+            text("method", &method),
+            text("path", &path),
+            long("depth", segments::depth(&path)),
+        ];
+        if needs.segments {
+            loose.push(("segments".to_owned(), record(&path)?));
+        }
+        let loose = RestrictedExpression::new_record(loose).map_err(|error| error.to_string())?;
+        to.push(("loose".to_owned(), loose));
+    }
+    Ok(())
+}
+
+/// Returns whether a request sends more than a plain query for a resource. A method in another case
+/// is another method.
+pub(super) fn sends(request: &Request<'_>, follows: Follows) -> bool {
+    follows != Follows::Nothing || !["GET", "HEAD"].contains(&request.method)
+}
+
+pub(super) fn address(host: &HostPart) -> Option<(String, RestrictedExpression)> {
+    match host {
+        HostPart::Name(_) => None,
+        HostPart::Address(address) => Some(ip("ip", *address)),
+    }
+}
+
+fn ip(name: &str, address: IpAddr) -> (String, RestrictedExpression) {
+    let address = RestrictedExpression::new_ip(address.to_string());
+    (name.to_owned(), address)
+}
+
+pub(super) fn text(name: &str, value: &str) -> (String, RestrictedExpression) {
+    let value = RestrictedExpression::new_string(value.to_owned());
+    (name.to_owned(), value)
+}
+
+pub(super) fn long(name: &str, value: i64) -> (String, RestrictedExpression) {
+    (name.to_owned(), RestrictedExpression::new_long(value))
+}
+
+pub(super) fn truth(name: &str, value: bool) -> (String, RestrictedExpression) {
+    (name.to_owned(), RestrictedExpression::new_bool(value))
+}
