@@ -37,6 +37,12 @@ fn text(hint: &Hint) -> String {
         Hint::Profile(error) => profile(error).to_owned(),
         Hint::Ledger(error) => ledger(error),
         Hint::Private(fault) => private(fault),
+        Hint::Vault(error) => vault(error),
+        Hint::Naming(text, path) => text.replace("{}", &word(path)),
+        Hint::OwnFile(path) => {
+            let (file, new) = (word(path), word_beside(path, ".new"));
+            format!("put a file of its own there: cp {file} {new} && mv {new} {file}")
+        }
         Hint::WritableByOthers(path) => format!("chmod go-w {}", word(path)),
         Hint::OwnedByOther(path) => format!("ls -ld {} shows whose it is", word(path)),
     }
@@ -482,7 +488,7 @@ const LOST: &str = "Without it the secrets are lost: remove each of `atoll secre
                     `atoll secret rm NAME …`, then put them in again";
 
 /// Returns the next step where a vault cannot be used.
-pub fn vault(error: &VaultError) -> String {
+fn vault(error: &VaultError) -> String {
     match error {
         VaultError::Private(fault) => private(fault),
         VaultError::Unreadable { path, .. } if path.ends_with("secrets.json") => format!(

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use atoll_engine::configuration::{self, Places, PolicyFiles};
+use atoll_engine::credentials::Words;
 use atoll_engine::events::open_ledger;
 use atoll_engine::failure::{Doing, Failure, Kind};
 use atoll_engine::{CallError, Called, Fate, Request, Tokens, call, kept_labels};
@@ -32,7 +33,6 @@ use crate::approvals;
 use crate::arguments::RunArguments;
 use crate::conclusion::{Conclusion, is_scratch, open_json, tell_failure};
 use crate::console::{Console, ConsoleSettings};
-use crate::credentials::Words;
 use crate::output::Output;
 use crate::policy::rereading;
 use crate::reached;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use atoll_ledger::{LedgerError, PrivateFault, StateError};
 use atoll_model::{Reason, RunId};
 use atoll_policy::ProfileError;
+use atoll_store::VaultError;
 
 /// A use case that ended in an error: what happened, why, and what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +58,12 @@ pub enum Hint {
     WritableByOthers(PathBuf),
     /// The path's owner is to be looked at.
     OwnedByOther(PathBuf),
+    /// A login file is to be one file of its own, without links.
+    OwnFile(PathBuf),
+    /// The vault of secrets is to be made usable.
+    Vault(Box<VaultError>),
+    /// A sentence or a command in which each `{}` is the path, as a word of a shell.
+    Naming(&'static str, PathBuf),
 }
 
 impl From<&str> for Hint {
@@ -74,6 +81,12 @@ impl From<String> for Hint {
 impl From<&String> for Hint {
     fn from(text: &String) -> Self {
         Self::Text(text.clone())
+    }
+}
+
+impl From<VaultError> for Hint {
+    fn from(error: VaultError) -> Self {
+        Self::Vault(Box::new(error))
     }
 }
 

@@ -6,6 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use atoll_engine::configuration::Places;
+use atoll_engine::credentials::is_program;
+use atoll_engine::errands;
 use atoll_engine::failure::{Doing, Failure};
 use atoll_engine::printable::printable;
 use atoll_ledger::{Checkpoint, Durability, StateDir, Witness, add_to_witness, host_text};
@@ -17,8 +19,6 @@ use serde_json::json;
 
 use crate::advice;
 use crate::arguments::WitnessLedgerArguments;
-use crate::credentials::is_program;
-use crate::errands;
 use crate::ledger::cosigned;
 use crate::output::Output;
 use crate::render;

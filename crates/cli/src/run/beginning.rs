@@ -1,6 +1,7 @@
 //! The start of a run: its credentials, and the facts about the runs before it.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -8,6 +9,7 @@ use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_engine::given_up_of_session;
 use atoll_engine::printable::printable;
+use atoll_engine::{credentials, ssh_keys};
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, SessionId};
 use atoll_policy::{HostFacts, Rules};
@@ -16,7 +18,7 @@ use atoll_store::RunRecord;
 
 use crate::arguments::RunArguments;
 use crate::output::Output;
-use crate::{credentials, reputation, ssh, token};
+use crate::{reputation, token};
 
 /// Returns the session it is a part of, which begins with its first run.
 pub(super) fn session(
@@ -106,8 +108,18 @@ pub(super) fn handed(
     if let Some(hint) = hint.filter(|_| arguments.login().is_none()) {
         output.say(&format!("atoll: {}\n", printable(hint.as_bytes())));
     }
-    let signing = ssh::read(rules, places, &host.home, workspace, output)?;
-    let words = credentials::told(handover.as_mut(), (rules, arguments), output)?;
+    let signing = ssh_keys::read(rules, places, &host.home, workspace, output)?;
+    let session = arguments
+        .session
+        .as_ref()
+        .map(|name| format!("--session={name}").into());
+    let options = arguments.boundary_options().into_iter().chain(session);
+    let options: Vec<OsString> = options.collect();
+    let asked = credentials::Asked {
+        command: &arguments.command,
+        options: &options,
+    };
+    let words = credentials::told(handover.as_mut(), rules, asked, output)?;
     atoll_egress::secret::erase_stack();
     Ok(Handed {
         handover,

@@ -6,6 +6,7 @@ use std::path::Path;
 use atoll_engine::configuration::Places;
 use atoll_engine::events::open_ledger;
 use atoll_engine::failure::{Doing, Failure};
+use atoll_engine::secrets;
 use atoll_ledger::Durability;
 use atoll_model::SecretName;
 use atoll_model::network::{FieldPath, IssuedToken};
@@ -17,8 +18,6 @@ use super::compose::{self, Named};
 use super::merge::Own;
 use super::place::Place;
 use super::{Gathered, not_logged_in};
-use crate::credentials;
-use crate::secret;
 
 /// The destination, checked before anybody logs in.
 pub(super) enum Keeping<'a> {
@@ -47,7 +46,7 @@ impl<'a> Keeping<'a> {
         let state = places.open_state()?;
         match &issue.keeps {
             IssuedTo::File(fields) => {
-                let own = places.state.join(credentials::RENEWALS);
+                let own = places.state.join(atoll_engine::credentials::RENEWALS);
                 drop(state);
                 let named = Named {
                     issuer: &issue.token,
@@ -61,7 +60,7 @@ impl<'a> Keeping<'a> {
             }
             IssuedTo::Vault(names) => {
                 drop(state);
-                let there = secret::can_keep(places)?;
+                let there = secrets::can_keep(places)?;
                 let replaced = names.values().filter(|name| there.contains(name));
                 Ok(Self::Vault(names, replaced.collect()))
             }
@@ -102,7 +101,7 @@ impl<'a> Keeping<'a> {
         let Self::Vault(_, replaced) = self else {
             return Ok(());
         };
-        let own = secret::kept_by(places, &login.name)?;
+        let own = secrets::kept_by(places, &login.name)?;
         let of_others = replaced.iter().filter(|name| !own.contains(name.as_str()));
         let of_others: Vec<&str> = of_others.map(|name| name.as_str()).collect();
         if of_others.is_empty() {
@@ -171,7 +170,7 @@ impl Kept<'_> {
                 record(places, place.path(), place.is_replaced(), (gathered, login))?;
                 place.write(text, own)
             }
-            Self::Vault(secrets) => secret::keep(places, (&gathered.run, &login.name), secrets),
+            Self::Vault(secrets) => secrets::keep(places, &gathered.run, &login.name, secrets),
         }
     }
 }

@@ -5,9 +5,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use atoll_egress::secret::{SETTINGS_BYTES_MAX, SettingsForm, SettingsUnfit, mask_settings};
-use atoll_engine::configuration::Places;
-use atoll_engine::failure::Failure;
-use atoll_engine::printable::printable;
 use atoll_model::Stood;
 use atoll_model::network::FieldPath;
 use atoll_policy::{Login, Rules};
@@ -15,9 +12,12 @@ use atoll_sandbox::{
     Handover, LoginFileError, LoginText, Stands, Unfit, file_outside, read_settings_file,
 };
 
-use super::{credential_of, hand_on, is_absence, own_file, refuse_shown};
+use super::{credential_of, hand_on, is_absence, refuse_shown};
+use crate::configuration::Places;
 use crate::errands;
-use crate::output::Output;
+use crate::failure::{Failure, Hint};
+use crate::notice::Notices;
+use crate::printable::printable;
 
 /// The reason why a settings file cannot be shown masked. Its message contains nothing of the file.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub(super) fn read(
     rules: &Rules,
     (login, secrets): (&Login, &[FieldPath]),
     (places, workspace): (&Places, &Path),
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<(), Failure> {
     let text = match followed(&login.file, places, workspace) {
         Err(SettingsError::File(LoginFileError::Kernel(error))) if is_absence(&error) => {
@@ -63,13 +63,13 @@ pub(super) fn read(
         Ok(text) => text.has_names(),
         Err(_) => may_have_names(&login.file),
     };
-    let made = text.and_then(|text| made(handover, rules, (login, secrets), &text, output));
+    let made = text.and_then(|text| made(handover, rules, (login, secrets), &text, notices));
     let has_secrets = match &made {
         Ok(stands) => stands.stood.as_ref().is_none_or(|stood| stood.has_secrets),
         Err(error) => may_have_secrets((login, secrets), error),
     };
     let stands = made.unwrap_or_else(|error| {
-        output.warn(&format!("{} is not shown, {error}", login.file.display()));
+        notices.warn(format!("{} is not shown, {error}", login.file.display()));
         let stood = Stood {
             digest: None,
             has_secrets: true,
@@ -135,11 +135,11 @@ fn made(
     rules: &Rules,
     (login, secrets): (&Login, &[FieldPath]),
     text: &LoginText,
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<Stands, SettingsError> {
     let known = &mut |names: &[String], value: &[u8]| match credential_of(rules, login, names) {
         None => Ok(None),
-        Some((credential, _)) => hand_on(handover, credential, (value, None), output),
+        Some((credential, _)) => hand_on(handover, credential, (value, None), notices),
     };
     let form = SettingsForm::of(&login.file);
     let settings = mask_settings(form, text.text(), (secrets, &login.keep), known)?;
@@ -157,7 +157,7 @@ fn refuse_names(login: &Login, has_names: bool) -> Result<(), Failure> {
         true => Err(Failure::new(format!(
             "there are keys in {text}, and it has further names (hard links), by which they could be read inside"
         ))
-        .advise(own_file(&login.file))),
+        .advise(Hint::OwnFile(login.file.clone()))),
     }
 }
 

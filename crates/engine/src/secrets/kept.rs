@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use atoll_engine::configuration::Places;
-use atoll_engine::failure::Failure;
 use atoll_model::SecretName;
 use atoll_sandbox::TokenVault;
 use atoll_store::Vault;
@@ -12,6 +10,8 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{Stopped, existing, key_of, open, record};
+use crate::configuration::Places;
+use crate::failure::Failure;
 
 /// A secret of the vault.
 #[derive(Debug)]

@@ -4,18 +4,28 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use atoll_engine::configuration;
-use atoll_engine::failure::Failure;
 use atoll_policy::Rules;
 use atoll_sandbox::Handover;
 
-use crate::arguments::RunArguments;
-use crate::output::Output;
+use crate::configuration;
+use crate::failure::Failure;
+use crate::notice::{Notice, Notices};
 
 /// The command and the caller's environment, free of credential values.
 pub struct Words {
+    /// The command.
     pub command: Vec<OsString>,
+    /// The environment.
     pub environment: Vec<(OsString, OsString)>,
+}
+
+/// The words by which a run was asked for.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// The command.
+    pub command: &'a [OsString],
+    /// The options that are recorded.
+    pub options: &'a [OsString],
 }
 
 /// Replaces the values of credentials by their placeholders. To be called once all are read, while
@@ -25,12 +35,13 @@ pub struct Words {
 /// A variable that is set in the sandbox holds one, or an option that is recorded.
 pub fn told(
     handover: Option<&mut Handover>,
-    (rules, arguments): (&Rules, &RunArguments),
-    output: &Output,
+    rules: &Rules,
+    asked: Asked<'_>,
+    notices: &dyn Notices,
 ) -> Result<Words, Failure> {
     let Some(handover) = handover else {
         return Ok(Words {
-            command: arguments.command.clone(),
+            command: asked.command.to_owned(),
             environment: configuration::environment(),
         });
     };
@@ -44,13 +55,10 @@ pub fn told(
              credential is in its own variable inside"
         )));
     }
-    let options = arguments.boundary_options();
-    let session = arguments
-        .session
-        .as_ref()
-        .map(|name| format!("--session={name}").into());
-    let options: Vec<OsString> = options.into_iter().chain(session).collect();
-    let said = options.iter().map(|option| (option, option.as_os_str()));
+    let said = asked
+        .options
+        .iter()
+        .map(|option| (option, option.as_os_str()));
     if let Some((option, name)) = handover.held_in(said) {
         let mut parts = option.as_bytes().split(|byte| *byte == b'=');
         let option = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
@@ -62,11 +70,9 @@ pub fn told(
                 )),
         );
     }
-    let told = handover.told(&arguments.command);
+    let told = handover.told(asked.command);
     for name in &told.replaced {
-        output.say(&format!(
-            "atoll: the command holds the value of credential {name}: what stands for it is in its place\n"
-        ));
+        notices.notice(Notice::Replaced(name.to_string()));
     }
     let mut environment = configuration::environment();
     environment.retain(|(name, _)| told.variables.iter().all(|(one, _)| one != name));

@@ -24,14 +24,18 @@ fn entry(vault: &Path) -> Option<Key> {
 }
 
 /// Returns the key, if it is kept.
-pub(super) fn key(vault: &Path) -> Option<VaultKey> {
+#[must_use]
+pub fn key(vault: &Path) -> Option<VaultKey> {
     let mut bytes = Zeroizing::new([0; VAULT_KEY_BYTES]);
     let length = entry(vault)?.read(&mut bytes.as_mut_slice()).ok()?;
     VaultKey::from_bytes(bytes.get(..length)?).ok()
 }
 
 /// Keeps it for that time.
-pub(super) fn keep(vault: &Path, key: &VaultKey, lasts: Duration) -> Result<(), KeyError> {
+///
+/// # Errors
+/// When the kernel does not keep it.
+pub fn keep(vault: &Path, key: &VaultKey, lasts: Duration) -> Result<(), KeyError> {
     let entry = ring()?.add_key(&name(vault), key.expose())?;
     // For this user alone, also from a session that does not hold the keyring.
     let rights = Permission::VIEW | Permission::READ | Permission::SEARCH;
@@ -51,7 +55,7 @@ pub(super) fn keep(vault: &Path, key: &VaultKey, lasts: Duration) -> Result<(), 
     limited
 }
 
-/// Forgets it; whether it was there.
-pub(super) fn forget(vault: &Path) -> bool {
+/// Forgets it, and returns whether it was there.
+pub fn forget(vault: &Path) -> bool {
     entry(vault).is_some_and(|entry| entry.revoke().is_ok())
 }

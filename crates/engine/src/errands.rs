@@ -4,14 +4,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use atoll_engine::configuration::Places;
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::printable::printable;
 use atoll_ledger::StateDir;
 use atoll_sandbox::{Unfit, Writers, WrittenInside};
 use atoll_store::{RunError, list_runs};
 
-use crate::render::word;
+use crate::configuration::Places;
+use crate::failure::{Doing, Failure, Hint};
+use crate::printable::printable;
 
 /// The wait for a starting run's record, which is written at once.
 const BEGINNING: Duration = Duration::from_millis(20);
@@ -69,9 +68,9 @@ pub fn refused(what: &str, unfit: &Unfit) -> Failure {
             shown(path)
         ))
         .because("it runs outside, with what you may do")
-        .advise(format!(
-            "ls -ld {0} shows who; chmod go-w {0} keeps it",
-            word(path)
+        .advise(Hint::Naming(
+            "ls -ld {} shows who; chmod go-w {} keeps it",
+            path.clone(),
         )),
     }
 }

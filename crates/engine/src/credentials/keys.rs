@@ -5,8 +5,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use atoll_engine::configuration::Places;
-use atoll_engine::failure::Failure;
 use atoll_model::network::{CredentialName, Part};
 use atoll_policy::{CommandSource, Credential, KEY_PARTS, KeySource, Rules};
 use atoll_sandbox::{Handover, SourceError};
@@ -14,8 +12,10 @@ use zeroize::Zeroizing;
 
 use super::profile::{self, Kind, NoCommand, Profile};
 use super::{served, unread, warn_of_open};
-use crate::output::Output;
-use crate::secret;
+use crate::configuration::Places;
+use crate::failure::Failure;
+use crate::notice::Notices;
+use crate::secrets;
 
 /// The largest file of keys that is read, bytes.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
@@ -72,14 +72,14 @@ pub(super) fn read(
     places: &Places,
     (credential, source): (&Credential, &KeySource),
     inside: &dyn Fn(&Path) -> Result<(), Failure>,
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<Option<Printed>, Failure> {
     let name = &credential.binding.name;
     match source {
         KeySource::Variables(_) => Ok(None),
         KeySource::Vault(secrets) => {
             for (secret, part) in secrets.iter().zip(KEY_PARTS) {
-                let value = secret::open(places, secret)?;
+                let value = secrets::open(places, secret)?;
                 let from = format!("the vault's secret {secret}");
                 hand_on(handover, name, part, &value, &from)?;
             }
@@ -102,7 +102,7 @@ pub(super) fn read(
             if keys.value(ID).is_some() {
                 let is_open = matches!(read, Ok((_, true)));
                 if is_open {
-                    warn_of_open(output, name, file);
+                    warn_of_open(notices, name, file);
                 }
                 return take_profile(handover, name, &keys, (profile, file)).map(|()| None);
             }

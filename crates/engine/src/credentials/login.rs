@@ -6,8 +6,6 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use atoll_egress::secret::{LoginUnfit, stand_in};
-use atoll_engine::configuration::Places;
-use atoll_engine::failure::{Doing, Failure};
 use atoll_model::network::{CredentialName, Issue, Part};
 use atoll_policy::{Credential, CredentialSource, Holds, Login, LoginSource, Rules};
 use atoll_sandbox::{
@@ -15,8 +13,9 @@ use atoll_sandbox::{
     copies_beside, read_login_file,
 };
 
-use crate::output::Output;
-use crate::render::{word, word_beside};
+use crate::configuration::Places;
+use crate::failure::{Doing, Failure, Hint};
+use crate::notice::{Notice, Notices};
 
 /// The directory of Atoll's state that holds the text of a login file while that is replaced.
 pub const OWN: &str = "renewals";
@@ -35,7 +34,7 @@ pub(super) fn read(
     handover: &mut Handover,
     rules: &Rules,
     (places, workspace, issued): (&Places, &Path, Option<&CredentialName>),
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<(), Failure> {
     let own = places.state.join(OWN);
     for login in rules.logins() {
@@ -47,7 +46,7 @@ pub(super) fn read(
             Holds::Login => {}
             Holds::Settings(secrets) => {
                 let at = (places, workspace);
-                settings::read(handover, rules, (login, secrets), at, output)?;
+                settings::read(handover, rules, (login, secrets), at, notices)?;
                 continue;
             }
             Holds::Copies => {
@@ -71,9 +70,9 @@ pub(super) fn read(
             Ok(text) => {
                 refuse_shown(rules, login, workspace)?;
                 if text.is_open() {
-                    warn_of_open(output, login);
+                    warn_of_open(notices, login);
                 }
-                take(handover, rules, (login, &own), &text, output)
+                take(handover, rules, (login, &own), &text, notices)
             }
             Err(LoginFileError::Kernel(error)) if login.optional && is_absence(&error) => continue,
             Err(error) => Err(error.into()),
@@ -110,14 +109,14 @@ fn take(
     rules: &Rules,
     (login, own): (&Login, &Path),
     text: &LoginText,
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<(), LoginError> {
     let known = &mut |names: &[String], value: &[u8]| {
         let Some((credential, source)) = credential_of(rules, login, names) else {
             return Ok(None);
         };
         let renewal = renewal(rules, (login, own), source, text);
-        hand_on(handover, credential, (value, renewal), output)
+        hand_on(handover, credential, (value, renewal), notices)
     };
     let stands = stand_in(text.text(), &login.keep, &login.claims, known)?;
     let stands = Stands {
@@ -176,7 +175,7 @@ fn hand_on(
     handover: &mut Handover,
     credential: &Credential,
     (value, renewal): (&[u8], Renews<'_>),
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<Option<String>, String> {
     let name = &credential.binding.name;
     if handover.has(name, Part::Whole) {
@@ -199,7 +198,7 @@ fn hand_on(
         Err(SourceError::Unfit(_) | SourceError::TooLong | SourceError::Unprintable)
             if credential.optional =>
         {
-            output.warn(&format!(
+            notices.warn(format!(
                 "credential {name} is left out: what its field holds cannot be one"
             ));
             Ok(None)
@@ -228,36 +227,26 @@ fn refuse_shown(rules: &Rules, login: &Login, workspace: &Path) -> Result<(), Fa
         .advise("leave that out, or work in another directory: [home] layer shows it without its login"))
 }
 
-fn warn_of_open(output: &Output, login: &Login) {
-    let text = login.file.display();
-    output.warn(&format!(
-        "login {}: others than its owner can read {text}: `chmod go-rwx {}` keeps it",
-        login.name,
-        word(&login.file)
-    ));
-}
-
-/// Returns the advice by which a file gets rid of symbolic links and of further hard links.
-fn own_file(path: &Path) -> String {
-    let (file, new) = (word(path), word_beside(path, ".new"));
-    format!("put a file of its own there: cp {file} {new} && mv {new} {file}")
+fn warn_of_open(notices: &dyn Notices, login: &Login) {
+    notices.notice(Notice::Open {
+        what: format!("login {}", login.name),
+        path: login.file.clone(),
+    });
 }
 
 fn refused(login: &Login, error: &LoginError) -> Failure {
     let text = login.file.display();
-    let advice = match error {
+    let advice: Hint = match error {
         LoginError::File(LoginFileError::Kernel(_)) => {
-            "atoll profile show NAME shows where it is looked for".to_owned()
+            "atoll profile show NAME shows where it is looked for".into()
         }
         LoginError::File(LoginFileError::Link | LoginFileError::Kind | LoginFileError::Names) => {
-            own_file(&login.file)
+            Hint::OwnFile(login.file.clone())
         }
         LoginError::File(LoginFileError::Owner(_)) => {
-            format!("log in as who starts Atoll, or chown it: {text}")
+            format!("log in as who starts Atoll, or chown it: {text}").into()
         }
-        LoginError::File(LoginFileError::Writable(_)) => {
-            format!("chmod go-w {}", word(&login.file))
-        }
+        LoginError::File(LoginFileError::Writable(_)) => Hint::WritableByOthers(login.file.clone()),
         LoginError::File(
             LoginFileError::Long(_)
             | LoginFileError::Changed
@@ -265,7 +254,7 @@ fn refused(login: &Login, error: &LoginError) -> Failure {
             | LoginFileError::Elsewhere,
         )
         | LoginError::Unfit(_) => {
-            "log in anew outside, with the agent's own command, or move the file away".to_owned()
+            "log in anew outside, with the agent's own command, or move the file away".into()
         }
     };
     Failure::new(format!(

@@ -8,16 +8,15 @@ use atoll_egress::ssh::{
     Identity, KNOWN_HOSTS_BYTES_MAX, OwnAgent, OwnKey, OwnKeyError, decoded, fingerprint,
     host_keys, told,
 };
-use atoll_engine::configuration::Places;
-use atoll_engine::failure::{Doing, Failure};
 use atoll_model::network::{CREDENTIAL_BYTES_MAX, HostPart, SSH_KEYS_MAX, SshKey, SshKeys};
 use atoll_policy::{Rules, SshKeySource, SshRule};
 use atoll_sandbox::SshHandover;
 use zeroize::Zeroizing;
 
-use crate::output::Output;
-use crate::render::word;
-use crate::secret;
+use crate::configuration::Places;
+use crate::failure::{Doing, Failure, Hint};
+use crate::notice::Notices;
+use crate::secrets;
 
 /// The system-wide known hosts file, where host keys are accepted and revoked.
 const GLOBAL_KNOWN_HOSTS: &str = "/etc/ssh/ssh_known_hosts";
@@ -28,7 +27,7 @@ pub fn read(
     places: &Places,
     home: &Path,
     workspace: &Path,
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<Option<SshHandover>, Failure> {
     if rules.ssh().next().is_none() {
         return Ok(None);
@@ -56,12 +55,12 @@ pub fn read(
             }
             SshKeySource::File(path) => {
                 let text = from_file(rule, path, rules, workspace)?;
-                warn_of_open(rule, path, output);
+                warn_of_open(rule, path, notices);
                 let key = own(rule, &text, &path.display().to_string())?;
                 add_own(&mut handover, with(vec![key]), &text)?;
             }
             SshKeySource::Vault(wanted) => {
-                let text = secret::open(places, wanted)?;
+                let text = secrets::open(places, wanted)?;
                 let key = own(rule, &text, &format!("the vault's secret {wanted}"))?;
                 add_own(&mut handover, with(vec![key]), &text)?;
             }
@@ -135,9 +134,9 @@ fn accepted(rule: &SshRule, path: &Path) -> Result<String, Failure> {
     };
     Err(unusable(rule)
         .because(format!("{why}, so nobody knows which keys it revokes"))
-        .advise(format!(
+        .advise(Hint::Naming(
             "ls -l {} shows whether you may read it",
-            word(path)
+            path.to_owned(),
         )))
 }
 
@@ -206,33 +205,33 @@ fn from_file(
     let read = std::fs::metadata(path).and_then(small);
     let read = read.and_then(|()| std::fs::read(path));
     let text = read.map_err(|error| {
-        let name = word(path);
         let advice = match error.kind() {
-            ErrorKind::NotFound => format!(
+            ErrorKind::NotFound => {
                 "name the file of your key (ls ~/.ssh), make one (ssh-keygen -t ed25519 -N '' -f \
-                 {name}), or write key = \"agent\""
-            ),
-            ErrorKind::InvalidInput => format!("name a private key's file: ls -l {name}"),
-            _ => format!("ls -l {name} shows whether you may read it"),
+                 {}), or write key = \"agent\""
+            }
+            ErrorKind::InvalidInput => "name a private key's file: ls -l {}",
+            _ => "ls -l {} shows whether you may read it",
         };
         let why = match error.kind() {
             ErrorKind::NotFound => format!("there is no {shown}"),
             ErrorKind::InvalidInput => format!("{shown} is no file of a key"),
             _ => format!("{shown}: {error}"),
         };
-        unusable(rule).because(why).advise(advice)
+        let hint = Hint::Naming(advice, path.to_owned());
+        unusable(rule).because(why).advise(hint)
     })?;
     Ok(Zeroizing::new(text))
 }
 
 /// Warns of a key that others can read: ssh itself would not take it.
-fn warn_of_open(rule: &SshRule, path: &Path, output: &Output) {
+fn warn_of_open(rule: &SshRule, path: &Path, notices: &dyn Notices) {
     let mode = path
         .metadata()
         .map_or(0, |facts| facts.permissions().mode());
     if mode & 0o077 != 0 {
         let (name, text) = (&rule.grant.name, path.display());
-        output.warn(&format!(
+        notices.warn(format!(
             "[ssh.{name}]: others than its owner can read {text}: `chmod go-rwx {text}` keeps it"
         ));
     }

@@ -6,16 +6,16 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use atoll_engine::configuration::Places;
-use atoll_engine::failure::Failure;
 use atoll_model::network::{Fetch, Ingredient, TokenRequest};
 use atoll_policy::{Credential, CredentialSource, Rules, SecretSource, TokenSource};
 use atoll_sandbox::{Handover, SourceError, TokenPlace, TokenRenewal, take_out};
 use zeroize::Zeroizing;
 
 use super::{RENEWALS, keys, standing, unread, warn_of_open};
-use crate::output::Output;
-use crate::secret::{self, KeptSecret};
+use crate::configuration::Places;
+use crate::failure::Failure;
+use crate::notice::Notices;
+use crate::secrets::{self, KeptSecret};
 
 /// The values of variables that serve to request tokens: one can serve several credentials.
 pub(super) struct Variables(BTreeMap<String, Zeroizing<Vec<u8>>>);
@@ -76,7 +76,7 @@ pub(super) fn entrust(
     places: &Places,
     (credential, token): (&Credential, &TokenSource),
     inside: &dyn Fn(&Path) -> Result<(), Failure>,
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<(), Failure> {
     let name = &credential.binding.name;
     let mut values = Vec::with_capacity(token.secrets.len());
@@ -87,7 +87,7 @@ pub(super) fn entrust(
                 let unset = || SourceError::Unset(variable.clone());
                 value.ok_or_else(|| unread(name.as_str(), &from(source), &unset()))?
             }
-            SecretSource::Vault(wanted) => secret::open(places, wanted)?,
+            SecretSource::Vault(wanted) => secrets::open(places, wanted)?,
             SecretSource::File(path) => {
                 inside(path)?;
                 let (text, is_open) = keys::whole(path).map_err(|error| {
@@ -101,7 +101,7 @@ pub(super) fn entrust(
                         .advise(advice)
                 })?;
                 if is_open {
-                    warn_of_open(output, name, path);
+                    warn_of_open(notices, name, path);
                 }
                 let value = text.strip_suffix('\n').unwrap_or(&text);
                 let value = value.strip_suffix('\r').unwrap_or(value);

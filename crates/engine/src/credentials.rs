@@ -12,9 +12,6 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use atoll_engine::configuration::Places;
-use atoll_engine::failure::{Doing, Failure};
-use atoll_engine::printable::printable;
 use atoll_model::SecretName;
 use atoll_model::network::{CredentialName, Part, Place, Shape};
 use atoll_policy::{
@@ -26,14 +23,16 @@ use atoll_sandbox::{
     program_outside, search_places,
 };
 
+use crate::configuration::Places;
 use crate::errands;
-use crate::output::Output;
-use crate::render::word;
-use crate::secret;
+use crate::failure::{Doing, Failure, Hint};
+use crate::notice::{Notice, Notices};
+use crate::printable::printable;
+use crate::secrets;
 pub use login::OWN as RENEWALS;
 pub use missing::hint;
 use tokens::Variables;
-pub use told::{Words, told};
+pub use told::{Asked, Words, told};
 
 /// Reads the credentials; none where the rules name none. To be called before anything copies the
 /// environment: it removes them from there. `issued` is the login that is issued in the run, whose
@@ -42,7 +41,7 @@ pub fn read(
     rules: &Rules,
     places: &Places,
     (workspace, issued): (&Path, Option<&CredentialName>),
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<Option<Handover>, Failure> {
     if rules.credentials().next().is_none() && rules.logins().next().is_none() {
         return Ok(None);
@@ -66,7 +65,7 @@ pub fn read(
             CredentialSource::Key(source) => {
                 let inside = |file: &Path| refuse_shown(rules, credential, file, workspace);
                 let what = (credential, source);
-                let printed = keys::read(&mut handover, places, what, &inside, output)?;
+                let printed = keys::read(&mut handover, places, what, &inside, notices)?;
                 if let Some(printed) = printed {
                     let writers = errands::writers(places, Some(workspace));
                     refuse_written(credential, &printed.by, &writers)?;
@@ -77,10 +76,10 @@ pub fn read(
             }
             CredentialSource::File(path) => {
                 refuse_shown(rules, credential, path, workspace)?;
-                read_file(&mut handover, credential, path, output)
+                read_file(&mut handover, credential, path, notices)
             }
             CredentialSource::Vault(wanted) => {
-                let value = secret::open(places, wanted);
+                let value = secrets::open(places, wanted);
                 let value = value.map_err(|failure| match login_of(rules, wanted) {
                     Some(login) => failure.advise(format!("atoll login {login} puts it there")),
                     None => failure,
@@ -97,16 +96,16 @@ pub fn read(
             CredentialSource::Token(token) => {
                 let inside = |file: &Path| refuse_shown(rules, credential, file, workspace);
                 let what = (credential, &**token);
-                tokens::entrust(&mut handover, &for_tokens, places, what, &inside, output)?;
+                tokens::entrust(&mut handover, &for_tokens, places, what, &inside, notices)?;
                 Ok(())
             }
             // With all of its file.
             CredentialSource::Login(_) => Ok(()),
         };
-        read.or_else(|error| left_out(rules, credential, error, output))?;
+        read.or_else(|error| left_out(rules, credential, error, notices))?;
     }
     refuse_halves(&handover, rules)?;
-    login::read(&mut handover, rules, (places, workspace, issued), output)?;
+    login::read(&mut handover, rules, (places, workspace, issued), notices)?;
     Ok((!handover.is_empty()).then_some(handover))
 }
 
@@ -189,11 +188,11 @@ fn read_file(
     handover: &mut Handover,
     credential: &Credential,
     path: &Path,
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<(), SourceError> {
     let name = &credential.binding.name;
     if handover.read_file(name, path, &atoll_egress::disguise)? {
-        warn_of_open(output, name, path);
+        warn_of_open(notices, name, path);
     }
     Ok(())
 }
@@ -205,7 +204,7 @@ fn left_out(
     rules: &Rules,
     credential: &Credential,
     error: SourceError,
-    output: &Output,
+    notices: &dyn Notices,
 ) -> Result<(), Failure> {
     let name = &credential.binding.name;
     let same = rules
@@ -227,7 +226,7 @@ fn left_out(
         SourceError::Unset(_) | SourceError::Empty => Ok(()),
         SourceError::File { error, .. } if error.kind() == ErrorKind::NotFound => Ok(()),
         SourceError::Unfit(_) | SourceError::TooLong | SourceError::Unprintable => {
-            output.warn(&format!(
+            notices.warn(format!(
                 "credential {name} is left out, it cannot be what {from} holds: {error}"
             ));
             Ok(())
@@ -369,12 +368,11 @@ fn served<'a>(rules: &'a Rules, variable: &str) -> Vec<(&'a CredentialName, Part
     found
 }
 
-fn warn_of_open(output: &Output, name: &CredentialName, path: &Path) {
-    let text = path.display();
-    output.warn(&format!(
-        "credential {name}: others than its owner can read {text}: `chmod go-rwx {}` keeps it",
-        word(path)
-    ));
+fn warn_of_open(notices: &dyn Notices, name: &CredentialName, path: &Path) {
+    notices.notice(Notice::Open {
+        what: format!("credential {name}"),
+        path: path.to_owned(),
+    });
 }
 
 fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
@@ -390,23 +388,24 @@ fn unread(name: &str, from: &str, error: &SourceError) -> Failure {
             format!("credential {name} cannot be read from {from}")
         }
     };
-    let advice = match error {
+    let advice: Hint = match error {
         SourceError::Unset(variable) => {
             format!("set it outside, as export {variable}=…, or leave [credential.{name}] out")
+                .into()
         }
         SourceError::File { error, path } if error.kind() == ErrorKind::PermissionDenied => {
-            format!(
+            Hint::Naming(
                 "chmod u+r {} lets you read it, where it is yours",
-                word(path)
+                PathBuf::from(path),
             )
         }
         SourceError::File { .. } | SourceError::Empty | SourceError::TooLong => {
-            "atoll profile show NAME shows where it is looked for".to_owned()
+            "atoll profile show NAME shows where it is looked for".into()
         }
-        SourceError::KeyId => "the id comes first, then the secret: look which is which".to_owned(),
-        SourceError::Unfit(_) => "ask its issuer for another one".to_owned(),
-        SourceError::Unprintable => "a credential is one line of plain text".to_owned(),
-        SourceError::Kernel(_) => "try again".to_owned(),
+        SourceError::KeyId => "the id comes first, then the secret: look which is which".into(),
+        SourceError::Unfit(_) => "ask its issuer for another one".into(),
+        SourceError::Unprintable => "a credential is one line of plain text".into(),
+        SourceError::Kernel(_) => "try again".into(),
     };
     Failure::new(what).because(error).advise(advice)
 }

@@ -1,0 +1,30 @@
+//! The notices of a use case while it goes on: data, which a surface words and shows.
+
+use std::path::PathBuf;
+
+/// Something that is no error but should be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A sentence.
+    Text(String),
+    /// Others than its owner can read a file that holds a secret.
+    Open {
+        /// What the secret is for.
+        what: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The command held the value of this credential, whose placeholder is in its place.
+    Replaced(String),
+}
+
+/// A surface that takes notices.
+pub trait Notices {
+    /// Takes a notice.
+    fn notice(&self, notice: Notice);
+
+    /// Takes a sentence.
+    fn warn(&self, text: String) {
+        self.notice(Notice::Text(text));
+    }
+}
