@@ -40,6 +40,7 @@ pub mod secrets;
 mod slug;
 mod ssh;
 pub mod ssh_keys;
+pub mod tokens;
 mod trust;
 
 pub use call::{CallError, Called, Fate, Request, Reread, Tokens, call};

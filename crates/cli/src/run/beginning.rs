@@ -9,6 +9,7 @@ use atoll_engine::configuration::Places;
 use atoll_engine::failure::Failure;
 use atoll_engine::given_up_of_session;
 use atoll_engine::printable::printable;
+use atoll_engine::tokens::given;
 use atoll_engine::{credentials, ssh_keys};
 use atoll_ledger::{Ledger, StateDir};
 use atoll_model::{Call, SessionId};
@@ -18,7 +19,7 @@ use atoll_store::RunRecord;
 
 use crate::arguments::RunArguments;
 use crate::output::Output;
-use crate::{reputation, token};
+use crate::reputation;
 
 /// Returns the session it is a part of, which begins with its first run.
 pub(super) fn session(
@@ -134,14 +135,16 @@ pub(super) fn given_tokens(
     state: &StateDir,
     asked: &Call,
     (rules, output): (&Rules, &Output),
-) -> Result<Option<token::Given>, Failure> {
-    let holder = (
+) -> Result<Option<given::Given>, Failure> {
+    let given = given::read(
+        &arguments.token,
+        state,
         &asked.run,
         arguments.session.as_deref(),
-        asked.workspace.as_path(),
-    );
-    let given = token::read_given(&arguments.token, state, holder, &rules.network())?;
-    for told in token::seen_inside(&arguments.token, &asked.workspace) {
+        &asked.workspace,
+        &rules.network(),
+    )?;
+    for told in given::seen_inside(&arguments.token, &asked.workspace) {
         output.warn(&told);
     }
     Ok(given)

@@ -3,7 +3,7 @@
 use atoll_tokens::{Right, Terms, told_time};
 
 /// Returns the terms without effect, given the token's terms before.
-pub(super) fn told(before: &[Terms], terms: &Terms) -> Vec<String> {
+pub fn told(before: &[Terms], terms: &Terms) -> Vec<String> {
     let is_carried = |right: &Right| {
         let mut blocks = before.iter().filter(|one| !one.rights.is_empty());
         blocks.all(|block| block.rights.iter().any(|own| own.meets(right)))

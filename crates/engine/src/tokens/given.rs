@@ -3,9 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use atoll_engine::Tokens;
-use atoll_engine::failure::{Doing, Failure, Kind};
-use atoll_engine::printable::printable;
 use atoll_ledger::StateDir;
 use atoll_model::RunId;
 use atoll_model::SessionName;
@@ -15,6 +12,9 @@ use atoll_tokens::{Asked, Bound, Held, Holder, told_time};
 use serde_json::{Value, json};
 
 use super::{NO_KEY, UNUSABLE, file_told, now_s, public_key, text_in, without_nothing};
+use crate::call::Tokens;
+use crate::failure::{Doing, Failure, Kind};
+use crate::printable::printable;
 
 /// Tokens that were read and are this deployment's.
 pub struct Given {
@@ -30,7 +30,9 @@ pub struct Given {
 pub fn read(
     paths: &[PathBuf],
     state: &StateDir,
-    (run, session, workspace): (&RunId, Option<&str>, &Path),
+    run: &RunId,
+    session: Option<&str>,
+    workspace: &Path,
     network: &Network,
 ) -> Result<Option<Given>, Failure> {
     if paths.is_empty() {

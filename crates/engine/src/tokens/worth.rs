@@ -4,10 +4,10 @@ use atoll_tokens::{COMMON_MAX, Part, Right, Terms, TooManyRights, in_common, tol
 
 /// The most a token grants.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Worth {
+pub struct Worth {
     /// The rights that all blocks with rights share, each in words. `None` if they are too many to
     /// be listed.
-    pub(super) rights: Option<Vec<String>>,
+    pub rights: Option<Vec<String>>,
     /// The place, count and time limits, in words; empty for a token without limits.
     within: Vec<String>,
 }
@@ -17,7 +17,7 @@ pub(super) struct Worth {
 ///
 /// # Errors
 /// When they grant nothing.
-pub(super) fn worth(parts: &[Part], now_s: u64) -> Result<Worth, String> {
+pub fn worth(parts: &[Part], now_s: u64) -> Result<Worth, String> {
     let blocks: Vec<&Terms> = parts
         .iter()
         .filter_map(|part| part.terms.as_ref())
@@ -94,7 +94,7 @@ fn one_alone<'a, T: PartialEq>(mut all: impl Iterator<Item = &'a T>) -> Option<O
 
 impl Worth {
     /// Describes it in a sentence, with a note if blocks of others can narrow it.
-    pub(super) fn told(&self, is_narrowed: bool) -> String {
+    pub fn told(&self, is_narrowed: bool) -> String {
         let rights = self.rights.as_ref().map(|rights| rights.join(", "));
         let many = || format!("what all of its blocks carry, more than {COMMON_MAX} rights");
         let mut words = vec![format!("for {}", rights.unwrap_or_else(many))];
